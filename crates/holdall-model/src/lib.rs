@@ -1,0 +1,9 @@
+//! The nouns of recording (topics, messages, QoS, bags, losses) and the pure rules over them: no I/O, no thread, no clock.
+#![forbid(unsafe_code)]
+
+pub mod loss;
+pub mod message;
+pub mod qos;
+pub mod selection;
+pub mod time;
+pub mod topic;

@@ -1,0 +1,57 @@
+//! Messages that are not in the bag: where each was lost, and how gaps are found from sequence numbers.
+
+use serde::{Deserialize, Serialize};
+
+/// Where on its way a message was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossStage {
+    /// Sent before the publisher and our subscription were matched.
+    Head,
+    /// Between the publisher and our subscription: the network, a socket buffer, the publisher's history.
+    Transport,
+    /// Received, and refused by the full cache.
+    Cache,
+    /// Received, and given up while being compressed.
+    Compression,
+    /// Received, and not stored because the disk or the storage file failed.
+    Storage,
+    /// Received while files were switched.
+    Split,
+    /// Received while the recording was being closed.
+    Shutdown,
+    /// Sent after the last message that arrived.
+    Tail,
+    /// Left out because the user asked for it.
+    Policy,
+}
+
+impl LossStage {
+    /// All stages in the order of a message's way.
+    pub const ALL: [Self; 9] = [
+        Self::Head,
+        Self::Transport,
+        Self::Cache,
+        Self::Compression,
+        Self::Storage,
+        Self::Split,
+        Self::Shutdown,
+        Self::Tail,
+        Self::Policy,
+    ];
+
+    /// The name as bags and JSON show it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Transport => "transport",
+            Self::Cache => "cache",
+            Self::Compression => "compression",
+            Self::Storage => "storage",
+            Self::Split => "split",
+            Self::Shutdown => "shutdown",
+            Self::Tail => "tail",
+            Self::Policy => "policy",
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A serialized message on its way from the transport to the storage file.
+
+use crate::{time::Timestamp, topic::Gid};
+
+/// What is known about a message besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageHeader {
+    /// Who sent it, where the transport tells.
+    pub publisher: Option<Gid>,
+    /// The publisher's sequence number, where the transport tells; the first message of a publisher has 1 in DDS.
+    pub sequence: Option<u64>,
+    /// When it was sent, on the sender's clock; `None` where the transport does not tell.
+    pub publish_time: Option<Timestamp>,
+    /// When it was received, on the recorder's clock.
+    pub log_time: Timestamp,
+}
+
+/// A payload that lives in the transport's own memory (receive buffers, shared memory) and is given back on drop.
+///
+/// The bytes are seen as slices in order; there may be one or some thousands. A loan must stay valid when it is moved to another
+/// thread, and after the subscription that made it is gone.
+pub trait Loan: Send {
+    /// Payload length in bytes: the sum of all slices.
+    fn len(&self) -> usize;
+
+    /// True for a payload of no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory that cannot be reused while this loan is held; at least `len`.
+    fn pinned_bytes(&self) -> usize;
+
+    /// Calls `visit` with each slice in order.
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8]));
+}
+
+/// A payload as a transport offers it: small ones as bytes to be copied out at once, large ones as a loan to be kept.
+pub enum Payload<'a> {
+    /// Valid during the call only: the receiver copies it.
+    Borrowed(&'a [u8]),
+    /// Owned by the receiver from now on.
+    Loaned(Box<dyn Loan>),
+}
+
+impl Payload<'_> {
+    /// Payload length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Borrowed(bytes) => bytes.len(),
+            Self::Loaned(loan) => loan.len(),
+        }
+    }
+
+    /// True for a payload of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A payload as a storage writer sees it.
+#[derive(Clone, Copy)]
+pub enum PayloadRef<'a> {
+    /// All bytes in one piece.
+    Bytes(&'a [u8]),
+    /// Bytes still in the transport's memory.
+    Loan(&'a dyn Loan),
+}
+
+impl PayloadRef<'_> {
+    /// Payload length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Loan(loan) => loan.len(),
+        }
+    }
+
+    /// True for a payload of no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `visit` with each slice in order.
+    pub fn for_each_slice(&self, mut visit: impl FnMut(&[u8])) {
+        match self {
+            Self::Bytes(bytes) => visit(bytes),
+            Self::Loan(loan) => loan.for_each_slice(&mut visit),
+        }
+    }
+}

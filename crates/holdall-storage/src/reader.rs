@@ -1,0 +1,1 @@
+//! What every storage backend can do when a bag is read.

@@ -1,0 +1,205 @@
+//! What every transport can do: show the graph, subscribe without knowing types, publish serialized messages.
+
+use holdall_model::{
+    message::{MessageHeader, Payload},
+    qos::QosProfile,
+    time::Timestamp,
+    topic::{Gid, NodeName},
+};
+use std::{sync::Arc, time::Duration};
+
+/// A publisher or a subscription of somebody else, as discovery tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointInfo {
+    /// Identifier on the transport.
+    pub gid: Gid,
+    /// Full ROS topic name, for example `/camera/image_raw`; services and actions appear under their topics' ROS names.
+    pub topic: String,
+    /// ROS type, for example `sensor_msgs/msg/Image`.
+    pub type_name: String,
+    /// RIHS01 hash of the type, where announced.
+    pub type_hash: Option<String>,
+    /// What it offers or asks for.
+    pub qos: QosProfile,
+    /// The node that it belongs to, once known.
+    pub node: Option<NodeName>,
+}
+
+/// A change in the graph. Endpoints of this process's own participant are never reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GraphEvent {
+    /// A publisher appeared, or something about a known one changed (its node became known).
+    Publisher(EndpointInfo),
+    /// A publisher went away.
+    PublisherGone(Gid),
+    /// A subscription appeared or changed.
+    Subscription(EndpointInfo),
+    /// A subscription went away.
+    SubscriptionGone(Gid),
+}
+
+/// Where a subscription delivers. Called on the transport's own threads: must not block and must not wait for I/O.
+pub trait Sink: Send + Sync {
+    /// Takes a message, or counts it as dropped; the transport need not care which.
+    fn offer(&self, header: MessageHeader, payload: Payload<'_>);
+
+    /// The publisher announced that it has sent up to `last_sequence` (DDS HEARTBEAT), seen or not.
+    fn announced(&self, _publisher: Gid, _last_sequence: u64) {}
+}
+
+/// What to subscribe to.
+#[derive(Clone, Debug)]
+pub struct SubscribeRequest {
+    /// Full ROS topic name.
+    pub topic: String,
+    /// ROS type.
+    pub type_name: String,
+    /// What to ask for; the transport keeps everything it receives whatever `history` says.
+    pub qos: QosProfile,
+}
+
+/// A live subscription; dropping it ends it. No call of the sink happens after drop has returned.
+pub trait Subscription: Send {
+    /// Moves messages for transports that do not push on threads of their own; returns how many were moved.
+    fn pump(&mut self) -> usize {
+        0
+    }
+
+    /// Publishers matched right now.
+    fn matched_publishers(&self) -> usize;
+
+    /// What matched publishers have announced as their last sequence number (DDS HEARTBEAT), for losses at the tail.
+    fn announced_sequences(&self) -> Vec<(Gid, u64)> {
+        Vec::new()
+    }
+}
+
+/// What to publish.
+#[derive(Clone, Debug)]
+pub struct PublishRequest {
+    /// Full ROS topic name.
+    pub topic: String,
+    /// ROS type.
+    pub type_name: String,
+    /// RIHS01 hash to announce, where known.
+    pub type_hash: Option<String>,
+    /// What to offer.
+    pub qos: QosProfile,
+}
+
+/// A live publisher; dropping it ends it.
+pub trait Publisher: Send {
+    /// Sends one serialized message (with its encapsulation header where the format has one).
+    ///
+    /// # Errors
+    /// When the transport refuses the message, for example because a reliable reader blocked it for too long.
+    fn publish(&mut self, payload: &[u8]) -> Result<(), TransportError>;
+
+    /// Subscriptions matched right now.
+    fn matched_subscriptions(&self) -> usize;
+
+    /// Waits until all matched reliable subscriptions have acknowledged everything; false when `timeout` ran out.
+    fn wait_for_acked(&mut self, timeout: Duration) -> bool;
+}
+
+/// One source text of a type description (`type_description_interfaces/msg/TypeSource`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeSource {
+    /// ROS type, for example `std_msgs/msg/Header`.
+    pub type_name: String,
+    /// `msg`, `srv`, `action`, `idl`, `dynamic` or `implicit`.
+    pub encoding: String,
+    /// The text as written by the author.
+    pub text: String,
+}
+
+/// A node's answer to `get_type_description`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeDescriptionReply {
+    /// The type that was asked for.
+    pub type_name: String,
+    /// The hash that was asked for.
+    pub type_hash: String,
+    /// Its sources and those of all nested types, or why there are none.
+    pub sources: Result<Vec<TypeSource>, String>,
+}
+
+/// A way to reach live topics.
+pub trait Transport: Send {
+    /// Short name, for example `dds`.
+    fn name(&self) -> &'static str;
+
+    /// Appends what changed in the graph since the last call; never blocks.
+    ///
+    /// # Errors
+    /// When the transport has failed for good.
+    fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError>;
+
+    /// Subscribes to a topic without knowing its type.
+    ///
+    /// # Errors
+    /// When the name or the QoS is refused.
+    fn subscribe(
+        &mut self,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Subscription>, TransportError>;
+
+    /// Creates a publisher.
+    ///
+    /// # Errors
+    /// When the name or the QoS is refused.
+    fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError>;
+
+    /// Asks a node for the sources of a type; the answer comes from [`Transport::poll_type_descriptions`]. Asking again is harmless.
+    fn request_type_description(&mut self, _node: &NodeName, _type_name: &str, _type_hash: &str) {}
+
+    /// Appends answers that have arrived; never blocks.
+    fn poll_type_descriptions(&mut self, _replies: &mut Vec<TypeDescriptionReply>) {}
+
+    /// Things a user should know once at the start (for example a socket buffer that could not be raised), one sentence each.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The time on the clock that stamps `log_time`.
+    fn now(&self) -> Timestamp;
+}
+
+/// Why a transport could not do something.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The transport could not be started.
+    #[error("cannot start {transport}: {reason}")]
+    Start {
+        /// Which transport.
+        transport: &'static str,
+        /// One sentence, with what to do.
+        reason: String,
+    },
+    /// A name, type or QoS that this transport cannot carry.
+    #[error("cannot use topic {topic}: {reason}")]
+    Topic {
+        /// Full ROS topic name.
+        topic: String,
+        /// One sentence.
+        reason: String,
+    },
+    /// A message was refused.
+    #[error("cannot publish on {topic}: {reason}")]
+    Publish {
+        /// Full ROS topic name.
+        topic: String,
+        /// One sentence.
+        reason: String,
+    },
+    /// The transport failed for good.
+    #[error("{transport} failed: {reason}")]
+    Failed {
+        /// Which transport.
+        transport: &'static str,
+        /// One sentence.
+        reason: String,
+    },
+}

@@ -1,0 +1,5 @@
+//! Recording, playing and working on bags: the library behind the `holdall` command. It owns no terminal.
+#![forbid(unsafe_code)]
+
+pub mod play;
+pub mod record;

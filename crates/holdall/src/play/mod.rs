@@ -1,0 +1,3 @@
+//! Playing: reader -> read-ahead -> schedule -> publications.
+
+pub mod options;

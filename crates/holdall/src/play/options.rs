@@ -1,0 +1,69 @@
+//! What a playback should do: every choice a user can make, checked and with its default.
+
+use holdall_model::qos::QosProfile;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// Which messages drive `/clock`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ClockSource {
+    /// No `/clock` is published.
+    #[default]
+    Off,
+    /// At this rate in Hz (`--clock`).
+    Rate(f64),
+    /// Before each message of these topics (`--clock-topics`).
+    Topics(Vec<String>),
+    /// Before each message (`--clock-topics-all`).
+    AllTopics,
+}
+
+/// Which stamp orders and paces messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MessageOrder {
+    /// Log time.
+    #[default]
+    Received,
+    /// Publish time.
+    Sent,
+}
+
+/// Everything about one playback.
+#[derive(Clone, Debug)]
+pub struct PlayOptions {
+    /// Bag directories or single storage files, merged by time.
+    pub inputs: Vec<PathBuf>,
+    /// Speed, > 0 (`-r`).
+    pub rate: f64,
+    /// Start again at the end (`-l`).
+    pub repeat: bool,
+    /// Wait before the first message of the first round (`-d`).
+    pub delay: Duration,
+    /// Skip this much at the beginning (`--start-offset`).
+    pub start_offset: Duration,
+    /// Play this much of bag time (`--playback-duration`).
+    pub playback_duration: Option<Duration>,
+    /// Play until this bag time (`--playback-until-sec`, `--playback-until-nsec`); the later of both limits wins.
+    pub playback_until: Option<holdall_model::time::Timestamp>,
+    /// Only these topics (`--topics`); empty for all.
+    pub topics: Vec<String>,
+    /// Only topics that match wholly (`-e`).
+    pub regex: Option<String>,
+    /// Not topics that match wholly (`-x`).
+    pub exclude_regex: Option<String>,
+    /// Not these topics (`--exclude-topics`).
+    pub exclude_topics: Vec<String>,
+    /// New names by recorded name (`-m`).
+    pub remap: BTreeMap<String, String>,
+    /// QoS to offer instead of the recorded one, by recorded topic.
+    pub qos_overrides: BTreeMap<String, QosProfile>,
+    /// What drives `/clock`.
+    pub clock: ClockSource,
+    /// Begin paused (`-p`).
+    pub start_paused: bool,
+    /// Messages read ahead of time (`--read-ahead-queue-size`).
+    pub read_ahead_messages: usize,
+    /// Wait for acknowledgements at the end: `Some(ZERO)` waits for ever (`--wait-for-all-acked`).
+    pub wait_for_all_acked: Option<Duration>,
+    /// Which stamp counts (`--message-order`).
+    pub message_order: MessageOrder,
+}

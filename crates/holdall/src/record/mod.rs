@@ -1,0 +1,4 @@
+//! Recording: topic -> subscription -> cache -> drain -> storage writer.
+
+pub mod options;
+pub mod status;

@@ -1,0 +1,83 @@
+//! What a recording should do: every choice a user can make, checked and with its default.
+
+use holdall_model::qos::QosProfile;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// What to do when the cache is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// Refuse the newcomer, whoever sent it (rosbag2).
+    DropNew,
+    /// Give up the oldest messages.
+    DropOld,
+    /// Refuse newcomers of topics that hold more than their share, so that no topic starves another.
+    #[default]
+    Fair,
+}
+
+/// How messages wait between the transport and the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Total memory that may be held, pinned transport memory included (`--max-cache-size`).
+    pub bytes_max: usize,
+    /// Longest time a message may wait before it is given up; snapshot mode keeps this much (`--max-cache-duration`).
+    pub duration_max: Option<Duration>,
+    /// What to do when it is full.
+    pub policy: CachePolicy,
+    /// Keep messages until a snapshot is asked for (`--snapshot-mode`).
+    pub snapshot: bool,
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self { bytes_max: 100 * 1024 * 1024, duration_max: None, policy: CachePolicy::default(), snapshot: false }
+    }
+}
+
+/// When to go on in a new storage file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SplitOptions {
+    /// At this many bytes (`-b`).
+    pub bytes_max: Option<u64>,
+    /// After this span of log time (`-d`).
+    pub duration_max: Option<Duration>,
+    /// Keep only this many newest files (`--max-bag-files`).
+    pub files_max: Option<u32>,
+}
+
+/// Everything about one recording.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// Which topics.
+    pub selection: holdall_model::selection::Selection,
+    /// Topics to subscribe before discovery: name and type (`--static-topics-path`).
+    pub static_topics: Vec<(String, String)>,
+    /// The bag directory to create (`-o`); must not exist.
+    pub output: PathBuf,
+    /// Storage backend (`-s`), for example `mcap`.
+    pub storage_id: String,
+    /// Backend preset (`--storage-preset-profile`), empty for none.
+    pub storage_preset: String,
+    /// Text of the backend's configuration file (`--storage-config-file`), laid over the preset.
+    pub storage_config: Option<String>,
+    /// QoS to ask for instead of the adapted one, by topic.
+    pub qos_overrides: BTreeMap<String, QosProfile>,
+    /// When to split.
+    pub split: SplitOptions,
+    /// How messages wait.
+    pub cache: CacheOptions,
+    /// Begin paused (`--start-paused`).
+    pub start_paused: bool,
+    /// Stamp with `/clock` instead of system time (`--use-sim-time`).
+    pub use_sim_time: bool,
+    /// Goes to `custom_data` of `metadata.yaml` (`--custom-data`).
+    pub custom_data: BTreeMap<String, String>,
+    /// Time between looks at the graph (`-p`).
+    pub polling_interval: Duration,
+    /// One look at the start, then none (`--no-discovery`).
+    pub no_discovery: bool,
+    /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, or empty.
+    pub ros_distro: String,
+    /// `share` prefixes to look for message definitions in (`AMENT_PREFIX_PATH`, split).
+    pub ament_prefixes: Vec<PathBuf>,
+}

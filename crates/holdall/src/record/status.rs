@@ -1,0 +1,70 @@
+//! What a recording tells while it runs and when it has ended.
+
+use holdall_model::loss::LossStage;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// Counters of one topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicStatus {
+    /// Full ROS name.
+    pub name: String,
+    /// ROS type.
+    pub type_name: String,
+    /// Publishers seen so far.
+    pub publishers: usize,
+    /// Messages received from the transport.
+    pub received: u64,
+    /// Messages handed to the storage file.
+    pub recorded: u64,
+    /// Payload bytes recorded.
+    pub recorded_bytes: u64,
+    /// Messages lost, by stage; stages without a loss are absent.
+    pub lost: BTreeMap<LossStage, u64>,
+    /// True when losses cannot be known because the transport gives no sequence numbers.
+    pub loss_unknown: bool,
+}
+
+/// A look at a running recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordStatus {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Not storing what arrives.
+    pub paused: bool,
+    /// Messages recorded.
+    pub recorded: u64,
+    /// Payload bytes recorded.
+    pub recorded_bytes: u64,
+    /// Bytes held by the cache now.
+    pub cache_bytes: usize,
+    /// What it may hold.
+    pub cache_bytes_max: usize,
+    /// Messages lost, all topics and stages.
+    pub lost: u64,
+    /// Free space where the bag is, in bytes.
+    pub disk_available_bytes: Option<u64>,
+    /// The file being written.
+    pub current_file: PathBuf,
+    /// All topics in the order of subscription.
+    pub topics: Vec<TopicStatus>,
+}
+
+/// What an ended recording left behind.
+#[derive(Clone, Debug, Default)]
+pub struct RecordReport {
+    /// The final counters.
+    pub status: RecordStatus,
+    /// The bag directory.
+    pub bag: PathBuf,
+    /// Storage files, in order.
+    pub files: Vec<PathBuf>,
+    /// Why the recording ended early, when it did: one sentence for the user.
+    pub failure: Option<String>,
+}
+
+impl RecordReport {
+    /// True when at least one message is known to be missing.
+    pub fn has_loss(&self) -> bool {
+        self.status.lost > 0
+    }
+}
