@@ -62,8 +62,40 @@ pub struct PlayOptions {
     pub start_paused: bool,
     /// Messages read ahead of time (`--read-ahead-queue-size`).
     pub read_ahead_messages: usize,
+    /// Payload bytes read ahead of time at most; one larger message still passes.
+    pub read_ahead_bytes_max: usize,
+    /// Longest wait for subscriptions to be found before the first message, so that readers that are already there get it;
+    /// playback begins earlier when nothing new has matched for a while. Zero begins at once, as rosbag2 does.
+    pub discovery_wait: Duration,
     /// Wait for acknowledgements at the end: `Some(ZERO)` waits for ever (`--wait-for-all-acked`).
     pub wait_for_all_acked: Option<Duration>,
     /// Which stamp counts (`--message-order`).
     pub message_order: MessageOrder,
+}
+
+impl Default for PlayOptions {
+    fn default() -> Self {
+        Self {
+            inputs: Vec::new(),
+            rate: 1.0,
+            repeat: false,
+            delay: Duration::ZERO,
+            start_offset: Duration::ZERO,
+            playback_duration: None,
+            playback_until: None,
+            topics: Vec::new(),
+            regex: None,
+            exclude_regex: None,
+            exclude_topics: Vec::new(),
+            remap: BTreeMap::new(),
+            qos_overrides: BTreeMap::new(),
+            clock: ClockSource::default(),
+            start_paused: false,
+            read_ahead_messages: 1000,
+            read_ahead_bytes_max: 256 * 1024 * 1024,
+            discovery_wait: Duration::from_secs(1),
+            wait_for_all_acked: None,
+            message_order: MessageOrder::default(),
+        }
+    }
 }
