@@ -1,3 +1,16 @@
-//! Chores of the project as one program: `cargo xtask tidy` checks the rules of the house.
+//! Chores of the project as one program: `cargo run -p xtask -- tidy` checks the rules of the house.
 
-fn main() {}
+mod tidy;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1);
+    match command.as_deref() {
+        Some("tidy") => tidy::run(),
+        _ => {
+            eprintln!("usage: cargo run -p xtask -- tidy");
+            ExitCode::from(2)
+        }
+    }
+}

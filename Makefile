@@ -1,0 +1,45 @@
+# The everyday commands. `make` alone lists them.
+
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
+HOLDALL_VENV ?= $(CURDIR)/.venv
+export HOLDALL_VENV
+# Where programs are put: cargo's target folder, or the one that CARGO_TARGET_DIR names.
+TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+
+.PHONY: help demo test build check lint unit e2e bench setup-build setup-nodes clean
+
+help: ## list these commands
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: build setup-nodes ## record real ROS 2 nodes, look at the bag, play it back
+	@HOLDALL_BIN=$(CURDIR)/target/release/holdall $(HOLDALL_VENV)/bin/python demo/run.py
+
+test: setup-build setup-nodes lint unit e2e ## run the whole test suite
+
+build: setup-build ## build the program: target/release/holdall
+	cargo build --release -p holdall-cli
+	@if [ "$(TARGET)" != "$(CURDIR)/target" ]; then mkdir -p target/release && cp -f $(TARGET)/release/holdall target/release/holdall; fi
+
+check: ## the inner loop: types and unit tests of everything but the heavy transports
+	cargo test -q --workspace --no-default-features --lib
+
+lint: setup-build ## formatting, clippy, and the rules of the house
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --features holdall-transport/dds -- -D warnings
+	cargo run -q -p xtask -- tidy
+
+unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes included
+	cargo test --workspace --features holdall-transport/dds
+
+e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
+	cargo build -p holdall-cli
+	HOLDALL_BIN=$(TARGET)/debug/holdall $(HOLDALL_VENV)/bin/python -m pytest -q tests/e2e
+
+setup-build:
+	@scripts/setup.sh build
+
+setup-nodes:
+	@scripts/setup.sh nodes
+
+clean: ## remove what was built here (the venv and the demo's bag too)
+	rm -rf target .venv demo-out

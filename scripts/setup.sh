@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Installs what building and testing holdall needs, and nothing else. Safe to run again: what is there is left alone.
+#
+#   scripts/setup.sh build   system packages and the pinned Rust toolchain
+#   scripts/setup.sh nodes   real ROS 2 nodes and foreign bag readers, in a Python venv of the project's own
+#
+# Touches only the project's folder (.venv), the packages named here, and rustup's own folder.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; git is cargo's.
+build_packages=(build-essential cmake pkg-config libclang-dev clang git ca-certificates)
+node_packages=(python3 python3-venv)
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+install_packages() {
+    local missing=()
+    for package in "$@"; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || fail "these Debian packages are missing, and there is no sudo to install them: ${missing[*]}"
+        sudo=(sudo)
+    fi
+    say "installing Debian packages: ${missing[*]}"
+    "${sudo[@]}" apt-get update -qq
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+find_rust() {
+    command -v rustup >/dev/null || PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+    command -v rustup >/dev/null || fail "rustup, the Rust toolchain manager, was not found: install it from https://rustup.rs and run this again"
+    local channel
+    channel=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+    if ! rustup run "$channel" cargo --version >/dev/null 2>&1; then
+        say "installing Rust $channel"
+        rustup toolchain install "$channel" --profile minimal --component clippy --component rustfmt
+    fi
+}
+
+make_venv() {
+    local venv="${HOLDALL_VENV:-.venv}" wanted=scripts/python-packages.txt
+    cmp -s "$wanted" "$venv/installed.txt" && return
+    # Debian's own interpreter first: the ROS 2 wheels are built for Python 3.11 and 3.12.
+    local python=/usr/bin/python3
+    [ -x "$python" ] || python=python3
+    say "making $venv with real ROS 2 nodes (about 300 MB)"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
+    cp "$wanted" "$venv/installed.txt"
+}
+
+case "${1:-}" in
+    build) install_packages "${build_packages[@]}"; find_rust ;;
+    nodes) install_packages "${node_packages[@]}"; make_venv ;;
+    *) fail "say what to set up: build or nodes" ;;
+esac
