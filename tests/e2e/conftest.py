@@ -1,0 +1,208 @@
+"""Real nodes, the real program, own ROS domains: what every end-to-end test stands on."""
+
+import itertools
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+NODES = Path(__file__).resolve().parent.parent / "nodes"
+HOLDALL = os.environ.get("HOLDALL_BIN", str(Path(__file__).resolve().parents[2] / "target" / "debug" / "holdall"))
+DEADLINE_S = 60.0
+# Domains 0..101 are safe with Linux's ephemeral ports; each test takes the next, offset by process so that runs side by side differ.
+_domains = itertools.count(os.getpid())
+
+
+class Node:
+    """A real rclpy node (talker or listener) that tells its events as JSON lines."""
+
+    def __init__(self, script, plan, env):
+        self.process = subprocess.Popen(
+            [sys.executable, str(NODES / script), "-"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.process.stdin.write(json.dumps(plan))
+        self.process.stdin.close()
+
+    def wait_for(self, event):
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                told = json.loads(line)
+                if told["event"] == event:
+                    return told
+        raise AssertionError(f"the node ended (exit {self.process.wait()}) before it was {event}")
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
+    def done(self):
+        told = self.wait_for("done")
+        self.process.wait(DEADLINE_S)
+        return told
+
+
+class Program:
+    """The holdall program in the background, with all that it says."""
+
+    def __init__(self, arguments, env, stdin=subprocess.DEVNULL):
+        self.process = subprocess.Popen(
+            [HOLDALL, *map(str, arguments)], env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.lines = []
+        self.changed = threading.Condition()
+        self.threads = [threading.Thread(target=self._read, args=(s,), daemon=True) for s in (self.process.stdout, self.process.stderr)]
+        for thread in self.threads:
+            thread.start()
+
+    def _read(self, stream):
+        for line in stream:
+            with self.changed:
+                self.lines.append(line.rstrip("\n"))
+                self.changed.notify_all()
+
+    def wait_until_says(self, text, deadline_s=DEADLINE_S):
+        end = time.monotonic() + deadline_s
+        with self.changed:
+            while not any(text in line for line in self.lines):
+                left = end - time.monotonic()
+                assert left > 0 and (self.process.poll() is None or self.changed.wait(1)), (
+                    f"never said {text!r}; said:\n" + "\n".join(self.lines)
+                )
+                self.changed.wait(min(left, 1))
+
+    def stop(self, number=signal.SIGINT):
+        """Ends it as a user would and returns (exit code, everything it said)."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self):
+        code = self.process.wait(DEADLINE_S)
+        for thread in self.threads:
+            thread.join(DEADLINE_S)
+        return code, "\n".join(self.lines)
+
+
+class World:
+    """One ROS domain of a test's own, and everything started in it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.env = {
+            **os.environ,
+            "ROS_DOMAIN_ID": str(1 + next(_domains) % 100),
+            "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+            "HOME": str(folder),
+            "ROS_LOG_DIR": str(folder / "ros-log"),
+        }
+        self.env.pop("ROS_LOCALHOST_ONLY", None)
+        self.started = []
+
+    def _keep(self, thing):
+        self.started.append(thing.process)
+        return thing
+
+    def talker(self, *publishers, **plan):
+        return self._keep(Node("talker.py", {"publishers": list(publishers), **plan}, self.env))
+
+    def listener(self, *subscriptions, **plan):
+        return self._keep(Node("listener.py", {"subscriptions": list(subscriptions), **plan}, self.env))
+
+    def holdall(self, *arguments, **how):
+        return self._keep(Program(arguments, self.env, **how))
+
+    def run(self, *arguments, timeout=DEADLINE_S):
+        return subprocess.run(
+            [HOLDALL, *map(str, arguments)], env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+        )
+
+    def info(self, bag):
+        told = self.run("info", "--json", bag)
+        assert told.returncode == 0, told.stderr
+        return json.loads(told.stdout)
+
+    def close(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+class Terminal:
+    """The program on a pseudo-terminal, as a person sees it."""
+
+    def __init__(self, world, *arguments):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(HOLDALL, [HOLDALL, *map(str, arguments)], {**world.env, "TERM": "xterm-256color"})
+        self.text = ""
+
+    def wait_until_shows(self, text, deadline_s=DEADLINE_S):
+        end = time.monotonic() + deadline_s
+        while text not in self.text:
+            assert time.monotonic() < end, f"never showed {text!r}; showed:\n{self.text}"
+            self._read(0.2)
+
+    def _read(self, wait_s):
+        if select.select([self.fd], [], [], wait_s)[0]:
+            try:
+                self.text += os.read(self.fd, 65536).decode(errors="replace")
+            except OSError:
+                return False
+        return True
+
+    def type(self, keys):
+        os.write(self.fd, keys.encode())
+
+    def interrupt(self):
+        os.kill(self.pid, signal.SIGINT)
+
+    def wait(self):
+        while self._read(DEADLINE_S):
+            done, status = os.waitpid(self.pid, os.WNOHANG)
+            if done:
+                return os.waitstatus_to_exitcode(status)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.fixture
+def terminal(world):
+    opened = []
+
+    def open_terminal(*arguments):
+        opened.append(Terminal(world, *arguments))
+        return opened[-1]
+
+    yield open_terminal
+    for one in opened:
+        try:
+            os.kill(one.pid, signal.SIGKILL)
+            os.waitpid(one.pid, 0)
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+def messages_of(bag):
+    """All messages of an MCAP bag as pip `mcap` reads them: topic -> list of payload bytes, in log-time order."""
+    from mcap.reader import make_reader
+
+    out = {}
+    for path in sorted(Path(bag).glob("*.mcap"), key=lambda p: int(p.stem.rsplit("_", 1)[1])):
+        with open(path, "rb") as stream:
+            for _, channel, message in make_reader(stream, validate_crcs=True).iter_messages():
+                out.setdefault(channel.topic, []).append(message.data)
+    return out

@@ -1,0 +1,112 @@
+"""Playing bags to real rclpy listeners: our own bags, and bags that others wrote."""
+
+import hashlib
+import json
+import struct
+from pathlib import Path
+
+from conftest import messages_of
+
+STRING = "std_msgs/msg/String"
+
+
+def cdr_string(text):
+    data = text.encode() + b"\0"
+    return b"\0\1\0\0" + struct.pack("<I", len(data)) + data
+
+
+def write_with_pip_mcap(path, topics):
+    """A bag file written by pip `mcap`: topic -> list of (time_ns, text)."""
+    from mcap.writer import Writer
+
+    with open(path, "wb") as stream:
+        writer = Writer(stream)
+        writer.start(profile="ros2", library="pip mcap")
+        schema = writer.register_schema(STRING, "ros2msg", b"string data\n")
+        entries = []
+        for topic, messages in topics.items():
+            channel = writer.register_channel(topic, "cdr", schema)
+            entries += [(t, channel, text) for t, text in messages]
+        for t, channel, text in sorted(entries):
+            writer.add_message(channel, t, cdr_string(text), t)
+        writer.finish()
+
+
+def play_to_listener(world, bag, counts, *arguments, qos=None):
+    qos = qos or {}
+    listener = world.listener(
+        *({"topic": t, "type": STRING, "qos": qos} for t in counts), expect=counts, stamps=True
+    )
+    listener.wait_for("ready")
+    player = world.run("play", bag, "--wait-for-all-acked", "5000", *arguments)
+    assert player.returncode == 0, player.stderr
+    return listener.done()["received"], player
+
+
+def test_recorded_bag_comes_back_with_counts_bytes_and_order(world):
+    recorder = world.holdall("record", "-o", world.folder / "bag", "-a")
+    talker = world.talker(
+        {"topic": "/a", "type": STRING, "count": 200, "rate_hz": 200, "text": "a{n}", "qos": {"depth": 200}},
+        {"topic": "/b", "type": STRING, "count": 100, "rate_hz": 100, "text": "b{n}", "qos": {"depth": 200}},
+    )
+    sent = talker.done()["sent"]
+    code, said = recorder.stop()
+    assert code == 0, said
+    received, _ = play_to_listener(world, world.folder / "bag", {"/a": 200, "/b": 100})
+    for topic in ("/a", "/b"):
+        assert received[topic]["md5"] == sent[topic][0]["md5"], topic
+
+
+def test_bag_written_by_pip_mcap_is_played_at_double_rate_with_remap(world):
+    start = 1_700_000_000_000_000_000
+    write_with_pip_mcap(world.folder / "foreign.mcap", {"/x": [(start + i * 10_000_000, f"x{i}") for i in range(100)]})
+    received, _ = play_to_listener(world, world.folder / "foreign.mcap", {"/y": 100}, "-r", "2", "-m", "/x:=/y")
+    stamps = received["/y"]["stamps"]
+    assert received["/y"]["md5"] == hashlib.md5(b"".join(cdr_string(f"x{i}") for i in range(100))).hexdigest()
+    assert (stamps[-1] - stamps[0]) / 1e9 < 0.95, "0.99 s of bag time at double rate"
+
+
+def test_bag_written_by_rosbags_is_played(world):
+    from rosbags.rosbag2 import StoragePlugin, Writer
+    from rosbags.typesys import Stores, get_typestore
+
+    store = get_typestore(Stores.ROS2_JAZZY)
+    with Writer(world.folder / "theirs", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/t", STRING, typestore=store)
+        for i in range(50):
+            writer.write(connection, 1_700_000_000_000_000_000 + i * 5_000_000, cdr_string(f"t{i}"))
+    received, _ = play_to_listener(world, world.folder / "theirs", {"/t": 50})
+    assert received["/t"]["md5"] == hashlib.md5(b"".join(cdr_string(f"t{i}") for i in range(50))).hexdigest()
+
+
+def test_offset_duration_and_topic_filters_choose_messages(world):
+    start = 1_700_000_000_000_000_000
+    path = world.folder / "foreign.mcap"
+    write_with_pip_mcap(path, {t: [(start + i * 10_000_000, f"{i}") for i in range(100)] for t in ("/x", "/y")})
+    player = world.run("play", path, "--start-offset", "0.5", "--playback-duration", "0.2", "--topics", "/x", "--json", "-r", "5")
+    assert player.returncode == 0, player.stderr
+    report = json.loads(player.stdout)
+    assert report["published"] in (20, 21)
+    assert set(report["topics"]) == {"/x"}
+
+
+def test_latched_topics_reach_a_listener_that_asks_for_them(world):
+    recorder = world.holdall("record", "-o", world.folder / "bag", "--topics", "/latched")
+    world.talker({"topic": "/latched", "type": STRING, "count": 1, "qos": {"depth": 1, "durability": "transient_local"}}).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    received, _ = play_to_listener(world, world.folder / "bag", {"/latched": 1}, qos={"durability": "transient_local"})
+    assert received["/latched"]["count"] == 1
+
+
+def test_played_bag_recorded_again_is_the_same(world):
+    start = 1_700_000_000_000_000_000
+    write_with_pip_mcap(world.folder / "first.mcap", {"/x": [(start + i * 5_000_000, f"x{i}") for i in range(200)]})
+    recorder = world.holdall("record", "-o", world.folder / "second", "-a")
+    recorder.wait_until_says("istening")
+    player = world.run("play", world.folder / "first.mcap", "--wait-for-all-acked", "5000")
+    assert player.returncode == 0, player.stderr
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert messages_of(world.folder / "second")["/x"] == [cdr_string(f"x{i}") for i in range(200)]
+    assert Path(world.folder / "second" / "metadata.yaml").exists()

@@ -1,0 +1,176 @@
+"""Recording real rclpy nodes over real DDS; readers that are not ours decide what is in the bag."""
+
+import hashlib
+import signal
+import struct
+
+from conftest import messages_of
+
+STRING = "std_msgs/msg/String"
+LATCHED = {"depth": 1, "durability": "transient_local"}
+
+
+def md5(messages):
+    return hashlib.md5(b"".join(messages)).hexdigest()
+
+
+def record(world, *arguments, bag="bag"):
+    return world.holdall("record", "-o", world.folder / bag, *arguments)
+
+
+def test_thousand_strings_are_recorded_byte_exact_and_decoded_by_a_foreign_reader(world):
+    recorder = record(world, "--topics", "/chatter")
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 1000, "rate_hz": 500, "text": "hello {n}", "qos": {"depth": 1000}})
+    sent = talker.done()["sent"]["/chatter"][0]
+    code, said = recorder.stop()
+    assert code == 0, said
+    got = messages_of(world.folder / "bag")["/chatter"]
+    assert len(got) == 1000
+    assert md5(got) == sent["md5"], "bytes differ from what the node serialized"
+
+    from mcap.reader import make_reader
+    from mcap_ros2.decoder import DecoderFactory
+
+    with open(world.folder / "bag" / "bag_0.mcap", "rb") as stream:
+        decoded = [m.data for *_, m in make_reader(stream, decoder_factories=[DecoderFactory()]).iter_decoded_messages()]
+    assert decoded == [f"hello {n}" for n in range(1000)]
+
+
+def test_rosbags_opens_the_bag(world):
+    recorder = record(world, "-a")
+    talker = world.talker(
+        {"topic": "/chatter", "type": STRING, "count": 50, "rate_hz": 200},
+        {"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": 50, "rate_hz": 200},
+    )
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+
+    from rosbags.rosbag2 import Reader
+    from rosbags.typesys import Stores, get_typestore
+
+    store = get_typestore(Stores.ROS2_JAZZY)
+    with Reader(world.folder / "bag") as reader:
+        counts = {c.topic: c.msgcount for c in reader.connections}
+        assert counts["/chatter"] == 50 and counts["/imu"] == 50
+        wanted = [c for c in reader.connections if c.topic == "/chatter"]
+        texts = [store.deserialize_cdr(raw, c.msgtype).data for c, _, raw in reader.messages(connections=wanted)]
+    assert texts == [f"hello {n}" for n in range(50)]
+
+
+def test_image_imu_and_latched_topic_are_complete(world):
+    talker = world.talker(
+        {"topic": "/image", "type": "sensor_msgs/msg/Image", "count": 30, "rate_hz": 15},
+        {"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": 400, "rate_hz": 200, "qos": {"reliability": "best_effort"}},
+        {"topic": "/latched", "type": STRING, "count": 1, "qos": LATCHED},
+    )
+    recorder = record(world, "--topics", "/image", "/imu", "/latched")
+    sent = talker.done()["sent"]
+    code, said = recorder.stop()
+    assert code == 0, said
+    got = messages_of(world.folder / "bag")
+    for topic, streams in sent.items():
+        assert len(got[topic]) == streams[0]["count"], (topic, said)
+        assert md5(got[topic]) == streams[0]["md5"], topic
+
+
+def test_latched_message_sent_before_the_recorder_came_is_recorded(world):
+    talker = world.talker({"topic": "/latched", "type": STRING, "count": 1, "qos": LATCHED}, wait_for_subscriptions=0, linger=True)
+    talker.wait_for("done")
+    recorder = record(world, "--topics", "/latched")
+    recorder.wait_until_says("/latched")
+    talker2 = world.talker({"topic": "/latched", "type": STRING, "count": 1, "first": 1, "qos": LATCHED})
+    talker2.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert sorted(messages_of(world.folder / "bag")["/latched"]) == sorted([cdr_string("hello 0"), cdr_string("hello 1")])
+
+
+def cdr_string(text):
+    data = text.encode() + b"\0"
+    return b"\0\1\0\0" + struct.pack("<I", len(data)) + data
+
+
+def test_late_and_second_publishers_are_recorded(world):
+    first = world.talker({"topic": "/t", "type": STRING, "count": 100, "rate_hz": 100, "text": "a{n}", "qos": {"depth": 100}})
+    recorder = record(world, "-a")
+    first_sent = first.done()
+    second = world.talker({"topic": "/t", "type": STRING, "count": 100, "rate_hz": 100, "text": "b{n}", "qos": {"depth": 100}}, node="second")
+    third = world.talker(
+        {"topic": "/t", "type": STRING, "count": 100, "rate_hz": 100, "text": "c{n}", "qos": {"reliability": "best_effort"}}, node="third"
+    )
+    second.done(), third.done()
+    assert first_sent
+    code, said = recorder.stop()
+    assert code == 0, said
+    got = [m[8:-1].decode() for m in messages_of(world.folder / "bag")["/t"]]
+    for letter in "abc":
+        assert [g for g in got if g[0] == letter] == [f"{letter}{n}" for n in range(100)]
+
+
+def test_publisher_killed_and_restarted_goes_on_in_the_same_bag(world):
+    recorder = record(world, "-a")
+    killed = world.talker({"topic": "/t", "type": STRING, "count": None, "rate_hz": 200, "qos": {"depth": 100}}, node="robot")
+    killed.wait_for("matched")
+    recorder.wait_until_says("/t")
+    again = None
+    killed.process.send_signal(signal.SIGKILL)
+    killed.process.wait()
+    again = world.talker({"topic": "/t", "type": STRING, "count": 200, "rate_hz": 200, "text": "again {n}", "qos": {"depth": 100}}, node="robot")
+    again.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    got = [m[8:-1].decode() for m in messages_of(world.folder / "bag")["/t"]]
+    assert [g for g in got if g.startswith("again")] == [f"again {n}" for n in range(200)]
+
+
+def test_definitions_and_hashes_are_in_the_bag(world):
+    recorder = record(world, "--topics", "/imu")
+    world.talker({"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": 5, "rate_hz": 50}).done()
+    assert recorder.stop()[0] == 0
+
+    from mcap.reader import make_reader
+
+    with open(world.folder / "bag" / "bag_0.mcap", "rb") as stream:
+        summary = make_reader(stream).get_summary()
+        records = {m.name for m in make_reader(stream).iter_metadata()}
+    schema = next(iter(summary.schemas.values()))
+    channel = next(iter(summary.channels.values()))
+    assert (schema.name, schema.encoding) == ("sensor_msgs/msg/Imu", "ros2msg")
+    assert "MSG: geometry_msgs/Quaternion" in schema.data.decode()
+    assert channel.metadata["topic_type_hash"] == "RIHS01_7d9a00ff131080897a5ec7e26e315954b8eae3353c3f995c55faf71574000b5b"
+    assert "reliability: reliable" in channel.metadata["offered_qos_profiles"]
+    assert "rosbag2" in records
+
+
+def test_splits_and_keeps_all_messages_in_order(world):
+    recorder = record(world, "-a", "-b", "200000")
+    talker = world.talker({"topic": "/t", "type": STRING, "count": 1000, "rate_hz": 500, "size": 1000, "qos": {"depth": 1000}})
+    sent = talker.done()["sent"]["/t"][0]
+    code, said = recorder.stop()
+    assert code == 0, said
+    files = world.info(world.folder / "bag")["relative_file_paths"]
+    assert len(files) >= 4
+    assert md5(messages_of(world.folder / "bag")["/t"]) == sent["md5"]
+
+
+def test_sigterm_closes_the_bag_properly(world):
+    recorder = record(world, "-a")
+    world.talker({"topic": "/t", "type": STRING, "count": 20, "rate_hz": 100}).done()
+    code, said = recorder.stop(signal.SIGTERM)
+    assert code == 0, said
+    assert world.info(world.folder / "bag")["message_count"] >= 20
+
+
+def test_space_pauses_and_resumes_on_a_terminal(world, terminal):
+    screen = terminal("record", "-o", world.folder / "bag", "--topics", "/t", "--start-paused")
+    talker = world.talker({"topic": "/t", "type": STRING, "count": 100, "rate_hz": 100})
+    talker.wait_for("done")
+    screen.wait_until_shows("aused")
+    screen.type(" ")
+    screen.wait_until_shows("esumed")
+    world.talker({"topic": "/t", "type": STRING, "count": 30, "rate_hz": 100, "text": "after {n}", "qos": {"depth": 100}}).done()
+    screen.interrupt()
+    assert screen.wait() == 0, screen.text
+    got = [m[8:-1].decode() for m in messages_of(world.folder / "bag")["/t"]]
+    assert got == [f"after {n}" for n in range(30)]
