@@ -10,6 +10,23 @@ pub trait Clock: Send + Sync {
 
     /// Time since some fixed point; never goes back. For spans, rates and deadlines.
     fn monotonic(&self) -> Duration;
+
+    /// Blocks the caller until [`Clock::monotonic`] has reached `deadline`; returns at once when it has already.
+    ///
+    /// The default sleeps on the system's timer for what is left; a clock that a simulator drives moves itself instead.
+    fn sleep_until(&self, deadline: Duration) {
+        while let Some(left) = deadline.checked_sub(self.monotonic()).filter(|left| !left.is_zero()) {
+            std::thread::sleep(left);
+        }
+    }
+}
+
+/// Asks the kernel to wake the calling thread as exactly as it can, instead of up to 50 µs later to save power.
+///
+/// For threads that must act at an exact time (`PR_SET_TIMERSLACK`, see prctl(2)); a refusal is harmless.
+pub fn wake_this_thread_exactly() {
+    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches no memory of ours; it concerns the calling thread only.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
 }
 
 /// The operating system's clocks (`CLOCK_REALTIME` and `CLOCK_MONOTONIC`).
@@ -30,5 +47,44 @@ impl Clock for SystemClock {
         // SAFETY: `ts` is a valid timespec to write to; CLOCK_MONOTONIC exists on every Linux.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
         Duration::new(ts.tv_sec.unsigned_abs(), u32::try_from(ts.tv_nsec).unwrap_or(0))
+    }
+
+    fn sleep_until(&self, deadline: Duration) {
+        // A deadline beyond what the kernel can tell is 292 billion years away.
+        let seconds = libc::time_t::try_from(deadline.as_secs()).unwrap_or(libc::time_t::MAX);
+        let ts = libc::timespec { tv_sec: seconds, tv_nsec: libc::c_long::from(deadline.subsec_nanos()) };
+        loop {
+            // SAFETY: `ts` is a valid timespec that outlives the call; an absolute sleep writes no remainder.
+            let result = unsafe {
+                libc::clock_nanosleep(
+                    libc::CLOCK_MONOTONIC,
+                    libc::TIMER_ABSTIME,
+                    &raw const ts,
+                    std::ptr::null_mut(),
+                )
+            };
+            // Any error but an interruption (there is none left for a valid timespec) must not become an endless loop.
+            if result != libc::EINTR {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleep_until_returns_no_earlier_than_the_deadline() {
+        wake_this_thread_exactly();
+        let deadline = SystemClock.monotonic() + Duration::from_micros(300);
+        SystemClock.sleep_until(deadline);
+        assert!(SystemClock.monotonic() >= deadline);
+    }
+
+    #[test]
+    fn sleep_until_a_past_deadline_returns() {
+        SystemClock.sleep_until(Duration::ZERO);
     }
 }
