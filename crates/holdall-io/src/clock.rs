@@ -15,7 +15,10 @@ pub trait Clock: Send + Sync {
     ///
     /// The default sleeps on the system's timer for what is left; a clock that a simulator drives moves itself instead.
     fn sleep_until(&self, deadline: Duration) {
-        while let Some(left) = deadline.checked_sub(self.monotonic()).filter(|left| !left.is_zero()) {
+        while let Some(left) = deadline
+            .checked_sub(self.monotonic())
+            .filter(|left| !left.is_zero())
+        {
             std::thread::sleep(left);
         }
     }
@@ -43,7 +46,10 @@ impl Clock for SystemClock {
     }
 
     fn monotonic(&self) -> Duration {
-        let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut ts = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: `ts` is a valid timespec to write to; CLOCK_MONOTONIC exists on every Linux.
         unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
         Duration::new(ts.tv_sec.unsigned_abs(), u32::try_from(ts.tv_nsec).unwrap_or(0))
@@ -52,7 +58,10 @@ impl Clock for SystemClock {
     fn sleep_until(&self, deadline: Duration) {
         // A deadline beyond what the kernel can tell is 292 billion years away.
         let seconds = libc::time_t::try_from(deadline.as_secs()).unwrap_or(libc::time_t::MAX);
-        let ts = libc::timespec { tv_sec: seconds, tv_nsec: libc::c_long::from(deadline.subsec_nanos()) };
+        let ts = libc::timespec {
+            tv_sec: seconds,
+            tv_nsec: libc::c_long::from(deadline.subsec_nanos()),
+        };
         loop {
             // SAFETY: `ts` is a valid timespec that outlives the call; an absolute sleep writes no remainder.
             let result = unsafe {
