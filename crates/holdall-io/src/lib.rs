@@ -1,3 +1,9 @@
 //! The only door to disk and clock: everything that touches a file or asks the time goes through here.
 
+pub mod block;
 pub mod clock;
+pub mod disk;
+pub mod memory;
+pub mod os;
+pub mod queue;
+pub mod stream;

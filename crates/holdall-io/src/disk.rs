@@ -1,0 +1,320 @@
+//! The disk as a queue: work is submitted, completions are reaped, so that a simulator can reorder, tear, delay and fail it.
+
+use crate::block::{Block, BlockPool};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A file that a disk has open; numbers are never used twice by one disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
+
+/// What was being done when a [`DiskError`] arose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Making a new file.
+    Create,
+    /// Reserving space ahead.
+    Reserve,
+    /// Writing bytes.
+    Write,
+    /// Making written bytes durable.
+    Sync,
+    /// Cutting a file to its length, making it durable and closing it.
+    Close,
+    /// Keeping back blocks, or taking one.
+    TakeBlock,
+    /// Opening an existing file.
+    Open,
+    /// Reading bytes.
+    Read,
+    /// Renaming a file.
+    Rename,
+    /// Removing a file or directory.
+    Remove,
+    /// Making a directory.
+    CreateDirectory,
+    /// Listing a directory.
+    List,
+    /// Asking for a length, free space or other facts.
+    Inspect,
+}
+
+impl Operation {
+    /// The verb for messages: "could not <verb> <path>".
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Reserve => "reserve space for",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Close => "close",
+            Self::TakeBlock => "buffer",
+            Self::Open => "open",
+            Self::Read => "read",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::CreateDirectory => "create directory",
+            Self::List => "list",
+            Self::Inspect => "inspect",
+        }
+    }
+}
+
+/// Why something with a file did not work. Cheap to clone, because a poisoned file gives the same error again and again.
+#[derive(Clone, Debug, thiserror::Error)]
+pub struct DiskError {
+    /// Which file or directory.
+    pub path: PathBuf,
+    /// What was being done.
+    pub operation: Operation,
+    /// At which byte, where that applies.
+    pub offset: Option<u64>,
+    /// What the system said.
+    pub source: Arc<io::Error>,
+}
+
+impl DiskError {
+    /// An error without a place in the file.
+    pub fn new(path: impl Into<PathBuf>, operation: Operation, source: io::Error) -> Self {
+        Self {
+            path: path.into(),
+            operation,
+            offset: None,
+            source: Arc::new(source),
+        }
+    }
+
+    /// The same error, at a byte of the file.
+    #[must_use]
+    pub fn at(mut self, offset: u64) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+
+    /// Whether the disk is full (or the quota used up).
+    pub fn is_no_space(&self) -> bool {
+        matches!(
+            self.source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
+    }
+
+    /// Whether a file was to be made that exists.
+    pub fn is_already_exists(&self) -> bool {
+        self.source.kind() == io::ErrorKind::AlreadyExists
+    }
+
+    /// Whether a file was to be opened that does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.source.kind() == io::ErrorKind::StorageFull {
+            let place = self
+                .path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
+            write!(f, "no space left on {}: ", place.display())?;
+        }
+        write!(f, "could not {} {}", self.operation.verb(), self.path.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        match self.source.kind() {
+            io::ErrorKind::StorageFull => Ok(()),
+            io::ErrorKind::AlreadyExists => write!(f, ": it exists already"),
+            io::ErrorKind::NotFound => write!(f, ": no such file or directory"),
+            _ => write!(f, ": {}", self.source),
+        }
+    }
+}
+
+/// Whether to wait for a completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Take what is there.
+    No,
+    /// Wait until there is at least one, unless nothing is in flight.
+    One,
+}
+
+/// Something that was submitted has ended, well or not.
+#[derive(Debug)]
+pub enum Completion {
+    /// A file asked for by [`Disk::submit_create`] is there, or not.
+    Created {
+        /// Which file.
+        file: FileId,
+        /// How it ended.
+        result: Result<(), DiskError>,
+    },
+    /// A write has ended; all `len` bytes are written (not: durable) when `result` is `Ok`.
+    Written {
+        /// Which file.
+        file: FileId,
+        /// Where in the file.
+        offset: u64,
+        /// How many bytes.
+        len: usize,
+        /// The block, given back.
+        block: Block,
+        /// How it ended.
+        result: Result<(), DiskError>,
+    },
+    /// Everything written before the sync was submitted is durable when `result` is `Ok`.
+    Synced {
+        /// Which file.
+        file: FileId,
+        /// What was given to [`Disk::submit_sync`].
+        token: u64,
+        /// How it ended.
+        result: Result<(), DiskError>,
+    },
+    /// The file has its length, is durable with its directory entry, and closed, when `result` is `Ok`. It is closed in any case.
+    Closed {
+        /// Which file.
+        file: FileId,
+        /// How it ended.
+        result: Result<(), DiskError>,
+    },
+}
+
+/// A disk, as a queue. One thread owns it; nothing but [`Disk::create`] and `reap(Wait::One)` waits.
+///
+/// What must hold for every implementation (shown by [`crate::disk_conformance`]):
+/// - Each thing submitted completes exactly once, in any order, and only `reap` hands out completions.
+/// - Writes in flight may land in any order. Whoever needs order between two overlapping writes waits for the first.
+/// - `offset` and `len` are multiples of [`crate::block::BLOCK_ALIGNMENT`]. A write that does not fit this fails as `InvalidInput`.
+/// - Until the file is closed its visible length is unspecified (space is reserved ahead; bytes never written read as zero).
+pub trait Disk: Send {
+    /// Makes a new file and reserves `reserve_bytes` for it; waits until it is there. Space that cannot be reserved is no error
+    /// here: the write that does not fit fails.
+    ///
+    /// # Errors
+    /// When the path exists or the file cannot be made.
+    fn create(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError>;
+
+    /// As [`Disk::create`] without waiting: ends in [`Completion::Created`]. Writes may be submitted at once.
+    fn submit_create(&mut self, path: &Path, reserve_bytes: u64) -> FileId;
+
+    /// Writes the first `len` bytes of `block` at `offset`.
+    fn submit_write(&mut self, file: FileId, offset: u64, block: Block, len: usize);
+
+    /// Makes durable everything whose write was submitted before.
+    fn submit_sync(&mut self, file: FileId, token: u64);
+
+    /// After all earlier writes: cuts the file to `length`, syncs data and metadata, closes it, syncs its directory.
+    fn submit_close(&mut self, file: FileId, length: u64);
+
+    /// Appends what has ended to `completions`.
+    fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>);
+
+    /// Things submitted and not yet reaped.
+    fn in_flight(&self) -> usize;
+
+    /// Free bytes on the file system of `dir` for an unprivileged user.
+    ///
+    /// # Errors
+    /// When `dir` cannot be inspected.
+    fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError>;
+
+    /// Tells the disk from which pool blocks will come, so that it can make their memory known to the kernel. Once, before the first write.
+    fn register(&mut self, _pool: &BlockPool) {}
+}
+
+impl<D: Disk + ?Sized> Disk for Box<D> {
+    fn create(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError> {
+        (**self).create(path, reserve_bytes)
+    }
+    fn submit_create(&mut self, path: &Path, reserve_bytes: u64) -> FileId {
+        (**self).submit_create(path, reserve_bytes)
+    }
+    fn submit_write(&mut self, file: FileId, offset: u64, block: Block, len: usize) {
+        (**self).submit_write(file, offset, block, len);
+    }
+    fn submit_sync(&mut self, file: FileId, token: u64) {
+        (**self).submit_sync(file, token);
+    }
+    fn submit_close(&mut self, file: FileId, length: u64) {
+        (**self).submit_close(file, length);
+    }
+    fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) {
+        (**self).reap(wait, completions);
+    }
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
+    fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
+        (**self).available_bytes(dir)
+    }
+    fn register(&mut self, pool: &BlockPool) {
+        (**self).register(pool);
+    }
+}
+
+/// The error for an offset or length that is no multiple of the alignment, larger than its block, or a file that is not open.
+pub(crate) fn invalid_input(path: &Path, operation: Operation, what: &'static str) -> DiskError {
+    DiskError::new(path, operation, io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+/// Checks what every disk demands of a write.
+pub(crate) fn check_write(path: &Path, offset: u64, block: &Block, len: usize) -> Result<(), DiskError> {
+    let alignment = crate::block::BLOCK_ALIGNMENT;
+    if !len.is_multiple_of(alignment) || !offset.is_multiple_of(alignment as u64) {
+        return Err(invalid_input(
+            path,
+            Operation::Write,
+            "offset or length is not a multiple of 4096",
+        )
+        .at(offset));
+    }
+    if len == 0 || len > block.capacity() {
+        return Err(
+            invalid_input(path, Operation::Write, "length is zero or larger than the block").at(offset),
+        );
+    }
+    if offset
+        .checked_add(len as u64)
+        .is_none_or(|end| end > i64::MAX as u64)
+    {
+        return Err(invalid_input(path, Operation::Write, "end of the write is out of range").at(offset));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_disk_names_the_directory() {
+        let error = DiskError::new(
+            "/data/bag/a.mcap",
+            Operation::Write,
+            io::Error::from_raw_os_error(libc::ENOSPC),
+        )
+        .at(8192);
+        assert!(error.is_no_space());
+        assert_eq!(
+            error.to_string(),
+            "no space left on /data/bag: could not write /data/bag/a.mcap at byte 8192"
+        );
+    }
+
+    #[test]
+    fn existing_file_is_named() {
+        let error = DiskError::new(
+            "a.mcap",
+            Operation::Create,
+            io::Error::from_raw_os_error(libc::EEXIST),
+        );
+        assert_eq!(error.to_string(), "could not create a.mcap: it exists already");
+    }
+}

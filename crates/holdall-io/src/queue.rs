@@ -1,0 +1,540 @@
+//! The disk with its block pool and the state of each file: what was accepted, is written, is durable, or has failed for good.
+
+use crate::{
+    block::{BLOCK_ALIGNMENT, Block, BlockPool, BlockPoolOptions},
+    disk::{Completion, Disk, DiskError, FileId, Operation, Wait, invalid_input},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// A sync that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SyncToken {
+    file: FileId,
+    number: u64,
+}
+
+/// How far a file has come, in bytes from its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileProgress {
+    /// End of what was given to [`DiskQueue::write`].
+    pub accepted_bytes: u64,
+    /// Everything below this has been written (it may be lost in a power cut).
+    pub written_bytes: u64,
+    /// Everything below this survives a power cut.
+    pub durable_bytes: u64,
+}
+
+/// Where a file is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Creating,
+    Open,
+    Closing,
+    Closed,
+}
+
+/// A write that was accepted and has not ended.
+#[derive(Clone, Copy, Debug)]
+struct PendingWrite {
+    offset: u64,
+    /// With padding.
+    end: u64,
+}
+
+/// What waits for an overlapping write, in order.
+enum Deferred {
+    Write { offset: u64, block: Block, len: usize },
+    Sync { number: u64 },
+    Close { length: u64 },
+}
+
+/// One file of the queue.
+struct FileState {
+    path: PathBuf,
+    life: Life,
+    progress: FileProgress,
+    /// Submitted to the disk.
+    in_flight: Vec<PendingWrite>,
+    /// Not yet submitted, because a write in flight covers some of the same bytes and the disk may reorder.
+    deferred: VecDeque<Deferred>,
+    /// Syncs not yet ended, with what they make durable.
+    syncs: VecDeque<(u64, u64)>,
+    /// Highest sync number that has ended well.
+    synced_number: u64,
+    error: Option<DiskError>,
+}
+
+impl FileState {
+    fn new(path: &Path, life: Life) -> Self {
+        Self {
+            path: path.to_owned(),
+            life,
+            progress: FileProgress::default(),
+            in_flight: Vec::new(),
+            deferred: VecDeque::new(),
+            syncs: VecDeque::new(),
+            synced_number: 0,
+            error: None,
+        }
+    }
+
+    fn check(&self) -> Result<(), DiskError> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
+    /// The first error stays: what follows it is mostly its consequence.
+    fn poison(&mut self, error: DiskError) {
+        self.error.get_or_insert(error);
+    }
+
+    fn overlaps_in_flight(&self, offset: u64, end: u64) -> bool {
+        self.in_flight
+            .iter()
+            .any(|write| write.offset < end && offset < write.end)
+    }
+
+    /// Recomputes how far the file is written without a hole. Never goes back: a write over written bytes repeats them.
+    fn update_written(&mut self) {
+        let mut lowest = self.progress.accepted_bytes;
+        for write in &self.in_flight {
+            lowest = lowest.min(write.offset);
+        }
+        for deferred in &self.deferred {
+            if let Deferred::Write { offset, .. } = deferred {
+                lowest = lowest.min(*offset);
+            }
+        }
+        self.progress.written_bytes = self.progress.written_bytes.max(lowest);
+    }
+}
+
+/// Owns a disk, the blocks that travel to it and the state of its files. Failing is final: after a failed write or sync every
+/// later call on that file returns the same error, because what the kernel did with the bytes is not known any more.
+pub struct DiskQueue {
+    disk: Box<dyn Disk>,
+    pool: BlockPool,
+    files: BTreeMap<FileId, FileState>,
+    completions: Vec<Completion>,
+    sync_number: u64,
+}
+
+impl DiskQueue {
+    /// A queue in front of `disk` with an own block pool.
+    ///
+    /// # Errors
+    /// When the memory of the pool cannot be had.
+    pub fn new(mut disk: Box<dyn Disk>, pool: BlockPoolOptions) -> Result<Self, DiskError> {
+        let pool = BlockPool::new(pool)
+            .map_err(|source| DiskError::new("block pool", Operation::TakeBlock, source))?;
+        disk.register(&pool);
+        Ok(Self {
+            disk,
+            pool,
+            files: BTreeMap::new(),
+            completions: Vec::new(),
+            sync_number: 0,
+        })
+    }
+
+    /// Makes a new file, waiting until it is there.
+    ///
+    /// # Errors
+    /// When the path exists or the file cannot be made.
+    pub fn create_file(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError> {
+        let file = self.disk.create(path, reserve_bytes)?;
+        self.files.insert(file, FileState::new(path, Life::Open));
+        Ok(file)
+    }
+
+    /// Makes a new file without waiting. It can be written to at once; that it could not be made is said by [`DiskQueue::check`]
+    /// and every other call on it.
+    pub fn create_file_ahead(&mut self, path: &Path, reserve_bytes: u64) -> FileId {
+        let file = self.disk.submit_create(path, reserve_bytes);
+        self.files.insert(file, FileState::new(path, Life::Creating));
+        file
+    }
+
+    /// Whether a file of [`DiskQueue::create_file_ahead`] is there.
+    ///
+    /// # Errors
+    /// The error that it has failed with.
+    pub fn is_created(&mut self, file: FileId) -> Result<bool, DiskError> {
+        self.poll();
+        let state = self.open_state(file)?;
+        state.check()?;
+        Ok(state.life != Life::Creating)
+    }
+
+    /// A free block. Waits for the disk only when there is none.
+    ///
+    /// # Errors
+    /// When all blocks are held by callers, so that waiting would not end.
+    pub fn take_block(&mut self) -> Result<Block, DiskError> {
+        self.poll();
+        loop {
+            if let Some(block) = self.pool.take() {
+                return Ok(block);
+            }
+            if self.disk.in_flight() == 0 {
+                let what = "all blocks of the pool are held back, none can become free";
+                return Err(DiskError::new(
+                    "block pool",
+                    Operation::TakeBlock,
+                    io::Error::new(io::ErrorKind::OutOfMemory, what),
+                ));
+            }
+            self.reap(Wait::One);
+        }
+    }
+
+    /// Writes the first `len` bytes of `block` at `offset` (a multiple of 4096). The rest of the last 4096 bytes is written as zeros.
+    ///
+    /// # Errors
+    /// The error that the file has failed with; bytes accepted before may then be lost, see [`DiskQueue::progress`].
+    pub fn write(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        mut block: Block,
+        len: usize,
+    ) -> Result<(), DiskError> {
+        let state = open_state_of(&mut self.files, file)?;
+        state.check()?;
+        if state.life == Life::Closing || state.life == Life::Closed {
+            return Err(invalid_input(&state.path, Operation::Write, "the file is closed").at(offset));
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        if len > block.capacity() || !offset.is_multiple_of(BLOCK_ALIGNMENT as u64) {
+            return Err(invalid_input(
+                &state.path,
+                Operation::Write,
+                "write does not fit its block or alignment",
+            )
+            .at(offset));
+        }
+        let padded_len = len.next_multiple_of(BLOCK_ALIGNMENT);
+        block.as_mut_slice()[len..padded_len].fill(0);
+        let end = offset + padded_len as u64;
+        state.progress.accepted_bytes = state.progress.accepted_bytes.max(offset + len as u64);
+        if !state.deferred.is_empty() || state.overlaps_in_flight(offset, end) {
+            state.deferred.push_back(Deferred::Write {
+                offset,
+                block,
+                len: padded_len,
+            });
+        } else {
+            state.in_flight.push(PendingWrite { offset, end });
+            self.disk.submit_write(file, offset, block, padded_len);
+        }
+        Ok(())
+    }
+
+    /// Asks that everything accepted so far becomes durable.
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub fn sync(&mut self, file: FileId) -> Result<SyncToken, DiskError> {
+        let number = self.sync_number + 1;
+        let state = open_state_of(&mut self.files, file)?;
+        state.check()?;
+        if state.life == Life::Closing || state.life == Life::Closed {
+            return Err(invalid_input(&state.path, Operation::Sync, "the file is closed"));
+        }
+        state.syncs.push_back((number, state.progress.accepted_bytes));
+        if state.deferred.is_empty() {
+            self.disk.submit_sync(file, number);
+        } else {
+            state.deferred.push_back(Deferred::Sync { number });
+        }
+        self.sync_number = number;
+        Ok(SyncToken { file, number })
+    }
+
+    /// Whether what a sync covers is durable. Does not wait; call [`DiskQueue::poll`] to move on.
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub fn is_durable(&self, token: SyncToken) -> Result<bool, DiskError> {
+        // A file that is gone from the map was closed well, and a close makes everything durable.
+        let Some(state) = self.files.get(&token.file) else {
+            return Ok(true);
+        };
+        if state.synced_number >= token.number || (state.life == Life::Closed && state.error.is_none()) {
+            return Ok(true);
+        }
+        state.check()?;
+        Ok(false)
+    }
+
+    /// Waits until what a sync covers is durable.
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub fn wait_durable(&mut self, token: SyncToken) -> Result<(), DiskError> {
+        self.poll();
+        while !self.is_durable(token)? {
+            self.reap_or_fail(token.file, Operation::Sync)?;
+        }
+        Ok(())
+    }
+
+    /// Asks that the file be cut to `length`, made durable and closed after everything accepted. Does not wait.
+    ///
+    /// # Errors
+    /// The error that the file has failed with; it is closed all the same.
+    pub fn close_file(&mut self, file: FileId, length: u64) -> Result<(), DiskError> {
+        let state = open_state_of(&mut self.files, file)?;
+        if state.life == Life::Closing || state.life == Life::Closed {
+            return state.check();
+        }
+        state.life = Life::Closing;
+        if state.deferred.is_empty() {
+            self.disk.submit_close(file, length);
+        } else {
+            state.deferred.push_back(Deferred::Close { length });
+        }
+        state.check()
+    }
+
+    /// Waits until a file is closed and forgets it when it was closed well.
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub fn wait_closed(&mut self, file: FileId) -> Result<(), DiskError> {
+        self.poll();
+        loop {
+            match self.try_closed(file)? {
+                true => return Ok(()),
+                false => self.reap_or_fail(file, Operation::Close)?,
+            }
+        }
+    }
+
+    /// Whether a file is closed, without waiting; forgets it when it was closed well.
+    ///
+    /// # Errors
+    /// The error that the file has failed with, once it is closed.
+    pub fn try_closed(&mut self, file: FileId) -> Result<bool, DiskError> {
+        let Some(state) = self.files.get(&file) else {
+            return Ok(true);
+        };
+        match state.life {
+            Life::Closed => {
+                state.check()?;
+                self.files.remove(&file);
+                Ok(true)
+            }
+            Life::Closing => Ok(false),
+            Life::Creating | Life::Open => {
+                state.check()?;
+                Err(invalid_input(
+                    &state.path,
+                    Operation::Close,
+                    "waiting for a close that was not asked for",
+                ))
+            }
+        }
+    }
+
+    /// Takes in what the disk has done, without waiting. Errors stay with their files.
+    pub fn poll(&mut self) {
+        self.reap(Wait::No);
+    }
+
+    /// Waits until one thing in flight ends; returns at once when nothing is.
+    pub fn wait_one(&mut self) {
+        self.reap(Wait::One);
+    }
+
+    /// Waits until nothing is in flight. Errors stay with their files.
+    pub fn drain(&mut self) {
+        self.poll();
+        while self.disk.in_flight() > 0 {
+            self.reap(Wait::One);
+        }
+    }
+
+    /// The error that the file has failed with, if it has.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn check(&self, file: FileId) -> Result<(), DiskError> {
+        self.files.get(&file).map_or(Ok(()), FileState::check)
+    }
+
+    /// How far a file has come; `None` when it is closed and forgotten, or not known.
+    pub fn progress(&self, file: FileId) -> Option<FileProgress> {
+        self.files.get(&file).map(|state| state.progress)
+    }
+
+    /// Things given to the disk that have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.disk.in_flight()
+    }
+
+    /// The blocks.
+    pub fn pool(&self) -> &BlockPool {
+        &self.pool
+    }
+
+    /// Free bytes on the file system of `dir`.
+    ///
+    /// # Errors
+    /// When `dir` cannot be inspected.
+    pub fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
+        self.disk.available_bytes(dir)
+    }
+
+    fn open_state(&mut self, file: FileId) -> Result<&mut FileState, DiskError> {
+        open_state_of(&mut self.files, file)
+    }
+
+    fn reap_or_fail(&mut self, file: FileId, operation: Operation) -> Result<(), DiskError> {
+        if self.disk.in_flight() == 0 {
+            let path = self
+                .files
+                .get(&file)
+                .map_or(PathBuf::new(), |state| state.path.clone());
+            return Err(invalid_input(
+                &path,
+                operation,
+                "nothing is in flight that could end the wait",
+            ));
+        }
+        self.reap(Wait::One);
+        Ok(())
+    }
+
+    fn reap(&mut self, wait: Wait) {
+        let mut completions = std::mem::take(&mut self.completions);
+        self.disk.reap(wait, &mut completions);
+        for completion in completions.drain(..) {
+            self.take_in(completion);
+        }
+        self.completions = completions;
+    }
+
+    fn take_in(&mut self, completion: Completion) {
+        match completion {
+            Completion::Created { file, result } => {
+                let Some(state) = self.files.get_mut(&file) else {
+                    return;
+                };
+                if state.life == Life::Creating {
+                    state.life = Life::Open;
+                }
+                if let Err(error) = result {
+                    state.poison(error);
+                }
+            }
+            Completion::Written {
+                file,
+                offset,
+                len,
+                block,
+                result,
+            } => {
+                drop(block);
+                let Some(state) = self.files.get_mut(&file) else {
+                    return;
+                };
+                let end = offset + len as u64;
+                if let Some(place) = state
+                    .in_flight
+                    .iter()
+                    .position(|write| write.offset == offset && write.end == end)
+                {
+                    state.in_flight.swap_remove(place);
+                }
+                match result {
+                    Ok(()) if state.error.is_none() => state.update_written(),
+                    Ok(()) => {}
+                    Err(error) => state.poison(error),
+                }
+                self.submit_deferred(file);
+            }
+            Completion::Synced { file, token, result } => {
+                let Some(state) = self.files.get_mut(&file) else {
+                    return;
+                };
+                let covered = state
+                    .syncs
+                    .iter()
+                    .position(|(number, _)| *number == token)
+                    .and_then(|place| state.syncs.remove(place));
+                match result {
+                    Ok(()) if state.error.is_none() => {
+                        state.synced_number = state.synced_number.max(token);
+                        let bytes = covered.map_or(0, |(_, bytes)| bytes);
+                        state.progress.durable_bytes = state.progress.durable_bytes.max(bytes);
+                    }
+                    // A write before it has failed: the sync cannot vouch for those bytes.
+                    Ok(()) => {}
+                    Err(error) => state.poison(error),
+                }
+            }
+            Completion::Closed { file, result } => {
+                let Some(state) = self.files.get_mut(&file) else {
+                    return;
+                };
+                state.life = Life::Closed;
+                match result {
+                    Ok(()) if state.error.is_none() => {
+                        state.progress.written_bytes = state.progress.accepted_bytes;
+                        state.progress.durable_bytes = state.progress.accepted_bytes;
+                    }
+                    Ok(()) => {}
+                    Err(error) => state.poison(error),
+                }
+            }
+        }
+    }
+
+    /// Submits what waited for an overlapping write, as far as nothing stands in its way any more.
+    fn submit_deferred(&mut self, file: FileId) {
+        let Some(state) = self.files.get_mut(&file) else {
+            return;
+        };
+        while let Some(next) = state.deferred.pop_front() {
+            match next {
+                Deferred::Write { offset, block, len } => {
+                    if state.error.is_some() {
+                        continue;
+                    }
+                    let end = offset + len as u64;
+                    if state.overlaps_in_flight(offset, end) {
+                        state.deferred.push_front(Deferred::Write { offset, block, len });
+                        return;
+                    }
+                    state.in_flight.push(PendingWrite { offset, end });
+                    self.disk.submit_write(file, offset, block, len);
+                }
+                Deferred::Sync { number } => self.disk.submit_sync(file, number),
+                Deferred::Close { length } => self.disk.submit_close(file, length),
+            }
+        }
+    }
+}
+
+impl Drop for DiskQueue {
+    /// Waits for what is in flight, so that no write outlives its owner. Files not closed stay as they are.
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+fn open_state_of(files: &mut BTreeMap<FileId, FileState>, file: FileId) -> Result<&mut FileState, DiskError> {
+    files.get_mut(&file).ok_or_else(|| {
+        invalid_input(
+            Path::new("file"),
+            Operation::Write,
+            "the file is not open in this queue",
+        )
+    })
+}
