@@ -3,7 +3,11 @@
 
 pub mod loss;
 pub mod message;
+pub mod names;
 pub mod qos;
 pub mod selection;
 pub mod time;
 pub mod topic;
+mod yaml;
+
+pub use yaml::YamlError;

@@ -81,7 +81,10 @@ pub struct QosDuration {
 
 impl QosDuration {
     /// Never (`RMW_DURATION_INFINITE`).
-    pub const INFINITE: Self = Self { sec: 9_223_372_036, nsec: 854_775_807 };
+    pub const INFINITE: Self = Self {
+        sec: 9_223_372_036,
+        nsec: 854_775_807,
+    };
 }
 
 /// A whole QoS profile (`rmw_qos_profile_t`).

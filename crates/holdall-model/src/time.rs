@@ -23,7 +23,10 @@ impl Timestamp {
 
     /// This point plus a span, held at the largest value that can be told.
     pub fn saturating_add(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)),
+        )
     }
 
     /// The span from `earlier` to this point; zero when `earlier` is later.
