@@ -3,6 +3,7 @@
 
 pub mod loss;
 pub mod message;
+pub mod metadata;
 pub mod names;
 pub mod qos;
 pub mod selection;

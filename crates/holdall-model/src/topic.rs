@@ -32,6 +32,7 @@ pub struct TopicInfo {
     /// Full ROS name, for example `/camera/image_raw`.
     pub name: String,
     /// ROS type, for example `sensor_msgs/msg/Image`.
+    #[serde(rename = "type")]
     pub type_name: String,
     /// How payloads are serialized; `cdr` for ROS 2.
     pub serialization_format: String,

@@ -1,0 +1,162 @@
+//! Reads metadata texts of every version that rosbag2 has written, in any key order and quoting.
+
+use super::{BagMetadata, FileInformation, NO_STARTING_TIME, TopicWithMessageCount, WRAPPER_KEY};
+use crate::{
+    qos,
+    time::Timestamp,
+    topic::TopicInfo,
+    yaml::{self, Node, YamlError},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Why a metadata text could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetadataError {
+    /// It is no YAML, or a value is missing or wrong.
+    #[error("cannot read bag metadata: {0}")]
+    Yaml(#[from] YamlError),
+    /// There is no such version.
+    #[error("cannot read bag metadata: version {found} does not exist; versions begin with 1")]
+    Version {
+        /// What the text says.
+        found: u32,
+    },
+}
+
+impl BagMetadata {
+    /// Reads `metadata.yaml`, or the same without its top key as MCAP and SQLite files hold it.
+    ///
+    /// Keys that came with later versions than the text's are filled with nothing. Unknown keys are passed over, so that
+    /// versions after 9 can be read as far as they are known. Up to version 3 paths began with the bag directory's
+    /// name: it is removed.
+    ///
+    /// # Errors
+    /// When a key that the text's version must have is missing, or a value has the wrong form.
+    pub fn from_yaml(text: &str) -> Result<Self, MetadataError> {
+        let root = yaml::parse(text)?;
+        let node = root.get(WRAPPER_KEY).unwrap_or(&root);
+        let version = node.require("version")?.as_number()?;
+        if version == 0 {
+            return Err(MetadataError::Version { found: version });
+        }
+        Ok(read_metadata(node, version)?)
+    }
+}
+
+fn read_metadata(node: &Node, version: u32) -> Result<BagMetadata, YamlError> {
+    let paths = node.require("relative_file_paths")?.as_sequence()?;
+    let relative_file_paths = paths.iter().map(|path| relative_path(path, version));
+    let topics = node.require("topics_with_message_count")?.as_sequence()?;
+    let compression = |key| text_since(node, key, version, 3);
+    Ok(BagMetadata {
+        version,
+        storage_identifier: node.require("storage_identifier")?.as_str()?.to_owned(),
+        duration: duration(node)?,
+        starting_time: starting_time(node)?,
+        message_count: node.require("message_count")?.as_number()?,
+        topics_with_message_count: topics
+            .iter()
+            .map(|topic| read_topic(topic, version))
+            .collect::<Result<_, _>>()?,
+        compression_format: compression("compression_format")?,
+        compression_mode: compression("compression_mode")?,
+        relative_file_paths: relative_file_paths.collect::<Result<_, _>>()?,
+        files: read_files(node, version)?,
+        custom_data: read_custom_data(node, version)?,
+        ros_distro: text_since(node, "ros_distro", version, 8)?,
+    })
+}
+
+fn relative_path(node: &Node, version: u32) -> Result<String, YamlError> {
+    let path = node.as_str()?;
+    let inside = if version < 4 {
+        path.rsplit('/').next().unwrap_or(path)
+    } else {
+        path
+    };
+    Ok(inside.to_owned())
+}
+
+/// A text that is there since a version; empty before.
+fn text_since(node: &Node, key: &str, version: u32, since: u32) -> Result<String, YamlError> {
+    match node.get(key) {
+        Some(value) => Ok(value.as_str()?.to_owned()),
+        None if version < since => Ok(String::new()),
+        None => Err(node.error(format!(
+            "the key {key} is missing, version {version} must have it"
+        ))),
+    }
+}
+
+/// A span that is negative in damaged metadata counts as none.
+fn duration(node: &Node) -> Result<Duration, YamlError> {
+    let nanos: i64 = node.require("duration")?.require("nanoseconds")?.as_number()?;
+    Ok(Duration::from_nanos(nanos.max(0).unsigned_abs()))
+}
+
+fn starting_time(node: &Node) -> Result<Option<Timestamp>, YamlError> {
+    let nanos: i64 = node
+        .require("starting_time")?
+        .require("nanoseconds_since_epoch")?
+        .as_number()?;
+    Ok((nanos != NO_STARTING_TIME).then_some(Timestamp::from_nanos(nanos)))
+}
+
+fn read_topic(node: &Node, version: u32) -> Result<TopicWithMessageCount, YamlError> {
+    let topic = node.require("topic_metadata")?;
+    let text = |key| topic.require(key)?.as_str().map(str::to_owned);
+    let offered_qos_profiles = match topic.get("offered_qos_profiles") {
+        Some(profiles) => qos::profiles_from_yaml(profiles)?,
+        None if version < 4 => Vec::new(),
+        None => return Err(topic.error("the key offered_qos_profiles is missing")),
+    };
+    Ok(TopicWithMessageCount {
+        topic_metadata: TopicInfo {
+            name: text("name")?,
+            type_name: text("type")?,
+            serialization_format: text("serialization_format")?,
+            offered_qos_profiles,
+            type_description_hash: text_since(topic, "type_description_hash", version, 7)?,
+        },
+        message_count: node.require("message_count")?.as_number()?,
+    })
+}
+
+fn read_files(node: &Node, version: u32) -> Result<Vec<FileInformation>, YamlError> {
+    let Some(files) = node.get("files") else {
+        return if version < 5 {
+            Ok(Vec::new())
+        } else {
+            Err(node.error("the key files is missing"))
+        };
+    };
+    files
+        .as_sequence()?
+        .iter()
+        .map(|file| read_file(file, version))
+        .collect()
+}
+
+fn read_file(node: &Node, version: u32) -> Result<FileInformation, YamlError> {
+    Ok(FileInformation {
+        path: relative_path(node.require("path")?, version)?,
+        starting_time: starting_time(node)?,
+        duration: duration(node)?,
+        message_count: node.require("message_count")?.as_number()?,
+    })
+}
+
+fn read_custom_data(node: &Node, version: u32) -> Result<BTreeMap<String, String>, YamlError> {
+    let Some(data) = node.get("custom_data") else {
+        return if version < 6 {
+            Ok(BTreeMap::new())
+        } else {
+            Err(node.error("the key custom_data is missing"))
+        };
+    };
+    data.as_map()?
+        .iter()
+        .map(|(key, value)| Ok((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
