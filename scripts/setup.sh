@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; git is cargo's.
-build_packages=(build-essential cmake pkg-config libclang-dev clang git ca-certificates)
+build_packages=(build-essential cmake pkg-config libclang-dev git ca-certificates)
 node_packages=(python3 python3-venv)
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
