@@ -1,4 +1,5 @@
 //! Recording: topic -> subscription -> cache -> drain -> storage writer.
 
+pub mod cache;
 pub mod options;
 pub mod status;

@@ -1,0 +1,421 @@
+//! The cache between receiving and writing: bounded in bytes really held, full according to a stated policy, without clock or thread.
+
+mod policy;
+mod segment;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub use policy::Admission;
+pub use segment::{Segment, SegmentShape};
+pub use shared::{Offered, SharedCache, Waited};
+
+use super::options::{CacheOptions, CachePolicy};
+use holdall_model::{message::Loan, time::Timestamp, topic::TopicId};
+use std::{collections::VecDeque, time::Duration};
+
+/// The smallest cache, in bytes; smaller wishes (rosbag2's 0, "write each message straight") get this.
+pub const CACHE_BYTES_MIN: usize = 64 * 1024;
+
+/// Segments that may always exist: one being filled, one being written, and two to change with.
+const SEGMENTS_MIN: usize = 4;
+
+/// Dense index of a publisher within its topic; the topic's intake hands it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublisherIndex(pub u32);
+
+/// What the cache keeps of a message besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheEntry {
+    /// When it was received, or the simulation's time then.
+    pub log_time: Timestamp,
+    /// When it was sent, where known.
+    pub publish_time: Option<Timestamp>,
+    /// The publisher's sequence number, where known.
+    pub sequence: Option<u64>,
+    /// Its topic.
+    pub topic: TopicId,
+    /// Its publisher.
+    pub publisher: PublisherIndex,
+}
+
+/// A payload on its way into the cache.
+pub enum Body<'a> {
+    /// To be copied.
+    Copy(&'a [u8]),
+    /// To be moved in; taken out of the option when the cache has taken it. With what it pins, in bytes.
+    Move(&'a mut Option<Box<dyn Loan>>, usize),
+}
+
+/// Why a message could not enter at once.
+pub enum Blocked {
+    /// There is no room for it: it is dropped.
+    Refused,
+    /// A segment is needed: make one outside the lock, hand it to [`Cache::add_segment`], try again.
+    NeedsSegment,
+    /// These messages, the oldest, were given up: count them outside the lock, hand the segment to [`Cache::recycle`], try again.
+    Evicted(Segment),
+    /// This memory is needed for a loan: drop it outside the lock, try again.
+    Surplus(Segment),
+}
+
+/// What [`Cache::take`] found.
+pub enum Taken {
+    /// The oldest messages, to be written and given back by [`Cache::recycle`].
+    Segment(Segment),
+    /// There is nothing to write.
+    Nothing,
+    /// A segment is needed to change with: hand one to [`Cache::add_segment`] and take again.
+    NeedsSegment,
+}
+
+/// Messages between the transport and the disk, oldest first.
+///
+/// Its memory is `max(segments, 4) × footprint + pinned by loans`, and that sum never exceeds `bytes_max`, with one exception: a
+/// message larger than the whole cache is taken when no other loan is held, so that it can be recorded at all.
+pub struct Cache {
+    shape: SegmentShape,
+    bytes_max: usize,
+    duration_max: Option<Duration>,
+    snapshot: bool,
+    pinned_batch_bytes: usize,
+    admission: Admission,
+    /// Being filled.
+    current: Segment,
+    /// Filled and waiting, oldest first.
+    full: VecDeque<Segment>,
+    /// Snapshot mode: to be written, oldest first.
+    dumped: VecDeque<Segment>,
+    /// Snapshot mode: the segment being filled is to be written too, as soon as there is one to change with.
+    dump_current: bool,
+    /// Empty and ready.
+    spare: Vec<Segment>,
+    /// All that exist: current, full, dumped, spare, and those being written or counted.
+    segments: usize,
+    /// Pinned by all loans in here, and by those being written.
+    pinned_bytes: usize,
+}
+
+impl Cache {
+    /// An empty cache with its first segments ready.
+    pub fn new(options: &CacheOptions) -> Self {
+        let bytes_max = options.bytes_max.max(CACHE_BYTES_MIN);
+        let shape = SegmentShape::for_cache(bytes_max);
+        let segments_max = bytes_max / shape.footprint_bytes() + SEGMENTS_MIN;
+        let mut spare = Vec::with_capacity(segments_max);
+        spare.extend((1..SEGMENTS_MIN).map(|_| Segment::touched(shape)));
+        let policy = if options.snapshot {
+            CachePolicy::DropOld
+        } else {
+            options.policy
+        };
+        Self {
+            shape,
+            bytes_max,
+            duration_max: options.duration_max,
+            snapshot: options.snapshot,
+            pinned_batch_bytes: (bytes_max / 32).clamp(shape.arena_bytes, 8 * 1024 * 1024),
+            admission: Admission::new(policy, bytes_max),
+            current: Segment::touched(shape),
+            full: VecDeque::with_capacity(segments_max),
+            dumped: VecDeque::with_capacity(if options.snapshot { segments_max } else { 0 }),
+            dump_current: false,
+            spare,
+            segments: SEGMENTS_MIN,
+            pinned_bytes: 0,
+        }
+    }
+
+    /// Takes another rule of admission, to compare.
+    pub fn with_admission(mut self, admission: Admission) -> Self {
+        self.admission = admission;
+        self
+    }
+
+    /// How much each of its segments holds.
+    pub fn shape(&self) -> SegmentShape {
+        self.shape
+    }
+
+    /// What it may hold, in bytes.
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Bytes that messages in it hold: payloads, their overhead, and what loans pin. For showing how full it is.
+    pub fn held_bytes(&self) -> usize {
+        self.admission.held_bytes()
+    }
+
+    /// Memory that it takes from the system and the transports, in bytes, used or ready for use.
+    pub fn memory_bytes(&self) -> usize {
+        self.segments.max(SEGMENTS_MIN) * self.shape.footprint_bytes() + self.pinned_bytes
+    }
+
+    /// Memory that cannot be taken for another message, in bytes.
+    #[inline]
+    fn used_bytes(&self) -> usize {
+        (self.segments - self.spare.len()) * self.shape.footprint_bytes() + self.pinned_bytes
+    }
+
+    /// Takes a message in.
+    ///
+    /// # Errors
+    /// When there is no room, or when something has to be done outside the lock first.
+    #[inline]
+    pub fn offer(&mut self, entry: CacheEntry, body: &mut Body<'_>) -> Result<(), Blocked> {
+        let topic = entry.topic;
+        if !self.admission.admits(topic, self.used_bytes()) {
+            return Err(Blocked::Refused);
+        }
+        if self.is_current_stale(entry.log_time) {
+            self.rotate()?;
+        }
+        self.give_up_expired(entry.log_time)?;
+        match body {
+            Body::Copy(payload) => {
+                if !self.current.fits_copy(payload.len()) {
+                    if payload.len() > self.shape.arena_bytes {
+                        return Err(Blocked::Refused);
+                    }
+                    self.rotate()?;
+                }
+                self.current.push_copy(entry, payload);
+                self.admission
+                    .charge(topic, self.shape.charge_copy_bytes(payload.len()));
+            }
+            Body::Move(loan, pinned_bytes) => self.offer_loan(entry, loan, *pinned_bytes)?,
+        }
+        Ok(())
+    }
+
+    fn offer_loan(
+        &mut self,
+        entry: CacheEntry,
+        loan: &mut Option<Box<dyn Loan>>,
+        pinned_bytes: usize,
+    ) -> Result<(), Blocked> {
+        if !self.current.fits_loan() || self.current.pinned_bytes() >= self.pinned_batch_bytes {
+            self.rotate()?;
+        }
+        self.make_room(pinned_bytes)?;
+        // A loan that was taken already has nothing left to store.
+        let Some(loan) = loan.take() else {
+            return Err(Blocked::Refused);
+        };
+        let topic = entry.topic;
+        self.admission
+            .charge(topic, self.shape.charge_loan_bytes() + pinned_bytes);
+        self.pinned_bytes += pinned_bytes;
+        self.current.push_loan(entry, loan, pinned_bytes);
+        Ok(())
+    }
+
+    /// Puts the segment being filled behind the full ones and begins another.
+    fn rotate(&mut self) -> Result<(), Blocked> {
+        if self.current.is_empty() {
+            return Ok(());
+        }
+        if let Some(next) = self.spare.pop() {
+            self.change_current(next);
+            return Ok(());
+        }
+        if self.may_add_segment() {
+            self.segments += 1;
+            return Err(Blocked::NeedsSegment);
+        }
+        match self.admission.policy() {
+            CachePolicy::DropOld => Err(self.full.pop_front().map_or(Blocked::Refused, Blocked::Evicted)),
+            CachePolicy::DropNew | CachePolicy::Fair => Err(Blocked::Refused),
+        }
+    }
+
+    fn change_current(&mut self, next: Segment) {
+        let filled = std::mem::replace(&mut self.current, next);
+        if std::mem::take(&mut self.dump_current) {
+            self.dumped.push_back(filled);
+        } else {
+            self.full.push_back(filled);
+        }
+    }
+
+    fn may_add_segment(&self) -> bool {
+        self.segments < SEGMENTS_MIN
+            || (self.segments + 1) * self.shape.footprint_bytes() + self.pinned_bytes <= self.bytes_max
+    }
+
+    /// Ok when a loan that pins this much may come in.
+    fn make_room(&mut self, pinned_bytes: usize) -> Result<(), Blocked> {
+        if self.memory_bytes() + pinned_bytes <= self.bytes_max {
+            return Ok(());
+        }
+        if self.segments > SEGMENTS_MIN
+            && let Some(surplus) = self.spare.pop()
+        {
+            self.segments -= 1;
+            return Err(Blocked::Surplus(surplus));
+        }
+        if self.admission.policy() == CachePolicy::DropOld {
+            if let Some(oldest) = self.full.pop_front() {
+                return Err(Blocked::Evicted(oldest));
+            }
+            if !self.current.is_empty() {
+                // Only the segment being filled is left to be given up.
+                self.rotate()?;
+                return Err(self.full.pop_front().map_or(Blocked::Refused, Blocked::Evicted));
+            }
+        }
+        if self.pinned_bytes == 0 {
+            Ok(())
+        } else {
+            Err(Blocked::Refused)
+        }
+    }
+
+    /// True when the segment being filled spans so much time that giving it up whole would be too coarse.
+    fn is_current_stale(&self, now: Timestamp) -> bool {
+        match (self.duration_max, self.current.first()) {
+            (Some(duration_max), Some(first)) => now.saturating_since(first.log_time) > duration_max / 16,
+            _ => false,
+        }
+    }
+
+    /// Gives up the oldest segment when all in it is older than the limit.
+    fn give_up_expired(&mut self, now: Timestamp) -> Result<(), Blocked> {
+        let Some(duration_max) = self.duration_max else {
+            return Ok(());
+        };
+        let expired = |segment: &Segment| {
+            segment
+                .last()
+                .is_some_and(|last| now.saturating_since(last.log_time) > duration_max)
+        };
+        if self.full.front().is_some_and(expired)
+            && let Some(oldest) = self.full.pop_front()
+        {
+            return Err(Blocked::Evicted(oldest));
+        }
+        Ok(())
+    }
+
+    /// Hands in a segment that was asked for by [`Blocked::NeedsSegment`] or [`Taken::NeedsSegment`], or reserved before.
+    pub fn add_segment(&mut self, segment: Segment) {
+        self.spare.push(segment);
+    }
+
+    /// Reserves one more segment while fewer than two are ready, so that a burst finds memory that is mapped in already.
+    /// When true, hand one to [`Cache::add_segment`].
+    pub fn reserve_spare(&mut self) -> bool {
+        let reserve = self.spare.len() < 2 && self.may_add_segment();
+        self.segments += usize::from(reserve);
+        reserve
+    }
+
+    /// Takes the oldest messages out. `partial` also takes a segment that is not full yet.
+    pub fn take(&mut self, partial: bool) -> Taken {
+        if self.dumped.is_empty()
+            && self.dump_current
+            && let Err(taken) = self.rotate_for_take()
+        {
+            return taken;
+        }
+        if let Some(segment) = self.dumped.pop_front() {
+            return Taken::Segment(segment);
+        }
+        if self.snapshot {
+            return Taken::Nothing;
+        }
+        if self.full.is_empty() {
+            let worth = partial || self.current.pinned_bytes() >= self.pinned_batch_bytes;
+            if !worth || self.current.is_empty() {
+                return Taken::Nothing;
+            }
+            match self.rotate_for_take() {
+                Ok(()) => {}
+                Err(taken) => return taken,
+            }
+        }
+        self.full.pop_front().map_or(Taken::Nothing, Taken::Segment)
+    }
+
+    /// Rotates without ever giving up messages.
+    fn rotate_for_take(&mut self) -> Result<(), Taken> {
+        if let Some(next) = self.spare.pop() {
+            self.change_current(next);
+            Ok(())
+        } else if self.may_add_segment() {
+            self.segments += 1;
+            Err(Taken::NeedsSegment)
+        } else {
+            // All others are being written; one of them comes back soon.
+            Err(Taken::Nothing)
+        }
+    }
+
+    /// Snapshot mode: lets everything in the ring be taken.
+    pub fn dump(&mut self) {
+        if self.snapshot {
+            self.dumped.append(&mut self.full);
+            self.dump_current = !self.current.is_empty();
+        }
+    }
+
+    /// Snapshot mode: takes out what is left in the ring at the end, to be counted and not written.
+    pub fn take_undumped_ring(&mut self) -> Option<Segment> {
+        if !self.snapshot {
+            return None;
+        }
+        if self.full.is_empty() && !self.current.is_empty() && !self.dump_current {
+            // One segment more than before, for the short time until the last ones are given back.
+            self.segments += 1;
+            self.full
+                .push_back(std::mem::replace(&mut self.current, Segment::new(self.shape)));
+        }
+        self.full.pop_front()
+    }
+
+    /// True when there is a full segment to take.
+    #[inline]
+    pub fn has_full(&self) -> bool {
+        let pinned = self.current.pinned_bytes() >= self.pinned_batch_bytes;
+        self.has_dumped() || (!self.snapshot && (pinned || !self.full.is_empty()))
+    }
+
+    fn has_dumped(&self) -> bool {
+        self.dump_current || !self.dumped.is_empty()
+    }
+
+    /// True when there is something to take.
+    #[inline]
+    pub fn has_any(&self) -> bool {
+        self.has_dumped() || (!self.snapshot && !(self.full.is_empty() && self.current.is_empty()))
+    }
+
+    /// Says that a loan taken out of a segment was given back to its transport.
+    pub fn loan_returned(&mut self, topic: TopicId, pinned_bytes: usize) {
+        debug_assert!(
+            self.pinned_bytes >= pinned_bytes,
+            "more was given back than pinned"
+        );
+        self.pinned_bytes = self.pinned_bytes.saturating_sub(pinned_bytes);
+        self.admission.credit(topic, pinned_bytes);
+    }
+
+    /// Takes back an emptied segment; `credits` says what its messages had cost their topics, in bytes.
+    /// Returns the segment when its memory is to be freed (outside the lock).
+    pub fn recycle(&mut self, segment: Segment, credits: &[(TopicId, usize)]) -> Option<Segment> {
+        debug_assert!(
+            segment.is_empty() && segment.pinned_bytes() == 0,
+            "recycled with messages in it"
+        );
+        for &(topic, bytes) in credits {
+            self.admission.credit(topic, bytes);
+        }
+        if self.segments > SEGMENTS_MIN && self.memory_bytes() > self.bytes_max {
+            self.segments -= 1;
+            return Some(segment);
+        }
+        self.spare.push(segment);
+        None
+    }
+}

@@ -1,0 +1,139 @@
+//! Who may still enter a cache that fills up: the accounts of what each topic holds, and the rule over them.
+
+use crate::record::options::CachePolicy;
+use holdall_model::topic::TopicId;
+
+/// A topic may hold this many times the free budget (dynamic thresholds, Choudhury and Hahne 1998).
+///
+/// One topic alone may fill 8/9 of the cache, N overflowing topics share 8N/(8N+1) of it equally, and the rest stays free for
+/// topics that hold less. `examples/cache_policy.rs` compares values.
+const SHARE_OF_FREE: usize = 8;
+
+/// What each topic holds, in bytes, and whether it may hold more.
+#[derive(Debug)]
+pub struct Admission {
+    policy: CachePolicy,
+    share_of_free: usize,
+    bytes_max: usize,
+    held_bytes: usize,
+    topic_held_bytes: Vec<usize>,
+}
+
+impl Admission {
+    /// Accounts for a cache of `bytes_max` bytes; nobody holds anything.
+    pub fn new(policy: CachePolicy, bytes_max: usize) -> Self {
+        Self {
+            policy,
+            share_of_free: SHARE_OF_FREE,
+            bytes_max,
+            held_bytes: 0,
+            topic_held_bytes: Vec::new(),
+        }
+    }
+
+    /// Takes another share than the default one, to compare.
+    pub fn with_share_of_free(mut self, share: usize) -> Self {
+        self.share_of_free = share;
+        self
+    }
+
+    /// What to do when the cache is full.
+    pub fn policy(&self) -> CachePolicy {
+        self.policy
+    }
+
+    /// Bytes that all topics hold: messages, their overhead and what loans pin.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Bytes that one topic holds.
+    pub fn topic_held_bytes(&self, topic: TopicId) -> usize {
+        self.topic_held_bytes.get(topic.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// False when a topic holds its share already; a topic that holds nothing is always let in. `used_bytes` is the memory in use.
+    #[inline]
+    pub fn admits(&self, topic: TopicId, used_bytes: usize) -> bool {
+        if self.policy != CachePolicy::Fair {
+            return true;
+        }
+        let held = self.topic_held_bytes(topic);
+        let free = self.bytes_max.saturating_sub(used_bytes);
+        held == 0 || held < free.saturating_mul(self.share_of_free)
+    }
+
+    /// Puts bytes on a topic's account.
+    pub fn charge(&mut self, topic: TopicId, bytes: usize) {
+        let index = topic.0 as usize;
+        if index >= self.topic_held_bytes.len() {
+            self.topic_held_bytes.resize(index + 1, 0);
+        }
+        self.topic_held_bytes[index] += bytes;
+        self.held_bytes += bytes;
+    }
+
+    /// Takes bytes off a topic's account.
+    pub fn credit(&mut self, topic: TopicId, bytes: usize) {
+        if let Some(held) = self.topic_held_bytes.get_mut(topic.0 as usize) {
+            debug_assert!(*held >= bytes, "topic {} gave back more than it held", topic.0);
+            let bytes = bytes.min(*held);
+            *held -= bytes;
+            self.held_bytes -= bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fill(admission: &mut Admission, topics: &[u32]) {
+        loop {
+            let mut stuck = true;
+            for &topic in topics {
+                if admission.held_bytes() < 100_000
+                    && admission.admits(TopicId(topic), admission.held_bytes())
+                {
+                    admission.charge(TopicId(topic), 10);
+                    stuck = false;
+                }
+            }
+            if stuck {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn one_topic_alone_gets_eight_ninths() {
+        let mut admission = Admission::new(CachePolicy::Fair, 100_000);
+        fill(&mut admission, &[0]);
+        assert!(
+            (88_000..90_000).contains(&admission.held_bytes()),
+            "{}",
+            admission.held_bytes()
+        );
+    }
+
+    #[test]
+    fn overflowing_topics_share_equally_and_leave_room_for_others() {
+        let mut admission = Admission::new(CachePolicy::Fair, 100_000);
+        fill(&mut admission, &[0, 1, 2, 3]);
+        for topic in 0..4 {
+            let held = admission.topic_held_bytes(TopicId(topic));
+            assert!((24_000..24_500).contains(&held), "topic {topic} holds {held}");
+        }
+        assert!(
+            admission.admits(TopicId(9), 99_000),
+            "a topic without anything is let in"
+        );
+    }
+
+    #[test]
+    fn other_policies_let_everybody_in() {
+        let mut admission = Admission::new(CachePolicy::DropNew, 1000);
+        admission.charge(TopicId(0), 1000);
+        assert!(admission.admits(TopicId(0), 1000));
+    }
+}

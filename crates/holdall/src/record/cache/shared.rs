@@ -1,0 +1,330 @@
+//! The cache as threads share it: one short lock per message, memory and counting outside of it, and few wake-ups.
+
+use super::{Admission, Blocked, Body, Cache, CacheEntry, Segment, Taken};
+use crate::record::options::CacheOptions;
+use holdall_model::{
+    message::{Loan, Payload},
+    topic::TopicId,
+};
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// What became of an offered message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// The cache holds it.
+    Stored,
+    /// There was no room: it is lost.
+    Full,
+    /// The recording is being closed: it is lost.
+    Closed,
+}
+
+/// What the drain found after waiting.
+pub enum Waited {
+    /// The oldest messages, to be given back by [`SharedCache::give_back`].
+    Segment(Segment),
+    /// Nothing came, or somebody called [`SharedCache::wake`].
+    Idle,
+    /// The cache was closed and everything was taken.
+    Finished,
+}
+
+/// What the drain is waiting for; nobody needs to be woken otherwise.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    No,
+    ForFirst,
+    ForFull,
+}
+
+struct Inner {
+    cache: Cache,
+    waiting: Waiting,
+    woken: bool,
+    closed: bool,
+}
+
+/// Called for each message that was given up after it had been taken in; outside the lock, on the thread that needed the room.
+pub type CountEvicted = Box<dyn Fn(&CacheEntry) + Send + Sync>;
+
+/// A [`Cache`] between receiving threads and one draining thread.
+pub struct SharedCache {
+    inner: Mutex<Inner>,
+    ready: Condvar,
+    count_evicted: CountEvicted,
+    copy_bytes_max: usize,
+}
+
+/// Attempts of one message to get in; each attempt makes progress, other threads may use it up.
+const ATTEMPTS_MAX: usize = 64;
+
+impl SharedCache {
+    /// An empty cache.
+    pub fn new(options: &CacheOptions, count_evicted: CountEvicted) -> Self {
+        Self::over(Cache::new(options), count_evicted)
+    }
+
+    /// An empty cache with another rule of admission, to compare.
+    pub fn with_admission(options: &CacheOptions, admission: Admission, count_evicted: CountEvicted) -> Self {
+        Self::over(Cache::new(options).with_admission(admission), count_evicted)
+    }
+
+    fn over(cache: Cache, count_evicted: CountEvicted) -> Self {
+        let copy_bytes_max = cache.shape().copy_bytes_max();
+        let inner = Inner {
+            cache,
+            waiting: Waiting::No,
+            woken: false,
+            closed: false,
+        };
+        Self {
+            inner: Mutex::new(inner),
+            ready: Condvar::new(),
+            count_evicted,
+            copy_bytes_max,
+        }
+    }
+
+    /// A panic elsewhere leaves the cache as it was between two steps: messages in it are still good.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a message in, or says why not. Waits for nothing but the lock.
+    #[inline]
+    pub fn offer(&self, entry: CacheEntry, payload: Payload<'_>) -> Offered {
+        match payload {
+            Payload::Borrowed(bytes) if bytes.len() <= self.copy_bytes_max => {
+                self.enter(entry, &mut Body::Copy(bytes))
+            }
+            Payload::Borrowed(bytes) => self.offer_large_copy(entry, bytes),
+            Payload::Loaned(loan) => {
+                let pinned_bytes = loan.pinned_bytes();
+                self.enter(entry, &mut Body::Move(&mut Some(loan), pinned_bytes))
+            }
+        }
+    }
+
+    #[cold]
+    fn offer_large_copy(&self, entry: CacheEntry, bytes: &[u8]) -> Offered {
+        // Copied before the lock is taken: some 100 KiB would keep other topics waiting.
+        let loan: Box<dyn Loan> = Box::new(OwnBytes(bytes.into()));
+        self.enter(entry, &mut Body::Move(&mut Some(loan), bytes.len()))
+    }
+
+    #[inline]
+    fn enter(&self, entry: CacheEntry, body: &mut Body<'_>) -> Offered {
+        for _ in 0..ATTEMPTS_MAX {
+            let mut inner = self.lock();
+            if inner.closed {
+                return Offered::Closed;
+            }
+            match inner.cache.offer(entry, body) {
+                Ok(()) => {
+                    let wake = match inner.waiting {
+                        Waiting::No => false,
+                        Waiting::ForFirst => inner.cache.has_any(),
+                        Waiting::ForFull => inner.cache.has_full(),
+                    };
+                    if wake {
+                        inner.waiting = Waiting::No;
+                    }
+                    drop(inner);
+                    if wake {
+                        self.ready.notify_one();
+                    }
+                    return Offered::Stored;
+                }
+                Err(Blocked::Refused) => return Offered::Full,
+                Err(blocked) => self.resolve(inner, blocked),
+            }
+        }
+        Offered::Full
+    }
+
+    /// Does outside the lock what keeps a message from entering.
+    #[cold]
+    fn resolve(&self, inner: MutexGuard<'_, Inner>, blocked: Blocked) {
+        let shape = inner.cache.shape();
+        drop(inner);
+        match blocked {
+            Blocked::Refused => {}
+            Blocked::NeedsSegment => {
+                let segment = Segment::new(shape);
+                self.lock().cache.add_segment(segment);
+            }
+            Blocked::Surplus(segment) => drop(segment),
+            Blocked::Evicted(segment) => self.give_up(segment),
+        }
+    }
+
+    /// Counts all messages of a segment as evicted and gives it back.
+    fn give_up(&self, segment: Segment) {
+        for index in 0..segment.len() {
+            if let Some(entry) = segment.entry(index) {
+                (self.count_evicted)(entry);
+            }
+        }
+        self.give_back(segment);
+    }
+
+    /// Takes the oldest full segment, or waits: for `idle_max` while there is nothing, for `gather` while a segment fills.
+    pub fn wait(&self, gather: Duration, idle_max: Duration) -> Waited {
+        let mut inner = self.lock();
+        if !inner.cache.has_any() && !inner.closed && !inner.woken {
+            inner = self.sleep(inner, Waiting::ForFirst, idle_max);
+        }
+        if !inner.cache.has_full() && !inner.closed && !inner.woken && inner.cache.has_any() {
+            inner = self.sleep(inner, Waiting::ForFull, gather);
+        }
+        inner.woken = false;
+        let (closed, taken) = (inner.closed, self.take_partial(inner));
+        match taken {
+            Some(segment) => Waited::Segment(segment),
+            None if closed => Waited::Finished,
+            None => Waited::Idle,
+        }
+    }
+
+    fn sleep<'a>(
+        &self,
+        mut inner: MutexGuard<'a, Inner>,
+        waiting: Waiting,
+        at_most: Duration,
+    ) -> MutexGuard<'a, Inner> {
+        inner.waiting = waiting;
+        let (mut inner, _) = self
+            .ready
+            .wait_timeout_while(inner, at_most, |inner| inner.waiting != Waiting::No)
+            .unwrap_or_else(PoisonError::into_inner);
+        inner.waiting = Waiting::No;
+        inner
+    }
+
+    /// Takes the oldest messages without waiting; for a caller that drives the drain by steps.
+    pub fn try_take(&self) -> Option<Segment> {
+        self.take_partial(self.lock())
+    }
+
+    fn take_partial<'a>(&'a self, mut inner: MutexGuard<'a, Inner>) -> Option<Segment> {
+        // The second round has the segment that the first one asked for, unless an offer took it.
+        for _ in 0..ATTEMPTS_MAX {
+            match inner.cache.take(true) {
+                Taken::Segment(segment) => return Some(segment),
+                Taken::Nothing => return None,
+                Taken::NeedsSegment => inner = self.hand_in_segment(inner),
+            }
+        }
+        None
+    }
+
+    fn hand_in_segment<'a>(&'a self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
+        let shape = inner.cache.shape();
+        drop(inner);
+        let segment = Segment::touched(shape);
+        let mut inner = self.lock();
+        inner.cache.add_segment(segment);
+        inner
+    }
+
+    /// Says that a loan taken out of a segment was given back to its transport.
+    pub fn loan_returned(&self, topic: TopicId, pinned_bytes: usize) {
+        self.lock().cache.loan_returned(topic, pinned_bytes);
+    }
+
+    /// Takes a segment back whose messages were written or counted; loans still in it are given back.
+    pub fn give_back(&self, mut segment: Segment) {
+        let mut credits = Vec::new();
+        let mut pinned = Vec::new();
+        for index in 0..segment.len() {
+            let Some(topic) = segment.entry(index).map(|entry| entry.topic) else {
+                break;
+            };
+            let bytes = segment.charge_bytes(index);
+            match credits.last_mut() {
+                Some((last, sum)) if *last == topic => *sum += bytes,
+                _ => credits.push((topic, bytes)),
+            }
+            if let Some((loan, pinned_bytes)) = segment.take_loan(index) {
+                drop(loan);
+                pinned.push((topic, pinned_bytes));
+            }
+        }
+        segment.clear();
+        let mut inner = self.lock();
+        for (topic, bytes) in pinned {
+            inner.cache.loan_returned(topic, bytes);
+        }
+        let surplus = inner.cache.recycle(segment, &credits);
+        let (reserved, shape) = (inner.cache.reserve_spare(), inner.cache.shape());
+        drop(inner);
+        drop(surplus);
+        if reserved {
+            let segment = Segment::touched(shape);
+            self.lock().cache.add_segment(segment);
+        }
+    }
+
+    /// Snapshot mode: lets everything in the ring be drained.
+    pub fn dump(&self) {
+        self.lock().cache.dump();
+        self.wake();
+    }
+
+    /// Makes a waiting drain look around.
+    pub fn wake(&self) {
+        let mut inner = self.lock();
+        inner.woken = true;
+        inner.waiting = Waiting::No;
+        drop(inner);
+        self.ready.notify_one();
+    }
+
+    /// Refuses messages from now on; what is in it can still be taken. Messages of an undumped ring are counted as evicted.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        loop {
+            // Bounded by what the ring holds: nothing comes in any more.
+            let Some(segment) = self.lock().cache.take_undumped_ring() else {
+                break;
+            };
+            self.give_up(segment);
+        }
+        self.wake();
+    }
+
+    /// Bytes that its messages hold.
+    pub fn held_bytes(&self) -> usize {
+        self.lock().cache.held_bytes()
+    }
+
+    /// Memory that it takes, used or ready for use, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.lock().cache.memory_bytes()
+    }
+
+    /// What it may hold, in bytes.
+    pub fn bytes_max(&self) -> usize {
+        self.lock().cache.bytes_max()
+    }
+}
+
+/// A payload too large for an arena, copied.
+struct OwnBytes(Box<[u8]>);
+
+impl Loan for OwnBytes {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        visit(&self.0);
+    }
+}
