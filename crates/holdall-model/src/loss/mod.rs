@@ -1,5 +1,9 @@
 //! Messages that are not in the bag: where each was lost, and how gaps are found from sequence numbers.
 
+mod sequence;
+
+pub use sequence::{MissingInterval, Observation, SequenceTracker};
+
 use serde::{Deserialize, Serialize};
 
 /// Where on its way a message was lost.

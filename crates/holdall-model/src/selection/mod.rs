@@ -1,5 +1,11 @@
 //! Which topics a recording takes.
 
+mod filter;
+mod validate;
+
+pub use filter::TopicFilter;
+pub use validate::{SelectionError, parse_pattern};
+
 /// The choice of topics, as `ros2 bag record` understands it.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {

@@ -1,0 +1,342 @@
+//! Decides for each topic that discovery shows whether it is recorded, by rosbag2's rules.
+
+use super::{Selection, SelectionError};
+use crate::{
+    names::{expand_name, is_hidden, service_event_topic, service_of_event_topic},
+    topic::NodeName,
+};
+use regex::Regex;
+use std::collections::BTreeSet;
+
+/// A checked [`Selection`] with full names, ready to be asked for many topics.
+#[derive(Clone, Debug)]
+pub struct TopicFilter {
+    all_topics: bool,
+    all_services: bool,
+    topics: BTreeSet<String>,
+    service_event_topics: BTreeSet<String>,
+    topic_types: BTreeSet<String>,
+    regex: Option<Regex>,
+    exclude_regex: Option<Regex>,
+    exclude_topics: BTreeSet<String>,
+    exclude_service_event_topics: BTreeSet<String>,
+    exclude_topic_types: BTreeSet<String>,
+    include_hidden_topics: bool,
+    include_unpublished_topics: bool,
+    ignore_leaf_topics: bool,
+}
+
+impl Selection {
+    /// Makes the filter; relative names mean what they mean to `node` (`chatter` becomes `/chatter`).
+    ///
+    /// Whether the options go together is asked by [`Selection::validate`].
+    ///
+    /// # Errors
+    /// When a name or a type is none.
+    pub fn compile(&self, node: &NodeName) -> Result<TopicFilter, SelectionError> {
+        let names = |option, names| full_names(option, names, node);
+        let events = |option, names: &[String]| -> Result<BTreeSet<String>, SelectionError> {
+            Ok(full_names(option, names, node)?
+                .iter()
+                .map(|name| service_event_topic(name))
+                .collect())
+        };
+        let all_given = self.all_topics || self.all_services;
+        Ok(TopicFilter {
+            all_topics: self.all_topics,
+            all_services: self.all_services,
+            topics: names("--topics", &self.topics)?,
+            service_event_topics: events("--services", &self.services)?,
+            topic_types: types("--topic-types", &self.topic_types)?,
+            regex: self.regex.clone().filter(|_| !all_given),
+            exclude_regex: self.exclude_regex.clone(),
+            exclude_topics: names("--exclude-topics", &self.exclude_topics)?,
+            exclude_service_event_topics: events("--exclude-services", &self.exclude_services)?,
+            exclude_topic_types: types("--exclude-topic-types", &self.exclude_topic_types)?,
+            include_hidden_topics: self.include_hidden_topics,
+            include_unpublished_topics: self.include_unpublished_topics,
+            ignore_leaf_topics: self.ignore_leaf_topics,
+        })
+    }
+}
+
+fn full_names(
+    option: &'static str,
+    names: &[String],
+    node: &NodeName,
+) -> Result<BTreeSet<String>, SelectionError> {
+    let full =
+        |name: &String| expand_name(name, node).map_err(|source| SelectionError::Name { option, source });
+    names.iter().map(full).collect()
+}
+
+fn types(option: &'static str, types: &[String]) -> Result<BTreeSet<String>, SelectionError> {
+    let checked = |type_name: &String| {
+        let tokens: Vec<&str> = type_name.split('/').collect();
+        let is_type = tokens.len() >= 3 && tokens.iter().all(|token| !token.is_empty());
+        is_type
+            .then(|| type_name.clone())
+            .ok_or_else(|| SelectionError::Type {
+                option,
+                type_name: type_name.clone(),
+            })
+    };
+    types.iter().map(checked).collect()
+}
+
+impl TopicFilter {
+    /// Whether a topic is recorded.
+    ///
+    /// A service introspection topic (`<service>/_service_event` of an `_Event` type) is judged as its service: by
+    /// `--all-services`, `--services`, and patterns on the service's name. All others are judged as topics; hidden ones
+    /// are taken when asked for by name or with `--include-hidden-topics`. What is left out by name, type or pattern stays
+    /// out however it was chosen. Topics without a publisher, and with `ignore_leaf_topics` those without a subscription, wait
+    /// until they have one.
+    pub fn decide(
+        &self,
+        topic: &str,
+        type_name: &str,
+        has_publishers: bool,
+        has_subscriptions: bool,
+    ) -> bool {
+        let live = (has_publishers || self.include_unpublished_topics)
+            && (has_subscriptions || !self.ignore_leaf_topics);
+        live && match service_of_event_topic(topic, type_name) {
+            Some(service) => self.takes_service(topic, service),
+            None => self.takes_topic(topic, type_name),
+        }
+    }
+
+    /// Topics that are asked for by name, service event topics included: recording may stop looking once all are there.
+    pub fn named_topics(&self) -> impl Iterator<Item = &str> {
+        self.topics.union(&self.service_event_topics).map(String::as_str)
+    }
+
+    /// Whether only named topics can be taken, so that discovery has an end.
+    pub fn is_only_named(&self) -> bool {
+        !self.all_topics && !self.all_services && self.topic_types.is_empty() && self.regex.is_none()
+    }
+
+    fn takes_topic(&self, topic: &str, type_name: &str) -> bool {
+        let named = self.topics.contains(topic);
+        let chosen =
+            self.all_topics || named || self.topic_types.contains(type_name) || matches(&self.regex, topic);
+        let left_out = self.exclude_topics.contains(topic)
+            || self.exclude_topic_types.contains(type_name)
+            || matches(&self.exclude_regex, topic);
+        chosen && !left_out && (named || self.include_hidden_topics || !is_hidden(topic))
+    }
+
+    fn takes_service(&self, event_topic: &str, service: &str) -> bool {
+        let named = self.service_event_topics.contains(event_topic) || self.topics.contains(event_topic);
+        let chosen = self.all_services || named || matches(&self.regex, service);
+        let left_out = self.exclude_service_event_topics.contains(event_topic)
+            || self.exclude_topics.contains(event_topic)
+            || matches(&self.exclude_regex, service);
+        chosen && !left_out
+    }
+}
+
+/// A search: the pattern may match anywhere in the name.
+fn matches(pattern: &Option<Regex>, name: &str) -> bool {
+    pattern.as_ref().is_some_and(|pattern| pattern.is_match(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRING: &str = "std_msgs/msg/String";
+    const ADD_EVENT: &str = "example_interfaces/srv/AddTwoInts_Event";
+    const ADD: &str = "/add/_service_event";
+
+    fn filter(selection: &Selection) -> TopicFilter {
+        selection
+            .compile(&NodeName {
+                namespace: "/".to_owned(),
+                name: "recorder".to_owned(),
+            })
+            .unwrap()
+    }
+
+    /// Decides for a topic with a publisher and a subscription.
+    fn takes(selection: &Selection, topic: &str, type_name: &str) -> bool {
+        filter(selection).decide(topic, type_name, true, true)
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn pattern(text: &str) -> Option<Regex> {
+        Some(Regex::new(text).unwrap())
+    }
+
+    fn all() -> Selection {
+        Selection {
+            all_topics: true,
+            all_services: true,
+            ..Selection::default()
+        }
+    }
+
+    #[test]
+    fn all_takes_topics_and_services_but_no_hidden_topics() {
+        assert!(takes(&all(), "/chatter", STRING));
+        assert!(takes(&all(), ADD, ADD_EVENT));
+        assert!(!takes(&all(), "/_hidden", STRING));
+        assert!(!takes(&all(), "/a/_service_event", STRING));
+        let topics_only = Selection {
+            all_topics: true,
+            ..Selection::default()
+        };
+        assert!(!takes(&topics_only, ADD, ADD_EVENT));
+        let services_only = Selection {
+            all_services: true,
+            ..Selection::default()
+        };
+        assert!(takes(&services_only, ADD, ADD_EVENT));
+        assert!(!takes(&services_only, "/chatter", STRING));
+    }
+
+    #[test]
+    fn names_are_exact_and_may_be_relative() {
+        let chatter = Selection {
+            topics: names(&["chatter", "/_hidden"]),
+            ..Selection::default()
+        };
+        assert!(takes(&chatter, "/chatter", STRING));
+        assert!(!takes(&chatter, "/chatter2", STRING));
+        assert!(
+            takes(&chatter, "/_hidden", STRING),
+            "a name that is asked for wins over hidden"
+        );
+        assert!(filter(&chatter).is_only_named());
+        assert_eq!(
+            filter(&chatter).named_topics().collect::<Vec<_>>(),
+            ["/_hidden", "/chatter"]
+        );
+        let add = Selection {
+            services: names(&["add"]),
+            ..Selection::default()
+        };
+        assert!(takes(&add, ADD, ADD_EVENT));
+        assert!(!takes(&add, "/other/_service_event", ADD_EVENT));
+        let event_by_topic_name = Selection {
+            topics: names(&[ADD]),
+            ..Selection::default()
+        };
+        assert!(takes(&event_by_topic_name, ADD, ADD_EVENT));
+    }
+
+    #[test]
+    fn types_take_all_their_topics() {
+        let strings = Selection {
+            topic_types: names(&[STRING]),
+            ..Selection::default()
+        };
+        assert!(takes(&strings, "/a", STRING));
+        assert!(!takes(&strings, "/a", "std_msgs/msg/Int8"));
+        assert!(!takes(&strings, "/_a", STRING));
+    }
+
+    #[test]
+    fn a_pattern_searches_in_topic_and_service_names() {
+        let add = Selection {
+            regex: pattern("ad"),
+            ..Selection::default()
+        };
+        assert!(takes(&add, "/load", STRING));
+        assert!(takes(&add, ADD, ADD_EVENT));
+        assert!(!takes(&add, "/other", STRING));
+        let event = Selection {
+            regex: pattern("_service_event"),
+            ..Selection::default()
+        };
+        assert!(
+            !takes(&event, ADD, ADD_EVENT),
+            "a service is matched by its own name"
+        );
+        let ignored = Selection {
+            all_topics: true,
+            regex: pattern("^/x$"),
+            ..Selection::default()
+        };
+        assert!(takes(&ignored, "/other", STRING));
+        assert!(!takes(&ignored, ADD, ADD_EVENT));
+    }
+
+    #[test]
+    fn what_is_left_out_stays_out() {
+        let selection = Selection {
+            exclude_topics: names(&["/a"]),
+            exclude_services: names(&["/sub"]),
+            exclude_topic_types: names(&["std_msgs/msg/Int8"]),
+            exclude_regex: pattern("^/private"),
+            topics: names(&["/a"]),
+            ..all()
+        };
+        assert!(!takes(&selection, "/a", STRING));
+        assert!(takes(&selection, "/ab", STRING));
+        assert!(!takes(&selection, "/b", "std_msgs/msg/Int8"));
+        assert!(!takes(&selection, "/private/x", STRING));
+        assert!(!takes(&selection, "/private/add/_service_event", ADD_EVENT));
+        assert!(!takes(&selection, "/sub/_service_event", ADD_EVENT));
+        assert!(takes(&selection, ADD, ADD_EVENT));
+    }
+
+    #[test]
+    fn endpoints_count_as_asked() {
+        let decide = |selection: &Selection, publishers, subscriptions| {
+            filter(selection).decide("/chatter", STRING, publishers, subscriptions)
+        };
+        assert!(decide(&all(), true, false));
+        assert!(!decide(&all(), false, true));
+        let unpublished = Selection {
+            include_unpublished_topics: true,
+            ..all()
+        };
+        assert!(decide(&unpublished, false, true));
+        let no_leaves = Selection {
+            ignore_leaf_topics: true,
+            ..all()
+        };
+        assert!(!decide(&no_leaves, true, false));
+        assert!(decide(&no_leaves, true, true));
+    }
+
+    #[test]
+    fn hidden_topics_are_taken_when_asked_for() {
+        let selection = Selection {
+            include_hidden_topics: true,
+            ..all()
+        };
+        assert!(takes(&selection, "/_hidden", STRING));
+    }
+
+    #[test]
+    fn bad_names_and_types_are_refused_with_their_option() {
+        let node = NodeName {
+            namespace: "/".to_owned(),
+            name: "recorder".to_owned(),
+        };
+        let error = |selection: Selection| selection.compile(&node).unwrap_err().to_string();
+        let topics = Selection {
+            topics: names(&["/a b"]),
+            ..Selection::default()
+        };
+        assert_eq!(
+            error(topics),
+            "--topics: \"/a b\" is not a valid topic name: ' ' at byte 2 is not allowed; names hold letters, digits, \
+             '_' and '/'"
+        );
+        let types = Selection {
+            topic_types: names(&["String"]),
+            ..Selection::default()
+        };
+        assert_eq!(
+            error(types),
+            "--topic-types: \"String\" is not a type; types look like std_msgs/msg/String"
+        );
+    }
+}
