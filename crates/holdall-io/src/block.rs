@@ -15,6 +15,9 @@ pub const BLOCK_BYTES_DEFAULT: usize = 4 << 20;
 /// Default number of blocks in a pool.
 pub const BLOCK_COUNT_DEFAULT: usize = 12;
 
+/// Index of a stand-in for a block whose memory is lost, see [`Block::abandon`].
+const NO_INDEX: u32 = u32::MAX;
+
 /// How large a [`BlockPool`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockPoolOptions {
@@ -200,6 +203,18 @@ impl Block {
     #[inline]
     pub fn capacity(&self) -> usize {
         self.capacity
+    }
+
+    /// Takes its memory out of use for ever, because the kernel may still read it; what is given back is an empty stand-in.
+    pub(crate) fn abandon(self) -> Block {
+        let stand_in = Block {
+            start: self.start,
+            capacity: 0,
+            index: NO_INDEX,
+            region: Arc::clone(&self.region),
+        };
+        std::mem::forget(self);
+        stand_in
     }
 
     /// Its place in the pool.

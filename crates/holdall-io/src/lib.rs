@@ -3,7 +3,9 @@
 pub mod block;
 pub mod clock;
 pub mod disk;
+pub mod limits;
 pub mod memory;
 pub mod os;
+pub mod process;
 pub mod queue;
 pub mod stream;

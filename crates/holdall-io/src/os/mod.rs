@@ -1,15 +1,28 @@
-//! The operating system's disk.
+//! The operating system's disk: direct where it can be, else buffered with early write-back.
+
+mod buffered;
+mod direct;
+mod files;
+mod helper;
+mod probe;
+
+pub use buffered::{DIRTY_BYTES_MAX, WRITE_BACK_STEP_BYTES};
+pub(crate) use helper::available_bytes;
 
 use crate::{
-    block::Block,
+    block::{Block, BlockPool},
     disk::{Completion, Disk, DiskError, FileId, Operation, Wait, check_write, invalid_input},
 };
-use std::{
-    collections::BTreeMap,
-    fs::{File, OpenOptions},
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-};
+use direct::Ring;
+use files::{Barrier, FileNumbers, Handle, OpenFile, WaitingWrite};
+use helper::{Done, Helper, Job, Outbox, WriteJob};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+/// Space is reserved in steps of at least this, when a file grows beyond what was asked for.
+const RESERVE_STEP_BYTES_MIN: u64 = 256 << 20;
+
+/// Space is reserved in steps of at most this.
+const RESERVE_STEP_BYTES_MAX: u64 = 4 << 30;
 
 /// How files are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,129 +30,420 @@ pub enum DiskMode {
     /// Direct where the file system and the kernel can, else buffered.
     #[default]
     Auto,
-    /// Past the page cache (O_DIRECT, io_uring).
+    /// Past the page cache (O_DIRECT, io_uring); an error where that is not possible.
     Direct,
-    /// Through the page cache, written back early.
+    /// Through the page cache, written back early, at most [`DIRTY_BYTES_MAX`] dirty.
     Buffered,
 }
 
-/// Files of the operating system.
+/// What carries writes to the kernel.
+enum Engine {
+    Direct(Box<Ring>),
+    Buffered(Helper),
+}
+
+/// Files of the operating system. Writes go through a ring or a thread of their own; creating, reserving, syncing and closing
+/// through two others, so that none of them holds up a write.
 pub struct OsDisk {
-    open: BTreeMap<FileId, (PathBuf, File)>,
-    next_file: u32,
-    done: Vec<Completion>,
+    // Dropped in this order: the ring waits for its writes, the helpers finish what they were given.
+    engine: Engine,
+    /// Makes files and reserves space.
+    opener: Helper,
+    /// Syncs and closes.
+    closer: Helper,
+    outbox: Arc<Outbox>,
+    files: BTreeMap<FileId, OpenFile>,
+    numbers: FileNumbers,
+    done: Vec<Done>,
+    ready: Vec<Completion>,
+    in_flight: usize,
+    fallback: Option<DiskError>,
 }
 
 impl OsDisk {
-    /// A disk for files in `dir`.
+    /// A disk for files in `dir`, which must exist.
     ///
     /// # Errors
-    /// When `dir` cannot be inspected or `mode` is not possible there.
-    pub fn open(_dir: &Path, _mode: DiskMode) -> Result<Self, DiskError> {
+    /// When `dir` is no directory, `mode` is not possible there, or threads cannot be had.
+    pub fn open(dir: &Path, mode: DiskMode) -> Result<Self, DiskError> {
+        probe::check_directory(dir)?;
+        let (direct, fallback) = match mode {
+            DiskMode::Buffered => (false, None),
+            DiskMode::Direct => {
+                probe::try_direct(dir)?;
+                (true, None)
+            }
+            DiskMode::Auto => match probe::try_direct(dir) {
+                Ok(()) => (true, None),
+                Err(error) => (false, Some(error)),
+            },
+        };
+        Self::start(direct, fallback).map_err(|source| DiskError::new(dir, Operation::Open, source))
+    }
+
+    fn start(direct: bool, fallback: Option<DiskError>) -> std::io::Result<Self> {
+        let outbox = Outbox::new(direct)?;
+        let engine = if direct {
+            Engine::Direct(Box::new(Ring::new(Arc::clone(&outbox))?))
+        } else {
+            Engine::Buffered(Helper::start("disk-write", Arc::clone(&outbox))?)
+        };
         Ok(Self {
-            open: BTreeMap::new(),
-            next_file: 0,
+            engine,
+            opener: Helper::start("disk-open", Arc::clone(&outbox))?,
+            closer: Helper::start("disk-close", Arc::clone(&outbox))?,
+            outbox,
+            files: BTreeMap::new(),
+            numbers: FileNumbers::default(),
             done: Vec::new(),
+            ready: Vec::new(),
+            in_flight: 0,
+            fallback,
         })
     }
 
-    fn file(&self, file: FileId, operation: Operation) -> Result<&(PathBuf, File), DiskError> {
-        self.open
-            .get(&file)
-            .ok_or_else(|| invalid_input(Path::new("file"), operation, "the file is not open"))
+    /// How it writes: [`DiskMode::Direct`] or [`DiskMode::Buffered`].
+    pub fn mode(&self) -> DiskMode {
+        match self.engine {
+            Engine::Direct(_) => DiskMode::Direct,
+            Engine::Buffered(_) => DiskMode::Buffered,
+        }
     }
 
-    fn open_new(&mut self, path: &Path) -> (FileId, Result<(), DiskError>) {
-        let file = FileId(self.next_file);
-        self.next_file += 1;
-        let opened = OpenOptions::new().write(true).create_new(true).open(path);
-        let result = opened
-            .map(|opened| drop(self.open.insert(file, (path.to_owned(), opened))))
-            .map_err(|e| DiskError::new(path, Operation::Create, e));
-        (file, result)
+    /// Why [`DiskMode::Auto`] did not choose direct writing.
+    pub fn fallback_reason(&self) -> Option<&DiskError> {
+        self.fallback.as_ref()
     }
 
-    fn write(&self, file: FileId, offset: u64, block: &Block, len: usize) -> Result<(), DiskError> {
-        let (path, opened) = self.file(file, Operation::Write)?;
-        check_write(path, offset, block, len)?;
-        opened
-            .write_all_at(&block.as_slice()[..len], offset)
-            .map_err(|e| DiskError::new(path, Operation::Write, e).at(offset))
+    /// Blocks that are registered with the kernel. A locked-memory limit may forbid it; it is only a matter of speed.
+    pub fn registered_block_count(&self) -> usize {
+        match &self.engine {
+            Engine::Direct(ring) => ring.registered_count(),
+            Engine::Buffered(_) => 0,
+        }
     }
 
-    fn close(&mut self, file: FileId, length: u64) -> Result<(), DiskError> {
-        self.file(file, Operation::Close)?;
-        let Some((path, opened)) = self.open.remove(&file) else {
-            return Ok(());
+    fn begin_file(&mut self, path: &Path, handle: Handle, reserved: u64) -> FileId {
+        let file = self.numbers.next();
+        self.files.insert(file, OpenFile::new(path, handle, reserved));
+        file
+    }
+
+    fn start_write(&mut self, file: FileId, write: WaitingWrite) {
+        let WaitingWrite {
+            number,
+            offset,
+            block,
+            len,
+        } = write;
+        let Some(open) = self.files.get_mut(&file) else {
+            return;
         };
-        let dir = path
-            .parent()
-            .filter(|p| !p.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        opened
-            .set_len(length)
-            .and_then(|()| opened.sync_all())
-            .and_then(|()| File::open(dir))
-            .and_then(|d| d.sync_all())
-            .map_err(|e| DiskError::new(path, Operation::Close, e))
+        let handle = match &open.handle {
+            Handle::Open(handle) => Arc::clone(handle),
+            Handle::Creating => {
+                return open.waiting.push(WaitingWrite {
+                    number,
+                    offset,
+                    block,
+                    len,
+                });
+            }
+            Handle::Failed(error) => {
+                let result = Err(error.clone());
+                open.end_write(number);
+                self.ready.push(Completion::Written {
+                    file,
+                    offset,
+                    len,
+                    block,
+                    result,
+                });
+                return;
+            }
+        };
+        if let Some(job) = reserve_ahead(file, open, &handle, offset + len as u64) {
+            self.opener.give(job);
+        }
+        let write = WriteJob {
+            file,
+            number,
+            path: Arc::clone(&open.path),
+            handle,
+            offset,
+            block,
+            len,
+        };
+        match &mut self.engine {
+            Engine::Direct(ring) => ring.start(write, &mut self.done),
+            Engine::Buffered(writer) => writer.give(Job::Write(write)),
+        }
+    }
+
+    fn take_in(&mut self, done: Done) {
+        match done {
+            Done::Created { file, result } => self.created(file, result),
+            Done::Reserved { file, to } => {
+                if let Some(open) = self.files.get_mut(&file) {
+                    open.reserved = open.reserved.max(to);
+                    open.reserving = false;
+                }
+            }
+            Done::Written { write, result } => {
+                let WriteJob {
+                    file,
+                    number,
+                    offset,
+                    block,
+                    len,
+                    ..
+                } = write;
+                if let Some(open) = self.files.get_mut(&file) {
+                    open.end_write(number);
+                }
+                self.ready.push(Completion::Written {
+                    file,
+                    offset,
+                    len,
+                    block,
+                    result,
+                });
+                self.start_ready(file);
+            }
+            Done::Synced { file, token, result } => {
+                self.ready.push(Completion::Synced { file, token, result });
+            }
+            Done::Closed { file, result } => self.ready.push(Completion::Closed { file, result }),
+        }
+    }
+
+    fn created(&mut self, file: FileId, result: Result<(Arc<std::fs::File>, u64), DiskError>) {
+        let Some(open) = self.files.get_mut(&file) else {
+            return;
+        };
+        let waiting = std::mem::take(&mut open.waiting);
+        let result = match result {
+            Ok((handle, reserved)) => {
+                open.handle = Handle::Open(handle);
+                open.reserved = reserved;
+                Ok(())
+            }
+            Err(error) => {
+                open.handle = Handle::Failed(error.clone());
+                Err(error)
+            }
+        };
+        self.ready.push(Completion::Created { file, result });
+        for write in waiting {
+            self.start_write(file, write);
+        }
+        self.start_ready(file);
+    }
+
+    /// Starts the syncs and the close that no write stands before any more.
+    fn start_ready(&mut self, file: FileId) {
+        while let Some(open) = self.files.get_mut(&file)
+            && let Some(barrier) = open.next_ready()
+        {
+            let path = Arc::clone(&open.path);
+            let handle = match &open.handle {
+                Handle::Open(handle) => Ok(Arc::clone(handle)),
+                Handle::Failed(error) => Err(error.clone()),
+                Handle::Creating => return,
+            };
+            match (barrier, handle) {
+                (Barrier::Sync { token }, Ok(handle)) => {
+                    self.closer.give(Job::Sync {
+                        file,
+                        handle,
+                        path,
+                        token,
+                    });
+                }
+                (Barrier::Sync { token }, Err(error)) => {
+                    self.ready.push(Completion::Synced {
+                        file,
+                        token,
+                        result: Err(error),
+                    });
+                }
+                (Barrier::Close { length }, handle) => {
+                    self.files.remove(&file);
+                    match handle {
+                        Ok(handle) => self.closer.give(Job::Close {
+                            file,
+                            handle,
+                            path,
+                            length,
+                        }),
+                        Err(error) => self.ready.push(Completion::Closed {
+                            file,
+                            result: Err(error),
+                        }),
+                    }
+                }
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        if let Engine::Direct(ring) = &mut self.engine {
+            ring.collect(&mut done);
+        }
+        self.outbox.take(&mut done);
+        for one in done.drain(..) {
+            self.take_in(one);
+        }
+        // Writes started meanwhile may have failed at once and be in `self.done`.
+        done.append(&mut self.done);
+        self.done = done;
     }
 }
 
+/// The job that reserves more space, when less than half a step is left in front of a write.
+fn reserve_ahead(file: FileId, open: &mut OpenFile, handle: &Arc<std::fs::File>, end: u64) -> Option<Job> {
+    // Files never reserved for (memory file systems, file systems without fallocate) are left alone.
+    if open.reserving || open.reserved == 0 || open.reserved == u64::MAX {
+        return None;
+    }
+    let step = open
+        .reserved
+        .clamp(RESERVE_STEP_BYTES_MIN, RESERVE_STEP_BYTES_MAX);
+    if end + step / 4 < open.reserved {
+        return None;
+    }
+    open.reserving = true;
+    let (from, path) = (open.reserved, Arc::clone(&open.path));
+    Some(Job::Reserve {
+        file,
+        handle: Arc::clone(handle),
+        path,
+        from,
+        to: from + step,
+    })
+}
+
 impl Disk for OsDisk {
-    fn create(&mut self, path: &Path, _reserve_bytes: u64) -> Result<FileId, DiskError> {
-        let (file, result) = self.open_new(path);
-        result.map(|()| file)
+    fn create(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError> {
+        let direct = matches!(self.engine, Engine::Direct(_));
+        let (handle, reserved) = helper::create(path, reserve_bytes, direct)?;
+        Ok(self.begin_file(path, Handle::Open(handle), reserved))
     }
 
-    fn submit_create(&mut self, path: &Path, _reserve_bytes: u64) -> FileId {
-        let (file, result) = self.open_new(path);
-        self.done.push(Completion::Created { file, result });
+    fn submit_create(&mut self, path: &Path, reserve_bytes: u64) -> FileId {
+        let direct = matches!(self.engine, Engine::Direct(_));
+        let file = self.begin_file(path, Handle::Creating, 0);
+        self.in_flight += 1;
+        self.opener.give(Job::Create {
+            file,
+            path: Arc::from(path),
+            reserve_bytes,
+            direct,
+        });
         file
     }
 
     fn submit_write(&mut self, file: FileId, offset: u64, block: Block, len: usize) {
-        let result = self.write(file, offset, &block, len);
-        self.done.push(Completion::Written {
-            file,
-            offset,
-            len,
-            block,
-            result,
-        });
+        self.in_flight += 1;
+        let checked = match self.files.get_mut(&file) {
+            None => Err(invalid_input(
+                Path::new("file"),
+                Operation::Write,
+                "the file is not open",
+            )),
+            Some(open) => check_write(&open.path, offset, &block, len).map(|()| open.begin_write()),
+        };
+        match checked {
+            Ok(number) => self.start_write(
+                file,
+                WaitingWrite {
+                    number,
+                    offset,
+                    block,
+                    len,
+                },
+            ),
+            Err(error) => {
+                self.ready.push(Completion::Written {
+                    file,
+                    offset,
+                    len,
+                    block,
+                    result: Err(error),
+                });
+            }
+        }
     }
 
     fn submit_sync(&mut self, file: FileId, token: u64) {
-        let result = self.file(file, Operation::Sync).and_then(|(path, opened)| {
-            opened
-                .sync_data()
-                .map_err(|e| DiskError::new(path, Operation::Sync, e))
-        });
-        self.done.push(Completion::Synced { file, token, result });
+        self.in_flight += 1;
+        match self.files.get_mut(&file) {
+            Some(open) => {
+                open.add_barrier(Barrier::Sync { token });
+                self.start_ready(file);
+            }
+            None => {
+                let result = Err(invalid_input(
+                    Path::new("file"),
+                    Operation::Sync,
+                    "the file is not open",
+                ));
+                self.ready.push(Completion::Synced { file, token, result });
+            }
+        }
     }
 
     fn submit_close(&mut self, file: FileId, length: u64) {
-        let result = self.close(file, length);
-        self.done.push(Completion::Closed { file, result });
+        self.in_flight += 1;
+        match self.files.get_mut(&file) {
+            Some(open) => {
+                open.add_barrier(Barrier::Close { length });
+                self.start_ready(file);
+            }
+            None => {
+                let result = Err(invalid_input(
+                    Path::new("file"),
+                    Operation::Close,
+                    "the file is not open",
+                ));
+                self.ready.push(Completion::Closed { file, result });
+            }
+        }
     }
 
-    fn reap(&mut self, _wait: Wait, completions: &mut Vec<Completion>) {
-        completions.append(&mut self.done);
+    fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) {
+        loop {
+            self.collect();
+            if !self.ready.is_empty() {
+                self.in_flight -= self.ready.len();
+                completions.append(&mut self.ready);
+                return;
+            }
+            if wait == Wait::No || self.in_flight == 0 {
+                return;
+            }
+            if !self.done.is_empty() {
+                continue;
+            }
+            match &mut self.engine {
+                Engine::Direct(ring) => ring.wait(&mut self.done),
+                Engine::Buffered(_) => self.outbox.wait(),
+            }
+        }
     }
 
     fn in_flight(&self) -> usize {
-        self.done.len()
+        self.in_flight
     }
 
     fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
-        use std::os::unix::ffi::OsStrExt;
-        let inspect = |e| DiskError::new(dir, Operation::Inspect, e);
-        let path = std::ffi::CString::new(dir.as_os_str().as_bytes()).map_err(|e| inspect(e.into()))?;
-        // SAFETY: an all-zero statvfs is valid; the call fills it in.
-        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: `path` is a NUL-terminated string and `stat` is writable.
-        if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
-            return Err(inspect(std::io::Error::last_os_error()));
+        available_bytes(dir).map_err(|source| DiskError::new(dir, Operation::Inspect, source))
+    }
+
+    fn register(&mut self, pool: &BlockPool) {
+        if let Engine::Direct(ring) = &mut self.engine {
+            ring.register(pool);
         }
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 }

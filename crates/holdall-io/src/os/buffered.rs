@@ -1,0 +1,107 @@
+//! Early write-back of bytes in the page cache, so that dirty pages never pile up: for file systems without O_DIRECT.
+
+use crate::disk::FileId;
+use std::{collections::VecDeque, fs::File, io, os::fd::AsRawFd, sync::Arc};
+
+/// Bytes after which write-back of a stretch is started.
+pub const WRITE_BACK_STEP_BYTES: u64 = 8 << 20;
+
+/// Bound of the bytes that are in the page cache and not yet on the disk: beyond it, writing waits for the oldest stretch.
+pub const DIRTY_BYTES_MAX: u64 = 64 << 20;
+
+/// A stretch of a file whose write-back has been started.
+struct Stretch {
+    file: FileId,
+    handle: Arc<File>,
+    offset: u64,
+    len: u64,
+}
+
+/// Follows the writes of one thread.
+#[derive(Default)]
+pub(super) struct WriteBack {
+    /// Written, write-back not yet started.
+    fresh: Option<Stretch>,
+    started: VecDeque<Stretch>,
+    started_bytes: u64,
+}
+
+impl WriteBack {
+    /// Notes a write. Starts write-back once enough is there and waits for the oldest when too much is dirty.
+    pub(super) fn wrote(
+        &mut self,
+        file: FileId,
+        handle: &Arc<File>,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<()> {
+        match &mut self.fresh {
+            Some(fresh) if fresh.file == file && fresh.offset + fresh.len == offset => fresh.len += len,
+            _ => {
+                self.start_fresh()?;
+                self.fresh = Some(Stretch {
+                    file,
+                    handle: Arc::clone(handle),
+                    offset,
+                    len,
+                });
+            }
+        }
+        if self
+            .fresh
+            .as_ref()
+            .is_some_and(|fresh| fresh.len >= WRITE_BACK_STEP_BYTES)
+        {
+            self.start_fresh()?;
+        }
+        while self.started_bytes > DIRTY_BYTES_MAX - WRITE_BACK_STEP_BYTES {
+            let Some(oldest) = self.started.pop_front() else {
+                break;
+            };
+            self.started_bytes -= oldest.len;
+            let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                | libc::SYNC_FILE_RANGE_WRITE
+                | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+            sync_range(&oldest, all)?;
+            forget_range(&oldest);
+        }
+        Ok(())
+    }
+
+    fn start_fresh(&mut self) -> io::Result<()> {
+        if let Some(fresh) = self.fresh.take() {
+            sync_range(&fresh, libc::SYNC_FILE_RANGE_WRITE)?;
+            self.started_bytes += fresh.len;
+            self.started.push_back(fresh);
+        }
+        Ok(())
+    }
+}
+
+fn sync_range(stretch: &Stretch, flags: libc::c_uint) -> io::Result<()> {
+    let (Ok(offset), Ok(len)) = (i64::try_from(stretch.offset), i64::try_from(stretch.len)) else {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    };
+    loop {
+        // SAFETY: plain system call without pointers on a descriptor that `stretch` keeps open.
+        if unsafe { libc::sync_file_range(stretch.handle.as_raw_fd(), offset, len, flags) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // Not known here: the kernel's own write-back has to do. An EIO or ENOSPC would be reported only once, so it counts.
+            Some(libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP | libc::ESPIPE) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Takes written pages out of the cache: a recording is not read again soon, and would push out what is.
+fn forget_range(stretch: &Stretch) {
+    let (Ok(offset), Ok(len)) = (i64::try_from(stretch.offset), i64::try_from(stretch.len)) else {
+        return;
+    };
+    // SAFETY: plain system call without pointers; it is advice only, failing is harmless.
+    unsafe { libc::posix_fadvise(stretch.handle.as_raw_fd(), offset, len, libc::POSIX_FADV_DONTNEED) };
+}

@@ -1,0 +1,99 @@
+//! The open files of a disk: what is in flight on each, and what has to wait for it.
+
+use crate::{
+    block::Block,
+    disk::{DiskError, FileId},
+};
+use std::{collections::VecDeque, fs::File, path::Path, sync::Arc};
+
+/// A write that waits until its file is there.
+pub(super) struct WaitingWrite {
+    pub number: u64,
+    pub offset: u64,
+    pub block: Block,
+    pub len: usize,
+}
+
+/// What must not start before all writes below a number have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Barrier {
+    Sync { token: u64 },
+    Close { length: u64 },
+}
+
+/// How a file can be written to.
+pub(super) enum Handle {
+    /// A helper is making it.
+    Creating,
+    Open(Arc<File>),
+    Failed(DiskError),
+}
+
+/// One file.
+pub(super) struct OpenFile {
+    pub path: Arc<Path>,
+    pub handle: Handle,
+    pub waiting: Vec<WaitingWrite>,
+    next_number: u64,
+    in_flight: Vec<u64>,
+    barriers: VecDeque<(u64, Barrier)>,
+    /// Space is reserved up to here; `u64::MAX` when reserving does not work.
+    pub reserved: u64,
+    pub reserving: bool,
+}
+
+impl OpenFile {
+    pub(super) fn new(path: &Path, handle: Handle, reserved: u64) -> Self {
+        Self {
+            path: Arc::from(path),
+            handle,
+            waiting: Vec::new(),
+            next_number: 0,
+            in_flight: Vec::new(),
+            barriers: VecDeque::new(),
+            reserved,
+            reserving: false,
+        }
+    }
+
+    /// Counts a write that starts or waits, and gives it its number.
+    pub(super) fn begin_write(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.in_flight.push(number);
+        number
+    }
+
+    pub(super) fn end_write(&mut self, number: u64) {
+        if let Some(place) = self.in_flight.iter().position(|&other| other == number) {
+            self.in_flight.swap_remove(place);
+        }
+    }
+
+    /// Adds something that must wait for all writes begun so far.
+    pub(super) fn add_barrier(&mut self, barrier: Barrier) {
+        self.barriers.push_back((self.next_number, barrier));
+    }
+
+    /// The next barrier that nothing stands before any more.
+    pub(super) fn next_ready(&mut self) -> Option<Barrier> {
+        let &(number, barrier) = self.barriers.front()?;
+        if matches!(self.handle, Handle::Creating) || self.in_flight.iter().any(|&write| write < number) {
+            return None;
+        }
+        self.barriers.pop_front();
+        Some(barrier)
+    }
+}
+
+/// Numbers for files.
+#[derive(Default)]
+pub(super) struct FileNumbers(u32);
+
+impl FileNumbers {
+    pub(super) fn next(&mut self) -> FileId {
+        let file = FileId(self.0);
+        self.0 += 1;
+        file
+    }
+}

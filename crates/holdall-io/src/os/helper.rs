@@ -1,0 +1,355 @@
+//! Threads for the slow operations on files (create, reserve, sync, close), so that none of them holds up writes.
+
+use super::buffered::WriteBack;
+use crate::{
+    block::Block,
+    disk::{DiskError, FileId, Operation},
+};
+use std::{
+    collections::VecDeque,
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd},
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
+    path::Path,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+};
+
+/// Never reserve more than this part of the free space ahead of what was asked for.
+const RESERVE_AHEAD_PART_OF_FREE: u64 = 8;
+
+/// A write on its way.
+pub(super) struct WriteJob {
+    pub file: FileId,
+    /// Which write of the file it is.
+    pub number: u64,
+    pub path: Arc<Path>,
+    pub handle: Arc<File>,
+    pub offset: u64,
+    pub block: Block,
+    pub len: usize,
+}
+
+/// Work for a helper.
+pub(super) enum Job {
+    Create {
+        file: FileId,
+        path: Arc<Path>,
+        reserve_bytes: u64,
+        direct: bool,
+    },
+    Reserve {
+        file: FileId,
+        handle: Arc<File>,
+        path: Arc<Path>,
+        from: u64,
+        to: u64,
+    },
+    Write(WriteJob),
+    Sync {
+        file: FileId,
+        handle: Arc<File>,
+        path: Arc<Path>,
+        token: u64,
+    },
+    Close {
+        file: FileId,
+        handle: Arc<File>,
+        path: Arc<Path>,
+        length: u64,
+    },
+}
+
+/// What has ended.
+pub(super) enum Done {
+    Created {
+        file: FileId,
+        result: Result<(Arc<File>, u64), DiskError>,
+    },
+    /// Space is reserved up to here; failing is no error, the write that does not fit will fail.
+    Reserved { file: FileId, to: u64 },
+    Written {
+        write: WriteJob,
+        result: Result<(), DiskError>,
+    },
+    Synced {
+        file: FileId,
+        token: u64,
+        result: Result<(), DiskError>,
+    },
+    Closed {
+        file: FileId,
+        result: Result<(), DiskError>,
+    },
+}
+
+/// Where helpers put what has ended, and how the disk's thread is woken: by a condition or, when it waits in a ring, an eventfd.
+pub(super) struct Outbox {
+    done: Mutex<Vec<Done>>,
+    arrived: Condvar,
+    event: Option<OwnedFd>,
+}
+
+impl Outbox {
+    pub(super) fn new(with_event: bool) -> io::Result<Arc<Self>> {
+        let event = if with_event { Some(new_eventfd()?) } else { None };
+        Ok(Arc::new(Self {
+            done: Mutex::new(Vec::new()),
+            arrived: Condvar::new(),
+            event,
+        }))
+    }
+
+    fn put(&self, done: Done) {
+        lock(&self.done).push(done);
+        self.arrived.notify_one();
+        if let Some(event) = &self.event {
+            let one = 1u64.to_ne_bytes();
+            // SAFETY: writes 8 bytes from a live array. It can only fail when the counter is full, and then the reader is awake.
+            unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        }
+    }
+
+    /// Moves what has ended to `into`.
+    pub(super) fn take(&self, into: &mut Vec<Done>) {
+        into.append(&mut lock(&self.done));
+    }
+
+    /// Waits until something is there.
+    pub(super) fn wait(&self) {
+        let mut done = lock(&self.done);
+        while done.is_empty() {
+            done = self.arrived.wait(done).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The descriptor that becomes readable when something is put in.
+    pub(super) fn event_fd(&self) -> Option<i32> {
+        self.event.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Makes the descriptor unreadable again. To be called before [`Outbox::take`], so that nothing put in later goes unseen.
+    pub(super) fn clear_event(&self) {
+        if let Some(event) = &self.event {
+            let mut count = [0u8; 8];
+            // SAFETY: reads 8 bytes into a live array; the descriptor does not block.
+            unsafe { libc::read(event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        }
+    }
+}
+
+fn new_eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: plain system call without pointers.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` was just made and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a helper still has to do. Bounded by what its owner submits.
+#[derive(Default)]
+struct Inbox {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+/// One thread that does jobs in order.
+pub(super) struct Helper {
+    inbox: Arc<(Mutex<Inbox>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Helper {
+    pub(super) fn start(name: &str, outbox: Arc<Outbox>) -> io::Result<Self> {
+        let inbox = Arc::new((Mutex::new(Inbox::default()), Condvar::new()));
+        let theirs = Arc::clone(&inbox);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(&theirs, &outbox))?;
+        Ok(Self {
+            inbox,
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn give(&self, job: Job) {
+        let (inbox, arrived) = &*self.inbox;
+        lock(inbox).jobs.push_back(job);
+        arrived.notify_one();
+    }
+}
+
+impl Drop for Helper {
+    /// Lets it finish what it was given.
+    fn drop(&mut self) {
+        let (inbox, arrived) = &*self.inbox;
+        lock(inbox).closed = true;
+        arrived.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A helper that panicked has nothing left to give back.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(inbox: &(Mutex<Inbox>, Condvar), outbox: &Outbox) {
+    let (inbox, arrived) = inbox;
+    let mut write_back = WriteBack::default();
+    loop {
+        let mut waiting = lock(inbox);
+        let job = loop {
+            if let Some(job) = waiting.jobs.pop_front() {
+                break job;
+            }
+            if waiting.closed {
+                return;
+            }
+            waiting = arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(waiting);
+        outbox.put(perform(job, &mut write_back));
+    }
+}
+
+fn perform(job: Job, write_back: &mut WriteBack) -> Done {
+    match job {
+        Job::Create {
+            file,
+            path,
+            reserve_bytes,
+            direct,
+        } => Done::Created {
+            file,
+            result: create(&path, reserve_bytes, direct),
+        },
+        Job::Reserve {
+            file,
+            handle,
+            path,
+            from,
+            to,
+        } => {
+            let available = available_bytes(path.parent().unwrap_or(Path::new("."))).unwrap_or(0);
+            let bytes = (to - from).min(available / RESERVE_AHEAD_PART_OF_FREE);
+            let reserved = bytes > 0 && reserve(&handle, from, bytes).is_ok();
+            Done::Reserved {
+                file,
+                to: if reserved { from + bytes } else { u64::MAX },
+            }
+        }
+        Job::Write(write) => {
+            let bytes = &write.block.as_slice()[..write.len];
+            let result = write
+                .handle
+                .write_all_at(bytes, write.offset)
+                .and_then(|()| write_back.wrote(write.file, &write.handle, write.offset, write.len as u64))
+                .map_err(|source| DiskError::new(&*write.path, Operation::Write, source).at(write.offset));
+            Done::Written { write, result }
+        }
+        Job::Sync {
+            file,
+            handle,
+            path,
+            token,
+        } => {
+            let result = handle
+                .sync_data()
+                .map_err(|source| DiskError::new(&*path, Operation::Sync, source));
+            Done::Synced { file, token, result }
+        }
+        Job::Close {
+            file,
+            handle,
+            path,
+            length,
+        } => {
+            let result = close(handle, &path, length)
+                .map_err(|source| DiskError::new(&*path, Operation::Close, source));
+            Done::Closed { file, result }
+        }
+    }
+}
+
+/// Makes a file that must not exist and reserves space for it; gives back how far space is reserved.
+pub(super) fn create(path: &Path, reserve_bytes: u64, direct: bool) -> Result<(Arc<File>, u64), DiskError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    if direct {
+        options.custom_flags(libc::O_DIRECT);
+    }
+    let file = options
+        .open(path)
+        .map_err(|source| DiskError::new(path, Operation::Create, source))?;
+    let reserved = if reserve_bytes > 0 && reserve(&file, 0, reserve_bytes).is_ok() {
+        reserve_bytes
+    } else {
+        0
+    };
+    Ok((Arc::new(file), reserved))
+}
+
+/// Reserves space and lets the file's length grow with it: a write that made the file longer would lock out all others and
+/// wait for its own completion (measured on ext4; see docs/benchmarks).
+fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
+    let (from, bytes) = match (i64::try_from(from), i64::try_from(bytes)) {
+        (Ok(from), Ok(bytes)) => (from, bytes),
+        _ => return Err(io::Error::from_raw_os_error(libc::EFBIG)),
+    };
+    loop {
+        // SAFETY: plain system call without pointers on a descriptor that `file` keeps open.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, from, bytes) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn close(handle: Arc<File>, path: &Path, length: u64) -> io::Result<()> {
+    handle.set_len(length)?;
+    handle.sync_all()?;
+    drop(handle);
+    sync_directory_of(path)
+}
+
+/// Makes the directory entry of `path` durable.
+pub(crate) fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    match File::open(dir)?.sync_all() {
+        // Some file systems cannot sync a directory; there its entries need none.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
+    }
+}
+
+/// Free bytes for an unprivileged user on the file system of `dir`.
+pub(crate) fn available_bytes(dir: &Path) -> io::Result<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = if dir.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        dir
+    };
+    let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
+    // SAFETY: an all-zero statvfs is valid; the call fills it in.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` is NUL-terminated and `stat` is writable.
+    if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}

@@ -1,0 +1,94 @@
+//! What the file system of a folder and the kernel accept.
+
+use super::direct;
+use crate::{
+    block::{BLOCK_ALIGNMENT, BlockPool, BlockPoolOptions},
+    disk::{DiskError, Operation},
+};
+use std::{
+    ffi::CString,
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::FromRawFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, OpenOptionsExt},
+        },
+    },
+    path::Path,
+};
+
+/// Tries a direct write in `dir`, leaving nothing behind.
+///
+/// # Errors
+/// Why direct writing is not possible there.
+pub(super) fn try_direct(dir: &Path) -> Result<(), DiskError> {
+    let fail = |source| DiskError::new(dir, Operation::Open, source);
+    direct::is_ring_available().map_err(|source| {
+        fail(io::Error::new(
+            source.kind(),
+            format!("direct writing needs io_uring, which is not available: {source}"),
+        ))
+    })?;
+    let refused = |source: io::Error| {
+        fail(io::Error::new(
+            source.kind(),
+            format!("the file system refuses direct writes (O_DIRECT): {source}"),
+        ))
+    };
+    let file = open_unnamed(dir).map_err(refused)?;
+    let pool = BlockPool::new(BlockPoolOptions {
+        block_bytes: BLOCK_ALIGNMENT,
+        block_count: 2,
+        huge_pages: false,
+    })
+    .map_err(fail)?;
+    let Some(block) = pool.take() else { return Ok(()) };
+    match file.write_at(block.as_slice(), 0) {
+        // A full disk is found out when something is really written.
+        Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(refused(error)),
+        _ => Ok(()),
+    }
+}
+
+/// A file without a name, open for direct writing; with a name that is removed at once where the file system has no such thing.
+fn open_unnamed(dir: &Path) -> io::Result<File> {
+    let c_dir = CString::new(dir.as_os_str().as_bytes())?;
+    let flags = libc::O_TMPFILE | libc::O_WRONLY | libc::O_DIRECT | libc::O_CLOEXEC;
+    // SAFETY: `c_dir` is NUL-terminated.
+    let fd = unsafe { libc::open(c_dir.as_ptr(), flags, 0o600) };
+    if fd >= 0 {
+        // SAFETY: `fd` was just opened and belongs to nobody else.
+        return Ok(unsafe { File::from_raw_fd(fd) });
+    }
+    let error = io::Error::last_os_error();
+    if !matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT | libc::EINVAL)
+    ) {
+        return Err(error);
+    }
+    let path = dir.join(format!(".holdall-probe-{}", std::process::id()));
+    let opened = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(&path);
+    // Made above, or not there.
+    let _ = std::fs::remove_file(&path);
+    opened
+}
+
+/// Checks that `dir` is a directory.
+pub(super) fn check_directory(dir: &Path) -> Result<(), DiskError> {
+    let metadata = std::fs::metadata(dir).map_err(|source| DiskError::new(dir, Operation::Open, source))?;
+    if metadata.is_dir() {
+        return Ok(());
+    }
+    Err(DiskError::new(
+        dir,
+        Operation::Open,
+        io::Error::from_raw_os_error(libc::ENOTDIR),
+    ))
+}

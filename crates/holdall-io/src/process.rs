@@ -1,0 +1,117 @@
+//! What this process uses: processor time, memory, descriptors.
+
+use std::{collections::BTreeSet, io, os::fd::RawFd, time::Duration};
+
+/// Processor time, user and kernel together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// Spent in the program.
+    pub user: Duration,
+    /// Spent in the kernel on its behalf.
+    pub system: Duration,
+}
+
+impl CpuTime {
+    /// Both together.
+    pub fn total(&self) -> Duration {
+        self.user + self.system
+    }
+}
+
+/// Processor time of all threads of this process, ended ones included. Work that kernel threads do for it (interrupts, write-back)
+/// is not in it.
+pub fn process_cpu_time() -> CpuTime {
+    usage(libc::RUSAGE_SELF)
+}
+
+/// Processor time of the calling thread.
+pub fn thread_cpu_time() -> CpuTime {
+    usage(libc::RUSAGE_THREAD)
+}
+
+fn usage(who: libc::c_int) -> CpuTime {
+    // SAFETY: an all-zero rusage is valid; the call fills it in.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is writable; both values of `who` exist on every Linux.
+    unsafe { libc::getrusage(who, &raw mut usage) };
+    CpuTime {
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    // Microseconds are below a million, so the product fits.
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        u32::try_from(time.tv_usec).unwrap_or(0) * 1000,
+    )
+}
+
+/// Resident memory of this process in bytes.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn rss_bytes() -> io::Result<u64> {
+    // The second field of statm is the resident set in pages.
+    let text = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = text
+        .split_ascii_whitespace()
+        .nth(1)
+        .and_then(|field| field.parse().ok())
+        .ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "/proc/self/statm has no resident size",
+            )
+        })?;
+    // SAFETY: plain call without pointers.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Ok(pages * u64::try_from(page_bytes).unwrap_or(4096))
+}
+
+/// Open descriptors of this process.
+///
+/// # Errors
+/// When `/proc` cannot be read.
+pub fn open_fds() -> io::Result<BTreeSet<RawFd>> {
+    let mut fds = BTreeSet::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        if let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
+            fds.insert(fd);
+        }
+    }
+    // The descriptor of this very listing is closed by now; it may or may not still show, so ask for each.
+    // SAFETY: plain system call without pointers.
+    fds.retain(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0);
+    Ok(fds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn cpu_time_grows_with_work() {
+        let before = thread_cpu_time().total();
+        let mut sum = 0u64;
+        while thread_cpu_time().total() == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(process_cpu_time().total() >= thread_cpu_time().total() - before);
+    }
+
+    #[test]
+    fn touched_memory_is_resident() {
+        let before = rss_bytes().unwrap();
+        let memory = std::hint::black_box(vec![1u8; 64 << 20]);
+        assert!(rss_bytes().unwrap() + (32 << 20) > before + memory.len() as u64);
+    }
+
+    #[test]
+    fn open_file_is_among_the_descriptors() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(open_fds().unwrap().contains(&file.as_raw_fd()));
+    }
+}
