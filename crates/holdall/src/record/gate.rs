@@ -1,0 +1,152 @@
+//! The gate before all intakes: whether messages are wanted now, and which clock stamps them.
+
+use holdall_model::{
+    message::{MessageHeader, Payload},
+    time::Timestamp,
+};
+use holdall_transport::Sink;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// Whether a message may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It is wanted.
+    Open,
+    /// The recording is paused, or waits for the first `/clock`.
+    Shut,
+}
+
+/// No `/clock` has come yet; simulation time is never this.
+const NO_CLOCK_YET: i64 = i64::MIN;
+
+/// Shared by all intakes; its switches take effect with the next message.
+#[derive(Debug)]
+pub struct Gate {
+    paused: AtomicBool,
+    /// `Some` when `/clock` stamps messages.
+    sim_time_nanos: Option<AtomicI64>,
+}
+
+impl Gate {
+    /// A gate that is open unless `paused`; with `use_sim_time` it also waits for the first `/clock`.
+    pub fn new(paused: bool, use_sim_time: bool) -> Self {
+        Self {
+            paused: AtomicBool::new(paused),
+            sim_time_nanos: use_sim_time.then(|| AtomicI64::new(NO_CLOCK_YET)),
+        }
+    }
+
+    /// Whether a message may pass; replaces its stamp by simulation time where that is in use.
+    #[inline]
+    pub fn passage(&self, log_time: &mut Timestamp) -> Passage {
+        if let Some(sim_time) = &self.sim_time_nanos {
+            let nanos = sim_time.load(Ordering::Relaxed);
+            if nanos == NO_CLOCK_YET {
+                return Passage::Shut;
+            }
+            *log_time = Timestamp::from_nanos(nanos);
+        }
+        if self.is_paused() {
+            Passage::Shut
+        } else {
+            Passage::Open
+        }
+    }
+
+    /// Not storing what arrives, because the user asked for it.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Pauses or resumes; returns what was before.
+    pub fn set_paused(&self, paused: bool) -> bool {
+        self.paused.swap(paused, Ordering::Relaxed)
+    }
+
+    /// Pauses when running and resumes when paused; returns whether it is paused now.
+    pub fn toggle_paused(&self) -> bool {
+        !self.paused.fetch_xor(true, Ordering::Relaxed)
+    }
+
+    /// The last `/clock`; `None` before the first, or when it is not in use.
+    pub fn sim_time(&self) -> Option<Timestamp> {
+        let nanos = self.sim_time_nanos.as_ref()?.load(Ordering::Relaxed);
+        (nanos != NO_CLOCK_YET).then(|| Timestamp::from_nanos(nanos))
+    }
+}
+
+/// A sink for `/clock` that sets a gate's simulation time.
+pub struct ClockSink(pub std::sync::Arc<Gate>);
+
+impl Sink for ClockSink {
+    fn offer(&self, _header: MessageHeader, payload: Payload<'_>) {
+        let mut bytes = Vec::new();
+        match payload {
+            Payload::Borrowed(borrowed) => bytes.extend_from_slice(borrowed),
+            Payload::Loaned(loan) => loan.for_each_slice(&mut |slice| bytes.extend_from_slice(slice)),
+        }
+        if let (Some(nanos), Some(sim_time)) = (clock_nanos(&bytes), &self.0.sim_time_nanos) {
+            sim_time.store(nanos, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Nanoseconds of a serialized `rosgraph_msgs/msg/Clock`: four bytes of encapsulation, int32 seconds, uint32 nanoseconds.
+fn clock_nanos(cdr: &[u8]) -> Option<i64> {
+    let little_endian = cdr.get(1)? & 1 == 1;
+    let word = |at: usize| -> Option<[u8; 4]> { cdr.get(at..at + 4)?.try_into().ok() };
+    let (sec, nanosec) = (word(4)?, word(8)?);
+    let (sec, nanosec) = if little_endian {
+        (i32::from_le_bytes(sec), u32::from_le_bytes(nanosec))
+    } else {
+        (i32::from_be_bytes(sec), u32::from_be_bytes(nanosec))
+    };
+    Some(i64::from(sec) * 1_000_000_000 + i64::from(nanosec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn clock_message(sec: i32, nanosec: u32) -> Vec<u8> {
+        let mut cdr = vec![0, 1, 0, 0];
+        cdr.extend(sec.to_le_bytes());
+        cdr.extend(nanosec.to_le_bytes());
+        cdr
+    }
+
+    #[test]
+    fn messages_wait_for_the_first_clock_and_are_stamped_with_it() {
+        let gate = Arc::new(Gate::new(false, true));
+        let mut stamp = Timestamp::from_nanos(1);
+        assert_eq!(gate.passage(&mut stamp), Passage::Shut);
+        let header = MessageHeader {
+            publisher: None,
+            sequence: None,
+            publish_time: None,
+            log_time: stamp,
+        };
+        ClockSink(Arc::clone(&gate)).offer(header, Payload::Borrowed(&clock_message(12, 5)));
+        assert_eq!(gate.passage(&mut stamp), Passage::Open);
+        assert_eq!(stamp, Timestamp::from_nanos(12_000_000_005));
+    }
+
+    #[test]
+    fn a_broken_clock_message_changes_nothing() {
+        for len in 0..12 {
+            assert_eq!(clock_nanos(&clock_message(1, 2)[..len]), None);
+        }
+        let big_endian = [0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4];
+        assert_eq!(clock_nanos(&big_endian), Some(3_000_000_004));
+    }
+
+    #[test]
+    fn toggling_pauses_and_resumes() {
+        let gate = Gate::new(false, false);
+        assert!(gate.toggle_paused());
+        assert!(gate.is_paused());
+        assert!(!gate.toggle_paused());
+        assert!(!gate.is_paused());
+    }
+}

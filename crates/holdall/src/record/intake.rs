@@ -1,0 +1,412 @@
+//! The intake of one topic: checks each publisher's sequence, says what is lost or unwanted, and offers the rest to the cache.
+
+use super::{
+    cache::{CacheEntry, Offered, PublisherIndex, SharedCache},
+    gate::{Gate, Passage},
+    ledger::{Interval, Ledger},
+};
+use holdall_model::{
+    loss::{LossStage, MissingInterval, Observation, SequenceTracker},
+    message::{MessageHeader, Payload},
+    time::Timestamp,
+    topic::{Gid, NodeName, TopicId},
+};
+use holdall_transport::Sink;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Whether a publisher was there before the recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublisherOrigin {
+    /// It was; what it sent before is no loss.
+    Before,
+    /// It appeared while recording: everything that it ever sent is wanted.
+    During,
+}
+
+/// What is known about one publisher's sequence.
+#[derive(Debug)]
+struct PublisherTrack {
+    index: PublisherIndex,
+    origin: Option<PublisherOrigin>,
+    sequence: SequenceTracker,
+    /// Log time of the last message.
+    last_time: Option<Timestamp>,
+    /// One bit for each subscription that its messages came over.
+    subscriptions: u64,
+    numbered: bool,
+    duplicates: u64,
+    /// Stored messages that the tracker could not tell from duplicates.
+    unclear: u64,
+}
+
+impl PublisherTrack {
+    fn new(index: PublisherIndex, origin: Option<PublisherOrigin>) -> Self {
+        Self {
+            index,
+            origin,
+            sequence: SequenceTracker::new(),
+            last_time: None,
+            subscriptions: 0,
+            numbered: false,
+            duplicates: 0,
+            unclear: 0,
+        }
+    }
+
+    /// Messages before the first that was expected, when they were wanted.
+    fn wanted_head(&self) -> Option<MissingInterval> {
+        self.sequence
+            .head()
+            .filter(|_| self.origin == Some(PublisherOrigin::During))
+    }
+}
+
+#[derive(Default)]
+struct IntakeState {
+    received: u64,
+    tracks: Vec<PublisherTrack>,
+    by_gid: HashMap<Option<Gid>, usize>,
+    /// The track of the last message: most topics have one publisher.
+    last: Option<(Option<Gid>, usize)>,
+    closed: bool,
+}
+
+/// Everything that the messages of one topic pass before the cache.
+pub struct Intake {
+    topic: TopicId,
+    cache: Arc<SharedCache>,
+    ledger: Arc<Mutex<Ledger>>,
+    gate: Arc<Gate>,
+    state: Mutex<IntakeState>,
+}
+
+impl Intake {
+    /// The intake of `topic`, whose account is open in the ledger.
+    pub fn new(topic: TopicId, cache: Arc<SharedCache>, ledger: Arc<Mutex<Ledger>>, gate: Arc<Gate>) -> Self {
+        Self {
+            topic,
+            cache,
+            ledger,
+            gate,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The sink of one of the topic's subscriptions; `number` is counted from 0 and tells duplicates from restarts.
+    pub fn sink(self: &Arc<Self>, number: usize) -> Arc<dyn Sink> {
+        // More than 64 subscriptions of one topic share the last bit: at most eight are ever made.
+        Arc::new(SubscriptionSink {
+            intake: Arc::clone(self),
+            bit: 1 << number.min(63),
+        })
+    }
+
+    /// Says what discovery knows about a publisher, before or after its first message.
+    pub fn publisher_discovered(&self, gid: Gid, origin: PublisherOrigin, node: Option<&NodeName>) {
+        let mut state = self.lock();
+        let index = self.track(&mut state, Some(gid));
+        let track = &mut state.tracks[index];
+        if let Some(node) = node
+            && let Some(account) = self.ledger().publisher_mut(self.topic, track.index)
+        {
+            account.node = Some(node.to_string());
+        }
+        if track.origin.is_none() {
+            track.origin = Some(origin);
+            if track.sequence.received_count() > 0 {
+                self.count_head(track);
+            }
+        }
+    }
+
+    /// Messages received so far, unwanted and duplicate ones included.
+    pub fn received(&self) -> u64 {
+        self.lock().received
+    }
+
+    /// Publishers whose messages or discovery came by.
+    pub fn publishers(&self) -> usize {
+        self.lock().by_gid.len()
+    }
+
+    /// True when all that publishers announced has arrived.
+    pub fn is_caught_up(&self) -> bool {
+        let state = self.lock();
+        state
+            .by_gid
+            .values()
+            .all(|&index| state.tracks[index].sequence.tail().is_none())
+    }
+
+    /// Counts what was announced and never arrived as lost at the tail, and writes the sequences into the ledger. Messages that come
+    /// later are lost at shutdown.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.closed, true) {
+            return;
+        }
+        // A track that a restart has ended is closed already; it is in no map any more.
+        for &index in state.by_gid.values() {
+            self.close_track(&state.tracks[index]);
+        }
+    }
+
+    fn close_track(&self, track: &PublisherTrack) {
+        if track.sequence.received_count() == 0 {
+            self.count_head(track);
+        }
+        let tail = track.sequence.tail();
+        if let Some(tail) = tail {
+            let stage = self.unless_paused(LossStage::Tail);
+            self.miss(track, stage, tail.first, tail.last, [track.last_time, None]);
+        }
+        let head = track.sequence.head().map_or(0, |head| head.count);
+        let wanted_head = track.wanted_head().map_or(0, |head| head.count);
+        let arrived = track.sequence.received_count() + track.unclear;
+        let missing = track.sequence.missing_count() + tail.map_or(0, |tail| tail.count);
+        if let Some(account) = self.ledger().publisher_mut(self.topic, track.index) {
+            account.sent = (track.numbered || tail.is_some()).then_some(arrived + missing + wanted_head);
+            account.sent_before = head - wanted_head;
+            account.duplicates = track.duplicates;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, IntakeState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn miss(
+        &self,
+        track: &PublisherTrack,
+        stage: LossStage,
+        first: u64,
+        last: u64,
+        times: [Option<Timestamp>; 2],
+    ) {
+        let interval = Interval::of_sequences(stage, first, last, times);
+        self.ledger().miss(self.topic, track.index, interval);
+    }
+
+    fn unless_paused(&self, stage: LossStage) -> LossStage {
+        if self.gate.is_paused() {
+            LossStage::Policy
+        } else {
+            stage
+        }
+    }
+
+    /// The index of a publisher's track, made when it is new.
+    #[inline]
+    fn track(&self, state: &mut IntakeState, gid: Option<Gid>) -> usize {
+        if let Some((last_gid, index)) = state.last
+            && last_gid == gid
+        {
+            return index;
+        }
+        let index = match state.by_gid.get(&gid) {
+            Some(&index) => index,
+            None => self.add_track(state, gid, None),
+        };
+        state.last = Some((gid, index));
+        index
+    }
+
+    #[cold]
+    fn add_track(&self, state: &mut IntakeState, gid: Option<Gid>, origin: Option<PublisherOrigin>) -> usize {
+        let index = self.ledger().add_publisher(self.topic, gid);
+        state.tracks.push(PublisherTrack::new(index, origin));
+        state.by_gid.insert(gid, state.tracks.len() - 1);
+        state.tracks.len() - 1
+    }
+
+    /// Takes a message of subscription `bit`. The topic's lock is held until the cache has it, so that order is kept.
+    fn receive(&self, bit: u64, mut header: MessageHeader, payload: Payload<'_>) {
+        let mut state = self.lock();
+        state.received += 1;
+        let passage = self.gate.passage(&mut header.log_time);
+        let mut index = self.track(&mut state, header.publisher);
+        match header.sequence {
+            Some(sequence) => match self.follow(&mut state, index, bit, sequence, header.log_time, passage) {
+                Some(followed) => index = followed,
+                None => return,
+            },
+            None => self.set_loss_unknown(&state),
+        }
+        let track = &mut state.tracks[index];
+        track.last_time = Some(header.log_time);
+        let publisher = track.index;
+        let stage = match passage {
+            Passage::Open if state.closed => LossStage::Shutdown,
+            Passage::Open => match self.offer(publisher, &header, payload) {
+                Offered::Stored => return,
+                Offered::Full => LossStage::Cache,
+                Offered::Closed => LossStage::Shutdown,
+            },
+            Passage::Shut => LossStage::Policy,
+        };
+        let interval = Interval::of_message(stage, header.sequence, header.log_time);
+        self.ledger().miss(self.topic, publisher, interval);
+    }
+
+    fn offer(&self, publisher: PublisherIndex, header: &MessageHeader, payload: Payload<'_>) -> Offered {
+        let entry = CacheEntry {
+            log_time: header.log_time,
+            publish_time: header.publish_time,
+            sequence: header.sequence,
+            topic: self.topic,
+            publisher,
+        };
+        self.cache.offer(entry, payload)
+    }
+
+    /// Follows a publisher's sequence. Returns the track that the message belongs to, `None` for a duplicate.
+    #[inline]
+    fn follow(
+        &self,
+        state: &mut IntakeState,
+        index: usize,
+        bit: u64,
+        sequence: u64,
+        time: Timestamp,
+        passage: Passage,
+    ) -> Option<usize> {
+        let track = &mut state.tracks[index];
+        track.subscriptions |= bit;
+        track.numbered = true;
+        let observation = track.sequence.observe(sequence);
+        if observation == Observation::InOrder {
+            return Some(index);
+        }
+        self.follow_exception(state, index, observation, sequence, time, passage)
+    }
+
+    /// All that is not the next message in order.
+    #[cold]
+    fn follow_exception(
+        &self,
+        state: &mut IntakeState,
+        index: usize,
+        observation: Observation,
+        sequence: u64,
+        time: Timestamp,
+        passage: Passage,
+    ) -> Option<usize> {
+        let track = &mut state.tracks[index];
+        let several = track.subscriptions.count_ones() > 1;
+        match observation {
+            Observation::First | Observation::InOrder => {}
+            // Before the first one: the history that a second, stronger subscription brings.
+            Observation::Gap { first, last } if first > sequence => {
+                if !self.arrived_late(track, sequence) {
+                    self.miss(
+                        track,
+                        LossStage::Transport,
+                        first,
+                        last,
+                        [Some(time), track.last_time],
+                    );
+                }
+            }
+            Observation::Gap { first, last } => {
+                let shut = passage == Passage::Shut;
+                let stage = if shut {
+                    LossStage::Policy
+                } else {
+                    LossStage::Transport
+                };
+                self.miss(track, stage, first, last, [track.last_time, Some(time)]);
+            }
+            Observation::Late | Observation::Early => drop(self.arrived_late(track, sequence)),
+            // Rather stored twice than not at all.
+            Observation::Unclear => {
+                if !self.arrived_late(track, sequence) {
+                    track.unclear += 1;
+                }
+            }
+            Observation::Duplicate if several => {
+                track.duplicates += 1;
+                return None;
+            }
+            Observation::Duplicate => return Some(self.begin_again(state, index, sequence)),
+        }
+        if track.sequence.received_count() == 1 {
+            self.count_head(track);
+        }
+        Some(index)
+    }
+
+    fn arrived_late(&self, track: &PublisherTrack, sequence: u64) -> bool {
+        self.ledger().arrived_late(self.topic, track.index, sequence)
+    }
+
+    /// One subscription never brings a message twice: a number that comes again is another life of the publisher.
+    fn begin_again(&self, state: &mut IntakeState, index: usize, sequence: u64) -> usize {
+        let ended = &state.tracks[index];
+        self.close_track(ended);
+        let subscriptions = ended.subscriptions;
+        let gid = state
+            .by_gid
+            .iter()
+            .find_map(|(gid, known)| (*known == index).then_some(*gid))
+            .flatten();
+        let next = self.add_track(state, gid, Some(PublisherOrigin::Before));
+        state.last = None;
+        let track = &mut state.tracks[next];
+        track.sequence.observe(sequence);
+        (track.subscriptions, track.numbered) = (subscriptions, true);
+        next
+    }
+
+    /// Counts what a publisher that appeared while recording had sent before its first message arrived.
+    fn count_head(&self, track: &PublisherTrack) {
+        if let Some(head) = track.wanted_head() {
+            let stage = self.unless_paused(LossStage::Head);
+            self.miss(track, stage, head.first, head.last, [None, track.last_time]);
+        }
+    }
+
+    fn set_loss_unknown(&self, state: &IntakeState) {
+        if state.received == 1 {
+            self.ledger().set_loss_unknown(self.topic);
+        }
+    }
+
+    fn announce(&self, gid: Gid, last_sequence: u64) {
+        let mut state = self.lock();
+        let index = self.track(&mut state, Some(gid));
+        state.tracks[index].sequence.announced(last_sequence);
+    }
+
+    /// Takes in what a subscription tells about announced sequences when asked.
+    pub fn announced_sequences(&self, sequences: &[(Gid, u64)]) {
+        for &(gid, last) in sequences {
+            self.announce(gid, last);
+        }
+    }
+}
+
+/// One subscription's way into the topic's intake.
+struct SubscriptionSink {
+    intake: Arc<Intake>,
+    bit: u64,
+}
+
+impl Sink for SubscriptionSink {
+    fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
+        self.intake.receive(self.bit, header, payload);
+    }
+
+    fn announced(&self, publisher: Gid, last_sequence: u64) {
+        self.intake.announce(publisher, last_sequence);
+    }
+}
+
+#[cfg(test)]
+mod tests;
