@@ -8,4 +8,5 @@ pub mod memory;
 pub mod os;
 pub mod process;
 pub mod queue;
+pub mod socket;
 pub mod stream;
