@@ -1,5 +1,7 @@
 //! Transports: from live topics to subscriptions, and from bags to publishers. Each backend is a folder with the same files.
 
+#[cfg(feature = "dds")]
+pub mod dds;
 mod transport;
 
 pub use transport::*;

@@ -1,0 +1,343 @@
+//! Cyclone DDS's configuration from ROS's environment variables: a pure function from an environment to XML.
+//!
+//! Our settings come first and `CYCLONEDDS_URI` after them, as Cyclone merges lists of sources: a user's value replaces ours, and lists
+//! (peers, interfaces) add up.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+/// Largest ROS domain id that DDS's port numbers allow.
+const DOMAIN_ID_MAX: u32 = 232;
+
+/// Highest participant index that local unicast discovery looks for, as in the rmw implementations.
+const PARTICIPANT_INDEX_MAX: u32 = 32;
+
+/// The environment variables that decide how nodes find each other. Empty variables count as unset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DdsEnvironment {
+    /// `ROS_DOMAIN_ID`.
+    pub domain_id: Option<String>,
+    /// `ROS_LOCALHOST_ONLY` (deprecated; `1` overrules the discovery range and peers).
+    pub localhost_only: Option<String>,
+    /// `ROS_AUTOMATIC_DISCOVERY_RANGE`: `SUBNET`, `LOCALHOST`, `OFF` or `SYSTEM_DEFAULT`.
+    pub automatic_discovery_range: Option<String>,
+    /// `ROS_STATIC_PEERS`: host names or addresses, separated by `;`.
+    pub static_peers: Option<String>,
+    /// `CYCLONEDDS_URI`: XML, or files, separated by commas.
+    pub cyclonedds_uri: Option<String>,
+}
+
+impl DdsEnvironment {
+    /// Reads the variables of this process; ones that are not UTF-8 count as unset.
+    pub fn from_process() -> Self {
+        let read = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        Self {
+            domain_id: read("ROS_DOMAIN_ID"),
+            localhost_only: read("ROS_LOCALHOST_ONLY"),
+            automatic_discovery_range: read("ROS_AUTOMATIC_DISCOVERY_RANGE"),
+            static_peers: read("ROS_STATIC_PEERS"),
+            cyclonedds_uri: read("CYCLONEDDS_URI"),
+        }
+    }
+
+    /// The ROS domain: `ROS_DOMAIN_ID`, or 0.
+    ///
+    /// # Errors
+    /// One sentence when the variable is no number from 0 to 232.
+    pub fn domain(&self) -> Result<u32, String> {
+        let Some(text) = &self.domain_id else { return Ok(0) };
+        match text.trim().parse::<u32>() {
+            Ok(id) if id <= DOMAIN_ID_MAX => Ok(id),
+            _ => Err(format!(
+                "ROS_DOMAIN_ID must be a number from 0 to {DOMAIN_ID_MAX}, not {text:?}"
+            )),
+        }
+    }
+
+    /// True when `CYCLONEDDS_URI` names interfaces, as far as its text shows.
+    pub(super) fn names_interfaces(&self) -> bool {
+        self.cyclonedds_uri
+            .as_deref()
+            .is_some_and(|uri| uri.contains("NetworkInterface"))
+    }
+
+    fn range(&self) -> Result<DiscoveryRange, String> {
+        if self
+            .localhost_only
+            .as_deref()
+            .is_some_and(|value| value.trim() == "1")
+        {
+            return Ok(DiscoveryRange::Localhost);
+        }
+        let Some(text) = &self.automatic_discovery_range else {
+            return Ok(DiscoveryRange::Subnet);
+        };
+        let ranges = BTreeMap::from([
+            ("SUBNET", DiscoveryRange::Subnet),
+            ("LOCALHOST", DiscoveryRange::Localhost),
+            ("OFF", DiscoveryRange::Off),
+            ("SYSTEM_DEFAULT", DiscoveryRange::SystemDefault),
+        ]);
+        ranges.get(text.trim()).copied().ok_or_else(|| {
+            format!(
+                "ROS_AUTOMATIC_DISCOVERY_RANGE must be SUBNET, LOCALHOST, OFF or SYSTEM_DEFAULT, not {text:?}"
+            )
+        })
+    }
+
+    fn peers(&self) -> Result<Vec<&str>, String> {
+        // As in ROS, ROS_LOCALHOST_ONLY overrules the newer variables.
+        if self
+            .localhost_only
+            .as_deref()
+            .is_some_and(|value| value.trim() == "1")
+        {
+            return Ok(Vec::new());
+        }
+        let peers = self.static_peers.as_deref().unwrap_or_default();
+        peers
+            .split(';')
+            .map(str::trim)
+            .filter(|peer| !peer.is_empty())
+            .map(|peer| {
+                let plain = peer
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b".:-_%[]".contains(&byte));
+                if plain {
+                    Ok(peer)
+                } else {
+                    Err(format!(
+                        "ROS_STATIC_PEERS holds {peer:?}, which is no host name or address"
+                    ))
+                }
+            })
+            .collect()
+    }
+}
+
+/// How far discovery reaches on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DiscoveryRange {
+    Subnet,
+    Localhost,
+    Off,
+    SystemDefault,
+}
+
+/// What Cyclone is to be told besides the environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ConfigOptions {
+    /// The ROS domain, where it differs from the id that Cyclone uses inside this process.
+    pub external_domain_id: Option<u32>,
+    /// Receive buffer to ask for, for each socket, in bytes; what the system grants below that is accepted.
+    pub socket_receive_buffer_bytes: usize,
+    /// This process; makes the discovery tag of `OFF` unique.
+    pub process_id: u32,
+    /// Listen on loopback besides the interface that Cyclone picks; only where there is such an interface. Else Cyclone picks loopback.
+    pub add_loopback: bool,
+}
+
+/// The configuration for `dds_create_domain`.
+///
+/// # Errors
+/// One sentence about a variable with a bad value.
+pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOptions) -> Result<String, String> {
+    let range = environment.range()?;
+    let peers = environment.peers()?;
+    let mut xml = String::from("<CycloneDDS><Domain><General>");
+    if matches!(range, DiscoveryRange::Localhost | DiscoveryRange::Off) {
+        xml.push_str("<AllowMulticast>false</AllowMulticast>");
+    }
+    if options.add_loopback && matches!(range, DiscoveryRange::Localhost | DiscoveryRange::Subnet) {
+        // Nodes with LOCALHOST announce themselves through loopback, and Cyclone ignores announcements from interfaces that it does not use.
+        xml.push_str(
+            "<Interfaces><NetworkInterface autodetermine=\"true\"/>\
+             <NetworkInterface name=\"lo\" presence_required=\"false\"/></Interfaces>",
+        );
+    }
+    xml.push_str("</General>");
+    // `max` without `min`: Cyclone takes what the system grants instead of refusing to start.
+    let bytes = options.socket_receive_buffer_bytes;
+    let _ = write!(
+        xml,
+        "<Internal><SocketReceiveBufferSize max=\"{bytes}B\"/></Internal><Discovery>"
+    );
+    if let Some(id) = options.external_domain_id {
+        let _ = write!(xml, "<ExternalDomainId>{id}</ExternalDomainId>");
+    }
+    match range {
+        DiscoveryRange::SystemDefault => {}
+        DiscoveryRange::Off => {
+            let process = options.process_id;
+            let _ = write!(
+                xml,
+                "<ParticipantIndex>none</ParticipantIndex><Tag>ros_discovery_off_{process}</Tag>"
+            );
+        }
+        DiscoveryRange::Subnet | DiscoveryRange::Localhost => {
+            // A well-known port and the local peer, also with SUBNET: nodes with LOCALHOST do not listen to multicast.
+            let _ = write!(
+                xml,
+                "<ParticipantIndex>auto</ParticipantIndex>\
+                 <MaxAutoParticipantIndex>{PARTICIPANT_INDEX_MAX}</MaxAutoParticipantIndex><Peers>"
+            );
+            for peer in std::iter::once("127.0.0.1").chain(peers) {
+                let _ = write!(xml, "<Peer address=\"{peer}\"/>");
+            }
+            xml.push_str("</Peers>");
+        }
+    }
+    xml.push_str("</Discovery></Domain></CycloneDDS>");
+    if let Some(uri) = &environment.cyclonedds_uri {
+        let _ = write!(xml, ",{}", uri.trim());
+    }
+    Ok(xml)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: ConfigOptions = ConfigOptions {
+        external_domain_id: None,
+        socket_receive_buffer_bytes: 1000,
+        process_id: 7,
+        add_loopback: false,
+    };
+
+    fn set(value: &str) -> Option<String> {
+        Some(value.to_owned())
+    }
+
+    #[test]
+    fn default_sees_the_subnet_and_local_nodes() {
+        let xml = cyclone_config(&DdsEnvironment::default(), OPTIONS).unwrap();
+        assert_eq!(
+            xml,
+            "<CycloneDDS><Domain><General></General><Internal><SocketReceiveBufferSize max=\"1000B\"/></Internal><Discovery>\
+             <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>\
+             <Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery></Domain></CycloneDDS>"
+        );
+    }
+
+    #[test]
+    fn loopback_is_added_unless_the_user_rules_otherwise() {
+        let options = ConfigOptions {
+            add_loopback: true,
+            ..OPTIONS
+        };
+        let with = |range: &str| {
+            let environment = DdsEnvironment {
+                automatic_discovery_range: set(range),
+                ..Default::default()
+            };
+            cyclone_config(&environment, options)
+                .unwrap()
+                .contains("name=\"lo\"")
+        };
+        assert!(with("SUBNET") && with("LOCALHOST"));
+        assert!(!with("OFF") && !with("SYSTEM_DEFAULT"));
+    }
+
+    #[test]
+    fn localhost_switches_multicast_off() {
+        for environment in [
+            DdsEnvironment {
+                automatic_discovery_range: set("LOCALHOST"),
+                ..Default::default()
+            },
+            DdsEnvironment {
+                localhost_only: set("1"),
+                static_peers: set("10.0.0.1"),
+                ..Default::default()
+            },
+        ] {
+            let xml = cyclone_config(&environment, OPTIONS).unwrap();
+            assert!(xml.contains("<AllowMulticast>false</AllowMulticast>"), "{xml}");
+            assert!(xml.contains("127.0.0.1") && !xml.contains("10.0.0.1"), "{xml}");
+        }
+    }
+
+    #[test]
+    fn off_isolates_and_system_default_leaves_alone() {
+        let off = DdsEnvironment {
+            automatic_discovery_range: set("OFF"),
+            ..Default::default()
+        };
+        let xml = cyclone_config(&off, OPTIONS).unwrap();
+        assert!(
+            xml.contains("<Tag>ros_discovery_off_7</Tag>") && !xml.contains("Peer "),
+            "{xml}"
+        );
+        let system = DdsEnvironment {
+            automatic_discovery_range: set("SYSTEM_DEFAULT"),
+            ..Default::default()
+        };
+        let xml = cyclone_config(&system, OPTIONS).unwrap();
+        assert!(!xml.contains("Peers") && !xml.contains("AllowMulticast"), "{xml}");
+    }
+
+    #[test]
+    fn static_peers_are_added_and_checked() {
+        let environment = DdsEnvironment {
+            static_peers: set("robot1; 10.0.0.2;;"),
+            ..Default::default()
+        };
+        let xml = cyclone_config(&environment, OPTIONS).unwrap();
+        assert!(
+            xml.contains("<Peer address=\"robot1\"/><Peer address=\"10.0.0.2\"/>"),
+            "{xml}"
+        );
+        let bad = DdsEnvironment {
+            static_peers: set("a\"/><b"),
+            ..Default::default()
+        };
+        assert!(
+            cyclone_config(&bad, OPTIONS)
+                .unwrap_err()
+                .contains("ROS_STATIC_PEERS")
+        );
+    }
+
+    #[test]
+    fn the_users_configuration_comes_last() {
+        let environment = DdsEnvironment {
+            cyclonedds_uri: set("file:///etc/c.xml "),
+            ..Default::default()
+        };
+        let options = ConfigOptions {
+            external_domain_id: Some(5),
+            ..OPTIONS
+        };
+        let xml = cyclone_config(&environment, options).unwrap();
+        assert!(xml.ends_with("</CycloneDDS>,file:///etc/c.xml"), "{xml}");
+        assert!(xml.contains("<ExternalDomainId>5</ExternalDomainId>"), "{xml}");
+    }
+
+    #[test]
+    fn bad_values_are_named() {
+        let range = DdsEnvironment {
+            automatic_discovery_range: set("WORLD"),
+            ..Default::default()
+        };
+        assert!(cyclone_config(&range, OPTIONS).unwrap_err().contains("WORLD"));
+        assert_eq!(
+            DdsEnvironment {
+                domain_id: set(" 42 "),
+                ..Default::default()
+            }
+            .domain(),
+            Ok(42)
+        );
+        assert_eq!(DdsEnvironment::default().domain(), Ok(0));
+        for bad in ["233", "-1", "x"] {
+            assert!(
+                DdsEnvironment {
+                    domain_id: set(bad),
+                    ..Default::default()
+                }
+                .domain()
+                .is_err()
+            );
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The graph as DDS discovery and the nodes' own messages show it, turned into events.
+
+use super::{
+    ffi_entity::{BuiltinChange, BuiltinEndpoint, BuiltinKind, BuiltinReader, DdsError, Participant, Reader},
+    node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeGraph, ParticipantEntities, graph_qos},
+    qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
+};
+use crate::{EndpointInfo, GraphEvent};
+use holdall_model::{
+    names::dds::{RosName, name_from_dds, type_from_dds},
+    topic::{Gid, NodeName},
+};
+use std::{collections::HashMap, sync::Arc};
+
+struct Known {
+    info: EndpointInfo,
+    kind: BuiltinKind,
+}
+
+impl Known {
+    fn event(&self) -> GraphEvent {
+        match self.kind {
+            BuiltinKind::Publications => GraphEvent::Publisher(self.info.clone()),
+            BuiltinKind::Subscriptions => GraphEvent::Subscription(self.info.clone()),
+        }
+    }
+}
+
+/// Follows the graph.
+pub(super) struct Discovery {
+    publications: BuiltinReader,
+    subscriptions: BuiltinReader,
+    graph_messages: Reader,
+    graph: NodeGraph,
+    /// Endpoints of others on ROS topics.
+    known: HashMap<Gid, Known>,
+    /// Participant of each writer of graph messages.
+    graph_writers: HashMap<Gid, Gid>,
+}
+
+impl Discovery {
+    /// Starts to follow the graph.
+    pub(super) fn new(participant: &Arc<Participant>) -> Result<Self, DdsError> {
+        let qos = DdsQos {
+            history: DdsHistory::KeepAll,
+            ..graph_qos()
+        };
+        Ok(Self {
+            publications: BuiltinReader::new(participant, BuiltinKind::Publications)?,
+            subscriptions: BuiltinReader::new(participant, BuiltinKind::Subscriptions)?,
+            graph_messages: Reader::new(participant, GRAPH_TOPIC, GRAPH_TYPE, &qos, None)?,
+            graph: NodeGraph::default(),
+            known: HashMap::new(),
+            graph_writers: HashMap::new(),
+        })
+    }
+
+    /// Appends what changed since the last call; never blocks.
+    pub(super) fn poll(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), DdsError> {
+        let Self {
+            publications,
+            subscriptions,
+            graph,
+            known,
+            graph_writers,
+            ..
+        } = self;
+        for (reader, kind) in [
+            (&*publications, BuiltinKind::Publications),
+            (&*subscriptions, BuiltinKind::Subscriptions),
+        ] {
+            reader.take(|change| match change {
+                BuiltinChange::Alive(endpoint) if endpoint.own => {}
+                BuiltinChange::Alive(endpoint) => {
+                    if endpoint.topic == GRAPH_TOPIC && kind == BuiltinKind::Publications {
+                        graph_writers.insert(endpoint.gid, endpoint.participant);
+                    }
+                    events.extend(appeared(endpoint, kind, graph, known));
+                }
+                BuiltinChange::Gone(gid) => {
+                    if let Some(participant) = graph_writers.remove(&gid) {
+                        graph.forget(participant);
+                    }
+                    events.extend(known.remove(&gid).map(|_| match kind {
+                        BuiltinKind::Publications => GraphEvent::PublisherGone(gid),
+                        BuiltinKind::Subscriptions => GraphEvent::SubscriptionGone(gid),
+                    }));
+                }
+            })?;
+        }
+        self.read_graph_messages(events);
+        Ok(())
+    }
+
+    fn read_graph_messages(&mut self, events: &mut Vec<GraphEvent>) {
+        let mut batch = Vec::new();
+        let mut payload = Vec::new();
+        loop {
+            self.graph_messages.take(&mut batch);
+            if batch.is_empty() {
+                return;
+            }
+            for received in batch.drain(..) {
+                // Messages of our own participant come without an origin; our endpoints are not reported.
+                let Some((writer, _)) = received.sample.origin() else {
+                    continue;
+                };
+                payload.clear();
+                received
+                    .sample
+                    .pieces()
+                    .for_each(|piece| payload.extend_from_slice(piece));
+                match ParticipantEntities::decode(&payload) {
+                    Ok(info) => self.update_nodes(info, events),
+                    Err(error) => tracing::debug!("{GRAPH_TOPIC} of {writer} is malformed: {error}"),
+                }
+            }
+        }
+    }
+
+    fn update_nodes(&mut self, info: ParticipantEntities, events: &mut Vec<GraphEvent>) {
+        for gid in self.graph.update(info) {
+            if let Some(known) = self.known.get_mut(&gid) {
+                known.info.node = self.graph.node_of(gid).cloned();
+                events.push(known.event());
+            }
+        }
+    }
+
+    /// True while some participant announces the node.
+    pub(super) fn has_node(&self, node: &NodeName) -> bool {
+        self.graph.has_node(node)
+    }
+}
+
+/// Notes an endpoint; returns an event when it is on a ROS topic and new or different.
+fn appeared(
+    endpoint: BuiltinEndpoint,
+    kind: BuiltinKind,
+    graph: &NodeGraph,
+    known: &mut HashMap<Gid, Known>,
+) -> Option<GraphEvent> {
+    let RosName::Topic(topic) = name_from_dds(&endpoint.topic) else {
+        return None;
+    };
+    let info = EndpointInfo {
+        gid: endpoint.gid,
+        topic,
+        type_name: type_from_dds(&endpoint.type_name),
+        type_hash: type_hash_in(&endpoint.qos.user_data),
+        qos: profile_of(&endpoint.qos, endpoint.gid),
+        node: graph.node_of(endpoint.gid).cloned(),
+    };
+    if known.get(&endpoint.gid).is_some_and(|before| before.info == info) {
+        return None;
+    }
+    let entry = Known { info, kind };
+    let event = entry.event();
+    known.insert(endpoint.gid, entry);
+    Some(event)
+}

@@ -1,0 +1,75 @@
+//! Publishers: serialized messages to a DDS topic, byte for byte.
+
+use super::{
+    ffi_entity::{DdsError, Participant, Writer},
+    node_graph::{EndpointKind, NodeAnnouncement},
+    qos::writer_qos,
+};
+use crate::{PublishRequest, Publisher, TransportError};
+use holdall_model::names::dds::{topic_to_dds, type_to_dds};
+use std::{sync::Arc, time::Duration};
+
+/// A publisher of a topic.
+pub(super) struct DdsPublisher {
+    topic: String,
+    writer: Writer,
+    announcement: Arc<NodeAnnouncement>,
+}
+
+impl DdsPublisher {
+    /// Creates a publisher.
+    pub(super) fn new(
+        participant: &Arc<Participant>,
+        announcement: &Arc<NodeAnnouncement>,
+        request: &PublishRequest,
+    ) -> Result<Self, DdsError> {
+        let topic = topic_to_dds(&request.topic);
+        let type_name = type_to_dds(&request.type_name);
+        let qos = writer_qos(&request.qos, request.type_hash.as_deref());
+        let writer = Writer::new(participant, &topic, &type_name, &qos)?;
+        announcement.add(EndpointKind::Writer, writer.gid());
+        Ok(Self {
+            topic: request.topic.clone(),
+            writer,
+            announcement: Arc::clone(announcement),
+        })
+    }
+
+    fn refused(&self, reason: String) -> TransportError {
+        TransportError::Publish {
+            topic: self.topic.clone(),
+            reason,
+        }
+    }
+}
+
+impl Publisher for DdsPublisher {
+    fn publish(&mut self, payload: &[u8]) -> Result<(), TransportError> {
+        // DDS reads the encapsulation header and would send garbage without one.
+        if payload.len() < 4 {
+            let len = payload.len();
+            return Err(self.refused(format!("a serialized message has 4 bytes or more, not {len}")));
+        }
+        self.writer
+            .write(payload)
+            .map_err(|error| self.refused(error.to_string()))
+    }
+
+    fn matched_subscriptions(&self) -> usize {
+        self.writer.matched()
+    }
+
+    fn wait_for_acked(&mut self, timeout: Duration) -> bool {
+        let nanos = i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX);
+        self.writer.wait_for_acks(nanos).unwrap_or_else(|error| {
+            tracing::warn!("cannot wait for acknowledgements on {}: {error}", self.topic);
+            false
+        })
+    }
+}
+
+impl Drop for DdsPublisher {
+    fn drop(&mut self) {
+        self.announcement.remove(EndpointKind::Writer, self.writer.gid());
+    }
+}

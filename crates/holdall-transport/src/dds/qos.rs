@@ -1,0 +1,275 @@
+//! QoS in DDS's terms, and its mapping to and from ROS 2's profiles, with the conventions of the rmw implementations.
+
+use holdall_model::qos::{Durability, History, Liveliness, QosDuration, QosProfile, Reliability};
+use holdall_model::topic::Gid;
+
+/// "Never" in nanoseconds (`DDS_INFINITY`).
+pub(super) const INFINITE_NANOS: i64 = i64::MAX;
+
+/// How long a reliable writer waits for slow readers before a message is refused.
+pub(super) const WRITE_BLOCK_NANOS_MAX: i64 = 1_000_000_000;
+
+/// DDS durability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DdsDurability {
+    Volatile,
+    TransientLocal,
+    Transient,
+    Persistent,
+}
+
+/// DDS history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DdsHistory {
+    KeepLast(u32),
+    KeepAll,
+}
+
+/// DDS liveliness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DdsLiveliness {
+    Automatic,
+    ManualByParticipant,
+    ManualByTopic,
+}
+
+/// The policies that ROS 2 uses, in DDS's terms; spans in nanoseconds, [`INFINITE_NANOS`] is "never".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DdsQos {
+    pub reliable: bool,
+    pub max_blocking_nanos: i64,
+    pub durability: DdsDurability,
+    pub history: DdsHistory,
+    pub deadline_nanos: i64,
+    pub lifespan_nanos: i64,
+    pub liveliness: DdsLiveliness,
+    pub lease_nanos: i64,
+    pub user_data: Vec<u8>,
+}
+
+impl Default for DdsQos {
+    fn default() -> Self {
+        Self {
+            reliable: false,
+            max_blocking_nanos: 100_000_000,
+            durability: DdsDurability::Volatile,
+            history: DdsHistory::KeepLast(1),
+            deadline_nanos: INFINITE_NANOS,
+            lifespan_nanos: INFINITE_NANOS,
+            liveliness: DdsLiveliness::Automatic,
+            lease_nanos: INFINITE_NANOS,
+            user_data: Vec::new(),
+        }
+    }
+}
+
+/// What a ROS profile asks for as DDS QoS of a reader: it keeps all that arrives, because samples are taken at once.
+pub(super) fn reader_qos(profile: &QosProfile) -> DdsQos {
+    DdsQos {
+        history: DdsHistory::KeepAll,
+        lifespan_nanos: INFINITE_NANOS,
+        ..endpoint_qos(profile)
+    }
+}
+
+/// What a ROS profile offers as DDS QoS of a writer, with the type hash announced as the rmw implementations do.
+pub(super) fn writer_qos(profile: &QosProfile, type_hash: Option<&str>) -> DdsQos {
+    let user_data = type_hash
+        .map(|hash| format!("typehash={hash};").into_bytes())
+        .unwrap_or_default();
+    DdsQos {
+        user_data,
+        ..endpoint_qos(profile)
+    }
+}
+
+fn endpoint_qos(profile: &QosProfile) -> DdsQos {
+    DdsQos {
+        // The middleware's default for ROS is reliable (rmw_qos_profile_default); `BestEffort` must be asked for.
+        reliable: profile.reliability != Reliability::BestEffort,
+        max_blocking_nanos: WRITE_BLOCK_NANOS_MAX,
+        durability: if profile.durability == Durability::TransientLocal {
+            DdsDurability::TransientLocal
+        } else {
+            DdsDurability::Volatile
+        },
+        history: match profile.history {
+            History::KeepAll => DdsHistory::KeepAll,
+            // Depth 0 is "not set"; DDS knows no such depth.
+            _ => DdsHistory::KeepLast(u32::try_from(profile.depth).unwrap_or(u32::MAX).max(1)),
+        },
+        deadline_nanos: nanos_of(profile.deadline),
+        lifespan_nanos: nanos_of(profile.lifespan),
+        liveliness: match profile.liveliness {
+            Liveliness::ManualByTopic => DdsLiveliness::ManualByTopic,
+            Liveliness::ManualByNode => DdsLiveliness::ManualByParticipant,
+            _ => DdsLiveliness::Automatic,
+        },
+        lease_nanos: nanos_of(profile.liveliness_lease_duration),
+        user_data: Vec::new(),
+    }
+}
+
+/// How discovery shows an endpoint, as a ROS profile.
+pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
+    let (history, depth) = match qos.history {
+        _ if !sends_history(endpoint) => (History::Unknown, 0),
+        DdsHistory::KeepAll => (History::KeepAll, 0),
+        DdsHistory::KeepLast(depth) => (History::KeepLast, u64::from(depth)),
+    };
+    QosProfile {
+        history,
+        depth,
+        reliability: if qos.reliable {
+            Reliability::Reliable
+        } else {
+            Reliability::BestEffort
+        },
+        durability: match qos.durability {
+            DdsDurability::Volatile => Durability::Volatile,
+            DdsDurability::TransientLocal => Durability::TransientLocal,
+            DdsDurability::Transient | DdsDurability::Persistent => Durability::Unknown,
+        },
+        deadline: duration_of(qos.deadline_nanos),
+        lifespan: duration_of(qos.lifespan_nanos),
+        liveliness: match qos.liveliness {
+            DdsLiveliness::Automatic => Liveliness::Automatic,
+            DdsLiveliness::ManualByTopic => Liveliness::ManualByTopic,
+            DdsLiveliness::ManualByParticipant => Liveliness::ManualByNode,
+        },
+        liveliness_lease_duration: duration_of(qos.lease_nanos),
+        avoid_ros_namespace_conventions: false,
+    }
+}
+
+/// History and depth are not part of DDS discovery; Cyclone DDS (vendor 01.10, the first bytes of its GUIDs) sends them all the same.
+fn sends_history(endpoint: Gid) -> bool {
+    endpoint.0.starts_with(&[0x01, 0x10])
+}
+
+/// The type hash in an endpoint's user data (`key=value;` pairs), where it is well formed.
+pub(super) fn type_hash_in(user_data: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(user_data).ok()?;
+    let hash = text.split(';').find_map(|pair| pair.strip_prefix("typehash="))?;
+    let digits = hash.strip_prefix("RIHS01_")?;
+    (digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| hash.to_owned())
+}
+
+/// "Not set" (zero) and everything from 292 years on is "never".
+fn nanos_of(duration: QosDuration) -> i64 {
+    if duration == QosDuration::default() {
+        return INFINITE_NANOS;
+    }
+    i64::try_from(duration.sec)
+        .ok()
+        .and_then(|sec| sec.checked_mul(1_000_000_000))
+        .and_then(|nanos| nanos.checked_add(i64::try_from(duration.nsec).ok()?))
+        .unwrap_or(INFINITE_NANOS)
+}
+
+fn duration_of(nanos: i64) -> QosDuration {
+    if nanos == INFINITE_NANOS {
+        return QosDuration::INFINITE;
+    }
+    let nanos = nanos.max(0).unsigned_abs();
+    QosDuration {
+        sec: nanos / 1_000_000_000,
+        nsec: nanos % 1_000_000_000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAST_DDS: Gid = Gid([1, 15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    const CYCLONE: Gid = Gid([1, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+
+    #[test]
+    fn history_is_unknown_unless_the_vendor_sends_it() {
+        let qos = DdsQos {
+            history: DdsHistory::KeepLast(7),
+            ..DdsQos::default()
+        };
+        let unknown = profile_of(&qos, FAST_DDS);
+        assert_eq!((unknown.history, unknown.depth), (History::Unknown, 0));
+        let known = profile_of(&qos, CYCLONE);
+        assert_eq!((known.history, known.depth), (History::KeepLast, 7));
+        let all = profile_of(
+            &DdsQos {
+                history: DdsHistory::KeepAll,
+                ..qos
+            },
+            CYCLONE,
+        );
+        assert_eq!((all.history, all.depth), (History::KeepAll, 0));
+    }
+
+    #[test]
+    fn never_is_infinite_on_both_sides() {
+        assert_eq!(nanos_of(QosDuration::default()), INFINITE_NANOS);
+        assert_eq!(nanos_of(QosDuration::INFINITE), INFINITE_NANOS);
+        assert_eq!(
+            nanos_of(QosDuration {
+                sec: u64::MAX,
+                nsec: 5
+            }),
+            INFINITE_NANOS
+        );
+        assert_eq!(duration_of(INFINITE_NANOS), QosDuration::INFINITE);
+        let span = QosDuration { sec: 2, nsec: 500 };
+        assert_eq!(nanos_of(span), 2_000_000_500);
+        assert_eq!(duration_of(2_000_000_500), span);
+    }
+
+    #[test]
+    fn reader_asks_for_what_the_profile_says_and_keeps_all() {
+        let profile = QosProfile {
+            history: History::KeepLast,
+            depth: 3,
+            reliability: Reliability::BestEffort,
+            durability: Durability::TransientLocal,
+            deadline: QosDuration { sec: 1, nsec: 0 },
+            ..QosProfile::default()
+        };
+        let qos = reader_qos(&profile);
+        assert_eq!(qos.history, DdsHistory::KeepAll);
+        assert!(!qos.reliable);
+        assert_eq!(qos.durability, DdsDurability::TransientLocal);
+        assert_eq!(qos.deadline_nanos, 1_000_000_000);
+        assert_eq!(qos.lease_nanos, INFINITE_NANOS);
+    }
+
+    #[test]
+    fn writer_offers_depth_and_announces_the_hash() {
+        let profile = QosProfile {
+            history: History::KeepLast,
+            depth: 5,
+            ..QosProfile::default()
+        };
+        let qos = writer_qos(&profile, Some("RIHS01_00"));
+        assert_eq!(qos.history, DdsHistory::KeepLast(5));
+        assert!(qos.reliable);
+        assert_eq!(qos.user_data, b"typehash=RIHS01_00;");
+        assert_eq!(
+            writer_qos(&QosProfile::default(), None).history,
+            DdsHistory::KeepLast(1)
+        );
+    }
+
+    #[test]
+    fn type_hash_is_found_among_other_pairs_and_checked() {
+        let hash = format!("RIHS01_{}", "0f".repeat(32));
+        assert_eq!(
+            type_hash_in(format!("enclave=/;typehash={hash};x=y;").as_bytes()),
+            Some(hash.clone())
+        );
+        assert_eq!(
+            type_hash_in(format!("typehash={hash}").as_bytes()),
+            Some(hash.clone())
+        );
+        assert_eq!(type_hash_in(format!("typehash={}", &hash[..40]).as_bytes()), None);
+        assert_eq!(type_hash_in(b"typehash=RIHS01_zz;"), None);
+        assert_eq!(type_hash_in(&[0xff, 0xfe]), None);
+    }
+}
