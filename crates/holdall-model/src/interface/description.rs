@@ -1,0 +1,229 @@
+//! Types as `type_description_interfaces` describes them: fields with their kinds, sizes and nested types.
+
+/// A value that is no struct and no string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Primitive {
+    /// `int8`.
+    Int8,
+    /// `uint8`, and `char` of `.msg` files.
+    Uint8,
+    /// `int16`.
+    Int16,
+    /// `uint16`.
+    Uint16,
+    /// `int32`.
+    Int32,
+    /// `uint32`.
+    Uint32,
+    /// `int64`.
+    Int64,
+    /// `uint64`.
+    Uint64,
+    /// `float32`; `float` in IDL.
+    Float,
+    /// `float64`; `double` in IDL.
+    Double,
+    /// `long double`, IDL only.
+    LongDouble,
+    /// `char` of IDL files.
+    Char,
+    /// `wchar`, IDL only.
+    Wchar,
+    /// `bool`; `boolean` in IDL.
+    Boolean,
+    /// `byte`; `octet` in IDL.
+    Byte,
+}
+
+impl Primitive {
+    /// Number in `type_description_interfaces/msg/FieldType`.
+    const fn type_id(self) -> u8 {
+        match self {
+            Self::Int8 => 2,
+            Self::Uint8 => 3,
+            Self::Int16 => 4,
+            Self::Uint16 => 5,
+            Self::Int32 => 6,
+            Self::Uint32 => 7,
+            Self::Int64 => 8,
+            Self::Uint64 => 9,
+            Self::Float => 10,
+            Self::Double => 11,
+            Self::LongDouble => 12,
+            Self::Char => 13,
+            Self::Wchar => 14,
+            Self::Boolean => 15,
+            Self::Byte => 16,
+        }
+    }
+}
+
+/// What a field holds one or many of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Element {
+    /// A plain value.
+    Primitive(Primitive),
+    /// Text.
+    String {
+        /// `wstring`: 16-bit characters.
+        wide: bool,
+        /// Longest text in characters; `None` for any length.
+        length_max: Option<u64>,
+    },
+    /// A struct, by its full type name.
+    Nested(String),
+}
+
+/// How many elements a field holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arity {
+    /// Exactly one.
+    One,
+    /// `[n]`: always as many.
+    Array(u64),
+    /// `[<=n]`: at most as many.
+    BoundedSequence(u64),
+    /// `[]`: any number.
+    UnboundedSequence,
+}
+
+/// The type of a field.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldType {
+    /// What it holds.
+    pub element: Element,
+    /// How many.
+    pub arity: Arity,
+}
+
+impl FieldType {
+    /// One value of a type.
+    pub const fn one(element: Element) -> Self {
+        Self {
+            element,
+            arity: Arity::One,
+        }
+    }
+
+    /// Number in `type_description_interfaces/msg/FieldType`.
+    pub const fn type_id(&self) -> u8 {
+        let element = match &self.element {
+            Element::Nested(_) => 1,
+            Element::Primitive(primitive) => primitive.type_id(),
+            Element::String {
+                wide: false,
+                length_max: None,
+            } => 17,
+            Element::String {
+                wide: true,
+                length_max: None,
+            } => 18,
+            Element::String {
+                wide: false,
+                length_max: Some(_),
+            } => 21,
+            Element::String {
+                wide: true,
+                length_max: Some(_),
+            } => 22,
+        };
+        element
+            + match self.arity {
+                Arity::One => 0,
+                Arity::Array(_) => 48,
+                Arity::BoundedSequence(_) => 96,
+                Arity::UnboundedSequence => 144,
+            }
+    }
+
+    /// Elements of an array, most elements of a bounded sequence, else 0.
+    pub const fn capacity(&self) -> u64 {
+        match self.arity {
+            Arity::Array(count) | Arity::BoundedSequence(count) => count,
+            Arity::One | Arity::UnboundedSequence => 0,
+        }
+    }
+
+    /// Longest text of a bounded string, else 0.
+    pub const fn string_capacity(&self) -> u64 {
+        match self.element {
+            Element::String {
+                length_max: Some(length),
+                ..
+            } => length,
+            _ => 0,
+        }
+    }
+
+    /// The struct that it holds, else an empty text.
+    pub fn nested_type_name(&self) -> &str {
+        match &self.element {
+            Element::Nested(name) => name,
+            _ => "",
+        }
+    }
+}
+
+/// A field of a struct.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub field_type: FieldType,
+}
+
+impl Field {
+    /// A field.
+    pub fn new(name: impl Into<String>, field_type: FieldType) -> Self {
+        Self {
+            name: name.into(),
+            field_type,
+        }
+    }
+}
+
+/// One struct. Default values are left out: they are no part of the hash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndividualTypeDescription {
+    /// Full name, for example `std_msgs/msg/Header`.
+    pub type_name: String,
+    /// Its fields in order; never empty.
+    pub fields: Vec<Field>,
+}
+
+impl IndividualTypeDescription {
+    /// A struct; one without fields gets the field that rosidl gives it, because DDS has no empty structs.
+    pub fn new(type_name: impl Into<String>, mut fields: Vec<Field>) -> Self {
+        if fields.is_empty() {
+            fields.push(Field::new(
+                EMPTY_STRUCT_MEMBER,
+                FieldType::one(Element::Primitive(Primitive::Uint8)),
+            ));
+        }
+        Self {
+            type_name: type_name.into(),
+            fields,
+        }
+    }
+
+    /// Names of the structs that its fields hold, with repetitions.
+    pub fn nested_type_names(&self) -> impl Iterator<Item = &str> {
+        self.fields
+            .iter()
+            .map(|field| field.field_type.nested_type_name())
+            .filter(|name| !name.is_empty())
+    }
+}
+
+/// The only field of a struct that was defined without fields.
+pub(crate) const EMPTY_STRUCT_MEMBER: &str = "structure_needs_at_least_one_member";
+
+/// A struct and all that it depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypeDescription<'a> {
+    /// The struct itself.
+    pub type_description: &'a IndividualTypeDescription,
+    /// All structs below it, by name.
+    pub referenced_type_descriptions: Vec<&'a IndividualTypeDescription>,
+}

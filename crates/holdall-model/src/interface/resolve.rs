@@ -1,0 +1,269 @@
+//! Resolves a type with all that it depends on, within bounds.
+
+use super::{
+    IndividualTypeDescription, InterfaceError, InterfaceSource, NESTING_MAX, TYPES_MAX, TypeDescription,
+    defining_type, derive, rihs01, split_type_name,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A type and all that it depends on, with the texts that define them.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    type_name: String,
+    /// By the type that a file is named after.
+    pub(super) sources: BTreeMap<String, InterfaceSource>,
+    /// The type itself and all below it.
+    pub(super) descriptions: BTreeMap<String, IndividualTypeDescription>,
+}
+
+impl Definition {
+    /// Resolves a type such as `sensor_msgs/msg/Image` or `pkg/srv/X_Event`.
+    ///
+    /// `lookup` gives the definition file of a type (see [`defining_type`]; it is asked at most once for each), or `None`.
+    ///
+    /// # Errors
+    /// When a definition is not found, breaks the rules, contains itself, or is larger or deeper than the bounds.
+    pub fn resolve(
+        type_name: &str,
+        lookup: impl FnMut(&str) -> Option<InterfaceSource>,
+    ) -> Result<Self, InterfaceError> {
+        let mut resolver = Resolver {
+            root: type_name,
+            lookup,
+            path: Vec::new(),
+            defined: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            reached: BTreeSet::new(),
+        };
+        resolver.visit(type_name)?;
+        let Resolver {
+            defined,
+            sources,
+            reached,
+            ..
+        } = resolver;
+        let descriptions = defined
+            .into_iter()
+            .filter(|(name, _)| reached.contains(name))
+            .collect();
+        Ok(Self {
+            type_name: type_name.to_owned(),
+            sources,
+            descriptions,
+        })
+    }
+
+    /// The type that was asked for.
+    pub fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    /// The type as `type_description_interfaces` describes it.
+    pub fn description(&self) -> TypeDescription<'_> {
+        let others = self
+            .descriptions
+            .iter()
+            .filter(|(name, _)| **name != self.type_name);
+        TypeDescription {
+            type_description: &self.descriptions[&self.type_name],
+            referenced_type_descriptions: others.map(|(_, description)| description).collect(),
+        }
+    }
+
+    /// The RIHS01 hash of the type.
+    pub fn type_hash(&self) -> String {
+        rihs01::hash(&self.description())
+    }
+}
+
+struct Resolver<'a, L> {
+    root: &'a str,
+    lookup: L,
+    /// The types that are being visited, outermost first.
+    path: Vec<String>,
+    /// All types of all files that were read.
+    defined: BTreeMap<String, IndividualTypeDescription>,
+    sources: BTreeMap<String, InterfaceSource>,
+    /// The types that the root depends on, and the root.
+    reached: BTreeSet<String>,
+}
+
+impl<L: FnMut(&str) -> Option<InterfaceSource>> Resolver<'_, L> {
+    fn visit(&mut self, type_name: &str) -> Result<(), InterfaceError> {
+        if self.path.iter().any(|outer| outer == type_name) {
+            return Err(InterfaceError::Cycle {
+                type_name: type_name.to_owned(),
+            });
+        }
+        if !self.reached.insert(type_name.to_owned()) {
+            return Ok(());
+        }
+        self.check_bound(self.path.len(), NESTING_MAX, "levels of nested types")?;
+        self.check_bound(self.reached.len(), TYPES_MAX, "types")?;
+        let nested = self.nested_type_names(type_name)?;
+        self.path.push(type_name.to_owned());
+        for name in nested {
+            self.visit(&name)?;
+        }
+        self.path.pop();
+        Ok(())
+    }
+
+    fn check_bound(&self, count: usize, limit: usize, what: &'static str) -> Result<(), InterfaceError> {
+        if count > limit {
+            return Err(InterfaceError::TooLarge {
+                type_name: self.root.to_owned(),
+                what,
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// The types that a type's fields hold, each once.
+    fn nested_type_names(&mut self, type_name: &str) -> Result<BTreeSet<String>, InterfaceError> {
+        if !self.defined.contains_key(type_name) {
+            self.read_defining_file(type_name)?;
+        }
+        match self.defined.get(type_name) {
+            Some(description) => Ok(description.nested_type_names().map(str::to_owned).collect()),
+            None => Err(self.not_found(type_name)),
+        }
+    }
+
+    fn read_defining_file(&mut self, type_name: &str) -> Result<(), InterfaceError> {
+        split_type_name(type_name)?;
+        let file = defining_type(type_name);
+        if self.sources.contains_key(file) {
+            return Err(self.not_found(type_name));
+        }
+        let source = (self.lookup)(file).ok_or_else(|| self.not_found(type_name))?;
+        for description in derive::describe(file, &source)? {
+            self.defined.insert(description.type_name.clone(), description);
+        }
+        self.sources.insert(file.to_owned(), source);
+        Ok(())
+    }
+
+    fn not_found(&self, type_name: &str) -> InterfaceError {
+        InterfaceError::NotFound {
+            type_name: type_name.to_owned(),
+            needed_by: self.path.last().cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interface::SourceFormat;
+
+    fn resolve(type_name: &str, texts: &[(&str, &str)]) -> Result<Definition, InterfaceError> {
+        Definition::resolve(type_name, |name| {
+            let (_, text) = texts.iter().find(|(known, _)| *known == name)?;
+            let format = if name.contains("/srv/") {
+                SourceFormat::Srv
+            } else {
+                SourceFormat::Msg
+            };
+            Some(InterfaceSource {
+                format,
+                text: (*text).to_owned().into(),
+            })
+        })
+    }
+
+    #[test]
+    fn what_a_type_depends_on_is_found_once_and_sorted() {
+        let texts = [
+            ("a/msg/A", "C c\nB b\nB[] more\n"),
+            ("a/msg/B", "C c"),
+            ("a/msg/C", "int32 x"),
+        ];
+        let definition = resolve("a/msg/A", &texts).unwrap();
+        let description = definition.description();
+        let names: Vec<_> = description
+            .referenced_type_descriptions
+            .iter()
+            .map(|d| d.type_name.as_str())
+            .collect();
+        assert_eq!(
+            (description.type_description.type_name.as_str(), names),
+            ("a/msg/A", vec!["a/msg/B", "a/msg/C"])
+        );
+    }
+
+    #[test]
+    fn a_part_of_a_service_needs_only_what_it_holds() {
+        let texts = [("a/srv/S", "B b\n---\nMissing m\n"), ("a/msg/B", "int32 x")];
+        let definition = resolve("a/srv/S_Request", &texts).unwrap();
+        assert_eq!(definition.description().referenced_type_descriptions.len(), 1);
+        assert!(resolve("a/srv/S_Response", &texts).is_err());
+        assert!(resolve("a/srv/S_Unknown", &texts).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_who_needs_it() {
+        let error = resolve("a/msg/A", &[("a/msg/A", "b/Missing x")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no definition of b/msg/Missing was found, which a/msg/A needs"
+        );
+        assert_eq!(
+            resolve("a/msg/X", &[]).unwrap_err().to_string(),
+            "no definition of a/msg/X was found"
+        );
+        assert!(matches!(resolve("X", &[]), Err(InterfaceError::TypeName { .. })));
+        assert!(matches!(
+            resolve("a/msg/\"", &[]),
+            Err(InterfaceError::TypeName { .. })
+        ));
+    }
+
+    #[test]
+    fn a_type_that_contains_itself_is_refused() {
+        let texts = [("a/msg/A", "B[] b"), ("a/msg/B", "C c"), ("a/msg/C", "A a")];
+        let error = resolve("a/msg/A", &texts).unwrap_err();
+        assert_eq!(
+            error,
+            InterfaceError::Cycle {
+                type_name: "a/msg/A".to_owned()
+            }
+        );
+    }
+
+    #[test]
+    fn hostile_depth_and_width_are_refused() {
+        let number = |name: &str| -> usize { name.trim_start_matches("a/msg/T").parse().unwrap() };
+        let source = |text: String| {
+            Some(InterfaceSource {
+                format: SourceFormat::Msg,
+                text: text.into(),
+            })
+        };
+        let deep = Definition::resolve("a/msg/T0", |name| source(format!("T{} x", number(name) + 1)));
+        assert!(matches!(
+            deep,
+            Err(InterfaceError::TooLarge {
+                what: "levels of nested types",
+                ..
+            })
+        ));
+        let wide = Definition::resolve("a/msg/T0", |name| {
+            let fields = |_: &str| {
+                (1..=TYPES_MAX + 1)
+                    .map(|n| format!("T{n} x{n}\n"))
+                    .collect::<String>()
+            };
+            source(if name == "a/msg/T0" {
+                fields(name)
+            } else {
+                "int32 x".to_owned()
+            })
+        });
+        assert!(matches!(
+            wide,
+            Err(InterfaceError::TooLarge { what: "types", .. })
+        ));
+    }
+}
