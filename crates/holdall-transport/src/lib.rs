@@ -2,6 +2,7 @@
 
 #[cfg(feature = "dds")]
 pub mod dds;
+pub mod memory;
 mod transport;
 
 pub use transport::*;

@@ -1,0 +1,53 @@
+//! What a participant of a memory network has not seen yet: graph events, answers to its questions.
+
+use crate::{GraphEvent, TypeDescriptionReply, TypeSource};
+use holdall_model::topic::NodeName;
+use std::collections::HashMap;
+
+/// A question for a type's sources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    node: NodeName,
+    type_name: String,
+    type_hash: String,
+}
+
+/// What waits for one participant.
+#[derive(Default)]
+pub(super) struct Inbox {
+    pub events: Vec<GraphEvent>,
+    pub questions: Vec<Question>,
+}
+
+impl Inbox {
+    /// Notes a question, once.
+    pub fn ask(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {
+        let question = Question {
+            node: node.clone(),
+            type_name: type_name.to_owned(),
+            type_hash: type_hash.to_owned(),
+        };
+        if !self.questions.contains(&question) {
+            self.questions.push(question);
+        }
+    }
+
+    /// Appends answers to the questions whose node has one; the others stay open.
+    pub fn answer(
+        &mut self,
+        descriptions: &HashMap<(NodeName, String), Result<Vec<TypeSource>, String>>,
+        replies: &mut Vec<TypeDescriptionReply>,
+    ) {
+        self.questions.retain(|question| {
+            let Some(sources) = descriptions.get(&(question.node.clone(), question.type_name.clone())) else {
+                return true;
+            };
+            replies.push(TypeDescriptionReply {
+                type_name: question.type_name.clone(),
+                type_hash: question.type_hash.clone(),
+                sources: sources.clone(),
+            });
+            false
+        });
+    }
+}

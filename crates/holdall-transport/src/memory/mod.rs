@@ -1,0 +1,120 @@
+//! A transport inside one process, for tests: publishers that follow a script, with gaps, late joiners, QoS and loans.
+//!
+//! Everything happens on the caller's thread and at once: when `publish` returns, all matched sinks have been called.
+
+mod discovery;
+mod network;
+mod publisher;
+mod qos;
+mod subscription;
+
+pub use network::MemoryNetwork;
+pub use publisher::MemoryPublisher;
+
+use crate::{
+    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    TypeDescriptionReply,
+};
+use holdall_io::clock::Clock;
+use holdall_model::{time::Timestamp, topic::NodeName};
+use network::TransportId;
+use std::sync::Arc;
+use subscription::MemorySubscription;
+
+/// One participant of a [`MemoryNetwork`].
+pub struct MemoryTransport {
+    network: MemoryNetwork,
+    id: TransportId,
+    node: NodeName,
+    clock: Arc<dyn Clock>,
+    warnings: Vec<String>,
+}
+
+impl MemoryTransport {
+    /// Joins a network under a node's name.
+    pub fn new(network: &MemoryNetwork, node: NodeName, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            id: network.join(),
+            network: network.clone(),
+            node,
+            clock,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What [`Transport::warnings`] is to tell.
+    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
+        self.warnings = warnings;
+        self
+    }
+}
+
+impl Transport for MemoryTransport {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
+        if let Some(reason) = self.network.take_events(self.id, events) {
+            return Err(TransportError::Failed {
+                transport: "memory",
+                reason,
+            });
+        }
+        Ok(())
+    }
+
+    fn subscribe(
+        &mut self,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        check_name(&request.topic)?;
+        let subscription =
+            MemorySubscription::new(&self.network, self.id, &self.node, &self.clock, request, sink);
+        Ok(Box::new(subscription))
+    }
+
+    fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError> {
+        check_name(&request.topic)?;
+        Ok(Box::new(self.network.publisher_of(
+            Some(self.id),
+            &self.node,
+            request,
+            &self.clock,
+        )))
+    }
+
+    fn request_type_description(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {
+        self.network.ask(self.id, node, type_name, type_hash);
+    }
+
+    fn poll_type_descriptions(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
+        self.network.take_replies(self.id, replies);
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+impl Drop for MemoryTransport {
+    fn drop(&mut self) {
+        self.network.leave(self.id);
+    }
+}
+
+/// The names that DDS refuses, so that tests of refusals need no DDS.
+fn check_name(topic: &str) -> Result<(), TransportError> {
+    holdall_model::names::validate_full_name(topic).map_err(|error| TransportError::Topic {
+        topic: topic.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

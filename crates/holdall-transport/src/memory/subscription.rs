@@ -1,0 +1,155 @@
+//! Subscriptions of a memory network: delivery to sinks, small payloads borrowed, large ones lent in slices.
+
+use super::network::{Kept, MemoryNetwork, Request, State, TransportId};
+use crate::{EndpointInfo, GraphEvent, Sink, SubscribeRequest, Subscription};
+use holdall_io::clock::Clock;
+use holdall_model::{
+    message::{Loan, MessageHeader, Payload},
+    topic::{Gid, NodeName},
+};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Payloads from here on are lent, as by the DDS transport.
+const LOAN_BYTES_MIN: usize = 64 << 10;
+
+/// Longest slice of a loan; short enough that a test's loan has several.
+const SLICE_BYTES_MAX: usize = 16_000;
+
+/// A payload that is shared with the network.
+struct SharedLoan(Arc<[u8]>);
+
+impl Loan for SharedLoan {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        self.0.chunks(SLICE_BYTES_MAX).for_each(visit);
+    }
+}
+
+/// The way to one sink, closed when its subscription ends.
+pub(super) struct Delivery {
+    /// Held during a call, so that the subscription's end waits for it.
+    sink: Mutex<Option<Arc<dyn Sink>>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Delivery {
+    /// Stamps a message and hands it on.
+    pub fn deliver(&self, kept: &Kept) {
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sink) = &*sink else { return };
+        let header = MessageHeader {
+            log_time: self.clock.now(),
+            ..kept.header
+        };
+        if kept.payload.len() >= LOAN_BYTES_MIN {
+            sink.offer(
+                header,
+                Payload::Loaned(Box::new(SharedLoan(Arc::clone(&kept.payload)))),
+            );
+        } else {
+            sink.offer(header, Payload::Borrowed(&kept.payload));
+        }
+    }
+
+    /// Hands an announcement on.
+    pub fn announce(&self, publisher: Gid, last_sequence: u64) {
+        if let Some(sink) = &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+            sink.announced(publisher, last_sequence);
+        }
+    }
+
+    fn close(&self) {
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// A subscription; dropping it ends it.
+pub(super) struct MemorySubscription {
+    network: MemoryNetwork,
+    gid: Gid,
+}
+
+impl MemorySubscription {
+    /// Subscribes, and delivers what transient-local publishers have kept.
+    pub fn new(
+        network: &MemoryNetwork,
+        owner: TransportId,
+        node: &NodeName,
+        clock: &Arc<dyn Clock>,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Self {
+        let delivery = Arc::new(Delivery {
+            sink: Mutex::new(Some(sink)),
+            clock: Arc::clone(clock),
+        });
+        let mut state = network.state();
+        let info = EndpointInfo {
+            gid: state.new_gid(),
+            topic: request.topic.clone(),
+            type_name: request.type_name.clone(),
+            type_hash: None,
+            qos: request.qos,
+            node: Some(node.clone()),
+        };
+        let gid = info.gid;
+        let earlier: Vec<_> = state
+            .offers
+            .values()
+            .filter(|offer| State::matches(&offer.info, &info))
+            .flat_map(|offer| offer.history.for_late(&info.qos))
+            .collect();
+        state.tell(Some(owner), &GraphEvent::Subscription(info.clone()));
+        state.requests.insert(
+            gid,
+            Request {
+                owner,
+                info,
+                delivery: Arc::clone(&delivery),
+            },
+        );
+        drop(state);
+        earlier.iter().for_each(|kept| delivery.deliver(kept));
+        Self {
+            network: network.clone(),
+            gid,
+        }
+    }
+}
+
+impl Subscription for MemorySubscription {
+    fn matched_publishers(&self) -> usize {
+        self.announced_sequences().len()
+    }
+
+    fn announced_sequences(&self) -> Vec<(Gid, u64)> {
+        let state = self.network.state();
+        let Some(request) = state.requests.get(&self.gid) else {
+            return Vec::new();
+        };
+        let matched = state
+            .offers
+            .values()
+            .filter(|offer| State::matches(&offer.info, &request.info));
+        matched.map(|offer| (offer.info.gid, offer.sequence)).collect()
+    }
+}
+
+impl Drop for MemorySubscription {
+    fn drop(&mut self) {
+        let mut state = self.network.state();
+        let Some(request) = state.requests.remove(&self.gid) else {
+            return;
+        };
+        state.tell(Some(request.owner), &GraphEvent::SubscriptionGone(self.gid));
+        drop(state);
+        request.delivery.close();
+    }
+}
