@@ -230,6 +230,8 @@ prop_compose! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn all_metadata_survives_the_way_through_text(metadata in any_metadata()) {
         prop_assert_eq!(&BagMetadata::from_yaml(&metadata.to_yaml()).unwrap(), &metadata);

@@ -1,8 +1,9 @@
 //! Definitions of message, service and action types: parsed, hashed (RIHS01) and written as bags store them.
 //!
 //! A [`Definition`] is a type with all that it depends on, resolved from texts that a caller looks up by name: those that a
-//! node told, those below `AMENT_PREFIX_PATH`, those embedded in the program.
+//! node told, those below `AMENT_PREFIX_PATH`, those of the embedded [`bundle`].
 
+pub mod bundle;
 mod derive;
 mod description;
 mod idl;
