@@ -171,7 +171,7 @@ fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64
     let mut ahead = None;
     let mut written = 0;
     while written < options.total_bytes {
-        let from = (written as usize / 7 * 4096) % (payload.len() - append);
+        let from = (written / append as u64 * 4096) as usize % (payload.len() - append);
         stream.append(&mut q, &payload[from..from + append])?;
         written += append as u64;
         if stream.position() > split / 2 && ahead.is_none() && split != u64::MAX {

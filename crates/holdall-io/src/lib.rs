@@ -2,6 +2,7 @@
 
 pub mod block;
 pub mod clock;
+pub mod copy;
 pub mod disk;
 pub mod limits;
 pub mod memory;

@@ -2,6 +2,7 @@
 
 use crate::{
     block::{BLOCK_ALIGNMENT, Block, BlockPool, BlockPoolOptions},
+    copy,
     disk::{Completion, Disk, DiskError, FileId, Operation, Wait, invalid_input},
 };
 use std::{
@@ -220,6 +221,8 @@ impl DiskQueue {
         }
         let padded_len = len.next_multiple_of(BLOCK_ALIGNMENT);
         block.as_mut_slice()[len..padded_len].fill(0);
+        // The bytes may have been stored past the caches; from here on the kernel reads them, maybe on another processor.
+        copy::fence();
         let end = offset + padded_len as u64;
         state.progress.accepted_bytes = state.progress.accepted_bytes.max(offset + len as u64);
         if !state.deferred.is_empty() || state.overlaps_in_flight(offset, end) {

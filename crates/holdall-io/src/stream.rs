@@ -2,6 +2,7 @@
 
 use crate::{
     block::{BLOCK_ALIGNMENT, Block},
+    copy::copy_streaming,
     disk::{DiskError, FileId, Operation, invalid_input},
     queue::DiskQueue,
 };
@@ -60,7 +61,8 @@ impl BlockStream {
         self.block_offset + self.filled as u64
     }
 
-    /// Appends bytes.
+    /// Appends bytes. Long ones go past the processor's caches (see [`crate::copy`]): who also wants their CRC takes it over
+    /// `bytes`, in steps that fit the first-level cache, right before appending each step; not over the held blocks afterwards.
     ///
     /// # Errors
     /// The error that the file has failed with, or that the hold is larger than the pool.
@@ -71,7 +73,7 @@ impl BlockStream {
                 .as_mut_slice()
                 .get_mut(self.filled..self.filled + bytes.len())
         {
-            room.copy_from_slice(bytes);
+            copy_streaming(room, bytes);
             self.filled += bytes.len();
             return Ok(());
         }
@@ -82,7 +84,7 @@ impl BlockStream {
         while !bytes.is_empty() {
             let room = self.spare(q)?;
             let count = room.len().min(bytes.len());
-            room[..count].copy_from_slice(&bytes[..count]);
+            copy_streaming(&mut room[..count], &bytes[..count]);
             self.filled += count;
             bytes = &bytes[count..];
         }
