@@ -10,6 +10,7 @@ mod idl;
 mod parse;
 mod resolve;
 mod rihs01;
+mod stored;
 mod text;
 
 pub use description::{
@@ -23,6 +24,8 @@ use std::borrow::Cow;
 
 /// Longest definition text of one type, in bytes; the longest known is about 20 kB.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
+/// Longest texts of all types of one definition together, in bytes; the longest known are about 100 kB.
+pub const DEFINITION_BYTES_MAX: usize = 8 * SOURCE_BYTES_MAX;
 /// Most types that one definition may depend on.
 pub const TYPES_MAX: usize = 2048;
 /// Deepest nesting of types (as in rosbag2).

@@ -1,8 +1,8 @@
 //! Resolves a type with all that it depends on, within bounds.
 
 use super::{
-    IndividualTypeDescription, InterfaceError, InterfaceSource, NESTING_MAX, TYPES_MAX, TypeDescription,
-    defining_type, derive, rihs01, split_type_name,
+    DEFINITION_BYTES_MAX, IndividualTypeDescription, InterfaceError, InterfaceSource, NESTING_MAX, TYPES_MAX,
+    TypeDescription, defining_type, derive, rihs01, split_type_name,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,6 +33,7 @@ impl Definition {
             path: Vec::new(),
             defined: BTreeMap::new(),
             sources: BTreeMap::new(),
+            bytes: 0,
             reached: BTreeSet::new(),
         };
         resolver.visit(type_name)?;
@@ -84,6 +85,8 @@ struct Resolver<'a, L> {
     /// All types of all files that were read.
     defined: BTreeMap<String, IndividualTypeDescription>,
     sources: BTreeMap<String, InterfaceSource>,
+    /// Length of all sources.
+    bytes: usize,
     /// The types that the root depends on, and the root.
     reached: BTreeSet<String>,
 }
@@ -138,6 +141,8 @@ impl<L: FnMut(&str) -> Option<InterfaceSource>> Resolver<'_, L> {
             return Err(self.not_found(type_name));
         }
         let source = (self.lookup)(file).ok_or_else(|| self.not_found(type_name))?;
+        self.bytes += source.text.len();
+        self.check_bound(self.bytes, DEFINITION_BYTES_MAX, "bytes")?;
         for description in derive::describe(file, &source)? {
             self.defined.insert(description.type_name.clone(), description);
         }
