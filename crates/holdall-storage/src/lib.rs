@@ -1,5 +1,11 @@
 //! Storage files: each backend is a folder with the same files (`mod, format, writer, reader, recover`).
 #![forbid(unsafe_code)]
 
+pub mod error;
+pub mod mcap;
 pub mod reader;
+pub mod storage;
 pub mod writer;
+
+pub use error::{StorageError, StorageResult};
+pub use storage::{DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id, storage_by_path, storages};

@@ -1,0 +1,359 @@
+//! rosbag2's whole MCAP configuration: presets, every key of the configuration file, and the defaults we find better.
+
+use crate::error::{StorageError, StorageResult};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// The id of this backend.
+pub const STORAGE_ID: &str = "mcap";
+/// Presets by name, as in rosbag2.
+pub const PRESETS: [&str; 4] = ["none", "fastwrite", "zstd_fast", "zstd_small"];
+/// Largest chunk size that can be asked for: a chunk is assembled in memory. A single message may be larger.
+pub const CHUNK_BYTES_MAX: u64 = 256 << 20;
+
+/// How chunks are compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4 frames: fast, little.
+    Lz4,
+    /// Zstandard: slower, more.
+    Zstd,
+}
+
+impl Compression {
+    /// The name as chunk records carry it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Lz4 => "lz4",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// How much effort compression takes, as rosbag2 names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum CompressionLevel {
+    /// zstd -5, lz4 fast.
+    Fastest,
+    /// zstd -3.
+    Fast,
+    /// zstd 1.
+    #[default]
+    Default,
+    /// zstd 5, lz4 high compression.
+    Slow,
+    /// zstd 19, lz4 highest compression.
+    Slowest,
+}
+
+impl CompressionLevel {
+    /// The level that the MCAP C++ library gives zstd.
+    pub const fn zstd(self) -> i32 {
+        match self {
+            Self::Fastest => -5,
+            Self::Fast => -3,
+            Self::Default => 1,
+            Self::Slow => 5,
+            Self::Slowest => 19,
+        }
+    }
+
+    /// The level for LZ4 frames: below 3 the fast codec, from there on the high-compression one.
+    pub const fn lz4(self) -> u32 {
+        match self {
+            Self::Fastest | Self::Fast | Self::Default => 0,
+            Self::Slow => 6,
+            Self::Slowest => 12,
+        }
+    }
+}
+
+/// Everything about how one MCAP file is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McapOptions {
+    /// Checksum of each chunk.
+    pub chunk_crc: bool,
+    /// Checksum of each attachment (this program writes none).
+    pub attachment_crc: bool,
+    /// Checksum of the whole data section.
+    pub data_crc: bool,
+    /// Checksum of the summary.
+    pub summary_crc: bool,
+    /// Put messages in chunks; without, there is no index and no compression.
+    pub chunking: bool,
+    /// Message indexes behind each chunk.
+    pub message_index: bool,
+    /// Write a summary.
+    pub summary: bool,
+    /// Close a chunk from this many bytes on; `None` lets each lane choose.
+    pub chunk_bytes: Option<u64>,
+    /// Close a chunk that spans this much log time, so that rare messages reach the disk too.
+    pub chunk_span_max: Duration,
+    /// How chunks are compressed.
+    pub compression: Compression,
+    /// With how much effort.
+    pub compression_level: CompressionLevel,
+    /// Keep the compressed form even when it is no smaller.
+    pub force_compression: bool,
+    /// Worker threads for compression; zero compresses inside `write`.
+    pub compression_threads: usize,
+    /// Repeat schemas in the summary.
+    pub repeated_schemas: bool,
+    /// Repeat channels in the summary.
+    pub repeated_channels: bool,
+    /// Index of attachments in the summary.
+    pub attachment_index: bool,
+    /// Index of metadata records in the summary.
+    pub metadata_index: bool,
+    /// Index of chunks in the summary.
+    pub chunk_index: bool,
+    /// Statistics in the summary.
+    pub statistics: bool,
+    /// Offsets of the summary's groups.
+    pub summary_offsets: bool,
+}
+
+impl Default for McapOptions {
+    fn default() -> Self {
+        Self {
+            chunk_crc: true,
+            attachment_crc: true,
+            data_crc: true,
+            summary_crc: true,
+            chunking: true,
+            message_index: true,
+            summary: true,
+            chunk_bytes: None,
+            chunk_span_max: Duration::from_secs(2),
+            compression: Compression::None,
+            compression_level: CompressionLevel::Default,
+            force_compression: false,
+            compression_threads: 0,
+            repeated_schemas: true,
+            repeated_channels: true,
+            attachment_index: true,
+            metadata_index: true,
+            chunk_index: true,
+            statistics: true,
+            summary_offsets: true,
+        }
+    }
+}
+
+/// The configuration file, key by key as in rosbag2; a key that is not here is an error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ConfigFile {
+    #[serde(rename = "noChunkCRC")]
+    no_chunk_crc: Option<bool>,
+    #[serde(rename = "noAttachmentCRC")]
+    no_attachment_crc: Option<bool>,
+    #[serde(rename = "enableDataCRC")]
+    enable_data_crc: Option<bool>,
+    #[serde(rename = "noSummaryCRC")]
+    no_summary_crc: Option<bool>,
+    no_chunking: Option<bool>,
+    no_message_index: Option<bool>,
+    no_summary: Option<bool>,
+    chunk_size: Option<u64>,
+    compression: Option<Compression>,
+    compression_level: Option<CompressionLevel>,
+    force_compression: Option<bool>,
+    no_repeated_schemas: Option<bool>,
+    no_repeated_channels: Option<bool>,
+    no_attachment_index: Option<bool>,
+    no_metadata_index: Option<bool>,
+    no_chunk_index: Option<bool>,
+    no_statistics: Option<bool>,
+    no_summary_offsets: Option<bool>,
+}
+
+fn setting(setting: &str, expected: impl Into<String>, found: impl Into<String>) -> StorageError {
+    StorageError::Setting {
+        storage: STORAGE_ID,
+        setting: setting.into(),
+        expected: expected.into(),
+        found: found.into(),
+    }
+}
+
+impl McapOptions {
+    /// The defaults changed by a preset (empty is none); checksums stay on unless the preset is about leaving them out.
+    ///
+    /// # Errors
+    /// A preset that there is not.
+    pub fn preset(name: &str) -> StorageResult<Self> {
+        let defaults = Self::default();
+        Ok(match name {
+            "" | "none" => defaults,
+            "fastwrite" => Self {
+                chunking: false,
+                summary_crc: false,
+                ..defaults
+            },
+            "zstd_fast" => Self {
+                compression: Compression::Zstd,
+                compression_level: CompressionLevel::Fastest,
+                chunk_crc: false,
+                ..defaults
+            },
+            "zstd_small" => Self {
+                compression: Compression::Zstd,
+                compression_level: CompressionLevel::Slowest,
+                chunk_bytes: Some(4 << 20),
+                ..defaults
+            },
+            other => {
+                return Err(setting(
+                    "preset",
+                    format!("one of {}", PRESETS.join(", ")),
+                    format!("{other:?}"),
+                ));
+            }
+        })
+    }
+
+    /// Lays the text of a configuration file over these options; empty text changes nothing.
+    ///
+    /// # Errors
+    /// Text that is not YAML, an unknown key, a value out of range.
+    pub fn with_config(mut self, text: &str) -> StorageResult<Self> {
+        let parsed: Option<ConfigFile> = serde_yaml_ng::from_str(text).map_err(|error| {
+            setting(
+                "configuration file",
+                "the keys and values of rosbag2's MCAP storage",
+                error.to_string(),
+            )
+        })?;
+        let file = parsed.unwrap_or_default();
+        let off = |target: &mut bool, no: Option<bool>| *target = no.map_or(*target, |no| !no);
+        off(&mut self.chunk_crc, file.no_chunk_crc);
+        off(&mut self.attachment_crc, file.no_attachment_crc);
+        self.data_crc = file.enable_data_crc.unwrap_or(self.data_crc);
+        off(&mut self.summary_crc, file.no_summary_crc);
+        off(&mut self.chunking, file.no_chunking);
+        off(&mut self.message_index, file.no_message_index);
+        off(&mut self.summary, file.no_summary);
+        off(&mut self.repeated_schemas, file.no_repeated_schemas);
+        off(&mut self.repeated_channels, file.no_repeated_channels);
+        off(&mut self.attachment_index, file.no_attachment_index);
+        off(&mut self.metadata_index, file.no_metadata_index);
+        off(&mut self.chunk_index, file.no_chunk_index);
+        off(&mut self.statistics, file.no_statistics);
+        off(&mut self.summary_offsets, file.no_summary_offsets);
+        self.compression = file.compression.unwrap_or(self.compression);
+        self.compression_level = file.compression_level.unwrap_or(self.compression_level);
+        self.force_compression = file.force_compression.unwrap_or(self.force_compression);
+        if let Some(bytes) = file.chunk_size {
+            if bytes == 0 || bytes > CHUNK_BYTES_MAX {
+                return Err(setting(
+                    "chunkSize",
+                    format!("1 to {CHUNK_BYTES_MAX} bytes"),
+                    bytes.to_string(),
+                ));
+            }
+            self.chunk_bytes = Some(bytes);
+        }
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_and_index_are_on_by_default() {
+        let options = McapOptions::default();
+        assert!(options.chunk_crc && options.data_crc && options.summary_crc);
+        assert!(options.chunking && options.message_index && options.chunk_index && options.statistics);
+    }
+
+    #[test]
+    fn presets_are_those_of_rosbag2() {
+        for name in PRESETS {
+            McapOptions::preset(name).unwrap();
+        }
+        assert!(!McapOptions::preset("fastwrite").unwrap().chunking);
+        assert_eq!(
+            McapOptions::preset("zstd_small").unwrap().chunk_bytes,
+            Some(4_194_304)
+        );
+        let error = McapOptions::preset("fast").unwrap_err().to_string();
+        assert!(
+            error.contains("fastwrite") && error.contains("\"fast\""),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_configuration_file_is_laid_over_the_preset() {
+        let text = "noChunkCRC: false\nnoSummary: true\nchunkSize: 1000\ncompression: Lz4\ncompressionLevel: Slow\nenableDataCRC: false\n";
+        let options = McapOptions::preset("zstd_fast")
+            .unwrap()
+            .with_config(text)
+            .unwrap();
+        assert!(options.chunk_crc && !options.summary && !options.data_crc);
+        assert_eq!(options.chunk_bytes, Some(1000));
+        assert_eq!(
+            (options.compression, options.compression_level),
+            (Compression::Lz4, CompressionLevel::Slow)
+        );
+        assert_eq!(
+            McapOptions::default().with_config("").unwrap(),
+            McapOptions::default()
+        );
+    }
+
+    #[test]
+    fn every_key_of_rosbag2_is_known() {
+        let keys = [
+            "noChunkCRC",
+            "noAttachmentCRC",
+            "enableDataCRC",
+            "noSummaryCRC",
+            "noChunking",
+            "noMessageIndex",
+            "noSummary",
+            "forceCompression",
+            "noRepeatedSchemas",
+            "noRepeatedChannels",
+            "noAttachmentIndex",
+            "noMetadataIndex",
+            "noChunkIndex",
+            "noStatistics",
+            "noSummaryOffsets",
+        ];
+        for key in keys {
+            McapOptions::default()
+                .with_config(&format!("{key}: true"))
+                .unwrap();
+        }
+    }
+
+    #[test]
+    fn unknown_keys_and_values_are_refused_by_name() {
+        for text in [
+            "noChunkCrc: true",
+            "compression: Gzip",
+            "chunkSize: -1",
+            "chunkSize: 0",
+            "- a",
+            "noSummary: maybe",
+        ] {
+            let error = McapOptions::default().with_config(text).unwrap_err();
+            assert!(matches!(error, StorageError::Setting { .. }), "{text}: {error}");
+        }
+        assert!(
+            McapOptions::default()
+                .with_config("noChunkCrc: true")
+                .unwrap_err()
+                .to_string()
+                .contains("noChunkCrc")
+        );
+    }
+}

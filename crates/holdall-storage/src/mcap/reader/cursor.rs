@@ -1,0 +1,198 @@
+//! Messages of a file one after the other: extents are loaded when their time has come, and merged.
+
+use super::{
+    McapReaderOptions,
+    extent::{Entry, Records, Wanted},
+    index::{Extent, FileIndex},
+};
+use crate::{
+    error::StorageResult,
+    reader::{ReadMessage, ReadOrder, ReadQuery},
+};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+
+/// An extent whose messages are being given out.
+struct Active {
+    extent: Extent,
+    entries: Vec<Entry>,
+    next: usize,
+    /// `None` when they had to make room: loaded again when needed.
+    records: Option<Records>,
+}
+
+/// Time of the next message, place of its extent in the file, place in the list of active extents.
+type Head = Reverse<(u64, u64, usize)>;
+
+/// The iteration.
+pub(super) struct Cursor {
+    index: Arc<FileIndex>,
+    options: McapReaderOptions,
+    wanted: Wanted,
+    /// Extents not yet looked into, the next one last, each with the smallest time it may have.
+    pending: Vec<(u64, Extent)>,
+    active: Vec<Option<Active>>,
+    free: Vec<usize>,
+    heads: BinaryHeap<Head>,
+    loaded_bytes: u64,
+}
+
+impl Cursor {
+    pub fn new(index: Arc<FileIndex>, options: McapReaderOptions, query: &ReadQuery) -> StorageResult<Self> {
+        let wanted = Wanted::new(&index, query);
+        let extents = index.extents()?;
+        let mut pending = Vec::new();
+        for extent in extents.iter().filter(|extent| wanted.may_be_in(extent)) {
+            let time = match wanted.order {
+                ReadOrder::LogTime => extent.times.0,
+                ReadOrder::File => extent.start,
+                ReadOrder::PublishTime => match earliest(&index, options, &wanted, extent) {
+                    Some(time) => time,
+                    None => continue,
+                },
+            };
+            pending.push((time, extent.clone()));
+        }
+        pending.sort_by_key(|(time, extent)| Reverse((*time, extent.start)));
+        Ok(Self {
+            index,
+            options,
+            wanted,
+            pending,
+            active: Vec::new(),
+            free: Vec::new(),
+            heads: BinaryHeap::new(),
+            loaded_bytes: 0,
+        })
+    }
+
+    /// Whether the next extent may have a message that comes before all that are known.
+    fn must_activate(&self) -> bool {
+        let Some((time, _)) = self.pending.last() else {
+            return false;
+        };
+        match (self.heads.peek(), self.wanted.order) {
+            (None, _) => true,
+            (Some(_), ReadOrder::File) => false,
+            (Some(Reverse((head, ..))), _) => time <= head,
+        }
+    }
+
+    fn activate(&mut self, extent: Extent) -> StorageResult<()> {
+        let records = Records::load(&self.index, self.options, &extent)?;
+        let entries = records.entries(&self.wanted)?;
+        let Some(first) = entries.first() else {
+            return Ok(());
+        };
+        let head = (first.time, extent.start);
+        self.loaded_bytes += records.loaded_bytes;
+        let active = Active {
+            extent,
+            entries,
+            next: 0,
+            records: Some(records),
+        };
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.active.push(None);
+            self.active.len() - 1
+        });
+        self.active[slot] = Some(active);
+        self.push_head(head, slot);
+        self.make_room(slot);
+        Ok(())
+    }
+
+    fn push_head(&mut self, (time, start): (u64, u64), slot: usize) {
+        // In file order the next message of an extent always comes before the next extent.
+        let time = if self.wanted.order == ReadOrder::File {
+            0
+        } else {
+            time
+        };
+        self.heads.push(Reverse((time, start, slot)));
+    }
+
+    /// Gives up the records that are needed latest, until the rest is within bounds.
+    fn make_room(&mut self, keep: usize) {
+        while self.loaded_bytes > self.options.loaded_bytes_max {
+            let latest = self
+                .active
+                .iter_mut()
+                .enumerate()
+                .filter(|(slot, _)| *slot != keep)
+                .filter_map(|(_, active)| active.as_mut())
+                .filter(|active| {
+                    active
+                        .records
+                        .as_ref()
+                        .is_some_and(|records| records.loaded_bytes > 0)
+                })
+                .max_by_key(|active| active.entries.get(active.next).map_or(0, |entry| entry.time));
+            let Some(records) = latest.and_then(|active| active.records.take()) else {
+                return;
+            };
+            self.loaded_bytes -= records.loaded_bytes;
+        }
+    }
+
+    /// The next message of the extent in `slot`.
+    fn take(&mut self, slot: usize) -> StorageResult<Option<ReadMessage>> {
+        let Some(mut active) = self.active.get_mut(slot).and_then(Option::take) else {
+            return Ok(None);
+        };
+        let records = match active.records.take() {
+            Some(records) => records,
+            None => {
+                let records = Records::load(&self.index, self.options, &active.extent)?;
+                self.loaded_bytes += records.loaded_bytes;
+                records
+            }
+        };
+        let Some(entry) = active.entries.get(active.next) else {
+            return Ok(None);
+        };
+        let message = records.message(&self.index, entry.offset);
+        active.next += 1;
+        match active.entries.get(active.next) {
+            Some(next) => {
+                let head = (next.time, active.extent.start);
+                active.records = Some(records);
+                self.active[slot] = Some(active);
+                self.push_head(head, slot);
+                self.make_room(slot);
+            }
+            None => {
+                self.loaded_bytes -= records.loaded_bytes;
+                self.free.push(slot);
+            }
+        }
+        message.map(Some)
+    }
+}
+
+/// The smallest publish time of the wanted messages; `None` without any. What cannot be read comes first, where its error belongs.
+fn earliest(index: &FileIndex, options: McapReaderOptions, wanted: &Wanted, extent: &Extent) -> Option<u64> {
+    let entries = Records::load(index, options, extent).and_then(|records| records.entries(wanted));
+    entries.map_or(Some(0), |entries| entries.first().map(|entry| entry.time))
+}
+
+impl Iterator for Cursor {
+    type Item = StorageResult<ReadMessage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            while self.must_activate() {
+                let (_, extent) = self.pending.pop()?;
+                // A damaged extent is one error; the iteration goes on behind it.
+                if let Err(error) = self.activate(extent) {
+                    return Some(Err(error));
+                }
+            }
+            let Reverse((_, _, slot)) = self.heads.pop()?;
+            match self.take(slot) {
+                Ok(Some(message)) => return Some(Ok(message)),
+                Ok(None) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

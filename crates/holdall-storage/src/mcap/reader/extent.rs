@@ -1,0 +1,324 @@
+//! Brings one extent into memory, checks it, and finds the wanted messages in it.
+
+use super::{
+    McapReaderOptions,
+    codec::decompress,
+    index::{ChunkParts, Extent, ExtentKind, FileIndex, chunk_header_bytes, signed},
+    source::Source,
+    walk::{RecordPlace, Step, Walk},
+};
+use crate::{
+    error::{StorageError, StorageResult},
+    mcap::format::{Fields, MESSAGE_HEADER_BYTES, MESSAGE_PREFIX_BYTES, MessageHeader, op},
+    reader::{ReadMessage, ReadOrder, ReadQuery},
+};
+use bytes::Bytes;
+
+/// Uncompressed extents larger than this are not read as a whole: their messages are fetched one by one, unchecked.
+const WHOLE_BYTES_MAX: u64 = 64 << 20;
+
+/// What is wanted, as the file numbers it.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    /// By channel number; empty for all.
+    channels: Vec<bool>,
+    start: u64,
+    end: u64,
+    pub order: ReadOrder,
+}
+
+impl Wanted {
+    pub fn new(index: &FileIndex, query: &ReadQuery) -> Self {
+        let mut channels = Vec::new();
+        if let Some(selected) = &query.channels {
+            channels = vec![false; index.channel_of_id.len().max(1)];
+            for id in selected
+                .iter()
+                .filter_map(|channel| index.ids.get(channel.0 as usize))
+            {
+                channels[usize::from(*id)] = true;
+            }
+        }
+        let nanos = |time: holdall_model::time::Timestamp| u64::try_from(time.as_nanos()).ok();
+        Self {
+            channels,
+            start: query.start.map_or(0, |start| nanos(start).unwrap_or(0)),
+            // Before 1970 there is nothing.
+            end: query.end.map_or(u64::MAX, |end| nanos(end).unwrap_or(0)),
+            order: query.order,
+        }
+    }
+
+    fn has_channel(&self, id: u16) -> bool {
+        self.channels.is_empty() || self.channels.get(usize::from(id)).copied().unwrap_or(false)
+    }
+
+    fn has_message(&self, header: &MessageHeader) -> bool {
+        self.has_channel(header.channel_id) && (self.start..=self.end).contains(&header.log_time)
+    }
+
+    /// Whether the extent may have wanted messages.
+    pub fn may_be_in(&self, extent: &Extent) -> bool {
+        extent.times.0 <= self.end
+            && extent.times.1 >= self.start
+            && extent
+                .channels
+                .as_ref()
+                .is_none_or(|ids| ids.iter().any(|id| self.has_channel(*id)))
+    }
+}
+
+/// A wanted message of a loaded extent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// Log time or publish time, as the order wants.
+    pub time: u64,
+    /// Where its record begins in the records.
+    pub offset: u64,
+}
+
+/// The records of an extent.
+#[derive(Clone, Debug)]
+pub(super) struct Records {
+    source: Source,
+    /// Where they begin in `source`.
+    start: u64,
+    end: u64,
+    /// Added to a place in `source` for errors.
+    file_offset: u64,
+    /// Memory that they take.
+    pub loaded_bytes: u64,
+}
+
+impl Records {
+    /// Brings the records of an extent where they can be read from.
+    pub fn load(index: &FileIndex, options: McapReaderOptions, extent: &Extent) -> StorageResult<Self> {
+        let source = &index.source;
+        match &extent.kind {
+            ExtentKind::Records if extent.length <= WHOLE_BYTES_MAX => Ok(Self::in_memory(
+                source,
+                extent.start,
+                source.read(extent.start, extent.length, "messages")?,
+            )),
+            ExtentKind::Records => Ok(Self::in_file(source, extent.start, extent.start + extent.length)),
+            ExtentKind::Chunk { compression, .. }
+                if compression.is_empty() && extent.length > WHOLE_BYTES_MAX =>
+            {
+                let mut walk = Walk::new(source, extent.start, extent.start + extent.length);
+                let (records_start, parts) = chunk_header(source, &mut walk, extent)?;
+                Ok(Self::in_file(source, records_start, records_start + parts.stored))
+            }
+            ExtentKind::Chunk { .. } => Self::load_chunk(source, options, extent),
+        }
+    }
+
+    fn in_memory(source: &Source, file_offset: u64, bytes: Bytes) -> Self {
+        let len = bytes.len() as u64;
+        Self {
+            source: Source::memory(source.path(), bytes),
+            start: 0,
+            end: len,
+            file_offset,
+            loaded_bytes: len,
+        }
+    }
+
+    fn in_file(source: &Source, start: u64, end: u64) -> Self {
+        Self {
+            source: source.clone(),
+            start,
+            end,
+            file_offset: 0,
+            loaded_bytes: 0,
+        }
+    }
+
+    fn load_chunk(source: &Source, options: McapReaderOptions, extent: &Extent) -> StorageResult<Self> {
+        let whole = Source::memory(source.path(), source.read(extent.start, extent.length, "chunk")?);
+        let mut walk = Walk::new(&whole, 0, whole.len());
+        let (records_start, parts) = chunk_header(
+            &whole,
+            &mut walk,
+            &Extent {
+                start: 0,
+                ..extent.clone()
+            },
+        )
+        .map_err(|error| shifted(error, extent.start))?;
+        let stored = whole.read(records_start, parts.stored, "chunk")?;
+        let records = if parts.compression.is_empty() {
+            stored
+        } else {
+            if parts.size > options.chunk_bytes_max {
+                return Err(StorageError::TooLarge {
+                    path: source.path().to_owned(),
+                    offset: extent.start,
+                    what: "the chunk",
+                    limit: options.chunk_bytes_max,
+                    found: parts.size,
+                });
+            }
+            let decompressed = decompress(&parts.compression, &stored, parts.size).map_err(|reason| {
+                StorageError::Codec {
+                    path: source.path().to_owned(),
+                    action: "decompress",
+                    offset: extent.start,
+                    codec: parts.compression.clone(),
+                    reason,
+                }
+            })?;
+            Bytes::from(decompressed)
+        };
+        let found = if parts.crc == 0 {
+            0
+        } else {
+            crc32fast::hash(&records)
+        };
+        if found != parts.crc {
+            return Err(StorageError::Checksum {
+                path: source.path().to_owned(),
+                offset: extent.start,
+                what: "chunk",
+                expected: parts.crc,
+                found,
+            });
+        }
+        Ok(Self::in_memory(source, extent.start + records_start, records))
+    }
+
+    /// Finds the wanted messages, in the order of the file, or by time.
+    pub fn entries(&self, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
+        let mut entries = Vec::new();
+        let mut walk = Walk::new(&self.source, self.start, self.end);
+        loop {
+            match walk.step()? {
+                Step::Record(place) if place.opcode == op::MESSAGE => {
+                    let Some(header) = walk.message_header(&place)? else {
+                        return Err(self.malformed(
+                            place.start,
+                            "a message",
+                            "fewer bytes than its header has",
+                        ));
+                    };
+                    if wanted.has_message(&header) {
+                        let publish = wanted.order == ReadOrder::PublishTime;
+                        let time = if publish {
+                            header.publish_time
+                        } else {
+                            header.log_time
+                        };
+                        entries.push(Entry {
+                            time,
+                            offset: place.start,
+                        });
+                    }
+                }
+                Step::Record(_) => {}
+                Step::End => break,
+                Step::Cut(RecordPlace { start, .. }) | Step::NoRecord(start) => {
+                    return Err(self.malformed(
+                        start,
+                        "a whole record",
+                        "a record that goes beyond the chunk",
+                    ));
+                }
+            }
+        }
+        if wanted.order != ReadOrder::File && !entries.is_sorted_by_key(|entry| entry.time) {
+            // Stable: messages of the same time stay as they lie.
+            entries.sort_by_key(|entry| entry.time);
+        }
+        Ok(entries)
+    }
+
+    /// The message whose record is at `offset`.
+    pub fn message(&self, index: &FileIndex, offset: u64) -> StorageResult<ReadMessage> {
+        let mut prefix = self.source.read_up_to(offset, MESSAGE_PREFIX_BYTES as u64)?;
+        let short = || self.malformed(offset, "a message", "fewer bytes than its header has");
+        if prefix.len() < MESSAGE_PREFIX_BYTES {
+            return Err(short());
+        }
+        let head = prefix.split_to(9);
+        let body_bytes = head[1..9]
+            .iter()
+            .rev()
+            .fold(0u64, |length, byte| length << 8 | u64::from(*byte));
+        let header = MessageHeader::decode(&mut Fields::new(&prefix)).map_err(|_| short())?;
+        let payload_bytes = body_bytes
+            .checked_sub(MESSAGE_HEADER_BYTES as u64)
+            .ok_or_else(short)?;
+        let payload_start = offset + MESSAGE_PREFIX_BYTES as u64;
+        if payload_bytes > self.end.saturating_sub(payload_start) {
+            return Err(self.malformed(
+                offset,
+                "a message inside its chunk",
+                format!("{payload_bytes} bytes"),
+            ));
+        }
+        let payload = self.source.read(payload_start, payload_bytes, "message")?;
+        let channel = index
+            .channel_of_id
+            .get(usize::from(header.channel_id))
+            .copied()
+            .flatten()
+            .ok_or_else(|| {
+                self.malformed(
+                    offset,
+                    "a message of a known channel",
+                    format!("channel {}", header.channel_id),
+                )
+            })?;
+        Ok(ReadMessage {
+            channel,
+            log_time: signed(header.log_time),
+            publish_time: signed(header.publish_time),
+            sequence: header.sequence,
+            payload,
+        })
+    }
+
+    fn malformed(&self, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> StorageError {
+        self.source.malformed(self.file_offset + offset, expected, found)
+    }
+}
+
+/// The same error at its place in the file.
+fn shifted(error: StorageError, by: u64) -> StorageError {
+    match error {
+        StorageError::Malformed {
+            path,
+            offset,
+            expected,
+            found,
+        } => StorageError::Malformed {
+            path,
+            offset: offset + by,
+            expected,
+            found,
+        },
+        other => other,
+    }
+}
+
+/// Reads a chunk's header; where its records begin in the source.
+fn chunk_header(source: &Source, walk: &mut Walk<'_>, extent: &Extent) -> StorageResult<(u64, ChunkParts)> {
+    let wrong =
+        |found: String| source.malformed(extent.start, format!("a chunk of {} bytes", extent.length), found);
+    let place = match walk.step()? {
+        Step::Record(place) if place.opcode == op::CHUNK => place,
+        other => return Err(wrong(format!("{other:?}"))),
+    };
+    let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)? else {
+        return Err(wrong("fewer bytes than its header has".into()));
+    };
+    let records_start = place.body_start() + header_bytes as u64;
+    if parts.stored > place.end() - records_start
+        || (parts.compression.is_empty() && parts.size != parts.stored)
+    {
+        return Err(wrong(format!(
+            "{} bytes of records, {} when decompressed",
+            parts.stored, parts.size
+        )));
+    }
+    Ok((records_start, parts))
+}

@@ -1,0 +1,141 @@
+//! Reads MCAP files: summary at once, messages in any order with bounded memory, damaged files as far as they go.
+
+pub(crate) mod codec;
+mod cursor;
+mod extent;
+pub(crate) mod index;
+pub(crate) mod source;
+pub(crate) mod walk;
+
+use crate::{
+    error::{StorageError, StorageResult},
+    reader::{Messages, ReadQuery, StorageReader, StorageSummary},
+};
+use bytes::Bytes;
+use cursor::Cursor;
+use index::{FileIndex, signed};
+use source::Source;
+use std::{path::Path, sync::Arc};
+
+/// Bounds of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct McapReaderOptions {
+    /// Chunks kept decompressed at a time, in bytes, when chunks overlap in time; one chunk may be larger.
+    pub loaded_bytes_max: u64,
+    /// A compressed chunk that says it is larger than this when decompressed is refused.
+    pub chunk_bytes_max: u64,
+}
+
+impl Default for McapReaderOptions {
+    fn default() -> Self {
+        Self {
+            loaded_bytes_max: 256 << 20,
+            chunk_bytes_max: crate::mcap::recover::CHUNK_BYTES_MAX,
+        }
+    }
+}
+
+/// An open MCAP file.
+pub struct McapReader {
+    index: Arc<FileIndex>,
+    options: McapReaderOptions,
+}
+
+impl McapReader {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no MCAP file. A damaged one opens and says so in its summary.
+    pub fn open(path: &Path) -> StorageResult<Self> {
+        Self::open_with(path, McapReaderOptions::default())
+    }
+
+    /// Opens a file with other bounds.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(path: &Path, options: McapReaderOptions) -> StorageResult<Self> {
+        Ok(Self {
+            index: Arc::new(FileIndex::open(Source::open(path)?)?),
+            options,
+        })
+    }
+
+    /// Reads a file that is in memory; `path` is what errors will name.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn from_bytes(path: &Path, content: Bytes, options: McapReaderOptions) -> StorageResult<Self> {
+        Ok(Self {
+            index: Arc::new(FileIndex::open(Source::memory(path, content))?),
+            options,
+        })
+    }
+
+    /// The parts of the file that hold messages, for tools that show or check them.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn chunks(&self) -> StorageResult<Vec<ChunkSummary>> {
+        let extents = self.index.extents()?;
+        Ok(extents
+            .iter()
+            .map(|extent| {
+                let (compression, size) = match &extent.kind {
+                    index::ExtentKind::Chunk { compression, size } => (Some(compression.to_string()), *size),
+                    index::ExtentKind::Records => (None, extent.length),
+                };
+                ChunkSummary {
+                    offset: extent.start,
+                    length: extent.length,
+                    uncompressed_bytes: size,
+                    compression,
+                    starting_time: signed(extent.times.0),
+                    ending_time: signed(extent.times.1),
+                }
+            })
+            .collect())
+    }
+}
+
+/// A part of the file that holds messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkSummary {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its length in the file.
+    pub length: u64,
+    /// Length of its records when decompressed.
+    pub uncompressed_bytes: u64,
+    /// Codec of a chunk, empty for none; `None` for messages outside of chunks.
+    pub compression: Option<String>,
+    /// Smallest log time.
+    pub starting_time: holdall_model::time::Timestamp,
+    /// Largest log time.
+    pub ending_time: holdall_model::time::Timestamp,
+}
+
+impl StorageReader for McapReader {
+    fn summary(&self) -> &StorageSummary {
+        &self.index.summary
+    }
+
+    fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
+        let count = self.index.summary.channels.len();
+        for channel in query.channels.iter().flatten() {
+            if channel.0 as usize >= count {
+                let path = self.index.summary.path.clone();
+                return Err(StorageError::UnknownChannel {
+                    path,
+                    index: channel.0,
+                    count,
+                });
+            }
+        }
+        Ok(Box::new(Cursor::new(
+            Arc::clone(&self.index),
+            self.options,
+            query,
+        )?))
+    }
+}

@@ -1,0 +1,124 @@
+//! Bytes of a file by place, never beyond its end: what lengths in the file say is checked here before memory is taken.
+
+use crate::{
+    error::{StorageError, StorageResult},
+    mcap::format::FormatError,
+};
+use bytes::Bytes;
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// What bytes can be read from.
+#[derive(Clone, Debug)]
+enum Content {
+    File(Arc<File>),
+    Memory(Bytes),
+}
+
+/// A file, or bytes that are read as one.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    path: PathBuf,
+    content: Content,
+    len: u64,
+}
+
+impl Source {
+    /// Opens a file.
+    pub fn open(path: &Path) -> StorageResult<Self> {
+        let failed = |action| {
+            move |source: io::Error| StorageError::Io {
+                action,
+                path: path.to_owned(),
+                source,
+            }
+        };
+        let file = File::open(path).map_err(failed("open"))?;
+        let about = file.metadata().map_err(failed("inspect"))?;
+        if !about.is_file() {
+            return Err(failed("open")(io::Error::other("it is not a file")));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            content: Content::File(Arc::new(file)),
+            len: about.len(),
+        })
+    }
+
+    /// Reads from memory; `path` is for errors.
+    pub fn memory(path: &Path, content: Bytes) -> Self {
+        Self {
+            path: path.to_owned(),
+            len: content.len() as u64,
+            content: Content::Memory(content),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Exactly `len` bytes from `offset` on, which are `what`.
+    pub fn read(&self, offset: u64, len: u64, what: &str) -> StorageResult<Bytes> {
+        let left = self.len.saturating_sub(offset);
+        let (true, Ok(count)) = (len <= left, usize::try_from(len)) else {
+            let (expected, found) = (
+                format!("{len} bytes of {what}"),
+                format!("{left} bytes until the end of the file"),
+            );
+            return Err(self.malformed(offset, expected, found));
+        };
+        match &self.content {
+            Content::Memory(bytes) => {
+                // `offset` is at most the length of something in memory.
+                let start = offset as usize;
+                Ok(bytes.slice(start..start + count))
+            }
+            Content::File(file) => {
+                let mut buffer = vec![0; count];
+                file.read_exact_at(&mut buffer, offset)
+                    .map_err(|source| StorageError::Io {
+                        action: "read",
+                        path: self.path.clone(),
+                        source,
+                    })?;
+                Ok(buffer.into())
+            }
+        }
+    }
+
+    /// Up to `len` bytes from `offset` on, fewer at the end.
+    pub fn read_up_to(&self, offset: u64, len: u64) -> StorageResult<Bytes> {
+        self.read(offset, len.min(self.len.saturating_sub(offset)), "bytes")
+    }
+
+    /// The error for bytes that the format does not allow.
+    pub fn malformed(
+        &self,
+        offset: u64,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> StorageError {
+        StorageError::Malformed {
+            path: self.path.clone(),
+            offset,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    /// The error for a body at `offset` that could not be parsed.
+    pub fn unparsed(&self, offset: u64, error: FormatError) -> StorageError {
+        self.malformed(offset + error.offset as u64, error.expected, error.found)
+    }
+}

@@ -1,0 +1,127 @@
+//! Walks over records by their lengths without reading the large bodies.
+
+use super::source::Source;
+use crate::{
+    error::StorageResult,
+    mcap::format::{Fields, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_PREFIX_BYTES},
+};
+use bytes::Bytes;
+
+/// Bytes read at once; bodies longer than this are skipped unread.
+const WINDOW_BYTES: u64 = 256 << 10;
+
+/// A record that lies in the source, not yet read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordPlace {
+    /// What kind.
+    pub opcode: u8,
+    /// Where the record begins.
+    pub start: u64,
+    /// Length of its body.
+    pub body_bytes: u64,
+}
+
+impl RecordPlace {
+    /// Where the body begins.
+    pub fn body_start(&self) -> u64 {
+        self.start + RECORD_PREFIX_BYTES as u64
+    }
+
+    /// Where the next record begins.
+    pub fn end(&self) -> u64 {
+        self.body_start() + self.body_bytes
+    }
+}
+
+/// What the walk found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A whole record.
+    Record(RecordPlace),
+    /// A record that goes beyond the end of the region.
+    Cut(RecordPlace),
+    /// Fewer bytes than a record's prefix, or no record at all (opcode 0).
+    NoRecord(u64),
+    /// The end of the region.
+    End,
+}
+
+/// A walk over the records of a region.
+pub(crate) struct Walk<'a> {
+    source: &'a Source,
+    at: u64,
+    end: u64,
+    window: Bytes,
+    window_start: u64,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk over `start..end`; what is beyond the source's end is not walked.
+    pub fn new(source: &'a Source, start: u64, end: u64) -> Self {
+        Self {
+            source,
+            at: start,
+            end: end.min(source.len()),
+            window: Bytes::new(),
+            window_start: 0,
+        }
+    }
+
+    /// Up to `len` bytes from `offset` on, through the window.
+    pub fn peek(&mut self, offset: u64, len: u64) -> StorageResult<Bytes> {
+        let len = len.min(self.end.saturating_sub(offset));
+        if len > WINDOW_BYTES {
+            return self.source.read(offset, len, "record");
+        }
+        let inside =
+            offset >= self.window_start && offset + len <= self.window_start + self.window.len() as u64;
+        if !inside {
+            self.window = self.source.read_up_to(offset, WINDOW_BYTES)?;
+            self.window_start = offset;
+        }
+        // Both are below the window's length.
+        let start = (offset - self.window_start) as usize;
+        Ok(self.window.slice(start..start + len as usize))
+    }
+
+    /// The body of a record.
+    pub fn body(&mut self, place: &RecordPlace) -> StorageResult<Bytes> {
+        self.peek(place.body_start(), place.body_bytes)
+    }
+
+    /// The header of a message record; `None` when its body is too short for one.
+    pub fn message_header(&mut self, place: &RecordPlace) -> StorageResult<Option<MessageHeader>> {
+        let bytes = self.peek(
+            place.body_start(),
+            place.body_bytes.min(MESSAGE_HEADER_BYTES as u64),
+        )?;
+        Ok(MessageHeader::decode(&mut Fields::new(&bytes)).ok())
+    }
+
+    /// The next record.
+    pub fn step(&mut self) -> StorageResult<Step> {
+        if self.at >= self.end {
+            return Ok(Step::End);
+        }
+        let prefix = self.peek(self.at, RECORD_PREFIX_BYTES as u64)?;
+        let Some((&opcode, length)) = prefix.split_first() else {
+            return Ok(Step::NoRecord(self.at));
+        };
+        let Ok(length) = <[u8; 8]>::try_from(length) else {
+            return Ok(Step::NoRecord(self.at));
+        };
+        if opcode == 0 {
+            return Ok(Step::NoRecord(self.at));
+        }
+        let place = RecordPlace {
+            opcode,
+            start: self.at,
+            body_bytes: u64::from_le_bytes(length),
+        };
+        if place.body_bytes > self.end - place.body_start() {
+            return Ok(Step::Cut(place));
+        }
+        self.at = place.end();
+        Ok(Step::Record(place))
+    }
+}

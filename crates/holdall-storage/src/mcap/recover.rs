@@ -1,0 +1,341 @@
+//! Finds what is in a file that has no index, or was cut off, by reading it from front to end.
+
+use super::{
+    format::{MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, Record, op},
+    reader::{
+        codec::decompress,
+        index::{ChunkParts, Definitions, Extent, ExtentKind, chunk_header_bytes},
+        source::Source,
+        walk::{RecordPlace, Step, Walk},
+    },
+};
+use crate::{error::StorageResult, reader::FileCondition, writer::MetadataEntries};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Messages outside of chunks are gathered to extents of this length.
+const EXTENT_BYTES: u64 = 4 << 20;
+/// Chunks this near to the end of a file without an end are checked against their checksum: when a recording stops hard, blocks that
+/// were on their way to the disk may be missing in between.
+const SUSPECT_BYTES: u64 = 256 << 20;
+/// A compressed chunk is not decompressed into more than this.
+pub(crate) const CHUNK_BYTES_MAX: u64 = 1 << 30;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub definitions: Definitions,
+    /// Messages by channel number.
+    pub counts: BTreeMap<u16, u64>,
+    pub extents: Vec<Extent>,
+    pub metadata: Vec<(String, MetadataEntries)>,
+    pub times: Option<(u64, u64)>,
+    /// The first compression found.
+    pub compression: Option<String>,
+    pub condition: FileCondition,
+}
+
+impl Scan {
+    fn damage(&mut self, offset: u64, reason: impl Into<String>) {
+        if self.condition == FileCondition::Complete {
+            self.condition = FileCondition::Damaged {
+                offset,
+                reason: reason.into(),
+            };
+        }
+    }
+
+    fn widen(&mut self, times: (u64, u64)) {
+        let (min, max) = self.times.unwrap_or(times);
+        self.times = Some((min.min(times.0), max.max(times.1)));
+    }
+}
+
+/// Messages of one extent.
+#[derive(Default)]
+struct Tally {
+    counts: BTreeMap<u16, u64>,
+    times: Option<(u64, u64)>,
+}
+
+impl Tally {
+    fn note(&mut self, header: &MessageHeader) {
+        *self.counts.entry(header.channel_id).or_default() += 1;
+        let (min, max) = self.times.unwrap_or((header.log_time, header.log_time));
+        self.times = Some((min.min(header.log_time), max.max(header.log_time)));
+    }
+}
+
+/// Reads the whole file, large payloads excepted.
+///
+/// # Errors
+/// The file cannot be read. What is wrong in it is no error here but noted as its condition.
+pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
+    let mut scanner = Scanner {
+        source,
+        found: Scan::default(),
+        open: None,
+    };
+    let mut walk = Walk::new(source, MAGIC.len() as u64, source.len());
+    let has_end = source.read_up_to(source.len().saturating_sub(8), 8)?[..] == MAGIC;
+    let suspect_from = if has_end {
+        u64::MAX
+    } else {
+        source.len().saturating_sub(SUSPECT_BYTES)
+    };
+    loop {
+        match walk.step()? {
+            Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => break,
+            Step::Record(place) if place.opcode == op::CHUNK => {
+                scanner.close_records();
+                scanner.chunk(&mut walk, place, place.start >= suspect_from)?;
+            }
+            Step::Record(place) => scanner.bare(&mut walk, place)?,
+            Step::Cut(place) => {
+                scanner.close_records();
+                scanner.cut(&mut walk, place)?;
+                break;
+            }
+            Step::NoRecord(at) => {
+                scanner.found.damage(
+                    at,
+                    "expected a record, found zeros or a few bytes: the file was not closed",
+                );
+                break;
+            }
+            Step::End => {
+                scanner.found.damage(
+                    source.len(),
+                    "expected the end of the data, found the end of the file: it was not closed",
+                );
+                break;
+            }
+        }
+    }
+    scanner.close_records();
+    Ok(scanner.found)
+}
+
+struct Scanner<'a> {
+    source: &'a Source,
+    found: Scan,
+    /// The extent of messages outside of chunks that is being gathered.
+    open: Option<(Extent, Tally)>,
+}
+
+impl Scanner<'_> {
+    /// A record of the data section that is no chunk.
+    fn bare(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+        match place.opcode {
+            op::MESSAGE => {
+                let Some(header) = walk.message_header(&place)? else {
+                    self.found.damage(
+                        place.start,
+                        "expected a message, found fewer bytes than its header has",
+                    );
+                    return Ok(());
+                };
+                let (extent, tally) = self.open.get_or_insert_with(|| {
+                    (
+                        Extent {
+                            start: place.start,
+                            kind: ExtentKind::Records,
+                            ..Extent::default()
+                        },
+                        Tally::default(),
+                    )
+                });
+                tally.note(&header);
+                extent.length = place.end() - extent.start;
+                if extent.length >= EXTENT_BYTES {
+                    self.close_records();
+                }
+            }
+            op::METADATA => {
+                let body = walk.body(&place)?;
+                match Record::decode(place.opcode, &body) {
+                    Ok(Record::Metadata(metadata)) => {
+                        self.found.metadata.push((metadata.name, metadata.metadata))
+                    }
+                    Ok(_) => {}
+                    Err(error) => self.found.damage(place.start, error.to_string()),
+                }
+            }
+            _ => self.definition(walk, place)?,
+        }
+        Ok(())
+    }
+
+    fn definition(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+        if place.opcode != op::SCHEMA && place.opcode != op::CHANNEL {
+            return Ok(());
+        }
+        let body = walk.body(&place)?;
+        match Record::decode(place.opcode, &body) {
+            Ok(Record::Schema(schema)) => self.found.definitions.add_schema(&schema),
+            Ok(Record::Channel(channel)) => self.found.definitions.add_channel(channel),
+            Ok(_) => {}
+            Err(error) => self.found.damage(place.start, error.to_string()),
+        }
+        Ok(())
+    }
+
+    fn close_records(&mut self) {
+        if let Some((extent, tally)) = self.open.take() {
+            self.take_in(extent, tally);
+        }
+    }
+
+    fn take_in(&mut self, mut extent: Extent, tally: Tally) {
+        let Some(times) = tally.times else { return };
+        extent.times = times;
+        extent.channels = Some(tally.counts.keys().copied().collect());
+        self.found.widen(times);
+        for (channel, count) in tally.counts {
+            *self.found.counts.entry(channel).or_default() += count;
+        }
+        self.found.extents.push(extent);
+    }
+
+    fn chunk(&mut self, walk: &mut Walk<'_>, place: RecordPlace, is_suspect: bool) -> StorageResult<()> {
+        let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)?
+        else {
+            self.found.damage(
+                place.start,
+                "expected a chunk, found fewer bytes than its header has",
+            );
+            return Ok(());
+        };
+        let records_start = place.body_start() + header_bytes as u64;
+        if parts.stored > place.end() - records_start {
+            self.found
+                .damage(place.start, "expected a chunk, found fewer bytes than it says");
+            return Ok(());
+        }
+        let extent = Extent {
+            start: place.start,
+            length: place.end() - place.start,
+            kind: ExtentKind::Chunk {
+                compression: parts.compression.as_str().into(),
+                size: parts.size,
+            },
+            ..Extent::default()
+        };
+        if parts.compression.is_empty() {
+            if is_suspect && !self.checksum_holds(&parts, records_start)? {
+                self.found.damage(
+                    place.start,
+                    "chunk checksum does not match: a part of it never reached the disk",
+                );
+                return Ok(());
+            }
+            let mut inner = Walk::new(self.source, records_start, records_start + parts.stored);
+            let (tally, _) = self.records(&mut inner, place.start)?;
+            self.take_in(extent, tally);
+            return Ok(());
+        }
+        self.found
+            .compression
+            .get_or_insert_with(|| parts.compression.clone());
+        let stored = self.source.read(records_start, parts.stored, "chunk")?;
+        let records = if parts.size > CHUNK_BYTES_MAX {
+            Err(format!(
+                "{} bytes are more than the limit of {CHUNK_BYTES_MAX}",
+                parts.size
+            ))
+        } else {
+            decompress(&parts.compression, &stored, parts.size)
+        };
+        match records {
+            Ok(records) if parts.crc != 0 && crc32fast::hash(&records) != parts.crc => {
+                self.found.damage(place.start, "chunk checksum does not match");
+            }
+            Ok(records) => {
+                let records = Source::memory(self.source.path(), Bytes::from(records));
+                let (tally, _) = self.records(&mut Walk::new(&records, 0, records.len()), place.start)?;
+                self.take_in(extent, tally);
+            }
+            Err(reason) => self
+                .found
+                .damage(place.start, format!("chunk cannot be decompressed: {reason}")),
+        }
+        Ok(())
+    }
+
+    fn checksum_holds(&self, parts: &ChunkParts, records_start: u64) -> StorageResult<bool> {
+        if parts.crc == 0 {
+            return Ok(true);
+        }
+        let mut crc = crc32fast::Hasher::new();
+        let (mut at, end) = (records_start, records_start + parts.stored);
+        while at < end {
+            let piece = self.source.read_up_to(at, (end - at).min(EXTENT_BYTES))?;
+            crc.update(&piece);
+            at += piece.len() as u64;
+        }
+        Ok(crc.finalize() == parts.crc)
+    }
+
+    /// Walks over the records of a chunk; the messages, and where the last whole record ends.
+    fn records(&mut self, walk: &mut Walk<'_>, chunk_start: u64) -> StorageResult<(Tally, Option<u64>)> {
+        let mut tally = Tally::default();
+        let mut whole_until = None;
+        loop {
+            match walk.step()? {
+                Step::Record(place) => {
+                    if place.opcode == op::MESSAGE {
+                        match walk.message_header(&place)? {
+                            Some(header) => tally.note(&header),
+                            None => self
+                                .found
+                                .damage(chunk_start, "the chunk has a message without header"),
+                        }
+                    } else {
+                        self.definition(walk, place)?;
+                    }
+                    whole_until = Some(place.end());
+                }
+                Step::End => return Ok((tally, whole_until)),
+                Step::Cut(_) | Step::NoRecord(_) => {
+                    self.found
+                        .damage(chunk_start, "the chunk ends in the middle of a record");
+                    return Ok((tally, whole_until));
+                }
+            }
+        }
+    }
+
+    /// The last record, cut off: of an uncompressed chunk the whole messages are kept.
+    fn cut(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+        let missing = place
+            .body_bytes
+            .saturating_sub(self.source.len().saturating_sub(place.body_start()));
+        self.found.damage(
+            place.start,
+            format!("the last record lacks {missing} bytes: the file was cut off"),
+        );
+        if place.opcode != op::CHUNK {
+            return Ok(());
+        }
+        let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)?
+        else {
+            return Ok(());
+        };
+        if !parts.compression.is_empty() {
+            return Ok(());
+        }
+        let start = place.body_start() + header_bytes as u64;
+        let mut inner = Walk::new(self.source, start, self.source.len());
+        let (tally, whole_until) = self.records(&mut inner, place.start)?;
+        if let Some(end) = whole_until.filter(|end| *end >= start + MESSAGE_PREFIX_BYTES as u64) {
+            let extent = Extent {
+                start,
+                length: end - start,
+                kind: ExtentKind::Records,
+                ..Extent::default()
+            };
+            self.take_in(extent, tally);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,349 @@
+//! Chunk compression: on worker threads with bounded work in flight and order kept, or at once.
+
+use crate::mcap::options::{Compression, CompressionLevel, McapOptions};
+use std::{
+    collections::VecDeque,
+    io::{self, Write},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
+
+/// Chunks smaller than this are stored as they are, as the MCAP C++ library does.
+const COMPRESS_BYTES_MIN: usize = 1024;
+/// Chunks in flight for each thread: one at work, one waiting.
+const CHUNKS_PER_THREAD: usize = 2;
+
+/// What a codec does and how it decides.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    compression: Compression,
+    level: CompressionLevel,
+    force: bool,
+    crc: bool,
+}
+
+/// A chunk's records on their way; `T` is what the caller wants back with them.
+pub(super) struct Compressed<T> {
+    /// What was given with the records.
+    pub tag: T,
+    /// The records as they were; the buffer can be used again.
+    pub raw: Vec<u8>,
+    /// The records compressed, `None` when they are better stored as they are.
+    pub packed: Option<Vec<u8>>,
+    /// CRC-32 of `raw`, zero when not wanted.
+    pub raw_crc: u32,
+}
+
+struct Job<T> {
+    number: u64,
+    tag: T,
+    raw: Vec<u8>,
+}
+
+struct Done<T> {
+    number: u64,
+    result: io::Result<Compressed<T>>,
+}
+
+/// A zstd context that is kept, because making one costs more than a small chunk.
+struct Codec {
+    settings: Settings,
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl Codec {
+    fn new(settings: Settings) -> Self {
+        Self { settings, zstd: None }
+    }
+
+    fn run<T>(&mut self, tag: T, raw: Vec<u8>) -> io::Result<Compressed<T>> {
+        let raw_crc = if self.settings.crc {
+            crc32fast::hash(&raw)
+        } else {
+            0
+        };
+        let packed = self
+            .pack(&raw)?
+            .filter(|packed| self.settings.force || is_worth(raw.len(), packed.len()));
+        Ok(Compressed {
+            tag,
+            raw,
+            packed,
+            raw_crc,
+        })
+    }
+
+    fn pack(&mut self, raw: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        if raw.len() < COMPRESS_BYTES_MIN && !self.settings.force {
+            return Ok(None);
+        }
+        match self.settings.compression {
+            Compression::None => Ok(None),
+            Compression::Lz4 => {
+                let mut encoder = lz4::EncoderBuilder::new()
+                    .level(self.settings.level.lz4())
+                    .block_size(lz4::BlockSize::Max1MB)
+                    .content_size(raw.len() as u64)
+                    .build(Vec::with_capacity(raw.len() / 2))?;
+                encoder.write_all(raw)?;
+                let (packed, result) = encoder.finish();
+                result.map(|()| Some(packed))
+            }
+            Compression::Zstd => {
+                if self.zstd.is_none() {
+                    self.zstd = Some(zstd::bulk::Compressor::new(self.settings.level.zstd())?);
+                }
+                self.zstd.as_mut().map(|zstd| zstd.compress(raw)).transpose()
+            }
+        }
+    }
+}
+
+/// Two in a hundred must be saved, as in the MCAP C++ library: less does not pay for decompressing.
+fn is_worth(raw_bytes: usize, packed_bytes: usize) -> bool {
+    (packed_bytes as u64) * 100 <= (raw_bytes as u64) * 98
+}
+
+struct Workers<T> {
+    jobs: Option<SyncSender<Job<T>>>,
+    done: Receiver<Done<T>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Takes chunks in and gives them back compressed, in the same order.
+pub(super) struct Compressor<T> {
+    inline: Codec,
+    workers: Option<Workers<T>>,
+    next_in: u64,
+    next_out: u64,
+    /// What came back; the front has number `next_out`.
+    ready: VecDeque<Option<io::Result<Compressed<T>>>>,
+    in_flight_max: u64,
+    bytes_in_flight: u64,
+}
+
+impl<T: Send + 'static> Compressor<T> {
+    /// Starts `options.compression_threads` threads; none for zero, or when there is nothing to compress.
+    pub fn new(options: &McapOptions) -> io::Result<Self> {
+        let settings = Settings {
+            compression: options.compression,
+            level: options.compression_level,
+            force: options.force_compression,
+            crc: options.chunk_crc,
+        };
+        let threads = if options.compression == Compression::None {
+            0
+        } else {
+            options.compression_threads
+        };
+        let in_flight_max = (threads * CHUNKS_PER_THREAD).max(1);
+        Ok(Self {
+            inline: Codec::new(settings),
+            workers: (threads > 0)
+                .then(|| start(settings, threads, in_flight_max))
+                .transpose()?,
+            next_in: 0,
+            next_out: 0,
+            ready: VecDeque::new(),
+            in_flight_max: in_flight_max as u64,
+            bytes_in_flight: 0,
+        })
+    }
+
+    /// Chunks taken in and not given back.
+    pub fn in_flight(&self) -> u64 {
+        self.next_in - self.next_out
+    }
+
+    /// Uncompressed length of what is in flight.
+    pub fn bytes_in_flight(&self) -> u64 {
+        self.bytes_in_flight
+    }
+
+    /// Whether one must be taken back before another goes in.
+    pub fn is_full(&self) -> bool {
+        self.in_flight() >= self.in_flight_max
+    }
+
+    /// Takes a chunk in. Must not be called while [`Self::is_full`]; never waits then.
+    pub fn submit(&mut self, tag: T, raw: Vec<u8>) {
+        let number = self.next_in;
+        self.next_in += 1;
+        self.bytes_in_flight += raw.len() as u64;
+        self.ready.push_back(None);
+        let job = Job { number, tag, raw };
+        let Some(sender) = self.workers.as_ref().and_then(|workers| workers.jobs.as_ref()) else {
+            let result = self.inline.run(job.tag, job.raw);
+            return self.accept(Done { number, result });
+        };
+        // The channel has room for as many jobs as may be in flight.
+        if let Err(gone) = sender.send(job) {
+            let result = self.inline.run(gone.0.tag, gone.0.raw);
+            self.accept(Done { number, result });
+        }
+    }
+
+    /// The next chunk in order, if it is ready; with `wait`, waits for it. `None` when none is in flight.
+    pub fn take_ready(&mut self, wait: bool) -> Option<io::Result<Compressed<T>>> {
+        if self.in_flight() == 0 {
+            return None;
+        }
+        while let Some(done) = self
+            .workers
+            .as_ref()
+            .and_then(|workers| workers.done.try_recv().ok())
+        {
+            self.accept(done);
+        }
+        while wait && matches!(self.ready.front(), Some(None)) {
+            match self.workers.as_ref().map(|workers| workers.done.recv()) {
+                Some(Ok(done)) => self.accept(done),
+                _ => {
+                    self.ready[0] = Some(Err(io::Error::other("a compression thread ended early")));
+                }
+            }
+        }
+        if !matches!(self.ready.front(), Some(Some(_))) {
+            return None;
+        }
+        self.next_out += 1;
+        let result = self.ready.pop_front().flatten();
+        if let Some(Ok(done)) = &result {
+            self.bytes_in_flight -= done.raw.len() as u64;
+        }
+        result
+    }
+
+    fn accept(&mut self, done: Done<T>) {
+        let place = usize::try_from(done.number - self.next_out).unwrap_or(usize::MAX);
+        if let Some(slot) = self.ready.get_mut(place) {
+            *slot = Some(done.result);
+        }
+    }
+}
+
+impl<T> Drop for Workers<T> {
+    fn drop(&mut self) {
+        self.jobs = None;
+        // Room in `done` for everything in flight: no thread can be stuck sending.
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a compression thread panicked");
+            }
+        }
+    }
+}
+
+fn start<T: Send + 'static>(
+    settings: Settings,
+    threads: usize,
+    in_flight_max: usize,
+) -> io::Result<Workers<T>> {
+    let (jobs, work) = sync_channel::<Job<T>>(in_flight_max);
+    let (finished, done) = sync_channel::<Done<T>>(in_flight_max);
+    let work = Arc::new(Mutex::new(work));
+    let threads = (0..threads)
+        .map(|number| {
+            let (work, finished) = (Arc::clone(&work), finished.clone());
+            std::thread::Builder::new()
+                .name(format!("compress-{number}"))
+                .spawn(move || run_worker(settings, &work, &finished))
+        })
+        .collect::<io::Result<Vec<_>>>()?;
+    Ok(Workers {
+        jobs: Some(jobs),
+        done,
+        threads,
+    })
+}
+
+fn run_worker<T>(settings: Settings, work: &Mutex<Receiver<Job<T>>>, finished: &SyncSender<Done<T>>) {
+    let mut codec = Codec::new(settings);
+    loop {
+        let job = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { number, tag, raw }) = job else { return };
+        let result = codec.run(tag, raw);
+        if finished.send(Done { number, result }).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(compression: Compression, threads: usize) -> McapOptions {
+        McapOptions {
+            compression,
+            compression_threads: threads,
+            ..McapOptions::default()
+        }
+    }
+
+    fn run_all(options: &McapOptions, chunks: &[Vec<u8>]) -> Vec<Compressed<usize>> {
+        let mut compressor = Compressor::new(options).unwrap();
+        let mut out = Vec::new();
+        for (number, chunk) in chunks.iter().enumerate() {
+            while compressor.is_full() {
+                out.push(compressor.take_ready(true).unwrap().unwrap());
+            }
+            compressor.submit(number, chunk.clone());
+            while let Some(done) = compressor.take_ready(false) {
+                out.push(done.unwrap());
+            }
+        }
+        while let Some(done) = compressor.take_ready(true) {
+            out.push(done.unwrap());
+        }
+        out
+    }
+
+    #[test]
+    fn order_is_kept_with_any_number_of_threads() {
+        let chunks: Vec<Vec<u8>> = (0..40u8)
+            .map(|n| vec![n; 2000 + usize::from(n % 7) * 30_000])
+            .collect();
+        for compression in [Compression::Zstd, Compression::Lz4] {
+            for threads in [0, 1, 3] {
+                let out = run_all(&options(compression, threads), &chunks);
+                assert_eq!(
+                    out.iter().map(|done| done.tag).collect::<Vec<_>>(),
+                    (0..40).collect::<Vec<_>>()
+                );
+                assert!(
+                    out.iter()
+                        .zip(&chunks)
+                        .all(|(done, chunk)| done.raw == *chunk && done.packed.is_some())
+                );
+                assert!(out.iter().all(|done| done.raw_crc == crc32fast::hash(&done.raw)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_stored_as_it_is() {
+        let mut state = 1u64;
+        let noise: Vec<u8> = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .take(100_000)
+        .collect();
+        let small = vec![0; COMPRESS_BYTES_MIN - 1];
+        let out = run_all(&options(Compression::Zstd, 0), &[noise.clone(), small.clone()]);
+        assert!(out.iter().all(|done| done.packed.is_none()));
+        let forced = McapOptions {
+            force_compression: true,
+            ..options(Compression::Zstd, 0)
+        };
+        assert!(
+            run_all(&forced, &[noise, small])
+                .iter()
+                .all(|done| done.packed.is_some())
+        );
+    }
+}

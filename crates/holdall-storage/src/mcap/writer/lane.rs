@@ -1,0 +1,299 @@
+//! Lanes: topics of like message size share an open chunk, so that reading a small topic does not read the cameras.
+
+use crate::mcap::format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, op};
+
+/// Payloads below the n-th limit belong to lane n; the last lane takes the rest. In bytes.
+const LANE_LIMITS: [usize; 2] = [4 << 10, 64 << 10];
+/// How many lanes there are.
+pub(super) const LANE_COUNT: usize = LANE_LIMITS.len() + 1;
+/// Bytes from which on a lane's chunk is closed, when the user does not say. Small messages in small chunks: a reader of a
+/// small topic loads whole chunks. The last lane's are large, because there the chunk's header and index are what costs.
+const CHUNK_BYTES: [u64; LANE_COUNT] = [1 << 20, 2 << 20, 4 << 20];
+/// With many channels in a chunk its index would outweigh it: it goes on until there are this many bytes for each channel …
+const CHUNK_BYTES_PER_CHANNEL: u64 = 1 << 10;
+/// … but never beyond this.
+const CHUNK_BYTES_STRETCHED_MAX: u64 = 16 << 20;
+
+/// Which lane a message of this size belongs to.
+#[inline]
+pub(super) fn lane_for(payload_bytes: usize) -> u8 {
+    u8::from(payload_bytes >= LANE_LIMITS[0]) + u8::from(payload_bytes >= LANE_LIMITS[1])
+}
+
+/// One message of the open chunk.
+#[derive(Clone, Copy)]
+struct Entry {
+    log_time: u64,
+    /// Of the message record in the chunk's records; chunks are closed long before 4 GiB.
+    offset: u32,
+    channel: u16,
+}
+
+/// Where the records of the open chunk go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// There is no open chunk.
+    Closed,
+    /// Straight into the file's blocks.
+    Direct,
+    /// Into the lane's buffer, which is appended when the chunk closes.
+    Buffered,
+}
+
+/// What is known of a chunk when it closes. The parts are kept by the lane and used again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChunkContent {
+    /// Smallest and largest log time; zeros without messages.
+    pub times: (u64, u64),
+    /// Messages.
+    pub message_count: u64,
+    /// Channels with messages, ascending, with how many, and where each one's index begins in `index`.
+    pub channels: Vec<(u16, u32, u32)>,
+    /// All message index records.
+    pub index: Vec<u8>,
+}
+
+/// One lane: its open chunk and what its chunks have introduced so far.
+pub(super) struct Lane {
+    /// Where the records go.
+    pub place: Place,
+    /// Records of a buffered chunk.
+    pub buffer: Vec<u8>,
+    /// Length of the records so far.
+    pub bytes: u64,
+    /// A lane of larger messages has wanted the stream since this lane's last chunk was opened.
+    pub is_crowded: bool,
+    /// Log time of the first message of the open chunk.
+    first_time: u64,
+    entries: Vec<Entry>,
+    /// Messages in the open chunk by channel.
+    counts: Vec<u32>,
+    /// Channels with messages in the open chunk, in order of appearance.
+    touched: Vec<u16>,
+    /// Channels whose record an earlier or the open chunk of this lane has; each lane can be read without the others.
+    introduced_channels: Vec<bool>,
+    introduced_schemas: Vec<bool>,
+    chunk_bytes: u64,
+}
+
+impl Lane {
+    /// The lane with this number; `chunk_bytes` is the user's choice.
+    pub fn new(number: usize, chunk_bytes: Option<u64>) -> Self {
+        Self {
+            place: Place::Closed,
+            buffer: Vec::new(),
+            bytes: 0,
+            is_crowded: false,
+            first_time: 0,
+            entries: Vec::new(),
+            counts: Vec::new(),
+            touched: Vec::new(),
+            introduced_channels: Vec::new(),
+            introduced_schemas: Vec::new(),
+            chunk_bytes: chunk_bytes.unwrap_or(CHUNK_BYTES[number]),
+        }
+    }
+
+    /// Begins a chunk whose first message has this log time.
+    pub fn open(&mut self, place: Place, log_time: u64) {
+        self.place = place;
+        self.first_time = log_time;
+        self.is_crowded = false;
+    }
+
+    /// Whether the channel's record must still be written before its first message here.
+    #[inline]
+    pub fn lacks_channel(&self, channel: u16) -> bool {
+        !self
+            .introduced_channels
+            .get(usize::from(channel))
+            .copied()
+            .unwrap_or(false)
+    }
+
+    /// Marks the channel as introduced; true when its schema must still be written before it.
+    pub fn introduce(&mut self, channel: u16, schema: u16) -> bool {
+        mark(&mut self.introduced_channels, channel);
+        if self.counts.len() <= usize::from(channel) {
+            self.counts.resize(usize::from(channel) + 1, 0);
+        }
+        mark(&mut self.introduced_schemas, schema)
+    }
+
+    /// Notes a message of an introduced channel whose record of `record_bytes` is appended now.
+    #[inline]
+    pub fn note(&mut self, channel: u16, log_time: u64, record_bytes: u64) {
+        let count = &mut self.counts[usize::from(channel)];
+        if *count == 0 {
+            self.touched.push(channel);
+        }
+        *count += 1;
+        // `is_full` closes chunks below 4 GiB, and only the last message may reach beyond.
+        self.entries.push(Entry {
+            log_time,
+            offset: self.bytes as u32,
+            channel,
+        });
+        self.bytes += record_bytes;
+    }
+
+    /// Whether the chunk has reached its size or its span.
+    #[inline]
+    pub fn is_full(&self, log_time: u64, span_max: u64) -> bool {
+        self.bytes >= self.chunk_bytes && self.bytes >= self.stretched()
+            || self.is_overdue(log_time, span_max)
+    }
+
+    /// Whether the chunk, if one is open, spans more than `span_max` at `log_time`.
+    #[inline]
+    pub fn is_overdue(&self, log_time: u64, span_max: u64) -> bool {
+        self.place != Place::Closed && log_time.saturating_sub(self.first_time) >= span_max
+    }
+
+    /// Whether a record of this length should rather begin a chunk of its own.
+    pub fn should_close_before(&self, record_bytes: u64) -> bool {
+        !self.entries.is_empty() && record_bytes > self.chunk_bytes
+    }
+
+    fn stretched(&self) -> u64 {
+        (self.touched.len() as u64 * CHUNK_BYTES_PER_CHANNEL).min(CHUNK_BYTES_STRETCHED_MAX)
+    }
+
+    /// Messages in the open chunk.
+    pub fn message_count(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Smallest and largest log time of the open chunk, `None` when it has no message.
+    pub fn times(&self) -> Option<(u64, u64)> {
+        let first = self.entries.first()?.log_time;
+        Some(self.entries.iter().fold((first, first), |(min, max), entry| {
+            (min.min(entry.log_time), max.max(entry.log_time))
+        }))
+    }
+
+    /// Messages of the open chunk by channel.
+    pub fn counts(&self) -> impl Iterator<Item = (u16, u32)> {
+        self.touched
+            .iter()
+            .map(|&channel| (channel, self.counts[usize::from(channel)]))
+    }
+
+    /// Ends the chunk: sorts what was noted into `content` and begins anew. The buffer stays as it is.
+    pub fn close(&mut self, with_index: bool, content: &mut ChunkContent) {
+        content.times = self.times().unwrap_or((0, 0));
+        content.message_count = self.message_count();
+        content.channels.clear();
+        content.index.clear();
+        self.touched.sort_unstable();
+        for &channel in &self.touched {
+            let count = self.counts[usize::from(channel)];
+            let begin = content.index.len();
+            if with_index {
+                put_index_prefix(&mut content.index, channel + 1, count);
+                let end = content.index.len() + count as usize * INDEX_ENTRY_BYTES;
+                content.index.resize(end, 0);
+            }
+            content.channels.push((channel, count, begin as u32));
+            // From here on: where the channel's next entry goes.
+            self.counts[usize::from(channel)] = (begin + INDEX_PREFIX_BYTES) as u32;
+        }
+        if with_index {
+            self.scatter(&mut content.index);
+        }
+        for channel in self.touched.drain(..) {
+            self.counts[usize::from(channel)] = 0;
+        }
+        self.entries.clear();
+        self.bytes = 0;
+        self.place = Place::Closed;
+    }
+
+    /// Puts each entry behind the earlier ones of its channel.
+    fn scatter(&mut self, index: &mut [u8]) {
+        for entry in &self.entries {
+            let next = &mut self.counts[usize::from(entry.channel)];
+            let at = *next as usize;
+            index[at..at + 8].copy_from_slice(&entry.log_time.to_le_bytes());
+            index[at + 8..at + 16].copy_from_slice(&u64::from(entry.offset).to_le_bytes());
+            *next += INDEX_ENTRY_BYTES as u32;
+        }
+    }
+}
+
+fn mark(marks: &mut Vec<bool>, number: u16) -> bool {
+    let place = usize::from(number);
+    if marks.len() <= place {
+        marks.resize(place + 1, false);
+    }
+    !std::mem::replace(&mut marks[place], true)
+}
+
+fn put_index_prefix(out: &mut Vec<u8>, channel_id: u16, count: u32) {
+    let entries_bytes = count * INDEX_ENTRY_BYTES as u32;
+    out.push(op::MESSAGE_INDEX);
+    out.extend_from_slice(&(2 + 4 + u64::from(entries_bytes)).to_le_bytes());
+    out.extend_from_slice(&channel_id.to_le_bytes());
+    out.extend_from_slice(&entries_bytes.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcap::format::{MessageIndex, Record, split_record};
+
+    #[test]
+    fn messages_go_to_the_lane_of_their_size() {
+        assert_eq!(
+            [0, 4095, 4096, 65_535, 65_536, 10_000_000].map(lane_for),
+            [0, 0, 1, 1, 2, 2]
+        );
+    }
+
+    #[test]
+    fn index_holds_every_message_of_each_channel_in_order() {
+        let mut lane = Lane::new(0, Some(1000));
+        lane.open(Place::Buffered, 5);
+        for channel in [2, 0] {
+            assert!(lane.lacks_channel(channel));
+            lane.introduce(channel, 1);
+        }
+        lane.note(2, 5, 100);
+        lane.note(0, 9, 50);
+        lane.note(2, 3, 10);
+        let mut content = ChunkContent::default();
+        lane.close(true, &mut content);
+        assert_eq!((content.times, content.message_count), ((3, 9), 3));
+        let (opcode, body, rest) = split_record(&content.index).unwrap().unwrap();
+        let first = MessageIndex {
+            channel_id: 1,
+            entries: vec![(9, 100)],
+        };
+        assert_eq!(Record::decode(opcode, body).unwrap(), Record::MessageIndex(first));
+        let (opcode, body, rest) = split_record(rest).unwrap().unwrap();
+        let second = MessageIndex {
+            channel_id: 3,
+            entries: vec![(5, 0), (3, 150)],
+        };
+        assert_eq!(
+            Record::decode(opcode, body).unwrap(),
+            Record::MessageIndex(second)
+        );
+        assert!(rest.is_empty());
+        assert_eq!(lane.counts().count(), 0);
+        assert!(!lane.lacks_channel(2) && lane.lacks_channel(1));
+    }
+
+    #[test]
+    fn many_channels_stretch_the_chunk() {
+        let mut lane = Lane::new(0, Some(1000));
+        lane.open(Place::Buffered, 0);
+        for channel in 0..100 {
+            lane.introduce(channel, 1);
+            lane.note(channel, 0, 50);
+        }
+        assert!(!lane.is_full(0, u64::MAX));
+        lane.note(0, 0, 100 << 10);
+        assert!(lane.is_full(0, u64::MAX));
+    }
+}

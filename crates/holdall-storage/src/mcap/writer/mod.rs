@@ -1,0 +1,628 @@
+//! Writes one MCAP file: messages into the open chunk of their lane, chunks into the file, and the summary behind them.
+
+mod catalog;
+mod compress;
+mod lane;
+mod output;
+mod summary;
+
+use crate::{
+    error::{StorageError, StorageResult},
+    mcap::{
+        format::{ChunkHeader, Header, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, message_prefix},
+        options::{CHUNK_BYTES_MAX, Compression, McapOptions},
+    },
+    writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
+};
+use catalog::{Catalog, WrittenChunk};
+use compress::{Compressed, Compressor};
+use holdall_io::{
+    disk::FileId,
+    queue::{DiskQueue, SyncToken},
+};
+use holdall_model::{message::PayloadRef, time::Timestamp};
+use lane::{ChunkContent, LANE_COUNT, Lane, Place, lane_for};
+use output::{Checksums, ChunkPlace, Output};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What every file says about who wrote it.
+const LIBRARY: &str = concat!("holdall ", env!("CARGO_PKG_VERSION"));
+/// The profile of ROS 2 bags.
+const PROFILE: &str = "ros2";
+
+/// A buffer that has grown beyond this for one large message is not kept.
+const BUFFER_KEPT_BYTES_MAX: u64 = 32 << 20;
+
+/// One MCAP file that is being written.
+pub struct McapWriter {
+    path: PathBuf,
+    options: McapOptions,
+    output: Output,
+    lanes: [Lane; LANE_COUNT],
+    /// The lane whose chunk is open in the file itself.
+    direct_lane: Option<usize>,
+    /// How large the records of the open direct chunk may get.
+    direct_bytes_max: u64,
+    /// The lane of each channel; a channel that once had a large message stays where large ones are.
+    lane_of: Vec<u8>,
+    catalog: Catalog,
+    compressor: Compressor<ChunkContent>,
+    /// Used again for the next chunk.
+    spare_content: Vec<ChunkContent>,
+    spare_buffers: Vec<Vec<u8>>,
+    latest_time: u64,
+    span_max: u64,
+}
+
+/// Nanoseconds as MCAP stores them; times before 1970 cannot be told.
+fn unsigned(time: Timestamp) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(0)
+}
+
+impl McapWriter {
+    /// Begins the file: magic and header.
+    ///
+    /// # Errors
+    /// A failed disk; threads for compression that cannot be started.
+    pub fn create(q: &mut DiskQueue, file: FileId, path: &Path, options: McapOptions) -> StorageResult<Self> {
+        let checksums = Checksums {
+            chunk: options.chunk_crc,
+            data: options.data_crc,
+        };
+        let mut output = Output::new(file, checksums);
+        let mut start = MAGIC.to_vec();
+        Header {
+            profile: PROFILE.into(),
+            library: LIBRARY.into(),
+        }
+        .encode(&mut start);
+        output.put(q, &start)?;
+        let compressor = Compressor::new(&options).map_err(|source| StorageError::Io {
+            action: "start compression threads for",
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            output,
+            lanes: std::array::from_fn(|number| Lane::new(number, options.chunk_bytes)),
+            direct_lane: None,
+            direct_bytes_max: 0,
+            lane_of: Vec::new(),
+            catalog: Catalog::default(),
+            compressor,
+            spare_content: Vec::new(),
+            spare_buffers: Vec::new(),
+            latest_time: 0,
+            span_max: nanos(options.chunk_span_max),
+            options,
+        })
+    }
+
+    fn known_channel(&self, channel: ChannelIndex) -> StorageResult<u16> {
+        let count = self.catalog.channels.len();
+        match u16::try_from(channel.0) {
+            Ok(index) if usize::from(index) < count => Ok(index),
+            _ => Err(StorageError::UnknownChannel {
+                path: self.path.clone(),
+                index: channel.0,
+                count,
+            }),
+        }
+    }
+
+    /// Schema and channel record, where the data section (without chunks) does not have them yet.
+    fn write_definitions(&mut self, q: &mut DiskQueue, channel: u16) -> StorageResult<()> {
+        let entry = &mut self.catalog.channels[usize::from(channel)];
+        if entry.is_written {
+            return Ok(());
+        }
+        entry.is_written = true;
+        let schema = &mut self.catalog.schemas[usize::from(entry.schema)];
+        if !std::mem::replace(&mut schema.is_written, true) {
+            self.output.put(q, &schema.record)?;
+        }
+        self.output.put(q, &entry.record)?;
+        Ok(())
+    }
+
+    fn write_bare(
+        &mut self,
+        q: &mut DiskQueue,
+        channel: u16,
+        prefix: &[u8; MESSAGE_PREFIX_BYTES],
+        message: StoredMessage<'_>,
+    ) -> StorageResult<()> {
+        self.write_definitions(q, channel)?;
+        let delivered = self.output.put_message(q, prefix, message.payload)?;
+        self.catalog.note_message(channel, unsigned(message.log_time));
+        self.check_delivered(message.payload, delivered)
+    }
+
+    fn check_delivered(&self, payload: PayloadRef<'_>, delivered: u64) -> StorageResult<()> {
+        let expected = payload.len() as u64;
+        if delivered == expected {
+            return Ok(());
+        }
+        Err(StorageError::PayloadLength {
+            path: self.path.clone(),
+            expected,
+            found: delivered,
+        })
+    }
+
+    /// Bytes that come before the channel's first message in this lane.
+    fn definitions_bytes(&self, lane: usize, channel: u16) -> u64 {
+        if !self.lanes[lane].lacks_channel(channel) {
+            return 0;
+        }
+        let entry = &self.catalog.channels[usize::from(channel)];
+        (entry.record.len() + self.catalog.schemas[usize::from(entry.schema)].record.len()) as u64
+    }
+
+    /// Makes sure that the lane has an open chunk with room; false when the message is too large for any.
+    fn make_room(
+        &mut self,
+        q: &mut DiskQueue,
+        lane: usize,
+        log_time: u64,
+        needed: u64,
+    ) -> StorageResult<bool> {
+        let own_chunk = self.lanes[lane].should_close_before(needed);
+        let no_room =
+            self.direct_lane == Some(lane) && self.lanes[lane].bytes + needed > self.direct_bytes_max;
+        if own_chunk || no_room {
+            self.close_lane(q, lane)?;
+        }
+        if self.lanes[lane].place == Place::Closed {
+            return self.open_lane(q, lane, log_time, needed);
+        }
+        Ok(true)
+    }
+
+    fn open_lane(
+        &mut self,
+        q: &mut DiskQueue,
+        lane: usize,
+        log_time: u64,
+        needed: u64,
+    ) -> StorageResult<bool> {
+        if needed > CHUNK_BYTES_MAX {
+            return Ok(false);
+        }
+        if self.wants_stream(q, lane)? {
+            self.direct_bytes_max = self.output.chunk_capacity(q);
+            if needed > self.direct_bytes_max {
+                return Ok(false);
+            }
+            self.output.begin_chunk(q)?;
+            self.direct_lane = Some(lane);
+            self.lanes[lane].open(Place::Direct, log_time);
+        } else {
+            self.lanes[lane].open(Place::Buffered, log_time);
+            if self.lanes[lane].buffer.capacity() == 0 {
+                self.lanes[lane].buffer = self.spare_buffers.pop().unwrap_or_default();
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the lane's next chunk goes straight to the file. The stream can hold one open chunk: the lane of the largest
+    /// messages has the first claim, because a second copy of small messages costs little.
+    fn wants_stream(&mut self, q: &mut DiskQueue, lane: usize) -> StorageResult<bool> {
+        if self.options.compression != Compression::None {
+            return Ok(false);
+        }
+        for smaller in &mut self.lanes[..lane] {
+            smaller.is_crowded = true;
+        }
+        match self.direct_lane {
+            Some(larger) if larger > lane => Ok(false),
+            Some(smaller) => {
+                self.close_lane(q, smaller)?;
+                Ok(true)
+            }
+            None => Ok(!self.lanes[lane].is_crowded),
+        }
+    }
+
+    /// Appends bytes to the lane's open chunk.
+    fn put_in_lane(&mut self, q: &mut DiskQueue, lane: usize, bytes: LaneBytes) -> StorageResult<()> {
+        let record = match bytes {
+            LaneBytes::Schema(index) => &self.catalog.schemas[usize::from(index)].record,
+            LaneBytes::Channel(index) => &self.catalog.channels[usize::from(index)].record,
+        };
+        let lane = &mut self.lanes[lane];
+        match lane.place {
+            Place::Direct => self.output.put(q, record)?,
+            Place::Buffered | Place::Closed => lane.buffer.extend_from_slice(record),
+        }
+        lane.bytes += record.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the channel's record, and its schema's, before its first message in the lane.
+    fn introduce(&mut self, q: &mut DiskQueue, lane: usize, channel: u16) -> StorageResult<()> {
+        let entry = &mut self.catalog.channels[usize::from(channel)];
+        entry.is_written = true;
+        let schema = entry.schema;
+        self.catalog.schemas[usize::from(schema)].is_written = true;
+        if self.lanes[lane].introduce(channel, schema) {
+            self.put_in_lane(q, lane, LaneBytes::Schema(schema))?;
+        }
+        self.put_in_lane(q, lane, LaneBytes::Channel(channel))
+    }
+
+    /// Closes the lane's chunk, if one is open, and brings it into the file or to the compressor.
+    fn close_lane(&mut self, q: &mut DiskQueue, lane: usize) -> StorageResult<()> {
+        let place = self.lanes[lane].place;
+        if place == Place::Closed {
+            return Ok(());
+        }
+        let size = self.lanes[lane].bytes;
+        let mut content = self.spare_content.pop().unwrap_or_default();
+        self.lanes[lane].close(self.options.message_index, &mut content);
+        self.catalog.note_content(&content);
+        if place == Place::Direct {
+            self.direct_lane = None;
+            if let Some(place) = self.output.end_chunk(q, content.times)? {
+                self.end_chunk(q, place, ("", size, size), content)?;
+            }
+            return Ok(());
+        }
+        let records = std::mem::take(&mut self.lanes[lane].buffer);
+        if self.options.compression == Compression::None {
+            self.append_records(q, &records, content)?;
+            self.give_back(records);
+            return Ok(());
+        }
+        while self.compressor.is_full() {
+            self.take_compressed(q, true)?;
+        }
+        self.compressor.submit(content, records);
+        while self.take_compressed(q, false)? {}
+        Ok(())
+    }
+
+    fn give_back(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        if self.spare_buffers.len() < LANE_COUNT && buffer.capacity() as u64 <= BUFFER_KEPT_BYTES_MAX {
+            self.spare_buffers.push(buffer);
+        }
+    }
+
+    /// Appends a chunk that was assembled in a buffer, uncompressed.
+    fn append_records(
+        &mut self,
+        q: &mut DiskQueue,
+        records: &[u8],
+        content: ChunkContent,
+    ) -> StorageResult<()> {
+        self.close_direct(q)?;
+        let size = records.len() as u64;
+        if size > self.output.chunk_capacity(q) {
+            let crc = if self.options.chunk_crc {
+                crc32fast::hash(records)
+            } else {
+                0
+            };
+            return self.append_stored(q, ("", records, size, crc), content);
+        }
+        // One pass for copy and checksum, because the header is filled in afterwards.
+        self.output.begin_chunk(q)?;
+        self.output.put(q, records)?;
+        if let Some(place) = self.output.end_chunk(q, content.times)? {
+            self.end_chunk(q, place, ("", size, size), content)?;
+        }
+        Ok(())
+    }
+
+    /// Appends a chunk whose header is known: compression, bytes as they are stored, uncompressed size, its checksum.
+    fn append_stored(
+        &mut self,
+        q: &mut DiskQueue,
+        (compression, stored, size, crc): (&str, &[u8], u64, u32),
+        content: ChunkContent,
+    ) -> StorageResult<()> {
+        self.close_direct(q)?;
+        let place = self.put_chunk_header(q, (compression, stored.len() as u64, size, crc), content.times)?;
+        self.output.put(q, stored)?;
+        self.end_chunk(q, place, (compression, stored.len() as u64, size), content)
+    }
+
+    fn put_chunk_header(
+        &mut self,
+        q: &mut DiskQueue,
+        (compression, compressed_size, uncompressed_size, uncompressed_crc): (&str, u64, u64, u32),
+        times: (u64, u64),
+    ) -> StorageResult<ChunkPlace> {
+        let header = ChunkHeader {
+            message_start_time: times.0,
+            message_end_time: times.1,
+            uncompressed_size,
+            uncompressed_crc,
+            compression: compression.into(),
+            compressed_size,
+        };
+        let mut prefix = Vec::with_capacity(64);
+        header.encode_prefix(&mut prefix);
+        let place = ChunkPlace {
+            start: self.output.position(),
+            length: prefix.len() as u64 + compressed_size,
+        };
+        self.output.put(q, &prefix)?;
+        Ok(place)
+    }
+
+    /// Behind a chunk: its message indexes, and its note for the summary.
+    fn end_chunk(
+        &mut self,
+        q: &mut DiskQueue,
+        place: ChunkPlace,
+        (compression, compressed_size, uncompressed_size): (&str, u64, u64),
+        content: ChunkContent,
+    ) -> StorageResult<()> {
+        self.output.put(q, &content.index)?;
+        let chunk = WrittenChunk {
+            place,
+            compression,
+            compressed_size,
+            uncompressed_size,
+        };
+        self.catalog.note_chunk(chunk, &content, &self.options);
+        self.spare_content.push(content);
+        Ok(())
+    }
+
+    fn close_direct(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        self.direct_lane.map_or(Ok(()), |lane| self.close_lane(q, lane))
+    }
+
+    /// Appends the next compressed chunk, if it is ready; with `wait`, waits for it. False when there is none.
+    fn take_compressed(&mut self, q: &mut DiskQueue, wait: bool) -> StorageResult<bool> {
+        let Some(result) = self.compressor.take_ready(wait) else {
+            return Ok(false);
+        };
+        let Compressed {
+            tag: content,
+            raw,
+            packed,
+            raw_crc,
+        } = result.map_err(|error| StorageError::Codec {
+            path: self.path.clone(),
+            action: "compress",
+            offset: self.output.position(),
+            codec: self.options.compression.as_str().into(),
+            reason: error.to_string(),
+        })?;
+        let size = raw.len() as u64;
+        match &packed {
+            Some(packed) => {
+                let name = self.options.compression.as_str();
+                self.append_stored(q, (name, packed, size, raw_crc), content)?;
+            }
+            None => self.append_stored(q, ("", &raw, size, raw_crc), content)?,
+        }
+        self.give_back(raw);
+        Ok(true)
+    }
+
+    /// A message too large to be held back: its checksum is taken first, so that the chunk's header can be written before it.
+    fn write_alone(
+        &mut self,
+        q: &mut DiskQueue,
+        (lane, channel): (usize, u16),
+        prefix: &[u8; MESSAGE_PREFIX_BYTES],
+        message: StoredMessage<'_>,
+    ) -> StorageResult<()> {
+        self.close_lane(q, lane)?;
+        while self.take_compressed(q, true)? {}
+        self.close_direct(q)?;
+        let log_time = unsigned(message.log_time);
+        self.lanes[lane].open(Place::Buffered, log_time);
+        if self.lanes[lane].lacks_channel(channel) {
+            self.introduce(q, lane, channel)?;
+        }
+        let definitions = std::mem::take(&mut self.lanes[lane].buffer);
+        let size = definitions.len() as u64 + (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
+        self.lanes[lane].note(channel, log_time, size);
+        let mut content = self.spare_content.pop().unwrap_or_default();
+        self.lanes[lane].close(self.options.message_index, &mut content);
+        self.catalog.note_content(&content);
+        let crc = if self.options.chunk_crc {
+            checksum_alone(&definitions, prefix, message.payload)
+        } else {
+            0
+        };
+        let place = self.put_chunk_header(q, ("", size, size, crc), content.times)?;
+        self.output.put(q, &definitions)?;
+        self.output.put(q, prefix)?;
+        let delivered = self.output.put_payload(q, message.payload)?;
+        self.end_chunk(q, place, ("", size, size), content)?;
+        self.give_back(definitions);
+        self.check_delivered(message.payload, delivered)
+    }
+
+    fn put_in_chunk(
+        &mut self,
+        q: &mut DiskQueue,
+        (lane_number, channel): (usize, u16),
+        prefix: &[u8; MESSAGE_PREFIX_BYTES],
+        message: StoredMessage<'_>,
+    ) -> StorageResult<()> {
+        let record_bytes = (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
+        let log_time = unsigned(message.log_time);
+        let needed = record_bytes + self.definitions_bytes(lane_number, channel);
+        if !self.make_room(q, lane_number, log_time, needed)? {
+            return self.write_alone(q, (lane_number, channel), prefix, message);
+        }
+        if self.lanes[lane_number].lacks_channel(channel) {
+            self.introduce(q, lane_number, channel)?;
+        }
+        let lane = &mut self.lanes[lane_number];
+        lane.note(channel, log_time, record_bytes);
+        let delivered = if lane.place == Place::Direct {
+            self.output.put_message(q, prefix, message.payload)?
+        } else {
+            lane.buffer.extend_from_slice(prefix);
+            output::visit_exactly(message.payload, |slice| lane.buffer.extend_from_slice(slice))
+        };
+        if lane.is_full(log_time, self.span_max) {
+            self.close_lane(q, lane_number)?;
+            self.close_overdue(q)?;
+        }
+        self.check_delivered(message.payload, delivered)
+    }
+
+    /// Closes chunks whose lane has become silent.
+    fn close_overdue(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        for lane in 0..LANE_COUNT {
+            if self.lanes[lane].is_overdue(self.latest_time, self.span_max) {
+                self.close_lane(q, lane)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A definition record to be put in a lane.
+#[derive(Clone, Copy)]
+enum LaneBytes {
+    Schema(u16),
+    Channel(u16),
+}
+
+fn checksum_alone(definitions: &[u8], prefix: &[u8], payload: PayloadRef<'_>) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(definitions);
+    crc.update(prefix);
+    output::visit_exactly(payload, |slice| crc.update(slice));
+    crc.finalize()
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl StorageWriter for McapWriter {
+    fn add_channel(&mut self, _q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
+        let index = self.catalog.add_channel(&self.path, info)?;
+        self.lane_of.push(0);
+        Ok(ChannelIndex(u32::from(index)))
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        q: &mut DiskQueue,
+        channel: ChannelIndex,
+        message: StoredMessage<'_>,
+    ) -> StorageResult<()> {
+        let channel = self.known_channel(channel)?;
+        let header = MessageHeader {
+            channel_id: channel + 1,
+            sequence: message.sequence,
+            log_time: unsigned(message.log_time),
+            publish_time: unsigned(message.publish_time),
+        };
+        self.latest_time = self.latest_time.max(header.log_time);
+        let prefix = message_prefix(&header, message.payload.len());
+        if !self.options.chunking {
+            return self.write_bare(q, channel, &prefix, message);
+        }
+        let lane = &mut self.lane_of[usize::from(channel)];
+        *lane = lane_for(message.payload.len()).max(*lane);
+        let lane = usize::from(*lane);
+        self.put_in_chunk(q, (lane, channel), &prefix, message)
+    }
+
+    fn write_metadata(
+        &mut self,
+        q: &mut DiskQueue,
+        name: &str,
+        entries: &MetadataEntries,
+    ) -> StorageResult<()> {
+        self.close_direct(q)?;
+        let record = catalog::metadata_record(name, entries);
+        self.catalog
+            .note_metadata(self.output.position(), record.len() as u64, name);
+        self.output.put(q, &record)?;
+        Ok(())
+    }
+
+    fn summary(&self) -> FileSummary {
+        let mut message_count = self.catalog.message_count;
+        let mut times = self.catalog.times;
+        let mut counts: Vec<u64> = self
+            .catalog
+            .channels
+            .iter()
+            .map(|channel| channel.message_count)
+            .collect();
+        for lane in &self.lanes {
+            message_count += lane.message_count();
+            if let Some((start, end)) = lane.times() {
+                let (min, max) = times.unwrap_or((start, end));
+                times = Some((min.min(start), max.max(end)));
+            }
+            for (channel, count) in lane.counts() {
+                counts[usize::from(channel)] += u64::from(count);
+            }
+        }
+        let time = |nanos| Timestamp::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
+        FileSummary {
+            path: self.path.clone(),
+            message_count,
+            starting_time: times.map(|(start, _)| time(start)),
+            ending_time: times.map(|(_, end)| time(end)),
+            channel_message_counts: counts,
+            bytes: self.bytes_written(),
+        }
+    }
+
+    fn bytes_written(&self) -> u64 {
+        let open: u64 = self
+            .lanes
+            .iter()
+            .filter(|lane| lane.place == Place::Buffered)
+            .map(|lane| lane.bytes)
+            .sum();
+        let index: u64 = self.lanes.iter().map(|lane| lane.message_count() * 16).sum();
+        self.output.position() + open + index + self.compressor.bytes_in_flight() + self.summary_bytes()
+    }
+
+    fn step(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        while self.take_compressed(q, false)? {}
+        self.close_overdue(q)
+    }
+
+    fn close_chunks(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        for lane in 0..LANE_COUNT {
+            self.close_lane(q, lane)?;
+        }
+        while self.take_compressed(q, true)? {}
+        Ok(())
+    }
+
+    fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
+        self.close_chunks(q)?;
+        Ok(Some(self.output.make_durable(q)?))
+    }
+
+    fn finish(
+        mut self: Box<Self>,
+        q: &mut DiskQueue,
+        closing_metadata: &[(&str, MetadataEntries)],
+    ) -> StorageResult<FileSummary> {
+        let ended = self.write_end(q, closing_metadata);
+        let mut summary = self.summary();
+        // The file is closed even when its end could not be written.
+        let length = self.output.finish(q);
+        ended?;
+        summary.bytes = length?;
+        Ok(summary)
+    }
+}

@@ -1,0 +1,243 @@
+//! The byte stream of one MCAP file: everything goes through here once, straight into aligned blocks, with its checksum taken on the way.
+
+use crate::mcap::format::{ChunkHeader, MESSAGE_PREFIX_BYTES};
+use crc32fast::Hasher;
+use holdall_io::{
+    disk::{DiskError, FileId},
+    queue::{DiskQueue, SyncToken},
+    stream::BlockStream,
+};
+use holdall_model::message::PayloadRef;
+
+/// Checksums are taken over runs of this many bytes: while they are still in the first-level cache, and long enough for the
+/// fast instructions (a call per 100-byte message costs more than the copy).
+const RUN_BYTES: usize = 32 << 10;
+
+/// Bytes of an uncompressed chunk record before its records.
+const CHUNK_PREFIX_BYTES: u64 = 49;
+
+/// The chunk whose records go straight to the stream; its header is filled in when it closes.
+struct DirectChunk {
+    start: u64,
+    crc: Hasher,
+}
+
+/// Where a chunk came to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkPlace {
+    /// File offset of the chunk record.
+    pub start: u64,
+    /// Its length with opcode and length.
+    pub length: u64,
+}
+
+/// Which checksums are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Checksums {
+    /// Of each chunk.
+    pub chunk: bool,
+    /// Of the whole data section.
+    pub data: bool,
+}
+
+/// The stream with its running checksum.
+pub(super) struct Output {
+    stream: BlockStream,
+    checksums: Checksums,
+    /// Bytes that are in the current block and not yet part of the stream nor of a checksum.
+    run_bytes: usize,
+    /// Over all bytes of the section that are part of the stream, the open direct chunk excepted.
+    section_crc: Hasher,
+    chunk: Option<DirectChunk>,
+}
+
+impl Output {
+    pub fn new(file: FileId, checksums: Checksums) -> Self {
+        Self {
+            stream: BlockStream::new(file),
+            checksums,
+            run_bytes: 0,
+            section_crc: Hasher::new(),
+            chunk: None,
+        }
+    }
+
+    /// File offset of the next byte.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        self.stream.position() + self.run_bytes as u64
+    }
+
+    /// How large the records of a chunk that begins here may grow.
+    pub fn chunk_capacity(&self, q: &DiskQueue) -> u64 {
+        let used = self.run_bytes as u64 + CHUNK_PREFIX_BYTES;
+        self.stream.hold_capacity_left(q).saturating_sub(used)
+    }
+
+    /// Appends bytes.
+    #[inline]
+    pub fn put(&mut self, q: &mut DiskQueue, mut bytes: &[u8]) -> Result<(), DiskError> {
+        while !bytes.is_empty() {
+            let spare = self.stream.spare(q)?;
+            let room = spare.len() - self.run_bytes;
+            let count = bytes.len().min(room).min(RUN_BYTES);
+            spare[self.run_bytes..self.run_bytes + count].copy_from_slice(&bytes[..count]);
+            let full = count == room;
+            self.run_bytes += count;
+            bytes = &bytes[count..];
+            if full || self.run_bytes >= RUN_BYTES {
+                self.settle(q)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a message record. Returns how many bytes the payload delivered; always as many as it said are written.
+    #[inline]
+    pub fn put_message(
+        &mut self,
+        q: &mut DiskQueue,
+        prefix: &[u8; MESSAGE_PREFIX_BYTES],
+        payload: PayloadRef<'_>,
+    ) -> Result<u64, DiskError> {
+        if let PayloadRef::Bytes(bytes) = payload {
+            let total = MESSAGE_PREFIX_BYTES + bytes.len();
+            let spare = self.stream.spare(q)?;
+            // Shorter than a run and than the block: the run never fills the block here, so it is settled below at the latest.
+            if total < RUN_BYTES && total < spare.len() - self.run_bytes {
+                let (head, tail) =
+                    spare[self.run_bytes..self.run_bytes + total].split_at_mut(MESSAGE_PREFIX_BYTES);
+                head.copy_from_slice(prefix);
+                tail.copy_from_slice(bytes);
+                self.run_bytes += total;
+                if self.run_bytes >= RUN_BYTES {
+                    self.settle(q)?;
+                }
+                return Ok(bytes.len() as u64);
+            }
+        }
+        self.put(q, prefix)?;
+        self.put_payload(q, payload)
+    }
+
+    /// Appends a payload, see [`Self::put_message`].
+    pub fn put_payload(&mut self, q: &mut DiskQueue, payload: PayloadRef<'_>) -> Result<u64, DiskError> {
+        let mut outcome = Ok(());
+        let delivered = visit_exactly(payload, |slice| {
+            if outcome.is_ok() {
+                outcome = self.put(q, slice);
+            }
+        });
+        outcome.map(|()| delivered)
+    }
+
+    /// Makes the run part of the stream and of its checksum.
+    fn settle(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+        if self.run_bytes == 0 {
+            return Ok(());
+        }
+        let spare = self.stream.spare(q)?;
+        let run = &spare[..self.run_bytes];
+        match &mut self.chunk {
+            Some(chunk) if self.checksums.chunk || self.checksums.data => chunk.crc.update(run),
+            None if self.checksums.data => self.section_crc.update(run),
+            _ => {}
+        }
+        self.stream.advance(self.run_bytes);
+        self.run_bytes = 0;
+        Ok(())
+    }
+
+    /// Opens a chunk whose records follow with [`Self::put`]. Its blocks are kept back until [`Self::end_chunk`].
+    pub fn begin_chunk(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+        self.settle(q)?;
+        self.stream.hold();
+        let start = self.stream.position();
+        let mut header = Vec::with_capacity(64);
+        ChunkHeader::default().encode_prefix(&mut header);
+        self.stream.append(q, &header)?;
+        self.chunk = Some(DirectChunk {
+            start,
+            crc: Hasher::new(),
+        });
+        Ok(())
+    }
+
+    /// Closes the open chunk: fills in its header. `None` when none is open.
+    pub fn end_chunk(
+        &mut self,
+        q: &mut DiskQueue,
+        times: (u64, u64),
+    ) -> Result<Option<ChunkPlace>, DiskError> {
+        self.settle(q)?;
+        let Some(chunk) = self.chunk.take() else {
+            return Ok(None);
+        };
+        let length = self.stream.position() - chunk.start;
+        let mut header = ChunkHeader {
+            message_start_time: times.0,
+            message_end_time: times.1,
+            ..Default::default()
+        };
+        let records = length - header.prefix_bytes() as u64;
+        header.uncompressed_size = records;
+        header.compressed_size = records;
+        if self.checksums.chunk {
+            header.uncompressed_crc = chunk.crc.clone().finalize();
+        }
+        let mut prefix = Vec::with_capacity(64);
+        header.encode_prefix(&mut prefix);
+        self.stream.patch(chunk.start, &prefix)?;
+        self.stream.release(q)?;
+        if self.checksums.data {
+            self.section_crc.update(&prefix);
+            self.section_crc.combine(&chunk.crc);
+        }
+        Ok(Some(ChunkPlace {
+            start: chunk.start,
+            length,
+        }))
+    }
+
+    /// Ends the section: the checksum over it so far, zero when none is wanted; the next section begins here.
+    pub fn end_section(&mut self, q: &mut DiskQueue, checksum_next: bool) -> Result<u32, DiskError> {
+        self.settle(q)?;
+        let crc = std::mem::take(&mut self.section_crc);
+        let wanted = std::mem::replace(&mut self.checksums.data, checksum_next);
+        Ok(if wanted { crc.finalize() } else { 0 })
+    }
+
+    /// Gives everything so far to the disk and asks for a sync. Must not be called while a chunk is open.
+    pub fn make_durable(&mut self, q: &mut DiskQueue) -> Result<SyncToken, DiskError> {
+        self.settle(q)?;
+        self.stream.flush_tail(q)?;
+        q.sync(self.stream.file())
+    }
+
+    /// Gives the rest to the disk and closes the file; its length.
+    pub fn finish(mut self, q: &mut DiskQueue) -> Result<u64, DiskError> {
+        let settled = self.settle(q);
+        let length = self.stream.finish(q);
+        settled.and(length)
+    }
+}
+
+/// Shows exactly as many bytes as the payload said it has: what is too much is cut, what is missing is zeros. Returns how many
+/// it delivered.
+pub(super) fn visit_exactly(payload: PayloadRef<'_>, mut visit: impl FnMut(&[u8])) -> u64 {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let said = payload.len();
+    let (mut left, mut delivered) = (said, 0u64);
+    payload.for_each_slice(|slice| {
+        let wanted = &slice[..slice.len().min(left)];
+        visit(wanted);
+        left -= wanted.len();
+        delivered += slice.len() as u64;
+    });
+    while left > 0 {
+        let count = left.min(ZEROS.len());
+        visit(&ZEROS[..count]);
+        left -= count;
+    }
+    delivered
+}

@@ -1,0 +1,116 @@
+//! Storage backends by id: what each can do, and how its files are made and opened.
+
+use crate::{
+    error::{StorageError, StorageResult},
+    mcap::McapStorage,
+    reader::StorageReader,
+    writer::StorageWriter,
+};
+use holdall_io::{disk::FileId, queue::DiskQueue};
+use std::path::Path;
+
+/// The backend that is used when the user does not say.
+pub const DEFAULT_STORAGE_ID: &str = crate::mcap::options::STORAGE_ID;
+
+/// What a user can say about how files are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StorageOptions {
+    /// Name of a preset of the backend, empty for none.
+    pub preset: String,
+    /// Text of the backend's configuration file, laid over the preset.
+    pub config: Option<String>,
+    /// Worker threads for compression inside of the storage; zero compresses in the thread that writes.
+    pub compression_threads: usize,
+}
+
+/// A storage backend.
+pub trait Storage: Send + Sync {
+    /// The id as users and `metadata.yaml` name it.
+    fn id(&self) -> &'static str;
+
+    /// Extension of its files, without dot.
+    fn file_extension(&self) -> &'static str;
+
+    /// The smallest size in bytes at which a split makes sense.
+    fn split_bytes_min(&self) -> u64;
+
+    /// Names of its presets.
+    fn presets(&self) -> &'static [&'static str];
+
+    /// Checks options before anything is recorded with them.
+    ///
+    /// # Errors
+    /// An unknown preset, an unknown key, a value out of range.
+    fn check_options(&self, options: &StorageOptions) -> StorageResult<()>;
+
+    /// Begins to write `file`, which the queue has made at `path`.
+    ///
+    /// # Errors
+    /// Options that are not valid; a failed disk.
+    fn create_writer(
+        &self,
+        q: &mut DiskQueue,
+        file: FileId,
+        path: &Path,
+        options: &StorageOptions,
+    ) -> StorageResult<Box<dyn StorageWriter>>;
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is of another format.
+    fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>>;
+}
+
+static STORAGES: [&dyn Storage; 1] = [&McapStorage];
+
+/// All backends.
+pub fn storages() -> &'static [&'static dyn Storage] {
+    &STORAGES
+}
+
+/// The backend with this id.
+///
+/// # Errors
+/// There is none.
+pub fn storage_by_id(id: &str) -> StorageResult<&'static dyn Storage> {
+    storages()
+        .iter()
+        .find(|storage| storage.id() == id)
+        .copied()
+        .ok_or_else(|| StorageError::UnknownStorage {
+            expected: storages()
+                .iter()
+                .map(|storage| storage.id())
+                .collect::<Vec<_>>()
+                .join(", "),
+            found: id.to_owned(),
+        })
+}
+
+/// The backend whose files have the extension of `path`.
+pub fn storage_by_path(path: &Path) -> Option<&'static dyn Storage> {
+    let extension = path.extension()?.to_str()?;
+    storages()
+        .iter()
+        .find(|storage| storage.file_extension() == extension)
+        .copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_ids_are_refused_with_those_there_are() {
+        assert_eq!(storage_by_id("mcap").unwrap().id(), "mcap");
+        let error = storage_by_id("rosbag").err().unwrap().to_string();
+        assert!(error.contains("rosbag") && error.contains("mcap"), "{error}");
+    }
+
+    #[test]
+    fn files_are_known_by_their_extension() {
+        assert_eq!(storage_by_path(Path::new("a/b_0.mcap")).unwrap().id(), "mcap");
+        assert!(storage_by_path(Path::new("a/b.txt")).is_none());
+    }
+}
