@@ -136,7 +136,8 @@ impl CdrWriter {
         Self(vec![0, 1, 0, 0])
     }
 
-    fn align(&mut self, to: usize) {
+    /// Fills up to a multiple of `to` bytes behind the header.
+    pub(super) fn align(&mut self, to: usize) {
         let len = (self.0.len() - ENCAPSULATION_BYTES).next_multiple_of(to) + ENCAPSULATION_BYTES;
         self.0.resize(len, 0);
     }

@@ -277,7 +277,7 @@ unsafe extern "C" fn sample_from_slices(
         };
         let block = (*raw.as_ptr()).block;
         let mut filled = 0;
-        for index in 0..usize::try_from(count).unwrap_or(0) {
+        for index in 0..count {
             let part = &*slices.add(index);
             let n = (part.iov_len as usize).min(len - filled);
             ptr::copy_nonoverlapping(part.iov_base.cast::<u8>(), block.add(filled), n);

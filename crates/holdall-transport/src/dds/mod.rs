@@ -13,11 +13,13 @@ mod node_graph;
 mod publisher;
 mod qos;
 mod subscription;
+mod type_description;
 
 pub use config::DdsEnvironment;
 
 use crate::{
     GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    TypeDescriptionReply,
 };
 use config::{ConfigOptions, cyclone_config};
 use discovery::Discovery;
@@ -31,6 +33,7 @@ use node_graph::NodeAnnouncement;
 use publisher::DdsPublisher;
 use std::{collections::BTreeSet, os::fd::RawFd, sync::Arc};
 use subscription::{DdsSubscription, PinnedBuffers};
+use type_description::TypeDescriptions;
 
 const NAME: &str = "dds";
 
@@ -71,6 +74,7 @@ pub struct DdsTransport {
     announcement: Arc<NodeAnnouncement>,
     pinned: Arc<PinnedBuffers>,
     participant: Arc<Participant>,
+    type_descriptions: TypeDescriptions,
     clock: Arc<dyn Clock>,
     warnings: Vec<String>,
 }
@@ -102,6 +106,7 @@ impl DdsTransport {
             announcement: Arc::new(NodeAnnouncement::new(&participant, node).map_err(failed)?),
             pinned: Arc::new(PinnedBuffers::default()),
             participant,
+            type_descriptions: TypeDescriptions::default(),
             clock,
             warnings: raise_socket_buffers(&sockets_before, options.socket_receive_buffer_bytes),
         })
@@ -181,6 +186,21 @@ impl Transport for DdsTransport {
         DdsPublisher::new(&self.participant, &self.announcement, request)
             .map(|publisher| Box::new(publisher) as Box<dyn Publisher>)
             .map_err(|error| refused(&request.topic, &error))
+    }
+
+    fn request_type_description(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {
+        self.type_descriptions
+            .ask(&self.participant, node, type_name, type_hash);
+    }
+
+    fn poll_type_descriptions(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
+        let Self {
+            type_descriptions,
+            discovery,
+            clock,
+            ..
+        } = self;
+        type_descriptions.poll(clock.monotonic(), |node| discovery.has_node(node), replies);
     }
 
     fn warnings(&self) -> Vec<String> {

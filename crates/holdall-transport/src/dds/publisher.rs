@@ -3,10 +3,10 @@
 use super::{
     ffi_entity::{DdsError, Participant, Writer},
     node_graph::{EndpointKind, NodeAnnouncement},
-    qos::writer_qos,
+    qos::{dds_topic, writer_qos},
 };
 use crate::{PublishRequest, Publisher, TransportError};
-use holdall_model::names::dds::{topic_to_dds, type_to_dds};
+use holdall_model::names::dds::type_to_dds;
 use std::{sync::Arc, time::Duration};
 
 /// A publisher of a topic.
@@ -23,7 +23,7 @@ impl DdsPublisher {
         announcement: &Arc<NodeAnnouncement>,
         request: &PublishRequest,
     ) -> Result<Self, DdsError> {
-        let topic = topic_to_dds(&request.topic);
+        let topic = dds_topic(&request.topic, &request.qos);
         let type_name = type_to_dds(&request.type_name);
         let qos = writer_qos(&request.qos, request.type_hash.as_deref());
         let writer = Writer::new(participant, &topic, &type_name, &qos)?;

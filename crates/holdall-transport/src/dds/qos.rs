@@ -1,5 +1,6 @@
 //! QoS in DDS's terms, and its mapping to and from ROS 2's profiles, with the conventions of the rmw implementations.
 
+use holdall_model::names::dds::topic_to_dds;
 use holdall_model::qos::{Durability, History, Liveliness, QosDuration, QosProfile, Reliability};
 use holdall_model::topic::Gid;
 
@@ -113,7 +114,8 @@ fn endpoint_qos(profile: &QosProfile) -> DdsQos {
 /// How discovery shows an endpoint, as a ROS profile.
 pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
     let (history, depth) = match qos.history {
-        _ if !sends_history(endpoint) => (History::Unknown, 0),
+        // History and depth are not part of DDS discovery; only Cyclone DDS sends them all the same.
+        _ if !is_cyclone(endpoint) => (History::Unknown, 0),
         DdsHistory::KeepAll => (History::KeepAll, 0),
         DdsHistory::KeepLast(depth) => (History::KeepLast, u64::from(depth)),
     };
@@ -138,12 +140,13 @@ pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
             DdsLiveliness::ManualByParticipant => Liveliness::ManualByNode,
         },
         liveliness_lease_duration: duration_of(qos.lease_nanos),
+        // Only topics with the ROS prefix are shown.
         avoid_ros_namespace_conventions: false,
     }
 }
 
-/// History and depth are not part of DDS discovery; Cyclone DDS (vendor 01.10, the first bytes of its GUIDs) sends them all the same.
-fn sends_history(endpoint: Gid) -> bool {
+/// Whether an endpoint is Cyclone DDS's: vendor 01.10 in the first bytes of its GUID.
+pub(super) fn is_cyclone(endpoint: Gid) -> bool {
     endpoint.0.starts_with(&[0x01, 0x10])
 }
 
@@ -153,6 +156,15 @@ pub(super) fn type_hash_in(user_data: &[u8]) -> Option<String> {
     let hash = text.split(';').find_map(|pair| pair.strip_prefix("typehash="))?;
     let digits = hash.strip_prefix("RIHS01_")?;
     (digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| hash.to_owned())
+}
+
+/// The DDS topic of a ROS topic, with or without ROS's prefix as the profile says.
+pub(super) fn dds_topic(topic: &str, profile: &QosProfile) -> String {
+    if profile.avoid_ros_namespace_conventions {
+        topic.to_owned()
+    } else {
+        topic_to_dds(topic)
+    }
 }
 
 /// "Not set" (zero) and everything from 292 years on is "never".

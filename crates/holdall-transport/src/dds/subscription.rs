@@ -4,13 +4,13 @@ use super::{
     ffi_entity::{DdsError, Domain, Participant, Reader, Received, SampleHandler},
     ffi_sertype::Sample,
     node_graph::{EndpointKind, NodeAnnouncement},
-    qos::reader_qos,
+    qos::{dds_topic, reader_qos},
 };
 use crate::{Sink, SubscribeRequest, Subscription};
 use holdall_io::clock::Clock;
 use holdall_model::{
     message::{Loan, MessageHeader, Payload},
-    names::dds::{topic_to_dds, type_to_dds},
+    names::dds::type_to_dds,
     time::Timestamp,
     topic::Gid,
 };
@@ -177,7 +177,7 @@ impl DdsSubscription {
             pinned: Arc::clone(pinned),
             scratch: Mutex::new(Vec::new()),
         };
-        let topic = topic_to_dds(&request.topic);
+        let topic = dds_topic(&request.topic, &request.qos);
         let type_name = type_to_dds(&request.type_name);
         let reader = Reader::new(
             participant,

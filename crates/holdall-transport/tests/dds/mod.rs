@@ -24,7 +24,7 @@ use std::{
 };
 
 /// How long a test waits for something that should happen; generous, because it only matters when it does not.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(90);
 
 pub const STRING: &str = "std_msgs/msg/String";
 pub const IMAGE: &str = "sensor_msgs/msg/Image";
