@@ -37,6 +37,7 @@ pub fn wake_this_thread_exactly() {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that asks")]
     fn now(&self) -> Timestamp {
         let nanos = match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
