@@ -1,6 +1,7 @@
 //! Cyclone DDS entities (domain, participant, reader, writer, builtin reader) as owned values: deleted when they go, in the right order.
 
 use super::{
+    ffi_heartbeat::announced_sequences,
     ffi_qos::{QosHandle, read_qos},
     ffi_sertype::{Sample, new_sertype},
     qos::DdsQos,
@@ -296,11 +297,6 @@ impl Reader {
         self.gid
     }
 
-    /// The participant that it belongs to.
-    pub(super) fn participant(&self) -> &Arc<Participant> {
-        &self.topic.participant
-    }
-
     /// Takes what has arrived, for readers without a handler; at most [`TAKE_MAX`] samples.
     pub(super) fn take(&self, batch: &mut Vec<Received>) {
         // SAFETY: the reader is live and of our sertype.
@@ -330,6 +326,20 @@ impl Reader {
                 }
             }
             gids
+        }
+    }
+}
+
+impl Reader {
+    /// The last sequence numbers that matched writers have announced; must not be called from a handler.
+    pub(super) fn announced_sequences(&self) -> Vec<(Gid, u64)> {
+        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
+        unsafe {
+            announced_sequences(
+                self.topic.sertype,
+                self.topic.participant.gid,
+                &self.matched_gids(),
+            )
         }
     }
 }

@@ -7,6 +7,7 @@ mod config;
 mod discovery;
 mod ffi;
 mod ffi_entity;
+mod ffi_heartbeat;
 mod ffi_qos;
 mod ffi_sertype;
 mod node_graph;

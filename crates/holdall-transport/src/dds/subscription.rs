@@ -200,7 +200,7 @@ impl Subscription for DdsSubscription {
     }
 
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
-        Vec::new()
+        self.reader.announced_sequences()
     }
 }
 
