@@ -773,16 +773,20 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Splits the next record off `bytes`: opcode, body, and the bytes behind it; `None` at the end.
+/// A record whose body is not yet parsed: opcode and body.
+pub type RawRecord<'a> = (u8, &'a [u8]);
+
+/// Takes the next record off the front of `bytes`; `None` at the end.
 ///
 /// # Errors
 /// The record is cut off.
-pub fn split_record(bytes: &[u8]) -> Result<Option<(u8, &[u8], &[u8])>, FormatError> {
+pub fn take_record<'a>(bytes: &mut &'a [u8]) -> Result<Option<RawRecord<'a>>, FormatError> {
     if bytes.is_empty() {
         return Ok(None);
     }
     let fields = &mut Fields::new(bytes);
     let opcode = fields.u8("opcode")?;
     let body = fields.sized64("record")?;
-    Ok(Some((opcode, body, fields.rest())))
+    *bytes = fields.rest();
+    Ok(Some((opcode, body)))
 }

@@ -5,6 +5,7 @@ mod cursor;
 mod extent;
 pub(crate) mod index;
 pub(crate) mod source;
+mod summary;
 pub(crate) mod walk;
 
 use crate::{

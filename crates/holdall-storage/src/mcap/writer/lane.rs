@@ -240,7 +240,7 @@ fn put_index_prefix(out: &mut Vec<u8>, channel_id: u16, count: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcap::format::{MessageIndex, Record, split_record};
+    use crate::mcap::format::{MessageIndex, Record, take_record};
 
     #[test]
     fn messages_go_to_the_lane_of_their_size() {
@@ -264,13 +264,14 @@ mod tests {
         let mut content = ChunkContent::default();
         lane.close(true, &mut content);
         assert_eq!((content.times, content.message_count), ((3, 9), 3));
-        let (opcode, body, rest) = split_record(&content.index).unwrap().unwrap();
+        let mut rest = &content.index[..];
+        let (opcode, body) = take_record(&mut rest).unwrap().unwrap();
         let first = MessageIndex {
             channel_id: 1,
             entries: vec![(9, 100)],
         };
         assert_eq!(Record::decode(opcode, body).unwrap(), Record::MessageIndex(first));
-        let (opcode, body, rest) = split_record(rest).unwrap().unwrap();
+        let (opcode, body) = take_record(&mut rest).unwrap().unwrap();
         let second = MessageIndex {
             channel_id: 3,
             entries: vec![(5, 0), (3, 150)],
