@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod play;
+pub mod reader;
 pub mod record;

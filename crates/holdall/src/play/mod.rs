@@ -1,3 +1,21 @@
 //! Playing: reader -> read-ahead -> schedule -> publications.
 
+mod clock_topic;
+pub mod control;
+pub mod error;
 pub mod options;
+mod playback;
+#[cfg(test)]
+mod playback_tests;
+pub mod player;
+mod publications;
+mod range;
+mod read_ahead;
+pub mod schedule;
+pub mod status;
+pub mod topic_choice;
+
+pub use control::PlayControl;
+pub use error::PlayError;
+pub use player::Player;
+pub use topic_choice::TopicChoice;

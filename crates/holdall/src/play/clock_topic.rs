@@ -1,0 +1,174 @@
+//! Publishes bag time on `/clock` (`rosgraph_msgs/msg/Clock`), so that nodes with `use_sim_time` follow the playback.
+
+use super::options::ClockSource;
+use holdall_model::{
+    qos::{Durability, History, QosProfile, Reliability},
+    time::Timestamp,
+};
+use holdall_transport::{PublishRequest, Publisher, Transport, TransportError};
+use std::time::Duration;
+
+/// The topic's name.
+pub(super) const CLOCK_TOPIC: &str = "/clock";
+
+/// RIHS01 hash of `rosgraph_msgs/msg/Clock` (Jazzy; the type has not changed since it was made).
+const CLOCK_TYPE_HASH: &str = "RIHS01_692f7a66e93a3c83e71765d033b60349ba68023a8c689a79e48078bcb5c58564";
+
+/// Serialized length: encapsulation header, `int32 sec`, `uint32 nanosec`.
+const CLOCK_BYTES: usize = 12;
+
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
+
+/// What `rclcpp::ClockQoS` offers: best effort, the newest one only.
+const CLOCK_QOS: QosProfile = QosProfile {
+    history: History::KeepLast,
+    depth: 1,
+    reliability: Reliability::BestEffort,
+    durability: Durability::Volatile,
+    ..QosProfile::ROS_DEFAULT
+};
+
+/// Bag time as little-endian CDR. Times beyond what the message can tell (1901 to 2038) are held at its ends.
+fn clock_message(time: Timestamp) -> [u8; CLOCK_BYTES] {
+    let seconds = time.as_nanos().div_euclid(NANOS_PER_SECOND);
+    let nanos = time.as_nanos().rem_euclid(NANOS_PER_SECOND);
+    let seconds = i32::try_from(seconds).unwrap_or(if seconds < 0 { i32::MIN } else { i32::MAX });
+    let nanos = u32::try_from(nanos).expect("a remainder by 10^9 is below 2^32");
+    let mut bytes = [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    bytes[4..8].copy_from_slice(&seconds.to_le_bytes());
+    bytes[8..].copy_from_slice(&nanos.to_le_bytes());
+    bytes
+}
+
+/// When bag time is told.
+enum Drive {
+    /// Each `period` of monotonic time, also while paused.
+    Every { period: Duration, next: Duration },
+    /// Before each message of these publications.
+    Before(Vec<usize>),
+    /// Before each message.
+    BeforeAll,
+}
+
+/// The `/clock` publisher.
+pub(super) struct ClockTopic {
+    publisher: Box<dyn Publisher>,
+    drive: Drive,
+    published: u64,
+    refusal: Option<String>,
+}
+
+impl ClockTopic {
+    /// Creates the publisher; `None` when the options do not ask for it. `recorded_topics` are the publications' names in the bag.
+    pub fn create(
+        source: &ClockSource,
+        recorded_topics: &[&str],
+        now: Duration,
+        transport: &mut dyn Transport,
+    ) -> Result<Option<Self>, TransportError> {
+        let drive = match source {
+            ClockSource::Off => return Ok(None),
+            ClockSource::Rate(hertz) => {
+                let period = Duration::try_from_secs_f64(1.0 / hertz).unwrap_or(Duration::MAX);
+                Drive::Every {
+                    period: period.max(Duration::from_nanos(1)),
+                    next: now,
+                }
+            }
+            ClockSource::Topics(topics) => {
+                let wanted = |name: &&str| topics.iter().any(|topic| topic == *name);
+                let indexes = recorded_topics
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, name)| wanted(name));
+                Drive::Before(indexes.map(|(index, _)| index).collect())
+            }
+            ClockSource::AllTopics => Drive::BeforeAll,
+        };
+        let publisher = transport.publish(&PublishRequest {
+            topic: CLOCK_TOPIC.to_owned(),
+            type_name: "rosgraph_msgs/msg/Clock".to_owned(),
+            type_hash: Some(CLOCK_TYPE_HASH.to_owned()),
+            qos: CLOCK_QOS,
+        })?;
+        Ok(Some(Self {
+            publisher,
+            drive,
+            published: 0,
+            refusal: None,
+        }))
+    }
+
+    /// Tells `position` when it is time to; returns when the next time is.
+    pub fn tick(&mut self, now: Duration, position: Timestamp) -> Option<Duration> {
+        let Drive::Every { period, next } = &mut self.drive else {
+            return None;
+        };
+        if now < *next {
+            return Some(*next);
+        }
+        // Ticks that were missed stay missed: a burst of them would tell nothing new.
+        *next = next.saturating_add(*period);
+        if *next <= now {
+            *next = now.saturating_add(*period);
+        }
+        let next = *next;
+        self.publish(position);
+        Some(next)
+    }
+
+    /// Tells the stamp of a message that is about to be published, when it drives the clock.
+    pub fn before_message(&mut self, publication: usize, stamp: Timestamp) {
+        let drives = match &self.drive {
+            Drive::Every { .. } => false,
+            Drive::Before(indexes) => indexes.contains(&publication),
+            Drive::BeforeAll => true,
+        };
+        if drives {
+            self.publish(stamp);
+        }
+    }
+
+    /// `/clock` messages published.
+    pub fn published(&self) -> u64 {
+        self.published
+    }
+
+    fn publish(&mut self, time: Timestamp) {
+        match self.publisher.publish(&clock_message(time)) {
+            Ok(()) => self.published += 1,
+            Err(error) if self.refusal.is_none() => {
+                tracing::warn!("{error}");
+                self.refusal = Some(error.to_string());
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_message_is_little_endian_cdr() {
+        let time = Timestamp::from_nanos(1_700_000_000_000_000_003);
+        let expected = [0, 1, 0, 0, 0x00, 0xf1, 0x53, 0x65, 3, 0, 0, 0];
+        assert_eq!(clock_message(time), expected);
+    }
+
+    #[test]
+    fn times_before_the_epoch_have_positive_nanoseconds() {
+        let bytes = clock_message(Timestamp::from_nanos(-1));
+        assert_eq!(bytes[4..8], (-1_i32).to_le_bytes());
+        assert_eq!(bytes[8..], 999_999_999_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn times_beyond_the_message_are_held_at_its_end() {
+        assert_eq!(
+            clock_message(Timestamp::from_nanos(i64::MAX))[4..8],
+            i32::MAX.to_le_bytes()
+        );
+    }
+}

@@ -1,0 +1,328 @@
+//! The playing itself as a state machine: it is told the time and the commands, publishes what is due and says when to come back.
+
+use super::{
+    clock_topic::ClockTopic,
+    control::{Command, Progress},
+    publications::Publications,
+    read_ahead::{PlayMessage, Poll, Source},
+    schedule::Schedule,
+    status::PlayPhase,
+};
+use holdall_model::time::Timestamp;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Time between looks at what has matched, before the first message.
+const SETTLE_POLL: Duration = Duration::from_millis(10);
+
+/// Discovery counts as done when something has matched and nothing more did for this long. A reader that we see matched may
+/// see us a round trip later; on a loopback discovery takes some ten milliseconds.
+const SETTLE_QUIET: Duration = Duration::from_millis(200);
+
+/// When a playback wants to be stepped again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// At this monotonic time, or at the next signal.
+    At(Duration),
+    /// When there is a command, or the source has something.
+    Signal,
+    /// Never.
+    Ended,
+}
+
+/// What a playback is made of.
+pub(super) struct PlaybackParts<S> {
+    pub source: S,
+    pub publications: Publications,
+    pub clock_topic: Option<ClockTopic>,
+    /// At rest at `start`.
+    pub schedule: Schedule,
+    /// First and last stamp of the range that is played.
+    pub start: Timestamp,
+    pub end: Timestamp,
+    pub start_paused: bool,
+    /// Longest wait for subscriptions.
+    pub discovery_wait: Duration,
+}
+
+/// How far discovery has come.
+struct Settle {
+    since: Duration,
+    quiet_since: Duration,
+    matched: usize,
+}
+
+/// A playback between two steps.
+pub(super) struct Playback<S> {
+    parts: PlaybackParts<S>,
+    progress: Arc<Mutex<Progress>>,
+    settle: Option<Settle>,
+    phase: PlayPhase,
+    head: Option<PlayMessage>,
+    /// Messages to play one by one while paused.
+    steps: u64,
+    /// Where a seek went whose first message has not come yet; it is not late, however long reading takes.
+    sought: Option<Timestamp>,
+    starving: bool,
+    stopped: bool,
+    began: Option<Duration>,
+    failure: Option<String>,
+}
+
+/// What is left when a playback has ended.
+pub(super) struct Played<S> {
+    pub parts: PlaybackParts<S>,
+    pub began: Option<Duration>,
+    pub stopped: bool,
+    pub failure: Option<String>,
+}
+
+impl<S: Source> Playback<S> {
+    /// A playback that begins with its first step.
+    pub fn new(parts: PlaybackParts<S>) -> Self {
+        let duration = parts.end.saturating_since(parts.start);
+        let progress = Progress::new(parts.schedule.clone(), parts.start, duration);
+        Self {
+            parts,
+            progress: Arc::new(Mutex::new(progress)),
+            settle: None,
+            phase: PlayPhase::Preparing,
+            head: None,
+            steps: 0,
+            sought: None,
+            starving: false,
+            stopped: false,
+            began: None,
+            failure: None,
+        }
+    }
+
+    /// What others may look at while this runs.
+    pub fn progress(&self) -> Arc<Mutex<Progress>> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Takes the playback apart after its end.
+    pub fn into_played(self) -> Played<S> {
+        Played {
+            parts: self.parts,
+            began: self.began,
+            stopped: self.stopped,
+            failure: self.failure,
+        }
+    }
+
+    /// Does what is due at monotonic time `now`, at most one message.
+    pub fn step(&mut self, now: Duration) -> Next {
+        let position = self.parts.schedule.position(now);
+        let next = match self.phase {
+            PlayPhase::Ended => return Next::Ended,
+            PlayPhase::Preparing => self.prepare(now),
+            PlayPhase::Playing => self.play(now),
+        };
+        let tick = self
+            .parts
+            .clock_topic
+            .as_mut()
+            .and_then(|topic| topic.tick(now, position));
+        self.show();
+        match (next, tick) {
+            (Next::At(at), Some(tick)) => Next::At(at.min(tick)),
+            (Next::Signal, Some(tick)) => Next::At(tick),
+            (next, _) => next,
+        }
+    }
+
+    /// Does what a user asks for.
+    pub fn command(&mut self, now: Duration, command: Command) {
+        match command {
+            Command::Pause => self.pause(now),
+            Command::Resume => self.resume(now),
+            Command::Toggle if self.is_paused() => self.resume(now),
+            Command::Toggle => self.pause(now),
+            Command::Next(count) => {
+                if self.is_paused() {
+                    self.steps = self.steps.saturating_add(count);
+                }
+            }
+            Command::Rate(rate) => {
+                self.parts.schedule.set_rate(now, rate);
+            }
+            Command::Seek(to) => self.seek(now, to),
+            Command::Stop => {
+                self.stopped = self.phase != PlayPhase::Ended;
+                self.phase = PlayPhase::Ended;
+            }
+        }
+        self.show();
+    }
+
+    /// Before it begins, the schedule rests whatever the user wants.
+    fn is_paused(&self) -> bool {
+        match self.phase {
+            PlayPhase::Preparing => self.parts.start_paused,
+            PlayPhase::Playing | PlayPhase::Ended => self.parts.schedule.is_paused(),
+        }
+    }
+
+    fn pause(&mut self, now: Duration) {
+        self.parts.start_paused = true;
+        self.parts.schedule.pause(now);
+    }
+
+    fn resume(&mut self, now: Duration) {
+        self.parts.start_paused = false;
+        self.steps = 0;
+        if self.phase == PlayPhase::Playing {
+            self.parts.schedule.resume(now);
+        }
+    }
+
+    fn seek(&mut self, now: Duration, to: Timestamp) {
+        let to = to.max(self.parts.start).min(self.parts.end);
+        self.parts.source.seek(to);
+        self.parts.schedule.jump(now, to);
+        self.head = None;
+        self.steps = 0;
+        self.starving = false;
+        self.sought = Some(to);
+    }
+
+    /// Begins once enough was read ahead and discovery has settled.
+    fn prepare(&mut self, now: Duration) -> Next {
+        let settled_at = self.settled_at(now);
+        let filled = self.parts.source.is_filled();
+        if settled_at > now {
+            return Next::At(settled_at.min(now + SETTLE_POLL));
+        }
+        if !filled {
+            return Next::Signal;
+        }
+        self.phase = PlayPhase::Playing;
+        self.began = Some(now);
+        if !self.parts.start_paused {
+            self.parts.schedule.resume(now);
+        }
+        Next::At(now)
+    }
+
+    /// When discovery counts as settled if nothing more happens.
+    fn settled_at(&mut self, now: Duration) -> Duration {
+        if self.parts.discovery_wait.is_zero() {
+            return now;
+        }
+        let matched = self.parts.publications.matched_subscriptions();
+        let settle = self.settle.get_or_insert(Settle {
+            since: now,
+            quiet_since: now,
+            matched,
+        });
+        if matched != settle.matched {
+            (settle.matched, settle.quiet_since) = (matched, now);
+        }
+        let latest = settle.since.saturating_add(self.parts.discovery_wait);
+        if matched == 0 {
+            latest
+        } else {
+            latest.min(settle.quiet_since.saturating_add(SETTLE_QUIET))
+        }
+    }
+
+    fn play(&mut self, now: Duration) -> Next {
+        let stamp = match self.head_stamp(now) {
+            Ok(stamp) => stamp,
+            Err(next) => return next,
+        };
+        match self.parts.schedule.due(stamp) {
+            Some(due) if due > now => Next::At(due),
+            Some(due) => {
+                self.publish_head(Some(now.saturating_sub(due)));
+                Next::At(now)
+            }
+            None if self.steps > 0 => {
+                self.steps -= 1;
+                self.parts.schedule.jump(now, stamp);
+                self.publish_head(None);
+                Next::At(now)
+            }
+            None => Next::Signal,
+        }
+    }
+
+    /// The stamp of the message to play next; or what to wait for while there is none.
+    fn head_stamp(&mut self, now: Duration) -> Result<Timestamp, Next> {
+        loop {
+            if let Some(head) = &self.head {
+                return Ok(head.stamp);
+            }
+            match self.parts.source.poll() {
+                Poll::Message(message) => {
+                    self.starving = false;
+                    if let Some(to) = self.sought.take() {
+                        self.parts.schedule.jump(now, to);
+                    }
+                    self.head = Some(message);
+                }
+                Poll::RoundEnd => {
+                    self.parts.schedule.jump(now, self.parts.start);
+                    self.lock_progress().round += 1;
+                }
+                Poll::Pending => {
+                    let hungry = !self.starving && !self.is_paused() && self.sought.is_none();
+                    if hungry {
+                        self.starving = true;
+                        self.lock_progress().starved += 1;
+                    }
+                    return Err(Next::Signal);
+                }
+                Poll::End(failure) => {
+                    self.sought = None;
+                    self.steps = 0;
+                    self.failure = failure;
+                    if self.is_paused() {
+                        // The user may still want to seek back.
+                        return Err(Next::Signal);
+                    }
+                    self.phase = PlayPhase::Ended;
+                    return Err(Next::Ended);
+                }
+            }
+        }
+    }
+
+    fn publish_head(&mut self, lateness: Option<Duration>) {
+        let Some(message) = self.head.take() else { return };
+        if let Some(topic) = &mut self.parts.clock_topic {
+            topic.before_message(message.publication, message.stamp);
+        }
+        let published = self
+            .parts
+            .publications
+            .publish(message.publication, &message.payload);
+        let mut progress = self.lock_progress();
+        progress.published += u64::from(published);
+        progress.refused += u64::from(!published);
+        if let Some(lateness) = lateness {
+            progress.lateness.record(lateness);
+        }
+    }
+
+    /// Puts another message in the place of the next one.
+    #[cfg(test)]
+    pub fn replace_head(&mut self, message: PlayMessage) {
+        self.head = Some(message);
+    }
+
+    fn show(&self) {
+        let mut progress = self.lock_progress();
+        progress.phase = self.phase;
+        progress.paused = self.is_paused();
+        progress.schedule.clone_from(&self.parts.schedule);
+    }
+
+    fn lock_progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,160 @@
+//! What a playback tells while it runs and when it has ended.
+
+use hdrhistogram::Histogram;
+use holdall_model::time::Timestamp;
+use std::time::Duration;
+
+/// Where a playback is on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PlayPhase {
+    /// Reading ahead and waiting for subscriptions to be found.
+    #[default]
+    Preparing,
+    /// Playing, or paused.
+    Playing,
+    /// All was played, or the playback was stopped.
+    Ended,
+}
+
+/// How much later than planned messages were handed to the transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lateness {
+    /// Messages measured; those played one by one while paused have no planned time and are left out.
+    pub count: u64,
+    /// Half of them were at most this late.
+    pub p50: Duration,
+    /// 99 of 100 were at most this late.
+    pub p99: Duration,
+    /// The worst.
+    pub max: Duration,
+}
+
+/// A look at a running playback.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlayStatus {
+    /// Where it is.
+    pub phase: PlayPhase,
+    /// Bag time now.
+    pub position: Timestamp,
+    /// First stamp of the range that is played.
+    pub start: Timestamp,
+    /// Length of the range that is played, in bag time.
+    pub duration: Duration,
+    /// Speed.
+    pub rate: f64,
+    /// Bag time stands still.
+    pub paused: bool,
+    /// Rounds begun; above 1 only with `repeat`.
+    pub round: u64,
+    /// Messages published, `/clock` not counted.
+    pub published: u64,
+    /// Messages that the transport refused.
+    pub refused: u64,
+    /// Times that a message was not read early enough.
+    pub starved: u64,
+    /// How late messages were.
+    pub lateness: Lateness,
+}
+
+impl PlayStatus {
+    /// How far into the range that is played bag time is, at most its length.
+    pub fn elapsed(&self) -> Duration {
+        self.position.saturating_since(self.start).min(self.duration)
+    }
+}
+
+/// What was played of one topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicReport {
+    /// Name in the bag.
+    pub name: String,
+    /// Name that it was published under.
+    pub published_as: String,
+    /// ROS type.
+    pub type_name: String,
+    /// Messages published.
+    pub published: u64,
+    /// Messages that the transport refused.
+    pub refused: u64,
+    /// Why, for the first one.
+    pub refusal: Option<String>,
+}
+
+/// What an ended playback has done.
+#[derive(Clone, Debug, Default)]
+pub struct PlayReport {
+    /// The final counters.
+    pub status: PlayStatus,
+    /// Time since the first message was due, pauses included.
+    pub elapsed: Duration,
+    /// All topics that were played, in the order of the bag.
+    pub topics: Vec<TopicReport>,
+    /// `/clock` messages published.
+    pub clock_published: u64,
+    /// Topics (as published) with messages that matched reliable subscriptions have not acknowledged in time;
+    /// looked at only when the options ask to wait for it.
+    pub unacked: Vec<String>,
+    /// True when the playback was stopped before its end.
+    pub stopped: bool,
+    /// Why the playback ended early, when it did: one sentence for the user.
+    pub failure: Option<String>,
+}
+
+/// Collects how late messages are, within a fixed amount of memory.
+#[derive(Clone, Debug)]
+pub(super) struct LatenessMeter(Histogram<u64>);
+
+impl LatenessMeter {
+    /// Longest lateness told apart; later messages count as this late.
+    const MAX: Duration = Duration::from_secs(3600);
+
+    pub fn new() -> Self {
+        let max_nanos = Self::MAX.as_nanos() as u64;
+        Self(Histogram::new_with_bounds(1, max_nanos, 3).expect("1 ns to 1 h with 3 digits are valid bounds"))
+    }
+
+    pub fn record(&mut self, lateness: Duration) {
+        self.0
+            .saturating_record(u64::try_from(lateness.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    pub fn summary(&self) -> Lateness {
+        Lateness {
+            count: self.0.len(),
+            p50: Duration::from_nanos(self.0.value_at_quantile(0.5)),
+            p99: Duration::from_nanos(self.0.value_at_quantile(0.99)),
+            max: Duration::from_nanos(self.0.max()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_is_told_to_three_digits() {
+        let mut meter = LatenessMeter::new();
+        for micros in 1..=1000 {
+            meter.record(Duration::from_micros(micros));
+        }
+        let lateness = meter.summary();
+        let near = |found: Duration, micros: f64| (found.as_secs_f64() * 1e6 - micros).abs() < micros / 500.0;
+        assert_eq!(lateness.count, 1000);
+        assert!(near(lateness.p50, 500.0), "{lateness:?}");
+        assert!(near(lateness.p99, 990.0), "{lateness:?}");
+        assert!(near(lateness.max, 1000.0), "{lateness:?}");
+    }
+
+    #[test]
+    fn nothing_measured_is_no_lateness() {
+        assert_eq!(LatenessMeter::new().summary(), Lateness::default());
+    }
+
+    #[test]
+    fn absurd_lateness_is_held_at_the_bound() {
+        let mut meter = LatenessMeter::new();
+        meter.record(Duration::MAX);
+        assert!(meter.summary().max >= LatenessMeter::MAX - Duration::from_secs(4));
+    }
+}

@@ -1,0 +1,212 @@
+//! What only reading all messages of a bag tells: payload bytes by topic, requests and responses by service.
+
+use super::{
+    bag::BagReader,
+    error::BagError,
+    set::{BagMessage, BagSet, MessageFilter},
+};
+use holdall_model::names::service_of_event_topic;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Requests or responses that are remembered to count each once; both ends of a service tell of each, close together in time.
+const REMEMBERED_MAX: usize = 1 << 20;
+
+/// Requests and responses of a service, each counted once per client and sequence number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceCounts {
+    /// Different requests.
+    pub requests: u64,
+    /// Different responses.
+    pub responses: u64,
+}
+
+/// What only reading all messages of a bag tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BagContents {
+    /// Messages by topic.
+    pub messages_by_topic: BTreeMap<String, u64>,
+    /// Payload bytes by topic.
+    pub bytes_by_topic: BTreeMap<String, u64>,
+    /// Requests and responses by service event topic.
+    pub services: BTreeMap<String, ServiceCounts>,
+}
+
+impl BagContents {
+    /// Reads all messages of a bag.
+    ///
+    /// # Errors
+    /// The first thing that cannot be read.
+    pub fn read(bag: &BagReader) -> Result<Self, BagError> {
+        let (mut contents, mut seen) = (Self::default(), Seen::default());
+        for message in BagSet::from(vec![bag.clone()]).messages(&MessageFilter::default()) {
+            contents.add(&message?, &mut seen);
+        }
+        Ok(contents)
+    }
+
+    fn add(&mut self, message: &BagMessage, seen: &mut Seen) {
+        let topic = &message.topic;
+        *entry(&mut self.messages_by_topic, &topic.name) += 1;
+        *entry(&mut self.bytes_by_topic, &topic.name) += message.payload.len() as u64;
+        if service_of_event_topic(&topic.name, &topic.type_name).is_none() {
+            return;
+        }
+        let counts = entry(&mut self.services, &topic.name);
+        let Some(event) = ServiceEvent::decode(&message.payload) else {
+            return;
+        };
+        if seen.is_new(&topic.name, event) {
+            match event.is_response {
+                false => counts.requests += 1,
+                true => counts.responses += 1,
+            }
+        }
+    }
+}
+
+/// The entry of a topic; its name is copied only the first time.
+fn entry<'a, T: Default>(map: &'a mut BTreeMap<String, T>, name: &str) -> &'a mut T {
+    if !map.contains_key(name) {
+        map.insert(name.to_owned(), T::default());
+    }
+    map.get_mut(name)
+        .expect("it was put in above where it was missing")
+}
+
+/// What a service event begins with (`service_msgs/msg/ServiceEventInfo`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ServiceEvent {
+    is_response: bool,
+    client: [u8; 16],
+    sequence: i64,
+}
+
+impl ServiceEvent {
+    /// Reads the beginning of a serialized event; `None` for bytes that are none.
+    fn decode(payload: &[u8]) -> Option<Self> {
+        let (encapsulation, body) = payload.split_at_checked(4)?;
+        let little_endian = encapsulation[1] & 1 == 1;
+        // uint8 type, pad 3, int32 sec, uint32 nanosec, char[16] client; then int64 sequence, aligned to 8 in the first version
+        // of CDR and to 4 in the second (encapsulations from 6 on).
+        let sequence_at = if encapsulation[1] >= 6 { 28 } else { 32 };
+        let sequence: [u8; 8] = body.get(sequence_at..sequence_at + 8)?.try_into().ok()?;
+        Some(Self {
+            // 0 and 1: request sent and received; 2 and 3: response sent and received.
+            is_response: match body[0] {
+                0 | 1 => false,
+                2 | 3 => true,
+                _ => return None,
+            },
+            client: body[12..28].try_into().ok()?,
+            sequence: if little_endian {
+                i64::from_le_bytes(sequence)
+            } else {
+                i64::from_be_bytes(sequence)
+            },
+        })
+    }
+}
+
+/// Events that were counted, by topic, within bounded memory.
+#[derive(Default)]
+struct Seen {
+    events: HashMap<String, HashSet<ServiceEvent>>,
+    count: usize,
+}
+
+impl Seen {
+    fn is_new(&mut self, topic: &str, event: ServiceEvent) -> bool {
+        if self.count >= REMEMBERED_MAX {
+            (self.events, self.count) = (HashMap::new(), 0);
+        }
+        if !self.events.contains_key(topic) {
+            self.events.insert(topic.to_owned(), HashSet::new());
+        }
+        let new = self
+            .events
+            .get_mut(topic)
+            .is_some_and(|events| events.insert(event));
+        self.count += usize::from(new);
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_model::{time::Timestamp, topic::TopicInfo};
+    use std::sync::Arc;
+
+    fn event(kind: u8, client: u8, sequence: i64) -> Vec<u8> {
+        let mut payload = vec![0, 1, 0, 0, kind, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0];
+        payload.extend([client; 16]);
+        payload.extend([0; 4]);
+        payload.extend(sequence.to_le_bytes());
+        payload
+    }
+
+    fn message(payload: Vec<u8>) -> BagMessage {
+        let topic = TopicInfo {
+            name: "/add/_service_event".to_owned(),
+            type_name: "example_interfaces/srv/AddTwoInts_Event".to_owned(),
+            ..TopicInfo::default()
+        };
+        let time = Timestamp::default();
+        BagMessage {
+            topic: Arc::new(topic),
+            stamp: time,
+            log_time: time,
+            publish_time: time,
+            sequence: 0,
+            payload: payload.into(),
+        }
+    }
+
+    #[test]
+    fn an_event_told_by_both_ends_counts_once() {
+        let (mut contents, mut seen) = (BagContents::default(), Seen::default());
+        for payload in [
+            event(0, 1, 5),
+            event(1, 1, 5),
+            event(2, 1, 5),
+            event(3, 1, 5),
+            event(0, 2, 5),
+            event(1, 1, 6),
+        ] {
+            contents.add(&message(payload), &mut seen);
+        }
+        let counts = contents.services["/add/_service_event"];
+        assert_eq!(
+            counts,
+            ServiceCounts {
+                requests: 3,
+                responses: 1
+            }
+        );
+        assert_eq!(contents.messages_by_topic["/add/_service_event"], 6);
+        assert_eq!(contents.bytes_by_topic["/add/_service_event"], 6 * 44);
+    }
+
+    #[test]
+    fn bytes_that_are_no_event_are_counted_as_bytes_only() {
+        let (mut contents, mut seen) = (BagContents::default(), Seen::default());
+        for payload in [vec![], vec![0, 1, 0, 0, 0], event(9, 1, 1)] {
+            contents.add(&message(payload), &mut seen);
+        }
+        assert_eq!(contents.services["/add/_service_event"], ServiceCounts::default());
+    }
+
+    #[test]
+    fn both_versions_and_byte_orders_of_cdr_are_read() {
+        let first = ServiceEvent::decode(&event(0, 1, 77)).expect("an event");
+        assert_eq!(first.sequence, 77);
+        let mut second = event(0, 1, 77);
+        second[1] = 7;
+        second.drain(32..36);
+        assert_eq!(ServiceEvent::decode(&second), Some(first));
+        let mut big = event(0, 1, 77);
+        big[1] = 0;
+        big[36..].reverse();
+        assert_eq!(ServiceEvent::decode(&big), Some(first));
+    }
+}

@@ -1,0 +1,154 @@
+//! Opens one storage file of a bag with the backend that can read it.
+
+use super::{
+    bag::BagFile,
+    error::BagError,
+    set::{BagMessage, MessageFilter},
+};
+use crate::play::options::MessageOrder;
+use holdall_model::topic::TopicInfo;
+use holdall_storage::{
+    reader::{FileCondition, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
+    storage_by_id,
+    writer::ChannelIndex,
+};
+use std::{fs::File, io::Read, os::unix::fs::FileExt, path::Path, sync::Arc};
+
+/// What MCAP files begin and end with.
+const MCAP_MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', b'0', b'\r', b'\n'];
+
+/// What SQLite files begin with.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// What ROS 1 bags begin with.
+const ROS1_MAGIC: &[u8] = b"#ROSBAG V";
+
+/// A reader that several streams may share.
+pub(super) type SharedReader = Arc<dyn StorageReader>;
+
+/// Opens a storage file; which backend reads it is told by what it begins with, not by its name.
+pub(super) fn open(path: &Path) -> Result<SharedReader, BagError> {
+    let read_error = |source| super::bag::io_error("read", path, source);
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(|source| super::bag::io_error("open", path, source))?;
+    file.take(16).read_to_end(&mut head).map_err(read_error)?;
+    let not_a_bag = |reason: &str| BagError::NotABag {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let unsupported = |what: &str, reason: &str| BagError::Unsupported {
+        path: path.to_owned(),
+        what: what.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let storage_id = if head.starts_with(&MCAP_MAGIC) {
+        Some("mcap")
+    } else if head.starts_with(SQLITE_MAGIC) {
+        Some("sqlite3")
+    } else {
+        None
+    };
+    if let Some(id) = storage_id {
+        let storage =
+            storage_by_id(id).map_err(|error| unsupported("the storage file", &error.to_string()))?;
+        return Ok(Arc::from(storage.open_reader(path)?));
+    }
+    Err(if head.is_empty() {
+        not_a_bag("the file is empty")
+    } else if head.starts_with(ROS1_MAGIC) {
+        unsupported("a ROS 1 bag", "this version reads ROS 2 bags only")
+    } else if MCAP_MAGIC.starts_with(&head) {
+        not_a_bag("the file ends within its first 8 bytes")
+    } else {
+        not_a_bag("it is neither a directory nor an MCAP file")
+    })
+}
+
+/// One sentence for a file that is not whole.
+pub(super) fn damage(summary: &StorageSummary) -> Option<String> {
+    match &summary.condition {
+        FileCondition::Complete | FileCondition::Unindexed => None,
+        FileCondition::Damaged { offset, reason } => Some(format!(
+            "{} is damaged at byte {offset}: {reason}; {} messages of it can be read",
+            summary.path.display(),
+            summary.message_count
+        )),
+    }
+}
+
+/// One sentence for a file that does not end as it should; a glance at its last bytes, so that a whole bag opens at once.
+pub(super) fn cut_short(file: &BagFile) -> Option<String> {
+    if file.path.extension().is_none_or(|extension| extension != "mcap") {
+        return None;
+    }
+    let mut tail = [0; MCAP_MAGIC.len()];
+    let whole = file.bytes.checked_sub(tail.len() as u64).is_some_and(|offset| {
+        let read = File::open(&file.path).and_then(|opened| opened.read_exact_at(&mut tail, offset));
+        read.is_ok() && tail == MCAP_MAGIC
+    });
+    if whole {
+        return None;
+    }
+    Some(match open(&file.path) {
+        Ok(reader) => damage(reader.summary())?,
+        Err(error) => error.to_string(),
+    })
+}
+
+/// The messages of one file that `filter` takes, in its order.
+pub(super) fn messages(
+    file: &BagFile,
+    filter: &MessageFilter,
+) -> Result<impl Iterator<Item = Result<BagMessage, BagError>> + Send + use<>, BagError> {
+    let reader = file.open()?;
+    let channels = &reader.summary().channels;
+    let topics: Vec<Arc<TopicInfo>> = channels
+        .iter()
+        .map(|channel| Arc::new(channel.info.topic.clone()))
+        .collect();
+    let taken = filter.topics.as_ref().map(|_| {
+        let indexes = (0..).map(ChannelIndex).zip(&topics);
+        indexes
+            .filter(|(_, topic)| filter.takes(&topic.name))
+            .map(|(index, _)| index)
+            .collect()
+    });
+    let (start, end) = filter.log_times();
+    let order = match filter.order {
+        MessageOrder::Received => ReadOrder::LogTime,
+        MessageOrder::Sent => ReadOrder::PublishTime,
+    };
+    let messages = reader.messages(&ReadQuery {
+        channels: taken,
+        start,
+        end,
+        order,
+    })?;
+    let filter = filter.clone();
+    let converted = messages.filter_map(move |message| match message {
+        Ok(message) => bag_message(message, &topics, &filter).map(Ok),
+        Err(error) => Some(Err(BagError::Storage(error))),
+    });
+    Ok(converted)
+}
+
+/// `None` for a message outside the filter's bounds.
+fn bag_message(
+    message: ReadMessage,
+    topics: &[Arc<TopicInfo>],
+    filter: &MessageFilter,
+) -> Option<BagMessage> {
+    let stamp = match filter.order {
+        MessageOrder::Received => message.log_time,
+        MessageOrder::Sent => message.publish_time,
+    };
+    let topic = Arc::clone(topics.get(message.channel.0 as usize)?);
+    filter.is_in_range(stamp).then_some(BagMessage {
+        topic,
+        stamp,
+        log_time: message.log_time,
+        publish_time: message.publish_time,
+        sequence: message.sequence,
+        payload: message.payload,
+    })
+}

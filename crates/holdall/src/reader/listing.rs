@@ -1,0 +1,85 @@
+//! Finds the storage files in a directory that has no metadata to name them.
+
+use super::{bag::io_error, error::BagError};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Extensions that rosbag2's storage plugins give their files.
+const EXTENSIONS: [&str; 2] = ["mcap", "db3"];
+
+/// Files in a directory that are looked at; more than that is no bag.
+const ENTRIES_MAX: usize = 1_000_000;
+
+/// The storage files in `directory` in the order of their numbers: `bag_2.mcap` before `bag_10.mcap`.
+pub(super) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)
+        .map_err(|error| io_error("list", directory, error))?
+        .take(ENTRIES_MAX)
+    {
+        let path = entry.map_err(|error| io_error("list", directory, error))?.path();
+        let extension = path
+            .extension()
+            .and_then(|extension| extension.to_str())
+            .unwrap_or_default();
+        if EXTENSIONS.contains(&extension) && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort_by_cached_key(|path| order_key(path));
+    Ok(files)
+}
+
+/// What a directory without metadata and storage files holds, as a clause for the user.
+pub(super) fn describe_without_storage(directory: &Path) -> Result<String, BagError> {
+    let mut entries = fs::read_dir(directory).map_err(|error| io_error("list", directory, error))?;
+    Ok(if entries.next().is_none() {
+        "the directory is empty".to_owned()
+    } else {
+        "it holds neither metadata.yaml nor a storage file (.mcap, .db3)".to_owned()
+    })
+}
+
+/// Name without the number at its end, the number, and the name for what is left to decide.
+fn order_key(path: &Path) -> (String, u64, String) {
+    let stem = path
+        .file_stem()
+        .map(|stem| stem.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let head = stem.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let number = stem[head.len()..].parse().unwrap_or(u64::MAX);
+    let head = head.to_owned();
+    (head, number, path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_in_the_order_of_their_numbers() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        for name in ["b_10.mcap", "b_2.mcap", "b_0.mcap", "notes.txt", "b_1.db3"] {
+            fs::write(directory.path().join(name), "").expect("write");
+        }
+        fs::create_dir(directory.path().join("b_3.mcap")).expect("create");
+        let files = storage_files(directory.path()).expect("list");
+        let names: Vec<_> = files
+            .iter()
+            .filter_map(|path| path.file_name()?.to_str())
+            .collect();
+        assert_eq!(names, ["b_0.mcap", "b_1.db3", "b_2.mcap", "b_10.mcap"]);
+    }
+
+    #[test]
+    fn an_empty_directory_is_told_from_one_without_storage_files() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let found = describe_without_storage(directory.path()).expect("list");
+        assert_eq!(found, "the directory is empty");
+        fs::write(directory.path().join("notes.txt"), "").expect("write");
+        let found = describe_without_storage(directory.path()).expect("list");
+        assert!(found.contains("neither"), "{found}");
+    }
+}

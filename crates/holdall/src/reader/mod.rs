@@ -1,0 +1,15 @@
+//! Reading bags: a directory with its metadata or a single storage file, several of them, in time order.
+
+mod bag;
+mod contents;
+mod error;
+mod file;
+mod listing;
+mod merge;
+mod rebuild;
+mod set;
+
+pub use bag::{BagFile, BagReader, LostByTopic};
+pub use contents::{BagContents, ServiceCounts};
+pub use error::BagError;
+pub use set::{BagMessage, BagSet, MessageFilter, Messages};

@@ -1,0 +1,149 @@
+//! Makes a bag's metadata from what its storage files say of themselves.
+
+use super::{
+    bag::{BagFile, io_error},
+    error::BagError,
+    file,
+};
+use holdall_model::{
+    metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
+    time::Timestamp,
+};
+use holdall_storage::reader::{ChannelSummary, StorageSummary};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Files that are kept open once they have been looked at; more would run into the system's limit of open files.
+const OPEN_FILES_MAX: usize = 64;
+
+/// Metadata in the making.
+#[derive(Default)]
+pub(super) struct Rebuild {
+    metadata: BagMetadata,
+    ending_time: Option<Timestamp>,
+    /// Place in the metadata by name and type.
+    topics: HashMap<(String, String), usize>,
+    files: Vec<BagFile>,
+    notices: Vec<String>,
+    /// The first file that could not be read, and why.
+    failure: Option<BagError>,
+}
+
+impl Rebuild {
+    /// Adds what the storage file at `path` holds; `bag` is the directory that paths are told relative to.
+    ///
+    /// A file that cannot be read at all is left out with a notice, unless it is the only one.
+    pub fn add(&mut self, bag: &Path, path: &Path) -> Result<(), BagError> {
+        let bytes = fs::metadata(path)
+            .map_err(|source| io_error("open", path, source))?
+            .len();
+        let reader = match file::open(path) {
+            Ok(reader) => reader,
+            Err(error) => {
+                self.notices.push(format!("{error}; the file is left out"));
+                self.failure.get_or_insert(error);
+                return Ok(());
+            }
+        };
+        let summary = reader.summary();
+        self.notices.extend(file::damage(summary));
+        self.add_summary(summary, relative(bag, path));
+        self.files.push(BagFile {
+            path: path.to_owned(),
+            bytes,
+            earliest: summary.starting_time,
+            empty: summary.message_count == 0,
+            reader: None,
+        });
+        if self.files.len() <= OPEN_FILES_MAX
+            && let Some(file) = self.files.last_mut()
+        {
+            file.reader = Some(reader);
+        }
+        Ok(())
+    }
+
+    /// The metadata, the files, and one sentence for each thing that is not as it should be.
+    ///
+    /// # Errors
+    /// When no file could be read.
+    pub fn finish(mut self) -> Result<(BagMetadata, Vec<BagFile>, Vec<String>), BagError> {
+        if self.files.is_empty()
+            && let Some(failure) = self.failure
+        {
+            return Err(failure);
+        }
+        if let (Some(start), Some(end)) = (self.metadata.starting_time, self.ending_time) {
+            self.metadata.duration = end.saturating_since(start);
+        }
+        Ok((self.metadata, self.files, self.notices))
+    }
+
+    fn add_summary(&mut self, summary: &StorageSummary, relative_path: String) {
+        let metadata = &mut self.metadata;
+        if metadata.storage_identifier.is_empty() {
+            summary.storage_id.clone_into(&mut metadata.storage_identifier);
+        }
+        let described = summary
+            .rosbag2_metadata()
+            .and_then(|text| BagMetadata::from_yaml(text).ok());
+        if let Some(described) = described {
+            metadata.custom_data.extend(described.custom_data);
+            if !described.ros_distro.is_empty() {
+                metadata.ros_distro = described.ros_distro;
+            }
+        }
+        metadata.message_count += summary.message_count;
+        let starts = metadata.starting_time.into_iter().chain(summary.starting_time);
+        metadata.starting_time = starts.min();
+        self.ending_time = self.ending_time.max(summary.ending_time);
+        let span = summary.starting_time.zip(summary.ending_time);
+        metadata.files.push(FileInformation {
+            path: relative_path.clone(),
+            starting_time: summary.starting_time,
+            duration: span.map_or_else(Default::default, |(start, end)| end.saturating_since(start)),
+            message_count: summary.message_count,
+        });
+        metadata.relative_file_paths.push(relative_path);
+        summary
+            .channels
+            .iter()
+            .for_each(|channel| self.add_channel(channel));
+    }
+
+    /// Several channels and files may have the same topic; offers are kept once each.
+    fn add_channel(&mut self, channel: &ChannelSummary) {
+        let topic = &channel.info.topic;
+        let topics = &mut self.metadata.topics_with_message_count;
+        let key = (topic.name.clone(), topic.type_name.clone());
+        let index = *self.topics.entry(key).or_insert_with(|| {
+            topics.push(TopicWithMessageCount {
+                topic_metadata: topic.clone(),
+                message_count: 0,
+            });
+            topics.len() - 1
+        });
+        let known = &mut topics[index];
+        known.message_count += channel.message_count;
+        for offer in &topic.offered_qos_profiles {
+            if !known.topic_metadata.offered_qos_profiles.contains(offer) {
+                known.topic_metadata.offered_qos_profiles.push(*offer);
+            }
+        }
+    }
+}
+
+/// How metadata names a file of a bag; a single file is its own bag and goes by its name.
+fn relative(bag: &Path, path: &Path) -> String {
+    let inside = path
+        .strip_prefix(bag)
+        .ok()
+        .filter(|rest| !rest.as_os_str().is_empty());
+    let name = inside
+        .map(PathBuf::from)
+        .or_else(|| path.file_name().map(PathBuf::from));
+    name.unwrap_or_else(|| path.to_owned()).display().to_string()
+}

@@ -1,0 +1,192 @@
+//! Several bags read as one: their topics together, their messages merged by time.
+
+use super::{
+    bag::BagReader,
+    error::BagError,
+    file,
+    merge::{Merge, OpenStream, Stream},
+};
+use crate::play::options::MessageOrder;
+use bytes::Bytes;
+use holdall_model::{time::Timestamp, topic::TopicInfo};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+/// How far a message's publish time may lie from its log time and still be found by its time and be put in order across files.
+const SENT_SLACK: Duration = Duration::from_secs(10);
+
+/// Which messages to read, and in which order.
+#[derive(Clone, Debug, Default)]
+pub struct MessageFilter {
+    /// Not those stamped before.
+    pub from: Option<Timestamp>,
+    /// Not those stamped after.
+    pub until: Option<Timestamp>,
+    /// Only these topics; `None` for all.
+    pub topics: Option<Arc<BTreeSet<String>>>,
+    /// Which stamp orders and bounds.
+    pub order: MessageOrder,
+}
+
+impl MessageFilter {
+    /// True for a topic whose messages are read.
+    pub fn takes(&self, topic: &str) -> bool {
+        self.topics.as_ref().is_none_or(|topics| topics.contains(topic))
+    }
+
+    /// The log times in which everything that this takes must lie.
+    pub(super) fn log_times(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+        match self.order {
+            MessageOrder::Received => (self.from, self.until),
+            MessageOrder::Sent => (
+                self.from.map(|from| before(from, SENT_SLACK)),
+                self.until.map(|until| until.saturating_add(SENT_SLACK)),
+            ),
+        }
+    }
+
+    /// True for a stamp within the bounds.
+    pub(super) fn is_in_range(&self, stamp: Timestamp) -> bool {
+        self.from.is_none_or(|from| stamp >= from) && self.until.is_none_or(|until| stamp <= until)
+    }
+}
+
+/// A message as a bag holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BagMessage {
+    /// Its topic.
+    pub topic: Arc<TopicInfo>,
+    /// The stamp that orders it: log time or publish time, as the filter asks.
+    pub stamp: Timestamp,
+    /// When it was received.
+    pub log_time: Timestamp,
+    /// When it was sent; equal to `log_time` where the bag does not tell.
+    pub publish_time: Timestamp,
+    /// Low 32 bits of the publisher's sequence number, 0 where the bag does not tell.
+    pub sequence: u32,
+    /// The serialized bytes; they may keep a whole chunk of the file in memory.
+    pub payload: Bytes,
+}
+
+/// Messages of one or several bags in time order; equal stamps keep the order of bags, files and writing.
+pub type Messages = Box<dyn Iterator<Item = Result<BagMessage, BagError>> + Send>;
+
+/// Bags that are read together; clones share them.
+#[derive(Clone, Debug)]
+pub struct BagSet(Arc<[BagReader]>);
+
+impl BagSet {
+    /// Opens every one of `paths`.
+    ///
+    /// # Errors
+    /// The first bag that cannot be opened.
+    pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, BagError> {
+        paths
+            .iter()
+            .map(|path| BagReader::open(path.as_ref()))
+            .collect::<Result<Vec<_>, _>>()
+            .map(Self::from)
+    }
+
+    /// The bags.
+    pub fn bags(&self) -> &[BagReader] {
+        &self.0
+    }
+
+    /// All topics in the order of the bags; one that is in several bags with the same type comes once, with all offers.
+    pub fn topics(&self) -> Vec<TopicInfo> {
+        let mut topics: Vec<TopicInfo> = Vec::new();
+        let mut known: HashMap<(String, String), usize> = HashMap::new();
+        let all = self
+            .0
+            .iter()
+            .flat_map(|bag| &bag.metadata().topics_with_message_count);
+        for topic in all.map(|topic| &topic.topic_metadata) {
+            match known.get(&(topic.name.clone(), topic.type_name.clone())) {
+                Some(&index) => {
+                    let offers = topic.offered_qos_profiles.iter().copied();
+                    topics[index].offered_qos_profiles.extend(offers);
+                }
+                None => {
+                    known.insert((topic.name.clone(), topic.type_name.clone()), topics.len());
+                    topics.push(topic.clone());
+                }
+            }
+        }
+        topics
+    }
+
+    /// First and last log time of all bags; `None` when none holds a message.
+    pub fn log_times(&self) -> Option<(Timestamp, Timestamp)> {
+        let starts = self.0.iter().filter_map(|bag| bag.metadata().starting_time);
+        let ends = self.0.iter().filter_map(|bag| bag.metadata().ending_time());
+        starts.min().zip(ends.max())
+    }
+
+    /// What a user should know once about the state of the bags, one sentence each.
+    pub fn notices(&self) -> Vec<String> {
+        self.0
+            .iter()
+            .flat_map(|bag| bag.notices().iter().cloned())
+            .collect()
+    }
+
+    /// Reads messages in time order. Files are opened when their time has come, so memory does not grow with their number.
+    ///
+    /// In the order of publish times, messages of different files are in order as long as they were less than ten seconds
+    /// under way; one that took longer comes late rather than not at all.
+    ///
+    /// Errors come from the iterator, which goes on behind them where it can.
+    pub fn messages(&self, filter: &MessageFilter) -> Messages {
+        let inputs = self.0.iter().flat_map(|bag| file_streams(bag, filter));
+        Box::new(Merge::new(inputs).map(|item| item.map(|(_, message)| message)))
+    }
+}
+
+impl From<Vec<BagReader>> for BagSet {
+    fn from(bags: Vec<BagReader>) -> Self {
+        Self(bags.into())
+    }
+}
+
+/// One stream per storage file that may hold something that `filter` takes.
+fn file_streams(
+    bag: &BagReader,
+    filter: &MessageFilter,
+) -> impl Iterator<Item = (Timestamp, OpenStream<BagMessage, BagError>)> {
+    let filter = filter.clone();
+    bag.files()
+        .iter()
+        .filter(|file| !file.empty)
+        .cloned()
+        .map(move |file| {
+            let slack = if filter.order == MessageOrder::Sent {
+                SENT_SLACK
+            } else {
+                Duration::ZERO
+            };
+            let earliest = file
+                .earliest
+                .map_or(Timestamp::from_nanos(i64::MIN), |time| before(time, slack));
+            let earliest = filter.from.map_or(earliest, |from| from.max(earliest));
+            let filter = filter.clone();
+            let open: OpenStream<BagMessage, BagError> = Box::new(move || {
+                let messages = file::messages(&file, &filter)?;
+                Ok(
+                    Box::new(messages.map(|message| message.map(|message| (message.stamp, message))))
+                        as Stream<BagMessage, BagError>,
+                )
+            });
+            (earliest, open)
+        })
+}
+
+/// A time less a span.
+fn before(time: Timestamp, span: Duration) -> Timestamp {
+    let nanos = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+    Timestamp::from_nanos(time.as_nanos().saturating_sub(nanos))
+}
