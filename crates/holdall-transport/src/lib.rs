@@ -1,6 +1,6 @@
 //! Transports: from live topics to subscriptions, and from bags to publishers. Each backend is a folder with the same files.
 
-#[cfg(feature = "dds")]
+#[cfg(any(test, feature = "dds"))]
 pub mod dds;
 pub mod memory;
 mod transport;

@@ -279,7 +279,7 @@ unsafe extern "C" fn sample_from_slices(
         let mut filled = 0;
         for index in 0..count {
             let part = &*slices.add(index);
-            let n = (part.iov_len as usize).min(len - filled);
+            let n = part.iov_len.min(len - filled);
             ptr::copy_nonoverlapping(part.iov_base.cast::<u8>(), block.add(filled), n);
             filled += n;
         }

@@ -1,15 +1,11 @@
-//! Which endpoint belongs to which node: the `ros_discovery_info` messages of all participants, and our own.
+//! Which endpoint belongs to which node: the `ros_discovery_info` messages of all participants.
 
 use super::{
     cdr::{CdrError, CdrReader, CdrWriter},
-    ffi_entity::{DdsError, Participant, Writer},
     qos::{DdsDurability, DdsHistory, DdsQos},
 };
 use holdall_model::topic::{Gid, NodeName};
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::collections::{BTreeSet, HashMap};
 
 /// DDS topic of the graph messages; without the prefix of ROS topics.
 pub(super) const GRAPH_TOPIC: &str = "ros_discovery_info";
@@ -173,64 +169,6 @@ impl NodeGraph {
     /// True while some participant announces the node.
     pub(super) fn has_node(&self, node: &NodeName) -> bool {
         self.nodes_of.values().any(|nodes| nodes.contains(node))
-    }
-}
-
-/// Tells the others about our node and its endpoints.
-pub(super) struct NodeAnnouncement {
-    writer: Writer,
-    entities: Mutex<ParticipantEntities>,
-}
-
-/// Which list of our node an endpoint stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EndpointKind {
-    Reader,
-    Writer,
-}
-
-impl NodeAnnouncement {
-    /// Announces a node without endpoints.
-    pub(super) fn new(participant: &Arc<Participant>, node: NodeName) -> Result<Self, DdsError> {
-        let writer = Writer::new(participant, GRAPH_TOPIC, GRAPH_TYPE, &graph_qos())?;
-        let nodes = vec![NodeEntities {
-            node,
-            readers: Vec::new(),
-            writers: Vec::new(),
-        }];
-        let entities = ParticipantEntities {
-            participant: participant.gid(),
-            nodes,
-        };
-        writer.write(&entities.encode())?;
-        Ok(Self {
-            writer,
-            entities: Mutex::new(entities),
-        })
-    }
-
-    /// Adds an endpoint of ours.
-    pub(super) fn add(&self, kind: EndpointKind, gid: Gid) {
-        self.change(kind, |gids| gids.push(gid));
-    }
-
-    /// Takes an endpoint of ours away.
-    pub(super) fn remove(&self, kind: EndpointKind, gid: Gid) {
-        self.change(kind, |gids| gids.retain(|other| *other != gid));
-    }
-
-    fn change(&self, kind: EndpointKind, change: impl FnOnce(&mut Vec<Gid>)) {
-        let mut entities = self.entities.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(node) = entities.nodes.first_mut() {
-            change(match kind {
-                EndpointKind::Reader => &mut node.readers,
-                EndpointKind::Writer => &mut node.writers,
-            });
-        }
-        // Written under the lock, so that the last message tells the last state.
-        if let Err(error) = self.writer.write(&entities.encode()) {
-            tracing::warn!("cannot announce our node: {error}");
-        }
     }
 }
 

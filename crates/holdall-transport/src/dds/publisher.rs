@@ -1,8 +1,8 @@
 //! Publishers: serialized messages to a DDS topic, byte for byte.
 
 use super::{
+    announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Participant, Writer},
-    node_graph::{EndpointKind, NodeAnnouncement},
     qos::{dds_topic, writer_qos},
 };
 use crate::{PublishRequest, Publisher, TransportError};

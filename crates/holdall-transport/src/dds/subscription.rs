@@ -1,9 +1,9 @@
 //! Subscriptions: received samples to a sink, large payloads as loans of the receive buffers.
 
 use super::{
+    announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Domain, Participant, Reader, Received, SampleHandler},
     ffi_sertype::Sample,
-    node_graph::{EndpointKind, NodeAnnouncement},
     qos::{dds_topic, reader_qos},
 };
 use crate::{Sink, SubscribeRequest, Subscription};

@@ -1,5 +1,9 @@
 //! What the DDS tests share: transports on domains of their own, a sink that keeps everything, real rclpy nodes.
-#![allow(dead_code)]
+#![allow(
+    dead_code,
+    clippy::print_stderr,
+    reason = "each test uses a part of it; a skipped test says so"
+)]
 
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::{

@@ -1,0 +1,66 @@
+//! Our own node in the graph: what we tell the others on `ros_discovery_info`.
+
+use super::{
+    ffi_entity::{DdsError, Participant, Writer},
+    node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeEntities, ParticipantEntities, graph_qos},
+};
+use holdall_model::topic::{Gid, NodeName};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Tells the others about our node and its endpoints.
+pub(super) struct NodeAnnouncement {
+    writer: Writer,
+    entities: Mutex<ParticipantEntities>,
+}
+
+/// Which list of our node an endpoint stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndpointKind {
+    Reader,
+    Writer,
+}
+
+impl NodeAnnouncement {
+    /// Announces a node without endpoints.
+    pub(super) fn new(participant: &Arc<Participant>, node: NodeName) -> Result<Self, DdsError> {
+        let writer = Writer::new(participant, GRAPH_TOPIC, GRAPH_TYPE, &graph_qos())?;
+        let nodes = vec![NodeEntities {
+            node,
+            readers: Vec::new(),
+            writers: Vec::new(),
+        }];
+        let entities = ParticipantEntities {
+            participant: participant.gid(),
+            nodes,
+        };
+        writer.write(&entities.encode())?;
+        Ok(Self {
+            writer,
+            entities: Mutex::new(entities),
+        })
+    }
+
+    /// Adds an endpoint of ours.
+    pub(super) fn add(&self, kind: EndpointKind, gid: Gid) {
+        self.change(kind, |gids| gids.push(gid));
+    }
+
+    /// Takes an endpoint of ours away.
+    pub(super) fn remove(&self, kind: EndpointKind, gid: Gid) {
+        self.change(kind, |gids| gids.retain(|other| *other != gid));
+    }
+
+    fn change(&self, kind: EndpointKind, change: impl FnOnce(&mut Vec<Gid>)) {
+        let mut entities = self.entities.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = entities.nodes.first_mut() {
+            change(match kind {
+                EndpointKind::Reader => &mut node.readers,
+                EndpointKind::Writer => &mut node.writers,
+            });
+        }
+        // Written under the lock, so that the last message tells the last state.
+        if let Err(error) = self.writer.write(&entities.encode()) {
+            tracing::warn!("cannot announce our node: {error}");
+        }
+    }
+}
