@@ -1,0 +1,11 @@
+//! Candidates: everything that can store a workload and be measured while it does.
+
+pub mod mcap_crate;
+pub mod naive;
+pub mod ours;
+pub mod pipeline;
+pub mod producers;
+pub mod raw;
+pub mod sqlite_bare;
+
+pub use raw::{RawMessage, RawWriter};

@@ -1,0 +1,135 @@
+//! Our storage alone: a storage writer on a disk queue, without cache, drain and splits.
+
+use super::raw::{RawMessage, RawWriter};
+use crate::{error::BenchResult, workload::TopicPlan};
+use holdall_io::{
+    block::BlockPoolOptions,
+    disk::{Disk, DiskError, FileId},
+    memory::MemoryDisk,
+    os::{DiskMode, OsDisk},
+    queue::DiskQueue,
+};
+use holdall_model::{
+    message::PayloadRef,
+    time::Timestamp,
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+};
+use holdall_storage::{
+    storage::{StorageOptions, storage_by_id},
+    writer::{ChannelIndex, ChannelInfo, StorageWriter, StoredMessage},
+};
+use std::path::Path;
+
+/// The ROS type of all messages of a benchmark.
+pub const TYPE_NAME: &str = "holdall_bench/msg/Payload";
+
+/// Its definition.
+pub const TYPE_TEXT: &str = "uint8[] data\n";
+
+/// Where a candidate's bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskChoice {
+    /// Files of the operating system.
+    Os(DiskMode),
+    /// Nowhere: for the speed of an encoder alone.
+    Discard,
+}
+
+impl DiskChoice {
+    /// A disk queue for files in `dir`.
+    ///
+    /// # Errors
+    /// When the mode is not possible there, or memory is short.
+    pub fn queue(self, dir: &Path) -> Result<DiskQueue, DiskError> {
+        let disk: Box<dyn Disk> = match self {
+            Self::Os(mode) => Box::new(OsDisk::open(dir, mode)?),
+            Self::Discard => Box::new(MemoryDisk::discarding()),
+        };
+        DiskQueue::new(disk, BlockPoolOptions::default())
+    }
+}
+
+/// A topic of the plan as a channel of a bag.
+pub fn channel_info(topic: &TopicPlan) -> ChannelInfo {
+    ChannelInfo {
+        topic: TopicInfo {
+            name: topic.name.clone(),
+            type_name: TYPE_NAME.to_owned(),
+            serialization_format: "cdr".to_owned(),
+            ..TopicInfo::default()
+        },
+        definition: MessageDefinition {
+            type_name: TYPE_NAME.to_owned(),
+            encoding: DefinitionEncoding::Ros2Msg,
+            text: TYPE_TEXT.to_owned(),
+            type_description_hash: String::new(),
+        },
+    }
+}
+
+/// A storage of ours that is being written.
+pub struct OurWriter {
+    q: DiskQueue,
+    file: FileId,
+    writer: Box<dyn StorageWriter>,
+    channels: Vec<ChannelIndex>,
+    transactions: bool,
+}
+
+impl OurWriter {
+    /// A file at `path` on the disk behind `q`, in storage `storage_id`.
+    ///
+    /// # Errors
+    /// A storage or option that there is not; a failed disk.
+    pub fn create(
+        mut q: DiskQueue,
+        path: &Path,
+        reserve_bytes: u64,
+        topics: &[TopicPlan],
+        storage_id: &str,
+        options: &StorageOptions,
+    ) -> BenchResult<Self> {
+        let storage = storage_by_id(storage_id)?;
+        storage.check_options(options)?;
+        let file = q.create_file(path, reserve_bytes)?;
+        let mut writer = storage.create_writer(&mut q, file, path, options)?;
+        let channels = topics
+            .iter()
+            .map(|topic| writer.add_channel(&mut q, &channel_info(topic)))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            q,
+            file,
+            writer,
+            channels,
+            transactions: storage_id == "sqlite3",
+        })
+    }
+}
+
+impl RawWriter for OurWriter {
+    fn write_batch(&mut self, batch: &[RawMessage<'_>]) -> BenchResult<()> {
+        for message in batch {
+            let time = Timestamp::from_nanos(i64::try_from(message.log_time_nanos).unwrap_or(i64::MAX));
+            let stored = StoredMessage {
+                log_time: time,
+                publish_time: time,
+                // MCAP keeps the low 32 bits.
+                sequence: message.sequence as u32,
+                payload: PayloadRef::Bytes(message.payload),
+            };
+            self.writer
+                .write(&mut self.q, self.channels[message.topic as usize], stored)?;
+        }
+        if self.transactions {
+            // One batch is one transaction, as rosbag2 has it; MCAP has no such thing.
+            self.writer.close_chunks(&mut self.q)?;
+        }
+        Ok(self.writer.step(&mut self.q)?)
+    }
+
+    fn close(mut self: Box<Self>) -> BenchResult<()> {
+        self.writer.finish(&mut self.q, &[])?;
+        Ok(self.q.wait_closed(self.file)?)
+    }
+}

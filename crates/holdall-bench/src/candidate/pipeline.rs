@@ -1,0 +1,199 @@
+//! The recorder without a transport: producers, intakes, cache, drain, bag writer and disk, as a recording puts them together.
+
+use super::{
+    ours::{DiskChoice, channel_info},
+    producers::{OfferOptions, Produced, produce},
+};
+use crate::{
+    error::{BenchError, BenchResult},
+    workload::Plan,
+};
+use holdall::{
+    record::{
+        cache::SharedCache,
+        drain::{Drain, DrainCommand, DrainShared, DrainThread},
+        gate::Gate,
+        intake::Intake,
+        ledger::Ledger,
+        options::{CacheOptions, SplitOptions},
+    },
+    writer::{BagOptions, BagWriter, ClosingNotes, OsFolder},
+};
+use holdall_io::clock::Clock;
+use holdall_model::loss::LossStage;
+use holdall_storage::{StorageOptions, storage_by_id};
+use holdall_transport::Sink;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// How the recorder is set up.
+#[derive(Clone, Debug)]
+pub struct PipelineOptions {
+    /// Storage backend.
+    pub storage_id: String,
+    /// Its preset, configuration and threads.
+    pub storage: StorageOptions,
+    /// How messages wait.
+    pub cache: CacheOptions,
+    /// When to go on in a new file.
+    pub split: SplitOptions,
+    /// Where the bytes go.
+    pub disk: DiskChoice,
+    /// How messages are offered.
+    pub offer: OfferOptions,
+}
+
+/// What a run through the recorder left behind.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// What the producers tell.
+    pub produced: Produced,
+    /// Messages in the bag.
+    pub stored: u64,
+    /// Messages lost.
+    pub lost: u64,
+    /// Those, by stage.
+    pub lost_by_stage: BTreeMap<LossStage, u64>,
+    /// Storage files in order.
+    pub files: Vec<PathBuf>,
+    /// Files begun after the first.
+    pub splits: u64,
+}
+
+/// A recorder that stands ready.
+pub struct Pipeline {
+    cache: Arc<SharedCache>,
+    ledger: Arc<Mutex<Ledger>>,
+    intakes: Vec<Arc<Intake>>,
+    sinks: Vec<Arc<dyn Sink>>,
+    shared: Arc<DrainShared>,
+    drain: DrainThread,
+    offer: OfferOptions,
+    /// The bag keeps files of its own only on a disk that keeps bytes.
+    keeps_files: bool,
+}
+
+impl Pipeline {
+    /// Makes the bag directory and gets everything ready for the topics of `plan`.
+    ///
+    /// # Errors
+    /// A directory that exists, options that are not valid, a failed disk, no thread.
+    pub fn new(
+        plan: &Plan,
+        directory: &Path,
+        options: &PipelineOptions,
+        clock: Arc<dyn Clock>,
+    ) -> BenchResult<Self> {
+        let disk = options.disk;
+        let bag = BagOptions {
+            directory: directory.to_owned(),
+            storage: storage_by_id(&options.storage_id)?,
+            storage_options: options.storage.clone(),
+            split: options.split.clone(),
+            custom_data: BTreeMap::new(),
+            ros_distro: String::new(),
+        };
+        let bag = BagWriter::create(
+            bag,
+            Box::new(move |folder| disk.queue(folder)),
+            Box::new(OsFolder),
+        )
+        .map_err(recorder_failed)?;
+        let ledger = Arc::new(Mutex::new(Ledger::new()));
+        // Messages given up after they had been taken in are counted by whoever evicts them; no policy here evicts.
+        let cache = Arc::new(SharedCache::new(&options.cache, Box::new(|_| {})));
+        let gate = Arc::new(Gate::new(false, false));
+        let shared = Arc::new(DrainShared::default());
+        let drain = Drain::new(bag, Arc::clone(&cache), Arc::clone(&ledger), Arc::clone(&shared));
+        let (mut intakes, mut sinks) = (Vec::new(), Vec::new());
+        for topic in plan.topics() {
+            let id = lock(&ledger).add_topic(&topic.name);
+            let info = channel_info(topic);
+            shared.command(DrainCommand::AddTopic {
+                topic: id,
+                info: info.topic,
+                definition: Some(info.definition),
+            });
+            let intake = Arc::new(Intake::new(
+                id,
+                Arc::clone(&cache),
+                Arc::clone(&ledger),
+                Arc::clone(&gate),
+            ));
+            sinks.push(intake.sink(0));
+            intakes.push(intake);
+        }
+        let drain = DrainThread::spawn(drain, clock).map_err(|source| BenchError::Thread { source })?;
+        let keeps_files = disk != DiskChoice::Discard;
+        Ok(Self {
+            cache,
+            ledger,
+            intakes,
+            sinks,
+            shared,
+            drain,
+            offer: options.offer,
+            keeps_files,
+        })
+    }
+
+    /// Offers everything in `plan` and closes the bag; returns when all of it is durable.
+    ///
+    /// # Errors
+    /// A failed disk or storage; accounts that do not add up.
+    pub fn run(self, plan: &Plan, clock: &dyn Clock) -> BenchResult<Recorded> {
+        let produced = produce(plan, &self.sinks, &self.cache, clock, self.offer)?;
+        self.cache.close();
+        let drain = self
+            .drain
+            .join()
+            .ok_or_else(|| recorder_failed("the drain panicked"))?;
+        self.intakes.iter().for_each(|intake| intake.close());
+        let splits = self.shared.status().splits;
+        let closed = drain.close(ClosingNotes::default());
+        if let Some(failure) = closed.failure {
+            return Err(recorder_failed(failure));
+        }
+        let ledger = lock(&self.ledger);
+        if let Some(fault) = ledger.audit().first() {
+            return Err(recorder_failed(format!(
+                "the loss ledger does not add up: {fault}"
+            )));
+        }
+        let mut lost_by_stage = BTreeMap::new();
+        for topic in &ledger.topics {
+            topic
+                .missing
+                .iter()
+                .for_each(|(stage, count)| *lost_by_stage.entry(*stage).or_insert(0) += count);
+        }
+        let files = if self.keeps_files {
+            closed.files
+        } else {
+            Vec::new()
+        };
+        Ok(Recorded {
+            produced,
+            stored: ledger.recorded(),
+            lost: ledger.lost(),
+            lost_by_stage,
+            files,
+            splits,
+        })
+    }
+}
+
+/// A panic elsewhere leaves the ledger as it was between two counts.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wraps the recorder's error, which is told to users in one clause.
+fn recorder_failed(reason: impl ToString) -> BenchError {
+    BenchError::Recorder {
+        reason: reason.to_string(),
+    }
+}

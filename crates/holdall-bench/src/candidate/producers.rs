@@ -1,0 +1,243 @@
+//! Producer threads: offer the messages of a plan to sinks, paced or as fast as possible, and note what each offer takes.
+
+use crate::{
+    error::{BenchError, BenchResult},
+    measure::Latencies,
+    workload::{MessagePlan, Plan, Schedule},
+};
+use holdall::record::cache::SharedCache;
+use holdall_io::{
+    clock::{Clock, wake_this_thread_exactly},
+    process::thread_cpu_time,
+};
+use holdall_model::{
+    message::{MessageHeader, Payload},
+    time::Timestamp,
+    topic::Gid,
+};
+use holdall_transport::Sink;
+use std::{sync::Arc, thread, time::Duration};
+
+/// Of small messages that are offered as fast as possible only every so many is timed: reading the clock twice would be a good
+/// part of what is measured.
+const SMALL_TIMED_EVERY: u64 = 16;
+
+/// Messages below this are small.
+const SMALL_BYTES: usize = 4096;
+
+/// How long a producer sleeps while there is no room.
+const ROOM_POLL: Duration = Duration::from_micros(100);
+
+/// What a message takes in the cache besides its payload, from above.
+const OVERHEAD_BYTES: usize = 64;
+
+/// How messages are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfferOptions {
+    /// Wait for room in the cache before each offer, so that nothing is dropped and throughput is what is measured.
+    pub lossless: bool,
+    /// Payloads from this many bytes on are offered as loans, as transports do.
+    pub loan_bytes_min: usize,
+    /// Loans are seen in slices of this many bytes, as DDS fragments are.
+    pub fragment_bytes: usize,
+}
+
+impl Default for OfferOptions {
+    fn default() -> Self {
+        Self {
+            lossless: true,
+            loan_bytes_min: 64 << 10,
+            fragment_bytes: usize::MAX,
+        }
+    }
+}
+
+/// What the producers of one run tell.
+#[derive(Clone, Debug, Default)]
+pub struct Produced {
+    /// Messages offered.
+    pub offered: u64,
+    /// How long each timed offer took.
+    pub offers: Latencies,
+    /// How much later than planned each message of a paced load was offered.
+    pub lateness: Latencies,
+    /// Processor time of the producers, offers included.
+    pub cpu: Duration,
+}
+
+/// Keeps a producer from offering more than the cache has room for.
+struct Room<'a> {
+    cache: &'a SharedCache,
+    clock: &'a dyn Clock,
+    /// The cache may be filled up to here.
+    held_bytes_max: usize,
+    /// What is let through between two looks at the cache.
+    step_bytes: usize,
+    left_bytes: usize,
+}
+
+impl<'a> Room<'a> {
+    fn new(cache: &'a SharedCache, clock: &'a dyn Clock, producers: u32) -> Self {
+        let bytes_max = cache.bytes_max();
+        let step_bytes = bytes_max / 16 / producers.max(1) as usize;
+        Self {
+            cache,
+            clock,
+            held_bytes_max: bytes_max / 2,
+            step_bytes,
+            left_bytes: 0,
+        }
+    }
+
+    /// Returns when a message of `payload_bytes` has room.
+    #[inline]
+    fn wait_for(&mut self, payload_bytes: usize) {
+        let bytes = payload_bytes + OVERHEAD_BYTES;
+        match self.left_bytes.checked_sub(bytes) {
+            Some(left) => self.left_bytes = left,
+            None => self.look(bytes),
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, bytes: usize) {
+        let wanted = self.step_bytes.max(bytes);
+        loop {
+            // What does not fit beside others is taken when it is alone.
+            let held = self.cache.held_bytes();
+            if held + wanted <= self.held_bytes_max || held == 0 {
+                self.left_bytes = wanted - bytes;
+                return;
+            }
+            self.clock.sleep_until(self.clock.monotonic() + ROOM_POLL);
+        }
+    }
+}
+
+/// Offers everything in `plan`, one thread for each producer; `sinks` are by topic.
+///
+/// # Errors
+/// When a thread cannot be started.
+pub fn produce(
+    plan: &Plan,
+    sinks: &[Arc<dyn Sink>],
+    cache: &SharedCache,
+    clock: &dyn Clock,
+    options: OfferOptions,
+) -> BenchResult<Produced> {
+    // Late enough that every thread stands ready.
+    let start = clock.monotonic() + Duration::from_millis(5);
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for producer in 0..plan.load().producers {
+            let room = options
+                .lossless
+                .then(|| Room::new(cache, clock, plan.load().producers));
+            let one = Producer {
+                plan,
+                producer,
+                sinks,
+                clock,
+                options,
+                room,
+            };
+            let thread = thread::Builder::new()
+                .name(format!("producer-{producer}"))
+                .spawn_scoped(scope, move || one.run(start))
+                .map_err(|source| BenchError::Thread { source })?;
+            threads.push(thread);
+        }
+        let mut all = Produced::default();
+        for thread in threads {
+            let one = thread.join().map_err(|_| BenchError::Thread {
+                source: std::io::Error::other("a producer panicked"),
+            })?;
+            all.offered += one.offered;
+            all.offers.merge(&one.offers);
+            all.lateness.merge(&one.lateness);
+            all.cpu += one.cpu;
+        }
+        Ok(all)
+    })
+}
+
+struct Producer<'a> {
+    plan: &'a Plan,
+    producer: u32,
+    sinks: &'a [Arc<dyn Sink>],
+    clock: &'a dyn Clock,
+    options: OfferOptions,
+    room: Option<Room<'a>>,
+}
+
+impl Producer<'_> {
+    fn run(mut self, start: Duration) -> Produced {
+        wake_this_thread_exactly();
+        let load = self.plan.load();
+        let schedule = load
+            .rate_hz
+            .and_then(|rate| Schedule::new(start, rate, self.producer, load.producers));
+        let small = load.mix.mean_bytes() < SMALL_BYTES as f64;
+        let timed_every = if small && schedule.is_none() {
+            SMALL_TIMED_EVERY
+        } else {
+            1
+        };
+        let mut produced = Produced::default();
+        let mut stamp = self.clock.now();
+        for message in self.plan.stream(self.producer) {
+            let timed = produced.offered.is_multiple_of(timed_every);
+            if let Some(schedule) = &schedule {
+                let due = schedule.due(produced.offered);
+                self.clock.sleep_until(due);
+                produced
+                    .lateness
+                    .record(self.clock.monotonic().saturating_sub(due));
+            }
+            if let Some(room) = &mut self.room {
+                room.wait_for(message.payload.len());
+            }
+            // Between two looks at the clock stamps go on by a nanosecond, so that they stay in order.
+            stamp = if timed {
+                self.clock.now().max(stamp)
+            } else {
+                stamp.saturating_add(Duration::from_nanos(1))
+            };
+            self.offer(&message, stamp, timed.then_some(&mut produced.offers));
+            produced.offered += 1;
+        }
+        produced.cpu = thread_cpu_time().total();
+        produced
+    }
+
+    #[inline]
+    fn offer(&self, message: &MessagePlan, stamp: Timestamp, timed: Option<&mut Latencies>) {
+        let header = MessageHeader {
+            publisher: Some(publisher_gid(message.topic)),
+            sequence: Some(message.sequence),
+            publish_time: Some(stamp),
+            log_time: stamp,
+        };
+        let payload = if message.payload.len() >= self.options.loan_bytes_min {
+            Payload::Loaned(self.plan.loan(message, self.options.fragment_bytes))
+        } else {
+            Payload::Borrowed(self.plan.payload(message))
+        };
+        let sink = &self.sinks[message.topic as usize];
+        match timed {
+            Some(offers) => {
+                let before = self.clock.monotonic();
+                sink.offer(header, payload);
+                offers.record(self.clock.monotonic().saturating_sub(before));
+            }
+            None => sink.offer(header, payload),
+        }
+    }
+}
+
+/// Each topic has one publisher.
+fn publisher_gid(topic: u32) -> Gid {
+    let mut gid = [0xBE; 16];
+    gid[..4].copy_from_slice(&topic.to_le_bytes());
+    Gid(gid)
+}

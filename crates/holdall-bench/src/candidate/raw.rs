@@ -1,0 +1,46 @@
+//! A storage alone, without cache and threads: batches of messages in, one durable file out.
+
+use crate::error::{BenchError, BenchResult};
+use std::{fs::File, path::Path};
+
+/// One message as a storage gets it.
+#[derive(Clone, Copy, Debug)]
+pub struct RawMessage<'a> {
+    /// Index into the topics of the plan.
+    pub topic: u32,
+    /// The publisher's sequence number on the topic, from 1.
+    pub sequence: u64,
+    /// When it was received, in nanoseconds since the Unix epoch.
+    pub log_time_nanos: u64,
+    /// The bytes.
+    pub payload: &'a [u8],
+}
+
+/// A storage file that is being written by a candidate.
+pub trait RawWriter: Send {
+    /// Stores messages that arrived together; databases put them into one transaction.
+    ///
+    /// # Errors
+    /// Whatever the storage or the disk says.
+    fn write_batch(&mut self, batch: &[RawMessage<'_>]) -> BenchResult<()>;
+
+    /// Writes what belongs to the end, closes the file and returns when it is durable.
+    ///
+    /// # Errors
+    /// Whatever the storage or the disk says.
+    fn close(self: Box<Self>) -> BenchResult<()>;
+}
+
+/// Makes the directory entry of `path` durable, as every candidate has to.
+///
+/// # Errors
+/// When the folder cannot be opened or synced.
+pub fn sync_parent(path: &Path) -> BenchResult<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    File::open(parent)
+        .and_then(|dir| dir.sync_all())
+        .map_err(BenchError::io("sync", parent))
+}

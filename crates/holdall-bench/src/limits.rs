@@ -1,0 +1,188 @@
+//! Same-run limits: how fast the disk, memory and checksums are right now, taken between the candidates.
+
+use crate::{error::BenchResult, statistics};
+use holdall_io::{
+    disk::DiskError,
+    limits::{measure_buffered_write, measure_crc32, measure_direct_write, measure_memcpy},
+};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Block sizes and numbers of writes in flight among which the best is looked for.
+const DIRECT_SHAPES: [(usize, usize); 4] = [(1 << 20, 16), (4 << 20, 8), (4 << 20, 12), (16 << 20, 4)];
+
+/// Each shape is tried twice with at most this much, so that one moment of a noisy disk does not decide alone.
+const SEARCH_BYTES_MAX: u64 = 1 << 30;
+
+/// Block of the buffered loop.
+const BUFFERED_BLOCK_BYTES: usize = 1 << 20;
+
+/// What one copy or checksum measurement goes through.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// The shape of direct writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DirectShape {
+    /// Bytes of each write.
+    pub block_bytes: usize,
+    /// Writes in flight.
+    pub depth: usize,
+}
+
+/// Takes limits of one folder again and again, always in the same way.
+#[derive(Debug)]
+pub struct LimitMeter {
+    dir: PathBuf,
+    bytes: u64,
+    shape: Option<DirectShape>,
+    refused: Option<String>,
+    direct: Vec<f64>,
+    buffered: Vec<f64>,
+    memcpy: Vec<f64>,
+    crc32: Vec<f64>,
+}
+
+impl LimitMeter {
+    /// Looks for the best shape of direct writes in `dir`; each later measurement writes `bytes`.
+    ///
+    /// # Errors
+    /// A full or failing disk. A file system that refuses direct writes is no error.
+    pub fn new(dir: &Path, bytes: u64) -> BenchResult<Self> {
+        let mut meter = Self {
+            dir: dir.to_owned(),
+            bytes,
+            shape: None,
+            refused: None,
+            direct: Vec::new(),
+            buffered: Vec::new(),
+            memcpy: Vec::new(),
+            crc32: Vec::new(),
+        };
+        match meter.search() {
+            Ok(shape) => meter.shape = Some(shape),
+            Err(error) if error.is_no_space() => return Err(error.into()),
+            Err(error) => meter.refused = Some(error.to_string()),
+        }
+        Ok(meter)
+    }
+
+    fn search(&self) -> Result<DirectShape, DiskError> {
+        let bytes = self.bytes.min(SEARCH_BYTES_MAX);
+        let mut best = (0.0, DIRECT_SHAPES[0]);
+        for (block_bytes, depth) in DIRECT_SHAPES.into_iter().chain(DIRECT_SHAPES) {
+            let rate = measure_direct_write(&self.dir, bytes, block_bytes, depth)?;
+            if rate > best.0 {
+                best = (rate, (block_bytes, depth));
+            }
+        }
+        let (block_bytes, depth) = best.1;
+        Ok(DirectShape { block_bytes, depth })
+    }
+
+    /// Measures the disk's direct limit once more; `None` where it refuses direct writes.
+    ///
+    /// # Errors
+    /// A full or failing disk.
+    pub fn direct(&mut self) -> BenchResult<Option<f64>> {
+        let Some(DirectShape { block_bytes, depth }) = self.shape else {
+            return Ok(None);
+        };
+        let rate = measure_direct_write(&self.dir, self.bytes, block_bytes, depth)?;
+        self.direct.push(rate);
+        Ok(Some(rate))
+    }
+
+    /// Measures a plain buffered loop with a sync at its end once more.
+    ///
+    /// # Errors
+    /// A full or failing disk.
+    pub fn buffered(&mut self) -> BenchResult<f64> {
+        let rate = measure_buffered_write(&self.dir, self.bytes, BUFFERED_BLOCK_BYTES)?;
+        self.buffered.push(rate);
+        Ok(rate)
+    }
+
+    /// Measures copying and checksums once more.
+    pub fn memory(&mut self) {
+        self.memcpy
+            .push(measure_memcpy(MEMORY_BYTES, BUFFERED_BLOCK_BYTES));
+        self.crc32.push(measure_crc32(MEMORY_BYTES));
+    }
+
+    /// Direct where the file system takes it, else buffered: the limit that candidates are held against.
+    ///
+    /// # Errors
+    /// A full or failing disk.
+    pub fn disk(&mut self) -> BenchResult<f64> {
+        match self.direct()? {
+            Some(rate) => Ok(rate),
+            None => self.buffered(),
+        }
+    }
+
+    /// All that was measured so far.
+    pub fn limits(&self) -> Limits {
+        let median = |samples: &[f64]| statistics::median(samples);
+        Limits {
+            direct_write_bytes_per_s: median(&self.direct),
+            buffered_write_bytes_per_s: median(&self.buffered),
+            memcpy_bytes_per_s: median(&self.memcpy),
+            crc32_bytes_per_s: median(&self.crc32),
+            bytes_per_measurement: self.bytes,
+            direct_shape: self.shape,
+            direct_refused: self.refused.clone(),
+            direct_samples: self.direct.clone(),
+            buffered_samples: self.buffered.clone(),
+        }
+    }
+}
+
+/// Same-run limits: medians, and every measurement in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Limits {
+    /// Direct sequential writing with the best shape, sync included; absent where direct writes are refused.
+    pub direct_write_bytes_per_s: Option<f64>,
+    /// A plain buffered loop, sync included.
+    pub buffered_write_bytes_per_s: Option<f64>,
+    /// Copying from memory that is in no cache.
+    pub memcpy_bytes_per_s: Option<f64>,
+    /// CRC-32 over bytes that are in the cache.
+    pub crc32_bytes_per_s: Option<f64>,
+    /// What each measurement of the disk writes.
+    pub bytes_per_measurement: u64,
+    /// The best shape that was found.
+    pub direct_shape: Option<DirectShape>,
+    /// Why direct writes are refused, where they are.
+    pub direct_refused: Option<String>,
+    /// Every direct measurement in order.
+    pub direct_samples: Vec<f64>,
+    /// Every buffered measurement in order.
+    pub buffered_samples: Vec<f64>,
+}
+
+impl Limits {
+    /// Direct where the file system takes it, else buffered.
+    pub fn disk_bytes_per_s(&self) -> Option<f64> {
+        self.direct_write_bytes_per_s.or(self.buffered_write_bytes_per_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_taken_in_order_and_leave_nothing_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut meter = LimitMeter::new(dir.path(), 1 << 20).unwrap();
+        let direct = meter.direct().unwrap();
+        let buffered = meter.buffered().unwrap();
+        let limits = meter.limits();
+        assert_eq!(limits.direct_write_bytes_per_s, direct);
+        assert_eq!(limits.direct_samples.len(), usize::from(direct.is_some()));
+        assert_eq!(limits.buffered_samples, [buffered]);
+        assert_eq!(limits.disk_bytes_per_s(), direct.or(Some(buffered)));
+        assert_eq!(limits.direct_refused.is_none(), direct.is_some());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

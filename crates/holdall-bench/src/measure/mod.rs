@@ -1,0 +1,9 @@
+//! Measurement: what a run costs the processor, memory and whoever offers messages.
+
+pub mod latency;
+pub mod scheduling;
+pub mod usage;
+
+pub use latency::{Latencies, LatencySummary};
+pub use scheduling::SchedulingProbe;
+pub use usage::{Usage, UsageMeter};

@@ -1,0 +1,226 @@
+//! Every candidate stores a small workload whole: what is read back with foreign libraries is what was offered.
+
+use holdall::record::options::{CacheOptions, SplitOptions};
+use holdall_bench::{
+    BenchResult,
+    candidate::{
+        RawMessage, RawWriter,
+        mcap_crate::{McapCrateOptions, McapCrateWriter},
+        naive::NaiveWriter,
+        ours::{DiskChoice, OurWriter},
+        pipeline::{Pipeline, PipelineOptions},
+        producers::OfferOptions,
+        sqlite_bare::{SqliteBareWriter, SqlitePreset},
+    },
+    verify::{Verified, verify_files},
+    workload::{Content, Load, Plan, SizeMix},
+};
+use holdall_io::{clock::SystemClock, os::DiskMode};
+use holdall_storage::StorageOptions;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+const ANY_DISK: DiskChoice = DiskChoice::Os(DiskMode::Auto);
+
+fn plan(mix: SizeMix, producers: u32, topics: u32, total_bytes: u64) -> Plan {
+    let content = Content::Entropy(8.0);
+    Plan::new(Load {
+        mix,
+        content,
+        total_bytes,
+        producers,
+        topics,
+        rate_hz: None,
+        seed: 11,
+    })
+    .unwrap()
+}
+
+/// Writes all of a one-producer plan in batches and reads it back.
+fn round_trip(plan: &Plan, path: PathBuf, writer: BenchResult<Box<dyn RawWriter>>) {
+    let mut writer = writer.unwrap();
+    let messages: Vec<_> = plan.stream(0).collect();
+    for batch in messages.chunks(100) {
+        let batch: Vec<_> = batch
+            .iter()
+            .map(|message| RawMessage {
+                topic: message.topic,
+                sequence: message.sequence,
+                log_time_nanos: message.sequence * 1000,
+                payload: plan.payload(message),
+            })
+            .collect();
+        writer.write_batch(&batch).unwrap();
+    }
+    writer.close().unwrap();
+    let verified = verify_files(plan, &[path], plan.message_count()).unwrap();
+    assert_eq!(
+        verified,
+        Verified {
+            messages: plan.message_count(),
+            bytes: plan.byte_count()
+        }
+    );
+}
+
+fn each_candidate(plan: &Plan, dir: &Path) {
+    let topics = plan.topics();
+    let path = dir.join("naive.mcap");
+    let naive = NaiveWriter::create(ANY_DISK.queue(dir).unwrap(), &path, 0, topics);
+    round_trip(plan, path, naive.map(|writer| Box::new(writer) as _));
+
+    let path = dir.join("crate.mcap");
+    let rival = McapCrateWriter::create(&path, topics, McapCrateOptions::default());
+    round_trip(plan, path, rival.map(|writer| Box::new(writer) as _));
+
+    for (name, preset) in [
+        ("a.db3", SqlitePreset::Default),
+        ("b.db3", SqlitePreset::Resilient),
+    ] {
+        let path = dir.join(name);
+        let bare = SqliteBareWriter::create(&path, topics, preset);
+        round_trip(plan, path, bare.map(|writer| Box::new(writer) as _));
+    }
+    for preset in ["", "fastwrite", "zstd_fast"] {
+        let path = dir.join(format!("ours-{preset}.mcap"));
+        let options = StorageOptions {
+            preset: preset.to_owned(),
+            ..StorageOptions::default()
+        };
+        let ours = OurWriter::create(ANY_DISK.queue(dir).unwrap(), &path, 0, topics, "mcap", &options);
+        round_trip(plan, path, ours.map(|writer| Box::new(writer) as _));
+    }
+}
+
+#[test]
+fn candidates_store_small_messages_of_several_topics() {
+    let dir = tempfile::tempdir().unwrap();
+    each_candidate(&plan(SizeMix::single(100), 1, 7, 300_000), dir.path());
+}
+
+#[test]
+fn candidates_store_mixed_sizes() {
+    let dir = tempfile::tempdir().unwrap();
+    each_candidate(&plan(SizeMix::mixed(), 1, 3, 12_000_000), dir.path());
+}
+
+#[test]
+fn candidates_store_messages_larger_than_a_block() {
+    let dir = tempfile::tempdir().unwrap();
+    each_candidate(&plan(SizeMix::single(6_220_800), 1, 1, 20_000_000), dir.path());
+}
+
+fn pipeline_options() -> PipelineOptions {
+    PipelineOptions {
+        storage_id: "mcap".to_owned(),
+        storage: StorageOptions::default(),
+        cache: CacheOptions {
+            bytes_max: 4 << 20,
+            ..CacheOptions::default()
+        },
+        split: SplitOptions::default(),
+        disk: ANY_DISK,
+        offer: OfferOptions::default(),
+    }
+}
+
+#[test]
+fn the_recorder_stores_everything_when_producers_wait_for_room() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, mix, topics) in [
+        ("small", SizeMix::single(100), 10),
+        ("mixed", SizeMix::mixed(), 6),
+        ("large", SizeMix::single(1 << 20), 2),
+    ] {
+        let plan = plan(mix, 2, topics, 24_000_000);
+        let bag = dir.path().join(name);
+        let pipeline = Pipeline::new(&plan, &bag, &pipeline_options(), Arc::new(SystemClock)).unwrap();
+        let recorded = pipeline.run(&plan, &SystemClock).unwrap();
+        assert_eq!(
+            (recorded.stored, recorded.lost),
+            (plan.message_count(), 0),
+            "{name}"
+        );
+        assert_eq!(recorded.produced.offered, plan.message_count());
+        verify_files(&plan, &recorded.files, recorded.stored).unwrap();
+    }
+}
+
+#[test]
+fn splits_lose_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = plan(SizeMix::single(10 << 10), 1, 3, 16_000_000);
+    let options = PipelineOptions {
+        split: SplitOptions {
+            bytes_max: Some(2_000_000),
+            ..SplitOptions::default()
+        },
+        ..pipeline_options()
+    };
+    let pipeline = Pipeline::new(&plan, &dir.path().join("bag"), &options, Arc::new(SystemClock)).unwrap();
+    let recorded = pipeline.run(&plan, &SystemClock).unwrap();
+    assert!(
+        recorded.files.len() >= 7 && recorded.splits as usize + 1 == recorded.files.len(),
+        "{recorded:?}"
+    );
+    verify_files(&plan, &recorded.files, recorded.stored).unwrap();
+}
+
+#[test]
+fn what_is_dropped_is_counted_and_the_rest_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = plan(SizeMix::single(100), 2, 2, 40_000_000);
+    let options = PipelineOptions {
+        cache: CacheOptions {
+            bytes_max: 64 << 10,
+            ..CacheOptions::default()
+        },
+        offer: OfferOptions {
+            lossless: false,
+            ..OfferOptions::default()
+        },
+        ..pipeline_options()
+    };
+    let pipeline = Pipeline::new(&plan, &dir.path().join("bag"), &options, Arc::new(SystemClock)).unwrap();
+    let recorded = pipeline.run(&plan, &SystemClock).unwrap();
+    assert_eq!(recorded.stored + recorded.lost, plan.message_count());
+    assert_eq!(recorded.lost, recorded.lost_by_stage.values().sum::<u64>());
+    verify_files(&plan, &recorded.files, recorded.stored).unwrap();
+}
+
+#[test]
+fn changed_bytes_are_found_when_reading_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (written, other) = (
+        plan(SizeMix::single(1000), 1, 1, 10_000),
+        plan(SizeMix::single(1000), 1, 1, 20_000),
+    );
+    let path = dir.path().join("a.mcap");
+    let mut writer = McapCrateWriter::create(&path, written.topics(), McapCrateOptions::default()).unwrap();
+    for message in written.stream(0) {
+        let payload = if message.sequence == 7 {
+            &[0; 1000][..]
+        } else {
+            written.payload(&message)
+        };
+        let raw = RawMessage {
+            topic: 0,
+            sequence: message.sequence,
+            log_time_nanos: 1,
+            payload,
+        };
+        writer.write_batch(&[raw]).unwrap();
+    }
+    Box::new(writer).close().unwrap();
+    let error = verify_files(&written, &[path.clone()], 10)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("message 7 has other bytes"), "{error}");
+    let missing = verify_files(&other, &[], 20).unwrap_err().to_string();
+    assert!(
+        missing.contains("20 messages should be stored, 0 were read back"),
+        "{missing}"
+    );
+}
