@@ -84,7 +84,7 @@ fn play(path: &Path, hertz: u64) -> Result<(PlayReport, Histogram<u64>), Box<dyn
 
     let times = stopwatch.0.lock().map_err(|_| "a sink panicked")?;
     let expected = Duration::from_nanos(1_000_000_000 / hertz);
-    let mut errors = Histogram::new(3)?;
+    let mut errors = Histogram::new_with_bounds(1, 3_600_000_000_000, 3)?;
     for pair in times.windows(2) {
         let error = (pair[1] - pair[0]).abs_diff(expected);
         errors.saturating_record(u64::try_from(error.as_nanos())?);

@@ -552,6 +552,8 @@ fn what_cannot_be_played_is_refused_in_one_sentence() {
     );
     let empty = directory.path().join("empty.mcap");
     write_mcap(&empty, &[], &Format::default());
+    let (_other, sqlite) = copy_of("rosbag2/mcap_default");
+    fs::write(sqlite.join("mcap_default_0.mcap"), b"SQLite format 3\0 and so on").unwrap();
     let refuse = |change: &dyn Fn(&mut PlayOptions), reason: &str| {
         let mut options = options(std::slice::from_ref(&path));
         change(&mut options);

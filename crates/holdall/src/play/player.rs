@@ -13,7 +13,7 @@ use super::{
     status::{PlayReport, PlayStatus},
     topic_choice::TopicChoice,
 };
-use crate::reader::{BagMessage, BagSet, MessageFilter};
+use crate::reader::{BagMessage, BagReader, BagSet, MessageFilter};
 use bytes::Bytes;
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::topic::TopicInfo;
@@ -53,6 +53,7 @@ impl Player {
         check(&options)?;
         let choice = TopicChoice::new(&options)?;
         let bags = BagSet::open(&options.inputs)?;
+        bags.bags().iter().try_for_each(BagReader::check_readable)?;
         let topics = bags.topics();
         let range = PlayRange::new(&bags, &options)?;
         let publications = Publications::create(&topics, &options, &choice, &mut *transport)?;

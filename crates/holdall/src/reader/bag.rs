@@ -104,6 +104,14 @@ impl BagReader {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
+    /// Opens the first storage file, so that a bag of a kind that cannot be read is found out before anything is begun with it.
+    ///
+    /// # Errors
+    /// When that file cannot be read.
+    pub fn check_readable(&self) -> Result<(), BagError> {
+        self.files.first().map_or(Ok(()), |file| file.open().map(drop))
+    }
+
     /// What a user should know once about the state of the bag, one sentence each.
     pub fn notices(&self) -> &[String] {
         &self.notices
@@ -215,7 +223,9 @@ impl BagReader {
             what,
             reason: reason.to_owned(),
         };
-        if !metadata.compression_mode.is_empty() {
+        let is_compressed =
+            !metadata.compression_mode.is_empty() && !metadata.compression_mode.eq_ignore_ascii_case("none");
+        if is_compressed {
             let what = format!(
                 "a bag with rosbag2's {} compression",
                 metadata.compression_mode.to_lowercase()
