@@ -4,3 +4,4 @@
 pub mod play;
 pub mod reader;
 pub mod record;
+pub mod writer;

@@ -1,8 +1,23 @@
 //! Recording: topic -> subscription -> cache -> drain -> storage writer.
 
 pub mod cache;
+mod control;
+pub mod definitions;
+pub mod discovery;
+pub mod drain;
+mod error;
 pub mod gate;
 pub mod intake;
 pub mod ledger;
 pub mod options;
+mod recorder;
+mod session;
 pub mod status;
+mod subscriptions;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use control::RecordControl;
+pub use error::RecordError;
+pub use recorder::Recorder;

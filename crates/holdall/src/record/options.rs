@@ -30,7 +30,12 @@ pub struct CacheOptions {
 
 impl Default for CacheOptions {
     fn default() -> Self {
-        Self { bytes_max: 100 * 1024 * 1024, duration_max: None, policy: CachePolicy::default(), snapshot: false }
+        Self {
+            bytes_max: 100 * 1024 * 1024,
+            duration_max: None,
+            policy: CachePolicy::default(),
+            snapshot: false,
+        }
     }
 }
 

@@ -60,6 +60,8 @@ pub struct RecordReport {
     pub files: Vec<PathBuf>,
     /// Why the recording ended early, when it did: one sentence for the user.
     pub failure: Option<String>,
+    /// Accounts that do not add up, one sentence each: messages known to be sent that are neither recorded nor counted as lost.
+    pub audit_faults: Vec<String>,
 }
 
 impl RecordReport {

@@ -72,7 +72,7 @@ pub enum Taken {
 /// Messages between the transport and the disk, oldest first.
 ///
 /// Its memory is `max(segments, 4) × footprint + pinned by loans`, and that sum never exceeds `bytes_max`, with one exception: a
-/// message larger than the whole cache is taken when no other loan is held, so that it can be recorded at all.
+/// loan larger than what the segments leave is taken when no other loan is held, so that it can be recorded at all.
 pub struct Cache {
     shape: SegmentShape,
     bytes_max: usize,
@@ -388,7 +388,14 @@ impl Cache {
     /// True when there is something to take.
     #[inline]
     pub fn has_any(&self) -> bool {
-        self.has_dumped() || (!self.snapshot && !(self.full.is_empty() && self.current.is_empty()))
+        let filled = !self.full.is_empty() || !self.current.is_empty();
+        self.has_dumped() || (!self.snapshot && filled)
+    }
+
+    /// Counts memory that is kept for a message of this topic outside of a segment.
+    pub fn hold(&mut self, topic: TopicId, bytes: usize) {
+        self.pinned_bytes += bytes;
+        self.admission.charge(topic, bytes);
     }
 
     /// Says that a loan taken out of a segment was given back to its transport.

@@ -230,6 +230,11 @@ impl SharedCache {
         inner
     }
 
+    /// Counts memory that the drain keeps for a message beyond its segment; [`SharedCache::loan_returned`] ends it.
+    pub fn hold(&self, topic: TopicId, bytes: usize) {
+        self.lock().cache.hold(topic, bytes);
+    }
+
     /// Says that a loan taken out of a segment was given back to its transport.
     pub fn loan_returned(&self, topic: TopicId, pinned_bytes: usize) {
         self.lock().cache.loan_returned(topic, pinned_bytes);

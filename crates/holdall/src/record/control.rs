@@ -1,0 +1,132 @@
+//! What can be asked of a running recording, from any thread.
+
+use super::{
+    cache::SharedCache,
+    drain::{DrainCommand, DrainShared},
+    gate::Gate,
+};
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+#[derive(Debug, Default)]
+struct Requests {
+    /// Why the recording is to end.
+    stop: Option<String>,
+    finished: bool,
+}
+
+#[derive(Debug, Default)]
+struct RequestBox {
+    requests: Mutex<Requests>,
+    changed: Condvar,
+}
+
+impl RequestBox {
+    fn lock(&self) -> MutexGuard<'_, Requests> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, at_most: Duration, until: impl Fn(&Requests) -> bool) -> bool {
+        let (requests, _) = self
+            .changed
+            .wait_timeout_while(self.lock(), at_most, |requests| !until(requests))
+            .unwrap_or_else(PoisonError::into_inner);
+        until(&requests)
+    }
+}
+
+/// Asks things of a recording. Cheap to clone; asking a recording that has ended does nothing.
+#[derive(Clone)]
+pub struct RecordControl {
+    gate: Arc<Gate>,
+    cache: Arc<SharedCache>,
+    drain: Arc<DrainShared>,
+    snapshot_mode: bool,
+    requests: Arc<RequestBox>,
+}
+
+impl RecordControl {
+    pub(super) fn new(
+        gate: Arc<Gate>,
+        cache: Arc<SharedCache>,
+        drain: Arc<DrainShared>,
+        snapshot_mode: bool,
+    ) -> Self {
+        Self {
+            gate,
+            cache,
+            drain,
+            snapshot_mode,
+            requests: Arc::default(),
+        }
+    }
+
+    /// Stores nothing that arrives from now on.
+    pub fn pause(&self) {
+        if !self.gate.set_paused(true) {
+            tracing::info!("paused");
+        }
+    }
+
+    /// Stores what arrives from now on.
+    pub fn resume(&self) {
+        if self.gate.set_paused(false) {
+            tracing::info!("resumed");
+        }
+    }
+
+    /// Pauses or resumes; returns whether it is paused now.
+    pub fn toggle_pause(&self) -> bool {
+        let paused = self.gate.toggle_paused();
+        tracing::info!("{}", if paused { "paused" } else { "resumed" });
+        paused
+    }
+
+    /// Whether it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.gate.is_paused()
+    }
+
+    /// Goes on in a new file.
+    pub fn split(&self) {
+        self.drain.command(DrainCommand::Split);
+        self.cache.wake();
+    }
+
+    /// Writes what the ring holds; false when the recording is not in snapshot mode.
+    pub fn snapshot(&self) -> bool {
+        if self.snapshot_mode {
+            self.drain.command(DrainCommand::Snapshot);
+            self.cache.wake();
+        }
+        self.snapshot_mode
+    }
+
+    /// Ends the recording; everything received is still stored. `reason` goes to the log; the first one counts.
+    pub fn stop(&self, reason: impl Into<String>) {
+        self.requests.lock().stop.get_or_insert_with(|| reason.into());
+        self.requests.changed.notify_all();
+    }
+
+    /// Why it is to end, once somebody asked for it.
+    pub fn stop_reason(&self) -> Option<String> {
+        self.requests.lock().stop.clone()
+    }
+
+    /// Waits until it is to end; false when `at_most` ran out before.
+    pub(super) fn wait_stop(&self, at_most: Duration) -> bool {
+        self.requests.wait(at_most, |requests| requests.stop.is_some())
+    }
+
+    /// Waits until it has ended; false when `at_most` ran out before.
+    pub fn wait_finished(&self, at_most: Duration) -> bool {
+        self.requests.wait(at_most, |requests| requests.finished)
+    }
+
+    pub(super) fn set_finished(&self) {
+        self.requests.lock().finished = true;
+        self.requests.changed.notify_all();
+    }
+}

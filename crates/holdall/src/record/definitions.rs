@@ -1,0 +1,333 @@
+//! Message definitions without a ROS installation: share folders, the embedded bundle, or the publishing node, checked by their hash.
+
+use super::waiting::unknown_definition;
+use holdall_model::{
+    interface::{Definition, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat},
+    topic::{MessageDefinition, NodeName},
+};
+use holdall_transport::{TypeDescriptionReply, TypeSource};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Time between two requests to the same nodes for the same type.
+const ASK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A type is asked for at most this often; nodes that do not answer by then do not have the service.
+const ASKS_MAX: u32 = 10;
+
+/// A type whose nodes are being asked.
+#[derive(Debug, Default)]
+struct Question {
+    nodes: BTreeSet<NodeName>,
+    asks: u32,
+    next_ask: Duration,
+}
+
+/// A question that is due: ask this node for this type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Which node.
+    pub node: NodeName,
+    /// Which type.
+    pub type_name: String,
+    /// Its announced hash.
+    pub type_hash: String,
+}
+
+/// Finds definitions, asks for those that are not on this machine, and says once of each what is wrong.
+pub struct Definitions {
+    ament_prefixes: Vec<PathBuf>,
+    bundle: fn(&str) -> Option<InterfaceSource>,
+    /// By type and announced hash.
+    known: BTreeMap<(String, String), MessageDefinition>,
+    questions: BTreeMap<(String, String), Question>,
+}
+
+impl Definitions {
+    /// Looks into `share` below these prefixes, then asks `bundle`.
+    pub fn new(ament_prefixes: Vec<PathBuf>, bundle: fn(&str) -> Option<InterfaceSource>) -> Self {
+        Self {
+            ament_prefixes,
+            bundle,
+            known: BTreeMap::new(),
+            questions: BTreeMap::new(),
+        }
+    }
+
+    /// The definition of a type, or `None` when it has to be asked for; then [`Definitions::asks`] says whom.
+    ///
+    /// With an announced hash only a definition of that hash is taken. Without, what is found on this machine is taken unchecked.
+    pub fn find(
+        &mut self,
+        type_name: &str,
+        announced_hash: &str,
+        nodes: &[NodeName],
+    ) -> Option<MessageDefinition> {
+        let key = (type_name.to_owned(), announced_hash.to_owned());
+        if let Some(known) = self.known.get(&key) {
+            return Some(known.clone());
+        }
+        if let Some(found) = self.find_here(type_name, announced_hash) {
+            self.known.insert(key, found.clone());
+            return Some(found);
+        }
+        if announced_hash.is_empty() {
+            tracing::warn!("{type_name}: no message definition on this machine; recorded without");
+            let unknown = unknown_definition(type_name);
+            self.known.insert(key, unknown.clone());
+            return Some(unknown);
+        }
+        self.questions
+            .entry(key)
+            .or_default()
+            .nodes
+            .extend(nodes.iter().cloned());
+        None
+    }
+
+    /// Looks into the share folders and the bundle.
+    fn find_here(&self, type_name: &str, announced_hash: &str) -> Option<MessageDefinition> {
+        let in_shares = |name: &str| {
+            self.ament_prefixes
+                .iter()
+                .find_map(|prefix| read_share(prefix, name))
+        };
+        checked(type_name, announced_hash, in_shares)
+            .or_else(|| checked(type_name, announced_hash, self.bundle))
+    }
+
+    /// Says that one more node publishes a type; it is asked when the definition is still missing.
+    pub fn add_node(&mut self, type_name: &str, announced_hash: &str, node: &NodeName) {
+        let key = (type_name.to_owned(), announced_hash.to_owned());
+        if let Some(question) = self.questions.get_mut(&key)
+            && question.nodes.insert(node.clone())
+        {
+            question.next_ask = Duration::ZERO;
+        }
+    }
+
+    /// The questions that are due at `now` (monotonic time).
+    pub fn asks(&mut self, now: Duration) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        for ((type_name, type_hash), question) in &mut self.questions {
+            if question.nodes.is_empty() || question.asks >= ASKS_MAX || now < question.next_ask {
+                continue;
+            }
+            question.asks += 1;
+            question.next_ask = now + ASK_INTERVAL;
+            asks.extend(question.nodes.iter().map(|node| Ask {
+                node: node.clone(),
+                type_name: type_name.clone(),
+                type_hash: type_hash.clone(),
+            }));
+        }
+        asks
+    }
+
+    /// Takes a node's answer. Returns the definition when the answer is good: what it says has the hash that was asked for.
+    pub fn answer(&mut self, reply: &TypeDescriptionReply) -> Option<MessageDefinition> {
+        let key = (reply.type_name.clone(), reply.type_hash.clone());
+        if !self.questions.contains_key(&key) {
+            return None;
+        }
+        let sources = match &reply.sources {
+            Ok(sources) => sources,
+            Err(reason) => {
+                tracing::debug!(
+                    "{}: a node does not tell its definition: {reason}",
+                    reply.type_name
+                );
+                return None;
+            }
+        };
+        let lookup = |name: &str| source_of(sources, name);
+        let definition = checked(&reply.type_name, &reply.type_hash, lookup);
+        if let Some(definition) = &definition {
+            self.questions.remove(&key);
+            self.known.insert(key, definition.clone());
+        } else {
+            tracing::warn!(
+                "{}: the definition that a node told does not have its hash",
+                reply.type_name
+            );
+        }
+        definition
+    }
+}
+
+/// Resolves a type; `None` when a part is missing or the hash is another one than announced (empty: none was).
+fn checked(
+    type_name: &str,
+    announced_hash: &str,
+    lookup: impl Fn(&str) -> Option<InterfaceSource>,
+) -> Option<MessageDefinition> {
+    let definition = match Definition::resolve(type_name, lookup) {
+        Ok(definition) => definition,
+        Err(error) => {
+            tracing::debug!("{error}");
+            return None;
+        }
+    };
+    let mut message = definition.message_definition();
+    if announced_hash.is_empty() {
+        message.type_description_hash = String::new();
+        return Some(message);
+    }
+    (definition.type_hash() == announced_hash).then(|| {
+        message.type_description_hash = announced_hash.to_owned();
+        message
+    })
+}
+
+/// The text of a type among those that a node told.
+fn source_of(sources: &[TypeSource], type_name: &str) -> Option<InterfaceSource> {
+    let source = sources.iter().find(|source| source.type_name == type_name)?;
+    let format = SourceFormat::from_name(&source.encoding)?;
+    Some(InterfaceSource {
+        format,
+        text: Cow::Owned(source.text.clone()),
+    })
+}
+
+/// The definition file of `pkg/kind/Name` below `<prefix>/share`.
+fn read_share(prefix: &Path, type_name: &str) -> Option<InterfaceSource> {
+    let mut parts = type_name.split('/');
+    let (package, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_plain = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    // Names come from the network: nothing that could leave the share folder.
+    if parts.next().is_some() || ![package, kind, name].into_iter().all(is_plain) {
+        return None;
+    }
+    let folder = prefix.join("share").join(package).join(kind);
+    [SourceFormat::from_name(kind)?, SourceFormat::Idl]
+        .into_iter()
+        .find_map(|format| {
+            let file = fs::File::open(folder.join(format!("{name}.{}", format.as_str()))).ok()?;
+            let mut text = String::new();
+            file.take(SOURCE_BYTES_MAX as u64 + 1)
+                .read_to_string(&mut text)
+                .ok()?;
+            Some(InterfaceSource {
+                format,
+                text: Cow::Owned(text),
+            })
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TYPE: &str = "demo_msgs/msg/Pair";
+
+    fn no_bundle(_: &str) -> Option<InterfaceSource> {
+        None
+    }
+
+    fn share(text: &str) -> tempfile::TempDir {
+        let prefix = tempfile::tempdir().unwrap();
+        let folder = prefix.path().join("share/demo_msgs/msg");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("Pair.msg"), text).unwrap();
+        fs::write(folder.join("One.msg"), "int32 value\n").unwrap();
+        prefix
+    }
+
+    fn hash_of(prefix: &Path) -> String {
+        Definition::resolve(TYPE, |name| read_share(prefix, name))
+            .unwrap()
+            .type_hash()
+    }
+
+    fn node() -> NodeName {
+        NodeName {
+            namespace: "/".to_owned(),
+            name: "talker".to_owned(),
+        }
+    }
+
+    fn reply(hash: &str, text: &str) -> TypeDescriptionReply {
+        let source = |name: &str, text: &str| TypeSource {
+            type_name: name.to_owned(),
+            encoding: "msg".to_owned(),
+            text: text.to_owned(),
+        };
+        TypeDescriptionReply {
+            type_name: TYPE.to_owned(),
+            type_hash: hash.to_owned(),
+            sources: Ok(vec![
+                source(TYPE, text),
+                source("demo_msgs/msg/One", "int32 value\n"),
+            ]),
+        }
+    }
+
+    #[test]
+    fn a_share_folder_is_taken_when_its_hash_is_the_announced_one() {
+        let prefix = share("One a\nOne b\n");
+        let hash = hash_of(prefix.path());
+        let mut definitions = Definitions::new(vec![prefix.path().to_owned()], no_bundle);
+        let found = definitions.find(TYPE, &hash, &[node()]).unwrap();
+        assert_eq!(found.type_description_hash, hash);
+        assert!(found.text.contains("MSG: demo_msgs/One"), "{}", found.text);
+        assert!(definitions.asks(Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn another_hash_is_asked_for_and_checked() {
+        let old = share("One a\n");
+        let new = share("One a\nOne b\n");
+        let hash = hash_of(new.path());
+        let mut definitions = Definitions::new(vec![old.path().to_owned()], no_bundle);
+        assert_eq!(definitions.find(TYPE, &hash, &[node()]), None);
+        assert_eq!(definitions.asks(Duration::ZERO).len(), 1);
+        assert!(
+            definitions.asks(Duration::from_millis(500)).is_empty(),
+            "not asked again too soon"
+        );
+        assert_eq!(definitions.asks(Duration::from_millis(1500)).len(), 1);
+        assert_eq!(
+            definitions.answer(&reply(&hash, "One a\nint8 b\n")),
+            None,
+            "a wrong answer is no answer"
+        );
+        let found = definitions.answer(&reply(&hash, "One a\nOne b\n")).unwrap();
+        assert_eq!(found.type_description_hash, hash);
+        assert!(definitions.asks(Duration::from_secs(9)).is_empty());
+        assert_eq!(definitions.find(TYPE, &hash, &[]), Some(found));
+    }
+
+    #[test]
+    fn without_an_announced_hash_this_machine_decides() {
+        let prefix = share("One a\n");
+        let mut definitions = Definitions::new(vec![prefix.path().to_owned()], no_bundle);
+        assert_eq!(definitions.find(TYPE, "", &[]).unwrap().type_description_hash, "");
+        let mut nothing = Definitions::new(Vec::new(), no_bundle);
+        assert_eq!(nothing.find(TYPE, "", &[]), Some(unknown_definition(TYPE)));
+    }
+
+    #[test]
+    fn names_from_the_network_cannot_leave_the_share_folder() {
+        let prefix = share("One a\n");
+        for name in [
+            "../../msg/Pair",
+            "demo_msgs/../Pair",
+            "demo_msgs/msg/../../x",
+            "demo_msgs/msg",
+            "",
+        ] {
+            assert_eq!(read_share(prefix.path(), name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! The drain: takes segments from the cache and writes their messages, holding back those whose definition is still being asked for.
+
+use super::{
+    cache::{CacheEntry, PublisherIndex, Segment, SharedCache, Waited},
+    ledger::{Interval, Ledger},
+    waiting::{HeldPayload, WaitingTopics},
+};
+use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, ClosingNotes};
+use holdall_io::clock::Clock;
+use holdall_model::{
+    loss::LossStage,
+    message::PayloadRef,
+    topic::{MessageDefinition, TopicId, TopicInfo},
+};
+use holdall_storage::writer::{ChannelInfo, StoredMessage};
+use std::{
+    collections::VecDeque,
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+/// How long messages may gather before the drain writes a segment that is not full: few wake-ups, little delay.
+const GATHER_MAX: Duration = Duration::from_millis(5);
+
+/// How long the drain sleeps while nothing comes.
+const IDLE_MAX: Duration = Duration::from_millis(100);
+
+/// How often everything written is handed to the disk and synced, so that a killed recording keeps all but this much.
+const DURABLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often the free space of the disk is looked at.
+const SPACE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the recorder asks of the drain, in order.
+#[derive(Clone, Debug)]
+pub enum DrainCommand {
+    /// Messages of this topic will come.
+    AddTopic {
+        /// Its number in the recording.
+        topic: TopicId,
+        /// How the bag describes it.
+        info: TopicInfo,
+        /// Its definition; `None` while it is being asked for.
+        definition: Option<MessageDefinition>,
+    },
+    /// The definition that was asked for, or that there is none.
+    Define {
+        /// Its topic.
+        topic: TopicId,
+        /// The definition; encoding `Unknown` when there is none.
+        definition: MessageDefinition,
+    },
+    /// Go on in a new file.
+    Split,
+    /// Write what the ring of snapshot mode holds, into a file of its own.
+    Snapshot,
+}
+
+/// What others may know about the drain.
+#[derive(Clone, Debug, Default)]
+pub struct DrainStatus {
+    /// The file being written.
+    pub current_file: PathBuf,
+    /// Free bytes where the bag is.
+    pub available_bytes: Option<u64>,
+    /// Why nothing is stored any more, when that is so: one sentence.
+    pub failure: Option<String>,
+    /// Files begun on request or because a limit was reached, the first one not counted.
+    pub splits: u64,
+}
+
+/// What the drain shares with the recorder.
+#[derive(Debug, Default)]
+pub struct DrainShared {
+    commands: Mutex<VecDeque<DrainCommand>>,
+    status: Mutex<DrainStatus>,
+}
+
+impl DrainShared {
+    /// Gives the drain something to do; call [`SharedCache::wake`] when it should not wait for the next message.
+    pub fn command(&self, command: DrainCommand) {
+        lock(&self.commands).push_back(command);
+    }
+
+    /// A look at the drain.
+    pub fn status(&self) -> DrainStatus {
+        lock(&self.status).clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A run of messages of one publisher that were written.
+struct Run {
+    topic: TopicId,
+    publisher: PublisherIndex,
+    count: u64,
+    bytes: u64,
+}
+
+/// Writes what the cache holds. Has no thread and no clock of its own: each step is told the time.
+pub struct Drain {
+    bag: BagWriter,
+    cache: Arc<SharedCache>,
+    ledger: Arc<Mutex<Ledger>>,
+    shared: Arc<DrainShared>,
+    /// Indexed by [`TopicId`]; `None` while the topic's definition is being waited for.
+    topics: Vec<Option<BagTopic>>,
+    waiting: WaitingTopics,
+    runs: Vec<Run>,
+    failure: Option<BagError>,
+    dirty: bool,
+    next_durable: Duration,
+    next_space: Duration,
+}
+
+impl Drain {
+    /// A drain from `cache` into `bag`.
+    pub fn new(
+        bag: BagWriter,
+        cache: Arc<SharedCache>,
+        ledger: Arc<Mutex<Ledger>>,
+        shared: Arc<DrainShared>,
+    ) -> Self {
+        let waiting = WaitingTopics::new(cache.bytes_max() / 4);
+        let drain = Self {
+            bag,
+            cache,
+            ledger,
+            shared,
+            topics: Vec::new(),
+            waiting,
+            runs: Vec::new(),
+            failure: None,
+            dirty: false,
+            next_durable: Duration::ZERO,
+            next_space: Duration::ZERO,
+        };
+        drain.tell_status(|_| {});
+        drain
+    }
+
+    /// Does everything that is due at `now` (monotonic time), beginning with the messages of `segment`.
+    pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
+        self.obey();
+        if let Some(segment) = segment {
+            self.write_segment(segment, now);
+        }
+        for topic in self.waiting.overdue(now) {
+            tracing::warn!(
+                "{}: no node told its message definition in time; recorded without",
+                topic.name
+            );
+            self.define(topic.id, topic.without_definition());
+        }
+        if let Err(error) = self.tend_bag(now) {
+            self.fail(error);
+        }
+    }
+
+    /// Does what was commanded.
+    fn obey(&mut self) {
+        loop {
+            // Taken one by one, so that the lock is not held while one is carried out.
+            let Some(command) = lock(&self.shared.commands).pop_front() else {
+                return;
+            };
+            match command {
+                DrainCommand::AddTopic {
+                    topic,
+                    info,
+                    definition,
+                } => {
+                    self.add_topic(topic, info, definition);
+                }
+                DrainCommand::Define { topic, definition } => self.define(topic, definition),
+                DrainCommand::Split => self.split(),
+                DrainCommand::Snapshot => {
+                    self.split();
+                    self.cache.dump();
+                }
+            }
+        }
+    }
+
+    fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: Option<MessageDefinition>) {
+        let index = topic.0 as usize;
+        if index >= self.topics.len() {
+            self.topics.resize(index + 1, None);
+        }
+        match definition {
+            Some(definition) => self.add_to_bag(topic, info, definition),
+            None => self.waiting.add(topic, info),
+        }
+    }
+
+    fn add_to_bag(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
+        match self.bag.add_topic(ChannelInfo {
+            topic: info,
+            definition,
+        }) {
+            Ok(added) => self.topics[topic.0 as usize] = Some(added),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Gives a topic its definition, and writes what was held back for it.
+    fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
+        match self.waiting.remove(topic) {
+            Some((info, held)) => {
+                self.add_to_bag(topic, info, definition);
+                for (entry, payload) in held {
+                    self.write(entry, payload.as_payload());
+                    let pinned_bytes = payload.held_bytes();
+                    drop(payload);
+                    self.cache.loan_returned(topic, pinned_bytes);
+                }
+                self.count_runs();
+            }
+            // It came too late for the current file; later ones get it.
+            None => {
+                if let Some(Some(topic)) = self.topics.get(topic.0 as usize) {
+                    self.bag.set_definition(*topic, definition);
+                }
+            }
+        }
+    }
+
+    fn split(&mut self) {
+        if self.failure.is_none() {
+            match self.bag.split() {
+                Ok(()) => self.tell_split(),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    fn tell_split(&self) {
+        self.tell_status(|status| status.splits += 1);
+        tracing::info!(
+            "now recording into {}",
+            self.shared.status().current_file.display()
+        );
+    }
+
+    fn write_segment(&mut self, mut segment: Segment, now: Duration) {
+        for index in 0..segment.len() {
+            let Some((entry, payload)) = segment.message(index) else {
+                continue;
+            };
+            let waits = !matches!(self.topics.get(entry.topic.0 as usize), Some(Some(_)));
+            if waits && self.waiting.contains(entry.topic) {
+                self.hold(&mut segment, index, entry, now);
+                continue;
+            }
+            self.write(entry, payload);
+            if let Some((loan, pinned_bytes)) = segment.take_loan(index) {
+                drop(loan);
+                self.cache.loan_returned(entry.topic, pinned_bytes);
+            }
+        }
+        self.count_runs();
+        self.cache.give_back(segment);
+    }
+
+    /// Holds a message back until its topic's definition is there.
+    fn hold(&mut self, segment: &mut Segment, index: usize, entry: CacheEntry, now: Duration) {
+        let payload = match segment.take_loan(index) {
+            Some((loan, pinned_bytes)) => HeldPayload::Loan(loan, pinned_bytes),
+            None => {
+                let Some((_, PayloadRef::Bytes(bytes))) = segment.message(index) else {
+                    return;
+                };
+                self.cache.hold(entry.topic, bytes.len());
+                HeldPayload::Bytes(bytes.into())
+            }
+        };
+        for topic in self.waiting.hold(entry, payload, now) {
+            tracing::warn!(
+                "{}: too many messages wait for its definition; recorded without",
+                topic.name
+            );
+            self.define(topic.id, topic.without_definition());
+        }
+    }
+
+    /// Writes one message, or counts it as lost.
+    #[inline]
+    fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>) {
+        let bytes = payload.len() as u64;
+        let topic = self.topics.get(entry.topic.0 as usize).copied().flatten();
+        let (None, Some(topic)) = (&self.failure, topic) else {
+            return self.lose(&entry);
+        };
+        let message = StoredMessage {
+            log_time: entry.log_time,
+            publish_time: entry.publish_time.unwrap_or(entry.log_time),
+            // MCAP has room for the low 32 bits.
+            sequence: entry.sequence.unwrap_or(0) as u32,
+            payload,
+        };
+        match self.bag.write(topic, message) {
+            Ok(split) => {
+                if split {
+                    self.tell_split();
+                }
+                self.count(&entry, bytes);
+            }
+            Err(error) => {
+                self.fail(error);
+                self.lose(&entry);
+            }
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, entry: &CacheEntry, bytes: u64) {
+        match self.runs.last_mut() {
+            Some(run) if run.topic == entry.topic && run.publisher == entry.publisher => {
+                run.count += 1;
+                run.bytes += bytes;
+            }
+            _ => {
+                let (topic, publisher) = (entry.topic, entry.publisher);
+                self.runs.push(Run {
+                    topic,
+                    publisher,
+                    count: 1,
+                    bytes,
+                });
+            }
+        }
+    }
+
+    fn count_runs(&mut self) {
+        self.dirty |= !self.runs.is_empty();
+        let mut ledger = lock(&self.ledger);
+        for run in self.runs.drain(..) {
+            ledger.record(run.topic, run.publisher, run.count, run.bytes);
+        }
+    }
+
+    #[cold]
+    fn lose(&self, entry: &CacheEntry) {
+        let interval = Interval::of_message(LossStage::Storage, entry.sequence, entry.log_time);
+        lock(&self.ledger).miss(entry.topic, entry.publisher, interval);
+    }
+
+    /// The first failure stays: what comes after it is lost, and counted.
+    #[cold]
+    fn fail(&mut self, error: BagError) {
+        if self.failure.is_none() {
+            tracing::error!("recording ends early: {error}");
+            self.tell_status(|status| status.failure = Some(error.to_string()));
+            self.failure = Some(error);
+        }
+    }
+
+    /// What the bag needs besides messages.
+    fn tend_bag(&mut self, now: Duration) -> Result<(), BagError> {
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        self.bag.step()?;
+        if self.dirty && now >= self.next_durable {
+            self.bag.make_durable()?;
+            self.next_durable = now + DURABLE_INTERVAL;
+            self.dirty = false;
+        }
+        if now >= self.next_space {
+            self.next_space = now + SPACE_INTERVAL;
+            self.tell_status(|_| {});
+        }
+        Ok(())
+    }
+
+    fn tell_status(&self, change: impl FnOnce(&mut DrainStatus)) {
+        let current_file = self.bag.current_path();
+        let available_bytes = self.bag.available_bytes();
+        let mut status = lock(&self.shared.status);
+        status.available_bytes = available_bytes;
+        if let Some(path) = current_file {
+            status.current_file = path;
+        }
+        change(&mut status);
+    }
+
+    /// Writes what is still held back, when no more segments will come.
+    pub fn finish(&mut self) {
+        self.obey();
+        for topic in self.waiting.all() {
+            tracing::warn!(
+                "{}: its message definition was not told before the end",
+                topic.name
+            );
+            self.define(topic.id, topic.without_definition());
+        }
+    }
+
+    /// Ends the bag. The records of `notes` go into its last file.
+    pub fn close(self, notes: ClosingNotes) -> ClosedBag {
+        self.bag.close(notes, self.failure)
+    }
+}
+
+/// A drain on a thread of its own.
+pub struct DrainThread(JoinHandle<Drain>);
+
+impl DrainThread {
+    /// Starts it. It ends when the cache is closed and empty.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn spawn(drain: Drain, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let run = move || run(drain, &*clock);
+        Ok(Self(
+            std::thread::Builder::new().name("drain".to_owned()).spawn(run)?,
+        ))
+    }
+
+    /// Waits for its end; `None` when it panicked.
+    pub fn join(self) -> Option<Drain> {
+        self.0.join().ok()
+    }
+}
+
+fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
+    loop {
+        // Ends when the recorder closes the cache.
+        match drain.cache.wait(GATHER_MAX, IDLE_MAX) {
+            Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),
+            Waited::Idle => drain.step(None, clock.monotonic()),
+            Waited::Finished => {
+                drain.finish();
+                return drain;
+            }
+        }
+    }
+}

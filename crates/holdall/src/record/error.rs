@@ -1,0 +1,27 @@
+//! Why a recording could not be started.
+
+use crate::writer::BagError;
+use holdall_model::selection::SelectionError;
+use holdall_storage::StorageError;
+use holdall_transport::TransportError;
+
+/// Why a recording could not be started; nothing was recorded then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// Topics that cannot be asked for.
+    #[error(transparent)]
+    Selection(#[from] SelectionError),
+    /// The bag.
+    #[error(transparent)]
+    Bag(#[from] BagError),
+    /// The storage backend or its settings.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A topic that was given by name and type, or `/clock`.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] std::io::Error),
+}

@@ -1,0 +1,394 @@
+//! A recording session: follows the graph, keeps subscriptions, finds definitions. A step at a time, told what time it is.
+
+use super::{
+    cache::SharedCache,
+    definitions::Definitions,
+    discovery::{Discovery, GraphDecision, TopicPlan},
+    drain::{DrainCommand, DrainShared},
+    gate::{ClockSink, Gate},
+    intake::{Intake, PublisherOrigin},
+    ledger::Ledger,
+    options::RecordOptions,
+    subscriptions::RecordedTopic,
+};
+use holdall_model::{
+    interface::bundle::Bundle,
+    qos::{Durability, QosProfile, Reliability},
+    selection::{SelectionError, TopicFilter},
+    topic::{MessageDefinition, NodeName, TopicId, TopicInfo},
+};
+use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Publishers that are discovered this soon after the start count as running before it: answering a newcomer takes DDS nodes up
+/// to some announcement periods.
+pub const INITIAL_DISCOVERY: Duration = Duration::from_secs(2);
+
+/// Time between two looks at what publishers announce to have sent.
+const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The name that relative topic names are completed with.
+const NODE_NAME: &str = "rosbag2_recorder";
+
+/// What a topic's row in the status is made from.
+#[derive(Clone)]
+pub(super) struct LiveTopic {
+    pub name: String,
+    pub type_name: String,
+    pub intake: Arc<Intake>,
+}
+
+/// The parts of a recording that its threads share.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub gate: Arc<Gate>,
+    pub cache: Arc<SharedCache>,
+    pub ledger: Arc<Mutex<Ledger>>,
+    pub drain: Arc<DrainShared>,
+    /// In the order of subscription, as in the ledger.
+    pub topics: Arc<Mutex<Vec<LiveTopic>>>,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A transport with what it has shown.
+struct Source {
+    transport: Box<dyn Transport>,
+    discovery: Discovery,
+}
+
+/// Everything between the transports and the cache.
+pub(super) struct Session {
+    options: RecordOptions,
+    parts: Parts,
+    sources: Vec<Source>,
+    definitions: Definitions,
+    /// By name.
+    topics: BTreeMap<String, RecordedTopic>,
+    /// Keeps simulation time going.
+    clock_subscriptions: Vec<Box<dyn Subscription>>,
+    started: Duration,
+    next_look: Duration,
+    next_announcements: Duration,
+}
+
+impl Session {
+    /// A session that has seen nothing yet; subscribes to what needs no discovery.
+    ///
+    /// # Errors
+    /// A selection that is not valid, a static topic or `/clock` that a transport refuses.
+    pub(super) fn new(
+        options: RecordOptions,
+        parts: Parts,
+        transports: Vec<Box<dyn Transport>>,
+        now: Duration,
+    ) -> Result<Self, super::RecordError> {
+        let filter = filter(&options)?;
+        let source = |transport| Source {
+            transport,
+            discovery: Discovery::new(filter.clone()),
+        };
+        let definitions = Definitions::new(options.ament_prefixes.clone(), |name| {
+            Bundle::embedded().get(name)
+        });
+        let mut session = Self {
+            options,
+            parts,
+            sources: transports.into_iter().map(source).collect(),
+            definitions,
+            topics: BTreeMap::new(),
+            clock_subscriptions: Vec::new(),
+            started: now,
+            next_look: now,
+            next_announcements: now,
+        };
+        session.tell_warnings();
+        session.subscribe_clock()?;
+        session.subscribe_static_topics()?;
+        Ok(session)
+    }
+
+    fn tell_warnings(&self) {
+        for source in &self.sources {
+            for warning in source.transport.warnings() {
+                tracing::warn!("{warning}");
+            }
+        }
+    }
+
+    fn subscribe_clock(&mut self) -> Result<(), TransportError> {
+        if !self.options.use_sim_time {
+            return Ok(());
+        }
+        tracing::info!("waiting for the first message on /clock");
+        let request = SubscribeRequest {
+            topic: "/clock".to_owned(),
+            type_name: "rosgraph_msgs/msg/Clock".to_owned(),
+            // The weakest request is matched with every publisher.
+            qos: QosProfile {
+                reliability: Reliability::BestEffort,
+                durability: Durability::Volatile,
+                ..QosProfile::ROS_DEFAULT
+            },
+        };
+        for source in &mut self.sources {
+            let sink = Arc::new(ClockSink(Arc::clone(&self.parts.gate)));
+            self.clock_subscriptions
+                .push(source.transport.subscribe(&request, sink)?);
+        }
+        Ok(())
+    }
+
+    fn subscribe_static_topics(&mut self) -> Result<(), TransportError> {
+        for (name, type_name) in self.options.static_topics.clone() {
+            let plan = TopicPlan {
+                name: name.clone(),
+                type_name,
+                type_hash: String::new(),
+                publishers: Vec::new(),
+            };
+            for number in 0..self.sources.len() {
+                self.sources[number].discovery.add_recorded(&name);
+                self.record(number, &plan)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does everything that is due at `now` (monotonic time); returns how many messages were moved by hand.
+    pub(super) fn step(&mut self, now: Duration) -> usize {
+        let moved = self.pump();
+        if now >= self.next_look {
+            self.next_look = now + self.options.polling_interval;
+            self.look_at_graph(now);
+        }
+        if now >= self.next_announcements {
+            self.next_announcements = now + ANNOUNCEMENT_INTERVAL;
+            self.look_at_announcements();
+        }
+        self.ask_for_definitions(now);
+        moved
+    }
+
+    /// Time until the next look at the graph.
+    pub(super) fn until_next_look(&self, now: Duration) -> Duration {
+        self.next_look.saturating_sub(now)
+    }
+
+    /// Moves messages for transports without threads of their own; returns how many.
+    pub(super) fn pump(&mut self) -> usize {
+        let clock: usize = self
+            .clock_subscriptions
+            .iter_mut()
+            .map(|clock| clock.pump())
+            .sum();
+        clock + self.topics.values_mut().map(RecordedTopic::pump).sum::<usize>()
+    }
+
+    fn look_at_graph(&mut self, now: Duration) {
+        let initial = now.saturating_sub(self.started) < INITIAL_DISCOVERY;
+        for number in 0..self.sources.len() {
+            let source = &mut self.sources[number];
+            if self.options.no_discovery && !initial {
+                source.discovery.close();
+            }
+            let mut events = Vec::new();
+            if let Err(error) = source.transport.poll_graph(&mut events) {
+                tracing::error!("{error}");
+            }
+            for decision in source.discovery.take_in(events) {
+                if let Err(error) = self.carry_out(number, decision, initial) {
+                    tracing::error!("not recorded: {error}");
+                }
+            }
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        number: usize,
+        decision: GraphDecision,
+        initial: bool,
+    ) -> Result<(), TransportError> {
+        match decision {
+            GraphDecision::Record(plan) => self.record(number, &plan),
+            GraphDecision::Publisher(publisher) => self.serve(number, &publisher, initial),
+            GraphDecision::PublisherGone { topic, gid } => {
+                tracing::debug!("{topic}: publisher {gid} is gone");
+                Ok(())
+            }
+            GraphDecision::RefusedTypes { topic, type_names } => {
+                tracing::warn!(
+                    "{topic} is not recorded: it has more than one type ({})",
+                    type_names.join(", ")
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins to record a topic, unless another transport has brought it already.
+    fn record(&mut self, number: usize, plan: &TopicPlan) -> Result<(), TransportError> {
+        if !self.topics.contains_key(&plan.name) {
+            self.open_topic(plan);
+        }
+        let source = &mut self.sources[number];
+        match self.topics.get_mut(&plan.name) {
+            Some(topic) if plan.publishers.is_empty() => {
+                topic.subscribe_unseen(number, source.transport.as_mut())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open_topic(&mut self, plan: &TopicPlan) {
+        let parts = &self.parts;
+        let id = lock(&parts.ledger).add_topic(&plan.name);
+        let intake = Arc::new(Intake::new(
+            id,
+            Arc::clone(&parts.cache),
+            Arc::clone(&parts.ledger),
+            Arc::clone(&parts.gate),
+        ));
+        lock(&parts.topics).push(LiveTopic {
+            name: plan.name.clone(),
+            type_name: plan.type_name.clone(),
+            intake: Arc::clone(&intake),
+        });
+        let info = TopicInfo {
+            name: plan.name.clone(),
+            type_name: plan.type_name.clone(),
+            serialization_format: "cdr".to_owned(),
+            offered_qos_profiles: plan.publishers.iter().map(|publisher| publisher.qos).collect(),
+            type_description_hash: plan.type_hash.clone(),
+        };
+        // Before the subscription, so that the drain knows the topic when its first message comes.
+        let definition = self
+            .definitions
+            .find(&plan.type_name, &plan.type_hash, &plan.nodes());
+        self.parts.drain.command(DrainCommand::AddTopic {
+            topic: id,
+            info,
+            definition,
+        });
+        let qos_override = self.options.qos_overrides.get(&plan.name).copied();
+        let names = (
+            plan.name.as_str(),
+            plan.type_name.as_str(),
+            plan.type_hash.as_str(),
+        );
+        self.topics.insert(
+            plan.name.clone(),
+            RecordedTopic::new(id, names, intake, qos_override),
+        );
+    }
+
+    fn serve(
+        &mut self,
+        number: usize,
+        publisher: &EndpointInfo,
+        initial: bool,
+    ) -> Result<(), TransportError> {
+        let Some(topic) = self.topics.get_mut(&publisher.topic) else {
+            return Ok(());
+        };
+        // What a leaf topic sent before it had a subscription was not asked for.
+        let before = initial || self.options.selection.ignore_leaf_topics;
+        let origin = if before {
+            PublisherOrigin::Before
+        } else {
+            PublisherOrigin::During
+        };
+        if let Some(node) = &publisher.node {
+            self.definitions
+                .add_node(&topic.type_name, &topic.type_hash, node);
+        }
+        if publisher.type_name != topic.type_name {
+            tracing::warn!(
+                "{}: publisher {} has type {}, not {}, and is not recorded",
+                topic.name,
+                publisher.gid,
+                publisher.type_name,
+                topic.type_name
+            );
+            return Ok(());
+        }
+        topic.serve(
+            (number, self.sources[number].transport.as_mut()),
+            publisher,
+            origin,
+        )
+    }
+
+    fn ask_for_definitions(&mut self, now: Duration) {
+        for ask in self.definitions.asks(now) {
+            for source in &mut self.sources {
+                source
+                    .transport
+                    .request_type_description(&ask.node, &ask.type_name, &ask.type_hash);
+            }
+        }
+        let mut replies = Vec::new();
+        for source in &mut self.sources {
+            source.transport.poll_type_descriptions(&mut replies);
+        }
+        for reply in replies {
+            if let Some(definition) = self.definitions.answer(&reply) {
+                self.define(&definition);
+            }
+        }
+    }
+
+    fn define(&self, definition: &MessageDefinition) {
+        let has_type = |topic: &&RecordedTopic| {
+            topic.type_name == definition.type_name && topic.type_hash == definition.type_description_hash
+        };
+        let ids: Vec<TopicId> = self
+            .topics
+            .values()
+            .filter(has_type)
+            .map(|topic| topic.id)
+            .collect();
+        for topic in ids {
+            self.parts.drain.command(DrainCommand::Define {
+                topic,
+                definition: definition.clone(),
+            });
+        }
+        self.parts.cache.wake();
+    }
+
+    pub(super) fn look_at_announcements(&self) {
+        self.topics
+            .values()
+            .for_each(RecordedTopic::look_at_announcements);
+    }
+
+    /// True when everything that publishers announced has arrived.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.topics.values().all(|topic| topic.intake.is_caught_up())
+    }
+
+    /// Ends all subscriptions and closes the accounts of what arrived.
+    pub(super) fn close(&mut self) {
+        self.clock_subscriptions.clear();
+        for topic in self.topics.values_mut() {
+            topic.unsubscribe();
+            topic.intake.close();
+        }
+    }
+}
+
+fn filter(options: &RecordOptions) -> Result<TopicFilter, SelectionError> {
+    let node = NodeName {
+        namespace: "/".to_owned(),
+        name: NODE_NAME.to_owned(),
+    };
+    options.selection.compile(&node)
+}

@@ -1,0 +1,146 @@
+//! What is kept, and what is counted, when the disk or the process fails.
+
+use super::{
+    disks::{Hold, TestDisk},
+    *,
+};
+use crate::record::options::CachePolicy;
+use holdall_io::{os::OsDisk, queue::DiskQueue};
+use holdall_model::loss::LossStage;
+
+const BLOCKS: BlockPoolOptions = BlockPoolOptions {
+    block_bytes: 64 << 10,
+    block_count: 4,
+    huge_pages: false,
+};
+
+fn test_disk(bytes_left: &Arc<AtomicU64>, hold: &Arc<Hold>) -> OpenDisk {
+    let (bytes_left, hold) = (Arc::clone(bytes_left), Arc::clone(hold));
+    Box::new(move |directory| {
+        let disk = TestDisk::new(OsDisk::open(directory, DiskMode::Buffered)?, bytes_left, hold);
+        DiskQueue::new(Box::new(disk), BLOCKS)
+    })
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_leaves_a_readable_bag() {
+    let mut world = World::new();
+    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(1 << 20)), &Arc::default()));
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    let mut sent = 0;
+    let deadline = SystemClock.monotonic() + PATIENCE;
+    while recording.control.stop_reason().is_none() {
+        assert!(
+            SystemClock.monotonic() < deadline,
+            "the full disk was not noticed"
+        );
+        publisher.send(&payload(sent, 10_000));
+        sent += 1;
+    }
+    let report = recording.recorder.stop();
+    let failure = report.failure.clone().unwrap();
+    assert!(
+        failure.contains("no space left") && failure.contains("bag_0.mcap"),
+        "{failure}"
+    );
+    let lost = &report.status.topics[0].lost;
+    assert!(
+        lost[&LossStage::Storage] > 0 || lost.contains_key(&LossStage::Shutdown),
+        "{lost:?}"
+    );
+    assert_eq!(report.status.topics[0].received, sent as u64);
+    // What is on the disk can be read up to the tear.
+    let bytes = fs::read(&report.files[0]).unwrap();
+    assert!(bytes.len() > 500_000, "{} bytes are kept", bytes.len());
+    let whole =
+        mcap::MessageStream::new_with_options(&bytes, mcap::read::Options::IgnoreEndMagic.into()).unwrap();
+    let read = whole.take_while(Result::is_ok).count();
+    assert!(read > 40, "{read} messages can be read");
+    assert!(report.bag.join("metadata.yaml").exists());
+}
+
+#[test]
+fn what_a_stuck_disk_keeps_out_is_counted_for_each_policy() {
+    for policy in [CachePolicy::DropNew, CachePolicy::DropOld, CachePolicy::Fair] {
+        let hold = Arc::new(Hold::default());
+        let mut world = World::new();
+        world.options.cache = CacheOptions {
+            bytes_max: 1 << 20,
+            policy,
+            ..CacheOptions::default()
+        };
+        world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &hold));
+        let publisher = world.publisher("/t", RELIABLE);
+        let recording = world.record();
+        recording.wait_matched(&publisher);
+        hold.set(true);
+        let payloads: Vec<_> = (0..1000).map(|number| payload(number, 10_000)).collect();
+        payloads.iter().for_each(|payload| publisher.send(payload));
+        let held = recording.recorder.status().cache_bytes;
+        assert!(held <= 1 << 20, "{policy:?} holds {held}");
+        hold.set(false);
+        let recorded = recording.stop();
+        let kept = recorded.payloads("/t");
+        assert!(kept.len() < 1000, "otherwise this test shows nothing");
+        assert_eq!(kept.len() as u64 + recorded.lost(), 1000, "{policy:?}");
+        assert_eq!(
+            recorded.report.status.topics[0].lost,
+            BTreeMap::from([(LossStage::Cache, recorded.lost())])
+        );
+        assert!(kept.is_sorted_by_key(|payload| u64::from_le_bytes(payload[..8].try_into().unwrap())));
+        let last_kept = kept.last() == payloads.last();
+        assert_eq!(last_kept, policy == CachePolicy::DropOld, "{policy:?}");
+    }
+}
+
+#[test]
+fn a_copy_taken_at_any_time_can_be_read_up_to_its_end() {
+    let mut world = World::new();
+    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    let file = world.options.output.join("bag_0.mcap");
+    let mut copies = Vec::new();
+    for number in 0..2000 {
+        publisher.send(&payload(number, 2000));
+        if number % 100 == 0 {
+            world.clock.advance(Duration::from_secs(2));
+            copies.push(fs::read(&file).unwrap());
+        }
+    }
+    let recorded = recording.stop();
+    copies.push(fs::read(&file).unwrap());
+    let mut longest = 0;
+    for copy in &copies {
+        let options = mcap::read::Options::IgnoreEndMagic.into();
+        let Ok(stream) = mcap::MessageStream::new_with_options(copy, options) else {
+            continue;
+        };
+        let read: Vec<_> = stream
+            .map_while(Result::ok)
+            .map(|message| message.data.to_vec())
+            .collect();
+        let expected: Vec<_> = (0..read.len()).map(|number| payload(number, 2000)).collect();
+        assert_eq!(read, expected, "a prefix of what was sent");
+        longest = longest.max(read.len());
+    }
+    assert_eq!(longest, 2000);
+    assert_eq!(recorded.lost(), 0);
+}
+
+#[test]
+fn a_recording_dropped_without_stop_ends_nothing_half() {
+    let mut world = World::new();
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(0, 8));
+    let control = recording.control.clone();
+    drop(recording);
+    control.stop("the handle is gone, the control is not");
+    assert!(control.wait_finished(PATIENCE));
+    assert_eq!(read_messages(&world.options.output.join("bag_0.mcap")).len(), 1);
+}

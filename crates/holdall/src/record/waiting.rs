@@ -1,0 +1,169 @@
+//! Topics whose message definition is still being asked for, with the messages held back for them, bounded in time and bytes.
+
+use super::cache::CacheEntry;
+use holdall_model::{
+    message::{Loan, PayloadRef},
+    topic::{DefinitionEncoding, MessageDefinition, TopicId, TopicInfo},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+/// How long a topic's messages are held back for its definition.
+pub const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// The payload of a message that is held back.
+pub enum HeldPayload {
+    /// Copied out of its segment.
+    Bytes(Box<[u8]>),
+    /// The transport's memory, with what it pins in bytes.
+    Loan(Box<dyn Loan>, usize),
+}
+
+impl HeldPayload {
+    /// As a storage writer sees it.
+    pub fn as_payload(&self) -> PayloadRef<'_> {
+        match self {
+            Self::Bytes(bytes) => PayloadRef::Bytes(bytes),
+            Self::Loan(loan, _) => PayloadRef::Loan(loan.as_ref()),
+        }
+    }
+
+    /// Memory that it keeps, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Loan(_, pinned_bytes) => *pinned_bytes,
+        }
+    }
+}
+
+/// Messages that are held back, oldest first.
+pub type Held = VecDeque<(CacheEntry, HeldPayload)>;
+
+/// A topic that waits no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Its number.
+    pub id: TopicId,
+    /// Its name.
+    pub name: String,
+    type_name: String,
+}
+
+impl GivenUp {
+    /// What it is recorded with.
+    pub fn without_definition(&self) -> MessageDefinition {
+        unknown_definition(&self.type_name)
+    }
+}
+
+/// The definition of a type that nobody told.
+pub fn unknown_definition(type_name: &str) -> MessageDefinition {
+    MessageDefinition {
+        type_name: type_name.to_owned(),
+        encoding: DefinitionEncoding::Unknown,
+        ..MessageDefinition::default()
+    }
+}
+
+struct WaitingTopic {
+    info: TopicInfo,
+    /// When its first message came; a topic without messages can wait for ever.
+    since: Option<Duration>,
+    held: Held,
+    held_bytes: usize,
+}
+
+/// All topics that wait.
+pub struct WaitingTopics {
+    bytes_max: usize,
+    held_bytes: usize,
+    topics: BTreeMap<TopicId, WaitingTopic>,
+}
+
+impl WaitingTopics {
+    /// Nothing waits; at most `bytes_max` will be held back.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            held_bytes: 0,
+            topics: BTreeMap::new(),
+        }
+    }
+
+    /// Lets a topic wait.
+    pub fn add(&mut self, topic: TopicId, info: TopicInfo) {
+        self.topics.insert(
+            topic,
+            WaitingTopic {
+                info,
+                since: None,
+                held: Held::new(),
+                held_bytes: 0,
+            },
+        );
+    }
+
+    /// Whether a topic waits.
+    pub fn contains(&self, topic: TopicId) -> bool {
+        self.topics.contains_key(&topic)
+    }
+
+    /// Holds a message back. Returns the topics that must not wait any longer because too much is held.
+    pub fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, now: Duration) -> Vec<GivenUp> {
+        let bytes = payload.held_bytes() + size_of::<(CacheEntry, HeldPayload)>();
+        if let Some(topic) = self.topics.get_mut(&entry.topic) {
+            topic.since.get_or_insert(now);
+            topic.held.push_back((entry, payload));
+            topic.held_bytes += bytes;
+            self.held_bytes += bytes;
+        }
+        if self.held_bytes <= self.bytes_max {
+            return Vec::new();
+        }
+        let largest = self.topics.iter().max_by_key(|(_, topic)| topic.held_bytes);
+        largest
+            .map(|(id, topic)| given_up(*id, topic))
+            .into_iter()
+            .collect()
+    }
+
+    /// Lets a topic wait no longer; gives what was held back.
+    pub fn remove(&mut self, topic: TopicId) -> Option<(TopicInfo, Held)> {
+        let topic = self.topics.remove(&topic)?;
+        self.held_bytes -= topic.held_bytes;
+        Some((topic.info, topic.held))
+    }
+
+    /// Topics whose messages have waited for too long.
+    pub fn overdue(&self, now: Duration) -> Vec<GivenUp> {
+        let late = |topic: &WaitingTopic| {
+            topic
+                .since
+                .is_some_and(|since| now.saturating_sub(since) >= DEFINITION_WAIT_MAX)
+        };
+        self.topics
+            .iter()
+            .filter(|(_, topic)| late(topic))
+            .map(|(id, topic)| given_up(*id, topic))
+            .collect()
+    }
+
+    /// All topics that wait.
+    pub fn all(&self) -> Vec<GivenUp> {
+        self.topics
+            .iter()
+            .map(|(id, topic)| given_up(*id, topic))
+            .collect()
+    }
+}
+
+fn given_up(id: TopicId, topic: &WaitingTopic) -> GivenUp {
+    GivenUp {
+        id,
+        name: topic.info.name.clone(),
+        type_name: topic.info.type_name.clone(),
+    }
+}

@@ -1,0 +1,521 @@
+//! The writer of one bag: adds topics, writes messages in order, goes on in new files, and closes without losing the first error.
+
+use super::{
+    BagError, BagFolder, SplitRule,
+    metadata::{BagFacts, FileFacts, bag_metadata},
+};
+use crate::record::options::SplitOptions;
+use holdall_io::{
+    block::BlockPoolOptions,
+    disk::{DiskError, FileId},
+    os::{DiskMode, OsDisk},
+    queue::DiskQueue,
+};
+use holdall_model::{
+    metadata::BagMetadata,
+    topic::{MessageDefinition, TopicInfo},
+};
+use holdall_storage::{
+    Storage, StorageOptions,
+    writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::{Path, PathBuf},
+};
+
+/// Name and key of the record that carries rosbag2's metadata in a storage file.
+const ROSBAG2_RECORD: &str = "rosbag2";
+const ROSBAG2_KEY: &str = "serialized_metadata";
+
+/// In `custom_data` while the bag is being written: counts of its last file are not final, and it may have no end.
+const STATE_KEY: &str = "holdall.state";
+
+/// What `metadata.yaml` takes at most without topics and files, for each file, and for each QoS profile, in bytes.
+const METADATA_BYTES: u64 = 1024;
+const FILE_METADATA_BYTES: u64 = 512;
+const PROFILE_METADATA_BYTES: u64 = 768;
+
+/// A topic of a bag: dense index from 0 in the order of [`BagWriter::add_topic`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BagTopic(pub u32);
+
+/// Opens the disk for a directory that was just made.
+pub type OpenDisk = Box<dyn FnOnce(&Path) -> Result<DiskQueue, DiskError> + Send>;
+
+/// The operating system's disk.
+pub fn os_disk(mode: DiskMode, blocks: BlockPoolOptions) -> OpenDisk {
+    Box::new(move |directory| DiskQueue::new(Box::new(OsDisk::open(directory, mode)?), blocks))
+}
+
+/// What bag to write.
+#[derive(Clone)]
+pub struct BagOptions {
+    /// The directory to make; must not exist.
+    pub directory: PathBuf,
+    /// How its files are stored.
+    pub storage: &'static dyn Storage,
+    /// The backend's settings.
+    pub storage_options: StorageOptions,
+    /// When it goes on in a new file.
+    pub split: SplitOptions,
+    /// Goes to `custom_data`.
+    pub custom_data: BTreeMap<String, String>,
+    /// Goes to `ros_distro`.
+    pub ros_distro: String,
+}
+
+/// What the end of a recording adds to its bag.
+#[derive(Clone, Debug, Default)]
+pub struct ClosingNotes {
+    /// Named text records for the last storage file.
+    pub records: Vec<(String, MetadataEntries)>,
+    /// More `custom_data`.
+    pub custom_data: BTreeMap<String, String>,
+}
+
+/// A bag after its end.
+#[derive(Debug)]
+pub struct ClosedBag {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its storage files, in order.
+    pub files: Vec<PathBuf>,
+    /// The first error, when there was one; what could be kept is in the files all the same.
+    pub failure: Option<BagError>,
+}
+
+/// The storage file being written.
+struct CurrentFile {
+    writer: Box<dyn StorageWriter>,
+    file: FileId,
+    name: String,
+    channels: Vec<ChannelIndex>,
+}
+
+/// A file that was finished.
+struct PastFile {
+    name: String,
+    summary: FileSummary,
+    /// `Some` until the disk has closed it.
+    closing: Option<FileId>,
+}
+
+/// A file that was opened before it is needed.
+struct NextFile {
+    file: FileId,
+    name: String,
+}
+
+/// Writes one bag. Owned by one thread (or a simulator's step); waits for the disk only when no block is free.
+pub struct BagWriter {
+    options: BagOptions,
+    queue: DiskQueue,
+    folder: Box<dyn BagFolder>,
+    /// What the names of its files begin with: the directory's name.
+    stem: String,
+    topics: Vec<ChannelInfo>,
+    /// `None` after a failure.
+    current: Option<CurrentFile>,
+    next: Option<NextFile>,
+    past: VecDeque<PastFile>,
+    split: SplitRule,
+    files_begun: u32,
+    /// What the closing metadata record adds to a file at most, in bytes.
+    end_bytes: u64,
+}
+
+impl BagWriter {
+    /// Makes the directory and begins the first file.
+    ///
+    /// # Errors
+    /// A directory that exists or cannot be made; a file that cannot be begun.
+    pub fn create(
+        options: BagOptions,
+        open_disk: OpenDisk,
+        folder: Box<dyn BagFolder>,
+    ) -> Result<Self, BagError> {
+        options.storage.check_options(&options.storage_options)?;
+        folder.create_new(&options.directory).map_err(|error| {
+            if error.is_already_exists() {
+                BagError::Exists {
+                    path: options.directory.clone(),
+                }
+            } else {
+                error.into()
+            }
+        })?;
+        let queue = open_disk(&options.directory)?;
+        let mut bag = Self::begin(options, queue, folder);
+        let name = bag.file_name(0);
+        let path = bag.options.directory.join(&name);
+        let reserve_bytes = bag.reserve_bytes();
+        let file = bag.queue.create_file(&path, reserve_bytes)?;
+        bag.begin_file(NextFile { file, name })?;
+        bag.write_metadata(false)?;
+        Ok(bag)
+    }
+
+    fn begin(options: BagOptions, queue: DiskQueue, folder: Box<dyn BagFolder>) -> Self {
+        let stem = options
+            .directory
+            .file_name()
+            .map_or_else(|| "bag".to_owned(), |name| name.to_string_lossy().into_owned());
+        let split = SplitRule::new(options.split.clone());
+        Self {
+            options,
+            queue,
+            folder,
+            stem,
+            topics: Vec::new(),
+            current: None,
+            next: None,
+            past: VecDeque::new(),
+            split,
+            files_begun: 0,
+            end_bytes: METADATA_BYTES,
+        }
+    }
+
+    fn file_name(&self, number: u32) -> String {
+        format!("{}_{number}.{}", self.stem, self.options.storage.file_extension())
+    }
+
+    /// What to reserve for a file in bytes; the disk reserves more as it grows.
+    fn reserve_bytes(&self) -> u64 {
+        self.options.split.bytes_max.unwrap_or(0)
+    }
+
+    fn begin_file(&mut self, next: NextFile) -> Result<(), BagError> {
+        let path = self.options.directory.join(&next.name);
+        let storage = self.options.storage;
+        let options = &self.options.storage_options;
+        let mut writer = storage.create_writer(&mut self.queue, next.file, &path, options)?;
+        let mut empty = BagMetadata {
+            custom_data: self.options.custom_data.clone(),
+            ..BagMetadata::default()
+        };
+        empty.storage_identifier = self.options.storage.id().to_owned();
+        empty.ros_distro = self.options.ros_distro.clone();
+        writer.write_metadata(&mut self.queue, ROSBAG2_RECORD, &rosbag2_record(&empty))?;
+        let mut channels = Vec::with_capacity(self.topics.len());
+        for topic in &self.topics {
+            channels.push(writer.add_channel(&mut self.queue, topic)?);
+        }
+        self.current = Some(CurrentFile {
+            writer,
+            file: next.file,
+            name: next.name,
+            channels,
+        });
+        self.files_begun += 1;
+        self.end_bytes += FILE_METADATA_BYTES;
+        self.split.begin_file();
+        Ok(())
+    }
+
+    /// Adds a topic; every later file gets it as well.
+    ///
+    /// # Errors
+    /// More topics than the storage can number.
+    pub fn add_topic(&mut self, info: ChannelInfo) -> Result<BagTopic, BagError> {
+        if let Some(current) = &mut self.current {
+            current
+                .channels
+                .push(current.writer.add_channel(&mut self.queue, &info)?);
+        }
+        self.end_bytes += metadata_bytes(&info.topic);
+        self.split.ask_again();
+        self.topics.push(info);
+        // More topics than 32 bits can count do not fit into memory.
+        Ok(BagTopic((self.topics.len() - 1) as u32))
+    }
+
+    /// Sets the definition that later files get for a topic.
+    pub fn set_definition(&mut self, topic: BagTopic, definition: MessageDefinition) {
+        if let Some(info) = self.topics.get_mut(topic.0 as usize) {
+            info.definition = definition;
+        }
+    }
+
+    /// Sets what `metadata.yaml` and later files tell about a topic (its publishers' QoS, for example).
+    pub fn set_topic_info(&mut self, topic: BagTopic, info: TopicInfo) {
+        if let Some(known) = self.topics.get_mut(topic.0 as usize) {
+            known.topic = info;
+        }
+    }
+
+    /// Writes a message behind all earlier ones; true when a new file was begun for it.
+    ///
+    /// # Errors
+    /// A failed disk or storage file. The bag is then to be closed; it takes no more messages.
+    #[inline]
+    pub fn write(&mut self, topic: BagTopic, message: StoredMessage<'_>) -> Result<bool, BagError> {
+        let payload_bytes = message.payload.len();
+        let current = self.current.as_ref();
+        let end_bytes = self.end_bytes;
+        let length = || current.map_or(0, |current| current.writer.bytes_written() + end_bytes);
+        let split = self.split.is_due(message.log_time, payload_bytes, length);
+        if split {
+            self.split()?;
+        }
+        let Some(current) = &mut self.current else {
+            return Err(BagError::UnknownTopic { index: topic.0 });
+        };
+        let Some(&channel) = current.channels.get(topic.0 as usize) else {
+            return Err(BagError::UnknownTopic { index: topic.0 });
+        };
+        current.writer.write(&mut self.queue, channel, message)?;
+        self.split.written(message.log_time, payload_bytes);
+        Ok(split)
+    }
+
+    /// Goes on in a new file; nothing waits for the old one to be closed.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn split(&mut self) -> Result<(), BagError> {
+        self.open_next();
+        self.finish_current(Vec::new())?;
+        if let Some(next) = self.next.take() {
+            self.begin_file(next)?;
+        }
+        self.write_metadata(false)?;
+        self.settle()
+    }
+
+    fn open_next(&mut self) {
+        if self.next.is_none() {
+            let name = self.file_name(self.files_begun);
+            let path = self.options.directory.join(&name);
+            let file = self.queue.create_file_ahead(&path, self.reserve_bytes());
+            self.next = Some(NextFile { file, name });
+        }
+    }
+
+    /// Writes the end of the current file and hands it to the disk to be closed.
+    fn finish_current(&mut self, records: Vec<(String, MetadataEntries)>) -> Result<(), BagError> {
+        let Some(current) = self.current.take() else {
+            return Ok(());
+        };
+        let CurrentFile {
+            writer, file, name, ..
+        } = current;
+        let summary = writer.summary();
+        self.past.push_back(PastFile {
+            name,
+            summary,
+            closing: Some(file),
+        });
+        let metadata = rosbag2_record(&self.metadata(&BTreeMap::new()));
+        let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];
+        closing.extend(
+            records
+                .iter()
+                .map(|(name, entries)| (name.as_str(), entries.clone())),
+        );
+        let finished = writer.finish(&mut self.queue, &closing)?;
+        if let Some(past) = self.past.back_mut() {
+            past.summary = finished;
+        }
+        Ok(())
+    }
+
+    /// Moves on what needs no message: compression, closing of old files, opening of the next. Cheap; between batches.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn step(&mut self) -> Result<(), BagError> {
+        self.queue.poll();
+        if let Some(current) = &mut self.current {
+            current.writer.step(&mut self.queue)?;
+            if self.split.is_near() {
+                self.open_next();
+            }
+        }
+        self.settle()
+    }
+
+    /// Takes in which old files are closed, and removes those beyond the ring.
+    fn settle(&mut self) -> Result<(), BagError> {
+        for past in &mut self.past {
+            if let Some(file) = past.closing
+                && self.queue.try_closed(file)?
+            {
+                past.closing = None;
+            }
+        }
+        let Some(files_max) = self.options.split.files_max else {
+            return Ok(());
+        };
+        let begun = self.past.len() + usize::from(self.current.is_some());
+        let mut surplus = begun.saturating_sub(files_max.max(1) as usize);
+        let mut removed = false;
+        while surplus > 0 && self.past.front().is_some_and(|oldest| oldest.closing.is_none()) {
+            if let Some(oldest) = self.past.pop_front() {
+                self.folder
+                    .remove_file(&self.options.directory.join(&oldest.name))?;
+                tracing::info!(
+                    "removed {}, the oldest of more than {files_max} files",
+                    oldest.name
+                );
+            }
+            surplus -= 1;
+            removed = true;
+        }
+        if removed {
+            self.write_metadata(false)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Hands everything written so far to the disk and asks for a sync, without waiting for it.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn make_durable(&mut self) -> Result<(), BagError> {
+        if let Some(current) = &mut self.current {
+            current.writer.make_durable(&mut self.queue)?;
+        }
+        Ok(())
+    }
+
+    /// The file being written.
+    pub fn current_path(&self) -> Option<PathBuf> {
+        self.current
+            .as_ref()
+            .map(|current| self.options.directory.join(&current.name))
+    }
+
+    /// The bag directory.
+    pub fn directory(&self) -> &Path {
+        &self.options.directory
+    }
+
+    /// Free bytes where the bag is.
+    pub fn available_bytes(&self) -> Option<u64> {
+        self.queue.available_bytes(&self.options.directory).ok()
+    }
+
+    /// Writes the end of the bag and waits until all of it is durable. Goes on after an error, to keep what can be kept.
+    pub fn close(mut self, notes: ClosingNotes, failure: Option<BagError>) -> ClosedBag {
+        let mut first_error = failure;
+        if first_error.is_none()
+            && let Err(error) = self.finish_current(notes.records)
+        {
+            first_error = Some(error);
+        }
+        self.give_up_current();
+        for past in &mut self.past {
+            let Some(file) = past.closing.take() else { continue };
+            if let Err(error) = self.queue.wait_closed(file) {
+                first_error.get_or_insert(error.into());
+            }
+        }
+        if let Err(error) = self.remove_next() {
+            first_error.get_or_insert(error);
+        }
+        if let Err(error) = self.settle() {
+            first_error.get_or_insert(error);
+        }
+        if let Err(error) = self.write_last_metadata(&notes.custom_data) {
+            first_error.get_or_insert(error);
+        }
+        let files = self
+            .past
+            .iter()
+            .map(|past| self.options.directory.join(&past.name))
+            .collect();
+        ClosedBag {
+            directory: self.options.directory,
+            files,
+            failure: first_error,
+        }
+    }
+
+    /// After a failure: cuts the current file behind what is written, so that it can be read up to there.
+    fn give_up_current(&mut self) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        let summary = current.writer.summary();
+        drop(current.writer);
+        self.queue.drain();
+        let length = self
+            .queue
+            .progress(current.file)
+            .map_or(0, |progress| progress.written_bytes);
+        // The error is known already, and the file is closed all the same.
+        drop(self.queue.close_file(current.file, length));
+        self.past.push_back(PastFile {
+            name: current.name,
+            summary,
+            closing: Some(current.file),
+        });
+    }
+
+    /// Removes a file that was opened ahead and never needed.
+    fn remove_next(&mut self) -> Result<(), BagError> {
+        let Some(next) = self.next.take() else {
+            return Ok(());
+        };
+        let closed = self
+            .queue
+            .close_file(next.file, 0)
+            .and_then(|()| self.queue.wait_closed(next.file));
+        self.folder
+            .remove_file(&self.options.directory.join(&next.name))?;
+        Ok(closed?)
+    }
+
+    fn write_last_metadata(&mut self, custom_data: &BTreeMap<String, String>) -> Result<(), BagError> {
+        let text = self.metadata(custom_data).to_yaml();
+        Ok(self
+            .folder
+            .replace_text(&self.options.directory.join("metadata.yaml"), &text, true)?)
+    }
+
+    /// Writes `metadata.yaml` as far as it is known, so that a killed recording has one that names all files.
+    fn write_metadata(&mut self, durable: bool) -> Result<(), BagError> {
+        let state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
+        let text = self.metadata(&state).to_yaml();
+        Ok(self
+            .folder
+            .replace_text(&self.options.directory.join("metadata.yaml"), &text, durable)?)
+    }
+
+    fn metadata(&self, more_custom_data: &BTreeMap<String, String>) -> BagMetadata {
+        let summary = self.current.as_ref().map(|current| current.writer.summary());
+        let current = self.current.as_ref().map(|current| current.name.as_str());
+        let mut files: Vec<FileFacts<'_>> = self
+            .past
+            .iter()
+            .map(|past| FileFacts {
+                name: &past.name,
+                summary: &past.summary,
+            })
+            .collect();
+        if let (Some(name), Some(summary)) = (current, &summary) {
+            files.push(FileFacts { name, summary });
+        }
+        let mut custom_data = self.options.custom_data.clone();
+        custom_data.extend(more_custom_data.clone());
+        let facts = BagFacts {
+            storage_id: self.options.storage.id(),
+            custom_data: &custom_data,
+            ros_distro: &self.options.ros_distro,
+        };
+        bag_metadata(&facts, self.topics.iter().map(|topic| &topic.topic), &files)
+    }
+}
+
+fn rosbag2_record(metadata: &BagMetadata) -> MetadataEntries {
+    MetadataEntries::from([(ROSBAG2_KEY.to_owned(), metadata.to_yaml_without_wrapper())])
+}
+
+/// What a topic takes in `metadata.yaml` at most, in bytes.
+fn metadata_bytes(topic: &TopicInfo) -> u64 {
+    let texts = topic.name.len() + topic.type_name.len() + topic.type_description_hash.len();
+    FILE_METADATA_BYTES + texts as u64 + PROFILE_METADATA_BYTES * topic.offered_qos_profiles.len() as u64
+}

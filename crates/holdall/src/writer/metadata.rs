@@ -1,0 +1,72 @@
+//! A bag's metadata from what its files hold.
+
+use holdall_model::{
+    metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
+    time::Timestamp,
+    topic::TopicInfo,
+};
+use holdall_storage::writer::FileSummary;
+use std::{collections::BTreeMap, time::Duration};
+
+/// A storage file as the metadata tells it.
+pub(super) struct FileFacts<'a> {
+    /// Relative to the bag's directory.
+    pub name: &'a str,
+    /// What it holds; counts in the order of the bag's topics.
+    pub summary: &'a FileSummary,
+}
+
+/// What the metadata is made of besides files and topics.
+pub(super) struct BagFacts<'a> {
+    pub storage_id: &'a str,
+    pub custom_data: &'a BTreeMap<String, String>,
+    pub ros_distro: &'a str,
+}
+
+/// The metadata of a bag with these topics and files.
+pub(super) fn bag_metadata<'a>(
+    bag: &BagFacts<'_>,
+    topics: impl Iterator<Item = &'a TopicInfo>,
+    files: &[FileFacts<'_>],
+) -> BagMetadata {
+    let starting_time = files.iter().filter_map(|file| file.summary.starting_time).min();
+    let ending_time = files.iter().filter_map(|file| file.summary.ending_time).max();
+    let count_of = |index: usize| {
+        files
+            .iter()
+            .filter_map(|file| file.summary.channel_message_counts.get(index))
+            .sum::<u64>()
+    };
+    let topics = topics.enumerate().map(|(index, topic)| TopicWithMessageCount {
+        topic_metadata: topic.clone(),
+        message_count: count_of(index),
+    });
+    BagMetadata {
+        storage_identifier: bag.storage_id.to_owned(),
+        duration: span(starting_time, ending_time),
+        starting_time,
+        message_count: files.iter().map(|file| file.summary.message_count).sum(),
+        topics_with_message_count: topics.collect(),
+        relative_file_paths: files.iter().map(|file| file.name.to_owned()).collect(),
+        files: files.iter().map(file_information).collect(),
+        custom_data: bag.custom_data.clone(),
+        ros_distro: bag.ros_distro.to_owned(),
+        ..BagMetadata::default()
+    }
+}
+
+fn file_information(file: &FileFacts<'_>) -> FileInformation {
+    FileInformation {
+        path: file.name.to_owned(),
+        starting_time: file.summary.starting_time,
+        duration: span(file.summary.starting_time, file.summary.ending_time),
+        message_count: file.summary.message_count,
+    }
+}
+
+fn span(start: Option<Timestamp>, end: Option<Timestamp>) -> Duration {
+    match (start, end) {
+        (Some(start), Some(end)) => end.saturating_since(start),
+        _ => Duration::ZERO,
+    }
+}

@@ -1,0 +1,54 @@
+//! Writing a bag: a directory of storage files, split when due, with its `metadata.yaml`.
+
+mod bag;
+mod folder;
+mod metadata;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use bag::{BagOptions, BagTopic, BagWriter, ClosedBag, ClosingNotes, OpenDisk, os_disk};
+pub use folder::{BagFolder, FolderError, OsFolder};
+pub use split::SplitRule;
+
+use holdall_io::disk::DiskError;
+use holdall_storage::StorageError;
+use std::path::PathBuf;
+
+/// Why a bag could not be written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BagError {
+    /// The directory is there already; nothing is overwritten.
+    #[error("cannot create the bag {}: it exists already", path.display())]
+    Exists {
+        /// The bag directory.
+        path: PathBuf,
+    },
+    /// The directory or a small file in it.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A storage file.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The disk under a storage file.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A topic that was never added.
+    #[error("the bag has no topic number {index}")]
+    UnknownTopic {
+        /// Its number.
+        index: u32,
+    },
+}
+
+impl BagError {
+    /// Whether the disk is full.
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            Self::Disk(error) | Self::Storage(StorageError::Disk(error)) => error.is_no_space(),
+            Self::Folder(error) => error.is_no_space(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Tests of the bag writer: any sequence of messages and splits comes back whole from an independent reader.
+
+use super::*;
+use crate::record::options::SplitOptions;
+use holdall_io::{block::BlockPoolOptions, os::DiskMode};
+use holdall_model::{
+    message::PayloadRef,
+    metadata::BagMetadata,
+    time::Timestamp,
+    topic::{MessageDefinition, TopicInfo},
+};
+use holdall_storage::{
+    StorageOptions, storage_by_id,
+    writer::{ChannelInfo, StoredMessage},
+};
+use proptest::prelude::*;
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+const BLOCKS: BlockPoolOptions = BlockPoolOptions {
+    block_bytes: 64 << 10,
+    block_count: 4,
+    huge_pages: false,
+};
+
+fn bag(directory: &Path, split: SplitOptions) -> BagWriter {
+    let options = BagOptions {
+        directory: directory.to_owned(),
+        storage: storage_by_id("mcap").unwrap(),
+        storage_options: StorageOptions::default(),
+        split,
+        custom_data: BTreeMap::new(),
+        ros_distro: String::new(),
+    };
+    BagWriter::create(options, os_disk(DiskMode::Buffered, BLOCKS), Box::new(OsFolder)).unwrap()
+}
+
+fn channel(name: &str) -> ChannelInfo {
+    let topic = TopicInfo {
+        name: name.to_owned(),
+        type_name: "std_msgs/msg/String".to_owned(),
+        serialization_format: "cdr".to_owned(),
+        ..TopicInfo::default()
+    };
+    let definition = MessageDefinition {
+        type_name: topic.type_name.clone(),
+        ..MessageDefinition::default()
+    };
+    ChannelInfo { topic, definition }
+}
+
+fn message(log_time: i64, payload: &[u8]) -> StoredMessage<'_> {
+    let log_time = Timestamp::from_nanos(log_time);
+    StoredMessage {
+        log_time,
+        publish_time: log_time,
+        sequence: 0,
+        payload: PayloadRef::Bytes(payload),
+    }
+}
+
+/// Topic, log time and payload of all messages in the order of the files.
+fn read(files: &[std::path::PathBuf]) -> Vec<(String, i64, Vec<u8>)> {
+    let mut all = Vec::new();
+    for file in files {
+        let bytes = fs::read(file).unwrap();
+        for message in mcap::MessageStream::new(&bytes).unwrap() {
+            let message = message.unwrap();
+            all.push((
+                message.channel.topic.clone(),
+                message.log_time as i64,
+                message.data.to_vec(),
+            ));
+        }
+    }
+    all
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Write { topic: usize, len: usize, after: i64 },
+    AddTopic,
+    Split,
+    Step,
+    MakeDurable,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        20 => (0..6usize, 0..4000usize, -5..50i64).prop_map(|(topic, len, after)| Act::Write { topic, len, after }),
+        1 => Just(Act::AddTopic),
+        1 => Just(Act::Split),
+        2 => Just(Act::Step),
+        1 => Just(Act::MakeDurable),
+    ];
+    prop::collection::vec(act, 0..150)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_written_comes_back_in_order(
+        acts in acts(),
+        bytes_max in prop::option::of(10_000..60_000u64),
+        duration in prop::option::of(20..800u64),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let split = SplitOptions { bytes_max, duration_max: duration.map(Duration::from_nanos), files_max: None };
+        let mut bag = bag(&dir.path().join("b"), split);
+        let mut topics = vec![bag.add_topic(channel("/t0")).unwrap()];
+        let (mut expected, mut now) = (Vec::new(), 1000);
+        for (number, act) in acts.iter().enumerate() {
+            match *act {
+                Act::Write { topic, len, after } => {
+                    now += after;
+                    let topic = topic % topics.len();
+                    let payload = vec![number as u8; len];
+                    bag.write(topics[topic], message(now, &payload)).unwrap();
+                    expected.push((format!("/t{topic}"), now, payload));
+                }
+                Act::AddTopic => {
+                    topics.push(bag.add_topic(channel(&format!("/t{}", topics.len()))).unwrap());
+                }
+                Act::Split => bag.split().unwrap(),
+                Act::Step => bag.step().unwrap(),
+                Act::MakeDurable => bag.make_durable().unwrap(),
+            }
+        }
+        let closed = bag.close(ClosingNotes::default(), None);
+        prop_assert!(closed.failure.is_none(), "{:?}", closed.failure);
+        prop_assert_eq!(read(&closed.files), expected.clone());
+        let text = fs::read_to_string(closed.directory.join("metadata.yaml")).unwrap();
+        let metadata = BagMetadata::from_yaml(&text).unwrap();
+        prop_assert_eq!(metadata.message_count, expected.len() as u64);
+        prop_assert_eq!(metadata.starting_time.map(Timestamp::as_nanos), expected.iter().map(|e| e.1).min());
+        for (index, topic) in metadata.topics_with_message_count.iter().enumerate() {
+            let name = format!("/t{index}");
+            prop_assert_eq!(&topic.topic_metadata.name, &name);
+            prop_assert_eq!(topic.message_count, expected.iter().filter(|e| e.0 == name).count() as u64);
+        }
+        prop_assert_eq!(fs::read_dir(&closed.directory).unwrap().count(), closed.files.len() + 1);
+    }
+}
+
+#[test]
+fn the_same_metadata_is_in_the_file_as_rosbag2_writes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bag = bag(&dir.path().join("b"), SplitOptions::default());
+    let topic = bag.add_topic(channel("/t")).unwrap();
+    bag.write(topic, message(5, b"x")).unwrap();
+    let closed = bag.close(ClosingNotes::default(), None);
+    let bytes = fs::read(&closed.files[0]).unwrap();
+    let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+    let records: Vec<BagMetadata> = summary
+        .metadata_indexes
+        .iter()
+        .filter(|index| index.name == "rosbag2")
+        .map(|index| {
+            let record = mcap::read::metadata(&bytes, index).unwrap();
+            BagMetadata::from_yaml(&record.metadata["serialized_metadata"]).unwrap()
+        })
+        .collect();
+    let counts: Vec<_> = records.iter().map(|metadata| metadata.message_count).collect();
+    assert_eq!(counts, [0, 1], "once at open, once at close");
+    assert_eq!(records[1].relative_file_paths, ["b_0.mcap"]);
+}
+
+#[test]
+fn a_definition_that_comes_late_is_in_later_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bag = bag(&dir.path().join("b"), SplitOptions::default());
+    let topic = bag.add_topic(channel("/t")).unwrap();
+    bag.write(topic, message(5, b"x")).unwrap();
+    bag.set_definition(
+        topic,
+        MessageDefinition {
+            type_name: "std_msgs/msg/String".to_owned(),
+            encoding: holdall_model::topic::DefinitionEncoding::Ros2Msg,
+            text: "string data\n".to_owned(),
+            type_description_hash: String::new(),
+        },
+    );
+    bag.split().unwrap();
+    bag.write(topic, message(6, b"y")).unwrap();
+    let closed = bag.close(ClosingNotes::default(), None);
+    let encodings: Vec<String> = closed
+        .files
+        .iter()
+        .map(|file| {
+            let summary = mcap::Summary::read(&fs::read(file).unwrap()).unwrap().unwrap();
+            let channel = summary.channels.values().next().unwrap();
+            channel
+                .schema
+                .as_ref()
+                .map_or(String::new(), |schema| schema.encoding.clone())
+        })
+        .collect();
+    assert_eq!(encodings[1], "ros2msg");
+    assert_ne!(encodings[0], "ros2msg");
+}
