@@ -24,7 +24,7 @@ struct Options {
     mode: DiskMode,
     split_bytes: u64,
     sweep: bool,
-    reserve: bool,
+    reserve_bytes: Option<u64>,
     appends: Vec<usize>,
 }
 
@@ -79,7 +79,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         mode: DiskMode::Auto,
         split_bytes: 0,
         sweep: false,
-        reserve: true,
+        reserve_bytes: None,
         appends: vec![6_220_800, 1 << 20, 10 << 10],
     };
     let number = |args: &mut dyn Iterator<Item = String>| -> Result<f64, String> {
@@ -98,7 +98,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--split" => options.split_bytes = number(&mut args)? as u64,
             "--append" => options.appends = vec![number(&mut args)? as usize],
             "--no-huge-pages" => options.huge_pages = false,
-            "--no-reserve" => options.reserve = false,
+            "--reserve" => options.reserve_bytes = Some(number(&mut args)? as u64),
             "--buffered" => options.mode = DiskMode::Buffered,
             "--sweep" => options.sweep = true,
             other => return Err(format!("unknown flag {other}")),
@@ -153,11 +153,9 @@ fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64
     } else {
         options.split_bytes
     };
-    let reserve = if options.reserve {
-        options.total_bytes.min(split) + (64 << 20)
-    } else {
-        0
-    };
+    let reserve = options
+        .reserve_bytes
+        .unwrap_or(options.total_bytes.min(split) + (64 << 20));
     let mut next_path = |dir: &Path| {
         let path = dir.join(format!(
             "holdall-limit-{}-{}.bin",

@@ -207,7 +207,7 @@ pub trait Disk: Send {
     /// Writes the first `len` bytes of `block` at `offset`.
     fn submit_write(&mut self, file: FileId, offset: u64, block: Block, len: usize);
 
-    /// Makes durable everything whose write was submitted before.
+    /// Makes durable everything whose write was submitted before, so that it is found after a power cut (directory entry included).
     fn submit_sync(&mut self, file: FileId, token: u64);
 
     /// After all earlier writes: cuts the file to `length`, syncs data and metadata, closes it, syncs its directory.

@@ -40,6 +40,8 @@ pub(super) struct OpenFile {
     /// Space is reserved up to here; `u64::MAX` when reserving does not work.
     pub reserved: u64,
     pub reserving: bool,
+    /// A sync of the directory entry has been asked for.
+    pub entry_synced: bool,
 }
 
 impl OpenFile {
@@ -53,6 +55,7 @@ impl OpenFile {
             barriers: VecDeque::new(),
             reserved,
             reserving: false,
+            entry_synced: false,
         }
     }
 

@@ -54,6 +54,8 @@ pub(super) enum Job {
         handle: Arc<File>,
         path: Arc<Path>,
         token: u64,
+        /// Make the directory entry durable too.
+        with_entry: bool,
     },
     Close {
         file: FileId,
@@ -260,9 +262,17 @@ fn perform(job: Job, write_back: &mut WriteBack) -> Done {
             handle,
             path,
             token,
+            with_entry,
         } => {
             let result = handle
                 .sync_data()
+                .and_then(|()| {
+                    if with_entry {
+                        sync_directory_of(&path)
+                    } else {
+                        Ok(())
+                    }
+                })
                 .map_err(|source| DiskError::new(&*path, Operation::Sync, source));
             Done::Synced { file, token, result }
         }
@@ -289,7 +299,8 @@ pub(super) fn create(path: &Path, reserve_bytes: u64, direct: bool) -> Result<(A
     let file = options
         .open(path)
         .map_err(|source| DiskError::new(path, Operation::Create, source))?;
-    let reserved = if reserve_bytes > 0 && reserve(&file, 0, reserve_bytes).is_ok() {
+    // A buffered file gets its space when it is written back; on a memory file system reserving would fill memory with zeros.
+    let reserved = if direct && reserve_bytes > 0 && reserve(&file, 0, reserve_bytes).is_ok() {
         reserve_bytes
     } else {
         0

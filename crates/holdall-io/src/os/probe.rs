@@ -19,6 +19,9 @@ use std::{
     path::Path,
 };
 
+/// `f_type` of ramfs (linux/magic.h; the libc crate does not have it).
+const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+
 /// Tries a direct write in `dir`, leaving nothing behind.
 ///
 /// # Errors
@@ -37,6 +40,13 @@ pub(super) fn try_direct(dir: &Path) -> Result<(), DiskError> {
             format!("the file system refuses direct writes (O_DIRECT): {source}"),
         ))
     };
+    if is_in_memory(dir).map_err(fail)? {
+        // It may accept O_DIRECT, but there is no disk to be direct to, and reserving space would fill memory.
+        return Err(refused(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "it keeps its files in memory",
+        )));
+    }
     let file = open_unnamed(dir).map_err(refused)?;
     let pool = BlockPool::new(BlockPoolOptions {
         block_bytes: BLOCK_ALIGNMENT,
@@ -50,6 +60,18 @@ pub(super) fn try_direct(dir: &Path) -> Result<(), DiskError> {
         Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(refused(error)),
         _ => Ok(()),
     }
+}
+
+/// Whether the file system of `dir` keeps its files in memory.
+fn is_in_memory(dir: &Path) -> io::Result<bool> {
+    let c_dir = CString::new(dir.as_os_str().as_bytes())?;
+    // SAFETY: an all-zero statfs is valid; the call fills it in.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `c_dir` is NUL-terminated and `stat` is writable.
+    if unsafe { libc::statfs(c_dir.as_ptr(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(stat.f_type == libc::TMPFS_MAGIC || stat.f_type == RAMFS_MAGIC)
 }
 
 /// A file without a name, open for direct writing; with a name that is removed at once where the file system has no such thing.

@@ -1,0 +1,362 @@
+//! Whole-file operations for everything that is not recorded data; every error names its path.
+
+use crate::{
+    disk::{DiskError, Operation},
+    os,
+};
+use std::{
+    fs, io,
+    io::{Read, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+/// A file open for reading at any place. Cheap to share: reading needs no `&mut`.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    file: fs::File,
+    len_bytes: u64,
+}
+
+impl File {
+    /// Opens an existing regular file.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is no regular file.
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        let fail = |source| DiskError::new(path, Operation::Open, source);
+        let file = fs::File::open(path).map_err(fail)?;
+        let metadata = file.metadata().map_err(fail)?;
+        if !metadata.is_file() {
+            return Err(fail(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is not a regular file",
+            )));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            len_bytes: metadata.len(),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length when it was opened, in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Reads exactly `into.len()` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// When reading fails or the file ends before.
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<(), DiskError> {
+        self.file
+            .read_exact_at(into, offset)
+            .map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset))
+    }
+
+    /// Reads up to `into.len()` bytes from `offset` on; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let mut count = 0;
+        while count < into.len() {
+            match self.file.read_at(&mut into[count..], offset + count as u64) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(DiskError::new(&self.path, Operation::Read, source).at(offset + count as u64));
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Tells the kernel that the file will be read from front to back, so that it reads further ahead.
+    pub fn expect_sequential_reads(&self) {
+        use std::os::fd::AsRawFd;
+        // SAFETY: plain system call without pointers on an open descriptor; it is advice only, failing is harmless.
+        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_SEQUENTIAL) };
+    }
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirEntry {
+    /// Where it is (the directory's path with the name).
+    pub path: PathBuf,
+    /// Whether it is a directory itself.
+    pub is_dir: bool,
+}
+
+/// The text of a small file.
+///
+/// # Errors
+/// When it cannot be read, is larger than `bytes_max`, or is not UTF-8.
+pub fn read_to_string(path: &Path, bytes_max: u64) -> Result<String, DiskError> {
+    let bytes = read(path, bytes_max)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to() as u64;
+        let source = io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
+        DiskError::new(path, Operation::Read, source).at(offset)
+    })
+}
+
+/// The bytes of a small file.
+///
+/// # Errors
+/// When it cannot be read or is larger than `bytes_max`.
+pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
+    let fail = |source| DiskError::new(path, Operation::Read, source);
+    let file = fs::File::open(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    let mut bytes = Vec::new();
+    // The length that the file system tells may be wrong (/proc) or change: the bound is kept while reading.
+    file.take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    if bytes.len() as u64 > bytes_max {
+        let what = format!("it is larger than {bytes_max} bytes");
+        return Err(fail(io::Error::new(io::ErrorKind::FileTooLarge, what)));
+    }
+    Ok(bytes)
+}
+
+/// Puts `bytes` in place of whatever is at `path`, so that after a crash there is the old content or the new, never a part.
+/// Durable on return.
+///
+/// # Errors
+/// When the new content cannot be written; the old is still there then.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let name = path.file_name().ok_or_else(|| {
+        DiskError::new(
+            path,
+            Operation::Write,
+            io::Error::from(io::ErrorKind::InvalidInput),
+        )
+    })?;
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    let written = write_synced(&temporary, bytes).and_then(|()| {
+        fs::rename(&temporary, path).map_err(|source| DiskError::new(path, Operation::Rename, source))
+    });
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    sync_parent(path)
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let mut file =
+        fs::File::create(path).map_err(|source| DiskError::new(path, Operation::Create, source))?;
+    file.write_all(bytes)
+        .map_err(|source| DiskError::new(path, Operation::Write, source))?;
+    file.sync_all()
+        .map_err(|source| DiskError::new(path, Operation::Sync, source))
+}
+
+fn sync_parent(path: &Path) -> Result<(), DiskError> {
+    os::sync_directory_of(path).map_err(|source| DiskError::new(path, Operation::Sync, source))
+}
+
+/// Makes a directory, parents included, that must not exist. Durable on return.
+///
+/// # Errors
+/// When something is there already, or it cannot be made.
+pub fn create_dir_new(path: &Path) -> Result<(), DiskError> {
+    let fail = |source| DiskError::new(path, Operation::CreateDirectory, source);
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent).map_err(fail)?;
+    }
+    fs::create_dir(path).map_err(fail)?;
+    sync_parent(path)
+}
+
+/// What is in a directory, sorted by name.
+///
+/// # Errors
+/// When it cannot be listed.
+pub fn list_dir(path: &Path) -> Result<Vec<DirEntry>, DiskError> {
+    let fail = |source| DiskError::new(path, Operation::List, source);
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(path).map_err(fail)? {
+        let path = entry.map_err(fail)?.path();
+        // Follows links; a dangling one is no directory.
+        let is_dir = path.is_dir();
+        entries.push(DirEntry { path, is_dir });
+    }
+    entries.sort_unstable();
+    Ok(entries)
+}
+
+/// Removes a file.
+///
+/// # Errors
+/// When it is not there or cannot be removed.
+pub fn remove_file(path: &Path) -> Result<(), DiskError> {
+    fs::remove_file(path).map_err(|source| DiskError::new(path, Operation::Remove, source))
+}
+
+/// Moves a file to a name that nothing has yet, in the same file system. Durable on return.
+///
+/// # Errors
+/// When `to` exists or the file cannot be moved.
+pub fn rename_new(from: &Path, to: &Path) -> Result<(), DiskError> {
+    // A hard link fails when the name is taken; a plain rename would overwrite it.
+    match fs::hard_link(from, to) {
+        Ok(()) => remove_file(from)?,
+        Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(DiskError::new(to, Operation::Rename, source));
+        }
+        // File systems without hard links.
+        Err(_) if !to.exists() => {
+            fs::rename(from, to).map_err(|source| DiskError::new(from, Operation::Rename, source))?;
+        }
+        Err(source) => return Err(DiskError::new(to, Operation::Rename, source)),
+    }
+    sync_parent(to)
+}
+
+/// Whether something is at `path`.
+///
+/// # Errors
+/// When that cannot be found out.
+pub fn exists(path: &Path) -> Result<bool, DiskError> {
+    path.try_exists()
+        .map_err(|source| DiskError::new(path, Operation::Inspect, source))
+}
+
+/// Whether `path` is a directory (links followed); `false` when nothing is there.
+pub fn is_dir(path: &Path) -> bool {
+    path.is_dir()
+}
+
+/// Length of a file in bytes.
+///
+/// # Errors
+/// When it is not there or cannot be inspected.
+pub fn file_len(path: &Path) -> Result<u64, DiskError> {
+    let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    Ok(metadata.len())
+}
+
+/// Free bytes for an unprivileged user on the file system of `path`.
+///
+/// # Errors
+/// When it cannot be inspected.
+pub fn available_bytes(path: &Path) -> Result<u64, DiskError> {
+    os::available_bytes(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_is_bounded() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        write_atomically(&path, b"hello").unwrap();
+        assert_eq!(read_to_string(&path, 5).unwrap(), "hello");
+        let error = read_to_string(&path, 4).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("could not read {}: it is larger than 4 bytes", path.display())
+        );
+    }
+
+    #[test]
+    fn text_that_is_none_names_the_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        write_atomically(&path, b"ab\xff").unwrap();
+        assert_eq!(read_to_string(&path, 100).unwrap_err().offset, Some(2));
+    }
+
+    #[test]
+    fn atomic_write_replaces_and_leaves_no_temporary() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metadata.yaml");
+        write_atomically(&path, b"old").unwrap();
+        write_atomically(&path, b"new").unwrap();
+        assert_eq!(read(&path, 10).unwrap(), b"new");
+        assert_eq!(list_dir(dir.path()).unwrap(), [DirEntry { path, is_dir: false }]);
+    }
+
+    #[test]
+    fn failed_atomic_write_keeps_the_old_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("taken");
+        create_dir_new(&path).unwrap();
+        write_atomically(&path.join("inside"), b"x").unwrap();
+        assert!(write_atomically(&path, b"new").is_err());
+        assert_eq!(list_dir(dir.path()).unwrap().len(), 1);
+        assert_eq!(read(&path.join("inside"), 10).unwrap(), b"x");
+    }
+
+    #[test]
+    fn existing_directory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/bag");
+        create_dir_new(&path).unwrap();
+        let error = create_dir_new(&path).unwrap_err();
+        assert!(error.is_already_exists());
+        assert_eq!(
+            error.to_string(),
+            format!("could not create directory {}: it exists already", path.display())
+        );
+    }
+
+    #[test]
+    fn rename_never_overwrites() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (dir.path().join("a"), dir.path().join("b"));
+        write_atomically(&a, b"a").unwrap();
+        write_atomically(&b, b"b").unwrap();
+        assert!(rename_new(&a, &b).unwrap_err().is_already_exists());
+        remove_file(&b).unwrap();
+        rename_new(&a, &b).unwrap();
+        assert_eq!(read(&b, 10).unwrap(), b"a");
+        assert!(!exists(&a).unwrap());
+    }
+
+    #[test]
+    fn file_is_read_at_any_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        write_atomically(&path, b"0123456789").unwrap();
+        let file = File::open(&path).unwrap();
+        let mut four = [0; 4];
+        file.read_exact_at(&mut four, 3).unwrap();
+        assert_eq!(&four, b"3456");
+        assert_eq!(file.read_at(&mut four, 8).unwrap(), 2);
+        let error = file.read_exact_at(&mut four, 8).unwrap_err();
+        assert_eq!(
+            (error.offset, error.source.kind()),
+            (Some(8), io::ErrorKind::UnexpectedEof)
+        );
+        assert_eq!((file.len_bytes(), file_len(&path).unwrap()), (10, 10));
+    }
+
+    #[test]
+    fn missing_file_and_directory_name_their_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("none");
+        assert!(File::open(&path).unwrap_err().is_not_found());
+        assert!(remove_file(&path).unwrap_err().is_not_found());
+        assert_eq!(list_dir(&path).unwrap_err().path, path);
+        let error = File::open(dir.path()).unwrap_err();
+        assert!(error.to_string().ends_with("it is not a regular file"), "{error}");
+    }
+}
