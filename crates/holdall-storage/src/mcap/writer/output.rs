@@ -3,6 +3,7 @@
 use crate::mcap::format::{ChunkHeader, MESSAGE_PREFIX_BYTES};
 use crc32fast::Hasher;
 use holdall_io::{
+    copy::{STREAMING_COPY_BYTES_MIN, copy_streaming},
     disk::{DiskError, FileId},
     queue::{DiskQueue, SyncToken},
     stream::BlockStream,
@@ -77,17 +78,37 @@ impl Output {
     /// Appends bytes.
     #[inline]
     pub fn put(&mut self, q: &mut DiskQueue, mut bytes: &[u8]) -> Result<(), DiskError> {
+        if bytes.len() >= STREAMING_COPY_BYTES_MIN {
+            return self.put_long(q, bytes);
+        }
         while !bytes.is_empty() {
             let spare = self.stream.spare(q)?;
             let room = spare.len() - self.run_bytes;
-            let count = bytes.len().min(room).min(RUN_BYTES);
+            let count = bytes.len().min(room);
             spare[self.run_bytes..self.run_bytes + count].copy_from_slice(&bytes[..count]);
-            let full = count == room;
             self.run_bytes += count;
             bytes = &bytes[count..];
-            if full || self.run_bytes >= RUN_BYTES {
+            if count == room || self.run_bytes >= RUN_BYTES {
                 self.settle(q)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Appends many bytes: the checksum brings each piece into the cache, the copy takes it from there and goes past the caches.
+    fn put_long(&mut self, q: &mut DiskQueue, mut bytes: &[u8]) -> Result<(), DiskError> {
+        self.settle(q)?;
+        while !bytes.is_empty() {
+            let spare = self.stream.spare(q)?;
+            let (piece, rest) = bytes.split_at(bytes.len().min(spare.len()).min(RUN_BYTES));
+            match &mut self.chunk {
+                Some(chunk) if self.checksums.chunk || self.checksums.data => chunk.crc.update(piece),
+                None if self.checksums.data => self.section_crc.update(piece),
+                _ => {}
+            }
+            copy_streaming(&mut spare[..piece.len()], piece);
+            self.stream.advance(piece.len());
+            bytes = rest;
         }
         Ok(())
     }
@@ -103,8 +124,8 @@ impl Output {
         if let PayloadRef::Bytes(bytes) = payload {
             let total = MESSAGE_PREFIX_BYTES + bytes.len();
             let spare = self.stream.spare(q)?;
-            // Shorter than a run and than the block: the run never fills the block here, so it is settled below at the latest.
-            if total < RUN_BYTES && total < spare.len() - self.run_bytes {
+            // Shorter than the block's rest, so that the run never fills the block without being settled.
+            if bytes.len() < STREAMING_COPY_BYTES_MIN && total < spare.len() - self.run_bytes {
                 let (head, tail) =
                     spare[self.run_bytes..self.run_bytes + total].split_at_mut(MESSAGE_PREFIX_BYTES);
                 head.copy_from_slice(prefix);
