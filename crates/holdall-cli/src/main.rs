@@ -1,3 +1,46 @@
 //! The `holdall` command: parses arguments, calls the library, renders the outcome, and turns it into an exit code.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod exit;
+mod meant;
+mod output;
+mod panics;
+mod render;
+mod terminal;
+mod transport;
+mod typed;
+mod units;
+mod verbs;
+
+use clap::Parser;
+use exit::{Failure, Outcome};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    panics::install();
+    let cli = match typed::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help that nobody can read (a closed pipe) is no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() {
+                exit::REFUSED
+            } else {
+                exit::OK
+            });
+        }
+    };
+    // The hook has told the user about a panic already; here it becomes an exit code.
+    let result = std::panic::catch_unwind(|| verbs::run(cli.verb)).unwrap_or(Ok(Outcome::Failed));
+    terminal::mode::restore_for_good();
+    if let Err(failure) = &result {
+        output::complain(failure.sentence());
+    }
+    match result {
+        Ok(_) if panics::happened() => exit::code(&Ok(Outcome::Failed)),
+        result => exit::code(&result),
+    }
+}
+
+/// Shorthand of all verbs.
+type VerbResult = Result<Outcome, Failure>;

@@ -1,0 +1,123 @@
+//! The command line as it is meant: combinations checked, files read, defaults filled in; nothing is started here.
+
+pub mod names;
+pub mod pattern;
+pub mod play;
+pub mod record;
+pub mod static_topics;
+pub mod surroundings;
+
+use holdall_model::qos::{QosProfile, parse_qos_overrides};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// What a command line may not say; each is one sentence, and the run ends with exit code 2.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UsageError {
+    /// Nothing says which topics to record.
+    #[error(
+        "nothing says what to record; use -a for everything, or name topics, or one of --all-topics, --all-services, \
+         --services, --topic-types, --regex, --static-topics-path"
+    )]
+    NothingSelected,
+    /// A flag that narrows a broad choice, without one.
+    #[error("{flag} leaves something out of a broad choice; add one of {broad}")]
+    ExcludeWithoutBroadChoice {
+        /// The flag that was given.
+        flag: &'static str,
+        /// Flags that would make sense of it.
+        broad: &'static str,
+    },
+    /// Two flags that cannot both be meant.
+    #[error("{first} and {second} cannot be used together: {reason}")]
+    Clash {
+        /// One flag.
+        first: &'static str,
+        /// The other one.
+        second: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
+    /// A flag that only makes sense with another one.
+    #[error("{flag} needs {needs}")]
+    Needs {
+        /// The flag that was given.
+        flag: &'static str,
+        /// What is missing.
+        needs: &'static str,
+    },
+    /// A value that cannot be used.
+    #[error("{flag} \"{value}\": {reason}")]
+    BadValue {
+        /// The flag that it was given to.
+        flag: &'static str,
+        /// What was written.
+        value: String,
+        /// Why it cannot be used.
+        reason: String,
+    },
+    /// The bag directory is there already.
+    #[error("{}: already exists; nothing was overwritten, choose another name with -o", path.display())]
+    OutputExists {
+        /// Where the bag should have gone.
+        path: PathBuf,
+    },
+    /// Nothing says which bag to play.
+    #[error("no bag is named{hint}")]
+    NoBag {
+        /// What may have happened; empty or beginning with `; `.
+        hint: String,
+    },
+    /// A file named by a flag cannot be read.
+    #[error("{flag} {}: {reason}", path.display())]
+    UnreadableFile {
+        /// The flag.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+    /// A file named by a flag says something that cannot be used.
+    #[error("{flag} {}: {reason}", path.display())]
+    BrokenFile {
+        /// The flag.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Where in the file, and what is wrong.
+        reason: String,
+    },
+}
+
+/// Reads a small text file that `flag` names.
+pub(crate) fn read_file(
+    surroundings: &surroundings::Surroundings<'_>,
+    flag: &'static str,
+    path: &Path,
+) -> Result<String, UsageError> {
+    (surroundings.read_file)(path).map_err(|error| UsageError::UnreadableFile {
+        flag,
+        path: path.to_owned(),
+        reason: surroundings::io_reason(&error),
+    })
+}
+
+/// Reads the file of `--qos-profile-overrides-path`; no file is no override.
+pub(crate) fn qos_overrides(
+    path: Option<&Path>,
+    surroundings: &surroundings::Surroundings<'_>,
+) -> Result<BTreeMap<String, QosProfile>, UsageError> {
+    const FLAG: &str = "--qos-profile-overrides-path";
+    let Some(path) = path else {
+        return Ok(BTreeMap::new());
+    };
+    let text = read_file(surroundings, FLAG, path)?;
+    parse_qos_overrides(&text).map_err(|error| UsageError::BrokenFile {
+        flag: FLAG,
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}

@@ -1,0 +1,44 @@
+//! Regular expressions given on the command line, with errors that fit in one sentence.
+
+use super::UsageError;
+use regex::Regex;
+
+/// Compiles what `flag` was given; `None` and the empty text mean "no pattern", as in rosbag2.
+pub fn compile(flag: &'static str, typed: Option<&str>) -> Result<Option<Regex>, UsageError> {
+    let Some(pattern) = typed.filter(|pattern| !pattern.is_empty()) else {
+        return Ok(None);
+    };
+    Regex::new(pattern)
+        .map(Some)
+        .map_err(|error| UsageError::BadValue {
+            flag,
+            value: pattern.to_owned(),
+            reason: format!("no regular expression: {}", last_line(&error)),
+        })
+}
+
+/// The regex crate shows the place on several lines; the cause stands on the last one.
+fn last_line(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().last().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_pattern_is_one_sentence() {
+        let error = compile("--regex", Some("/cam(")).unwrap_err().to_string();
+        assert_eq!(error, "--regex \"/cam(\": no regular expression: unclosed group");
+        let error = compile("--regex", Some("a{9999999}")).unwrap_err().to_string();
+        assert!(!error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn the_empty_pattern_is_none() {
+        assert!(compile("--regex", Some("")).unwrap().is_none());
+        assert!(compile("--regex", None).unwrap().is_none());
+    }
+}

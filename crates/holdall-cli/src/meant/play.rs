@@ -1,0 +1,289 @@
+//! What `holdall play` is meant to do: typed flags combined into the player's options.
+
+use super::{UsageError, names, pattern, surroundings::Surroundings};
+use crate::typed::play::{MessageOrderName, PlayArguments};
+use holdall::play::options::{ClockSource, MessageOrder, PlayOptions};
+use holdall_model::{names::service_event_topic, time::Timestamp};
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// Storage ids that may stand behind the bag of `-i`.
+const STORAGE_IDS: [&str; 3] = ["mcap", "sqlite3", "leveldb"];
+
+/// Combines what was typed with the surroundings.
+///
+/// # Errors
+/// The first thing that cannot be meant.
+pub fn meant(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<PlayOptions, UsageError> {
+    pattern::compile("--regex", typed.regex.as_deref())?;
+    pattern::compile("--exclude-regex", typed.exclude_regex.as_deref())?;
+    Ok(PlayOptions {
+        inputs: inputs(typed, surroundings)?,
+        rate: typed.rate,
+        repeat: typed.r#loop,
+        delay: typed.delay,
+        start_offset: typed.start_offset,
+        playback_duration: typed.playback_duration.and_then(|span| span.0),
+        playback_until: playback_until(typed)?,
+        topics: topics_and_services(("--topics", &typed.topics), ("--services", &typed.services))?,
+        regex: typed.regex.clone().filter(|pattern| !pattern.is_empty()),
+        exclude_regex: typed.exclude_regex.clone().filter(|pattern| !pattern.is_empty()),
+        exclude_topics: topics_and_services(
+            ("--exclude-topics", &typed.exclude_topics),
+            ("--exclude-services", &typed.exclude_services),
+        )?,
+        remap: remap(&typed.remap)?,
+        qos_overrides: super::qos_overrides(typed.qos_profile_overrides_path.as_deref(), surroundings)?,
+        clock: clock(typed)?,
+        start_paused: typed.start_paused,
+        read_ahead_messages: usize::try_from(typed.read_ahead_queue_size).unwrap_or(usize::MAX),
+        wait_for_all_acked: typed.wait_for_all_acked,
+        message_order: match typed.message_order {
+            MessageOrderName::Received => MessageOrder::Received,
+            MessageOrderName::Sent => MessageOrder::Sent,
+        },
+        ..PlayOptions::default()
+    })
+}
+
+/// Topics, and the topics on which the events of services were recorded.
+fn topics_and_services(
+    (topics_flag, topics): (&'static str, &[String]),
+    (services_flag, services): (&'static str, &[String]),
+) -> Result<Vec<String>, UsageError> {
+    let mut chosen = names::full_names(topics_flag, topics)?;
+    chosen.extend(
+        names::full_names(services_flag, services)?
+            .iter()
+            .map(|name| service_event_topic(name)),
+    );
+    Ok(chosen)
+}
+
+/// The bags in the order of the command line; a storage id behind the bag of `-i` is left out, the reader finds it out.
+fn inputs(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<PathBuf>, UsageError> {
+    let is_storage_id = |path: &PathBuf| {
+        path.to_str().is_some_and(|text| STORAGE_IDS.contains(&text)) && !(surroundings.exists)(path)
+    };
+    let mut inputs = typed.bags.clone();
+    inputs.extend(typed.input.iter().filter(|path| !is_storage_id(path)).cloned());
+    if !inputs.is_empty() {
+        return Ok(inputs);
+    }
+    // `--topics /a /b bag` takes the bag for a topic: a list goes on until the next flag.
+    let lists = [
+        ("--topics", &typed.topics),
+        ("--services", &typed.services),
+        ("--exclude-topics", &typed.exclude_topics),
+        ("--exclude-services", &typed.exclude_services),
+        ("--remap", &typed.remap),
+        ("--clock-topics", &typed.clock_topics),
+    ];
+    let hint = lists
+        .iter()
+        .find_map(|(flag, list)| {
+            list.last()
+                .filter(|last| (surroundings.exists)(last.as_ref()))
+                .map(|last| (flag, last))
+        })
+        .map(|(flag, last)| format!("; {flag} has taken \"{last}\", so put the bag before the flags"))
+        .unwrap_or_default();
+    Err(UsageError::NoBag { hint })
+}
+
+/// The later one of both spellings does not exist: only one of them can be given; negative values switch it off.
+fn playback_until(typed: &PlayArguments) -> Result<Option<Timestamp>, UsageError> {
+    if let Some(nanos) = typed.playback_until_nsec {
+        return Ok((nanos >= 0).then(|| Timestamp::from_nanos(nanos)));
+    }
+    let Some(seconds) = typed.playback_until_sec else {
+        return Ok(None);
+    };
+    if seconds.is_nan() || seconds >= 9.2e9 {
+        return Err(UsageError::BadValue {
+            flag: "--playback-until-sec",
+            value: seconds.to_string(),
+            reason: "not a time in seconds since 1970".to_owned(),
+        });
+    }
+    // Below 9.2e18, checked above.
+    let nanos = (seconds * 1e9).round() as i64;
+    Ok((seconds >= 0.0).then(|| Timestamp::from_nanos(nanos)))
+}
+
+/// `old:=new` rules by old name.
+fn remap(rules: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+    let mut names_by_old = BTreeMap::new();
+    for rule in rules {
+        let Some((old, new)) = rule.split_once(":=") else {
+            return Err(UsageError::BadValue {
+                flag: "--remap",
+                value: rule.clone(),
+                reason: "expected old:=new".to_owned(),
+            });
+        };
+        names_by_old.insert(
+            names::full_name("--remap", old)?,
+            names::full_name("--remap", new)?,
+        );
+    }
+    Ok(names_by_old)
+}
+
+fn clock(typed: &PlayArguments) -> Result<ClockSource, UsageError> {
+    Ok(match typed.clock {
+        Some(hz) => ClockSource::Rate(hz),
+        None if typed.clock_topics_all => ClockSource::AllTopics,
+        None if !typed.clock_topics.is_empty() => {
+            ClockSource::Topics(names::full_names("--clock-topics", &typed.clock_topics)?)
+        }
+        None => ClockSource::Off,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::surroundings::fake::Fake, *};
+    use crate::typed::{Cli, Verb};
+    use clap::Parser;
+    use std::time::Duration;
+
+    fn in_fake(fake: &Fake, line: &str) -> Result<PlayOptions, String> {
+        let words = ["holdall", "play"].into_iter().chain(line.split_whitespace());
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let Verb::Play(typed) = cli.verb else {
+            panic!("another verb")
+        };
+        fake.with(|surroundings| meant(&typed, surroundings))
+            .map_err(|error| error.to_string())
+    }
+
+    fn options(line: &str) -> PlayOptions {
+        in_fake(&Fake::default(), line).unwrap()
+    }
+
+    fn refusal(line: &str) -> String {
+        in_fake(&Fake::default(), line).unwrap_err()
+    }
+
+    #[test]
+    fn defaults_are_those_of_rosbag2() {
+        let options = options("bag");
+        assert_eq!(options.inputs, [PathBuf::from("bag")]);
+        assert!((options.rate - 1.0).abs() < f64::EPSILON);
+        assert_eq!(options.read_ahead_messages, 1000);
+        assert_eq!(options.clock, ClockSource::Off);
+        assert_eq!(
+            (
+                options.playback_duration,
+                options.playback_until,
+                options.wait_for_all_acked
+            ),
+            (None, None, None)
+        );
+        assert!(!options.repeat && !options.start_paused);
+    }
+
+    #[test]
+    fn bags_are_merged_and_storage_ids_behind_them_left_out() {
+        let options = options("one -i two mcap -i three sqlite3");
+        assert_eq!(options.inputs, ["one", "two", "three"].map(PathBuf::from));
+        let fake = Fake {
+            files: [("mcap", "")].into(),
+            ..Fake::default()
+        };
+        assert_eq!(in_fake(&fake, "-i mcap").unwrap().inputs, [PathBuf::from("mcap")]);
+    }
+
+    #[test]
+    fn a_bag_taken_for_a_topic_is_explained() {
+        assert!(refusal("").starts_with("no bag is named"));
+        let fake = Fake {
+            files: [("lab", "")].into(),
+            ..Fake::default()
+        };
+        let error = in_fake(&fake, "--topics /a lab").unwrap_err();
+        assert!(error.contains("--topics has taken \"lab\""), "{error}");
+    }
+
+    #[test]
+    fn spans_limits_and_rates_are_understood() {
+        let options = options(
+            "bag -r 0.5 -l -d 2 --start-offset 1.5 --playback-duration 10 --playback-until-sec 1700000000.5 -p \
+             --wait-for-all-acked 500 --message-order sent",
+        );
+        assert!((options.rate - 0.5).abs() < f64::EPSILON);
+        assert!(options.repeat && options.start_paused);
+        assert_eq!(options.delay, Duration::from_secs(2));
+        assert_eq!(options.start_offset, Duration::from_millis(1500));
+        assert_eq!(options.playback_duration, Some(Duration::from_secs(10)));
+        assert_eq!(
+            options.playback_until,
+            Some(Timestamp::from_nanos(1_700_000_000_500_000_000))
+        );
+        assert_eq!(options.wait_for_all_acked, Some(Duration::from_millis(500)));
+        assert_eq!(options.message_order, MessageOrder::Sent);
+    }
+
+    #[test]
+    fn negative_limits_are_no_limits() {
+        let options = options("bag --playback-duration -1 --playback-until-nsec -1");
+        assert_eq!((options.playback_duration, options.playback_until), (None, None));
+        assert_eq!(
+            self::options("bag --playback-until-sec -1.0").playback_until,
+            None
+        );
+    }
+
+    #[test]
+    fn the_clock_is_driven_by_one_thing() {
+        assert_eq!(options("bag --clock").clock, ClockSource::Rate(40.0));
+        assert_eq!(options("bag --clock 100").clock, ClockSource::Rate(100.0));
+        assert_eq!(
+            options("bag --clock-topics a /b").clock,
+            ClockSource::Topics(vec!["/a".into(), "/b".into()])
+        );
+        assert_eq!(options("bag --clock-topics-all").clock, ClockSource::AllTopics);
+        assert!(refusal("bag --clock 100 --clock-topics-all").contains("cannot be used with"));
+        assert!(refusal("bag --clock 0").contains("greater than 0"));
+    }
+
+    #[test]
+    fn topics_are_renamed_and_chosen() {
+        let options = options("bag -m /a:=/b scan:=old/scan --topics /a -e .* -x /x --exclude-topics /y");
+        assert_eq!(
+            options.remap,
+            [("/a", "/b"), ("/scan", "/old/scan")]
+                .map(|(old, new)| (old.into(), new.into()))
+                .into()
+        );
+        assert_eq!(options.topics, ["/a"]);
+        assert_eq!(options.regex.as_deref(), Some(".*"));
+        assert_eq!(options.exclude_regex.as_deref(), Some("/x"));
+        assert_eq!(options.exclude_topics, ["/y"]);
+        let options = self::options("bag --services add --exclude-services /sub --exclude-topics /y");
+        assert_eq!(options.topics, ["/add/_service_event"]);
+        assert_eq!(options.exclude_topics, ["/y", "/sub/_service_event"]);
+    }
+
+    #[test]
+    fn values_without_meaning_are_refused_by_name() {
+        for (line, word) in [
+            ("bag -r 0", "--rate"),
+            ("bag -r -1", "--rate"),
+            ("bag -r nan", "--rate"),
+            ("bag -m nonsense", "nonsense"),
+            ("bag -m /a:=/b//c", "/b//c"),
+            ("bag -e [", "--regex"),
+            ("bag -x [", "--exclude-regex"),
+            ("bag --playback-until-sec nan", "--playback-until-sec"),
+            (
+                "bag --playback-until-sec 1 --playback-until-nsec 1",
+                "cannot be used with",
+            ),
+            ("bag --wait-for-all-acked -5", "negative"),
+            ("bag --read-ahead-queue-size 0", "--read-ahead-queue-size"),
+        ] {
+            assert!(refusal(line).contains(word), "{line}: {}", refusal(line));
+        }
+    }
+}

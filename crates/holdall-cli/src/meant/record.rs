@@ -1,0 +1,332 @@
+//! What `holdall record` is meant to do: typed flags combined into the recorder's options.
+
+use super::{UsageError, names, pattern, read_file, static_topics, surroundings::Surroundings};
+use crate::typed::record::{CachePolicyName, DiskModeName, RecordArguments};
+use holdall::record::options::{CacheOptions, CachePolicy, RecordOptions, SplitOptions};
+use holdall_io::os::DiskMode;
+use holdall_model::selection::Selection;
+use holdall_storage::{Storage, StorageOptions, storage_by_id};
+use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf, time::Duration};
+
+/// How a recording is run, besides what is recorded.
+#[derive(Debug)]
+pub struct RecordMeant {
+    /// For the recorder.
+    pub options: RecordOptions,
+    /// How storage files are written.
+    pub disk_mode: DiskMode,
+    /// Name of the node that is announced.
+    pub node_name: String,
+    /// What was typed and has no effect, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Combines what was typed with the surroundings.
+///
+/// # Errors
+/// The first thing that cannot be meant.
+pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<RecordMeant, UsageError> {
+    check_combinations(typed)?;
+    holdall_model::names::validate_node_name(&typed.node_name).map_err(|error| UsageError::BadValue {
+        flag: "--node-name",
+        value: typed.node_name.clone(),
+        reason: format!("not a valid node name: {}", error.kind),
+    })?;
+    let static_topics = match &typed.static_topics_path {
+        Some(path) => static_topics::parse(path, &read_file(surroundings, "--static-topics-path", path)?)?,
+        None => Vec::new(),
+    };
+    let storage_preset = typed.storage_preset_profile.clone().unwrap_or_default();
+    let storage_config = storage_config(typed, &storage_preset, surroundings)?;
+    let options = RecordOptions {
+        selection: selection(typed)?,
+        static_topics,
+        output: output(typed, surroundings)?,
+        storage_id: typed.storage.clone(),
+        storage_preset,
+        storage_config,
+        qos_overrides: super::qos_overrides(typed.qos_profile_overrides_path.as_deref(), surroundings)?,
+        split: SplitOptions {
+            bytes_max: some_unless_zero(typed.max_bag_size),
+            duration_max: some_unless_zero(typed.max_bag_duration),
+            files_max: some_unless_zero(typed.max_bag_files),
+        },
+        cache: cache(typed)?,
+        start_paused: typed.start_paused,
+        use_sim_time: typed.use_sim_time,
+        custom_data: custom_data(&typed.custom_data)?,
+        polling_interval: typed.polling_interval,
+        // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
+        no_discovery: typed.no_discovery
+            || (typed.static_topics_path.is_some() && !selects_by_discovery(typed)),
+        ros_distro: surroundings.variable("ROS_DISTRO").unwrap_or_default(),
+        ament_prefixes: ament_prefixes(surroundings),
+    };
+    let disk_mode = match typed.disk_mode {
+        DiskModeName::Auto => DiskMode::Auto,
+        DiskModeName::Direct => DiskMode::Direct,
+        DiskModeName::Buffered => DiskMode::Buffered,
+    };
+    Ok(RecordMeant {
+        options,
+        disk_mode,
+        node_name: typed.node_name.clone(),
+        warnings: warnings(typed),
+    })
+}
+
+/// `None` where zero means "off".
+fn some_unless_zero<T: Default + PartialEq>(value: T) -> Option<T> {
+    (value != T::default()).then_some(value)
+}
+
+/// True when something but `--static-topics-path` says what to record.
+fn selects_by_discovery(typed: &RecordArguments) -> bool {
+    typed.all
+        || typed.all_topics
+        || typed.all_services
+        || typed.regex.as_deref().is_some_and(|pattern| !pattern.is_empty())
+        || !(typed.positional_topics.is_empty()
+            && typed.topics.is_empty()
+            && typed.services.is_empty()
+            && typed.topic_types.is_empty())
+}
+
+/// The rules of `ros2 bag record` between flags.
+fn check_combinations(typed: &RecordArguments) -> Result<(), UsageError> {
+    if !selects_by_discovery(typed) && typed.static_topics_path.is_none() {
+        return Err(UsageError::NothingSelected);
+    }
+    let regex = typed.regex.as_deref().is_some_and(|pattern| !pattern.is_empty());
+    let topics = typed.all || typed.all_topics || regex || !typed.topic_types.is_empty();
+    let services = typed.all || typed.all_services || regex;
+    let topics_broad = "-a, --all-topics, --topic-types or --regex";
+    for (flag, given, allowed, broad) in [
+        (
+            "--exclude-regex",
+            typed.exclude_regex.as_deref().is_some_and(|p| !p.is_empty()),
+            topics || services,
+            "-a, --all-topics, --all-services, --topic-types or --regex",
+        ),
+        (
+            "--exclude-topics",
+            !typed.exclude_topics.is_empty(),
+            topics,
+            topics_broad,
+        ),
+        (
+            "--exclude-topic-types",
+            !typed.exclude_topic_types.is_empty(),
+            topics,
+            topics_broad,
+        ),
+        (
+            "--exclude-services",
+            !typed.exclude_services.is_empty(),
+            services,
+            "-a, --all-services or --regex",
+        ),
+    ] {
+        if given && !allowed {
+            return Err(UsageError::ExcludeWithoutBroadChoice { flag, broad });
+        }
+    }
+    if typed.use_sim_time && typed.no_discovery {
+        return Err(UsageError::Clash {
+            first: "--use-sim-time",
+            second: "--no-discovery",
+            reason: "the topic /clock has to be discovered",
+        });
+    }
+    if typed.max_bag_files > 0 && typed.max_bag_size == 0 && typed.max_bag_duration.is_zero() {
+        return Err(UsageError::Needs {
+            flag: "--max-bag-files",
+            needs: "-b/--max-bag-size or -d/--max-bag-duration",
+        });
+    }
+    if typed.snapshot_mode && typed.max_cache_size == 0 && typed.max_cache_duration.is_zero() {
+        return Err(UsageError::Needs {
+            flag: "--snapshot-mode",
+            needs: "a bound: --max-cache-size or --max-cache-duration greater than 0",
+        });
+    }
+    check_numbers(typed)
+}
+
+/// The least values of numbers.
+fn check_numbers(typed: &RecordArguments) -> Result<(), UsageError> {
+    let bytes_min = storage(typed)?.split_bytes_min();
+    if typed.max_bag_size > 0 && typed.max_bag_size < bytes_min {
+        return Err(UsageError::BadValue {
+            flag: "--max-bag-size",
+            value: typed.max_bag_size.to_string(),
+            reason: format!(
+                "too small; {} files can be split at {bytes_min} bytes or more, 0 never splits",
+                typed.storage
+            ),
+        });
+    }
+    if typed.polling_interval < Duration::from_millis(1) {
+        return Err(UsageError::BadValue {
+            flag: "--polling-interval",
+            value: format!("{:?}", typed.polling_interval),
+            reason: "too short; 1 ms is the least".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// The text of the storage's configuration file, after all settings of the storage were tried.
+fn storage_config(
+    typed: &RecordArguments,
+    preset: &str,
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<String>, UsageError> {
+    const FLAG: &str = "--storage-config-file";
+    let storage = storage(typed)?;
+    let mut options = StorageOptions {
+        preset: preset.to_owned(),
+        ..StorageOptions::default()
+    };
+    storage
+        .check_options(&options)
+        .map_err(|error| UsageError::BadValue {
+            flag: "--storage-preset-profile",
+            value: preset.to_owned(),
+            reason: error.to_string(),
+        })?;
+    let Some(path) = &typed.storage_config_file else {
+        return Ok(None);
+    };
+    options.config = Some(read_file(surroundings, FLAG, path)?);
+    storage
+        .check_options(&options)
+        .map_err(|error| UsageError::BrokenFile {
+            flag: FLAG,
+            path: path.clone(),
+            reason: error.to_string(),
+        })?;
+    Ok(options.config)
+}
+
+fn storage(typed: &RecordArguments) -> Result<&'static dyn Storage, UsageError> {
+    storage_by_id(&typed.storage).map_err(|error| UsageError::BadValue {
+        flag: "--storage",
+        value: typed.storage.clone(),
+        reason: error.to_string(),
+    })
+}
+
+fn selection(typed: &RecordArguments) -> Result<Selection, UsageError> {
+    let mut topics = names::full_names("topic", &typed.positional_topics)?;
+    topics.extend(names::full_names("--topics", &typed.topics)?);
+    Ok(Selection {
+        all_topics: typed.all || typed.all_topics,
+        all_services: typed.all || typed.all_services,
+        topics,
+        services: names::full_names("--services", &typed.services)?,
+        topic_types: names::type_names("--topic-types", &typed.topic_types)?,
+        regex: pattern::compile("--regex", typed.regex.as_deref())?,
+        exclude_regex: pattern::compile("--exclude-regex", typed.exclude_regex.as_deref())?,
+        exclude_topics: names::full_names("--exclude-topics", &typed.exclude_topics)?,
+        exclude_services: names::full_names("--exclude-services", &typed.exclude_services)?,
+        exclude_topic_types: names::type_names("--exclude-topic-types", &typed.exclude_topic_types)?,
+        include_hidden_topics: typed.include_hidden_topics,
+        include_unpublished_topics: typed.include_unpublished_topics,
+        ignore_leaf_topics: typed.ignore_leaf_topics,
+    })
+}
+
+fn output(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<PathBuf, UsageError> {
+    let path = match &typed.output {
+        Some(path) if path.as_os_str().is_empty() => {
+            return Err(UsageError::BadValue {
+                flag: "--output",
+                value: String::new(),
+                reason: "the name of the bag directory is empty".to_owned(),
+            });
+        }
+        Some(path) => path.clone(),
+        None => surroundings
+            .local_time
+            .strftime("rosbag2_%Y_%m_%d-%H_%M_%S")
+            .to_string()
+            .into(),
+    };
+    if path.file_name().is_none_or(OsStr::is_empty) {
+        return Err(UsageError::OutputExists { path });
+    }
+    if (surroundings.exists)(&path) {
+        return Err(UsageError::OutputExists { path });
+    }
+    Ok(path)
+}
+
+fn cache(typed: &RecordArguments) -> Result<CacheOptions, UsageError> {
+    // As in rosbag2: without a size, the time alone bounds the cache, up to the largest size that can be given there.
+    let bytes = match typed.max_cache_size {
+        0 if !typed.max_cache_duration.is_zero() => u64::from(u32::MAX),
+        bytes => bytes,
+    };
+    let bytes_max = usize::try_from(bytes).map_err(|_| UsageError::BadValue {
+        flag: "--max-cache-size",
+        value: typed.max_cache_size.to_string(),
+        reason: "more than this machine can address".to_owned(),
+    })?;
+    Ok(CacheOptions {
+        bytes_max,
+        duration_max: some_unless_zero(typed.max_cache_duration),
+        policy: match typed.cache_policy {
+            CachePolicyName::Fair => CachePolicy::Fair,
+            CachePolicyName::DropNew => CachePolicy::DropNew,
+            CachePolicyName::DropOld => CachePolicy::DropOld,
+        },
+        snapshot: typed.snapshot_mode,
+    })
+}
+
+/// `KEY=VALUE` pairs; the last one of a key counts.
+fn custom_data(pairs: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+    pairs
+        .iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+            _ => Err(UsageError::BadValue {
+                flag: "--custom-data",
+                value: pair.clone(),
+                reason: "expected key=value".to_owned(),
+            }),
+        })
+        .collect()
+}
+
+fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
+    (surroundings.environment)("AMENT_PREFIX_PATH")
+        .map(|paths| {
+            std::env::split_paths(&paths)
+                .filter(|path| !path.as_os_str().is_empty())
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// What rosbag2 warns of: choices that another choice makes superfluous.
+fn warnings(typed: &RecordArguments) -> Vec<String> {
+    let all_topics = typed.all || typed.all_topics;
+    let all_services = typed.all || typed.all_services;
+    let mut warnings = Vec::new();
+    if all_topics && !(typed.topics.is_empty() && typed.positional_topics.is_empty()) {
+        warnings.push("all topics are recorded, so naming some has no effect".to_owned());
+    }
+    if all_services && !typed.services.is_empty() {
+        warnings.push("all services are recorded, so naming some has no effect".to_owned());
+    }
+    if (all_topics || all_services) && typed.regex.as_deref().is_some_and(|p| !p.is_empty()) {
+        warnings.push("-a, --all-topics and --all-services override --regex, which has no effect".to_owned());
+    }
+    warnings
+}
+
+#[cfg(test)]
+#[path = "record_tests.rs"]
+mod tests;

@@ -1,0 +1,226 @@
+//! From typed flags of `holdall record` to the options of a recording: defaults, combinations, refusals.
+
+use super::{super::surroundings::fake::Fake, *};
+use crate::typed::{Cli, Verb};
+use clap::Parser;
+
+fn in_fake(fake: &Fake, line: &str) -> Result<RecordMeant, String> {
+    let words = ["holdall", "record"].into_iter().chain(line.split_whitespace());
+    let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+    let Verb::Record(typed) = cli.verb else {
+        panic!("another verb")
+    };
+    fake.with(|surroundings| meant(&typed, surroundings))
+        .map_err(|error| error.to_string())
+}
+
+fn options(line: &str) -> RecordOptions {
+    in_fake(&Fake::default(), line).unwrap().options
+}
+
+fn refusal(line: &str) -> String {
+    let sentence = in_fake(&Fake::default(), line).unwrap_err();
+    assert!(!sentence.contains('\n'), "{sentence}");
+    sentence
+}
+
+#[test]
+fn defaults_are_those_of_rosbag2() {
+    let options = options("-a");
+    assert_eq!(options.output, PathBuf::from("rosbag2_2024_03_09-08_07_06"));
+    assert_eq!(options.storage_id, "mcap");
+    assert_eq!(options.cache.bytes_max, 100 * 1024 * 1024);
+    assert_eq!(options.cache, CacheOptions::default());
+    assert_eq!(options.split, SplitOptions::default());
+    assert_eq!(options.polling_interval, Duration::from_millis(100));
+    assert!(options.selection.all_topics && options.selection.all_services);
+    assert!(!options.no_discovery && !options.start_paused && !options.use_sim_time);
+}
+
+#[test]
+fn topics_may_stand_alone_or_behind_the_flag_and_become_full_names() {
+    assert_eq!(options("chatter /tf").selection.topics, ["/chatter", "/tf"]);
+    let options = options("--topics /a b -o out --services add --topic-types std_msgs/msg/String");
+    assert_eq!(options.selection.topics, ["/a", "/b"]);
+    assert_eq!(options.selection.services, ["/add"]);
+    assert_eq!(options.selection.topic_types, ["std_msgs/msg/String"]);
+    assert_eq!(options.output, PathBuf::from("out"));
+}
+
+#[test]
+fn sizes_and_spans_are_understood_and_zero_means_off() {
+    let options = options(
+        "-a -b 1GB -d 90 --max-bag-files 3 --max-cache-size 256MiB --max-cache-duration 2.5s -p 50 --cache-policy drop-old",
+    );
+    assert_eq!(options.split.bytes_max, Some(1_000_000_000));
+    assert_eq!(options.split.duration_max, Some(Duration::from_secs(90)));
+    assert_eq!(options.split.files_max, Some(3));
+    assert_eq!(options.cache.bytes_max, 256 << 20);
+    assert_eq!(options.cache.duration_max, Some(Duration::from_millis(2500)));
+    assert_eq!(options.cache.policy, CachePolicy::DropOld);
+    assert_eq!(options.polling_interval, Duration::from_millis(50));
+    assert_eq!(self::options("-a -b 0 -d 0").split, SplitOptions::default());
+    assert_eq!(
+        self::options("-a --max-cache-size 0 --max-cache-duration 3")
+            .cache
+            .bytes_max,
+        0xffff_ffff
+    );
+}
+
+#[test]
+fn the_last_one_of_a_repeated_flag_counts_and_lists_add_up() {
+    let options = options("-b 5MB -b 6MB --topics /a --topics /b");
+    assert_eq!(options.split.bytes_max, Some(6_000_000));
+    assert_eq!(options.selection.topics, ["/a", "/b"]);
+}
+
+#[test]
+fn custom_data_and_environment_go_to_the_metadata() {
+    let fake = Fake {
+        variables: [
+            ("ROS_DISTRO", "jazzy"),
+            ("AMENT_PREFIX_PATH", "/opt/ros/jazzy::/ws/install"),
+        ]
+        .into(),
+        ..Fake::default()
+    };
+    let options = in_fake(&fake, "-a --custom-data run=7 place=lab=2 run=8")
+        .unwrap()
+        .options;
+    assert_eq!(
+        options.custom_data,
+        [("place", "lab=2"), ("run", "8")]
+            .map(|(k, v)| (k.into(), v.into()))
+            .into()
+    );
+    assert_eq!(options.ros_distro, "jazzy");
+    assert_eq!(
+        options.ament_prefixes,
+        [PathBuf::from("/opt/ros/jazzy"), PathBuf::from("/ws/install")]
+    );
+}
+
+#[test]
+fn static_topics_alone_turn_discovery_off() {
+    let fake = Fake {
+        files: [(
+            "t.yaml",
+            "static_topics_and_types_list: [[/a, std_msgs/msg/String]]",
+        )]
+        .into(),
+        ..Fake::default()
+    };
+    let alone = in_fake(&fake, "--static-topics-path t.yaml").unwrap().options;
+    assert_eq!(
+        alone.static_topics,
+        [("/a".to_owned(), "std_msgs/msg/String".to_owned())]
+    );
+    assert!(alone.no_discovery);
+    assert!(
+        !in_fake(&fake, "-a --static-topics-path t.yaml")
+            .unwrap()
+            .options
+            .no_discovery
+    );
+}
+
+#[test]
+fn nothing_selected_is_refused() {
+    assert!(refusal("").contains("what to record"));
+    assert!(refusal("--regex= ").contains("what to record"));
+    assert!(refusal("-o out").contains("what to record"));
+}
+
+#[test]
+fn excludes_need_a_broad_choice() {
+    for line in [
+        "--exclude-regex x --topics /t",
+        "--exclude-topics /x --topics /t",
+        "--exclude-topics /x --all-services",
+        "--exclude-services /x --all-topics",
+        "--exclude-topic-types a/msg/B --services /s",
+    ] {
+        let flag = line.split(' ').next().unwrap();
+        assert!(refusal(line).starts_with(flag), "{line}");
+    }
+    for line in [
+        "-a --exclude-regex x",
+        "--all-services --exclude-regex x",
+        "-e a --exclude-services /x",
+        "--topic-types a/msg/B --exclude-topics /x",
+    ] {
+        assert!(in_fake(&Fake::default(), line).is_ok(), "{line}");
+    }
+}
+
+#[test]
+fn combinations_without_meaning_are_refused_by_name() {
+    assert!(refusal("-a --use-sim-time --no-discovery").contains("--use-sim-time and --no-discovery"));
+    assert!(refusal("-a --max-bag-files 3").starts_with("--max-bag-files needs"));
+    assert!(refusal("-a --snapshot-mode --max-cache-size 0").starts_with("--snapshot-mode needs"));
+    assert!(refusal("-a -b 10").contains("1024"));
+    assert!(refusal("-a -p 0").contains("1 ms"));
+    assert!(refusal("-a -s floppy").starts_with("--storage \"floppy\""));
+    assert!(refusal("-a --storage-preset-profile tiny").starts_with("--storage-preset-profile \"tiny\""));
+    assert!(refusal("-a --custom-data novalue").contains("novalue"));
+    assert!(refusal("-a --node-name a/b").contains("a/b"));
+    assert!(refusal("--topics /bad//topic").contains("/bad//topic"));
+    assert!(refusal("-e [a").contains("no regular expression"));
+    assert!(refusal("-a --topic-types Image").contains("package/msg/Name"));
+}
+
+#[test]
+fn files_are_named_with_their_flag() {
+    let error = refusal("-a --qos-profile-overrides-path none.yaml");
+    assert_eq!(error, "--qos-profile-overrides-path none.yaml: entity not found");
+    let fake = Fake {
+        files: [("qos.yaml", "/t:\n  depht: 3\n")].into(),
+        ..Fake::default()
+    };
+    let error = in_fake(&fake, "-a --qos-profile-overrides-path qos.yaml").unwrap_err();
+    assert!(
+        error.starts_with("--qos-profile-overrides-path qos.yaml: "),
+        "{error}"
+    );
+    assert!(error.contains("depht") && error.contains("/t"), "{error}");
+    let fake = Fake {
+        files: [("s.yaml", "noChunkCRX: true\n")].into(),
+        ..Fake::default()
+    };
+    let error = in_fake(&fake, "-a --storage-config-file s.yaml").unwrap_err();
+    assert!(
+        error.starts_with("--storage-config-file s.yaml: ") && error.contains("noChunkCRX"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_existing_output_is_never_used() {
+    let fake = Fake {
+        files: [("out", "")].into(),
+        ..Fake::default()
+    };
+    assert!(
+        in_fake(&fake, "-a -o out")
+            .unwrap_err()
+            .contains("already exists")
+    );
+    assert!(refusal("-a -o /").contains("already exists"));
+    assert!(refusal("-a -o .. ").contains("already exists"));
+}
+
+#[test]
+fn choices_without_effect_are_warned_of() {
+    assert_eq!(
+        in_fake(&Fake::default(), "-a").unwrap().warnings,
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        in_fake(&Fake::default(), "-a --topics /t -e x --services /s")
+            .unwrap()
+            .warnings
+            .len(),
+        3
+    );
+}

@@ -1,0 +1,136 @@
+//! What the meaning of a command line depends on besides its words: environment, local time, files; replaceable in tests.
+
+use jiff::civil::DateTime;
+use std::{ffi::OsString, io, path::Path};
+
+/// Largest file of settings that is read; real ones have a few kilobytes.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// The surroundings of a run.
+pub struct Surroundings<'a> {
+    /// Value of an environment variable.
+    pub environment: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The local time.
+    pub local_time: DateTime,
+    /// Reads a text file.
+    pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// Tells whether something is at a path (a dangling link counts).
+    pub exists: &'a dyn Fn(&Path) -> bool,
+}
+
+impl Surroundings<'_> {
+    /// Value of an environment variable as text; `None` when it is not set or empty.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        (self.environment)(name)
+            .map(|value| value.to_string_lossy().into_owned())
+            .filter(|value| !value.is_empty())
+    }
+}
+
+/// The real surroundings; `now` is the time of day.
+pub fn real(now: holdall_model::time::Timestamp) -> Surroundings<'static> {
+    let local_time = jiff::Timestamp::from_nanosecond(i128::from(now.as_nanos()))
+        .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+        .to_zoned(jiff::tz::TimeZone::system())
+        .datetime();
+    Surroundings {
+        environment: &|name| std::env::var_os(name),
+        local_time,
+        read_file: &read_small_file,
+        exists: &|path| path.symlink_metadata().is_ok(),
+    }
+}
+
+fn read_small_file(path: &Path) -> io::Result<String> {
+    use io::Read;
+    let file = std::fs::File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "larger than 16 MiB, not a file of settings",
+        ));
+    }
+    Ok(text)
+}
+
+/// What the system says, without the number that it puts behind (`os error 2`).
+pub fn io_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    // Lower case, but not `CRC` or `I/O`.
+    match (letters.next(), letters.next()) {
+        (Some(first), Some(second)) if second.is_lowercase() => {
+            format!("{}{}", first.to_lowercase(), &text[first.len_utf8()..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub mod fake {
+    //! Surroundings made up for tests.
+
+    use super::Surroundings;
+    use std::{collections::BTreeMap, io, path::Path};
+
+    /// What a test wants to be there.
+    #[derive(Default)]
+    pub struct Fake {
+        /// Environment variables.
+        pub variables: BTreeMap<&'static str, &'static str>,
+        /// Files with their texts.
+        pub files: BTreeMap<&'static str, &'static str>,
+    }
+
+    impl Fake {
+        /// Calls `test` with these surroundings, at 2024-03-09 08:07:06 local time.
+        pub fn with<T>(&self, test: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+            let read_file = |path: &Path| {
+                let text = path.to_str().and_then(|path| self.files.get(path));
+                text.map(ToString::to_string)
+                    .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+            };
+            test(&Surroundings {
+                environment: &|name| self.variables.get(name).map(Into::into),
+                local_time: jiff::civil::date(2024, 3, 9).at(8, 7, 6, 0),
+                read_file: &read_file,
+                exists: &|path| path.to_str().is_some_and(|path| self.files.contains_key(path)),
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_no_error_numbers() {
+        assert_eq!(
+            io_reason(&io::Error::from_raw_os_error(2)),
+            "no such file or directory"
+        );
+        assert_eq!(io_reason(&io::Error::other("CRC differs")), "CRC differs");
+    }
+
+    #[test]
+    fn directories_and_huge_files_are_no_settings() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read_small_file(folder.path()).is_err());
+        let path = folder.path().join("huge.yaml");
+        std::fs::File::create(&path)
+            .unwrap()
+            .set_len(FILE_BYTES_MAX + 1)
+            .unwrap();
+        assert_eq!(
+            read_small_file(&path).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! What a user sees of a bug in this program: one sentence and exit code 1, never a trace.
+
+use crate::terminal::{mode, screen};
+use std::{
+    panic::{self, PanicHookInfo},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+static PANICKED: AtomicBool = AtomicBool::new(false);
+
+/// Replaces the trace that a panic would print by one sentence, and puts the terminal back first.
+pub fn install() {
+    panic::set_hook(Box::new(|info| {
+        PANICKED.store(true, Ordering::SeqCst);
+        mode::restore_for_good();
+        // Nothing more can be done when even standard error is gone.
+        let _ = screen::write_above(sentence(info).as_bytes());
+    }));
+}
+
+/// True when any thread has panicked, caught or not: the run cannot count as done.
+pub fn happened() -> bool {
+    PANICKED.load(Ordering::SeqCst)
+}
+
+fn sentence(info: &PanicHookInfo<'_>) -> String {
+    let payload = info.payload();
+    let what = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no reason given");
+    let place = info
+        .location()
+        .map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
+    describe(what, &place)
+}
+
+fn describe(what: &str, place: &str) -> String {
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!(
+        "holdall: a bug in holdall {}{place}: {what}; please report it\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_one_line() {
+        let text = describe("called `Result::unwrap()`\n  on an `Err` value", " at src/x.rs:7");
+        assert_eq!(text.lines().count(), 1);
+        assert!(
+            text.contains(" at src/x.rs:7: called `Result::unwrap()` on an `Err` value; please report it")
+        );
+    }
+}

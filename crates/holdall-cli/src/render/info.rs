@@ -1,0 +1,426 @@
+//! A bag on the screen, line for line as `ros2 bag info` shows it, with what was lost; and as JSON.
+
+use crate::{
+    typed::info::Sort,
+    units::{format_bytes, format_count},
+};
+use holdall::reader::LostByTopic;
+use holdall_model::{
+    metadata::{BagMetadata, TopicWithMessageCount},
+    names::{service_of_event_topic, service_of_event_type},
+    time::Timestamp,
+};
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
+
+/// Labels are padded to this width.
+const LABEL_CELLS: usize = 19;
+/// Services hang two cells deeper: their label has 21 letters.
+const SERVICE_LABEL: &str = "Service information: ";
+
+/// Requests and responses of a service, each counted once per client and sequence number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceCounts {
+    /// Different requests.
+    pub requests: u64,
+    /// Different responses.
+    pub responses: u64,
+}
+
+/// What only reading all messages tells (`--verbose`).
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// Payload bytes by topic.
+    pub bytes_by_topic: BTreeMap<String, u64>,
+    /// Requests and responses by service event topic.
+    pub services: BTreeMap<String, ServiceCounts>,
+}
+
+/// A bag as it is shown.
+pub struct BagView<'a> {
+    /// What the bag says about itself.
+    pub metadata: &'a BagMetadata,
+    /// Size of all storage files in bytes.
+    pub bytes: u64,
+    /// Losses; `None` when the bag has no ledger because another recorder wrote it.
+    pub lost: Option<&'a LostByTopic>,
+    /// What reading all messages told.
+    pub contents: Option<&'a Contents>,
+    /// Order of topics and services.
+    pub sort: Sort,
+}
+
+impl BagView<'_> {
+    fn is_service(topic: &TopicWithMessageCount) -> bool {
+        service_of_event_topic(&topic.topic_metadata.name, &topic.topic_metadata.type_name).is_some()
+    }
+
+    /// Topics, or services' event topics, in the order asked for; equal ones by name.
+    fn sorted(&self, services: bool) -> Vec<&TopicWithMessageCount> {
+        let all = &self.metadata.topics_with_message_count;
+        let mut topics: Vec<_> = all
+            .iter()
+            .filter(|topic| Self::is_service(topic) == services)
+            .collect();
+        topics.sort_by(|a, b| a.topic_metadata.name.cmp(&b.topic_metadata.name));
+        match self.sort {
+            Sort::Name => {}
+            Sort::Type => topics.sort_by(|a, b| a.topic_metadata.type_name.cmp(&b.topic_metadata.type_name)),
+            Sort::Count => topics.sort_by_key(|topic| topic.message_count),
+        }
+        topics
+    }
+
+    /// Names of topics, services left out (`--topic-name`).
+    pub fn topic_names(&self) -> Vec<&str> {
+        self.sorted(false)
+            .into_iter()
+            .map(|topic| topic.topic_metadata.name.as_str())
+            .collect()
+    }
+
+    /// The text for people; times are shown in `zone`.
+    pub fn text(&self, zone: &TimeZone) -> String {
+        let metadata = self.metadata;
+        let services = self.sorted(true);
+        let service_events: u64 = services.iter().map(|topic| topic.message_count).sum();
+        let start = metadata.starting_time.unwrap_or_default();
+        let end = start.saturating_add(metadata.duration);
+        let distro = if metadata.ros_distro.is_empty() {
+            "unknown"
+        } else {
+            &metadata.ros_distro
+        };
+        let mut text = String::from("\n");
+        push_list(&mut text, "Files:", LABEL_CELLS, &metadata.relative_file_paths);
+        push(&mut text, "Bag size:", &format_bytes(self.bytes));
+        push(&mut text, "Storage id:", &metadata.storage_identifier);
+        push(&mut text, "ROS Distro:", distro);
+        push(
+            &mut text,
+            "Duration:",
+            &format!("{}s", seconds(metadata.duration)),
+        );
+        push(&mut text, "Start:", &time_point(start, zone));
+        push(&mut text, "End:", &time_point(end, zone));
+        push(
+            &mut text,
+            "Messages:",
+            &metadata.message_count.saturating_sub(service_events).to_string(),
+        );
+        let topics: Vec<String> = self
+            .sorted(false)
+            .into_iter()
+            .map(|topic| self.topic_line(topic))
+            .collect();
+        push_list(&mut text, "Topic information:", LABEL_CELLS, &topics);
+        push(&mut text, "Service:", &services.len().to_string());
+        let lines: Vec<String> = services
+            .into_iter()
+            .map(|topic| self.service_line(topic))
+            .collect();
+        push_list(&mut text, SERVICE_LABEL, SERVICE_LABEL.len(), &lines);
+        push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines());
+        text
+    }
+
+    fn size(&self, topic: &TopicWithMessageCount) -> String {
+        self.contents.map_or_else(String::new, |contents| {
+            let bytes = contents
+                .bytes_by_topic
+                .get(&topic.topic_metadata.name)
+                .copied()
+                .unwrap_or(0);
+            format!("Size Contribution: {} | ", format_bytes(bytes))
+        })
+    }
+
+    fn topic_line(&self, topic: &TopicWithMessageCount) -> String {
+        let about = &topic.topic_metadata;
+        format!(
+            "Topic: {} | Type: {} | Count: {} | {}Serialization Format: {}",
+            about.name,
+            about.type_name,
+            topic.message_count,
+            self.size(topic),
+            about.serialization_format
+        )
+    }
+
+    fn service_line(&self, topic: &TopicWithMessageCount) -> String {
+        let about = &topic.topic_metadata;
+        let name = service_of_event_topic(&about.name, &about.type_name).unwrap_or(&about.name);
+        let type_name = service_of_event_type(&about.type_name).unwrap_or(&about.type_name);
+        let counts = match self.contents {
+            Some(contents) => {
+                let counts = contents.services.get(&about.name).copied().unwrap_or_default();
+                format!(
+                    "Request Count: {} | Response Count: {}",
+                    counts.requests, counts.responses
+                )
+            }
+            None => format!("Event Count: {}", topic.message_count),
+        };
+        format!(
+            "Service: {name} | Type: {type_name} | {counts} | {}Serialization Format: {}",
+            self.size(topic),
+            about.serialization_format
+        )
+    }
+
+    /// What is not in the bag: total, then each topic with its stages.
+    fn lost_lines(&self) -> Vec<String> {
+        let Some(lost) = self.lost else {
+            return vec!["unknown (the recorder of this bag kept no account)".to_owned()];
+        };
+        let mut lines = vec![format_count(total(lost))];
+        for (topic, stages) in lost {
+            let count: u64 = stages.values().sum();
+            if count > 0 {
+                let each: Vec<String> = stages
+                    .iter()
+                    .filter(|(_, count)| **count > 0)
+                    .map(|(stage, count)| format!("{} {count}", stage.as_str()))
+                    .collect();
+                lines.push(format!(
+                    "Topic: {topic} | Lost: {count} | Stages: {}",
+                    each.join(", ")
+                ));
+            }
+        }
+        lines
+    }
+
+    /// The metadata with rosbag2's names, and what this program adds.
+    ///
+    /// # Errors
+    /// When a value cannot be told in JSON.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(&BagJson {
+            metadata: self.metadata,
+            bag_size: self.bytes,
+            lost_messages: self.lost.map(|topics| LostJson {
+                total: total(topics),
+                topics,
+            }),
+            bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
+        })
+    }
+}
+
+/// The JSON object of `--json`, in the order of `metadata.yaml`.
+#[derive(Serialize)]
+struct BagJson<'a> {
+    #[serde(flatten)]
+    metadata: &'a BagMetadata,
+    bag_size: u64,
+    /// Null when the bag has no ledger.
+    lost_messages: Option<LostJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_by_topic: Option<&'a BTreeMap<String, u64>>,
+}
+
+#[derive(Serialize)]
+struct LostJson<'a> {
+    total: u64,
+    topics: &'a LostByTopic,
+}
+
+fn total(lost: &LostByTopic) -> u64 {
+    lost.values().flat_map(BTreeMap::values).sum()
+}
+
+/// A label and its value.
+fn push(text: &mut String, label: &str, value: &str) {
+    writeln!(text, "{label:<LABEL_CELLS$}{value}").expect("writing to a String cannot fail");
+}
+
+/// A label and values below each other; without a value the label stands alone.
+fn push_list(text: &mut String, label: &str, cells: usize, values: &[String]) {
+    let mut values = values.iter();
+    let first = values.next().map_or("", String::as_str);
+    writeln!(text, "{label:<cells$}{first}").expect("writing to a String cannot fail");
+    for value in values {
+        writeln!(text, "{:<cells$}{value}", "").expect("writing to a String cannot fail");
+    }
+}
+
+/// `2.590000997`.
+fn seconds(span: Duration) -> String {
+    format!("{}.{:09}", span.as_secs(), span.subsec_nanos())
+}
+
+/// `Nov 14 2023 22:13:20.000000003 (1700000000.000000003)`.
+fn time_point(time: Timestamp, zone: &TimeZone) -> String {
+    let nanos = i128::from(time.as_nanos());
+    let local = jiff::Timestamp::from_nanosecond(nanos)
+        .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+        .to_zoned(zone.clone());
+    let sec = time.as_nanos().div_euclid(1_000_000_000);
+    let nsec = time.as_nanos().rem_euclid(1_000_000_000);
+    format!(
+        "{}.{nsec:09} ({sec}.{nsec:09})",
+        local.strftime("%b %e %Y %H:%M:%S")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_model::{loss::LossStage, topic::TopicInfo};
+
+    fn topic(name: &str, type_name: &str, message_count: u64) -> TopicWithMessageCount {
+        TopicWithMessageCount {
+            topic_metadata: TopicInfo {
+                name: name.to_owned(),
+                type_name: type_name.to_owned(),
+                serialization_format: "cdr".to_owned(),
+                ..TopicInfo::default()
+            },
+            message_count,
+        }
+    }
+
+    fn metadata() -> BagMetadata {
+        BagMetadata {
+            storage_identifier: "mcap".to_owned(),
+            duration: Duration::from_nanos(2_590_000_997),
+            starting_time: Some(Timestamp::from_nanos(1_700_000_000_000_000_003)),
+            message_count: 291,
+            topics_with_message_count: vec![
+                topic("/imu/data", "sensor_msgs/msg/Imu", 260),
+                topic(
+                    "/add/_service_event",
+                    "example_interfaces/srv/AddTwoInts_Event",
+                    3,
+                ),
+                topic("/chatter", "std_msgs/msg/String", 28),
+            ],
+            relative_file_paths: vec!["lab_0.mcap".to_owned(), "lab_1.mcap".to_owned()],
+            ..BagMetadata::default()
+        }
+    }
+
+    fn view<'a>(metadata: &'a BagMetadata, lost: &'a LostByTopic) -> BagView<'a> {
+        BagView {
+            metadata,
+            bytes: 143_269,
+            lost: Some(lost),
+            contents: None,
+            sort: Sort::Name,
+        }
+    }
+
+    fn parsed(view: &BagView<'_>) -> serde_json::Value {
+        serde_json::from_str(&view.json().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_layout_is_that_of_ros2_bag_info() {
+        let (metadata, lost) = (metadata(), LostByTopic::new());
+        insta::assert_snapshot!(view(&metadata, &lost).text(&TimeZone::UTC));
+    }
+
+    #[test]
+    fn reading_all_messages_adds_sizes_and_requests() {
+        let (metadata, lost) = (metadata(), LostByTopic::new());
+        let contents = Contents {
+            bytes_by_topic: [("/chatter".to_owned(), 2048), ("/imu/data".to_owned(), 84_240)].into(),
+            services: [(
+                "/add/_service_event".to_owned(),
+                ServiceCounts {
+                    requests: 2,
+                    responses: 1,
+                },
+            )]
+            .into(),
+        };
+        let view = BagView {
+            contents: Some(&contents),
+            ..view(&metadata, &lost)
+        };
+        insta::assert_snapshot!(view.text(&TimeZone::UTC));
+    }
+
+    #[test]
+    fn losses_are_listed_by_topic_and_stage() {
+        let metadata = metadata();
+        let lost: LostByTopic = [
+            (
+                "/imu/data".to_owned(),
+                [(LossStage::Transport, 1000), (LossStage::Cache, 5)].into(),
+            ),
+            ("/chatter".to_owned(), [(LossStage::Head, 0)].into()),
+        ]
+        .into();
+        let text = view(&metadata, &lost).text(&TimeZone::UTC);
+        assert!(
+            text.ends_with(
+                "Lost messages:     1 005\n                   Topic: /imu/data | Lost: 1005 | Stages: transport 1000, cache 5\n"
+            ),
+            "{text}"
+        );
+        let json = parsed(&view(&metadata, &lost));
+        assert_eq!(json["lost_messages"]["total"], 1005);
+        assert_eq!(json["lost_messages"]["topics"]["/imu/data"]["cache"], 5);
+    }
+
+    #[test]
+    fn a_bag_of_another_recorder_has_no_account_of_losses() {
+        let (metadata, lost) = (metadata(), LostByTopic::new());
+        let view = BagView {
+            lost: None,
+            ..view(&metadata, &lost)
+        };
+        assert!(view.text(&TimeZone::UTC).contains("Lost messages:     unknown"));
+        assert_eq!(parsed(&view)["lost_messages"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn an_empty_bag_has_labels_without_values() {
+        let metadata = BagMetadata {
+            storage_identifier: "mcap".to_owned(),
+            ..BagMetadata::default()
+        };
+        let lost = LostByTopic::new();
+        let view = BagView {
+            bytes: 0,
+            ..view(&metadata, &lost)
+        };
+        insta::assert_snapshot!(view.text(&TimeZone::UTC));
+    }
+
+    #[test]
+    fn topics_are_sorted_as_asked() {
+        let (metadata, lost) = (metadata(), LostByTopic::new());
+        let names = |sort| {
+            BagView {
+                sort,
+                ..view(&metadata, &lost)
+            }
+            .topic_names()
+            .join(" ")
+        };
+        assert_eq!(names(Sort::Name), "/chatter /imu/data");
+        assert_eq!(names(Sort::Type), "/imu/data /chatter");
+        assert_eq!(names(Sort::Count), "/chatter /imu/data");
+    }
+
+    #[test]
+    fn json_has_the_names_of_rosbag2() {
+        let (metadata, lost) = (metadata(), LostByTopic::new());
+        let json = parsed(&view(&metadata, &lost));
+        assert_eq!(json["message_count"], 291);
+        assert_eq!(
+            json["topics_with_message_count"][0]["topic_metadata"]["name"],
+            "/imu/data"
+        );
+        assert_eq!(
+            json["topics_with_message_count"][0]["topic_metadata"]["type"],
+            "sensor_msgs/msg/Imu"
+        );
+        assert_eq!(json["duration"]["nanoseconds"], 2_590_000_997_u64);
+        assert_eq!(json["bag_size"], 143_269);
+    }
+}

@@ -1,0 +1,12 @@
+//! Turns what the library tells into what people and programs read. Pure: nothing is printed here.
+
+pub mod info;
+pub mod paint;
+pub mod play;
+pub mod rate;
+pub mod record;
+
+use comfy_table::{LineStyle, TableStyle};
+
+/// Tables of topics: a line below the header, nothing else.
+const TABLE_STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));

@@ -1,0 +1,251 @@
+//! A playback on the screen: the live lines, the sentences at its end, the table of topics, and the report for programs.
+
+use super::{TABLE_STYLE, paint::Paint};
+use crate::units::{format_elapsed, format_span, plural};
+use comfy_table::{CellAlignment, Table};
+use holdall::play::status::{PlayPhase, PlayReport, PlayStatus, TopicReport};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Lines that [`live`] gives.
+pub const LIVE_LINES: usize = 3;
+
+const BAR_CELLS: usize = 30;
+
+/// The live lines.
+pub fn live(status: &PlayStatus, hint: &str, paint: Paint) -> Vec<String> {
+    let state = match status.phase {
+        PlayPhase::Preparing => paint.attention("preparing"),
+        _ if status.paused => paint.attention("paused   "),
+        PlayPhase::Playing => paint.good("playing  "),
+        PlayPhase::Ended => paint.good("ended    "),
+    };
+    let round = if status.round > 1 {
+        format!("  round {}", status.round)
+    } else {
+        String::new()
+    };
+    let head = format!(
+        "{state} {} {}  ×{}{round}",
+        progress_bar(status.elapsed(), status.duration),
+        paint.strong(&format!(
+            "{} / {}",
+            format_elapsed(status.elapsed()),
+            format_elapsed(status.duration)
+        )),
+        format_rate(status.rate),
+    );
+    let mut counts = format!("{} published", plural(status.published, "message"));
+    if status.refused > 0 {
+        counts += &format!("  {}", paint.bad(&format!("{} refused", status.refused)));
+    }
+    if status.starved > 0 {
+        counts += &format!(
+            "  {}",
+            paint.attention(&format!("{} read too late", status.starved))
+        );
+    }
+    vec![head, counts, paint.faint(hint)]
+}
+
+fn progress_bar(elapsed: Duration, duration: Duration) -> String {
+    let share = if duration.is_zero() {
+        0.0
+    } else {
+        elapsed.as_secs_f64() / duration.as_secs_f64()
+    };
+    let cells = (share.clamp(0.0, 1.0) * BAR_CELLS as f64).round() as usize;
+    format!("▕{}{}▏", "█".repeat(cells), "░".repeat(BAR_CELLS - cells))
+}
+
+/// `1.0`, `0.25`, `2.1`: at least one digit behind the point, no tail of zeros.
+pub fn format_rate(rate: f64) -> String {
+    let text = format!("{rate:.3}");
+    let text = text.trim_end_matches('0');
+    if text.ends_with('.') {
+        format!("{text}0")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The sentences at the end.
+pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
+    let status = &report.status;
+    let mut lines = vec![format!(
+        "{} {} of {} in {}",
+        if report.stopped { "stopped after" } else { "played" },
+        plural(status.published, "message"),
+        plural(
+            report.topics.iter().filter(|topic| topic.published > 0).count() as u64,
+            "topic"
+        ),
+        format_span(report.elapsed),
+    )];
+    if status.lateness.count > 0 {
+        lines.push(format!(
+            "lateness: median {}, 99 % below {}, worst {}",
+            format_lateness(status.lateness.p50),
+            format_lateness(status.lateness.p99),
+            format_lateness(status.lateness.max)
+        ));
+    }
+    for topic in report.topics.iter().filter(|topic| topic.refused > 0) {
+        lines.push(paint.bad(&format!(
+            "{} of {} were not published: {}",
+            plural(topic.refused, "message"),
+            topic.published_as,
+            topic.refusal.as_deref().unwrap_or("the transport gave no reason")
+        )));
+    }
+    if !report.unacked.is_empty() {
+        lines.push(paint.bad(&format!(
+            "not acknowledged in time by all subscriptions: {}",
+            report.unacked.join(", ")
+        )));
+    }
+    if let Some(failure) = &report.failure {
+        lines.push(paint.bad(&format!("ended early: {failure}")));
+    }
+    lines
+}
+
+/// `40 µs`, `1.25 ms`, `2.0 s`.
+fn format_lateness(span: Duration) -> String {
+    match span.as_secs_f64() {
+        s if s < 1e-3 => format!("{:.0} µs", s * 1e6),
+        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
+        s => format!("{s:.1} s"),
+    }
+}
+
+/// The table of `--verbose`: one row per topic.
+pub fn table(topics: &[TopicReport]) -> String {
+    let mut table = Table::new();
+    table.load_style(TABLE_STYLE);
+    table.set_header(["Topic", "Published as", "Type", "Published", "Refused"]);
+    for topic in topics {
+        table.add_row([
+            topic.name.clone(),
+            topic.published_as.clone(),
+            topic.type_name.clone(),
+            topic.published.to_string(),
+            topic.refused.to_string(),
+        ]);
+    }
+    for column in 3..5 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+/// The report for programs.
+pub fn json(report: &PlayReport) -> Value {
+    let status = &report.status;
+    let topics: serde_json::Map<String, Value> = report
+        .topics
+        .iter()
+        .map(|topic| (topic.name.clone(), json_topic(topic)))
+        .collect();
+    json!({
+        "elapsed_s": report.elapsed.as_secs_f64(),
+        "published": status.published,
+        "refused": status.refused,
+        "clock_published": report.clock_published,
+        "rounds": status.round,
+        "read_too_late": status.starved,
+        "lateness": {
+            "count": status.lateness.count,
+            "p50_s": status.lateness.p50.as_secs_f64(),
+            "p99_s": status.lateness.p99.as_secs_f64(),
+            "max_s": status.lateness.max.as_secs_f64(),
+        },
+        "unacked": report.unacked,
+        "topics": topics,
+        "stopped": report.stopped,
+        "failure": report.failure,
+    })
+}
+
+fn json_topic(topic: &TopicReport) -> Value {
+    json!({
+        "published_as": topic.published_as,
+        "type": topic.type_name,
+        "published": topic.published,
+        "refused": topic.refused,
+        "refusal": topic.refusal,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall::play::status::Lateness;
+    use holdall_model::time::Timestamp;
+
+    fn report() -> PlayReport {
+        let start = Timestamp::from_nanos(1_700_000_000_000_000_000);
+        PlayReport {
+            status: PlayStatus {
+                phase: PlayPhase::Playing,
+                position: start.saturating_add(Duration::from_secs(30)),
+                start,
+                duration: Duration::from_secs(120),
+                rate: 0.5,
+                round: 2,
+                published: 1234,
+                refused: 3,
+                starved: 1,
+                lateness: Lateness {
+                    count: 1234,
+                    p50: Duration::from_micros(40),
+                    p99: Duration::from_micros(1250),
+                    max: Duration::from_millis(2000),
+                },
+                ..PlayStatus::default()
+            },
+            elapsed: Duration::from_secs(61),
+            topics: vec![TopicReport {
+                name: "/scan".to_owned(),
+                published_as: "/old/scan".to_owned(),
+                type_name: "sensor_msgs/msg/LaserScan".to_owned(),
+                published: 1234,
+                refused: 3,
+                refusal: Some("a reader blocked it for 0.1 s".to_owned()),
+            }],
+            clock_published: 0,
+            unacked: vec!["/old/scan".to_owned()],
+            stopped: false,
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn live_lines_show_where_playback_stands() {
+        insta::assert_snapshot!(live(&report().status, "SPACE pause", Paint::Plain).join("\n"));
+    }
+
+    #[test]
+    fn the_end_tells_what_was_played_and_what_was_not() {
+        insta::assert_snapshot!(summary(&report(), Paint::Plain).join("\n"));
+    }
+
+    #[test]
+    fn the_table_has_a_row_per_topic() {
+        insta::assert_snapshot!(table(&report().topics));
+    }
+
+    #[test]
+    fn the_report_for_programs_is_one_object() {
+        insta::assert_snapshot!(serde_json::to_string_pretty(&json(&report())).unwrap());
+    }
+
+    #[test]
+    fn rates_read_well() {
+        assert_eq!(format_rate(1.0), "1.0");
+        assert_eq!(format_rate(0.25), "0.25");
+        assert_eq!(format_rate(1.1 + 0.1 + 0.1), "1.3");
+    }
+}

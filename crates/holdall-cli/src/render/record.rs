@@ -1,0 +1,391 @@
+//! A recording on the screen: the live lines, the sentences at its end, the table of topics, and the report for programs.
+
+use super::{TABLE_STYLE, paint::Paint, rate::Rates};
+use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
+use comfy_table::{CellAlignment, Table};
+use holdall::record::status::{RecordReport, RecordStatus, TopicStatus};
+use holdall_model::loss::LossStage;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Lines that [`live`] gives.
+pub const LIVE_LINES: usize = 4;
+
+const BAR_CELLS: usize = 20;
+
+/// The live lines.
+pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint) -> Vec<String> {
+    let state = if status.paused {
+        paint.attention("paused   ")
+    } else {
+        paint.good("recording")
+    };
+    let messages_per_s = rates.messages_per_s.round() as u64;
+    let file = status
+        .current_file
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let head = format!(
+        "{state} {}  {}  {}/s  {}  {file}",
+        paint.strong(&format_elapsed(status.elapsed)),
+        plural(status.recorded, "message"),
+        format_count(messages_per_s),
+        format_byte_rate(rates.bytes_per_s),
+    );
+    let disk = status
+        .disk_available_bytes
+        .map(|bytes| format!("   disk {} free", format_bytes(bytes)));
+    let cache = format!(
+        "cache     {}{}",
+        cache_bar(status, paint),
+        disk.unwrap_or_default()
+    );
+    let lost = match lost_by_stage(&status.topics) {
+        stages if status.lost == 0 && stages.is_empty() => format!("lost      {}", paint.good("none")),
+        stages => format!(
+            "lost      {}",
+            paint.bad(&format!(
+                "{}: {}",
+                plural(status.lost, "message"),
+                list_stages(&stages)
+            ))
+        ),
+    };
+    vec![head, cache, lost, paint.faint(hint)]
+}
+
+/// `▕███░░░▏ 12 %  12.0 MiB of 100.0 MiB`; red when it is nearly full.
+fn cache_bar(status: &RecordStatus, paint: Paint) -> String {
+    let (held, max) = (status.cache_bytes as u64, status.cache_bytes_max as u64);
+    let share = if max == 0 {
+        0.0
+    } else {
+        (held as f64 / max as f64).clamp(0.0, 1.0)
+    };
+    let cells = (share * BAR_CELLS as f64).ceil() as usize;
+    let bar = format!("▕{}{}▏", "█".repeat(cells), "░".repeat(BAR_CELLS - cells));
+    let bar = match share {
+        s if s >= 0.9 => paint.bad(&bar),
+        s if s >= 0.5 => paint.attention(&bar),
+        _ => bar,
+    };
+    format!(
+        "{bar} {:3.0} %  {} of {}",
+        share * 100.0,
+        format_bytes(held),
+        format_bytes(max)
+    )
+}
+
+/// Messages lost per stage, over all topics; stages without a loss are absent, and so is what was left out on request.
+fn lost_by_stage(topics: &[TopicStatus]) -> BTreeMap<LossStage, u64> {
+    let mut stages = BTreeMap::new();
+    let counts = topics.iter().flat_map(|topic| &topic.lost);
+    for (stage, count) in counts.filter(|(stage, count)| **count > 0 && **stage != LossStage::Policy) {
+        *stages.entry(*stage).or_default() += count;
+    }
+    stages
+}
+
+fn list_stages(stages: &BTreeMap<LossStage, u64>) -> String {
+    let each: Vec<String> = stages
+        .iter()
+        .map(|(stage, count)| format!("{} {}", stage.as_str(), format_count(*count)))
+        .collect();
+    each.join(", ")
+}
+
+/// The sentences at the end: what was recorded, and what was lost.
+pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
+    let status = &report.status;
+    let with_messages = status.topics.iter().filter(|topic| topic.recorded > 0).count() as u64;
+    let recorded = format!(
+        "recorded {} ({}) of {} in {} into {} ({})",
+        plural(status.recorded, "message"),
+        format_bytes(status.recorded_bytes),
+        plural(with_messages, "topic"),
+        format_span(status.elapsed),
+        report.bag.display(),
+        plural(report.files.len() as u64, "file"),
+    );
+    let mut lines = vec![recorded];
+    lines.extend(lost(status, paint));
+    lines.extend(
+        report
+            .audit_faults
+            .iter()
+            .map(|fault| paint.bad(&format!("the account does not add up: {fault}"))),
+    );
+    if let Some(failure) = &report.failure {
+        lines.push(paint.bad(&format!("ended early: {failure}")));
+    }
+    lines
+}
+
+/// `lost: none`, or how many, where, and of which topics.
+fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
+    let mut lines = Vec::new();
+    if status.lost == 0 {
+        lines.push(format!("lost: {}", paint.good("none")));
+    } else {
+        lines.push(paint.bad(&format!("lost: {}", plural(status.lost, "message"))));
+        for (stage, total) in lost_by_stage(&status.topics) {
+            let mut topics: Vec<(&str, u64)> = status
+                .topics
+                .iter()
+                .filter_map(|topic| topic.lost.get(&stage).map(|count| (topic.name.as_str(), *count)))
+                .filter(|(_, count)| *count > 0)
+                .collect();
+            topics.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            lines.push(format!(
+                "  {} {}: {}",
+                stage.as_str(),
+                format_count(total),
+                list_topics(&topics)
+            ));
+        }
+    }
+    let unknown: Vec<&str> = status
+        .topics
+        .iter()
+        .filter(|topic| topic.loss_unknown)
+        .map(|topic| topic.name.as_str())
+        .collect();
+    if !unknown.is_empty() {
+        lines.push(paint.attention(&format!(
+            "losses cannot be known for {}, whose publishers send no sequence numbers",
+            unknown.join(", ")
+        )));
+    }
+    lines
+}
+
+/// The topics with most losses by name, the others as a number.
+fn list_topics(topics: &[(&str, u64)]) -> String {
+    const SHOWN: usize = 8;
+    let mut each: Vec<String> = topics
+        .iter()
+        .take(SHOWN)
+        .map(|(name, count)| format!("{name} {}", format_count(*count)))
+        .collect();
+    if topics.len() > SHOWN {
+        let rest = topics[SHOWN..].iter().map(|(_, count)| count).sum();
+        each.push(format!(
+            "{} of {} more",
+            format_count(rest),
+            plural((topics.len() - SHOWN) as u64, "topic")
+        ));
+    }
+    each.join(", ")
+}
+
+/// The table of `--verbose`: one row per topic.
+pub fn table(status: &RecordStatus) -> String {
+    let stages: Vec<LossStage> = lost_by_stage(&status.topics).into_keys().collect();
+    let mut table = Table::new();
+    table.load_style(TABLE_STYLE);
+    let mut header: Vec<String> = [
+        "Topic",
+        "Type",
+        "Publishers",
+        "Received",
+        "Recorded",
+        "Size",
+        "Lost",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    header.extend(stages.iter().map(|stage| format!("{} loss", stage.as_str())));
+    let columns = header.len();
+    table.set_header(header);
+    for topic in &status.topics {
+        let lost = match topic.lost.values().sum::<u64>() {
+            0 if topic.loss_unknown => "unknown".to_owned(),
+            count => count.to_string(),
+        };
+        let mut row = vec![
+            topic.name.clone(),
+            topic.type_name.clone(),
+            topic.publishers.to_string(),
+            topic.received.to_string(),
+            topic.recorded.to_string(),
+            format_bytes(topic.recorded_bytes),
+            lost,
+        ];
+        row.extend(
+            stages
+                .iter()
+                .map(|stage| topic.lost.get(stage).copied().unwrap_or(0).to_string()),
+        );
+        table.add_row(row);
+    }
+    for column in 2..columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.to_string()
+}
+
+/// The report for programs.
+pub fn json(report: &RecordReport) -> Value {
+    let status = &report.status;
+    let topics: serde_json::Map<String, Value> = status
+        .topics
+        .iter()
+        .map(|topic| (topic.name.clone(), json_topic(topic)))
+        .collect();
+    json!({
+        "bag": report.bag,
+        "files": report.files,
+        "elapsed_s": status.elapsed.as_secs_f64(),
+        "message_count": status.recorded,
+        "bytes": status.recorded_bytes,
+        "lost": status.lost,
+        "lost_by_stage": json_stages(&lost_by_stage(&status.topics)),
+        "topics": topics,
+        "failure": report.failure,
+        "audit_faults": report.audit_faults,
+    })
+}
+
+fn json_topic(topic: &TopicStatus) -> Value {
+    json!({
+        "type": topic.type_name,
+        "publishers": topic.publishers,
+        "received": topic.received,
+        "message_count": topic.recorded,
+        "bytes": topic.recorded_bytes,
+        "lost": topic.lost.values().sum::<u64>(),
+        "lost_by_stage": json_stages(&topic.lost),
+        "loss_unknown": topic.loss_unknown,
+    })
+}
+
+fn json_stages(stages: &BTreeMap<LossStage, u64>) -> Value {
+    stages
+        .iter()
+        .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn topic(name: &str, recorded: u64, lost: &[(LossStage, u64)]) -> TopicStatus {
+        TopicStatus {
+            name: name.to_owned(),
+            type_name: "std_msgs/msg/String".to_owned(),
+            publishers: 1,
+            received: recorded,
+            recorded,
+            recorded_bytes: recorded * 100,
+            lost: lost.iter().copied().collect(),
+            loss_unknown: false,
+        }
+    }
+
+    fn report(topics: Vec<TopicStatus>) -> RecordReport {
+        RecordReport {
+            status: RecordStatus {
+                elapsed: Duration::from_millis(42_000),
+                recorded: topics.iter().map(|t| t.recorded).sum(),
+                recorded_bytes: topics.iter().map(|t| t.recorded_bytes).sum(),
+                cache_bytes: 12 << 20,
+                cache_bytes_max: 100 << 20,
+                lost: topics.iter().flat_map(|t| t.lost.values()).sum(),
+                disk_available_bytes: Some(80 << 30),
+                current_file: "lab/lab_0.mcap".into(),
+                topics,
+                ..RecordStatus::default()
+            },
+            bag: "lab".into(),
+            files: vec!["lab/lab_0.mcap".into()],
+            ..RecordReport::default()
+        }
+    }
+
+    fn lossy() -> RecordReport {
+        report(vec![
+            topic(
+                "/camera",
+                1000,
+                &[(LossStage::Transport, 60), (LossStage::Cache, 20)],
+            ),
+            topic("/imu", 4200, &[(LossStage::Transport, 40)]),
+            topic("/tf", 7, &[]),
+        ])
+    }
+
+    #[test]
+    fn live_lines_show_time_rates_cache_and_losses() {
+        let report = report(vec![topic("/a", 12_345, &[])]);
+        let rates = Rates {
+            messages_per_s: 1204.4,
+            bytes_per_s: 48.2e6,
+        };
+        insta::assert_snapshot!(
+            live(&report.status, rates, "SPACE pause · Ctrl-C stop", Paint::Plain).join("\n")
+        );
+    }
+
+    #[test]
+    fn live_lines_show_pause_and_a_full_cache_in_colours() {
+        let mut status = lossy().status;
+        status.paused = true;
+        status.cache_bytes = status.cache_bytes_max;
+        let text = live(&status, Rates::default(), "", Paint::Colored).join("\n");
+        assert!(text.contains("\u{1b}[31m"), "{text:?}");
+        insta::assert_snapshot!(console::strip_ansi_codes(&text));
+    }
+
+    #[test]
+    fn a_recording_without_loss_ends_with_two_lines() {
+        insta::assert_snapshot!(summary(&report(vec![topic("/a", 1, &[])]), Paint::Plain).join("\n"));
+    }
+
+    #[test]
+    fn losses_are_told_by_stage_and_topic_the_worst_first() {
+        insta::assert_snapshot!(summary(&lossy(), Paint::Plain).join("\n"));
+    }
+
+    #[test]
+    fn many_lossy_topics_are_summed_up() {
+        let topics = (0..20)
+            .map(|n| topic(&format!("/t{n}"), 1, &[(LossStage::Cache, n + 1)]))
+            .collect();
+        let lines = summary(&report(topics), Paint::Plain);
+        assert!(
+            lines[2].starts_with("  cache 210: /t19 20, /t18 19,"),
+            "{lines:?}"
+        );
+        assert!(lines[2].ends_with("78 of 12 topics more"), "{lines:?}");
+    }
+
+    #[test]
+    fn unknown_losses_and_an_early_end_are_told() {
+        let mut report = lossy();
+        report.status.topics[2].loss_unknown = true;
+        report.failure = Some("lab/lab_0.mcap: no space left on device".to_owned());
+        let text = summary(&report, Paint::Plain).join("\n");
+        assert!(text.contains("losses cannot be known for /tf"), "{text}");
+        assert!(
+            text.ends_with("ended early: lab/lab_0.mcap: no space left on device"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_table_has_a_row_per_topic_and_a_column_per_stage_that_lost() {
+        insta::assert_snapshot!(table(&lossy().status));
+    }
+
+    #[test]
+    fn the_report_for_programs_is_one_object() {
+        insta::assert_snapshot!(serde_json::to_string_pretty(&json(&lossy())).unwrap());
+    }
+}

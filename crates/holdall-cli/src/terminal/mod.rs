@@ -1,0 +1,8 @@
+//! The terminal: what is shown on it while a verb runs, keys read from it, and its mode, which is always put back.
+
+pub mod events;
+pub mod keyboard;
+pub mod log;
+pub mod mode;
+pub mod screen;
+pub mod signals;

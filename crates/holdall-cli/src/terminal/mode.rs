@@ -1,0 +1,67 @@
+//! Lets single keys arrive without Enter and without echo, and puts the terminal back as it was.
+//!
+//! Only line editing and echo are switched off: Ctrl-C still sends a signal, and line ends are still drawn as line ends. A
+//! process in the background must not touch the terminal (the system would stop it), so each change looks first.
+
+use rustix::{
+    process::getpgrp,
+    stdio::stdin,
+    termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr},
+};
+use std::sync::{Mutex, PoisonError};
+
+/// What is known about the terminal.
+enum Mode {
+    /// Never touched, or put back for a while.
+    Untouched,
+    /// Keys arrive at once; this is how it was before.
+    Keys(Box<Termios>),
+    /// The program is about to end: nothing is changed any more.
+    Closed,
+}
+
+static MODE: Mutex<Mode> = Mutex::new(Mode::Untouched);
+
+/// True when standard input is a terminal and this process may use it now.
+pub fn is_foreground() -> bool {
+    isatty(stdin()) && tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
+}
+
+/// Lets keys arrive at once; also after somebody else (a shell, after Ctrl-Z and `fg`) has changed the terminal.
+pub fn read_keys() {
+    let mut mode = MODE.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(*mode, Mode::Closed) || !is_foreground() {
+        return;
+    }
+    let Ok(current) = tcgetattr(stdin()) else { return };
+    let line_wise = LocalModes::ICANON | LocalModes::ECHO;
+    if !current.local_modes.intersects(line_wise) {
+        return;
+    }
+    let mut keys = current.clone();
+    keys.local_modes.remove(line_wise);
+    if tcsetattr(stdin(), OptionalActions::Now, &keys).is_ok() && !matches!(*mode, Mode::Keys(_)) {
+        *mode = Mode::Keys(Box::new(current));
+    }
+}
+
+/// Puts the terminal back while the process is stopped (Ctrl-Z); [`read_keys`] may change it again.
+pub fn restore_for_a_while() {
+    restore(Mode::Untouched);
+}
+
+/// Puts the terminal back for good. Safe to call at any time, from any thread, and more than once.
+pub fn restore_for_good() {
+    restore(Mode::Closed);
+}
+
+fn restore(next: Mode) {
+    let mut mode = MODE.lock().unwrap_or_else(PoisonError::into_inner);
+    let previous = std::mem::replace(&mut *mode, next);
+    if let Mode::Keys(before) = previous
+        && is_foreground()
+    {
+        // Nothing can be done for a terminal that refuses its own former mode.
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
+    }
+}

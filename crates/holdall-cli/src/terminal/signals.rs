@@ -1,0 +1,67 @@
+//! Turns signals into events, on a thread of its own.
+
+use super::{
+    events::{Event, EventSender},
+    mode,
+};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1},
+    iterator::Signals,
+    low_level::emulate_default_handler,
+};
+use std::{fs, io, thread};
+
+/// Begins to listen. From now on the signals that end a program do not end it: they are events.
+///
+/// # Errors
+/// When the system refuses handlers or a thread.
+pub fn listen(events: EventSender) -> io::Result<()> {
+    let mut numbers = vec![SIGINT, SIGTERM, SIGQUIT, SIGTSTP, SIGUSR1];
+    // `nohup` ignores SIGHUP so that the program outlives the terminal; that wish is kept.
+    if !is_ignored(SIGHUP) {
+        numbers.push(SIGHUP);
+    }
+    let mut signals = Signals::new(numbers)?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for number in signals.forever() {
+            match number {
+                SIGINT => events.send(Event::Stop("SIGINT")),
+                SIGTERM => events.send(Event::Stop("SIGTERM")),
+                SIGHUP => events.send(Event::Stop("SIGHUP")),
+                SIGUSR1 => events.send(Event::Snapshot),
+                // Ctrl-Z and Ctrl-\ do what they always do, on a terminal as the shell left it.
+                other => {
+                    mode::restore_for_a_while();
+                    emulate_default_handler(other).is_ok()
+                }
+            };
+        }
+    })?;
+    Ok(())
+}
+
+/// Whether a signal was ignored when the program was started.
+fn is_ignored(number: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    ignored_mask(&status).is_some_and(|mask| mask >> (number - 1) & 1 == 1)
+}
+
+/// The line `SigIgn` of `/proc/self/status`: a bit for each ignored signal.
+fn ignored_mask(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_kernels_table() {
+        assert_eq!(
+            ignored_mask("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0"),
+            Some(0x1001)
+        );
+        assert_eq!(ignored_mask("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,48 @@
+//! `holdall info` as it is typed.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall info lab                        summary only: instant, however large the bag is
+  holdall info lab/lab_3.mcap             a single storage file
+  holdall info -v lab                     reads all messages: bytes of each topic
+  holdall info --json lab | jq .message_count";
+
+/// By what topics are sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// By name.
+    #[default]
+    Name,
+    /// By type.
+    Type,
+    /// By number of messages.
+    Count,
+}
+
+/// All flags of `holdall info`.
+#[derive(Args, Clone, Debug)]
+pub struct InfoArguments {
+    /// Bag directory or single storage file
+    #[arg(value_name = "BAG")]
+    pub bag: PathBuf,
+
+    /// Names of topics only
+    #[arg(short = 't', long, conflicts_with_all = ["verbose", "json"])]
+    pub topic_name: bool,
+
+    /// Read all messages and show how much each topic contributes
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+
+    /// Order of topics and services
+    #[arg(long, value_name = "KEY", default_value = "name")]
+    pub sort: Sort,
+
+    /// One JSON object with the names of rosbag2's metadata
+    #[arg(long)]
+    pub json: bool,
+}

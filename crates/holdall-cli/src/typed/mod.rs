@@ -1,0 +1,122 @@
+//! The command line as it is typed: what clap reads, before anything is looked up or combined.
+
+pub mod info;
+pub mod play;
+pub mod record;
+
+use clap::{Parser, Subcommand, ValueEnum, builder::styling};
+use tracing::level_filters::LevelFilter;
+
+const EXAMPLES: &str = "\
+Examples:
+  holdall record -a                        record all topics and services until Ctrl-C
+  holdall record --topics /imu /tf -o lab  record two topics into the bag directory lab/
+  holdall info lab                         what is in the bag, and what was lost
+  holdall play lab -r 0.5 --clock          play it at half speed and publish /clock";
+
+const ENVIRONMENT: &str = "\
+Environment:
+  ROS_DOMAIN_ID                  the ROS domain, 0 to 232 (default 0)
+  ROS_AUTOMATIC_DISCOVERY_RANGE  SUBNET, LOCALHOST, OFF or SYSTEM_DEFAULT
+  ROS_STATIC_PEERS               hosts to look for, divided by ;
+  ROS_LOCALHOST_ONLY             1 keeps to this host; overrules range and peers (deprecated)
+  CYCLONEDDS_URI                 configuration of the DDS layer, used as it is
+  ROS_DISTRO, AMENT_PREFIX_PATH  noted in the bag; searched for message definitions
+  NO_COLOR                       no colours";
+
+/// Colours of help and errors.
+const STYLES: styling::Styles = styling::Styles::styled()
+    .header(styling::AnsiColor::Green.on_default().bold())
+    .usage(styling::AnsiColor::Green.on_default().bold())
+    .literal(styling::AnsiColor::Cyan.on_default())
+    .placeholder(styling::AnsiColor::Cyan.on_default());
+
+/// Record live ROS 2 systems into bags, look at bags and play them back.
+///
+/// Needs no ROS installation. Bags are those of `ros2 bag`: MCAP files beside a metadata.yaml, read by `ros2 bag`, the
+/// mcap tools and Foxglove too. Every message that was sent and is not in the bag is counted and told.
+#[derive(Debug, Parser)]
+#[command(name = "holdall", version, styles = STYLES, args_override_self = true, max_term_width = 110)]
+#[command(after_help = EXAMPLES, after_long_help = after_long_help())]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+fn after_long_help() -> String {
+    format!("{EXAMPLES}\n\n{ENVIRONMENT}\n\n{}", crate::exit::HELP)
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Record live topics into a bag
+    #[command(after_help = record::EXAMPLES, after_long_help = record::after_long_help())]
+    Record(Box<record::RecordArguments>),
+    /// Play a bag back to live topics
+    #[command(after_help = play::EXAMPLES, after_long_help = play::after_long_help())]
+    Play(Box<play::PlayArguments>),
+    /// Show what is in a bag, and what was lost
+    #[command(after_help = info::EXAMPLES)]
+    Info(info::InfoArguments),
+    /// Write the completion script of a shell to standard output
+    #[command(
+        after_help = "Example:\n  holdall completion bash > ~/.local/share/bash-completion/completions/holdall"
+    )]
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// How much is told on the way (`--log-level`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Everything, for developers of holdall.
+    Debug,
+    /// What happens: subscriptions, splits, publishers that come and go.
+    #[default]
+    Info,
+    /// What may be wrong.
+    Warn,
+    /// What failed.
+    Error,
+    /// Only why the program ended.
+    Fatal,
+}
+
+impl LogLevel {
+    /// The level for `tracing`; the sentence with which the program ends is always written.
+    pub const fn filter(self) -> LevelFilter {
+        match self {
+            Self::Debug => LevelFilter::DEBUG,
+            Self::Info => LevelFilter::INFO,
+            Self::Warn => LevelFilter::WARN,
+            Self::Error => LevelFilter::ERROR,
+            Self::Fatal => LevelFilter::OFF,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_has_no_contradictions() {
+        Cli::command().debug_assert();
+    }
+
+    /// Words in help texts are read by people: each flag has one, and it does not end like a half sentence.
+    #[test]
+    fn every_flag_is_explained() {
+        for verb in Cli::command().get_subcommands() {
+            for argument in verb.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.is_empty(), "{} {}", verb.get_name(), argument.get_id());
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! `holdall play` as it is typed: the flags of `ros2 bag play`, same names and meaning.
+
+use super::LogLevel;
+use crate::units;
+use clap::{Args, ValueEnum};
+use std::{path::PathBuf, time::Duration};
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall play lab                            play the bag directory lab/
+  holdall play lab -r 2 --clock 100           twice as fast, /clock at 100 Hz
+  holdall play lab --topics /imu/data /tf     two topics only
+  holdall play lab -m /scan:=/old/scan        under another name
+  holdall play -i front -i rear               two bags, merged by time";
+
+const KEYS: &str = "\
+Keys and signals:
+  SPACE       pause, go on (on a terminal)
+  →           play the next message while paused
+  ↑ ↓         rate + 0.1, rate - 0.1
+  Ctrl-C      end (also SIGTERM and SIGHUP)
+
+Spans are in the unit that the flag names, or 5s, 200ms, 2min.";
+
+/// Shown below `--help`.
+pub fn after_long_help() -> String {
+    format!("{EXAMPLES}\n\n{KEYS}\n\n{}", crate::exit::HELP)
+}
+
+/// Which stamp orders messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum MessageOrderName {
+    /// When they were received.
+    #[default]
+    Received,
+    /// When they were sent.
+    Sent,
+}
+
+/// All flags of `holdall play`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PlayArguments {
+    /// Bag directories or single storage files to play; several are merged by time
+    #[arg(value_name = "BAG", help_heading = "What to play")]
+    pub bags: Vec<PathBuf>,
+
+    /// A further bag; the storage id behind it is optional and found out by itself
+    #[arg(short = 'i', long, value_names = ["BAG", "STORAGE"], num_args = 1..=2, action = clap::ArgAction::Append,
+          help_heading = "What to play")]
+    pub input: Vec<PathBuf>,
+
+    /// Play these topics only
+    #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "What to play")]
+    pub topics: Vec<String>,
+
+    /// Play the recorded events of these services only
+    #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to play")]
+    pub services: Vec<String>,
+
+    /// Play topics only whose whole name matches this pattern
+    #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "What to play")]
+    pub regex: Option<String>,
+
+    /// Leave out topics whose whole name matches this pattern
+    #[arg(short = 'x', long, value_name = "PATTERN", help_heading = "What to play")]
+    pub exclude_regex: Option<String>,
+
+    /// Leave out these topics
+    #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "What to play")]
+    pub exclude_topics: Vec<String>,
+
+    /// Leave out the recorded events of these services
+    #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to play")]
+    pub exclude_services: Vec<String>,
+
+    /// Publish topics under other names
+    #[arg(short = 'm', long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What to play")]
+    pub remap: Vec<String>,
+
+    /// YAML file with the QoS to publish with, by topic, instead of the recorded one
+    #[arg(long, value_name = "FILE", help_heading = "What to play")]
+    pub qos_profile_overrides_path: Option<PathBuf>,
+
+    /// Speed; 2 is twice as fast
+    #[arg(short = 'r', long, value_name = "FACTOR", default_value = "1.0", allow_negative_numbers = true, value_parser = parse_positive,
+          help_heading = "When")]
+    pub rate: f64,
+
+    /// Begin again at the end, for ever
+    #[arg(short = 'l', long, help_heading = "When")]
+    pub r#loop: bool,
+
+    /// Wait before the first message, in seconds
+    #[arg(short = 'd', long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds,
+          help_heading = "When")]
+    pub delay: Duration,
+
+    /// Skip the beginning of the bag, in seconds
+    #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "When")]
+    pub start_offset: Duration,
+
+    /// Play this much of the bag, in seconds; a negative value plays all
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_endless, help_heading = "When")]
+    pub playback_duration: Option<Span>,
+
+    /// Play until this time of the bag, in seconds since 1970; the later one of this and --playback-duration counts
+    #[arg(
+        long,
+        value_name = "S",
+        allow_negative_numbers = true,
+        conflicts_with = "playback_until_nsec",
+        help_heading = "When"
+    )]
+    pub playback_until_sec: Option<f64>,
+
+    /// The same in nanoseconds since 1970
+    #[arg(long, value_name = "NS", allow_negative_numbers = true, help_heading = "When")]
+    pub playback_until_nsec: Option<i64>,
+
+    /// Which stamp orders and spaces the messages
+    #[arg(long, value_name = "STAMP", default_value = "received", help_heading = "When")]
+    pub message_order: MessageOrderName,
+
+    /// Publish /clock this many times a second, 40 when no number is given; a recorded /clock is left out
+    #[arg(long, value_name = "HZ", num_args = 0..=1, allow_negative_numbers = true, default_missing_value = "40", value_parser = parse_positive,
+          conflicts_with_all = ["clock_topics", "clock_topics_all"], help_heading = "Clock")]
+    pub clock: Option<f64>,
+
+    /// Publish /clock before each message of these topics
+    #[arg(long, value_name = "TOPIC", num_args = 1.., conflicts_with = "clock_topics_all", help_heading = "Clock")]
+    pub clock_topics: Vec<String>,
+
+    /// Publish /clock before each message
+    #[arg(long, help_heading = "Clock")]
+    pub clock_topics_all: bool,
+
+    /// Begin paused
+    #[arg(short = 'p', long, help_heading = "While it runs")]
+    pub start_paused: bool,
+
+    /// Messages to read ahead of time
+    #[arg(long, value_name = "N", default_value = "1000", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..),
+          help_heading = "While it runs")]
+    pub read_ahead_queue_size: u32,
+
+    /// Wait at the end until all reliable subscriptions have everything, at most this many ms; 0 waits for ever
+    #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = units::parse_milliseconds,
+          help_heading = "While it runs")]
+    pub wait_for_all_acked: Option<Duration>,
+
+    /// Do not read keys
+    #[arg(long, help_heading = "While it runs")]
+    pub disable_keyboard_controls: bool,
+
+    /// How much is told on the way
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        help_heading = "While it runs"
+    )]
+    pub log_level: LogLevel,
+
+    /// Show a table of all topics at the end
+    #[arg(short = 'v', long, help_heading = "While it runs")]
+    pub verbose: bool,
+
+    /// Write the final report to standard output as one JSON object
+    #[arg(long, help_heading = "While it runs")]
+    pub json: bool,
+}
+
+/// A span that may be without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Option<Duration>);
+
+fn parse_endless(text: &str) -> Result<Span, units::UnitError> {
+    units::parse_seconds_or_endless(text).map(Span)
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        Ok(_) => Err("must be greater than 0".to_owned()),
+        Err(_) => Err("expected a number, for example 0.5".to_owned()),
+    }
+}

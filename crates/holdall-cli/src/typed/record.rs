@@ -1,0 +1,240 @@
+//! `holdall record` as it is typed: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
+
+use super::LogLevel;
+use crate::units;
+use clap::{Args, ValueEnum};
+use std::{path::PathBuf, time::Duration};
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall record -a                             all topics and services
+  holdall record --topics /imu/data /tf -o lab  two topics, into the bag directory lab/
+  holdall record -e ^/camera --exclude-topics /camera/depth
+                                                what begins with /camera, without one
+  holdall record -a -b 1GB --max-bag-files 20   a new file each GB, the newest 20 are kept
+  holdall record -a --json > report.json        the final report for programs";
+
+const KEYS: &str = "\
+Keys and signals:
+  SPACE            pause, go on (on a terminal)
+  Ctrl-C           end the recording and close the bag (also SIGTERM and SIGHUP)
+  Ctrl-C twice     end now, and say what is abandoned
+  SIGUSR1, s       write a snapshot (with --snapshot-mode)
+
+Sizes are bytes, or 100MiB (powers of 1024), 1GB (powers of 1000).
+Spans are in the unit that the flag names, or 5s, 200ms, 2min.";
+
+/// Shown below `--help`.
+pub fn after_long_help() -> String {
+    format!("{EXAMPLES}\n\n{KEYS}\n\n{}", crate::exit::HELP)
+}
+
+/// What to do when the cache is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CachePolicyName {
+    /// No topic starves another: refuse newcomers of topics that hold more than their share.
+    #[default]
+    Fair,
+    /// Refuse newcomers, as rosbag2 does.
+    DropNew,
+    /// Give up the oldest messages.
+    DropOld,
+}
+
+/// How storage files are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum DiskModeName {
+    /// Direct where the file system takes it, buffered where not.
+    #[default]
+    Auto,
+    /// Past the page cache (`O_DIRECT`), and nothing else.
+    Direct,
+    /// Through the page cache, with early write-back.
+    Buffered,
+}
+
+/// All flags of `holdall record`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RecordArguments {
+    /// Topics to record; the same as --topics
+    #[arg(value_name = "TOPIC", help_heading = "What to record")]
+    pub positional_topics: Vec<String>,
+
+    /// Record all topics and services, hidden ones left out
+    #[arg(short = 'a', long, help_heading = "What to record")]
+    pub all: bool,
+
+    /// Record all topics, hidden ones left out
+    #[arg(long, help_heading = "What to record")]
+    pub all_topics: bool,
+
+    /// Record the service events of all services
+    #[arg(long, help_heading = "What to record")]
+    pub all_services: bool,
+
+    /// Record these topics
+    #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "What to record")]
+    pub topics: Vec<String>,
+
+    /// Record the service events of these services
+    #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to record")]
+    pub services: Vec<String>,
+
+    /// Record all topics of these types, for example sensor_msgs/msg/Image
+    #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "What to record")]
+    pub topic_types: Vec<String>,
+
+    /// Record topics and services whose name contains this pattern; -a, --all-topics and --all-services override it
+    #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "What to record")]
+    pub regex: Option<String>,
+
+    /// Leave out topics and services whose name contains this pattern
+    #[arg(long, value_name = "PATTERN", help_heading = "What to record")]
+    pub exclude_regex: Option<String>,
+
+    /// Leave out these topics
+    #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "What to record")]
+    pub exclude_topics: Vec<String>,
+
+    /// Leave out these services
+    #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to record")]
+    pub exclude_services: Vec<String>,
+
+    /// Leave out topics of these types
+    #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "What to record")]
+    pub exclude_topic_types: Vec<String>,
+
+    /// Also record hidden topics: those with a part that begins with _
+    #[arg(long, help_heading = "What to record")]
+    pub include_hidden_topics: bool,
+
+    /// Also record topics that have subscriptions but no publisher yet
+    #[arg(long, help_heading = "What to record")]
+    pub include_unpublished_topics: bool,
+
+    /// Leave out topics that nobody subscribes to
+    #[arg(long, help_heading = "What to record")]
+    pub ignore_leaf_topics: bool,
+
+    /// Look for topics at the start only; ones that appear later are not recorded
+    #[arg(long, help_heading = "Discovery")]
+    pub no_discovery: bool,
+
+    /// Time between two looks for new topics and publishers, in ms
+    #[arg(short = 'p', long, value_name = "MS", default_value = "100", allow_negative_numbers = true, value_parser = units::parse_milliseconds,
+          help_heading = "Discovery")]
+    pub polling_interval: Duration,
+
+    /// YAML file with topics to subscribe before they are discovered: static_topics_and_types_list, a list of [topic, type]
+    #[arg(long, value_name = "FILE", help_heading = "Discovery")]
+    pub static_topics_path: Option<PathBuf>,
+
+    /// YAML file with the QoS to subscribe with, by topic, instead of the one adapted to the publishers
+    #[arg(long, value_name = "FILE", help_heading = "Discovery")]
+    pub qos_profile_overrides_path: Option<PathBuf>,
+
+    /// Name of the recorder's node
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "rosbag2_recorder",
+        help_heading = "Discovery"
+    )]
+    pub node_name: String,
+
+    /// Bag directory to create; must not exist [default: rosbag2_<year>_<month>_<day>-<hour>_<minute>_<second>]
+    #[arg(short = 'o', long, value_name = "DIR", help_heading = "Bag")]
+    pub output: Option<PathBuf>,
+
+    /// Storage of the bag
+    #[arg(
+        short = 's',
+        long,
+        value_name = "ID",
+        default_value = "mcap",
+        help_heading = "Bag"
+    )]
+    pub storage: String,
+
+    /// Preset of the storage: none, fastwrite, zstd_fast or zstd_small
+    #[arg(long, value_name = "PRESET", help_heading = "Bag")]
+    pub storage_preset_profile: Option<String>,
+
+    /// YAML file with settings of the storage, laid over the preset
+    #[arg(long, value_name = "FILE", help_heading = "Bag")]
+    pub storage_config_file: Option<PathBuf>,
+
+    /// How files are written
+    #[arg(long, value_name = "MODE", default_value = "auto", help_heading = "Bag")]
+    pub disk_mode: DiskModeName,
+
+    /// Keep these key=value pairs in the bag's metadata
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Bag")]
+    pub custom_data: Vec<String>,
+
+    /// Go on in a new file when this many bytes are written; 0 never
+    #[arg(short = 'b', long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_bytes,
+          help_heading = "Split")]
+    pub max_bag_size: u64,
+
+    /// Go on in a new file after this many seconds; 0 never
+    #[arg(short = 'd', long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds,
+          help_heading = "Split")]
+    pub max_bag_duration: Duration,
+
+    /// Keep only this many newest files, delete older ones; 0 keeps all; needs -b or -d
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = "Split"
+    )]
+    pub max_bag_files: u32,
+
+    /// Memory for messages that wait for the disk, all in all; 0 is as little as possible, or by --max-cache-duration alone
+    #[arg(long, value_name = "SIZE", default_value = "100MiB", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Cache")]
+    pub max_cache_size: u64,
+
+    /// Longest time that messages may wait in the cache, in seconds; 0 is by size only
+    #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Cache")]
+    pub max_cache_duration: Duration,
+
+    /// What to do when the cache is full
+    #[arg(long, value_name = "POLICY", default_value = "fair", help_heading = "Cache")]
+    pub cache_policy: CachePolicyName,
+
+    /// Keep the newest messages in the cache and write them only when a snapshot is asked for
+    #[arg(long, help_heading = "Cache")]
+    pub snapshot_mode: bool,
+
+    /// Begin paused
+    #[arg(long, help_heading = "While it runs")]
+    pub start_paused: bool,
+
+    /// Stamp messages with the time of /clock; nothing is recorded before the first one
+    #[arg(long, help_heading = "While it runs")]
+    pub use_sim_time: bool,
+
+    /// Do not read keys
+    #[arg(long, help_heading = "While it runs")]
+    pub disable_keyboard_controls: bool,
+
+    /// How much is told on the way
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        help_heading = "While it runs"
+    )]
+    pub log_level: LogLevel,
+
+    /// Show a table of all topics at the end
+    #[arg(short = 'v', long, help_heading = "While it runs")]
+    pub verbose: bool,
+
+    /// Write the final report to standard output as one JSON object
+    #[arg(long, help_heading = "While it runs")]
+    pub json: bool,
+}

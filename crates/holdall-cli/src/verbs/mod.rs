@@ -1,0 +1,21 @@
+//! One file per verb: from what was typed to what is done and shown.
+
+mod completion;
+mod info;
+mod play;
+mod record;
+
+use crate::{VerbResult, typed::Verb};
+
+/// Does what was typed.
+///
+/// # Errors
+/// Why it could not be done.
+pub fn run(verb: Verb) -> VerbResult {
+    match verb {
+        Verb::Record(arguments) => record::run(&arguments),
+        Verb::Play(arguments) => play::run(&arguments),
+        Verb::Info(arguments) => info::run(&arguments),
+        Verb::Completion { shell } => completion::run(shell),
+    }
+}

@@ -1,0 +1,154 @@
+//! `holdall play`: bags back to live topics.
+
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    meant, output,
+    render::{self, paint::Paint},
+    terminal::{
+        events::{Event, Events, queue},
+        keyboard::{Key, Keyboard},
+        log,
+        screen::Screen,
+        signals,
+    },
+    transport,
+    typed::play::PlayArguments,
+};
+use holdall::play::{
+    PlayControl, PlayError, Player,
+    status::{PlayPhase, PlayReport},
+};
+use holdall_io::clock::{Clock, SystemClock};
+use std::{sync::Arc, time::Duration};
+use tracing::{info, warn};
+
+/// Node that is announced, as rosbag2 does.
+const NODE_NAME: &str = "rosbag2_player";
+
+/// Time between two looks at the playback.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// What a cursor key adds to the rate.
+const RATE_STEP: f64 = 0.1;
+
+/// Plays bags until their end or a signal.
+pub fn run(typed: &PlayArguments) -> VerbResult {
+    let options =
+        meant::play::meant(typed, &meant::surroundings::real(SystemClock.now())).map_err(Failure::refused)?;
+    log::start(typed.log_level.filter());
+    for bag in &options.inputs {
+        // Found out before DDS is started, which takes a moment.
+        bag.symlink_metadata().map_err(|error| {
+            Failure::failed(format!(
+                "{}: {}",
+                bag.display(),
+                meant::surroundings::io_reason(&error)
+            ))
+        })?;
+    }
+    let (sender, events) = queue();
+    signals::listen(sender.clone())
+        .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let transport = transport::join(NODE_NAME, Arc::clone(&clock))?;
+    for warning in transport.warnings() {
+        warn!("{warning}");
+    }
+    let player = Player::start(options, transport, clock).map_err(failure)?;
+    for notice in player.notices() {
+        warn!("{notice}");
+    }
+    info!("playing {}", player.topics().join(", "));
+    let keyboard = if typed.disable_keyboard_controls {
+        None
+    } else {
+        Keyboard::start(sender)
+    };
+    watch(&player, &events, keyboard.is_some());
+    let stop_was_asked = !player.is_finished();
+    let report = if stop_was_asked {
+        player.stop()
+    } else {
+        player.wait()
+    };
+    drop(keyboard);
+    show(&report, typed)?;
+    Ok(outcome(&report))
+}
+
+/// Passes keys on and shows where playback stands, until its end or a signal.
+fn watch(player: &Player, events: &Events, keys: bool) {
+    let hint = if keys {
+        "SPACE pause · → next message · ↑ ↓ rate · Ctrl-C stop"
+    } else {
+        "Ctrl-C stop"
+    };
+    let screen = Screen::open(render::play::LIVE_LINES);
+    let paint = Paint::stderr();
+    while !player.is_finished() {
+        if let Some(screen) = &screen {
+            screen.show(&render::play::live(&player.status(), hint, paint));
+        }
+        match events.next(LOOK_AGAIN) {
+            Some(Event::Key(key)) => press(&player.control(), key),
+            Some(Event::Stop(signal)) => {
+                info!("{signal}: stopping");
+                return;
+            }
+            Some(Event::Snapshot) | None => {}
+        }
+    }
+}
+
+fn press(control: &PlayControl, key: Key) {
+    let status = control.status();
+    match key {
+        Key::Space => {
+            control.toggle();
+            info!("{}", if status.paused { "resumed" } else { "paused" });
+        }
+        Key::Right if status.paused => control.next(1),
+        Key::Up | Key::Down => {
+            let step = if key == Key::Up { RATE_STEP } else { -RATE_STEP };
+            // Rounded, so that steps up and down end where they began.
+            let rate = ((status.rate + step) * 1000.0).round() / 1000.0;
+            if control.set_rate(rate) {
+                info!("rate {}", render::play::format_rate(rate));
+            }
+        }
+        Key::Right | Key::S => {}
+    }
+}
+
+fn show(report: &PlayReport, typed: &PlayArguments) -> Result<(), Failure> {
+    if typed.json {
+        let text = serde_json::to_string_pretty(&render::play::json(report)).map_err(Failure::failed)?;
+        return output::result(&text);
+    }
+    let mut lines = Vec::new();
+    if typed.verbose && !report.topics.is_empty() {
+        lines.push(render::play::table(&report.topics));
+    }
+    lines.extend(render::play::summary(report, Paint::stdout()));
+    output::result(&lines.join("\n"))
+}
+
+/// Refused messages are lost to whoever listens; unacknowledged ones may be.
+fn outcome(report: &PlayReport) -> Outcome {
+    let ended = report.status.phase == PlayPhase::Ended || report.stopped;
+    match report {
+        PlayReport { failure: Some(_), .. } => Outcome::Failed,
+        _ if !ended => Outcome::Failed,
+        _ if report.status.refused > 0 || !report.unacked.is_empty() => Outcome::Lost,
+        _ => Outcome::Done,
+    }
+}
+
+/// Wrong choices are refused; everything else has failed.
+fn failure(error: PlayError) -> Failure {
+    match error {
+        PlayError::Option { .. } | PlayError::Regex { .. } => Failure::refused(error),
+        _ => Failure::failed(error),
+    }
+}

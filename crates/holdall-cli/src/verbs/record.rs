@@ -1,0 +1,249 @@
+//! `holdall record`: live topics into a bag.
+
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    meant, output, panics,
+    render::{self, paint::Paint, rate::RateMeter},
+    terminal::{
+        events::{Event, Events, queue},
+        keyboard::{Key, Keyboard},
+        log,
+        screen::Screen,
+        signals,
+    },
+    transport,
+    typed::record::RecordArguments,
+    units,
+};
+use holdall::{
+    record::{
+        RecordControl, RecordError, Recorder,
+        status::{RecordReport, RecordStatus, TopicStatus},
+    },
+    writer::{self, OsFolder},
+};
+use holdall_io::{
+    block::BlockPoolOptions,
+    clock::{Clock, SystemClock},
+};
+use holdall_model::loss::LossStage;
+use holdall_storage::StorageError;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+use tracing::{info, warn};
+
+/// Time between two looks at the recording.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Records until a signal, or until the recording cannot go on.
+pub fn run(typed: &RecordArguments) -> VerbResult {
+    let meant = meant::record::meant(typed, &meant::surroundings::real(SystemClock.now()))
+        .map_err(Failure::refused)?;
+    log::start(typed.log_level.filter());
+    for warning in &meant.warnings {
+        warn!("{warning}");
+    }
+    // From here on a signal ends the recording, not the process.
+    let (sender, events) = queue();
+    signals::listen(sender.clone())
+        .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let transport = transport::join(&meant.node_name, Arc::clone(&clock))?;
+    let snapshot = meant.options.cache.snapshot;
+    let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
+    let recorder =
+        Recorder::start(meant.options, vec![transport], clock, disk, Box::new(OsFolder)).map_err(failure)?;
+    info!("listening for topics");
+    let keyboard = if typed.disable_keyboard_controls {
+        None
+    } else {
+        Keyboard::start(sender)
+    };
+    let hint = match (keyboard.is_some(), snapshot) {
+        (true, true) => "SPACE pause · s snapshot · Ctrl-C stop",
+        (true, false) => "SPACE pause · Ctrl-C stop",
+        (false, _) => "Ctrl-C stop",
+    };
+    let mut live = Live {
+        screen: Screen::open(render::record::LIVE_LINES),
+        rates: RateMeter::default(),
+        hint,
+    };
+    // A bug in what is shown must not keep the bag from being closed.
+    let _ = catch_unwind(AssertUnwindSafe(|| watch(&recorder, &events, &mut live)));
+    let report = close(recorder, &events, &mut live)?;
+    drop((live, keyboard));
+    show(&report, typed)?;
+    Ok(outcome(&report))
+}
+
+/// The status lines, where there is a terminal to draw them on.
+struct Live {
+    screen: Option<Screen>,
+    rates: RateMeter,
+    hint: &'static str,
+}
+
+impl Live {
+    fn draw(&mut self, status: &RecordStatus) {
+        if let Some(screen) = &self.screen {
+            let rates = self
+                .rates
+                .update(status.elapsed, status.recorded, status.recorded_bytes);
+            screen.show(&render::record::live(status, rates, self.hint, Paint::stderr()));
+        }
+    }
+}
+
+/// Passes keys and signals on and shows the status, until the recording is to end or has ended.
+fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
+    let control = recorder.control();
+    while !(recorder.wait_finished(Duration::ZERO) || panics::happened()) {
+        live.draw(&recorder.status());
+        match events.next(LOOK_AGAIN) {
+            Some(Event::Key(Key::Space)) => {
+                control.toggle_pause();
+            }
+            Some(Event::Key(Key::S) | Event::Snapshot) => snapshot(&control),
+            Some(Event::Stop(signal)) => return control.stop(signal),
+            Some(Event::Key(_)) | None => {}
+        }
+    }
+}
+
+fn snapshot(control: &RecordControl) {
+    if control.snapshot() {
+        info!("writing a snapshot");
+    } else {
+        warn!("a snapshot needs --snapshot-mode");
+    }
+}
+
+/// Ends the recording and waits for its bag to be closed, unless a second signal comes.
+fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordReport, Failure> {
+    live.hint = "closing the bag · Ctrl-C abandons what is not written yet";
+    recorder.control().stop("it cannot go on");
+    // After a panic the end may never be told; then the recorder's own way to its end is all there is.
+    while !(recorder.wait_finished(LOOK_AGAIN / 4) || panics::happened()) {
+        let status = recorder.status();
+        live.draw(&status);
+        if let Some(Event::Stop(signal)) = events.next(Duration::ZERO) {
+            // Ends with the process: waiting for it is what the user does not want.
+            std::mem::forget(recorder);
+            return Err(Failure::failed(abandoned(signal, &status)));
+        }
+    }
+    Ok(recorder.stop())
+}
+
+/// What is given up when the program ends before the bag is closed.
+fn abandoned(signal: &str, status: &RecordStatus) -> String {
+    let waiting: u64 = status
+        .topics
+        .iter()
+        .map(|topic| topic.received.saturating_sub(topic.recorded + dropped(topic)))
+        .sum();
+    format!(
+        "{signal} again: {} is left as it is, and {} ({}) that were received and not written are abandoned; \
+         what was written can be read",
+        status.current_file.display(),
+        units::plural(waiting, "message"),
+        units::format_bytes(status.cache_bytes as u64),
+    )
+}
+
+/// Messages of a topic that were received and then lost.
+fn dropped(topic: &TopicStatus) -> u64 {
+    let never_received = [LossStage::Head, LossStage::Transport, LossStage::Tail];
+    topic
+        .lost
+        .iter()
+        .filter(|(stage, _)| !never_received.contains(stage))
+        .map(|(_, count)| count)
+        .sum()
+}
+
+fn show(report: &RecordReport, typed: &RecordArguments) -> Result<(), Failure> {
+    if typed.json {
+        let text = serde_json::to_string_pretty(&render::record::json(report)).map_err(Failure::failed)?;
+        return output::result(&text);
+    }
+    let mut lines = Vec::new();
+    if typed.verbose && !report.status.topics.is_empty() {
+        lines.push(render::record::table(&report.status));
+    }
+    lines.extend(render::record::summary(report, Paint::stdout()));
+    output::result(&lines.join("\n"))
+}
+
+/// Wrong choices are refused; everything else has failed.
+fn failure(error: RecordError) -> Failure {
+    let is_choice = match &error {
+        RecordError::Selection(_) | RecordError::Bag(writer::BagError::Exists { .. }) => true,
+        RecordError::Storage(error) => matches!(
+            error,
+            StorageError::Setting { .. } | StorageError::UnknownStorage { .. }
+        ),
+        _ => false,
+    };
+    if is_choice {
+        Failure::refused(error)
+    } else {
+        Failure::failed(error)
+    }
+}
+
+fn outcome(report: &RecordReport) -> Outcome {
+    match report {
+        RecordReport { failure: Some(_), .. } => Outcome::Failed,
+        report if report.has_loss() || !report.audit_faults.is_empty() => Outcome::Lost,
+        _ => Outcome::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn topic(received: u64, recorded: u64, lost: &[(LossStage, u64)]) -> TopicStatus {
+        TopicStatus {
+            received,
+            recorded,
+            lost: lost.iter().copied().collect(),
+            ..TopicStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_second_signal_says_what_is_abandoned() {
+        let status = RecordStatus {
+            cache_bytes: 3 << 20,
+            current_file: "lab/lab_0.mcap".into(),
+            topics: vec![
+                topic(100, 60, &[(LossStage::Cache, 10), (LossStage::Transport, 500)]),
+                topic(5, 5, &[]),
+            ],
+            ..RecordStatus::default()
+        };
+        let sentence = abandoned("SIGINT", &status);
+        assert!(
+            sentence.starts_with("SIGINT again: lab/lab_0.mcap is left"),
+            "{sentence}"
+        );
+        assert!(sentence.contains("30 messages (3.0 MiB)"), "{sentence}");
+    }
+
+    #[test]
+    fn the_exit_code_follows_failure_before_loss() {
+        let mut report = RecordReport::default();
+        assert_eq!(outcome(&report), Outcome::Done);
+        report.status.lost = 1;
+        assert_eq!(outcome(&report), Outcome::Lost);
+        report.failure = Some("disk full".to_owned());
+        assert_eq!(outcome(&report), Outcome::Failed);
+    }
+}

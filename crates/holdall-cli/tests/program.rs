@@ -1,0 +1,321 @@
+//! The program as a user meets it: help, refusals and `info`, run as a process.
+
+use assert_cmd::Command;
+use std::{fs, path::Path};
+
+/// The program in a world of its own: an empty environment, UTC, no terminal.
+fn holdall(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("holdall").unwrap();
+    command
+        .current_dir(folder)
+        .env_clear()
+        .env("TZ", "UTC")
+        .args(arguments);
+    command
+}
+
+struct Told {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Told {
+    told(&mut holdall(folder, arguments))
+}
+
+fn told(command: &mut Command) -> Told {
+    let output = command.output().unwrap();
+    Told {
+        code: output.status.code().unwrap(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn data(bag: &str) -> String {
+    format!("{}/tests/data/{bag}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn empty() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Refused before anything was done: one sentence, nothing on standard output, nothing created.
+#[track_caller]
+fn refused(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let before = fs::read_dir(folder).unwrap().count();
+    let told = run(folder, arguments);
+    assert_eq!((told.code, told.stdout.as_str()), (code, ""), "{}", told.stderr);
+    assert!(!told.stderr.contains("panicked"), "{}", told.stderr);
+    assert_eq!(
+        fs::read_dir(folder).unwrap().count(),
+        before,
+        "something was created"
+    );
+    told.stderr
+}
+
+#[track_caller]
+fn one_sentence(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let text = refused(folder, arguments, code);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text.trim_end().strip_prefix("holdall: ").unwrap().to_owned()
+}
+
+#[test]
+fn help_teaches() {
+    let folder = empty();
+    for verb in [
+        None,
+        Some("record"),
+        Some("play"),
+        Some("info"),
+        Some("completion"),
+    ] {
+        let arguments: Vec<&str> = verb.into_iter().chain(["--help"]).collect();
+        let told = run(folder.path(), &arguments);
+        assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+        insta::assert_snapshot!(format!("help_{}", verb.unwrap_or("holdall")), told.stdout);
+    }
+}
+
+#[test]
+fn help_is_also_a_verb_and_the_version_is_told() {
+    let folder = empty();
+    assert_eq!(
+        run(folder.path(), &["help", "record"]).stdout,
+        run(folder.path(), &["record", "--help"]).stdout
+    );
+    let version = run(folder.path(), &["--version"]);
+    assert_eq!(version.stdout, format!("holdall {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_program_alone_shows_help_and_is_wrong_usage() {
+    let folder = empty();
+    let told = run(folder.path(), &[]);
+    assert_eq!((told.code, told.stdout.as_str()), (2, ""));
+    assert!(told.stderr.contains("Usage: holdall"), "{}", told.stderr);
+}
+
+#[test]
+fn every_shell_gets_a_completion_script() {
+    let folder = empty();
+    for (shell, word) in [
+        ("bash", "complete -F _holdall"),
+        ("zsh", "#compdef holdall"),
+        ("fish", "complete -c holdall"),
+    ] {
+        let told = run(folder.path(), &["completion", shell]);
+        assert_eq!(told.code, 0, "{}", told.stderr);
+        assert!(
+            told.stdout.contains(word) && told.stdout.contains("exclude-topic-types"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn wrong_flags_are_refused_with_exit_code_2() {
+    let folder = empty();
+    let cases: &[&[&str]] = &[
+        &["record"],
+        &["record", "--exclude-regex", "x", "--topics", "/t"],
+        &["record", "-a", "--exclude-regex", "("],
+        &["record", "-e", "[a"],
+        &["record", "--topics", "/bad topic"],
+        &["record", "--topics", "/bad//topic"],
+        &["record", "-a", "--no-discovery", "--use-sim-time"],
+        &["record", "-a", "--max-bag-files", "3"],
+        &["record", "-a", "-b", "10"],
+        &["record", "-a", "--custom-data", "novalue"],
+        &["record", "-a", "--snapshot-mode", "--max-cache-size", "0"],
+        &["record", "-a", "--static-topics-path", "missing.yaml"],
+        &["play"],
+        &["play", "bag", "-m", "nonsense"],
+        &["play", "bag", "-e", "["],
+    ];
+    let sentences: Vec<String> = cases
+        .iter()
+        .map(|arguments| {
+            format!(
+                "{}\n  {}",
+                arguments.join(" "),
+                one_sentence(folder.path(), arguments, 2)
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(sentences.join("\n"));
+}
+
+#[test]
+fn flags_that_do_not_exist_or_hold_nonsense_are_explained() {
+    let folder = empty();
+    let cases: &[&[&str]] = &[
+        &["record", "--al-topics"],
+        &["record", "-a", "-b", "100M"],
+        &["record", "-a", "-d", "-5"],
+        &["record", "-a", "--cache-policy", "drop"],
+        &["play", "bag", "-r", "0"],
+        &["play", "bag", "--clock", "10", "--clock-topics-all"],
+        &["info"],
+        &["recrod", "-a"],
+    ];
+    let texts: Vec<String> = cases
+        .iter()
+        .map(|arguments| {
+            format!(
+                "{}\n{}",
+                arguments.join(" "),
+                refused(folder.path(), arguments, 2)
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(texts.join("\n"));
+}
+
+#[test]
+fn an_existing_output_is_refused_and_not_touched() {
+    let folder = empty();
+    let bag = folder.path().join("bag");
+    fs::create_dir(&bag).unwrap();
+    fs::write(bag.join("precious.txt"), "do not lose me").unwrap();
+    let sentence = one_sentence(folder.path(), &["record", "-a", "-o", "bag"], 2);
+    assert!(sentence.starts_with("bag: already exists"), "{sentence}");
+    assert_eq!(
+        fs::read_to_string(bag.join("precious.txt")).unwrap(),
+        "do not lose me"
+    );
+    assert_eq!(fs::read_dir(&bag).unwrap().count(), 1);
+}
+
+#[test]
+fn broken_settings_files_are_told_with_path_key_and_cause() {
+    let folder = empty();
+    let mut sentences = Vec::new();
+    for (flag, text) in [
+        ("--qos-profile-overrides-path", "/t:\n  depht: 3\n"),
+        ("--qos-profile-overrides-path", "/t:\n  deadline:\n    sec: 1\n"),
+        ("--qos-profile-overrides-path", "/t:\n  depth: -1\n"),
+        ("--qos-profile-overrides-path", "/t:\n  reliability: sometimes\n"),
+        ("--qos-profile-overrides-path", "/t: ["),
+        ("--static-topics-path", "topics: []\n"),
+        (
+            "--static-topics-path",
+            "static_topics_and_types_list:\n  - [/t, String]\n",
+        ),
+    ] {
+        fs::write(folder.path().join("file.yaml"), text).unwrap();
+        sentences.push(one_sentence(
+            folder.path(),
+            &["record", "-a", flag, "file.yaml"],
+            2,
+        ));
+    }
+    insta::assert_snapshot!(sentences.join("\n"));
+}
+
+#[test]
+fn info_shows_a_real_rosbag2_bag_as_ros2_bag_info_does() {
+    let folder = empty();
+    let told = run(folder.path(), &["info", &data("mcap_split3")]);
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(told.stdout);
+}
+
+#[test]
+fn info_of_a_single_file_needs_no_metadata() {
+    let folder = empty();
+    let told = run(folder.path(), &["info", &data("mcap_split3/mcap_split3_1.mcap")]);
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(told.stdout);
+}
+
+#[test]
+fn info_verbose_reads_all_messages() {
+    let folder = empty();
+    let told = run(
+        folder.path(),
+        &["info", "-v", "--sort", "count", &data("mcap_zstd_small")],
+    );
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(told.stdout);
+}
+
+#[test]
+fn info_lists_topics() {
+    let folder = empty();
+    let told = run(folder.path(), &["info", "-t", &data("mcap_split3")]);
+    assert_eq!(
+        told.stdout,
+        "/chatter\n/empty/never_published\n/imu/data\n/map/latched\n"
+    );
+}
+
+#[test]
+fn info_for_programs_has_the_names_of_rosbag2() {
+    let folder = empty();
+    let told = run(folder.path(), &["info", "--json", &data("mcap_split3")]);
+    let json: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!(json["message_count"], 288);
+    assert_eq!(
+        json["starting_time"]["nanoseconds_since_epoch"],
+        1_700_000_000_000_000_003_i64
+    );
+    assert_eq!(json["topics_with_message_count"].as_array().unwrap().len(), 4);
+    assert_eq!(json["relative_file_paths"][2], "mcap_split3_2.mcap");
+    assert_eq!(json["custom_data"]["origin"], "peer_bench");
+}
+
+#[test]
+fn what_is_no_bag_is_told_in_one_sentence() {
+    let folder = empty();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    fs::write(folder.path().join("nothing.mcap"), "").unwrap();
+    fs::write(folder.path().join("text.mcap"), "this is not a bag").unwrap();
+    for name in ["missing", "empty", "nothing.mcap", "text.mcap"] {
+        let sentence = one_sentence(folder.path(), &["info", name], 1);
+        assert!(sentence.contains(name), "{sentence}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_holdall"))
+        .args(["info", &data("mcap_split3")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Closed before the program can have written: the pipe is broken whatever happens first.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[cfg(not(feature = "dds"))]
+#[test]
+fn a_build_without_dds_says_so() {
+    let folder = empty();
+    let sentence = one_sentence(folder.path(), &["record", "-a"], 2);
+    assert!(sentence.contains("no DDS"), "{sentence}");
+}
+
+#[cfg(feature = "dds")]
+#[test]
+fn a_wrong_domain_is_refused() {
+    let folder = empty();
+    for value in ["233", "-1", "robot"] {
+        let told = told(holdall(folder.path(), &["record", "-a"]).env("ROS_DOMAIN_ID", value));
+        assert_eq!(told.code, 2, "{}", told.stderr);
+        assert!(
+            told.stderr.contains("ROS_DOMAIN_ID") && told.stderr.contains(value),
+            "{}",
+            told.stderr
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
