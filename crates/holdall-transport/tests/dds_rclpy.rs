@@ -151,7 +151,7 @@ fn nodes_are_named_and_two_publishers_are_told_apart() {
     let mut ours = transport(domain, "recorder");
     let plan = |node: &str| {
         json!({
-            "node": node, "wait_for_subscriptions": 1,
+            "node": node, "wait_for_subscriptions": 1, "linger": true,
             "publishers": [{"topic": topic, "type": STRING, "count": 100, "rate_hz": 200, "qos": {"depth": 100}}],
         })
     };

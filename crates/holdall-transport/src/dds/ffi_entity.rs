@@ -1,8 +1,8 @@
 //! Cyclone DDS entities (domain, participant, reader, writer, builtin reader) as owned values: deleted when they go, in the right order.
 
 use super::{
-    ffi_heartbeat::announced_sequences,
     ffi_qos::{QosHandle, read_qos},
+    ffi_reliability::{announced_sequences, ask_late_writers_for_all},
     ffi_sertype::{Sample, new_sertype},
     qos::DdsQos,
 };
@@ -288,6 +288,7 @@ impl Reader {
                 _listener: listener_state,
             };
             reader.gid = gid_of(entity)?;
+            ask_late_writers_for_all(reader.topic.sertype, participant.gid, reader.gid);
             Ok(reader)
         }
     }

@@ -24,9 +24,9 @@ mod ffi;
 #[cfg(feature = "dds")]
 mod ffi_entity;
 #[cfg(feature = "dds")]
-mod ffi_heartbeat;
-#[cfg(feature = "dds")]
 mod ffi_qos;
+#[cfg(feature = "dds")]
+mod ffi_reliability;
 #[cfg(feature = "dds")]
 mod ffi_sertype;
 #[cfg(feature = "dds")]

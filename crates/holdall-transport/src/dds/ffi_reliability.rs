@@ -1,8 +1,9 @@
-//! What a remote writer has announced as its last sequence number: Cyclone keeps it for its own acknowledgements and shows it nowhere.
+//! Two things of the reliability protocol that Cyclone DDS shows nowhere: what a writer has announced as its last sequence number, and
+//! from which one on a reader asks for messages.
 //!
-//! The layouts are those of `dds/ddsi/ddsi_domaingv.h`, `ddsi_entity.h` and `ddsi_proxy_endpoint.h` of Cyclone DDS 11.0.1 on 64-bit
-//! systems, without security, as `cyclors` 0.4.0 builds it. Two checks guard against another layout: the domain must show our own
-//! participant's GUID prefix where it is expected, and each writer the GUID that was looked up. Where they fail, nothing is announced.
+//! The layouts are those of `dds/ddsi/ddsi_{domaingv,entity,endpoint,proxy_endpoint}.h` of Cyclone DDS 11.0.1 on 64-bit systems, without
+//! security, as `cyclors` 0.4.0 builds it. Checks guard against another layout: the domain must show our own participant's GUID prefix
+//! where it is expected, each entity the GUID that was looked up, and each reader our sertype. Where they fail, nothing is done.
 
 use cyclors::ddsi_sertype;
 use holdall_model::topic::Gid;
@@ -102,7 +103,37 @@ struct ProxyWriter {
     last_sequence: u64,
 }
 
+/// `struct ddsi_endpoint_common`.
+#[repr(C)]
+struct EndpointCommon {
+    participant: *mut c_void,
+    group: Guid,
+    local_locators: [*mut c_void; 2],
+    type_pair: *mut c_void,
+}
+
+/// The beginning of `struct ddsi_reader`.
+#[repr(C)]
+struct LocalReader {
+    entity: EntityCommon,
+    endpoint: EndpointCommon,
+    status_callback: [*mut c_void; 2],
+    cache: *mut c_void,
+    qos: *mut c_void,
+    /// Bit field, see [`READER_RELIABLE`] and [`READER_WANTS_HISTORY`].
+    flags: u32,
+    acknack_count: u32,
+    partition_addresses: [*mut c_void; 2],
+    sertype: *const ddsi_sertype,
+}
+
+/// `ddsi_reader::reliable`.
+const READER_RELIABLE: u32 = 1;
+/// `ddsi_reader::handle_as_transient_local`: looked at when a writer is matched.
+const READER_WANTS_HISTORY: u32 = 2;
+
 const ENTITY_KIND_PROXY_WRITER: u32 = 4;
+const ENTITY_KIND_READER: u32 = 5;
 const ENTITY_ID_PARTICIPANT: u32 = 0x1c1;
 
 // As `offsetof` says on x86_64; mutexes and condition variables differ on other systems, and everything behind them with them.
@@ -118,6 +149,8 @@ const _: () = {
     assert!(offset_of!(EntityCommon, qos_lock) == 136);
     assert!(offset_of!(ProxyWriter, endpoint) == 176);
     assert!(offset_of!(ProxyWriter, last_sequence) == 304);
+    assert!(offset_of!(LocalReader, flags) == 256);
+    assert!(offset_of!(LocalReader, sertype) == 280);
 };
 
 unsafe extern "C" {
@@ -125,6 +158,77 @@ unsafe extern "C" {
     fn ddsi_thread_state_awake(thread: *mut c_void, domain: *const DomainGlobals);
     fn ddsi_thread_state_asleep(thread: *mut c_void);
     fn ddsi_entidx_lookup_proxy_writer_guid(index: *const c_void, guid: *const Guid) -> *mut ProxyWriter;
+    fn ddsi_entidx_lookup_reader_guid(index: *const c_void, guid: *const Guid) -> *mut LocalReader;
+}
+
+/// The domain that a sertype is registered with, when it looks as expected.
+///
+/// # Safety
+/// `sertype` must be registered with a live domain, and `participant` be of that domain.
+unsafe fn domain_of(sertype: *const ddsi_sertype, participant: Gid) -> Option<*const DomainGlobals> {
+    // SAFETY: registration has set the field to the domain's globals, which live as long as the domain.
+    let domain = unsafe { *(&raw const (*sertype).gv).cast::<*const DomainGlobals>() };
+    if domain.is_null() {
+        return None;
+    }
+    // SAFETY: `ddsi_domaingv` is much larger than `DomainGlobals`, so the read stays inside whatever its layout is.
+    let base = unsafe { ptr::read(&raw const (*domain).participant_base) };
+    if base.0[0] == Guid::of(participant).0[0] && base.0[3] == ENTITY_ID_PARTICIPANT {
+        return Some(domain);
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            "some losses at head and tail stay unknown: Cyclone DDS has another layout than expected"
+        );
+    });
+    None
+}
+
+/// Runs `with` while this thread is awake, as Cyclone calls it: entities that are looked up meanwhile stay.
+///
+/// # Safety
+/// `domain` must be live.
+unsafe fn awake<T>(domain: *const DomainGlobals, with: impl FnOnce() -> T) -> T {
+    // SAFETY: each `awake` is followed by an `asleep` on the same thread; `with` does not panic.
+    unsafe {
+        let thread = ddsi_lookup_thread_state_real();
+        ddsi_thread_state_awake(thread, domain);
+        let outcome = with();
+        ddsi_thread_state_asleep(thread);
+        outcome
+    }
+}
+
+/// Has a volatile reliable reader ask writers that it meets from now on for all that they still keep for it.
+///
+/// A writer that knows us first sends at once; until we know it as well, its messages pass us by. Cyclone would then begin with the next
+/// one; other vendors' writers send the first ones again when they are asked.
+///
+/// # Safety
+/// `sertype` must be registered with a live domain, `participant` be of that domain, and `reader` one of its readers.
+pub(super) unsafe fn ask_late_writers_for_all(sertype: *const ddsi_sertype, participant: Gid, reader: Gid) {
+    // SAFETY: the caller vouches for all three. The reader's flags are changed under its lock; nobody else changes them after creation.
+    unsafe {
+        let Some(domain) = domain_of(sertype, participant) else {
+            return;
+        };
+        awake(domain, || {
+            let local = ddsi_entidx_lookup_reader_guid((*domain).entity_index, &Guid::of(reader));
+            if local.is_null()
+                || (*local).entity.kind != ENTITY_KIND_READER
+                || (*local).entity.guid != Guid::of(reader)
+                || (*local).sertype != sertype
+                || (*local).flags & READER_RELIABLE == 0
+            {
+                return;
+            }
+            let lock = &raw mut (*local).entity.lock;
+            libc::pthread_mutex_lock(lock);
+            (*local).flags |= READER_WANTS_HISTORY;
+            libc::pthread_mutex_unlock(lock);
+        });
+    }
 }
 
 /// The last sequence numbers that `writers` have announced, of those that are known and have announced any.
@@ -138,32 +242,16 @@ pub(super) unsafe fn announced_sequences(
     participant: Gid,
     writers: &[Gid],
 ) -> Vec<(Gid, u64)> {
-    // SAFETY: registration has set the field to the domain's globals, which live as long as the domain.
-    let domain =
-        unsafe { (*(&raw const (*sertype).gv).cast::<*const DomainGlobals>()).cast::<DomainGlobals>() };
-    if domain.is_null() {
-        return Vec::new();
-    }
-    // SAFETY: `ddsi_domaingv` is much larger than `DomainGlobals`, so the read stays inside whatever its layout is.
-    let base = unsafe { ptr::read(&raw const (*domain).participant_base) };
-    if base.0[0] != Guid::of(participant).0[0] || base.0[3] != ENTITY_ID_PARTICIPANT {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            tracing::warn!("cannot tell losses at the tail: Cyclone DDS has another layout than expected");
-        });
-        return Vec::new();
-    }
-    // SAFETY: entities that are looked up stay while this thread is awake; `last_sequence` is read under the writer's lock.
+    // SAFETY: the caller vouches for both; writers are looked up and read while this thread is awake.
     unsafe {
-        let thread = ddsi_lookup_thread_state_real();
-        ddsi_thread_state_awake(thread, domain);
-        let announced = writers.iter().filter_map(|gid| {
+        let Some(domain) = domain_of(sertype, participant) else {
+            return Vec::new();
+        };
+        let last = |gid: &Gid| {
             let writer = ddsi_entidx_lookup_proxy_writer_guid((*domain).entity_index, &Guid::of(*gid));
             Some((*gid, last_sequence(writer, *gid)?))
-        });
-        let announced = announced.collect();
-        ddsi_thread_state_asleep(thread);
-        announced
+        };
+        awake(domain, || writers.iter().filter_map(last).collect())
     }
 }
 
