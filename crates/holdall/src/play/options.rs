@@ -64,8 +64,9 @@ pub struct PlayOptions {
     pub read_ahead_messages: usize,
     /// Payload bytes read ahead of time at most; one larger message still passes.
     pub read_ahead_bytes_max: usize,
-    /// Longest wait for subscriptions to be found before the first message, so that readers that are already there get it;
-    /// playback begins earlier when nothing new has matched for a while. Zero begins at once, as rosbag2 does.
+    /// Longest wait for subscriptions to be found before the first message, so that readers that are already there get it.
+    /// Playback begins earlier, about 1.3 s after the start, once something has matched and nothing more does. Zero begins at
+    /// once, as rosbag2 does, and loses the first second of the bag to many readers.
     pub discovery_wait: Duration,
     /// Wait for acknowledgements at the end: `Some(ZERO)` waits for ever (`--wait-for-all-acked`).
     pub wait_for_all_acked: Option<Duration>,
@@ -93,7 +94,7 @@ impl Default for PlayOptions {
             start_paused: false,
             read_ahead_messages: 1000,
             read_ahead_bytes_max: 256 * 1024 * 1024,
-            discovery_wait: Duration::from_secs(1),
+            discovery_wait: Duration::from_secs(2),
             wait_for_all_acked: None,
             message_order: MessageOrder::default(),
         }

@@ -482,19 +482,22 @@ fn playback_begins_when_enough_was_read_ahead() {
 }
 
 #[test]
-fn playback_begins_once_matching_has_been_quiet() {
-    let mut stage = Stage::new(
-        &[(0, 0)],
-        PlayOptions {
-            discovery_wait: ms(1000),
+fn playback_begins_once_matching_has_been_quiet_but_not_too_soon() {
+    for (matched, expected) in [(50, 1250), (1100, 1400)] {
+        let options = PlayOptions {
+            discovery_wait: ms(5000),
             ..options()
-        },
-    );
-    stage.run_until(ms(50));
-    stage.notebook.matched.store(1, Ordering::SeqCst);
-    stage.run_until(ms(10_000));
-    let (began, _) = stage.on("/a")[0];
-    assert!((250..=270).contains(&began), "began after {began} ms");
+        };
+        let mut stage = Stage::new(&[(0, 0)], options);
+        stage.run_until(ms(matched));
+        stage.notebook.matched.store(1, Ordering::SeqCst);
+        stage.run_until(ms(10_000));
+        let (began, _) = stage.on("/a")[0];
+        assert!(
+            (expected..=expected + 20).contains(&began),
+            "matched after {matched} ms, began after {began} ms"
+        );
+    }
 }
 
 #[test]
