@@ -118,6 +118,16 @@ pub enum StorageError {
         /// What came.
         found: u64,
     },
+    /// The database library refused or failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Database {
+        /// What was tried: `open`, `insert into`, …
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A setting that the backend does not know or take.
     #[error("storage {storage}: setting {setting}: expected {expected}, found {found}")]
     Setting {

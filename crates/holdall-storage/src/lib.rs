@@ -4,6 +4,8 @@
 pub mod error;
 pub mod mcap;
 pub mod reader;
+#[cfg(feature = "sqlite3")]
+pub mod sqlite3;
 pub mod storage;
 pub mod writer;
 

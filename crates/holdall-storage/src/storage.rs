@@ -34,6 +34,12 @@ pub trait Storage: Send + Sync {
     /// The smallest size in bytes at which a split makes sense.
     fn split_bytes_min(&self) -> u64;
 
+    /// Whether its files are written through the queue's blocks, so that reserving space for them is of use. Otherwise the queue only
+    /// makes the empty file and closes it.
+    fn writes_blocks(&self) -> bool {
+        true
+    }
+
     /// Names of its presets.
     fn presets(&self) -> &'static [&'static str];
 
@@ -62,11 +68,14 @@ pub trait Storage: Send + Sync {
     fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>>;
 }
 
-static STORAGES: [&dyn Storage; 1] = [&McapStorage];
+#[cfg(feature = "sqlite3")]
+static STORAGES: &[&dyn Storage] = &[&McapStorage, &crate::sqlite3::SqliteStorage];
+#[cfg(not(feature = "sqlite3"))]
+static STORAGES: &[&dyn Storage] = &[&McapStorage];
 
 /// All backends.
 pub fn storages() -> &'static [&'static dyn Storage] {
-    &STORAGES
+    STORAGES
 }
 
 /// The backend with this id.

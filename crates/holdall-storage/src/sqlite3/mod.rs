@@ -1,0 +1,88 @@
+//! SQLite3: the storage of ROS 2 until Iron, one database of topics and messages.
+
+pub mod format;
+pub mod options;
+pub mod reader;
+mod recover;
+pub mod writer;
+
+pub use options::SqliteOptions;
+pub use reader::SqliteReader;
+pub use writer::SqliteWriter;
+
+use crate::{
+    error::{StorageError, StorageResult},
+    reader::StorageReader,
+    storage::{Storage, StorageOptions},
+    writer::StorageWriter,
+};
+use holdall_io::{disk::FileId, queue::DiskQueue};
+use std::path::Path;
+
+/// The SQLite3 backend.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SqliteStorage;
+
+impl SqliteStorage {
+    fn options(options: &StorageOptions) -> StorageResult<SqliteOptions> {
+        let sqlite = SqliteOptions::preset(&options.preset)?;
+        options
+            .config
+            .as_ref()
+            .map_or(Ok(sqlite.clone()), |text| sqlite.with_config(text))
+    }
+}
+
+impl Storage for SqliteStorage {
+    fn id(&self) -> &'static str {
+        format::STORAGE_ID
+    }
+
+    fn file_extension(&self) -> &'static str {
+        "db3"
+    }
+
+    fn split_bytes_min(&self) -> u64 {
+        86_016
+    }
+
+    fn writes_blocks(&self) -> bool {
+        false
+    }
+
+    fn presets(&self) -> &'static [&'static str] {
+        &options::PRESETS
+    }
+
+    fn check_options(&self, options: &StorageOptions) -> StorageResult<()> {
+        Self::options(options).map(drop)
+    }
+
+    fn create_writer(
+        &self,
+        q: &mut DiskQueue,
+        file: FileId,
+        path: &Path,
+        options: &StorageOptions,
+    ) -> StorageResult<Box<dyn StorageWriter>> {
+        Ok(Box::new(SqliteWriter::create(
+            q,
+            file,
+            path,
+            &Self::options(options)?,
+        )?))
+    }
+
+    fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>> {
+        Ok(Box::new(SqliteReader::open(path)?))
+    }
+}
+
+/// Makes an error of the database library one of ours.
+fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(rusqlite::Error) -> StorageError + 'a {
+    move |source| StorageError::Database {
+        action,
+        path: path.to_owned(),
+        source: source.into(),
+    }
+}

@@ -1,0 +1,148 @@
+//! rosbag2's settings of the SQLite3 storage: presets and pragmas.
+
+use super::format::STORAGE_ID;
+use crate::error::{StorageError, StorageResult};
+use serde::Deserialize;
+
+/// Presets by name, as in rosbag2.
+pub const PRESETS: [&str; 2] = ["none", "resilient"];
+/// Characters that a pragma must not have, because it becomes part of a statement.
+const FORBIDDEN: [char; 3] = ['\'', '"', ';'];
+
+/// How one database is written and read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqliteOptions {
+    /// Pragmas of the writer, in order; the text behind `PRAGMA`.
+    pub write_pragmas: Vec<String>,
+    /// Pragmas of the reader.
+    pub read_pragmas: Vec<String>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self {
+            write_pragmas: vec!["journal_mode = MEMORY".into(), "synchronous = OFF".into()],
+            read_pragmas: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ConfigFile {
+    read: Option<Section>,
+    write: Option<Section>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    #[serde(default)]
+    pragmas: Vec<String>,
+}
+
+fn setting(setting: &str, expected: impl Into<String>, found: impl Into<String>) -> StorageError {
+    StorageError::Setting {
+        storage: STORAGE_ID,
+        setting: setting.into(),
+        expected: expected.into(),
+        found: found.into(),
+    }
+}
+
+/// What a pragma sets, without its value.
+fn name_of(pragma: &str) -> &str {
+    pragma.split(['=', '(']).next().unwrap_or(pragma).trim()
+}
+
+/// A later pragma takes the place of an earlier one of the same name.
+fn lay_over(pragmas: &mut Vec<String>, over: Vec<String>) -> StorageResult<()> {
+    for pragma in over {
+        if let Some(character) = pragma.chars().find(|character| FORBIDDEN.contains(character)) {
+            return Err(setting(
+                "pragmas",
+                "pragmas without quotes and semicolons",
+                format!("{character} in {pragma}"),
+            ));
+        }
+        if name_of(&pragma).is_empty() {
+            return Err(setting("pragmas", "a pragma with a name", format!("{pragma:?}")));
+        }
+        pragmas.retain(|known| !name_of(known).eq_ignore_ascii_case(name_of(&pragma)));
+        pragmas.push(pragma);
+    }
+    Ok(())
+}
+
+impl SqliteOptions {
+    /// The options of a preset, empty is none: fast (`none`) or safe when the program or the machine stops (`resilient`).
+    ///
+    /// # Errors
+    /// A preset that there is not.
+    pub fn preset(name: &str) -> StorageResult<Self> {
+        match name {
+            "" | "none" => Ok(Self::default()),
+            "resilient" => Ok(Self {
+                write_pragmas: vec!["journal_mode = WAL".into(), "synchronous = NORMAL".into()],
+                read_pragmas: Vec::new(),
+            }),
+            other => Err(setting(
+                "preset",
+                format!("one of {}", PRESETS.join(", ")),
+                format!("{other:?}"),
+            )),
+        }
+    }
+
+    /// Lays the text of a configuration file (`read: {pragmas: […]}`, `write: {pragmas: […]}`) over these options.
+    ///
+    /// # Errors
+    /// Text that is not YAML, an unknown key, a pragma with a quote or semicolon.
+    pub fn with_config(mut self, text: &str) -> StorageResult<Self> {
+        let parsed: Option<ConfigFile> = serde_yaml_ng::from_str(text).map_err(|error| {
+            setting(
+                "configuration file",
+                "`read` and `write` with lists of `pragmas`",
+                error.to_string(),
+            )
+        })?;
+        let file = parsed.unwrap_or_default();
+        lay_over(&mut self.write_pragmas, file.write.unwrap_or_default().pragmas)?;
+        lay_over(&mut self.read_pragmas, file.read.unwrap_or_default().pragmas)?;
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pragmas_of_the_file_take_the_place_of_the_presets() {
+        let text = "write:\n  pragmas: [\"journal_mode = WAL\", \"cache_size = 1000\"]\nread:\n  pragmas: [mmap_size = 0]\n";
+        let options = SqliteOptions::default().with_config(text).unwrap();
+        assert_eq!(
+            options.write_pragmas,
+            ["synchronous = OFF", "journal_mode = WAL", "cache_size = 1000"]
+        );
+        assert_eq!(options.read_pragmas, ["mmap_size = 0"]);
+    }
+
+    #[test]
+    fn unknown_keys_presets_and_dangerous_pragmas_are_refused() {
+        for text in [
+            "writes: {}",
+            "write: {pragma: []}",
+            "write: {pragmas: ['a = 1; DROP TABLE x']}",
+            "write: {pragmas: ['']}",
+        ] {
+            assert!(SqliteOptions::default().with_config(text).is_err(), "{text}");
+        }
+        assert!(
+            SqliteOptions::preset("fast")
+                .unwrap_err()
+                .to_string()
+                .contains("resilient")
+        );
+    }
+}

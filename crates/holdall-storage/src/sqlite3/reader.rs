@@ -1,0 +1,353 @@
+//! Reads SQLite3 databases of all versions of rosbag2: messages by time with bounded memory.
+
+use super::{
+    failed,
+    format::{Columns, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID},
+    recover,
+};
+use crate::{
+    error::{StorageError, StorageResult},
+    reader::{ChannelSummary, Messages, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
+    writer::{ChannelIndex, ChannelInfo, MetadataEntries},
+};
+use bytes::Bytes;
+use holdall_model::{
+    qos::parse_profiles,
+    time::Timestamp,
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+};
+use rusqlite::{Connection, params, types::Value};
+use std::{
+    collections::{HashMap, VecDeque},
+    path::{Path, PathBuf},
+};
+
+/// Messages whose place is looked up at a time; their bytes are fetched one by one.
+const PAGE_MESSAGES: i64 = 4096;
+
+/// An open database.
+pub struct SqliteReader {
+    summary: StorageSummary,
+    /// The id of each channel's topic.
+    topic_ids: Vec<i64>,
+}
+
+impl SqliteReader {
+    /// Opens a database.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no database of rosbag2.
+    pub fn open(path: &Path) -> StorageResult<Self> {
+        let (connection, condition) = recover::open(path)?;
+        let columns = recover::columns(&connection, path)?;
+        let open = Open {
+            connection: &connection,
+            path,
+            columns,
+        };
+        let (topic_ids, channels) = open.channels()?;
+        let (starting_time, ending_time) = open.times()?;
+        let file_bytes = std::fs::metadata(path).map_or(0, |about| about.len());
+        let summary = StorageSummary {
+            path: path.to_owned(),
+            storage_id: STORAGE_ID,
+            library: None,
+            file_bytes,
+            message_count: channels.iter().map(|channel| channel.message_count).sum(),
+            starting_time,
+            ending_time,
+            channels,
+            metadata: open.metadata()?,
+            compression: None,
+            condition,
+        };
+        Ok(Self { summary, topic_ids })
+    }
+}
+
+/// A database that is being looked at.
+struct Open<'a> {
+    connection: &'a Connection,
+    path: &'a Path,
+    columns: Columns,
+}
+
+impl Open<'_> {
+    fn rows<T>(
+        &self,
+        query: &str,
+        row: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<T>,
+    ) -> StorageResult<Vec<T>> {
+        let mut statement = self
+            .connection
+            .prepare(query)
+            .map_err(failed("read", self.path))?;
+        let rows = statement.query_map([], row).and_then(Iterator::collect);
+        rows.map_err(failed("read", self.path))
+    }
+
+    fn channels(&self) -> StorageResult<(Vec<i64>, Vec<ChannelSummary>)> {
+        let definitions = self.definitions()?;
+        let count = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+        let counts: HashMap<i64, i64> = self
+            .rows("SELECT topic_id, count(*) FROM messages GROUP BY topic_id", count)?
+            .into_iter()
+            .collect();
+        let optional = |there: bool, name: &'static str| if there { name } else { "''" };
+        let query = format!(
+            "SELECT id, name, type, serialization_format, {}, {} FROM topics ORDER BY id",
+            optional(self.columns.offered_qos_profiles, "offered_qos_profiles"),
+            optional(self.columns.type_description_hash, "type_description_hash"),
+        );
+        let topics = self.rows(&query, |row| {
+            let qos: String = row.get(4)?;
+            let info = TopicInfo {
+                name: row.get(1)?,
+                type_name: row.get(2)?,
+                serialization_format: row.get(3)?,
+                offered_qos_profiles: Vec::new(),
+                type_description_hash: row.get(5)?,
+            };
+            Ok((row.get::<_, i64>(0)?, qos, info))
+        })?;
+        let channels = topics.into_iter().map(|(id, qos, mut topic)| {
+            topic.offered_qos_profiles = parse_profiles(&qos).unwrap_or_else(|error| {
+                tracing::warn!(topic = topic.name, %error, "the recorded QoS cannot be read and is left out");
+                Vec::new()
+            });
+            // The definition of a service event is that of its service.
+            let service = topic.type_name.strip_suffix("_Event").unwrap_or(&topic.type_name);
+            let definition = definitions
+                .get(&topic.type_name)
+                .or_else(|| definitions.get(service))
+                .cloned();
+            let message_count = counts.get(&id).copied().unwrap_or(0).unsigned_abs();
+            let info = ChannelInfo {
+                topic,
+                definition: definition.unwrap_or_default(),
+            };
+            (id, ChannelSummary { info, message_count })
+        });
+        Ok(channels.unzip())
+    }
+
+    fn definitions(&self) -> StorageResult<HashMap<String, MessageDefinition>> {
+        if !self.columns.message_definitions {
+            return Ok(HashMap::new());
+        }
+        let query = "SELECT topic_type, encoding, encoded_message_definition, type_description_hash \
+                     FROM message_definitions";
+        let rows = self.rows(query, |row| {
+            let encoding: String = row.get(1)?;
+            let type_name: String = row.get(0)?;
+            let definition = MessageDefinition {
+                type_name: type_name.clone(),
+                encoding: match encoding.as_str() {
+                    "ros2msg" => DefinitionEncoding::Ros2Msg,
+                    "ros2idl" => DefinitionEncoding::Ros2Idl,
+                    _ => DefinitionEncoding::Unknown,
+                },
+                text: row.get(2)?,
+                type_description_hash: row.get(3)?,
+            };
+            Ok((type_name, definition))
+        })?;
+        Ok(rows.into_iter().collect())
+    }
+
+    fn times(&self) -> StorageResult<(Option<Timestamp>, Option<Timestamp>)> {
+        // Two queries: each is one step in the index, both in one would be a scan.
+        let time = |query: &str| {
+            let nanos = self
+                .connection
+                .query_row(query, [], |row| row.get::<_, Option<i64>>(0));
+            nanos
+                .map(|nanos| nanos.map(Timestamp::from_nanos))
+                .map_err(failed("read", self.path))
+        };
+        Ok((
+            time("SELECT min(timestamp) FROM messages")?,
+            time("SELECT max(timestamp) FROM messages")?,
+        ))
+    }
+
+    fn metadata(&self) -> StorageResult<Vec<(String, MetadataEntries)>> {
+        let mut found = Vec::new();
+        if self.columns.metadata {
+            for text in self.rows("SELECT metadata FROM metadata ORDER BY id", |row| {
+                row.get::<_, String>(0)
+            })? {
+                found.push((
+                    ROSBAG2_RECORD.to_owned(),
+                    MetadataEntries::from([(ROSBAG2_KEY.to_owned(), text)]),
+                ));
+            }
+        }
+        let own = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'holdall_records'";
+        if self.rows(own, |row| row.get::<_, i64>(0))?.first() != Some(&1) {
+            return Ok(found);
+        }
+        let query = "SELECT record, name, key, value FROM holdall_records ORDER BY id";
+        let text = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        let mut last: Option<i64> = None;
+        for (record, name, key, value) in self.rows::<(i64, String, String, String)>(query, text)? {
+            if last.replace(record) != Some(record) {
+                found.push((name, MetadataEntries::new()));
+            }
+            if let Some((_, entries)) = found.last_mut() {
+                entries.insert(key, value);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl StorageReader for SqliteReader {
+    fn summary(&self) -> &StorageSummary {
+        &self.summary
+    }
+
+    fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
+        let count = self.topic_ids.len();
+        let mut wanted = Vec::new();
+        for channel in query.channels.iter().flatten() {
+            let Some(id) = self.topic_ids.get(channel.0 as usize) else {
+                let path = self.summary.path.clone();
+                return Err(StorageError::UnknownChannel {
+                    path,
+                    index: channel.0,
+                    count,
+                });
+            };
+            wanted.push(id.to_string());
+        }
+        // No send time is kept: messages were sent when they were received, as far as this file tells.
+        let by_time = query.order != ReadOrder::File;
+        let mut conditions = vec!["1".to_owned()];
+        if query.channels.is_some() {
+            conditions.push(format!("topic_id IN ({})", wanted.join(",")));
+        }
+        if let Some(start) = query.start {
+            conditions.push(format!("timestamp >= {}", start.as_nanos()));
+        }
+        if let Some(end) = query.end {
+            conditions.push(format!("timestamp <= {}", end.as_nanos()));
+        }
+        let (position, order) = if by_time {
+            ("(timestamp, id) > (?1, ?2)", "timestamp, id")
+        } else {
+            ("?1 = ?1 AND id > ?2", "id")
+        };
+        let page = format!(
+            "SELECT id, topic_id, timestamp FROM messages WHERE {} AND {position} ORDER BY {order} LIMIT {PAGE_MESSAGES}",
+            conditions.join(" AND "),
+        );
+        let channel_of_topic = (0..)
+            .map(ChannelIndex)
+            .zip(&self.topic_ids)
+            .map(|(channel, id)| (*id, channel))
+            .collect();
+        Ok(Box::new(Cursor {
+            path: self.summary.path.clone(),
+            connection: recover::open(&self.summary.path)?.0,
+            page,
+            channel_of_topic,
+            places: VecDeque::new(),
+            last: (i64::MIN, i64::MIN),
+            is_done: false,
+        }))
+    }
+}
+
+/// Where a message is.
+#[derive(Clone, Copy)]
+struct Place {
+    id: i64,
+    topic_id: i64,
+    timestamp: i64,
+}
+
+/// The iteration: pages of places, and each message's bytes when it is its turn.
+struct Cursor {
+    path: PathBuf,
+    connection: Connection,
+    page: String,
+    channel_of_topic: HashMap<i64, ChannelIndex>,
+    places: VecDeque<Place>,
+    /// Time and id of the last place.
+    last: (i64, i64),
+    is_done: bool,
+}
+
+impl Cursor {
+    fn load_page(&mut self) -> StorageResult<()> {
+        let refused = failed("read", &self.path);
+        let mut statement = self.connection.prepare_cached(&self.page).map_err(&refused)?;
+        let place = |row: &rusqlite::Row<'_>| {
+            Ok(Place {
+                id: row.get(0)?,
+                topic_id: row.get(1)?,
+                timestamp: row.get(2)?,
+            })
+        };
+        let rows = statement
+            .query_map(params![self.last.0, self.last.1], place)
+            .map_err(&refused)?;
+        for place in rows {
+            self.places.push_back(place.map_err(&refused)?);
+        }
+        drop(statement);
+        match self.places.back() {
+            Some(place) => self.last = (place.timestamp, place.id),
+            None => self.is_done = true,
+        }
+        Ok(())
+    }
+
+    fn message(&self, place: Place) -> StorageResult<ReadMessage> {
+        let refused = failed("read", &self.path);
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT data FROM messages WHERE id = ?1")
+            .map_err(&refused)?;
+        let data = statement
+            .query_row([place.id], |row| row.get::<_, Value>(0))
+            .map_err(&refused)?;
+        let malformed = |expected: &str, found: String| StorageError::Malformed {
+            path: self.path.clone(),
+            offset: 0,
+            expected: format!("{expected} in message {}", place.id),
+            found,
+        };
+        let payload = match data {
+            Value::Blob(bytes) => Bytes::from(bytes),
+            other => return Err(malformed("bytes", format!("{:?}", other.data_type()))),
+        };
+        let Some(channel) = self.channel_of_topic.get(&place.topic_id) else {
+            return Err(malformed("a known topic", format!("topic {}", place.topic_id)));
+        };
+        let time = Timestamp::from_nanos(place.timestamp);
+        Ok(ReadMessage {
+            channel: *channel,
+            log_time: time,
+            publish_time: time,
+            sequence: 0,
+            payload,
+        })
+    }
+}
+
+impl Iterator for Cursor {
+    type Item = StorageResult<ReadMessage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.places.is_empty() && !self.is_done {
+            if let Err(error) = self.load_page() {
+                self.is_done = true;
+                return Some(Err(error));
+            }
+        }
+        let place = self.places.pop_front()?;
+        Some(self.message(place))
+    }
+}

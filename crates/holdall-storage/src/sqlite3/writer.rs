@@ -1,0 +1,378 @@
+//! Writes one SQLite3 database: topics, definitions and messages, a batch in one transaction.
+
+use super::{
+    failed,
+    format::{
+        CREATE_RECORDS, CREATE_TABLES, INSERT_MESSAGE, ROSBAG2_KEY, ROSBAG2_RECORD, SCHEMA_VERSION,
+        metadata_version,
+    },
+    options::SqliteOptions,
+};
+use crate::{
+    error::{StorageError, StorageResult},
+    writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
+};
+use holdall_io::{
+    disk::FileId,
+    queue::{DiskQueue, SyncToken},
+};
+use holdall_model::{message::PayloadRef, qos::profiles_to_text, time::Timestamp};
+use rusqlite::{Connection, OpenFlags, params};
+use std::{
+    collections::HashSet,
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+};
+
+/// Small messages are gathered and inserted together, so that the prepared statement is looked up once for many.
+const GATHERED_BYTES_MAX: usize = 256 << 10;
+/// From this size on a message is inserted at once: another copy would cost more than the look-up.
+const GATHER_PAYLOAD_BYTES_MAX: usize = 16 << 10;
+/// A transaction is ended by [`StorageWriter::step`] when it has grown to this, or spans [`COMMIT_NANOS`].
+const COMMIT_BYTES: u64 = 4 << 20;
+/// See [`COMMIT_BYTES`].
+const COMMIT_NANOS: i64 = 1_000_000_000;
+/// What a message takes in table and index besides its bytes, about.
+const MESSAGE_OVERHEAD_BYTES: u64 = 40;
+
+/// A gathered message; its payload is the next part of the gathered bytes.
+struct Gathered {
+    timestamp: i64,
+    topic_id: i64,
+    payload_bytes: usize,
+}
+
+/// One database that is being written.
+pub struct SqliteWriter {
+    path: PathBuf,
+    file: FileId,
+    connection: Connection,
+    /// Messages by topic; the place plus one is the topic's id.
+    counts: Vec<u64>,
+    defined_types: HashSet<String>,
+    gathered: Vec<Gathered>,
+    gathered_bytes: Vec<u8>,
+    in_transaction: bool,
+    /// Log time of the first message of the transaction.
+    transaction_start: i64,
+    uncommitted_bytes: u64,
+    committed_bytes: u64,
+    times: Option<(i64, i64)>,
+    records: i64,
+}
+
+impl SqliteWriter {
+    /// Makes the tables in the empty file that the queue has made at `path`.
+    ///
+    /// # Errors
+    /// A file that could not be made; a pragma that SQLite refuses.
+    pub fn create(
+        q: &mut DiskQueue,
+        file: FileId,
+        path: &Path,
+        options: &SqliteOptions,
+    ) -> StorageResult<Self> {
+        while !q.is_created(file)? {
+            q.wait_one();
+        }
+        // Space reserved by the queue would look like a database of zeros.
+        let truncated = OpenOptions::new().write(true).truncate(true).open(path);
+        truncated.map_err(|source| StorageError::Io {
+            action: "open",
+            path: path.to_owned(),
+            source,
+        })?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
+        for pragma in &options.write_pragmas {
+            run_pragma(&connection, pragma).map_err(failed("set a pragma of", path))?;
+        }
+        let writer = Self {
+            path: path.to_owned(),
+            file,
+            connection,
+            counts: Vec::new(),
+            defined_types: HashSet::new(),
+            gathered: Vec::new(),
+            gathered_bytes: Vec::new(),
+            in_transaction: false,
+            transaction_start: 0,
+            uncommitted_bytes: 0,
+            committed_bytes: 0,
+            times: None,
+            records: 0,
+        };
+        for statement in CREATE_TABLES {
+            writer.execute("make the tables of", statement, [])?;
+        }
+        let distro = std::env::var("ROS_DISTRO").unwrap_or_default();
+        let insert = "INSERT INTO schema (schema_version, ros_distro) VALUES (?1, ?2)";
+        writer.execute("insert into", insert, params![SCHEMA_VERSION, distro])?;
+        Ok(writer)
+    }
+
+    fn execute(
+        &self,
+        action: &'static str,
+        statement: &str,
+        values: impl rusqlite::Params,
+    ) -> StorageResult<()> {
+        self.connection
+            .execute(statement, values)
+            .map(drop)
+            .map_err(failed(action, &self.path))
+    }
+
+    fn begin(&mut self, timestamp: i64) -> StorageResult<()> {
+        if !self.in_transaction {
+            self.execute("begin a transaction in", "BEGIN TRANSACTION", [])?;
+            self.in_transaction = true;
+            self.transaction_start = timestamp;
+        }
+        Ok(())
+    }
+
+    fn insert_gathered(&mut self) -> StorageResult<()> {
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let refused = failed("insert into", &self.path);
+        let mut insert = self.connection.prepare_cached(INSERT_MESSAGE).map_err(&refused)?;
+        let mut rest = &self.gathered_bytes[..];
+        for message in &self.gathered {
+            let (payload, next) = rest.split_at(message.payload_bytes);
+            rest = next;
+            insert
+                .execute(params![message.timestamp, message.topic_id, payload])
+                .map_err(&refused)?;
+        }
+        drop(insert);
+        self.gathered.clear();
+        self.gathered_bytes.clear();
+        Ok(())
+    }
+
+    fn insert_one(&mut self, timestamp: i64, topic_id: i64, payload: PayloadRef<'_>) -> StorageResult<()> {
+        self.insert_gathered()?;
+        let refused = failed("insert into", &self.path);
+        let mut insert = self.connection.prepare_cached(INSERT_MESSAGE).map_err(&refused)?;
+        match payload {
+            PayloadRef::Bytes(bytes) => insert.execute(params![timestamp, topic_id, bytes]),
+            PayloadRef::Loan(_) => {
+                // SQLite wants a payload in one piece.
+                payload.for_each_slice(|slice| self.gathered_bytes.extend_from_slice(slice));
+                insert.execute(params![timestamp, topic_id, &self.gathered_bytes[..]])
+            }
+        }
+        .map_err(&refused)?;
+        self.gathered_bytes.clear();
+        Ok(())
+    }
+
+    fn commit(&mut self) -> StorageResult<()> {
+        self.insert_gathered()?;
+        if std::mem::take(&mut self.in_transaction) {
+            self.execute("commit a transaction to", "COMMIT", [])?;
+        }
+        self.uncommitted_bytes = 0;
+        self.committed_bytes = self.length_of_database()?;
+        Ok(())
+    }
+
+    fn length_of_database(&self) -> StorageResult<u64> {
+        let pragma = |name: &str| {
+            let value = self
+                .connection
+                .pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+            value
+                .map(i64::unsigned_abs)
+                .map_err(failed("ask for the length of", &self.path))
+        };
+        Ok(pragma("page_count")? * pragma("page_size")?)
+    }
+}
+
+/// Runs a pragma and lets its answer go.
+pub(super) fn run_pragma(connection: &Connection, pragma: &str) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(&format!("PRAGMA {pragma}"))?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(())
+}
+
+impl StorageWriter for SqliteWriter {
+    fn add_channel(&mut self, _q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
+        let index = u32::try_from(self.counts.len()).map_err(|_| StorageError::TooMany {
+            path: self.path.clone(),
+            what: "channels",
+            limit: u64::from(u32::MAX),
+        })?;
+        self.insert_gathered()?;
+        let (topic, definition) = (&info.topic, &info.definition);
+        self.execute(
+            "insert into",
+            "INSERT INTO topics (id, name, type, serialization_format, offered_qos_profiles, type_description_hash) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                i64::from(index) + 1,
+                topic.name,
+                topic.type_name,
+                topic.serialization_format,
+                profiles_to_text(&topic.offered_qos_profiles),
+                topic.type_description_hash,
+            ],
+        )?;
+        // A service event's definition is stored under the service's type.
+        let type_name = if definition.type_name.is_empty() {
+            &topic.type_name
+        } else {
+            &definition.type_name
+        };
+        if self.defined_types.insert(type_name.clone()) {
+            let hash = if definition.type_description_hash.is_empty() {
+                &topic.type_description_hash
+            } else {
+                &definition.type_description_hash
+            };
+            self.execute(
+                "insert into",
+                "INSERT INTO message_definitions \
+                 (topic_type, encoding, encoded_message_definition, type_description_hash) VALUES (?1, ?2, ?3, ?4)",
+                params![type_name, definition.encoding.as_str(), definition.text, hash],
+            )?;
+        }
+        self.counts.push(0);
+        Ok(ChannelIndex(index))
+    }
+
+    fn write(
+        &mut self,
+        _q: &mut DiskQueue,
+        channel: ChannelIndex,
+        message: StoredMessage<'_>,
+    ) -> StorageResult<()> {
+        let count = self.counts.len();
+        let Some(messages) = self.counts.get_mut(channel.0 as usize) else {
+            return Err(StorageError::UnknownChannel {
+                path: self.path.clone(),
+                index: channel.0,
+                count,
+            });
+        };
+        *messages += 1;
+        let timestamp = message.log_time.as_nanos();
+        let (start, end) = self.times.unwrap_or((timestamp, timestamp));
+        self.times = Some((start.min(timestamp), end.max(timestamp)));
+        self.begin(timestamp)?;
+        let payload_bytes = message.payload.len();
+        self.uncommitted_bytes += payload_bytes as u64 + MESSAGE_OVERHEAD_BYTES;
+        let topic_id = i64::from(channel.0) + 1;
+        if payload_bytes >= GATHER_PAYLOAD_BYTES_MAX {
+            return self.insert_one(timestamp, topic_id, message.payload);
+        }
+        let before = self.gathered_bytes.len();
+        message
+            .payload
+            .for_each_slice(|slice| self.gathered_bytes.extend_from_slice(slice));
+        let payload_bytes = self.gathered_bytes.len() - before;
+        self.gathered.push(Gathered {
+            timestamp,
+            topic_id,
+            payload_bytes,
+        });
+        if self.gathered_bytes.len() + self.gathered.len() * size_of::<Gathered>() >= GATHERED_BYTES_MAX {
+            self.insert_gathered()?;
+        }
+        Ok(())
+    }
+
+    fn write_metadata(
+        &mut self,
+        _q: &mut DiskQueue,
+        name: &str,
+        entries: &MetadataEntries,
+    ) -> StorageResult<()> {
+        self.insert_gathered()?;
+        if let (ROSBAG2_RECORD, Some(text)) = (name, entries.get(ROSBAG2_KEY)) {
+            let insert = "INSERT INTO metadata (metadata_version, metadata) VALUES (?1, ?2)";
+            return self.execute("insert into", insert, params![metadata_version(text), text]);
+        }
+        self.execute("make the tables of", CREATE_RECORDS, [])?;
+        self.records += 1;
+        let insert = "INSERT INTO holdall_records (record, name, key, value) VALUES (?1, ?2, ?3, ?4)";
+        for (key, value) in entries {
+            self.execute("insert into", insert, params![self.records, name, key, value])?;
+        }
+        Ok(())
+    }
+
+    fn summary(&self) -> FileSummary {
+        FileSummary {
+            path: self.path.clone(),
+            message_count: self.counts.iter().sum(),
+            starting_time: self.times.map(|(start, _)| Timestamp::from_nanos(start)),
+            ending_time: self.times.map(|(_, end)| Timestamp::from_nanos(end)),
+            channel_message_counts: self.counts.clone(),
+            bytes: self.bytes_written(),
+        }
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.committed_bytes + self.uncommitted_bytes
+    }
+
+    fn step(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
+        let spans = self
+            .times
+            .map_or(0, |(_, end)| end.saturating_sub(self.transaction_start));
+        if self.in_transaction && (self.uncommitted_bytes >= COMMIT_BYTES || spans >= COMMIT_NANOS) {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    fn close_chunks(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
+        self.commit()
+    }
+
+    fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
+        self.commit()?;
+        // With a write-ahead log the messages are moved from there to the database first; does nothing without.
+        run_pragma(&self.connection, "wal_checkpoint(FULL)").map_err(failed("sync", &self.path))?;
+        // Both have the file open: the kernel syncs what either has written.
+        Ok(Some(q.sync(self.file)?))
+    }
+
+    fn finish(
+        mut self: Box<Self>,
+        q: &mut DiskQueue,
+        closing_metadata: &[(&str, MetadataEntries)],
+    ) -> StorageResult<FileSummary> {
+        let ended = closing_metadata
+            .iter()
+            .try_for_each(|(name, entries)| self.write_metadata(q, name, entries))
+            .and_then(|()| self.commit());
+        let mut summary = self.summary();
+        let Self {
+            path,
+            file,
+            connection,
+            ..
+        } = *self;
+        // Closing moves a write-ahead log into the database and removes it.
+        let closed = connection
+            .close()
+            .map_err(|(_, error)| failed("close", &path)(error));
+        let length = std::fs::metadata(&path).map(|about| about.len());
+        summary.bytes = length.map_err(|source| StorageError::Io {
+            action: "inspect",
+            path,
+            source,
+        })?;
+        // The queue syncs and closes, also when the end could not be written.
+        let synced = q.close_file(file, summary.bytes);
+        ended.and(closed)?;
+        synced?;
+        Ok(summary)
+    }
+}

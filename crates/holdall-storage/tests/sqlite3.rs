@@ -1,0 +1,379 @@
+//! SQLite3 databases: ours are what rosbag2 writes, rosbag2's of every version are read exactly.
+#![cfg(feature = "sqlite3")]
+
+mod support;
+
+use holdall_io::{
+    block::BlockPoolOptions,
+    os::{DiskMode, OsDisk},
+    queue::DiskQueue,
+};
+use holdall_model::message::PayloadRef;
+use holdall_storage::{
+    StorageOptions,
+    reader::{ReadOrder, ReadQuery, StorageReader},
+    sqlite3::SqliteReader,
+    storage_by_id,
+    writer::{ChannelIndex, StoredMessage},
+};
+use md5::{Digest, Md5};
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use support::{Message, Slices, channel, metadata, payload, time};
+
+const TOPICS: [(&str, &str); 3] = [
+    ("/imu", "sensor_msgs/msg/Imu"),
+    ("/chatter", "std_msgs/msg/String"),
+    ("/silent", "std_msgs/msg/String"),
+];
+
+fn messages() -> Vec<Message> {
+    (0..500u64)
+        .map(|n| Message {
+            log_time: 1_000_000 + (n * 7919) % 1000 * 10_000_000,
+            publish_time: 0,
+            sequence: n as u32,
+            topic: TOPICS[(n % 2) as usize].0.into(),
+            payload: payload(n, if n % 50 == 7 { 100_000 } else { (n % 300) as usize }),
+        })
+        .collect()
+}
+
+fn record(dir: &Path, options: &StorageOptions, reserve_bytes: u64) -> PathBuf {
+    let path = dir.join("bag_0.db3");
+    let mut q = DiskQueue::new(
+        Box::new(OsDisk::open(dir, DiskMode::Auto).unwrap()),
+        BlockPoolOptions::default(),
+    )
+    .unwrap();
+    let file = q.create_file_ahead(&path, reserve_bytes);
+    let mut writer = storage_by_id("sqlite3")
+        .unwrap()
+        .create_writer(&mut q, file, &path, options)
+        .unwrap();
+    writer
+        .write_metadata(
+            &mut q,
+            "rosbag2",
+            &metadata("serialized_metadata", "version: 9\nopen: 1\n"),
+        )
+        .unwrap();
+    let channels: Vec<ChannelIndex> = TOPICS
+        .iter()
+        .map(|(name, kind)| writer.add_channel(&mut q, &channel(name, kind)).unwrap())
+        .collect();
+    for (number, message) in messages().iter().enumerate() {
+        let halves = message.payload.split_at(message.payload.len() / 2);
+        let loan = Slices(vec![halves.0.to_vec(), halves.1.to_vec()]);
+        let stored = StoredMessage {
+            log_time: time(message.log_time),
+            publish_time: time(message.log_time),
+            sequence: 0,
+            payload: if number % 3 == 0 {
+                PayloadRef::Loan(&loan)
+            } else {
+                PayloadRef::Bytes(&message.payload)
+            },
+        };
+        writer.write(&mut q, channels[number % 2], stored).unwrap();
+        writer.step(&mut q).unwrap();
+        if number == 250 {
+            let token = writer.make_durable(&mut q).unwrap().unwrap();
+            q.wait_durable(token).unwrap();
+            assert!(committed(&path) >= 251, "what is durable is in the file");
+        }
+    }
+    writer
+        .write_metadata(&mut q, "holdall.ledger", &metadata("lost", "3"))
+        .unwrap();
+    let estimate = writer.bytes_written();
+    let closing = [(
+        "rosbag2",
+        metadata("serialized_metadata", "version: 9\nclose: 1\n"),
+    )];
+    let summary = writer.finish(&mut q, &closing).unwrap();
+    q.wait_closed(file).unwrap();
+    assert_eq!(summary.message_count, 500);
+    assert_eq!(summary.channel_message_counts, [250, 250, 0]);
+    assert_eq!(summary.bytes, std::fs::metadata(&path).unwrap().len());
+    assert!(
+        estimate > summary.bytes / 2 && estimate < summary.bytes * 2,
+        "{estimate} {}",
+        summary.bytes
+    );
+    path
+}
+
+fn committed(path: &Path) -> i64 {
+    Connection::open(path)
+        .unwrap()
+        .query_row("SELECT count(*) FROM messages", [], |row| row.get(0))
+        .unwrap()
+}
+
+fn preset(name: &str) -> StorageOptions {
+    StorageOptions {
+        preset: name.into(),
+        ..StorageOptions::default()
+    }
+}
+
+fn read(reader: &SqliteReader, query: &ReadQuery) -> Vec<(u64, String, Vec<u8>)> {
+    let topic = |index: ChannelIndex| {
+        reader.summary().channels[index.0 as usize]
+            .info
+            .topic
+            .name
+            .clone()
+    };
+    reader
+        .messages(query)
+        .unwrap()
+        .map(|message| message.unwrap())
+        .map(|message| {
+            (
+                message.log_time.as_nanos() as u64,
+                topic(message.channel),
+                message.payload.to_vec(),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_written_is_read_back_in_both_presets() {
+    for name in ["none", "resilient"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = record(dir.path(), &preset(name), 1 << 20);
+        let left: Vec<_> = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["bag_0.db3"], "no log stays behind");
+        let reader = SqliteReader::open(&path).unwrap();
+        let mut expected: Vec<_> = messages()
+            .into_iter()
+            .map(|message| (message.log_time, message.topic, message.payload))
+            .collect();
+        assert_eq!(
+            read(
+                &reader,
+                &ReadQuery {
+                    order: ReadOrder::File,
+                    ..ReadQuery::default()
+                }
+            ),
+            expected
+        );
+        expected.sort_by_key(|(time, ..)| *time);
+        assert_eq!(read(&reader, &ReadQuery::default()), expected);
+        let query = ReadQuery {
+            channels: Some(vec![ChannelIndex(1)]),
+            start: Some(time(expected[100].0)),
+            end: Some(time(expected[300].0)),
+            order: ReadOrder::LogTime,
+        };
+        let range = expected[100].0..=expected[300].0;
+        expected.retain(|(time, topic, _)| topic == "/chatter" && range.contains(time));
+        assert_eq!(read(&reader, &query), expected);
+        let summary = reader.summary();
+        assert_eq!(summary.rosbag2_metadata(), Some("version: 9\nclose: 1\n"));
+        assert_eq!(
+            summary.last_metadata("holdall.ledger"),
+            Some(&metadata("lost", "3"))
+        );
+        assert_eq!(summary.message_count, 500);
+        assert_eq!(summary.channels[2].message_count, 0);
+        assert_eq!(
+            summary.channels[0].info.topic,
+            channel("/imu", "sensor_msgs/msg/Imu").topic
+        );
+        assert_eq!(
+            summary.channels[0].info.definition.text,
+            "# sensor_msgs/msg/Imu\nstring data\n"
+        );
+    }
+}
+
+fn tables(path: &Path) -> Vec<String> {
+    let connection = Connection::open(path).unwrap();
+    let mut query = connection
+        .prepare("SELECT sql FROM sqlite_master WHERE name NOT LIKE 'holdall%'")
+        .unwrap();
+    query
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect()
+}
+
+#[test]
+fn tables_are_those_of_rosbag2_to_the_letter() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = record(dir.path(), &preset("none"), 0);
+    let theirs = dir.path().join("theirs.db3");
+    std::fs::copy(support::data("sqlite3_default/sqlite3_default_0.db3"), &theirs).unwrap();
+    assert_eq!(tables(&ours), tables(&theirs));
+    let connection = Connection::open(&ours).unwrap();
+    let pragma = |name: &str| {
+        connection
+            .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    assert_eq!(
+        (
+            pragma("page_size"),
+            pragma("user_version"),
+            pragma("application_id")
+        ),
+        (4096, 0, 0)
+    );
+    let version: i64 = connection
+        .query_row("SELECT schema_version FROM schema", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(version, 4);
+    let types: i64 = connection
+        .query_row("SELECT count(*) FROM message_definitions", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(types, 2, "each type once");
+}
+
+#[test]
+fn a_bag_of_the_real_rosbag2_is_read_exactly() {
+    let reader = SqliteReader::open(&support::data("sqlite3_default/sqlite3_default_0.db3")).unwrap();
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(support::data("manifest.json")).unwrap()).unwrap();
+    let messages = read(&reader, &ReadQuery::default());
+    for (name, about) in manifest["sqlite3_default"]["topics"].as_object().unwrap() {
+        let of_topic = || messages.iter().filter(|(_, topic, _)| topic == name);
+        assert_eq!(
+            of_topic().count() as u64,
+            about["count"].as_u64().unwrap(),
+            "{name}"
+        );
+        let summary = reader
+            .summary()
+            .channels
+            .iter()
+            .find(|channel| channel.info.topic.name == *name)
+            .unwrap();
+        assert_eq!(summary.message_count, about["count"].as_u64().unwrap());
+        if let Some((first, ..)) = of_topic().next() {
+            assert_eq!(*first, about["first"].as_u64().unwrap());
+        }
+        let md5: String = Md5::digest(
+            of_topic()
+                .flat_map(|(.., bytes)| bytes)
+                .copied()
+                .collect::<Vec<u8>>(),
+        )
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+        assert!(
+            about["md5"].as_str().is_none_or(|expected| expected == md5),
+            "{name}"
+        );
+    }
+    let imu = reader
+        .summary()
+        .channels
+        .iter()
+        .find(|channel| channel.info.topic.name == "/imu/data")
+        .unwrap();
+    assert_eq!(imu.info.topic.offered_qos_profiles[0].depth, 5);
+    assert!(
+        imu.info
+            .definition
+            .text
+            .contains("linear_acceleration_covariance")
+    );
+    assert!(
+        reader
+            .summary()
+            .rosbag2_metadata()
+            .unwrap()
+            .contains("message_count: 133")
+    );
+}
+
+#[test]
+fn databases_of_older_distributions_are_read() {
+    let topics = [
+        "topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL)",
+        "topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL,\
+         offered_qos_profiles TEXT NOT NULL)",
+    ];
+    for (version, table) in [(1, topics[0]), (2, topics[1]), (3, topics[1])] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("old.db3");
+        let connection = Connection::open(&path).unwrap();
+        let qos = if version == 1 {
+            ""
+        } else {
+            ", '- history: 1\n  depth: 10\n  reliability: 1\n  durability: 2'"
+        };
+        let extra = if version == 3 {
+            "CREATE TABLE schema(schema_version INTEGER PRIMARY KEY,ros_distro TEXT NOT NULL);
+             CREATE TABLE metadata(id INTEGER PRIMARY KEY,metadata_version INTEGER NOT NULL,metadata TEXT NOT NULL);
+             INSERT INTO schema VALUES (3, 'humble'); INSERT INTO metadata VALUES (1, 6, 'version: 6');"
+        } else {
+            ""
+        };
+        connection
+            .execute_batch(&format!(
+                "CREATE TABLE {table};
+                 CREATE TABLE messages(id INTEGER PRIMARY KEY,topic_id INTEGER NOT NULL,timestamp INTEGER NOT NULL, data BLOB NOT NULL);
+                 {extra}
+                 INSERT INTO topics VALUES (3, '/chatter', 'std_msgs/msg/String', 'cdr'{qos});
+                 INSERT INTO messages VALUES (1, 3, 20, x'0102'), (2, 3, 10, x'03');"
+            ))
+            .unwrap();
+        drop(connection);
+        let reader = SqliteReader::open(&path).unwrap();
+        assert_eq!(
+            read(&reader, &ReadQuery::default()),
+            [
+                (10, "/chatter".to_owned(), vec![3]),
+                (20, "/chatter".to_owned(), vec![1, 2])
+            ]
+        );
+        let summary = reader.summary();
+        assert_eq!(
+            summary.channels[0].info.topic.offered_qos_profiles.len(),
+            usize::from(version > 1)
+        );
+        assert_eq!(summary.rosbag2_metadata(), (version == 3).then_some("version: 6"));
+        assert_eq!(
+            (summary.starting_time, summary.ending_time),
+            (Some(time(10)), Some(time(20)))
+        );
+    }
+}
+
+#[test]
+fn what_is_no_bag_is_refused_with_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, content) in [
+        ("empty.db3", &b""[..]),
+        ("text.db3", b"hello"),
+        ("cut.db3", b"SQLite format 3\0junk"),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        let error = SqliteReader::open(&path).err().unwrap().to_string();
+        assert!(error.contains(name), "{error}");
+    }
+    let other = dir.path().join("other.db3");
+    Connection::open(&other)
+        .unwrap()
+        .execute_batch("CREATE TABLE a(b)")
+        .unwrap();
+    assert!(
+        SqliteReader::open(&other)
+            .err()
+            .unwrap()
+            .to_string()
+            .contains("topics")
+    );
+}
