@@ -24,6 +24,7 @@ struct Options {
     mode: DiskMode,
     split_bytes: u64,
     sweep: bool,
+    crc: bool,
     reserve_bytes: Option<u64>,
     appends: Vec<usize>,
 }
@@ -41,28 +42,30 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut payload = vec![0u8; 64 << 20];
     limits::fill_with_noise(&mut payload, &mut 0x1234_5678_9abc_def1);
     let mut ratios = vec![Vec::new(); options.appends.len()];
+    let mut cpus = ratios.clone();
+    let mut before = limit(&options)?;
     for round in 0..options.rounds {
         for (place, &append) in options.appends.iter().enumerate() {
-            let before = limit(&options)?;
             let (rate, cpu) = stream_write(&options, &payload, append)?;
             let after = limit(&options)?;
-            let limit = f64::midpoint(before, after);
-            ratios[place].push(rate / limit);
+            let ratio = rate / f64::midpoint(before, after);
+            ratios[place].push(ratio);
+            cpus[place].push(cpu);
             println!(
-                "round {round} append {append:>8} B: {:>5.0} MB/s durable, {:.3} L (L {:.0}/{:.0}), cpu {cpu:.3} s/GB",
+                "round {round} append {append:>8} B: {:>5.0} MB/s durable, {ratio:.3} L (L {:.0}/{:.0}), cpu {cpu:.3} s/GB",
                 rate / 1e6,
-                rate / limit,
                 before / 1e6,
                 after / 1e6
             );
+            before = after;
         }
     }
-    for (append, mut ratios) in options.appends.iter().zip(ratios) {
-        ratios.sort_by(f64::total_cmp);
+    for ((append, ratios), cpus) in options.appends.iter().zip(ratios).zip(cpus) {
         println!(
-            "append {append:>8} B: median {:.3} L of {} rounds",
-            ratios[ratios.len() / 2],
-            ratios.len()
+            "append {append:>8} B: median {:.3} L, cpu {:.3} s/GB, {} rounds",
+            median(ratios),
+            median(cpus),
+            options.rounds
         );
     }
     Ok(())
@@ -79,6 +82,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         mode: DiskMode::Auto,
         split_bytes: 0,
         sweep: false,
+        crc: false,
         reserve_bytes: None,
         appends: vec![6_220_800, 1 << 20, 10 << 10],
     };
@@ -100,11 +104,17 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--no-huge-pages" => options.huge_pages = false,
             "--reserve" => options.reserve_bytes = Some(number(&mut args)? as u64),
             "--buffered" => options.mode = DiskMode::Buffered,
+            "--crc" => options.crc = true,
             "--sweep" => options.sweep = true,
             other => return Err(format!("unknown flag {other}")),
         }
     }
     Ok(options)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The limit that belongs to the mode.
@@ -168,9 +178,15 @@ fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64
     let mut stream = BlockStream::new(q.create_file(&next_path(&options.dir), reserve)?);
     let mut ahead = None;
     let mut written = 0;
+    let mut crc = crc32fast::Hasher::new();
     while written < options.total_bytes {
         let from = (written / append as u64 * 4096) as usize % (payload.len() - append);
-        stream.append(&mut q, &payload[from..from + append])?;
+        for step in payload[from..from + append].chunks(16 << 10) {
+            if options.crc {
+                crc.update(step);
+            }
+            stream.append(&mut q, step)?;
+        }
         written += append as u64;
         if stream.position() > split / 2 && ahead.is_none() && split != u64::MAX {
             ahead = Some(q.create_file_ahead(&next_path(&options.dir), reserve));
@@ -183,6 +199,7 @@ fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64
             old.finish(&mut q)?;
         }
     }
+    std::hint::black_box(crc.finalize());
     files.push(stream.file());
     stream.finish(&mut q)?;
     if let Some(unused) = ahead {

@@ -225,6 +225,11 @@ pub trait Disk: Send {
     /// When `dir` cannot be inspected.
     fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError>;
 
+    /// Whether blocks are best filled past the processor's caches (see [`crate::copy`]), because no processor reads them next.
+    fn prefers_streaming_stores(&self) -> bool {
+        false
+    }
+
     /// Tells the disk from which pool blocks will come, so that it can make their memory known to the kernel. Once, before the first write.
     fn register(&mut self, _pool: &BlockPool) {}
 }
@@ -253,6 +258,9 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     }
     fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
         (**self).available_bytes(dir)
+    }
+    fn prefers_streaming_stores(&self) -> bool {
+        (**self).prefers_streaming_stores()
     }
     fn register(&mut self, pool: &BlockPool) {
         (**self).register(pool);

@@ -121,6 +121,7 @@ pub struct DiskQueue {
     files: BTreeMap<FileId, FileState>,
     completions: Vec<Completion>,
     sync_number: u64,
+    streaming_stores: bool,
 }
 
 impl DiskQueue {
@@ -132,12 +133,14 @@ impl DiskQueue {
         let pool = BlockPool::new(pool)
             .map_err(|source| DiskError::new("block pool", Operation::TakeBlock, source))?;
         disk.register(&pool);
+        let streaming_stores = disk.prefers_streaming_stores();
         Ok(Self {
             disk,
             pool,
             files: BTreeMap::new(),
             completions: Vec::new(),
             sync_number: 0,
+            streaming_stores,
         })
     }
 
@@ -379,6 +382,19 @@ impl DiskQueue {
     /// Things given to the disk that have not ended.
     pub fn in_flight(&self) -> usize {
         self.disk.in_flight()
+    }
+
+    /// Copies `from` into a block in the way that suits the disk. Both have the same length.
+    ///
+    /// # Panics
+    /// When the lengths differ: a defect of the caller.
+    #[inline]
+    pub fn copy_into_block(&self, to: &mut [u8], from: &[u8]) {
+        if self.streaming_stores {
+            copy::copy_streaming(to, from);
+        } else {
+            to.copy_from_slice(from);
+        }
     }
 
     /// The blocks.

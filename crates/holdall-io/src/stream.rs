@@ -2,7 +2,6 @@
 
 use crate::{
     block::{BLOCK_ALIGNMENT, Block},
-    copy::copy_streaming,
     disk::{DiskError, FileId, Operation, invalid_input},
     queue::DiskQueue,
 };
@@ -61,7 +60,7 @@ impl BlockStream {
         self.block_offset + self.filled as u64
     }
 
-    /// Appends bytes. Long ones go past the processor's caches (see [`crate::copy`]): who also wants their CRC takes it over
+    /// Appends bytes. On a direct disk long ones go past the processor's caches (see [`crate::copy`]): who also wants their CRC takes it over
     /// `bytes`, in steps that fit the first-level cache, right before appending each step; not over the held blocks afterwards.
     ///
     /// # Errors
@@ -73,7 +72,7 @@ impl BlockStream {
                 .as_mut_slice()
                 .get_mut(self.filled..self.filled + bytes.len())
         {
-            copy_streaming(room, bytes);
+            q.copy_into_block(room, bytes);
             self.filled += bytes.len();
             return Ok(());
         }
@@ -82,9 +81,14 @@ impl BlockStream {
 
     fn append_across(&mut self, q: &mut DiskQueue, mut bytes: &[u8]) -> Result<(), DiskError> {
         while !bytes.is_empty() {
-            let room = self.spare(q)?;
+            self.make_spare(q)?;
+            // `make_spare` has left a block with room.
+            let Some(block) = &mut self.block else {
+                return Ok(());
+            };
+            let room = &mut block.as_mut_slice()[self.filled..];
             let count = room.len().min(bytes.len());
-            copy_streaming(&mut room[..count], &bytes[..count]);
+            q.copy_into_block(&mut room[..count], &bytes[..count]);
             self.filled += count;
             bytes = &bytes[count..];
         }
@@ -98,16 +102,18 @@ impl BlockStream {
     /// The error that the file has failed with, or that the hold is larger than the pool.
     #[inline]
     pub fn spare(&mut self, q: &mut DiskQueue) -> Result<&mut [u8], DiskError> {
-        let full = self
-            .block
-            .as_ref()
-            .is_none_or(|block| self.filled == block.capacity());
-        if full {
-            self.turn_over(q)?;
-        }
+        self.make_spare(q)?;
         match &mut self.block {
             Some(block) => Ok(&mut block.as_mut_slice()[self.filled..]),
             None => Ok(&mut []),
+        }
+    }
+
+    #[inline]
+    fn make_spare(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+        match &self.block {
+            Some(block) if self.filled < block.capacity() => Ok(()),
+            _ => self.turn_over(q),
         }
     }
 

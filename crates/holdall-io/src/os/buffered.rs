@@ -23,11 +23,31 @@ pub(super) struct WriteBack {
     /// Written, write-back not yet started.
     fresh: Option<Stretch>,
     started: VecDeque<Stretch>,
-    started_bytes: u64,
+    /// Bytes of `fresh` and `started`.
+    dirty_bytes: u64,
 }
 
 impl WriteBack {
-    /// Notes a write. Starts write-back once enough is there and waits for the oldest when too much is dirty.
+    /// Waits for the oldest stretches until `len` more bytes fit under the bound.
+    pub(super) fn make_room(&mut self, len: u64) -> io::Result<()> {
+        while self.dirty_bytes + len > DIRTY_BYTES_MAX {
+            if self.started.is_empty() {
+                self.start_fresh()?;
+            }
+            let Some(oldest) = self.started.pop_front() else {
+                break;
+            };
+            self.dirty_bytes -= oldest.len;
+            let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                | libc::SYNC_FILE_RANGE_WRITE
+                | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+            sync_range(&oldest, all)?;
+            forget_range(&oldest);
+        }
+        Ok(())
+    }
+
+    /// Notes a write; starts write-back once a step is full.
     pub(super) fn wrote(
         &mut self,
         file: FileId,
@@ -35,6 +55,7 @@ impl WriteBack {
         offset: u64,
         len: u64,
     ) -> io::Result<()> {
+        self.dirty_bytes += len;
         match &mut self.fresh {
             Some(fresh) if fresh.file == file && fresh.offset + fresh.len == offset => fresh.len += len,
             _ => {
@@ -54,24 +75,26 @@ impl WriteBack {
         {
             self.start_fresh()?;
         }
-        while self.started_bytes > DIRTY_BYTES_MAX - WRITE_BACK_STEP_BYTES {
-            let Some(oldest) = self.started.pop_front() else {
-                break;
-            };
-            self.started_bytes -= oldest.len;
-            let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-                | libc::SYNC_FILE_RANGE_WRITE
-                | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-            sync_range(&oldest, all)?;
-            forget_range(&oldest);
-        }
         Ok(())
+    }
+
+    /// Lets go of a file that is being closed, which syncs the rest of it.
+    pub(super) fn forget(&mut self, file: FileId) {
+        let fresh = self.fresh.take_if(|fresh| fresh.file == file);
+        let gone: u64 = fresh.iter().map(|stretch| stretch.len).sum();
+        let started: u64 = self
+            .started
+            .iter()
+            .filter(|stretch| stretch.file == file)
+            .map(|stretch| stretch.len)
+            .sum();
+        self.started.retain(|stretch| stretch.file != file);
+        self.dirty_bytes -= gone + started;
     }
 
     fn start_fresh(&mut self) -> io::Result<()> {
         if let Some(fresh) = self.fresh.take() {
             sync_range(&fresh, libc::SYNC_FILE_RANGE_WRITE)?;
-            self.started_bytes += fresh.len;
             self.started.push_back(fresh);
         }
         Ok(())
@@ -104,4 +127,28 @@ fn forget_range(stretch: &Stretch) {
     };
     // SAFETY: plain system call without pointers; it is advice only, failing is harmless.
     unsafe { libc::posix_fadvise(stretch.handle.as_raw_fd(), offset, len, libc::POSIX_FADV_DONTNEED) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dirty_bytes_stay_below_the_bound_and_files_are_let_go() {
+        let handle = Arc::new(tempfile::tempfile().unwrap());
+        let mut write_back = WriteBack::default();
+        let len = 3 << 20;
+        let mut offset = 0;
+        let mut most = 0;
+        while offset < 4 * DIRTY_BYTES_MAX {
+            write_back.make_room(len).unwrap();
+            write_back.wrote(FileId(1), &handle, offset, len).unwrap();
+            offset += len;
+            assert!(write_back.dirty_bytes <= DIRTY_BYTES_MAX);
+            most = most.max(write_back.dirty_bytes);
+        }
+        assert!(most > DIRTY_BYTES_MAX / 2, "the bound is used");
+        write_back.forget(FileId(1));
+        assert_eq!((write_back.dirty_bytes, Arc::strong_count(&handle)), (0, 1));
+    }
 }

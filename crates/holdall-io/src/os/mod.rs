@@ -281,6 +281,9 @@ impl OsDisk {
                 }
                 (Barrier::Close { length }, handle) => {
                     self.files.remove(&file);
+                    if let Engine::Buffered(writer) = &self.engine {
+                        writer.give(Job::Forget { file });
+                    }
                     match handle {
                         Ok(handle) => self.closer.give(Job::Close {
                             file,
@@ -448,6 +451,11 @@ impl Disk for OsDisk {
 
     fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
         available_bytes(dir).map_err(|source| DiskError::new(dir, Operation::Inspect, source))
+    }
+
+    fn prefers_streaming_stores(&self) -> bool {
+        // A buffered write is copied by this machine's processors once more, best out of their caches.
+        matches!(self.engine, Engine::Direct(_))
     }
 
     fn register(&mut self, pool: &BlockPool) {
