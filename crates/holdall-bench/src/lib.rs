@@ -3,10 +3,15 @@
 
 pub mod candidate;
 pub mod error;
+pub mod folder;
 pub mod limits;
+pub mod machine;
 pub mod measure;
+pub mod report;
 pub mod statistics;
+pub mod storage;
 pub mod verify;
 pub mod workload;
+pub mod write;
 
 pub use error::{BenchError, BenchResult};

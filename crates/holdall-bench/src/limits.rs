@@ -30,9 +30,10 @@ pub struct DirectShape {
 }
 
 /// Takes limits of one folder again and again, always in the same way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LimitMeter {
-    dir: PathBuf,
+    /// Absent where no disk is written to; then the disk has no limits.
+    dir: Option<PathBuf>,
     bytes: u64,
     shape: Option<DirectShape>,
     refused: Option<String>,
@@ -49,16 +50,11 @@ impl LimitMeter {
     /// A full or failing disk. A file system that refuses direct writes is no error.
     pub fn new(dir: &Path, bytes: u64) -> BenchResult<Self> {
         let mut meter = Self {
-            dir: dir.to_owned(),
+            dir: Some(dir.to_owned()),
             bytes,
-            shape: None,
-            refused: None,
-            direct: Vec::new(),
-            buffered: Vec::new(),
-            memcpy: Vec::new(),
-            crc32: Vec::new(),
+            ..Self::default()
         };
-        match meter.search() {
+        match search(dir, bytes) {
             Ok(shape) => meter.shape = Some(shape),
             Err(error) if error.is_no_space() => return Err(error.into()),
             Err(error) => meter.refused = Some(error.to_string()),
@@ -66,17 +62,9 @@ impl LimitMeter {
         Ok(meter)
     }
 
-    fn search(&self) -> Result<DirectShape, DiskError> {
-        let bytes = self.bytes.min(SEARCH_BYTES_MAX);
-        let mut best = (0.0, DIRECT_SHAPES[0]);
-        for (block_bytes, depth) in DIRECT_SHAPES.into_iter().chain(DIRECT_SHAPES) {
-            let rate = measure_direct_write(&self.dir, bytes, block_bytes, depth)?;
-            if rate > best.0 {
-                best = (rate, (block_bytes, depth));
-            }
-        }
-        let (block_bytes, depth) = best.1;
-        Ok(DirectShape { block_bytes, depth })
+    /// Limits of memory alone, for runs that write to no disk.
+    pub fn of_memory() -> Self {
+        Self::default()
     }
 
     /// Measures the disk's direct limit once more; `None` where it refuses direct writes.
@@ -84,22 +72,23 @@ impl LimitMeter {
     /// # Errors
     /// A full or failing disk.
     pub fn direct(&mut self) -> BenchResult<Option<f64>> {
-        let Some(DirectShape { block_bytes, depth }) = self.shape else {
+        let (Some(dir), Some(DirectShape { block_bytes, depth })) = (&self.dir, self.shape) else {
             return Ok(None);
         };
-        let rate = measure_direct_write(&self.dir, self.bytes, block_bytes, depth)?;
+        let rate = measure_direct_write(dir, self.bytes, block_bytes, depth)?;
         self.direct.push(rate);
         Ok(Some(rate))
     }
 
-    /// Measures a plain buffered loop with a sync at its end once more.
+    /// Measures a plain buffered loop with a sync at its end once more; `None` without a disk.
     ///
     /// # Errors
     /// A full or failing disk.
-    pub fn buffered(&mut self) -> BenchResult<f64> {
-        let rate = measure_buffered_write(&self.dir, self.bytes, BUFFERED_BLOCK_BYTES)?;
+    pub fn buffered(&mut self) -> BenchResult<Option<f64>> {
+        let Some(dir) = &self.dir else { return Ok(None) };
+        let rate = measure_buffered_write(dir, self.bytes, BUFFERED_BLOCK_BYTES)?;
         self.buffered.push(rate);
-        Ok(rate)
+        Ok(Some(rate))
     }
 
     /// Measures copying and checksums once more.
@@ -113,9 +102,9 @@ impl LimitMeter {
     ///
     /// # Errors
     /// A full or failing disk.
-    pub fn disk(&mut self) -> BenchResult<f64> {
+    pub fn disk(&mut self) -> BenchResult<Option<f64>> {
         match self.direct()? {
-            Some(rate) => Ok(rate),
+            Some(rate) => Ok(Some(rate)),
             None => self.buffered(),
         }
     }
@@ -135,6 +124,19 @@ impl LimitMeter {
             buffered_samples: self.buffered.clone(),
         }
     }
+}
+
+fn search(dir: &Path, bytes: u64) -> Result<DirectShape, DiskError> {
+    let bytes = bytes.min(SEARCH_BYTES_MAX);
+    let mut best = (0.0, DIRECT_SHAPES[0]);
+    for (block_bytes, depth) in DIRECT_SHAPES.into_iter().chain(DIRECT_SHAPES) {
+        let rate = measure_direct_write(dir, bytes, block_bytes, depth)?;
+        if rate > best.0 {
+            best = (rate, (block_bytes, depth));
+        }
+    }
+    let (block_bytes, depth) = best.1;
+    Ok(DirectShape { block_bytes, depth })
 }
 
 /// Same-run limits: medians, and every measurement in order.
@@ -176,7 +178,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut meter = LimitMeter::new(dir.path(), 1 << 20).unwrap();
         let direct = meter.direct().unwrap();
-        let buffered = meter.buffered().unwrap();
+        let buffered = meter.buffered().unwrap().unwrap();
         let limits = meter.limits();
         assert_eq!(limits.direct_write_bytes_per_s, direct);
         assert_eq!(limits.direct_samples.len(), usize::from(direct.is_some()));

@@ -1,5 +1,6 @@
 //! Candidates: everything that can store a workload and be measured while it does.
 
+pub mod inline;
 pub mod mcap_crate;
 pub mod naive;
 pub mod ours;

@@ -1,0 +1,123 @@
+//! Rivals under the same load: producers hand batches straight to the storage, without a cache between.
+
+use super::{producers::Produced, raw::RawMessage, raw::RawWriter};
+use crate::{
+    error::{BenchError, BenchResult},
+    measure::Latencies,
+    workload::{Plan, Schedule},
+};
+use holdall_io::{
+    clock::{Clock, wake_this_thread_exactly},
+    process::thread_cpu_time,
+};
+use std::{
+    io,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+/// Messages of one batch at most.
+const BATCH_MESSAGES_MAX: usize = 4096;
+
+/// Offers everything in `plan` to `writer` in batches of at least `batch_bytes` (single messages when the load is paced), closes it,
+/// and returns when it is durable.
+///
+/// # Errors
+/// Whatever the storage says; a thread that cannot be started.
+pub fn run_inline(
+    plan: &Plan,
+    writer: Box<dyn RawWriter>,
+    batch_bytes: usize,
+    clock: &dyn Clock,
+) -> BenchResult<Produced> {
+    let writer = Mutex::new(writer);
+    let start = clock.monotonic() + Duration::from_millis(5);
+    let produced = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for producer in 0..plan.load().producers {
+            let writer = &writer;
+            let thread = thread::Builder::new()
+                .name(format!("producer-{producer}"))
+                .spawn_scoped(scope, move || {
+                    offer_all(plan, producer, writer, batch_bytes, start, clock)
+                })
+                .map_err(|source| BenchError::Thread { source })?;
+            threads.push(thread);
+        }
+        let mut all = Produced::default();
+        for thread in threads {
+            let panicked = |_| BenchError::Thread {
+                source: io::Error::other("a producer panicked"),
+            };
+            let one = thread.join().map_err(panicked)??;
+            all.offered += one.offered;
+            all.lateness.merge(&one.lateness);
+            all.cpu += one.cpu;
+        }
+        Ok::<_, BenchError>(all)
+    })?;
+    writer
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .close()?;
+    Ok(produced)
+}
+
+fn offer_all(
+    plan: &Plan,
+    producer: u32,
+    writer: &Mutex<Box<dyn RawWriter>>,
+    batch_bytes: usize,
+    start: Duration,
+    clock: &dyn Clock,
+) -> BenchResult<Produced> {
+    wake_this_thread_exactly();
+    let load = plan.load();
+    let schedule = load
+        .rate_hz
+        .and_then(|rate| Schedule::new(start, rate, producer, load.producers));
+    let batch_bytes = if schedule.is_some() { 0 } else { batch_bytes };
+    let (mut lateness, mut offered) = (Latencies::default(), 0);
+    let (mut batch, mut held_bytes) = (Vec::with_capacity(BATCH_MESSAGES_MAX), 0);
+    let mut stamp = u64::try_from(clock.now().as_nanos()).unwrap_or(0);
+    for message in plan.stream(producer) {
+        if let Some(schedule) = &schedule {
+            let due = schedule.due(offered);
+            clock.sleep_until(due);
+            lateness.record(clock.monotonic().saturating_sub(due));
+        }
+        if batch.is_empty() {
+            stamp = u64::try_from(clock.now().as_nanos()).unwrap_or(0).max(stamp);
+        }
+        stamp += 1;
+        held_bytes += message.payload.len();
+        batch.push(RawMessage {
+            topic: message.topic,
+            sequence: message.sequence,
+            log_time_nanos: stamp,
+            payload: plan.payload(&message),
+        });
+        offered += 1;
+        if held_bytes >= batch_bytes || batch.len() == BATCH_MESSAGES_MAX {
+            writer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .write_batch(&batch)?;
+            batch.clear();
+            held_bytes = 0;
+        }
+    }
+    if !batch.is_empty() {
+        writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .write_batch(&batch)?;
+    }
+    Ok(Produced {
+        offered,
+        lateness,
+        offers: Latencies::default(),
+        cpu: thread_cpu_time().total(),
+    })
+}

@@ -1,0 +1,173 @@
+//! The folder of a benchmark: where candidates write, what fits there, and where results stay.
+
+use crate::error::{BenchError, BenchResult};
+use holdall_io::{
+    disk::Disk,
+    os::{DiskMode, OsDisk},
+};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+/// Space that is left to others when a run is planned.
+const SPARE_BYTES: u64 = 256 << 20;
+
+/// A folder that holds nothing but files of this program, and what is being measured for as long as it is.
+#[derive(Debug)]
+pub struct BenchFolder {
+    path: PathBuf,
+    /// Removed at the end together with what is in it.
+    scratch: PathBuf,
+    keep: bool,
+}
+
+impl BenchFolder {
+    /// Takes `path`, which must not exist, be empty, or hold nothing but results of earlier runs.
+    ///
+    /// # Errors
+    /// A folder with other things in it, or that cannot be made.
+    pub fn take(path: &Path, keep: bool) -> BenchResult<Self> {
+        fs::create_dir_all(path).map_err(BenchError::io("create", path))?;
+        for entry in fs::read_dir(path).map_err(BenchError::io("list", path))? {
+            let name = entry.map_err(BenchError::io("list", path))?.file_name();
+            if !is_result(&name.to_string_lossy()) {
+                return Err(BenchError::NotEmpty {
+                    path: path.to_owned(),
+                });
+            }
+        }
+        let scratch = path.join("files");
+        fs::create_dir(&scratch).map_err(BenchError::io("create", &scratch))?;
+        Ok(Self {
+            path: path.to_owned(),
+            scratch,
+            keep,
+        })
+    }
+
+    /// Where candidates and limits write.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// Refuses a plan that does not fit.
+    ///
+    /// # Errors
+    /// Too little free space.
+    pub fn check_space(&self, needed_bytes: u64) -> BenchResult<()> {
+        let disk = OsDisk::open(&self.scratch, DiskMode::Buffered)?;
+        let available_bytes = disk.available_bytes(&self.scratch)?;
+        let needed_bytes = needed_bytes.saturating_add(SPARE_BYTES);
+        if needed_bytes > available_bytes {
+            return Err(BenchError::NoSpace {
+                path: self.path.clone(),
+                needed_bytes,
+                available_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Removes a bag or file that a candidate has written, unless everything is kept.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn discard(&self, path: &Path) -> BenchResult<()> {
+        if self.keep {
+            return Ok(());
+        }
+        let removed = if path.is_dir() {
+            fs::remove_dir_all(path)
+        } else {
+            fs::remove_file(path)
+        };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(BenchError::io("remove", path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes a result beside earlier ones: `<stem>-<number>.<extension>` with the first free number. Returns its path.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn store(&self, stem: &str, extension: &str, text: &str) -> BenchResult<PathBuf> {
+        for number in 1..=u32::MAX {
+            let path = self.path.join(format!("{stem}-{number}.{extension}"));
+            match fs::File::create_new(&path) {
+                Ok(mut file) => {
+                    file.write_all(text.as_bytes())
+                        .map_err(BenchError::io("write", &path))?;
+                    return Ok(path);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(BenchError::io("create", &path)(error)),
+            }
+        }
+        Err(BenchError::NotEmpty {
+            path: self.path.clone(),
+        })
+    }
+}
+
+impl Drop for BenchFolder {
+    fn drop(&mut self) {
+        if !self.keep && fs::remove_dir_all(&self.scratch).is_err() {
+            tracing::warn!("could not remove {}", self.scratch.display());
+        }
+    }
+}
+
+/// `write-3.json`, `storage-1.csv`; and what a file system puts into its root by itself.
+fn is_result(name: &str) -> bool {
+    let numbered = |rest: &str| {
+        rest.split_once('.').is_some_and(|(number, extension)| {
+            !number.is_empty()
+                && number.bytes().all(|b| b.is_ascii_digit())
+                && matches!(extension, "json" | "csv")
+        })
+    };
+    name == "lost+found"
+        || ["write-", "storage-"]
+            .iter()
+            .any(|stem| name.strip_prefix(stem).is_some_and(numbered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_stay_and_everything_else_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        for number in 1..=2 {
+            let folder = BenchFolder::take(&out, false).unwrap();
+            fs::write(folder.scratch().join("big"), "x").unwrap();
+            let stored = folder.store("write", "json", "{}").unwrap();
+            assert_eq!(stored, out.join(format!("write-{number}.json")));
+        }
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_folder_with_other_things_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.txt"), "x").unwrap();
+        let error = BenchFolder::take(dir.path(), false).unwrap_err();
+        assert!(error.is_refusal(), "{error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = BenchFolder::take(&dir.path().join("out"), false).unwrap();
+        folder.check_space(1).unwrap();
+        assert!(folder.check_space(u64::MAX / 2).unwrap_err().is_refusal());
+    }
+}

@@ -1,0 +1,92 @@
+//! The machine that a result belongs to: without it no figure means anything.
+
+use serde::Serialize;
+use std::{fs, path::Path};
+
+/// What is known about the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// The processor's name.
+    pub processor: String,
+    /// The kernel's version.
+    pub kernel: String,
+    /// Type and options of the file system that is written to.
+    pub file_system: String,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Version of this program.
+    pub holdall: String,
+}
+
+impl Machine {
+    /// Looks at this machine and the file system of `dir`; what cannot be read stays empty.
+    pub fn inspect(dir: &Path) -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            processor: field(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            file_system: file_system(&read("/proc/self/mounts"), &dir).unwrap_or_default(),
+            memory_bytes: field(&read("/proc/meminfo"), "MemTotal")
+                .and_then(|kib| kibibytes(&kib))
+                .unwrap_or(0),
+            holdall: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+fn field(text: &str, name: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn kibibytes(text: &str) -> Option<u64> {
+    text.strip_suffix(" kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
+}
+
+/// Type and options of the innermost mount that holds `dir`.
+fn file_system(mounts: &str, dir: &Path) -> Option<String> {
+    let mut best: Option<(usize, String)> = None;
+    for line in mounts.lines() {
+        let mut fields = line.split(' ').skip(1);
+        let (Some(place), Some(kind), Some(options)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        // Of several mounts on one place the last is the visible one.
+        if dir.starts_with(place) && best.as_ref().is_none_or(|(len, _)| place.len() >= *len) {
+            best = Some((place.len(), format!("{kind} ({options})")));
+        }
+    }
+    best.map(|(_, text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_mount_counts() {
+        let mounts = "a / ext4 rw 0 0\nb /data xfs rw,noatime 0 0\nc /data2 tmpfs rw 0 0\n";
+        assert_eq!(
+            file_system(mounts, Path::new("/data/bags")).unwrap(),
+            "xfs (rw,noatime)"
+        );
+        assert_eq!(file_system(mounts, Path::new("/database")).unwrap(), "ext4 (rw)");
+    }
+
+    #[test]
+    fn this_machine_has_cores_and_memory() {
+        let machine = Machine::inspect(Path::new("."));
+        assert!(
+            machine.cores >= 1 && machine.memory_bytes > 0 && !machine.kernel.is_empty(),
+            "{machine:?}"
+        );
+    }
+}

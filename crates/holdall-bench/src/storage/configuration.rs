@@ -1,0 +1,227 @@
+//! The configurations of the storage plugin comparison by name, ours and the rivals'.
+
+use crate::{
+    candidate::{
+        RawWriter,
+        mcap_crate::{McapCrateOptions, McapCrateWriter},
+        naive::NaiveWriter,
+        ours::{DiskChoice, OurWriter},
+        sqlite_bare::{SqliteBareWriter, SqlitePreset},
+    },
+    error::{BenchError, BenchResult},
+    workload::Plan,
+};
+use holdall_storage::{StorageOptions, storage_by_id};
+use std::{path::Path, str::FromStr};
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    /// Our storage: id, preset, text of the configuration file.
+    Ours(&'static str, &'static str, &'static str),
+    McapCrate,
+    Naive,
+    SqliteBare(SqlitePreset),
+}
+
+/// One way to write, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorageConfiguration {
+    /// As the CSV has it.
+    pub name: &'static str,
+    /// The configuration that it is compared with; absent for rivals.
+    pub rival: Option<&'static str>,
+    writer: Writer,
+}
+
+const fn ours(
+    name: &'static str,
+    rival: &'static str,
+    id: &'static str,
+    preset: &'static str,
+    text: &'static str,
+) -> StorageConfiguration {
+    StorageConfiguration {
+        name,
+        rival: Some(rival),
+        writer: Writer::Ours(id, preset, text),
+    }
+}
+
+const fn rival(name: &'static str, writer: Writer) -> StorageConfiguration {
+    StorageConfiguration {
+        name,
+        rival: None,
+        writer,
+    }
+}
+
+/// `mcap_default` is ours with index and all checksums; rosbag2's own default has none of the latter and is `mcap_nocrc` here.
+const ALL: [StorageConfiguration; 14] = [
+    ours("mcap_default", "mcap_crate", "mcap", "", ""),
+    ours("mcap_nochunking", "mcap_crate", "mcap", "", "noChunking: true"),
+    ours(
+        "mcap_uncompressed_crc",
+        "mcap_crate",
+        "mcap",
+        "",
+        "noChunkCRC: false\ncompression: None",
+    ),
+    ours(
+        "mcap_compressed_nocrc",
+        "mcap_crate",
+        "mcap",
+        "",
+        "noChunkCRC: true\ncompression: Zstd",
+    ),
+    ours(
+        "mcap_nocrc",
+        "mcap_crate",
+        "mcap",
+        "",
+        "noChunkCRC: true\nenableDataCRC: false",
+    ),
+    ours("mcap_fastwrite", "mcap_crate", "mcap", "fastwrite", ""),
+    ours("mcap_zstd_fast", "mcap_crate", "mcap", "zstd_fast", ""),
+    ours("mcap_zstd_small", "mcap_crate", "mcap", "zstd_small", ""),
+    ours("sqlite_default", "sqlite_bare_default", "sqlite3", "", ""),
+    ours(
+        "sqlite_resilient",
+        "sqlite_bare_resilient",
+        "sqlite3",
+        "resilient",
+        "",
+    ),
+    rival("mcap_crate", Writer::McapCrate),
+    rival("naive", Writer::Naive),
+    rival("sqlite_bare_default", Writer::SqliteBare(SqlitePreset::Default)),
+    rival(
+        "sqlite_bare_resilient",
+        Writer::SqliteBare(SqlitePreset::Resilient),
+    ),
+];
+
+/// Slow by design, so only measured when asked for.
+const ON_REQUEST: [&str; 1] = ["mcap_zstd_small"];
+
+/// What is measured when nothing else is asked for: everything that this build has.
+pub fn default_configurations() -> Vec<StorageConfiguration> {
+    ALL.into_iter()
+        .filter(|one| one.is_available() && !ON_REQUEST.contains(&one.name))
+        .collect()
+}
+
+impl FromStr for StorageConfiguration {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> BenchResult<Self> {
+        ALL.into_iter()
+            .find(|one| one.name == text && one.is_available())
+            .ok_or_else(|| BenchError::Option {
+                option: "--configs",
+                expected: ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", "),
+                found: text.to_owned(),
+            })
+    }
+}
+
+impl StorageConfiguration {
+    fn is_available(&self) -> bool {
+        !matches!(self.writer, Writer::Ours(id, ..) if storage_by_id(id).is_err())
+    }
+
+    /// Whether it writes through our disk layer, so that it can write to memory.
+    pub fn can_discard(&self) -> bool {
+        match self.writer {
+            Writer::Ours(id, ..) => id == "mcap",
+            Writer::Naive => true,
+            Writer::McapCrate | Writer::SqliteBare(_) => false,
+        }
+    }
+
+    /// Extension of its files.
+    pub fn extension(&self) -> &'static str {
+        match self.writer {
+            Writer::Ours(id, ..) => storage_by_id(id).map_or("mcap", |storage| storage.file_extension()),
+            Writer::McapCrate | Writer::Naive => "mcap",
+            Writer::SqliteBare(_) => "db3",
+        }
+    }
+
+    /// Begins a file at `path`.
+    ///
+    /// # Errors
+    /// Whatever the storage or the disk says.
+    pub fn create(&self, plan: &Plan, path: &Path, disk: DiskChoice) -> BenchResult<Box<dyn RawWriter>> {
+        let topics = plan.topics();
+        let dir = path.parent().unwrap_or(Path::new("."));
+        // As much as a recorder reserves that is told to split.
+        let reserve_bytes = plan.byte_count();
+        Ok(match self.writer {
+            Writer::Ours(id, preset, text) => {
+                let options = StorageOptions {
+                    preset: preset.to_owned(),
+                    config: (!text.is_empty()).then(|| text.to_owned()),
+                    ..StorageOptions::default()
+                };
+                Box::new(OurWriter::create(
+                    disk.queue(dir)?,
+                    path,
+                    reserve_bytes,
+                    topics,
+                    id,
+                    &options,
+                )?)
+            }
+            Writer::McapCrate => Box::new(McapCrateWriter::create(
+                path,
+                topics,
+                McapCrateOptions::default(),
+            )?),
+            Writer::Naive => Box::new(NaiveWriter::create(
+                disk.queue(dir)?,
+                path,
+                reserve_bytes,
+                topics,
+            )?),
+            Writer::SqliteBare(preset) => Box::new(SqliteBareWriter::create(path, topics, preset)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rival_is_a_configuration() {
+        for one in ALL {
+            if let Some(rival) = one.rival {
+                assert!(
+                    ALL.iter()
+                        .any(|other| other.name == rival && other.rival.is_none()),
+                    "{}",
+                    one.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_published_configurations_are_there() {
+        for name in [
+            "mcap_default",
+            "mcap_nochunking",
+            "mcap_uncompressed_crc",
+            "mcap_compressed_nocrc",
+        ] {
+            assert_eq!(name.parse::<StorageConfiguration>().unwrap().name, name);
+        }
+        assert!(
+            "mcap_magic"
+                .parse::<StorageConfiguration>()
+                .unwrap_err()
+                .is_refusal()
+        );
+    }
+}

@@ -1,0 +1,218 @@
+//! Results of `bench storage`: one cell for each size, batch and configuration, and the CSV of the storage plugin comparison.
+
+use crate::{
+    limits::Limits,
+    machine::Machine,
+    report::csv_text,
+    statistics::{Estimate, Interval},
+    write::BOOTSTRAP_SEED,
+};
+use serde::Serialize;
+
+/// One configuration, once.
+#[derive(Clone, Debug, Serialize)]
+pub struct StorageRun {
+    /// Which repetition, from 0 as in the published CSV.
+    pub run: u32,
+    /// From the first message to the end of close and sync, in seconds.
+    pub elapsed_s: f64,
+    /// Of that, from the last message on, in seconds.
+    pub close_s: f64,
+    /// Payload bytes through `elapsed_s`.
+    pub bytes_per_s: f64,
+    /// Processor seconds for each 10^9 bytes, all threads and the kernel's work included.
+    pub cpu_s_per_gb: f64,
+    /// Disk limit of the same round in bytes a second; absent where nothing is written to a disk.
+    pub limit_bytes_per_s: Option<f64>,
+}
+
+/// One size, batch and configuration over all runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cell {
+    /// `1MiB`, `10KiB`, `100B` or `mixed`.
+    pub messages: String,
+    /// Bytes that were collected for one call.
+    pub batch_size: u64,
+    /// Name of the configuration.
+    pub plugin_config: &'static str,
+    /// Messages in one run.
+    pub message_count: u64,
+    /// Payload bytes in one run.
+    pub bytes: u64,
+    /// Median of total through elapsed, close and sync included.
+    pub durable_bytes_per_s: f64,
+    /// Its 95 % interval; absent with fewer than three runs.
+    pub interval: Option<Interval>,
+    /// Median messages a second.
+    pub messages_per_s: f64,
+    /// Median processor seconds for each 10^9 bytes.
+    pub cpu_s_per_gb: f64,
+    /// Median time from the last message to the end of close and sync, in seconds.
+    pub close_s: f64,
+    /// Durable rate through the disk limit of the same round.
+    pub ratio_to_limit: Option<Estimate>,
+    /// Durable rate through that of its rival, round by round.
+    pub ratio_to_rival: Option<Estimate>,
+    /// Who that is.
+    pub rival: Option<&'static str>,
+    /// Every run in order.
+    pub runs: Vec<StorageRun>,
+}
+
+impl Cell {
+    /// Puts the runs of one cell together; `None` without a run.
+    pub fn of(
+        (messages, batch_size, plugin_config): (String, u64, &'static str),
+        (message_count, bytes): (u64, u64),
+        runs: Vec<StorageRun>,
+    ) -> Option<Self> {
+        let estimate = |pick: &dyn Fn(&StorageRun) -> f64| {
+            Estimate::of(&runs.iter().map(pick).collect::<Vec<_>>(), BOOTSTRAP_SEED)
+        };
+        let rate = estimate(&|run| run.bytes_per_s)?;
+        let limits: Vec<f64> = runs.iter().filter_map(|run| run.limit_bytes_per_s).collect();
+        let rates: Vec<f64> = runs.iter().map(|run| run.bytes_per_s).collect();
+        Some(Self {
+            messages,
+            batch_size,
+            plugin_config,
+            message_count,
+            bytes,
+            durable_bytes_per_s: rate.median,
+            interval: rate.interval,
+            messages_per_s: rate.median * message_count as f64 / bytes.max(1) as f64,
+            cpu_s_per_gb: estimate(&|run| run.cpu_s_per_gb)?.median,
+            close_s: estimate(&|run| run.close_s)?.median,
+            ratio_to_limit: Estimate::of_ratio(&rates, &limits, BOOTSTRAP_SEED),
+            ratio_to_rival: None,
+            rival: None,
+            runs,
+        })
+    }
+
+    /// Compares it with its rival's cell, round by round.
+    pub fn compare(&mut self, rival: &Self) {
+        let rates = |cell: &Self| cell.runs.iter().map(|run| run.bytes_per_s).collect::<Vec<_>>();
+        self.ratio_to_rival = Estimate::of_ratio(&rates(self), &rates(rival), BOOTSTRAP_SEED);
+        self.rival = Some(rival.plugin_config);
+    }
+}
+
+/// The whole result.
+#[derive(Clone, Debug, Serialize)]
+pub struct StorageReport {
+    /// `storage`.
+    pub benchmark: &'static str,
+    /// Limits of the same run.
+    pub limit: Limits,
+    /// All cells: sizes, then batches, then configurations.
+    pub cells: Vec<Cell>,
+    /// What payloads consist of.
+    pub content: String,
+    /// Payload bytes of one run.
+    pub total_bytes: u64,
+    /// How files were written: `auto`, `direct`, `buffered` or `memory`.
+    pub disk: String,
+    /// Repetitions.
+    pub repeat: u32,
+    /// Highest resident memory in bytes.
+    pub rss_max_bytes: u64,
+    /// Where.
+    pub machine: Machine,
+}
+
+impl StorageReport {
+    /// The CSV of the storage plugin comparison: `avg_byte_throughput` in bytes a second, here total through elapsed with close
+    /// and sync, and `close_time` in seconds.
+    pub fn csv(&self) -> String {
+        let columns = [
+            "run",
+            "messages",
+            "batch_size",
+            "plugin_config",
+            "avg_byte_throughput",
+            "close_time",
+        ];
+        let rows = self.cells.iter().flat_map(|cell| {
+            cell.runs.iter().map(|run| {
+                [
+                    run.run.to_string(),
+                    cell.messages.clone(),
+                    batch_label(cell.batch_size),
+                    cell.plugin_config.to_owned(),
+                    format!("{:.0}", run.bytes_per_s),
+                    format!("{:.9}", run.close_s),
+                ]
+            })
+        });
+        csv_text(&columns, rows)
+    }
+}
+
+/// As the published CSV names batches.
+pub fn batch_label(bytes: u64) -> String {
+    match bytes {
+        mib if mib > 0 && mib.is_multiple_of(1 << 20) => format!("{}MiB", mib >> 20),
+        kib if kib > 0 && kib.is_multiple_of(1 << 10) => format!("{}KiB", kib >> 10),
+        other => format!("{other}B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(name: &'static str, rates: [f64; 3]) -> Cell {
+        let runs = rates
+            .iter()
+            .zip(0..)
+            .map(|(rate, run)| StorageRun {
+                run,
+                elapsed_s: 1.0,
+                close_s: 0.25,
+                bytes_per_s: *rate,
+                cpu_s_per_gb: 0.1,
+                limit_bytes_per_s: Some(2e9),
+            })
+            .collect();
+        Cell::of(("100B".into(), 10 << 20, name), (1000, 100_000), runs).unwrap()
+    }
+
+    #[test]
+    fn a_cell_has_medians_and_ratios() {
+        let mut ours = cell("mcap_default", [1e9, 2e9, 1.5e9]);
+        ours.compare(&cell("mcap_crate", [0.5e9, 1e9, 0.75e9]));
+        assert_eq!((ours.durable_bytes_per_s, ours.messages_per_s), (1.5e9, 1.5e7));
+        assert_eq!(ours.ratio_to_limit.unwrap().median, 0.75);
+        assert_eq!(
+            (ours.ratio_to_rival.unwrap().median, ours.rival),
+            (2.0, Some("mcap_crate"))
+        );
+    }
+
+    #[test]
+    fn the_csv_has_the_published_columns() {
+        let report = StorageReport {
+            benchmark: "storage",
+            limit: Limits::default(),
+            cells: vec![cell("mcap_default", [1e9, 2e9, 1.5e9])],
+            content: "random".into(),
+            total_bytes: 1,
+            disk: "auto".into(),
+            repeat: 3,
+            rss_max_bytes: 0,
+            machine: Machine::default(),
+        };
+        let csv = report.csv();
+        let mut lines = csv.lines();
+        assert_eq!(
+            lines.next(),
+            Some("run,messages,batch_size,plugin_config,avg_byte_throughput,close_time")
+        );
+        assert_eq!(
+            lines.next(),
+            Some("0,100B,10MiB,mcap_default,1000000000,0.250000000")
+        );
+        assert_eq!(lines.count(), 2);
+    }
+}

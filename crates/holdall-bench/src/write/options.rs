@@ -1,0 +1,155 @@
+//! What `bench write` should do: candidates, load, and how the recorder is set up.
+
+use crate::{
+    candidate::producers::OfferOptions,
+    error::{BenchError, BenchResult},
+    workload::Load,
+};
+use holdall::record::options::{CacheOptions, SplitOptions};
+use holdall_io::os::DiskMode;
+use holdall_storage::StorageOptions;
+use std::{fmt, path::PathBuf, str::FromStr};
+
+/// What can be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WriteCandidate {
+    /// The recorder with this storage.
+    Ours(String),
+    /// The writer of the `mcap` crate, buffered.
+    McapCrate,
+    /// The yardstick: a plain loop that encodes MCAP into aligned blocks.
+    Naive,
+    /// A prepared-insert loop on SQLite; `true` with the write-ahead log.
+    SqliteBare(bool),
+}
+
+impl WriteCandidate {
+    /// Every name that [`FromStr`] takes.
+    pub const NAMES: &'static str = "mcap, sqlite3, naive, mcap-crate, sqlite-bare, sqlite-bare-resilient";
+}
+
+impl FromStr for WriteCandidate {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> BenchResult<Self> {
+        match text {
+            "mcap-crate" => Ok(Self::McapCrate),
+            "naive" => Ok(Self::Naive),
+            "sqlite-bare" => Ok(Self::SqliteBare(false)),
+            "sqlite-bare-resilient" => Ok(Self::SqliteBare(true)),
+            id if holdall_storage::storage_by_id(id).is_ok() => Ok(Self::Ours(id.to_owned())),
+            _ => Err(BenchError::Option {
+                option: "--storage",
+                expected: format!("one of {}", Self::NAMES),
+                found: text.to_owned(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for WriteCandidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ours(id) => id,
+            Self::McapCrate => "mcap-crate",
+            Self::Naive => "naive",
+            Self::SqliteBare(false) => "sqlite-bare",
+            Self::SqliteBare(true) => "sqlite-bare-resilient",
+        })
+    }
+}
+
+/// Everything about one `bench write`.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// What is offered.
+    pub load: Load,
+    /// Who stores it, interleaved; the first is what the result is about, the others are compared with it.
+    pub candidates: Vec<WriteCandidate>,
+    /// Preset, configuration and threads of our storage.
+    pub storage: StorageOptions,
+    /// How messages wait.
+    pub cache: CacheOptions,
+    /// When to go on in a new file.
+    pub split: SplitOptions,
+    /// How files are written.
+    pub disk_mode: DiskMode,
+    /// Write to memory that forgets: the speed of everything but the disk. Limits are then memory's.
+    pub discard: bool,
+    /// How messages are offered.
+    pub offer: OfferOptions,
+    /// How often each candidate runs.
+    pub repeat: u32,
+    /// The folder for files and results.
+    pub out: PathBuf,
+    /// Keep what was written.
+    pub keep: bool,
+    /// Read back what was written, once for each candidate.
+    pub verify: bool,
+    /// What each measurement of the disk's limit writes; by default what the load does, at most 8 GB.
+    pub limit_bytes: Option<u64>,
+}
+
+/// The limit of a disk that is fast at first and slow later needs a long look; longer ones bring nothing.
+const LIMIT_BYTES_MAX: u64 = 8_000_000_000;
+
+/// Shorter measurements see little but opening and syncing.
+const LIMIT_BYTES_MIN: u64 = 16 << 20;
+
+impl WriteOptions {
+    /// What each measurement of the disk's limit writes.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+            .unwrap_or(self.load.total_bytes.clamp(LIMIT_BYTES_MIN, LIMIT_BYTES_MAX))
+    }
+
+    /// The largest that the load's bag gets on the disk, from above: records, indexes and reserved space included.
+    pub fn bag_bytes_max(&self, message_count: u64) -> u64 {
+        // A message record takes 31 bytes and an index entry 16; databases less than twice that.
+        let whole = self.load.total_bytes + message_count * 100 + (256 << 20);
+        match (self.split.bytes_max, self.split.files_max) {
+            // Two files more may exist while one is opened ahead and one is being removed.
+            (Some(file), Some(files)) => whole.min(file.saturating_mul(u64::from(files) + 3)),
+            _ => whole,
+        }
+    }
+
+    /// What must be free before anything is written.
+    pub fn space_bytes(&self, message_count: u64) -> u64 {
+        if self.discard {
+            return 0;
+        }
+        let bag = self.bag_bytes_max(message_count);
+        let bags = if self.keep {
+            u64::from(self.repeat) * self.candidates.len() as u64
+        } else {
+            1
+        };
+        // Limits are measured while no bag exists, unless bags are kept.
+        let kept = if self.keep { bag * bags } else { 0 };
+        (kept + self.limit_bytes()).max(bag * bags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_are_read_and_written_alike() {
+        for name in [
+            "mcap",
+            "naive",
+            "mcap-crate",
+            "sqlite-bare",
+            "sqlite-bare-resilient",
+        ] {
+            assert_eq!(name.parse::<WriteCandidate>().unwrap().to_string(), name);
+        }
+        let refused = "tape".parse::<WriteCandidate>().unwrap_err();
+        assert!(
+            refused.is_refusal() && refused.to_string().contains("tape"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! Results of `bench write`: every run, and what they say together. The names of the fields are fixed.
+
+use crate::{
+    limits::Limits,
+    machine::Machine,
+    measure::{LatencySummary, Usage},
+    statistics::{Estimate, Interval},
+    verify::Verified,
+    write::WriteOptions,
+};
+use holdall_model::loss::LossStage;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Seed of all bootstraps: the same runs give the same intervals.
+pub const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
+
+/// One candidate, once.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Run {
+    /// Who.
+    pub candidate: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// Messages offered.
+    pub offered: u64,
+    /// Messages stored.
+    pub messages: u64,
+    /// Payload bytes stored.
+    pub bytes: u64,
+    /// Messages lost.
+    pub lost: u64,
+    /// Those, by stage.
+    pub lost_by_stage: BTreeMap<LossStage, u64>,
+    /// From the first offer to the end of close and sync, in seconds.
+    pub elapsed_s: f64,
+    /// Payload bytes a second, close and sync included.
+    pub durable_bytes_per_s: f64,
+    /// Messages a second, close and sync included.
+    pub messages_per_s: f64,
+    /// Processor seconds for each 10^9 bytes behind the offer: all threads but the producers, kernel included. Of a candidate that
+    /// stores within the offer: all of it.
+    pub cpu_s_per_gb: f64,
+    /// Mean cores in use behind the offer.
+    pub cores: f64,
+    /// Processor time of the producers, offers included, in seconds.
+    pub producer_cpu_s: f64,
+    /// What the process used.
+    pub usage: Usage,
+    /// Disk limit just before, in bytes a second; absent where nothing is written to a disk.
+    pub limit_before_bytes_per_s: Option<f64>,
+    /// Disk limit just after.
+    pub limit_after_bytes_per_s: Option<f64>,
+    /// `durable_bytes_per_s` through the mean of both.
+    pub ratio_to_limit: Option<f64>,
+    /// How long offers took; absent for candidates without a cache.
+    pub offer_latency: Option<LatencySummary>,
+    /// How late the machine woke a thread that did nothing else, in the same run.
+    pub scheduling_latency: Option<LatencySummary>,
+    /// How late a paced load was offered.
+    pub send_lateness: Option<LatencySummary>,
+    /// Files begun after the first.
+    pub splits: u64,
+    /// What was read back and found right; absent when that was not asked for or done in another repetition.
+    pub verified: Option<Verified>,
+}
+
+/// A candidate over all its runs: medians, and intervals where there are enough runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct CandidateReport {
+    /// Who.
+    pub candidate: String,
+    /// Messages stored.
+    pub messages: u64,
+    /// Payload bytes stored.
+    pub bytes: u64,
+    /// To the end of close and sync, in seconds.
+    pub elapsed_s: f64,
+    /// Payload bytes a second, close and sync included.
+    pub durable_bytes_per_s: f64,
+    /// Messages a second, close and sync included.
+    pub messages_per_s: f64,
+    /// Processor seconds behind the offer for each 10^9 bytes.
+    pub cpu_s_per_gb: f64,
+    /// Mean cores in use behind the offer.
+    pub cores: f64,
+    /// Messages lost in all runs.
+    pub lost: u64,
+    /// Highest resident memory of all runs in bytes, `generator_bytes` included.
+    pub rss_max_bytes: u64,
+    /// Durable rate through the disk limit of the same minute.
+    pub ratio_to_limit: Option<f64>,
+    /// Durable rate through that of a plain buffered loop.
+    pub ratio_to_buffered: Option<f64>,
+    /// Offers of the run whose worst was the worst.
+    pub offer_latency: Option<LatencySummary>,
+    /// The machine's own wake-up latency in that run.
+    pub scheduling_latency: Option<LatencySummary>,
+    /// Lateness of paced offers in that run.
+    pub send_lateness: Option<LatencySummary>,
+    /// Files begun after the first, in each run.
+    pub splits: u64,
+    /// 95 % intervals by field; absent with fewer than three repetitions.
+    pub intervals: BTreeMap<&'static str, Interval>,
+    /// Every run in order.
+    pub runs: Vec<Run>,
+}
+
+impl CandidateReport {
+    /// Puts the runs of one candidate together; `None` without a run.
+    pub fn of(runs: Vec<Run>, buffered_bytes_per_s: Option<f64>) -> Option<Self> {
+        let worst = runs
+            .iter()
+            .max_by_key(|run| run.offer_latency.map_or(0, |latency| latency.max_ns))?;
+        let mut intervals = BTreeMap::new();
+        let mut median = |name: &'static str, pick: &dyn Fn(&Run) -> Option<f64>| {
+            let samples: Vec<f64> = runs.iter().filter_map(pick).collect();
+            let estimate = Estimate::of(&samples, BOOTSTRAP_SEED)?;
+            estimate.interval.map(|interval| intervals.insert(name, interval));
+            Some(estimate.median)
+        };
+        let durable_bytes_per_s = median("durable_bytes_per_s", &|run| Some(run.durable_bytes_per_s))?;
+        Some(Self {
+            candidate: worst.candidate.clone(),
+            elapsed_s: median("elapsed_s", &|run| Some(run.elapsed_s))?,
+            messages_per_s: median("messages_per_s", &|run| Some(run.messages_per_s))?,
+            cpu_s_per_gb: median("cpu_s_per_gb", &|run| Some(run.cpu_s_per_gb))?,
+            cores: median("cores", &|run| Some(run.cores))?,
+            ratio_to_limit: median("ratio_to_limit", &|run| run.ratio_to_limit),
+            ratio_to_buffered: buffered_bytes_per_s.map(|buffered| durable_bytes_per_s / buffered),
+            durable_bytes_per_s,
+            messages: median("messages", &|run| Some(run.messages as f64))? as u64,
+            bytes: median("bytes", &|run| Some(run.bytes as f64))? as u64,
+            lost: runs.iter().map(|run| run.lost).sum(),
+            rss_max_bytes: runs.iter().map(|run| run.usage.rss_max_bytes).max()?,
+            offer_latency: worst.offer_latency,
+            scheduling_latency: worst.scheduling_latency,
+            send_lateness: worst.send_lateness,
+            splits: worst.splits,
+            intervals,
+            runs,
+        })
+    }
+}
+
+/// The first candidate against another, run by run next to each other.
+#[derive(Clone, Debug, Serialize)]
+pub struct Comparison {
+    /// The other one.
+    pub with: String,
+    /// The first one's durable rate through the other's.
+    pub durable_ratio: Estimate,
+    /// The first one's processor time for each byte through the other's.
+    pub cpu_ratio: Option<Estimate>,
+    /// False when the interval of `durable_ratio` holds 1 or there is none: nobody can be said to be faster.
+    pub carried: bool,
+}
+
+/// The options that a result belongs to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OptionsReport {
+    /// Message size, or `mixed`.
+    pub size: String,
+    /// What payloads consist of.
+    pub content: String,
+    /// Payload bytes of one run.
+    pub total_bytes: u64,
+    /// Threads that offer.
+    pub producers: u32,
+    /// Topics.
+    pub topics: u32,
+    /// Messages a second of each producer; absent when as fast as possible.
+    pub rate_hz: Option<f64>,
+    /// Bytes a second that a paced load offers.
+    pub offered_bytes_per_s: Option<f64>,
+    /// Preset of our storage.
+    pub preset: String,
+    /// Configuration laid over it.
+    pub storage_config: Option<String>,
+    /// Compression threads.
+    pub compression_threads: usize,
+    /// Cache size in bytes.
+    pub cache_bytes_max: usize,
+    /// Split size in bytes.
+    pub split_bytes_max: Option<u64>,
+    /// How files are written.
+    pub disk_mode: String,
+    /// Producers wait for room instead of dropping.
+    pub lossless: bool,
+    /// Payloads from here on are loans.
+    pub loan_bytes_min: usize,
+    /// Repetitions.
+    pub repeat: u32,
+}
+
+impl OptionsReport {
+    /// What is told of `options`.
+    pub fn of(options: &WriteOptions, offered_bytes_per_s: Option<f64>) -> Self {
+        let disk_mode = if options.discard {
+            "discard".to_owned()
+        } else {
+            format!("{:?}", options.disk_mode).to_lowercase()
+        };
+        Self {
+            size: options.load.mix.label(),
+            content: options.load.content.to_string(),
+            total_bytes: options.load.total_bytes,
+            producers: options.load.producers,
+            topics: options.load.topics,
+            rate_hz: options.load.rate_hz,
+            offered_bytes_per_s,
+            preset: options.storage.preset.clone(),
+            storage_config: options.storage.config.clone(),
+            compression_threads: options.storage.compression_threads,
+            cache_bytes_max: options.cache.bytes_max,
+            split_bytes_max: options.split.bytes_max,
+            disk_mode,
+            lossless: options.offer.lossless,
+            loan_bytes_min: options.offer.loan_bytes_min,
+            repeat: options.repeat,
+        }
+    }
+}
+
+/// The whole result: the first candidate's fields at the top, limits and the others beside them.
+#[derive(Clone, Debug, Serialize)]
+pub struct WriteReport {
+    /// `write`.
+    pub benchmark: &'static str,
+    /// The first candidate.
+    #[serde(flatten)]
+    pub first: CandidateReport,
+    /// Limits of the same run.
+    pub limit: Limits,
+    /// Memory that the payload generator holds, in bytes; part of `rss_max_bytes`.
+    pub generator_bytes: u64,
+    /// The other candidates.
+    pub others: Vec<CandidateReport>,
+    /// The first against each of them.
+    pub comparisons: Vec<Comparison>,
+    /// What was asked for.
+    pub options: OptionsReport,
+    /// Where.
+    pub machine: Machine,
+}
+
+impl Comparison {
+    /// Compares two candidates run by run; `None` when there is nothing to compare.
+    pub fn of(first: &CandidateReport, other: &CandidateReport) -> Option<Self> {
+        let pick = |report: &CandidateReport, field: &dyn Fn(&Run) -> f64| {
+            report.runs.iter().map(field).collect::<Vec<_>>()
+        };
+        let ratio = |field: &dyn Fn(&Run) -> f64| {
+            Estimate::of_ratio(&pick(first, field), &pick(other, field), BOOTSTRAP_SEED)
+        };
+        let durable_ratio = ratio(&|run| run.durable_bytes_per_s)?;
+        let carried = durable_ratio
+            .interval
+            .is_some_and(|interval| !interval.contains(1.0));
+        Some(Self {
+            with: other.candidate.clone(),
+            durable_ratio,
+            cpu_ratio: ratio(&|run| run.cpu_s_per_gb),
+            carried,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(durable: f64, ratio: f64, worst_ns: u64) -> Run {
+        Run {
+            candidate: "mcap".into(),
+            durable_bytes_per_s: durable,
+            cpu_s_per_gb: 0.1,
+            ratio_to_limit: Some(ratio),
+            offer_latency: Some(LatencySummary {
+                max_ns: worst_ns,
+                ..LatencySummary::default()
+            }),
+            lost: 1,
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn a_report_has_medians_intervals_and_the_worst_offer() {
+        let report = CandidateReport::of(
+            vec![run(1e9, 0.9, 5), run(3e9, 0.95, 9), run(2e9, 0.8, 7)],
+            Some(1e9),
+        )
+        .unwrap();
+        assert_eq!(
+            (
+                report.durable_bytes_per_s,
+                report.ratio_to_limit,
+                report.ratio_to_buffered
+            ),
+            (2e9, Some(0.9), Some(2.0))
+        );
+        assert_eq!((report.lost, report.offer_latency.unwrap().max_ns), (3, 9));
+        assert!(report.intervals["durable_bytes_per_s"].contains(2e9));
+        assert!(CandidateReport::of(Vec::new(), None).is_none());
+    }
+
+    #[test]
+    fn a_comparison_that_holds_one_is_not_carried() {
+        let report = |rates: [f64; 3]| {
+            CandidateReport::of(rates.map(|rate| run(rate, 1.0, 1)).to_vec(), None).unwrap()
+        };
+        let slow = report([1e9, 2e9, 4e9]);
+        assert!(Comparison::of(&report([2e9, 4e9, 8.4e9]), &slow).unwrap().carried);
+        assert!(
+            !Comparison::of(&report([0.9e9, 2e9, 4.4e9]), &slow)
+                .unwrap()
+                .carried
+        );
+    }
+}
