@@ -11,6 +11,9 @@ const DOMAIN_ID_MAX: u32 = 232;
 /// Highest participant index that local unicast discovery looks for, as in the rmw implementations.
 const PARTICIPANT_INDEX_MAX: u32 = 32;
 
+/// What names of elements begin with that choose interfaces, today's and deprecated ones.
+const INTERFACE_ELEMENT: &str = "NetworkInterface";
+
 /// The environment variables that decide how nodes find each other. Empty variables count as unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DdsEnvironment {
@@ -53,11 +56,16 @@ impl DdsEnvironment {
         }
     }
 
-    /// True when `CYCLONEDDS_URI` names interfaces, as far as its text shows.
+    /// True when `CYCLONEDDS_URI`, or a file that it points to, names interfaces. Files that cannot be read are Cyclone's to report.
     pub(super) fn names_interfaces(&self) -> bool {
-        self.cyclonedds_uri
-            .as_deref()
-            .is_some_and(|uri| uri.contains("NetworkInterface"))
+        let Some(uri) = self.cyclonedds_uri.as_deref() else {
+            return false;
+        };
+        uri.contains(INTERFACE_ELEMENT)
+            || uri
+                .split(',')
+                .map(|source| source.trim().trim_start_matches("file://"))
+                .any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(INTERFACE_ELEMENT)))
     }
 
     fn range(&self) -> Result<DiscoveryRange, String> {
@@ -193,6 +201,18 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
     Ok(xml)
 }
 
+/// What to tell a user when sockets hold less than they should.
+pub(super) fn small_buffer_warning(reached_bytes: usize, wish_bytes: usize) -> Option<String> {
+    (reached_bytes < wish_bytes).then(|| {
+        format!(
+            "the DDS sockets can hold {} KiB instead of {} KiB, so large or fast topics may lose messages; raise the system's \
+             limit: sudo sysctl -w net.core.rmem_max={wish_bytes}",
+            reached_bytes >> 10,
+            wish_bytes >> 10,
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,6 +236,28 @@ mod tests {
             "<CycloneDDS><Domain><General></General><Internal><SocketReceiveBufferSize max=\"1000B\"/></Internal><Discovery>\
              <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>\
              <Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery></Domain></CycloneDDS>"
+        );
+    }
+
+    #[test]
+    fn interfaces_that_the_user_names_are_noticed() {
+        let names = |uri: &str| {
+            DdsEnvironment {
+                cyclonedds_uri: set(uri),
+                ..Default::default()
+            }
+            .names_interfaces()
+        };
+        assert!(!DdsEnvironment::default().names_interfaces());
+        assert!(names(
+            "<General><Interfaces><NetworkInterface name='eth0'/></Interfaces></General>"
+        ));
+        assert!(!names("<Tracing/>,/no/such/file.xml"));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cyclone.xml");
+        std::fs::write(&file, "<CycloneDDS><NetworkInterface/></CycloneDDS>").unwrap();
+        assert!(
+            names(&format!("<Tracing/>, file://{}", file.display())) && names(&file.display().to_string())
         );
     }
 
@@ -311,6 +353,15 @@ mod tests {
         let xml = cyclone_config(&environment, options).unwrap();
         assert!(xml.ends_with("</CycloneDDS>,file:///etc/c.xml"), "{xml}");
         assert!(xml.contains("<ExternalDomainId>5</ExternalDomainId>"), "{xml}");
+    }
+
+    #[test]
+    fn small_buffers_are_told_with_the_remedy() {
+        assert_eq!(small_buffer_warning(4096, 4096), None);
+        let warning = small_buffer_warning(212_992, 64 << 20).unwrap();
+        assert!(
+            warning.contains("208 KiB") && warning.ends_with("sudo sysctl -w net.core.rmem_max=67108864")
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     announcement::NodeAnnouncement,
-    config::{ConfigOptions, DdsEnvironment, cyclone_config},
+    config::{ConfigOptions, DdsEnvironment, cyclone_config, small_buffer_warning},
     discovery::Discovery,
     ffi_entity::{DdsError, Domain, Participant},
     publisher::DdsPublisher,
@@ -99,41 +99,27 @@ impl DdsTransport {
 }
 
 fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String> {
-    let start = |add_loopback| {
-        Domain::new(ros_domain, |external_domain_id| {
-            let config = ConfigOptions {
-                external_domain_id,
-                socket_receive_buffer_bytes: options.socket_receive_buffer_bytes,
-                process_id: std::process::id(),
-                add_loopback,
-            };
-            cyclone_config(&options.environment, config)
-        })
-    };
+    // An interface that is named twice is an error to Cyclone, so the user's choice stands alone.
     let add_loopback = has_network() && !options.environment.names_interfaces();
-    let outcome = start(add_loopback);
-    if outcome.is_err() && add_loopback && options.environment.cyclonedds_uri.is_some() {
-        // A file that CYCLONEDDS_URI points to may name the same interfaces, which Cyclone refuses; then the user's choice holds.
-        return start(false);
-    }
-    outcome
+    Domain::new(ros_domain, |external_domain_id| {
+        let config = ConfigOptions {
+            external_domain_id,
+            socket_receive_buffer_bytes: options.socket_receive_buffer_bytes,
+            process_id: std::process::id(),
+            add_loopback,
+        };
+        cyclone_config(&options.environment, config)
+    })
 }
 
 /// Raises the receive buffers of the sockets that Cyclone has opened; returns a warning where the system forbids it.
 fn raise_socket_buffers(before: &BTreeSet<RawFd>, bytes: usize) -> Vec<String> {
     let ours = udp_sockets().difference(before).copied().collect();
-    let Some(reached) = raise_receive_buffers(&ours, bytes) else {
-        return Vec::new();
-    };
-    if reached >= bytes {
-        return Vec::new();
-    }
-    vec![format!(
-        "the DDS sockets can hold {} KiB instead of {} KiB, so large or fast topics may lose messages; raise the system's limit: \
-         sudo sysctl -w net.core.rmem_max={bytes}",
-        reached >> 10,
-        bytes >> 10,
-    )]
+    let reached = raise_receive_buffers(&ours, bytes);
+    reached
+        .and_then(|reached| small_buffer_warning(reached, bytes))
+        .into_iter()
+        .collect()
 }
 
 impl Transport for DdsTransport {
