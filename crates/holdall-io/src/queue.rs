@@ -66,6 +66,8 @@ struct FileState {
     syncs: VecDeque<(u64, u64)>,
     /// Highest sync number that has ended well.
     synced_number: u64,
+    /// Lowest offset of a write that failed or was given up: beyond it the file has holes.
+    failed_from: u64,
     error: Option<DiskError>,
 }
 
@@ -79,6 +81,7 @@ impl FileState {
             deferred: VecDeque::new(),
             syncs: VecDeque::new(),
             synced_number: 0,
+            failed_from: u64::MAX,
             error: None,
         }
     }
@@ -92,6 +95,16 @@ impl FileState {
         self.error.get_or_insert(error);
     }
 
+    /// Where the file ends when it is closed at `length`: a file that failed is cut before its first hole, so that what is left
+    /// of it is whole.
+    fn closing_length(&self, length: u64) -> u64 {
+        if self.error.is_some() {
+            length.min(self.progress.written_bytes)
+        } else {
+            length
+        }
+    }
+
     fn overlaps_in_flight(&self, offset: u64, end: u64) -> bool {
         self.in_flight
             .iter()
@@ -100,7 +113,7 @@ impl FileState {
 
     /// Recomputes how far the file is written without a hole. Never goes back: a write over written bytes repeats them.
     fn update_written(&mut self) {
-        let mut lowest = self.progress.accepted_bytes;
+        let mut lowest = self.progress.accepted_bytes.min(self.failed_from);
         for write in &self.in_flight {
             lowest = lowest.min(write.offset);
         }
@@ -290,7 +303,8 @@ impl DiskQueue {
         Ok(())
     }
 
-    /// Asks that the file be cut to `length`, made durable and closed after everything accepted. Does not wait.
+    /// Asks that the file be cut to `length`, made durable and closed after everything accepted. Does not wait. A file that has
+    /// failed is cut before its first hole, at [`FileProgress::written_bytes`].
     ///
     /// # Errors
     /// The error that the file has failed with; it is closed all the same.
@@ -300,12 +314,9 @@ impl DiskQueue {
             return state.check();
         }
         state.life = Life::Closing;
-        if state.deferred.is_empty() {
-            self.disk.submit_close(file, length);
-        } else {
-            state.deferred.push_back(Deferred::Close { length });
-        }
-        state.check()
+        state.deferred.push_back(Deferred::Close { length });
+        self.submit_deferred(file);
+        self.check(file)
     }
 
     /// Waits until a file is closed and forgets it when it was closed well.
@@ -471,11 +482,11 @@ impl DiskQueue {
                 {
                     state.in_flight.swap_remove(place);
                 }
-                match result {
-                    Ok(()) if state.error.is_none() => state.update_written(),
-                    Ok(()) => {}
-                    Err(error) => state.poison(error),
+                if let Err(error) = result {
+                    state.failed_from = state.failed_from.min(offset);
+                    state.poison(error);
                 }
+                state.update_written();
                 self.submit_deferred(file);
             }
             Completion::Synced { file, token, result } => {
@@ -524,6 +535,7 @@ impl DiskQueue {
             match next {
                 Deferred::Write { offset, block, len } => {
                     if state.error.is_some() {
+                        state.failed_from = state.failed_from.min(offset);
                         continue;
                     }
                     let end = offset + len as u64;
@@ -535,7 +547,14 @@ impl DiskQueue {
                     self.disk.submit_write(file, offset, block, len);
                 }
                 Deferred::Sync { number } => self.disk.submit_sync(file, number),
-                Deferred::Close { length } => self.disk.submit_close(file, length),
+                Deferred::Close { length } => {
+                    // Only now is it known how far the file is whole.
+                    if !state.in_flight.is_empty() {
+                        state.deferred.push_front(Deferred::Close { length });
+                        return;
+                    }
+                    self.disk.submit_close(file, state.closing_length(length));
+                }
             }
         }
     }

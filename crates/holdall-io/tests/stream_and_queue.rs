@@ -290,6 +290,34 @@ fn full_disk_is_said_with_path_and_byte() {
 }
 
 #[test]
+fn full_disk_leaves_a_file_that_is_whole_up_to_its_end() {
+    for seed in 0..50 {
+        let capacity_bytes = 5 * BLOCK_BYTES as u64 + 4096;
+        let (mut q, disk) = sim(
+            SimDiskOptions {
+                seed,
+                capacity_bytes,
+                ..SimDiskOptions::default()
+            },
+            6,
+        );
+        let file = create(&mut q, "a");
+        let mut stream = BlockStream::new(file);
+        let data = bytes(20 * BLOCK_BYTES, seed);
+        let appended = data.chunks(1000).try_for_each(|part| stream.append(&mut q, part));
+        assert!(appended.unwrap_err().is_no_space());
+        assert!(stream.finish(&mut q).unwrap_err().is_no_space());
+        assert!(q.wait_closed(file).unwrap_err().is_no_space());
+        let content = disk.read(Path::new("a")).unwrap();
+        assert_eq!(content.len() as u64, q.progress(file).unwrap().written_bytes);
+        assert!(
+            content == data[..content.len()],
+            "a hole in what is left (seed {seed})"
+        );
+    }
+}
+
+#[test]
 fn blocks_are_awaited_only_when_there_are_none() {
     let (mut q, disk) = sim(SimDiskOptions::default(), 4);
     let file = create(&mut q, "a");

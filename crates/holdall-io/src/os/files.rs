@@ -40,6 +40,8 @@ pub(super) struct OpenFile {
     /// Space is reserved up to here; `u64::MAX` when reserving does not work.
     pub reserved: u64,
     pub reserving: bool,
+    /// End of what was written or is being written.
+    pub written_end: u64,
     /// A sync of the directory entry has been asked for.
     pub entry_synced: bool,
 }
@@ -55,12 +57,23 @@ impl OpenFile {
             barriers: VecDeque::new(),
             reserved,
             reserving: false,
+            written_end: 0,
             entry_synced: false,
         }
     }
 
+    /// Bytes reserved for this file and not used yet.
+    pub(super) fn reserved_ahead_bytes(&self) -> u64 {
+        if self.reserved == u64::MAX {
+            0
+        } else {
+            self.reserved.saturating_sub(self.written_end)
+        }
+    }
+
     /// Counts a write that starts or waits, and gives it its number.
-    pub(super) fn begin_write(&mut self) -> u64 {
+    pub(super) fn begin_write(&mut self, end: u64) -> u64 {
+        self.written_end = self.written_end.max(end);
         let number = self.next_number;
         self.next_number += 1;
         self.in_flight.push(number);

@@ -18,8 +18,11 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Never reserve more than this part of the free space ahead of what was asked for.
-const RESERVE_AHEAD_PART_OF_FREE: u64 = 8;
+/// Never reserve more than this part of the free space at once: others need some, and the rest of it comes when it is needed.
+const RESERVE_PART_OF_FREE: u64 = 4;
+
+/// Less than this is not worth reserving: the disk is nearly full.
+const RESERVE_BYTES_MIN: u64 = 16 << 20;
 
 /// A write on its way.
 pub(super) struct WriteJob {
@@ -246,13 +249,8 @@ fn perform(job: Job, write_back: &mut WriteBack) -> Option<Done> {
             from,
             to,
         } => {
-            let available = available_bytes(path.parent().unwrap_or(Path::new("."))).unwrap_or(0);
-            let bytes = (to - from).min(available / RESERVE_AHEAD_PART_OF_FREE);
-            let reserved = bytes > 0 && reserve(&handle, from, bytes).is_ok();
-            Done::Reserved {
-                file,
-                to: if reserved { from + bytes } else { u64::MAX },
-            }
+            let end = reserve_in_part(&handle, &path, from, to).unwrap_or(u64::MAX);
+            Done::Reserved { file, to: end }
         }
         Job::Write(write) => {
             let len = write.len as u64;
@@ -314,12 +312,23 @@ pub(super) fn create(path: &Path, reserve_bytes: u64, direct: bool) -> Result<(A
         .open(path)
         .map_err(|source| DiskError::new(path, Operation::Create, source))?;
     // A buffered file gets its space when it is written back; on a memory file system reserving would fill memory with zeros.
-    let reserved = if direct && reserve_bytes > 0 && reserve(&file, 0, reserve_bytes).is_ok() {
-        reserve_bytes
+    let reserved = if direct && reserve_bytes > 0 {
+        reserve_in_part(&file, path, 0, reserve_bytes)
     } else {
-        0
+        None
     };
-    Ok((Arc::new(file), reserved))
+    Ok((Arc::new(file), reserved.unwrap_or(0)))
+}
+
+/// Reserves `from..to`, or as much of it as is sensible; gives back how far, `None` when nothing.
+fn reserve_in_part(file: &File, path: &Path, from: u64, to: u64) -> Option<u64> {
+    let available = available_bytes(path.parent().unwrap_or(Path::new("."))).ok()?;
+    let wanted = to.saturating_sub(from);
+    let bytes = wanted.min(available / RESERVE_PART_OF_FREE);
+    if bytes < wanted.min(RESERVE_BYTES_MIN) || bytes == 0 {
+        return None;
+    }
+    reserve(file, from, bytes).ok().map(|()| from + bytes)
 }
 
 /// Reserves space and lets the file's length grow with it: a write that made the file longer would lock out all others and

@@ -364,7 +364,9 @@ impl Disk for OsDisk {
                 Operation::Write,
                 "the file is not open",
             )),
-            Some(open) => check_write(&open.path, offset, &block, len).map(|()| open.begin_write()),
+            Some(open) => {
+                check_write(&open.path, offset, &block, len).map(|()| open.begin_write(offset + len as u64))
+            }
         };
         match checked {
             Ok(number) => self.start_write(
@@ -450,7 +452,16 @@ impl Disk for OsDisk {
     }
 
     fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
-        available_bytes(dir).map_err(|source| DiskError::new(dir, Operation::Inspect, source))
+        let free = available_bytes(dir).map_err(|source| DiskError::new(dir, Operation::Inspect, source))?;
+        // What this disk has reserved and not used is still free for its owner.
+        let on_it = |open: &&OpenFile| open.path.starts_with(dir);
+        let reserved: u64 = self
+            .files
+            .values()
+            .filter(on_it)
+            .map(OpenFile::reserved_ahead_bytes)
+            .sum();
+        Ok(free.saturating_add(reserved))
     }
 
     fn prefers_streaming_stores(&self) -> bool {
