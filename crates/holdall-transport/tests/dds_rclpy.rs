@@ -2,6 +2,7 @@
 #![cfg(feature = "dds")]
 
 mod dds;
+mod support;
 
 use dds::*;
 use holdall_model::{
@@ -11,6 +12,7 @@ use holdall_model::{
 use holdall_transport::Transport;
 use md5::{Digest, Md5};
 use serde_json::json;
+use support::*;
 
 fn md5_of(payloads: &[Vec<u8>]) -> String {
     let mut md5 = Md5::new();
