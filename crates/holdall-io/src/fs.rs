@@ -135,6 +135,27 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
 /// # Errors
 /// When the new content cannot be written; the old is still there then.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    put_in_place(path, bytes, write_synced)?;
+    sync_parent(path)
+}
+
+/// As [`write_atomically`] without waiting for the disk: a killed process leaves the old content or the new, a power cut may leave
+/// an older one or none.
+///
+/// # Errors
+/// When the new content cannot be written; the old is still there then.
+pub fn write_atomically_unsynced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    put_in_place(path, bytes, |path, bytes| {
+        fs::write(path, bytes).map_err(|source| DiskError::new(path, Operation::Write, source))
+    })
+}
+
+/// Writes a temporary file beside `path`, and moves it there.
+fn put_in_place(
+    path: &Path,
+    bytes: &[u8],
+    write: impl FnOnce(&Path, &[u8]) -> Result<(), DiskError>,
+) -> Result<(), DiskError> {
     let name = path.file_name().ok_or_else(|| {
         DiskError::new(
             path,
@@ -146,15 +167,14 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     temporary.push(name);
     temporary.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(temporary);
-    let written = write_synced(&temporary, bytes).and_then(|()| {
+    let written = write(&temporary, bytes).and_then(|()| {
         fs::rename(&temporary, path).map_err(|source| DiskError::new(path, Operation::Rename, source))
     });
     if written.is_err() {
         // The first error is the one to tell.
         let _ = fs::remove_file(&temporary);
     }
-    written?;
-    sync_parent(path)
+    written
 }
 
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
@@ -177,7 +197,12 @@ fn sync_parent(path: &Path) -> Result<(), DiskError> {
 pub fn create_dir_new(path: &Path) -> Result<(), DiskError> {
     let fail = |source| DiskError::new(path, Operation::CreateDirectory, source);
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent).map_err(fail)?;
+        // "Exists" is said of a file in a parent's place, which is not the directory being there already.
+        let not_directory = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+            _ => error,
+        };
+        fs::create_dir_all(parent).map_err(not_directory).map_err(fail)?;
     }
     fs::create_dir(path).map_err(fail)?;
     sync_parent(path)
@@ -301,6 +326,7 @@ mod tests {
         create_dir_new(&path).unwrap();
         write_atomically(&path.join("inside"), b"x").unwrap();
         assert!(write_atomically(&path, b"new").is_err());
+        assert!(write_atomically_unsynced(&path, b"new").is_err());
         assert_eq!(list_dir(dir.path()).unwrap().len(), 1);
         assert_eq!(read(&path.join("inside"), 10).unwrap(), b"x");
     }
@@ -316,6 +342,15 @@ mod tests {
             error.to_string(),
             format!("could not create directory {}: it exists already", path.display())
         );
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_parent_is_not_an_existing_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let error = create_dir_new(&dir.path().join("file/bag")).unwrap_err();
+        assert!(!error.is_already_exists(), "{error}");
+        assert!(error.to_string().contains("not a directory"), "{error}");
     }
 
     #[test]

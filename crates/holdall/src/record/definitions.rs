@@ -1,6 +1,7 @@
 //! Message definitions without a ROS installation: share folders, the embedded bundle, or the publishing node, checked by their hash.
 
 use super::waiting::unknown_definition;
+use holdall_io::fs;
 use holdall_model::{
     interface::{Definition, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat},
     topic::{MessageDefinition, NodeName},
@@ -9,8 +10,6 @@ use holdall_transport::{TypeDescriptionReply, TypeSource};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fs,
-    io::Read,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -213,11 +212,8 @@ fn read_share(prefix: &Path, type_name: &str) -> Option<InterfaceSource> {
     [SourceFormat::from_name(kind)?, SourceFormat::Idl]
         .into_iter()
         .find_map(|format| {
-            let file = fs::File::open(folder.join(format!("{name}.{}", format.as_str()))).ok()?;
-            let mut text = String::new();
-            file.take(SOURCE_BYTES_MAX as u64 + 1)
-                .read_to_string(&mut text)
-                .ok()?;
+            let path = folder.join(format!("{name}.{}", format.as_str()));
+            let text = fs::read_to_string(&path, SOURCE_BYTES_MAX as u64).ok()?;
             Some(InterfaceSource {
                 format,
                 text: Cow::Owned(text),
@@ -228,6 +224,7 @@ fn read_share(prefix: &Path, type_name: &str) -> Option<InterfaceSource> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const TYPE: &str = "demo_msgs/msg/Pair";
 

@@ -121,16 +121,6 @@ impl Discovery {
         self.closed = true;
     }
 
-    /// True when everything that can be asked for is recorded, so that no look at new topics is needed.
-    pub fn is_complete(&self) -> bool {
-        let recorded = |name: &str| {
-            self.topics
-                .get(name)
-                .is_some_and(|topic| topic.state == State::Recorded)
-        };
-        self.closed || (self.filter.is_only_named() && self.filter.named_topics().all(recorded))
-    }
-
     /// Takes in what changed in the graph; says what is to be done about it, in order.
     pub fn take_in(&mut self, events: Vec<GraphEvent>) -> Vec<GraphDecision> {
         let mut decisions = Vec::new();
@@ -343,22 +333,5 @@ mod tests {
             publisher(3, "/a", STRING, None),
         ]);
         assert!(matches!(&decisions[..], [GraphDecision::Publisher(endpoint)] if endpoint.topic == "/a"));
-        assert!(discovery.is_complete());
-    }
-
-    #[test]
-    fn named_topics_are_complete_when_all_are_recorded() {
-        let topics = vec!["/a".to_owned(), "/b".to_owned()];
-        let mut discovery = discovery(&Selection {
-            topics,
-            ..Selection::default()
-        });
-        discovery.take_in(vec![
-            publisher(1, "/a", STRING, None),
-            publisher(2, "/c", STRING, None),
-        ]);
-        assert!(!discovery.is_complete());
-        discovery.take_in(vec![publisher(3, "/b", STRING, None)]);
-        assert!(discovery.is_complete());
     }
 }

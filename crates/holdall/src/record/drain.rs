@@ -2,10 +2,10 @@
 
 use super::{
     cache::{CacheEntry, PublisherIndex, Segment, SharedCache, Waited},
-    ledger::{Interval, Ledger},
+    ledger::{Interval, LEDGER_KEY, LEDGER_RECORD, Ledger},
     waiting::{HeldPayload, WaitingTopics},
 };
-use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, ClosingNotes};
+use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, TopicCount};
 use holdall_io::clock::Clock;
 use holdall_model::{
     loss::LossStage,
@@ -14,7 +14,7 @@ use holdall_model::{
 };
 use holdall_storage::writer::{ChannelInfo, StoredMessage};
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -367,11 +367,11 @@ impl Drain {
             return Ok(());
         }
         self.bag.step()?;
-        if self.dirty && now >= self.next_durable {
-            self.bag.make_durable()?;
+        if self.dirty && now >= self.next_durable && self.bag.make_durable()? {
             self.next_durable = now + DURABLE_INTERVAL;
             self.dirty = false;
         }
+        self.count_removed();
         if now >= self.next_space {
             self.next_space = now + SPACE_INTERVAL;
             self.tell_status(|_| {});
@@ -402,10 +402,47 @@ impl Drain {
         }
     }
 
-    /// Ends the bag. The records of `notes` go into its last file.
-    pub fn close(self, notes: ClosingNotes) -> ClosedBag {
-        self.bag.close(notes, self.failure)
+    fn count_removed(&mut self) {
+        for count in self.bag.take_removed() {
+            if let Some(topic) = topic_of(&self.topics, count) {
+                lock(&self.ledger).remove(topic, count.messages);
+            }
+        }
     }
+
+    /// Ends the bag, with the ledger in it.
+    pub fn close(mut self) -> ClosedBag {
+        if self.failure.is_none()
+            && let Err(error) = self.bag.wait_settled()
+        {
+            self.fail(error);
+        }
+        self.count_removed();
+        let Self {
+            bag,
+            ledger,
+            topics,
+            failure,
+            ..
+        } = self;
+        let entries = BTreeMap::from([(LEDGER_KEY.to_owned(), lock(&ledger).to_json())]);
+        let records = vec![(LEDGER_RECORD.to_owned(), entries)];
+        bag.close(records, failure, |unreadable| {
+            let mut ledger = lock(&ledger);
+            for count in unreadable {
+                if let Some(topic) = topic_of(&topics, *count) {
+                    ledger.take_back(topic, count.messages);
+                }
+            }
+            ledger.custom_data()
+        })
+    }
+}
+
+/// The recording's number of a topic of the bag.
+fn topic_of(topics: &[Option<BagTopic>], count: TopicCount) -> Option<TopicId> {
+    let index = topics.iter().position(|topic| *topic == Some(count.topic))?;
+    Some(TopicId(index as u32))
 }
 
 /// A drain on a thread of its own.

@@ -65,6 +65,19 @@ impl Interval {
         }
     }
 
+    /// Messages of which only the number is known.
+    pub fn of_unknown(stage: LossStage, count: u64) -> Self {
+        Self {
+            stage,
+            first_sequence: None,
+            last_sequence: None,
+            first_time: None,
+            last_time: None,
+            count,
+            merged: false,
+        }
+    }
+
     /// True when `next` goes on where this one ends.
     fn is_followed_by(&self, next: &Self) -> bool {
         self.stage == next.stage
@@ -198,6 +211,9 @@ pub struct TopicAccount {
     pub recorded: u64,
     /// Payload bytes in the bag.
     pub recorded_bytes: u64,
+    /// Messages that were in the bag until the ring of files removed their file (`--max-bag-files`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub removed: u64,
     /// Missing messages by stage; stages without any are absent. `policy` is what was left out on request and no loss.
     pub missing: BTreeMap<LossStage, u64>,
     /// True when the transport gives no sequence numbers, so that losses on its way cannot be known.
@@ -324,7 +340,35 @@ impl Ledger {
         }
     }
 
-    /// Messages in the bag.
+    /// Counts messages as no longer in the bag, because the ring of files went over them.
+    pub fn remove(&mut self, topic: TopicId, count: u64) {
+        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            account.removed += count;
+        }
+    }
+
+    /// Takes back that messages were recorded: the disk failed behind them. They are the last ones of the topic; which publisher
+    /// sent them is exact when there is one.
+    pub fn take_back(&mut self, topic: TopicId, count: u64) {
+        let Some(account) = self.topics.get_mut(topic.0 as usize) else {
+            return;
+        };
+        let mut left = count.min(account.recorded);
+        account.recorded -= left;
+        if left > 0 {
+            *account.missing.entry(LossStage::Storage).or_insert(0) += left;
+        }
+        for publisher in account.publishers.iter_mut().rev() {
+            let count = left.min(publisher.recorded);
+            if count > 0 {
+                publisher.recorded -= count;
+                publisher.add(Interval::of_unknown(LossStage::Storage, count));
+                left -= count;
+            }
+        }
+    }
+
+    /// Messages that were recorded.
     pub fn recorded(&self) -> u64 {
         self.topics.iter().map(|topic| topic.recorded).sum()
     }

@@ -9,6 +9,7 @@ mod error;
 pub mod gate;
 pub mod intake;
 pub mod ledger;
+mod loss_watch;
 pub mod options;
 mod recorder;
 mod session;

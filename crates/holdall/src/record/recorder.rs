@@ -5,18 +5,17 @@ use super::{
     cache::{CacheEntry, SharedCache},
     drain::{Drain, DrainShared, DrainThread},
     gate::Gate,
-    ledger::{Interval, LEDGER_KEY, LEDGER_RECORD, Ledger},
+    ledger::{Interval, Ledger},
     options::RecordOptions,
     session::{LiveTopic, Parts, Session, lock},
     status::{RecordReport, RecordStatus, TopicStatus},
 };
-use crate::writer::{BagFolder, BagOptions, BagWriter, ClosingNotes, OpenDisk};
+use crate::writer::{BagFolder, BagOptions, BagWriter, OpenDisk};
 use holdall_io::clock::Clock;
 use holdall_model::loss::LossStage;
 use holdall_storage::{StorageOptions, storage_by_id};
 use holdall_transport::Transport;
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Mutex},
     thread::JoinHandle,
@@ -69,14 +68,16 @@ impl Recorder {
             Arc::clone(&parts.drain),
             options.cache.snapshot,
         );
-        let bag = BagWriter::create(bag_options(&options)?, open_disk, folder)?;
+        let bag_options = bag_options(&options)?;
+        // Before the bag, so that what cannot be subscribed leaves no empty bag behind.
+        let session = Session::new(options, parts.clone(), transports, started)?;
+        let bag = BagWriter::create(bag_options, open_disk, folder)?;
         let drain = Drain::new(
             bag,
             Arc::clone(&parts.cache),
             Arc::clone(&parts.ledger),
             Arc::clone(&parts.drain),
         );
-        let session = Session::new(options, parts.clone(), transports, started)?;
         let drain = DrainThread::spawn(drain, Arc::clone(&clock)).map_err(RecordError::Thread)?;
         let view = View {
             parts,
@@ -176,15 +177,22 @@ struct Recording {
     view: View,
 }
 
+/// Tells that the recording has ended, also when it ended by a panic.
+struct TellFinished(RecordControl);
+
+impl Drop for TellFinished {
+    fn drop(&mut self) {
+        self.0.set_finished();
+    }
+}
+
 impl Recording {
     fn run(mut self) -> RecordReport {
+        let _finished = TellFinished(self.control.clone());
         self.record_until_stopped();
         self.catch_up();
         self.session.close();
-        let control = self.control.clone();
-        let report = self.close_bag();
-        control.set_finished();
-        report
+        self.close_bag()
     }
 
     fn record_until_stopped(&mut self) {
@@ -231,11 +239,11 @@ impl Recording {
                 ..RecordReport::default()
             };
         };
-        let (notes, audit_faults) = closing_notes(&lock(&view.parts.ledger));
+        let closed = drain.close();
+        let audit_faults = lock(&view.parts.ledger).audit();
         for fault in &audit_faults {
             tracing::error!("the account of messages does not add up: {fault}");
         }
-        let closed = drain.close(notes);
         RecordReport {
             status: view.status(),
             bag: closed.directory,
@@ -244,16 +252,6 @@ impl Recording {
             audit_faults,
         }
     }
-}
-
-/// What the end of the recording writes into the bag besides messages.
-fn closing_notes(ledger: &Ledger) -> (ClosingNotes, Vec<String>) {
-    let entries = BTreeMap::from([(LEDGER_KEY.to_owned(), ledger.to_json())]);
-    let notes = ClosingNotes {
-        records: vec![(LEDGER_RECORD.to_owned(), entries)],
-        custom_data: ledger.custom_data(),
-    };
-    (notes, ledger.audit())
 }
 
 impl View {

@@ -8,6 +8,7 @@ use super::{
     gate::{ClockSink, Gate},
     intake::{Intake, PublisherOrigin},
     ledger::Ledger,
+    loss_watch::LossWatch,
     options::RecordOptions,
     subscriptions::RecordedTopic,
 };
@@ -30,6 +31,9 @@ pub const INITIAL_DISCOVERY: Duration = Duration::from_secs(2);
 
 /// Time between two looks at what publishers announce to have sent.
 const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time between two looks at losses that nobody was told about.
+const LOSS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The name that relative topic names are completed with.
 const NODE_NAME: &str = "rosbag2_recorder";
@@ -76,6 +80,8 @@ pub(super) struct Session {
     started: Duration,
     next_look: Duration,
     next_announcements: Duration,
+    losses: LossWatch,
+    next_loss_look: Duration,
 }
 
 impl Session {
@@ -107,6 +113,8 @@ impl Session {
             started: now,
             next_look: now,
             next_announcements: now,
+            losses: LossWatch::default(),
+            next_loss_look: now,
         };
         session.tell_warnings();
         session.subscribe_clock()?;
@@ -171,6 +179,10 @@ impl Session {
         if now >= self.next_announcements {
             self.next_announcements = now + ANNOUNCEMENT_INTERVAL;
             self.look_at_announcements();
+        }
+        if now >= self.next_loss_look {
+            self.next_loss_look = now + LOSS_INTERVAL;
+            self.losses.look(&lock(&self.parts.ledger));
         }
         self.ask_for_definitions(now);
         moved

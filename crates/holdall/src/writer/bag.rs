@@ -9,7 +9,7 @@ use holdall_io::{
     block::BlockPoolOptions,
     disk::{DiskError, FileId},
     os::{DiskMode, OsDisk},
-    queue::DiskQueue,
+    queue::{DiskQueue, SyncToken},
 };
 use holdall_model::{
     metadata::BagMetadata,
@@ -65,13 +65,13 @@ pub struct BagOptions {
     pub ros_distro: String,
 }
 
-/// What the end of a recording adds to its bag.
-#[derive(Clone, Debug, Default)]
-pub struct ClosingNotes {
-    /// Named text records for the last storage file.
-    pub records: Vec<(String, MetadataEntries)>,
-    /// More `custom_data`.
-    pub custom_data: BTreeMap<String, String>,
+/// Messages of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicCount {
+    /// Which topic.
+    pub topic: BagTopic,
+    /// How many messages.
+    pub messages: u64,
 }
 
 /// A bag after its end.
@@ -123,6 +123,10 @@ pub struct BagWriter {
     files_begun: u32,
     /// What the closing metadata record adds to a file at most, in bytes.
     end_bytes: u64,
+    /// The sync that was asked for last.
+    sync: Option<SyncToken>,
+    /// In files that the ring has removed, not yet told.
+    removed: Vec<TopicCount>,
 }
 
 impl BagWriter {
@@ -174,6 +178,8 @@ impl BagWriter {
             split,
             files_begun: 0,
             end_bytes: METADATA_BYTES,
+            sync: None,
+            removed: Vec::new(),
         }
     }
 
@@ -359,6 +365,8 @@ impl BagWriter {
                     "removed {}, the oldest of more than {files_max} files",
                     oldest.name
                 );
+                self.removed
+                    .extend(counts(&oldest.summary.channel_message_counts));
             }
             surplus -= 1;
             removed = true;
@@ -370,15 +378,40 @@ impl BagWriter {
         }
     }
 
-    /// Hands everything written so far to the disk and asks for a sync, without waiting for it.
+    /// Hands everything written so far to the disk and asks for a sync, without waiting for it; does nothing while an earlier one is
+    /// not done. True when it was asked for.
     ///
     /// # Errors
     /// A failed disk or storage file.
-    pub fn make_durable(&mut self) -> Result<(), BagError> {
-        if let Some(current) = &mut self.current {
-            current.writer.make_durable(&mut self.queue)?;
+    pub fn make_durable(&mut self) -> Result<bool, BagError> {
+        if let Some(sync) = self.sync
+            && !self.queue.is_durable(sync)?
+        {
+            return Ok(false);
         }
-        Ok(())
+        if let Some(current) = &mut self.current {
+            self.sync = current.writer.make_durable(&mut self.queue)?;
+        }
+        Ok(true)
+    }
+
+    /// Waits until all finished files are closed and the ring has its length. Only at the end: it waits for the disk.
+    ///
+    /// # Errors
+    /// A failed disk.
+    pub fn wait_settled(&mut self) -> Result<(), BagError> {
+        for past in &mut self.past {
+            if let Some(file) = past.closing {
+                self.queue.wait_closed(file)?;
+                past.closing = None;
+            }
+        }
+        self.settle()
+    }
+
+    /// Messages in files that the ring has removed since the last call.
+    pub fn take_removed(&mut self) -> Vec<TopicCount> {
+        std::mem::take(&mut self.removed)
     }
 
     /// The file being written.
@@ -398,28 +431,36 @@ impl BagWriter {
         self.queue.available_bytes(&self.options.directory).ok()
     }
 
-    /// Writes the end of the bag and waits until all of it is durable. Goes on after an error, to keep what can be kept.
-    pub fn close(mut self, notes: ClosingNotes, failure: Option<BagError>) -> ClosedBag {
+    /// Writes the end of the bag and waits until all of it is durable. `records` go into the last file. Goes on after an error (also
+    /// one that came before, `failure`), to keep what can be kept: files that have no end are cut behind what is written and read
+    /// back. `account` is told which written messages cannot be read then, and gives more `custom_data`.
+    pub fn close(
+        mut self,
+        records: Vec<(String, MetadataEntries)>,
+        failure: Option<BagError>,
+        account: impl FnOnce(&[TopicCount]) -> BTreeMap<String, String>,
+    ) -> ClosedBag {
         let mut first_error = failure;
-        if first_error.is_none()
-            && let Err(error) = self.finish_current(notes.records)
-        {
-            first_error = Some(error);
+        if first_error.is_none() {
+            first_error = self.finish_current(records).err();
         }
         self.give_up_current();
-        for past in &mut self.past {
-            let Some(file) = past.closing.take() else { continue };
+        let mut unreadable = Vec::new();
+        for index in 0..self.past.len() {
+            let Some(file) = self.past[index].closing.take() else {
+                continue;
+            };
             if let Err(error) = self.queue.wait_closed(file) {
                 first_error.get_or_insert(error.into());
+                unreadable.extend(self.read_back(index));
             }
         }
-        if let Err(error) = self.remove_next() {
-            first_error.get_or_insert(error);
+        for result in [self.remove_next(), self.settle()] {
+            if let Err(error) = result {
+                first_error.get_or_insert(error);
+            }
         }
-        if let Err(error) = self.settle() {
-            first_error.get_or_insert(error);
-        }
-        if let Err(error) = self.write_last_metadata(&notes.custom_data) {
+        if let Err(error) = self.write_last_metadata(&account(&unreadable)) {
             first_error.get_or_insert(error);
         }
         let files = self
@@ -432,6 +473,36 @@ impl BagWriter {
             files,
             failure: first_error,
         }
+    }
+
+    /// Counts what can be read of a file that the disk has failed; tells what cannot.
+    fn read_back(&mut self, index: usize) -> Vec<TopicCount> {
+        let past = &mut self.past[index];
+        let path = self.options.directory.join(&past.name);
+        let mut readable = vec![0; self.topics.len()];
+        match self.options.storage.open_reader(&path) {
+            Ok(reader) => {
+                let summary = reader.summary();
+                for channel in &summary.channels {
+                    let name = &channel.info.topic.name;
+                    if let Some(topic) = self.topics.iter().position(|topic| topic.topic.name == *name) {
+                        readable[topic] += channel.message_count;
+                    }
+                }
+                past.summary.starting_time = summary.starting_time;
+                past.summary.ending_time = summary.ending_time;
+            }
+            Err(error) => tracing::error!("nothing can be read of it: {error}"),
+        }
+        let written = std::mem::replace(&mut past.summary.channel_message_counts, readable);
+        let readable = &past.summary.channel_message_counts;
+        past.summary.message_count = readable.iter().sum();
+        let lost: Vec<u64> = written
+            .iter()
+            .zip(readable)
+            .map(|(written, readable)| written.saturating_sub(*readable))
+            .collect();
+        counts(&lost).collect()
     }
 
     /// After a failure: cuts the current file behind what is written, so that it can be read up to there.
@@ -512,6 +583,19 @@ impl BagWriter {
 
 fn rosbag2_record(metadata: &BagMetadata) -> MetadataEntries {
     MetadataEntries::from([(ROSBAG2_KEY.to_owned(), metadata.to_yaml_without_wrapper())])
+}
+
+/// Topics of which there is at least one message.
+fn counts(by_topic: &[u64]) -> impl Iterator<Item = TopicCount> + '_ {
+    let count = |(index, &messages)| TopicCount {
+        topic: BagTopic(index as u32),
+        messages,
+    };
+    by_topic
+        .iter()
+        .enumerate()
+        .map(count)
+        .filter(|count| count.messages > 0)
 }
 
 /// What a topic takes in `metadata.yaml` at most, in bytes.

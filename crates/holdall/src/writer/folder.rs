@@ -1,9 +1,7 @@
 //! The bag directory: made new, small text files replaced at once, files of a ring removed.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use holdall_io::{disk::DiskError, fs};
+use std::path::Path;
 
 /// What a bag needs of the directory besides its storage files.
 pub trait BagFolder: Send {
@@ -11,51 +9,19 @@ pub trait BagFolder: Send {
     ///
     /// # Errors
     /// When it exists already or cannot be made.
-    fn create_new(&self, directory: &Path) -> Result<(), FolderError>;
+    fn create_new(&self, directory: &Path) -> Result<(), DiskError>;
 
     /// Replaces a text file so that it is seen old or new, never in part. `durable` waits until it survives a power cut.
     ///
     /// # Errors
     /// When it cannot be written; the old one is left as it was.
-    fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), FolderError>;
+    fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError>;
 
     /// Removes a file; one that is not there is no error.
     ///
     /// # Errors
     /// When it cannot be removed.
-    fn remove_file(&self, path: &Path) -> Result<(), FolderError>;
-}
-
-/// What could not be done in a bag directory.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {source}", path.display())]
-pub struct FolderError {
-    /// What was tried: `create`, `write`, `remove`.
-    pub action: &'static str,
-    /// With what.
-    pub path: PathBuf,
-    /// Why not.
-    pub source: io::Error,
-}
-
-impl FolderError {
-    fn new(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self { action, path, source }
-    }
-
-    /// Whether the disk is full.
-    pub fn is_no_space(&self) -> bool {
-        matches!(
-            self.source.kind(),
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-        )
-    }
-
-    /// Whether something was there already.
-    pub fn is_already_exists(&self) -> bool {
-        self.source.kind() == io::ErrorKind::AlreadyExists
-    }
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError>;
 }
 
 /// Directories of the operating system.
@@ -63,35 +29,22 @@ impl FolderError {
 pub struct OsFolder;
 
 impl BagFolder for OsFolder {
-    fn create_new(&self, directory: &Path) -> Result<(), FolderError> {
-        if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            fs::create_dir_all(parent).map_err(FolderError::new("create", parent))?;
-        }
-        fs::create_dir(directory).map_err(FolderError::new("create", directory))
+    fn create_new(&self, directory: &Path) -> Result<(), DiskError> {
+        fs::create_dir_new(directory)
     }
 
-    fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), FolderError> {
-        let fresh = path.with_extension("yaml.new");
-        let written = fs::File::create(&fresh).and_then(|mut file| {
-            io::Write::write_all(&mut file, text.as_bytes())?;
-            if durable { file.sync_all() } else { Ok(()) }
-        });
-        written
-            .and_then(|()| fs::rename(&fresh, path))
-            .inspect_err(|_| drop(fs::remove_file(&fresh)))
-            .map_err(FolderError::new("write", path))?;
-        match path.parent() {
-            Some(parent) if durable => fs::File::open(parent)
-                .and_then(|directory| directory.sync_all())
-                .map_err(FolderError::new("sync", parent)),
-            _ => Ok(()),
+    fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
+        if durable {
+            fs::write_atomically(path, text.as_bytes())
+        } else {
+            fs::write_atomically_unsynced(path, text.as_bytes())
         }
     }
 
-    fn remove_file(&self, path: &Path) -> Result<(), FolderError> {
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         match fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(FolderError::new("remove", path)),
+            Err(error) if error.is_not_found() => Ok(()),
+            other => other,
         }
     }
 }
@@ -101,24 +54,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_made_once_and_never_taken_over() {
-        let dir = tempfile::tempdir().unwrap();
-        let bag = dir.path().join("a/b");
-        OsFolder.create_new(&bag).unwrap();
-        let error = OsFolder.create_new(&bag).unwrap_err();
-        assert!(error.is_already_exists());
-        assert!(error.to_string().contains("a/b"), "{error}");
-    }
-
-    #[test]
     fn a_text_is_replaced_and_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metadata.yaml");
         for (text, durable) in [("one", false), ("two", true)] {
             OsFolder.replace_text(&path, text, durable).unwrap();
-            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(fs::read_to_string(&path, 10).unwrap(), text);
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert_eq!(fs::list_dir(dir.path()).unwrap().len(), 1);
         OsFolder.remove_file(&path).unwrap();
         OsFolder.remove_file(&path).unwrap();
     }

@@ -7,8 +7,8 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use bag::{BagOptions, BagTopic, BagWriter, ClosedBag, ClosingNotes, OpenDisk, os_disk};
-pub use folder::{BagFolder, FolderError, OsFolder};
+pub use bag::{BagOptions, BagTopic, BagWriter, ClosedBag, OpenDisk, TopicCount, os_disk};
+pub use folder::{BagFolder, OsFolder};
 pub use split::SplitRule;
 
 use holdall_io::disk::DiskError;
@@ -25,13 +25,10 @@ pub enum BagError {
         /// The bag directory.
         path: PathBuf,
     },
-    /// The directory or a small file in it.
-    #[error(transparent)]
-    Folder(#[from] FolderError),
     /// A storage file.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The disk under a storage file.
+    /// The directory, or the disk under a storage file.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// A topic that was never added.
@@ -47,7 +44,6 @@ impl BagError {
     pub fn is_no_space(&self) -> bool {
         match self {
             Self::Disk(error) | Self::Storage(StorageError::Disk(error)) => error.is_no_space(),
-            Self::Folder(error) => error.is_no_space(),
             _ => false,
         }
     }

@@ -123,10 +123,12 @@ proptest! {
                 }
                 Act::Split => bag.split().unwrap(),
                 Act::Step => bag.step().unwrap(),
-                Act::MakeDurable => bag.make_durable().unwrap(),
+                Act::MakeDurable => {
+                    bag.make_durable().unwrap();
+                }
             }
         }
-        let closed = bag.close(ClosingNotes::default(), None);
+        let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
         prop_assert!(closed.failure.is_none(), "{:?}", closed.failure);
         prop_assert_eq!(read(&closed.files), expected.clone());
         let text = fs::read_to_string(closed.directory.join("metadata.yaml")).unwrap();
@@ -148,7 +150,7 @@ fn the_same_metadata_is_in_the_file_as_rosbag2_writes_it() {
     let mut bag = bag(&dir.path().join("b"), SplitOptions::default());
     let topic = bag.add_topic(channel("/t")).unwrap();
     bag.write(topic, message(5, b"x")).unwrap();
-    let closed = bag.close(ClosingNotes::default(), None);
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     let bytes = fs::read(&closed.files[0]).unwrap();
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
     let records: Vec<BagMetadata> = summary
@@ -182,7 +184,7 @@ fn a_definition_that_comes_late_is_in_later_files() {
     );
     bag.split().unwrap();
     bag.write(topic, message(6, b"y")).unwrap();
-    let closed = bag.close(ClosingNotes::default(), None);
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     let encodings: Vec<String> = closed
         .files
         .iter()

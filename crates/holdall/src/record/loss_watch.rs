@@ -1,0 +1,72 @@
+//! Says in the log that messages are being lost, when it begins and not again for every message.
+
+use super::ledger::Ledger;
+use holdall_model::loss::LossStage;
+use std::collections::BTreeSet;
+
+/// Which losses the user was told about.
+#[derive(Debug, Default)]
+pub(super) struct LossWatch {
+    told: BTreeSet<(usize, LossStage)>,
+}
+
+impl LossWatch {
+    /// Tells each topic and stage that has its first loss; returns how many were told.
+    pub(super) fn look(&mut self, ledger: &Ledger) -> usize {
+        let before = self.told.len();
+        for (index, topic) in ledger.topics.iter().enumerate() {
+            for (&stage, count) in &topic.missing {
+                if stage != LossStage::Policy && self.told.insert((index, stage)) {
+                    tracing::warn!("{}: {count} messages lost so far: {}", topic.name, reason(stage));
+                }
+            }
+        }
+        self.told.len() - before
+    }
+}
+
+/// What a stage means for a user, and what helps.
+const fn reason(stage: LossStage) -> &'static str {
+    match stage {
+        LossStage::Head => "sent before the publisher and the recorder had found each other",
+        LossStage::Transport => {
+            "sent and never received; a larger socket receive buffer may help (net.core.rmem_max)"
+        }
+        LossStage::Cache => "the disk is too slow for what arrives and the cache is full (--max-cache-size)",
+        LossStage::Compression => "compression is too slow for what arrives",
+        LossStage::Storage => "the bag cannot be written",
+        LossStage::Split => "received while files were switched",
+        LossStage::Shutdown => "received while the recording was being closed",
+        LossStage::Tail => "sent and not received before the end",
+        LossStage::Policy => "left out on request",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::ledger::Interval;
+    use holdall_model::time::Timestamp;
+
+    #[test]
+    fn each_kind_of_loss_is_told_once() {
+        let mut ledger = Ledger::new();
+        let topic = ledger.add_topic("/t");
+        let publisher = ledger.add_publisher(topic, None);
+        let mut watch = LossWatch::default();
+        assert_eq!(watch.look(&ledger), 0);
+        for (stage, told) in [
+            (LossStage::Cache, 1),
+            (LossStage::Cache, 0),
+            (LossStage::Policy, 0),
+            (LossStage::Head, 1),
+        ] {
+            ledger.miss(
+                topic,
+                publisher,
+                Interval::of_message(stage, None, Timestamp::from_nanos(1)),
+            );
+            assert_eq!(watch.look(&ledger), told, "{stage:?}");
+        }
+    }
+}
