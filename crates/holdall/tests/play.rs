@@ -614,6 +614,17 @@ fn topics_that_are_asked_for_and_not_there_are_named() {
 }
 
 #[test]
+fn topics_that_the_metadata_does_not_list_are_played() {
+    let (_directory, path) = copy_of("rosbags_written");
+    let metadata = path.join("metadata.yaml");
+    let text = fs::read_to_string(&metadata).unwrap();
+    fs::write(&metadata, text.replace("name: /stamp", "name: /another")).unwrap();
+    let listener = Listener::new(&[("/stamp", "builtin_interfaces/msg/Time")]);
+    listener.play(options(&[path]));
+    assert_eq!(listener.topics(), ["/stamp"; 5]);
+}
+
+#[test]
 fn dropping_a_player_ends_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = small_bag(directory.path());

@@ -37,7 +37,13 @@ fn brief(messages: &[BagMessage]) -> Vec<(&str, i64)> {
 fn bags_of_the_real_rosbag2_are_read_to_the_byte() {
     let manifest = fs::read_to_string(data("rosbag2/manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
-    for bag in ["mcap_default", "mcap_split3", "mcap_zstd_small"] {
+    for bag in [
+        "mcap_default",
+        "mcap_split3",
+        "mcap_zstd_small",
+        "sqlite3_default",
+        "sqlite3_split3",
+    ] {
         let messages = read(&data("rosbag2").join(bag), &MessageFilter::default());
         assert!(messages.is_sorted_by_key(|message| message.log_time), "{bag}");
         let mut found: BTreeMap<&str, (u64, i64, i64, md5::Context)> = BTreeMap::new();
@@ -55,7 +61,13 @@ fn bags_of_the_real_rosbag2_are_read_to_the_byte() {
             let about = &expected[topic];
             assert_eq!(Some(count), about["count"].as_u64(), "{bag} {topic}");
             assert_eq!(Some(first), about["first"].as_i64(), "{bag} {topic}");
-            assert_eq!(Some(last_send), about["last_send"].as_i64(), "{bag} {topic}");
+            // SQLite has no place for publish times.
+            let sent = if manifest[bag]["send_timestamp_kept"] == true {
+                "last_send"
+            } else {
+                "last"
+            };
+            assert_eq!(Some(last_send), about[sent].as_i64(), "{bag} {topic}");
             assert_eq!(
                 format!("{:x}", digest.finalize()),
                 about["md5"].as_str().unwrap(),
@@ -236,7 +248,23 @@ fn paths_that_leave_the_bag_are_refused() {
 }
 
 #[test]
-fn a_truncated_file_is_said_and_what_is_left_is_read() {
+fn rosbag2s_own_compression_is_refused_with_what_it_is() {
+    let (_directory, path) = copy_of("rosbag2/mcap_default");
+    let metadata = fs::read_to_string(path.join("metadata.yaml")).unwrap();
+    for mode in ["MESSAGE", "FILE"] {
+        let changed = metadata.replace("compression_mode: \"\"", &format!("compression_mode: {mode}"));
+        assert_ne!(changed, metadata);
+        fs::write(path.join("metadata.yaml"), changed).unwrap();
+        let (_, text) = refusal(&path);
+        assert!(
+            text.contains(&format!("{} compression", mode.to_lowercase())),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_truncated_file_is_said_once() {
     let (_directory, path) = copy_of("rosbag2/mcap_default");
     let file = path.join("mcap_default_0.mcap");
     let bytes = fs::read(&file).unwrap();

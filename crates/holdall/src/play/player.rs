@@ -13,7 +13,7 @@ use super::{
     status::{PlayReport, PlayStatus},
     topic_choice::TopicChoice,
 };
-use crate::reader::{BagMessage, BagReader, BagSet, MessageFilter};
+use crate::reader::{BagMessage, BagSet, MessageFilter};
 use bytes::Bytes;
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::topic::TopicInfo;
@@ -53,8 +53,7 @@ impl Player {
         check(&options)?;
         let choice = TopicChoice::new(&options)?;
         let bags = BagSet::open(&options.inputs)?;
-        bags.bags().iter().try_for_each(BagReader::check_readable)?;
-        let topics = bags.topics();
+        let topics = all_topics(&bags)?;
         let range = PlayRange::new(&bags, &options)?;
         let publications = Publications::create(&topics, &options, &choice, &mut *transport)?;
         if publications.is_empty() {
@@ -246,6 +245,20 @@ fn check(options: &PlayOptions) -> Result<(), PlayError> {
         }
         _ => Ok(()),
     }
+}
+
+/// What the bags list, and what is in them all the same.
+fn all_topics(bags: &BagSet) -> Result<Vec<TopicInfo>, PlayError> {
+    let mut topics = bags.topics();
+    for bag in bags.bags() {
+        for topic in bag.unlisted_topics()? {
+            let is_same = |known: &TopicInfo| known.name == topic.name && known.type_name == topic.type_name;
+            if !topics.iter().any(is_same) {
+                topics.push(topic);
+            }
+        }
+    }
+    Ok(topics)
 }
 
 /// One sentence for each topic that the user named and the bags do not have.

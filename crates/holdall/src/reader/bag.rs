@@ -11,7 +11,7 @@ use holdall_model::{
     loss::LossStage,
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
-    topic::MessageDefinition,
+    topic::{MessageDefinition, TopicInfo},
 };
 use std::{
     collections::BTreeMap,
@@ -104,12 +104,35 @@ impl BagReader {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Opens the first storage file, so that a bag of a kind that cannot be read is found out before anything is begun with it.
+    /// Topics with messages in the first or last storage file that the metadata does not list, as metadata does that was written
+    /// before a crash or by hand.
     ///
     /// # Errors
-    /// When that file cannot be read.
-    pub fn check_readable(&self) -> Result<(), BagError> {
-        self.files.first().map_or(Ok(()), |file| file.open().map(drop))
+    /// When one of these files cannot be read; to be asked before anything is begun with the bag.
+    pub fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, BagError> {
+        let mut unlisted: Vec<TopicInfo> = Vec::new();
+        for file in self.outer_files() {
+            for channel in &file.open()?.summary().channels {
+                let topic = &channel.info.topic;
+                let is_same =
+                    |known: &TopicInfo| known.name == topic.name && known.type_name == topic.type_name;
+                let listed = &self.metadata.topics_with_message_count;
+                let known =
+                    listed.iter().any(|known| is_same(&known.topic_metadata)) || unlisted.iter().any(is_same);
+                if channel.message_count > 0 && !known {
+                    unlisted.push(topic.clone());
+                }
+            }
+        }
+        Ok(unlisted)
+    }
+
+    /// The first and the last storage file, once each.
+    fn outer_files(&self) -> impl Iterator<Item = &BagFile> {
+        self.files
+            .first()
+            .into_iter()
+            .chain(self.files.last().filter(|_| self.files.len() > 1))
     }
 
     /// What a user should know once about the state of the bag, one sentence each.
@@ -163,11 +186,7 @@ impl BagReader {
     /// When one of these files cannot be read.
     pub fn definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
         let mut found = BTreeMap::new();
-        let ends = [
-            self.files.first(),
-            self.files.last().filter(|_| self.files.len() > 1),
-        ];
-        for file in ends.into_iter().flatten() {
+        for file in self.outer_files() {
             for channel in &file.open()?.summary().channels {
                 let definition = &channel.info.definition;
                 found

@@ -60,7 +60,7 @@ pub(super) fn open(path: &Path) -> Result<SharedReader, BagError> {
     } else if MCAP_MAGIC.starts_with(&head) {
         not_a_bag("the file ends within its first 8 bytes")
     } else {
-        not_a_bag("it is neither a directory nor an MCAP file")
+        not_a_bag("it is neither a directory nor an MCAP or SQLite file")
     })
 }
 
