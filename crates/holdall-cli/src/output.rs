@@ -19,11 +19,37 @@ pub fn result(text: &str) -> Result<(), Failure> {
 
 /// Writes why the program ends to standard error, as one line.
 pub fn complain(sentence: &str) {
-    let one_line: Vec<&str> = sentence
+    // Nothing more can be done when even standard error is gone.
+    let _ = screen::write_above(format!("holdall: {}\n", one_line(sentence)).as_bytes());
+}
+
+/// One line, without the system's error numbers (`(os error 2)`), which say nothing to a user.
+fn one_line(sentence: &str) -> String {
+    let lines: Vec<&str> = sentence
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
-    // Nothing more can be done when even standard error is gone.
-    let _ = screen::write_above(format!("holdall: {}\n", one_line.join(" ")).as_bytes());
+    let mut line = lines.join(" ");
+    while let Some(start) = line.find(" (os error ") {
+        let Some(length) = line[start..].find(')') else {
+            break;
+        };
+        line.replace_range(start..=start + length, "");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_one_line_without_error_numbers() {
+        assert_eq!(
+            one_line("cannot open a: not found (os error 2), b\n  c"),
+            "cannot open a: not found, b c"
+        );
+        assert_eq!(one_line("x (os error "), "x (os error");
+    }
 }

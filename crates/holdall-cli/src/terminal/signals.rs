@@ -11,6 +11,9 @@ use signal_hook::{
 };
 use std::{fs, io, thread};
 
+/// With this many requests to end that nobody has looked at, the program hangs: the next one ends it as if nobody listened.
+const STOPS_WAITING_MAX: usize = 2;
+
 /// Begins to listen. From now on the signals that end a program do not end it: they are events.
 ///
 /// # Errors
@@ -24,20 +27,35 @@ pub fn listen(events: EventSender) -> io::Result<()> {
     let mut signals = Signals::new(numbers)?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for number in signals.forever() {
-            match number {
-                SIGINT => events.send(Event::Stop("SIGINT")),
-                SIGTERM => events.send(Event::Stop("SIGTERM")),
-                SIGHUP => events.send(Event::Stop("SIGHUP")),
-                SIGUSR1 => events.send(Event::Snapshot),
-                // Ctrl-Z and Ctrl-\ do what they always do, on a terminal as the shell left it.
-                other => {
-                    mode::restore_for_a_while();
-                    emulate_default_handler(other).is_ok()
-                }
-            };
+            handle(number, &events);
         }
     })?;
     Ok(())
+}
+
+fn handle(number: i32, events: &EventSender) {
+    let name = match number {
+        SIGINT => "SIGINT",
+        SIGTERM => "SIGTERM",
+        SIGHUP => "SIGHUP",
+        SIGUSR1 => {
+            events.send(Event::Snapshot);
+            return;
+        }
+        // Ctrl-Z and Ctrl-\ do what they always do, on a terminal as the shell left it.
+        other => return do_default(other),
+    };
+    if events.stops_waiting() >= STOPS_WAITING_MAX {
+        do_default(number);
+    }
+    events.send(Event::Stop(name));
+}
+
+/// Does what the system does with a signal that nobody handles.
+fn do_default(number: i32) {
+    mode::restore_for_a_while();
+    // Only for numbers that do not exist.
+    let _ = emulate_default_handler(number);
 }
 
 /// Whether a signal was ignored when the program was started.

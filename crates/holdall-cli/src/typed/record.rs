@@ -19,7 +19,7 @@ const KEYS: &str = "\
 Keys and signals:
   SPACE            pause, go on (on a terminal)
   Ctrl-C           end the recording and close the bag (also SIGTERM and SIGHUP)
-  Ctrl-C twice     end now, and say what is abandoned
+  Ctrl-C again     after half a second: end now, and say what is abandoned
   SIGUSR1, s       write a snapshot (with --snapshot-mode)
 
 Sizes are bytes, or 100MiB (powers of 1024), 1GB (powers of 1000).

@@ -39,6 +39,10 @@ use tracing::{info, warn};
 /// Time between two looks at the recording.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+/// A signal that comes this soon after the first one is the same wish told twice: a shell script that passes Ctrl-C on to a
+/// program that the terminal has told already.
+const SAME_WISH: Duration = Duration::from_millis(500);
+
 /// Records until a signal, or until the recording cannot go on.
 pub fn run(typed: &RecordArguments) -> VerbResult {
     let meant = meant::record::meant(typed, &meant::surroundings::real(SystemClock.now()))
@@ -57,7 +61,8 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
     let recorder =
         Recorder::start(meant.options, vec![transport], clock, disk, Box::new(OsFolder)).map_err(failure)?;
-    info!("listening for topics");
+    // In the words of rosbag2: scripts wait for them.
+    info!("Listening for topics...");
     let keyboard = if typed.disable_keyboard_controls {
         None
     } else {
@@ -127,11 +132,14 @@ fn snapshot(control: &RecordControl) {
 fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordReport, Failure> {
     live.hint = "closing the bag · Ctrl-C abandons what is not written yet";
     recorder.control().stop("it cannot go on");
+    let began = SystemClock.monotonic();
     // After a panic the end may never be told; then the recorder's own way to its end is all there is.
     while !(recorder.wait_finished(LOOK_AGAIN / 4) || panics::happened()) {
         let status = recorder.status();
         live.draw(&status);
-        if let Some(Event::Stop(signal)) = events.next(Duration::ZERO) {
+        if let Some(Event::Stop(signal)) = events.next(Duration::ZERO)
+            && SystemClock.monotonic().saturating_sub(began) >= SAME_WISH
+        {
             // Ends with the process: waiting for it is what the user does not want.
             std::mem::forget(recorder);
             return Err(Failure::failed(abandoned(signal, &status)));
