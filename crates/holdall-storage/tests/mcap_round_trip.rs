@@ -269,7 +269,7 @@ impl WithHash for holdall_storage::writer::ChannelInfo {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_sequence_of_messages_is_read_back_exactly(

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{error::StorageResult, reader::FileCondition, writer::MetadataEntries};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Messages outside of chunks are gathered to extents of this length.
 const EXTENT_BYTES: u64 = 4 << 20;
@@ -75,20 +75,15 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
         source,
         found: Scan::default(),
         open: None,
+        recent: VecDeque::new(),
     };
     let mut walk = Walk::new(source, MAGIC.len() as u64, source.len());
-    let has_end = source.read_up_to(source.len().saturating_sub(8), 8)?[..] == MAGIC;
-    let suspect_from = if has_end {
-        u64::MAX
-    } else {
-        source.len().saturating_sub(SUSPECT_BYTES)
-    };
     loop {
         match walk.step()? {
             Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => break,
             Step::Record(place) if place.opcode == op::CHUNK => {
                 scanner.close_records();
-                scanner.chunk(&mut walk, place, place.start >= suspect_from)?;
+                scanner.chunk(&mut walk, place)?;
             }
             Step::Record(place) => scanner.bare(&mut walk, place)?,
             Step::Cut(place) => {
@@ -113,7 +108,17 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
         }
     }
     scanner.close_records();
+    scanner.close_recent()?;
+    scanner.found.extents.sort_by_key(|extent| extent.start);
     Ok(scanner.found)
+}
+
+/// An uncompressed chunk that may turn out to lie near the end of a file without an end.
+struct Recent {
+    extent: Extent,
+    tally: Tally,
+    parts: ChunkParts,
+    records_start: u64,
 }
 
 struct Scanner<'a> {
@@ -121,6 +126,8 @@ struct Scanner<'a> {
     found: Scan,
     /// The extent of messages outside of chunks that is being gathered.
     open: Option<(Extent, Tally)>,
+    /// The last [`SUSPECT_BYTES`] of uncompressed chunks.
+    recent: VecDeque<Recent>,
 }
 
 impl Scanner<'_> {
@@ -189,7 +196,7 @@ impl Scanner<'_> {
     fn take_in(&mut self, mut extent: Extent, tally: Tally) {
         let Some(times) = tally.times else { return };
         extent.times = times;
-        extent.channels = Some(tally.counts.keys().copied().collect());
+        extent.channels = Some(tally.counts.keys().map(|id| (*id, 0)).collect());
         self.found.widen(times);
         for (channel, count) in tally.counts {
             *self.found.counts.entry(channel).or_default() += count;
@@ -197,7 +204,7 @@ impl Scanner<'_> {
         self.found.extents.push(extent);
     }
 
-    fn chunk(&mut self, walk: &mut Walk<'_>, place: RecordPlace, is_suspect: bool) -> StorageResult<()> {
+    fn chunk(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
         let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)?
         else {
             self.found.damage(
@@ -222,16 +229,14 @@ impl Scanner<'_> {
             ..Extent::default()
         };
         if parts.compression.is_empty() {
-            if is_suspect && !self.checksum_holds(&parts, records_start)? {
-                self.found.damage(
-                    place.start,
-                    "chunk checksum does not match: a part of it never reached the disk",
-                );
-                return Ok(());
-            }
             let mut inner = Walk::new(self.source, records_start, records_start + parts.stored);
             let (tally, _) = self.records(&mut inner, place.start)?;
-            self.take_in(extent, tally);
+            self.note_recent(Recent {
+                extent,
+                tally,
+                parts,
+                records_start,
+            });
             return Ok(());
         }
         self.found
@@ -258,6 +263,40 @@ impl Scanner<'_> {
             Err(reason) => self
                 .found
                 .damage(place.start, format!("chunk cannot be decompressed: {reason}")),
+        }
+        Ok(())
+    }
+
+    fn note_recent(&mut self, chunk: Recent) {
+        let window_start = chunk.extent.start.saturating_sub(SUSPECT_BYTES);
+        self.recent.push_back(chunk);
+        while self
+            .recent
+            .front()
+            .is_some_and(|first| first.extent.start < window_start)
+        {
+            if let Some(Recent { extent, tally, .. }) = self.recent.pop_front() {
+                self.take_in(extent, tally);
+            }
+        }
+    }
+
+    /// Takes in the last chunks, those of a file without an end only if their checksum holds.
+    fn close_recent(&mut self) -> StorageResult<()> {
+        let is_whole = self.found.condition == FileCondition::Complete;
+        for Recent {
+            extent,
+            tally,
+            parts,
+            records_start,
+        } in std::mem::take(&mut self.recent)
+        {
+            if is_whole || self.checksum_holds(&parts, records_start)? {
+                self.take_in(extent, tally);
+            } else {
+                let reason = "chunk checksum does not match: a part of it never reached the disk";
+                self.found.damage(extent.start, reason);
+            }
         }
         Ok(())
     }

@@ -341,11 +341,12 @@ impl Iterator for Cursor {
     type Item = StorageResult<ReadMessage>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.places.is_empty() && !self.is_done {
-            if let Err(error) = self.load_page() {
-                self.is_done = true;
-                return Some(Err(error));
-            }
+        if self.places.is_empty()
+            && !self.is_done
+            && let Err(error) = self.load_page()
+        {
+            self.is_done = true;
+            return Some(Err(error));
         }
         let place = self.places.pop_front()?;
         Some(self.message(place))

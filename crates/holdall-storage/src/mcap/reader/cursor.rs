@@ -11,6 +11,9 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
+/// How much is fetched ahead, in bytes of the file.
+const READ_AHEAD_BYTES: u64 = 16 << 20;
+
 /// An extent whose messages are being given out.
 struct Active {
     extent: Extent,
@@ -78,8 +81,10 @@ impl Cursor {
     }
 
     fn activate(&mut self, extent: Extent) -> StorageResult<()> {
-        let records = Records::load(&self.index, self.options, &extent)?;
-        let entries = records.entries(&self.wanted)?;
+        let (records, entries) = Records::find(&self.index, self.options, &extent, &self.wanted)?;
+        if records.loaded_bytes > 0 {
+            self.read_ahead();
+        }
         let Some(first) = entries.first() else {
             return Ok(());
         };
@@ -99,6 +104,18 @@ impl Cursor {
         self.push_head(head, slot);
         self.make_room(slot);
         Ok(())
+    }
+
+    /// Lets the system fetch what will be needed next, while the messages at hand are worked on.
+    fn read_ahead(&self) {
+        let mut ahead = 0;
+        for (_, extent) in self.pending.iter().rev() {
+            self.index.source.will_need(extent.start, extent.length);
+            ahead += extent.length;
+            if ahead >= READ_AHEAD_BYTES {
+                return;
+            }
+        }
     }
 
     fn push_head(&mut self, (time, start): (u64, u64), slot: usize) {

@@ -9,13 +9,19 @@ use super::{
 };
 use crate::{
     error::{StorageError, StorageResult},
-    mcap::format::{Fields, MESSAGE_HEADER_BYTES, MESSAGE_PREFIX_BYTES, MessageHeader, op},
+    mcap::format::{
+        Fields, INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, MESSAGE_HEADER_BYTES, MESSAGE_PREFIX_BYTES,
+        MessageHeader, op,
+    },
     reader::{ReadMessage, ReadOrder, ReadQuery},
 };
 use bytes::Bytes;
 
 /// Uncompressed extents larger than this are not read as a whole: their messages are fetched one by one, unchecked.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
+
+/// With fewer bytes of chunk for each wanted message than this, the whole chunk is read.
+const BYTES_PER_WANTED_MIN: u64 = 64 << 10;
 
 /// What is wanted, as the file numbers it.
 #[derive(Clone, Debug)]
@@ -64,7 +70,7 @@ impl Wanted {
             && extent
                 .channels
                 .as_ref()
-                .is_none_or(|ids| ids.iter().any(|id| self.has_channel(*id)))
+                .is_none_or(|ids| ids.iter().any(|(id, _)| self.has_channel(*id)))
     }
 }
 
@@ -91,6 +97,74 @@ pub(super) struct Records {
 }
 
 impl Records {
+    /// Finds the wanted messages of an extent: by its message indexes where these are few and large, else by reading all of it.
+    pub fn find(
+        index: &FileIndex,
+        options: McapReaderOptions,
+        extent: &Extent,
+        wanted: &Wanted,
+    ) -> StorageResult<(Self, Vec<Entry>)> {
+        if let Some(found) = Self::find_by_index(&index.source, extent, wanted)? {
+            return Ok(found);
+        }
+        let records = Self::load(index, options, extent)?;
+        let entries = records.entries(wanted)?;
+        Ok((records, entries))
+    }
+
+    /// `None` when the whole extent is to be read: it is compressed or has no message indexes, or many of its messages are wanted,
+    /// or the indexes are not what they should be. Messages found in this way are read without the chunk's checksum.
+    fn find_by_index(
+        source: &Source,
+        extent: &Extent,
+        wanted: &Wanted,
+    ) -> StorageResult<Option<(Self, Vec<Entry>)>> {
+        let (ExtentKind::Chunk { compression, size }, Some(channels)) = (&extent.kind, &extent.channels)
+        else {
+            return Ok(None);
+        };
+        if wanted.channels.is_empty() || wanted.order == ReadOrder::PublishTime || !compression.is_empty() {
+            return Ok(None);
+        }
+        let count_max = size / BYTES_PER_WANTED_MIN;
+        let mut entries = Vec::new();
+        for (id, offset) in channels.iter().filter(|(id, _)| wanted.has_channel(*id)) {
+            let prefix = source.read_up_to(*offset, INDEX_PREFIX_BYTES as u64)?;
+            let left = count_max.saturating_sub(entries.len() as u64);
+            let Some(count) = index_entry_count(&prefix, *id).filter(|count| *count <= left) else {
+                return Ok(None);
+            };
+            let bytes = source.read_up_to(
+                offset + INDEX_PREFIX_BYTES as u64,
+                count * INDEX_ENTRY_BYTES as u64,
+            )?;
+            for entry in bytes.chunks_exact(INDEX_ENTRY_BYTES) {
+                let (time, offset) = entry.split_at(8);
+                entries.push(Entry {
+                    time: little_endian(time),
+                    offset: little_endian(offset),
+                });
+            }
+        }
+        let mut walk = Walk::new(source, extent.start, extent.start + extent.length).sparse();
+        let (start, parts) = chunk_header(source, &mut walk, extent)?;
+        let inside = |entry: &Entry| entry.offset < parts.stored;
+        if !entries.iter().all(inside) {
+            return Ok(None);
+        }
+        entries.retain(|entry| (wanted.start..=wanted.end).contains(&entry.time));
+        entries.iter_mut().for_each(|entry| entry.offset += start);
+        if wanted.order == ReadOrder::File {
+            entries.sort_by_key(|entry| entry.offset);
+        } else {
+            entries.sort_by_key(|entry| (entry.time, entry.offset));
+        }
+        Ok(Some((
+            Self::in_file(source, start, start + parts.stored),
+            entries,
+        )))
+    }
+
     /// Brings the records of an extent where they can be read from.
     pub fn load(index: &FileIndex, options: McapReaderOptions, extent: &Extent) -> StorageResult<Self> {
         let source = &index.source;
@@ -239,10 +313,10 @@ impl Records {
             return Err(short());
         }
         let head = prefix.split_to(9);
-        let body_bytes = head[1..9]
-            .iter()
-            .rev()
-            .fold(0u64, |length, byte| length << 8 | u64::from(*byte));
+        if head[0] != op::MESSAGE {
+            return Err(self.malformed(offset, "a message", format!("a record of kind {}", head[0])));
+        }
+        let body_bytes = little_endian(&head[1..9]);
         let header = MessageHeader::decode(&mut Fields::new(&prefix)).map_err(|_| short())?;
         let payload_bytes = body_bytes
             .checked_sub(MESSAGE_HEADER_BYTES as u64)
@@ -280,6 +354,24 @@ impl Records {
     fn malformed(&self, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> StorageError {
         self.source.malformed(self.file_offset + offset, expected, found)
     }
+}
+
+/// How many entries the message index of channel `id` has that begins with these bytes; `None` when it is none.
+fn index_entry_count(prefix: &[u8], id: u16) -> Option<u64> {
+    let (opcode, body) = prefix.split_first()?;
+    let entries_bytes = u64::from(u32::from_le_bytes(body.get(10..14)?.try_into().ok()?));
+    let is_index = *opcode == op::MESSAGE_INDEX
+        && body.get(8..10)? == id.to_le_bytes()
+        && little_endian(body.get(..8)?) >= 6 + entries_bytes;
+    (is_index && entries_bytes.is_multiple_of(INDEX_ENTRY_BYTES as u64))
+        .then_some(entries_bytes / INDEX_ENTRY_BYTES as u64)
+}
+
+fn little_endian(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 /// The same error at its place in the file.

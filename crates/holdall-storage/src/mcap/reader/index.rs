@@ -97,8 +97,8 @@ pub(crate) struct Extent {
     pub times: (u64, u64),
     /// What it is.
     pub kind: ExtentKind,
-    /// Channels that it has messages of; `None` when not known.
-    pub channels: Option<Box<[u16]>>,
+    /// Channels that it has messages of, each with where its message index is in the file (0 when there is none); `None` when not known.
+    pub channels: Option<Box<[(u16, u64)]>>,
 }
 
 /// Kinds of [`Extent`].
@@ -290,7 +290,7 @@ impl FileIndex {
                 .source
                 .malformed(at, "an index of a chunk inside the file", found));
         }
-        let channels: Box<[u16]> = index.message_index_offsets.keys().copied().collect();
+        let channels: Box<[(u16, u64)]> = index.message_index_offsets.into_iter().collect();
         Ok(Extent {
             start: index.chunk_start_offset,
             length: index.chunk_length,

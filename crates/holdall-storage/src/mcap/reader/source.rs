@@ -8,6 +8,7 @@ use bytes::Bytes;
 use std::{
     fs::File,
     io,
+    num::NonZeroU64,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -100,6 +101,14 @@ impl Source {
     /// Up to `len` bytes from `offset` on, fewer at the end.
     pub fn read_up_to(&self, offset: u64, len: u64) -> StorageResult<Bytes> {
         self.read(offset, len.min(self.len.saturating_sub(offset)), "bytes")
+    }
+
+    /// Tells the system that these bytes will be read soon.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        if let Content::File(file) = &self.content {
+            // Advice: a file system that does not take it is as good.
+            let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(len), rustix::fs::Advice::WillNeed);
+        }
     }
 
     /// The error for bytes that the format does not allow.

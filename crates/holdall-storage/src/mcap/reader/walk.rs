@@ -10,6 +10,9 @@ use bytes::Bytes;
 /// Bytes read at once; bodies longer than this are skipped unread.
 const WINDOW_BYTES: u64 = 256 << 10;
 
+/// Bytes read at once for a single header.
+const SPARSE_WINDOW_BYTES: u64 = 512;
+
 /// A record that lies in the source, not yet read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordPlace {
@@ -53,6 +56,7 @@ pub(crate) struct Walk<'a> {
     end: u64,
     window: Bytes,
     window_start: u64,
+    window_bytes: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -64,19 +68,26 @@ impl<'a> Walk<'a> {
             end: end.min(source.len()),
             window: Bytes::new(),
             window_start: 0,
+            window_bytes: WINDOW_BYTES,
         }
+    }
+
+    /// The same walk, for a look at one header: little is read at once.
+    pub fn sparse(mut self) -> Self {
+        self.window_bytes = SPARSE_WINDOW_BYTES;
+        self
     }
 
     /// Up to `len` bytes from `offset` on, through the window.
     pub fn peek(&mut self, offset: u64, len: u64) -> StorageResult<Bytes> {
         let len = len.min(self.end.saturating_sub(offset));
-        if len > WINDOW_BYTES {
+        if len > self.window_bytes {
             return self.source.read(offset, len, "record");
         }
         let inside =
             offset >= self.window_start && offset + len <= self.window_start + self.window.len() as u64;
         if !inside {
-            self.window = self.source.read_up_to(offset, WINDOW_BYTES)?;
+            self.window = self.source.read_up_to(offset, self.window_bytes)?;
             self.window_start = offset;
         }
         // Both are below the window's length.
