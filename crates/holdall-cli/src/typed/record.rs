@@ -3,6 +3,7 @@
 use super::LogLevel;
 use crate::units;
 use clap::{Args, ValueEnum};
+use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use std::{path::PathBuf, time::Duration};
 
 /// Shown below `-h` and `--help`.
@@ -28,6 +29,19 @@ Spans are in the unit that the flag names, or 5s, 200ms, 2min.";
 /// Shown below `--help`.
 pub fn after_long_help() -> String {
     format!("{EXAMPLES}\n\n{KEYS}\n\n{}", crate::exit::HELP)
+}
+
+fn storage_help() -> String {
+    let ids: Vec<&str> = storages().iter().map(|storage| storage.id()).collect();
+    format!("Storage of the bag: {}", ids.join(", "))
+}
+
+fn preset_help() -> String {
+    let presets: Vec<String> = storages()
+        .iter()
+        .map(|storage| format!("{}: {}", storage.id(), storage.presets().join(", ")))
+        .collect();
+    format!("Preset of the storage; {}", presets.join("; "))
 }
 
 /// What to do when the cache is full.
@@ -147,18 +161,10 @@ pub struct RecordArguments {
     #[arg(short = 'o', long, value_name = "DIR", help_heading = "Bag")]
     pub output: Option<PathBuf>,
 
-    /// Storage of the bag
-    #[arg(
-        short = 's',
-        long,
-        value_name = "ID",
-        default_value = "mcap",
-        help_heading = "Bag"
-    )]
+    #[arg(short = 's', long, value_name = "ID", default_value = DEFAULT_STORAGE_ID, help = storage_help(), help_heading = "Bag")]
     pub storage: String,
 
-    /// Preset of the storage: none, fastwrite, zstd_fast or zstd_small
-    #[arg(long, value_name = "PRESET", help_heading = "Bag")]
+    #[arg(long, value_name = "PRESET", help = preset_help(), help_heading = "Bag")]
     pub storage_preset_profile: Option<String>,
 
     /// YAML file with settings of the storage, laid over the preset
