@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod mcap;
+pub mod memory;
 pub mod reader;
 #[cfg(feature = "sqlite3")]
 pub mod sqlite3;

@@ -55,7 +55,7 @@ pub(super) fn read_header(source: &Source) -> StorageResult<Header> {
             found,
         });
     }
-    let mut walk = Walk::new(source, MAGIC.len() as u64, source.len());
+    let mut walk = Walk::new(source, MAGIC.len() as u64, source.len()).sparse();
     if let Step::Record(place) = walk.step()?
         && place.opcode == op::HEADER
         && let Ok(Record::Header(header)) = Record::decode(op::HEADER, &walk.body(&place)?)
@@ -235,7 +235,7 @@ pub(super) fn read_metadata(
     source: &Source,
     index: &MetadataIndex,
 ) -> StorageResult<(String, MetadataEntries)> {
-    let mut walk = Walk::new(source, index.offset, index.offset.saturating_add(index.length));
+    let mut walk = Walk::new(source, index.offset, index.offset.saturating_add(index.length)).sparse();
     if let Step::Record(place) = walk.step()?
         && place.opcode == op::METADATA
     {
