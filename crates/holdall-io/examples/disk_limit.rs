@@ -178,6 +178,7 @@ fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64
     let mut stream = BlockStream::new(q.create_file(&next_path(&options.dir), reserve)?);
     let mut ahead = None;
     let mut written = 0;
+    let mut worst = std::time::Duration::ZERO;
     let mut crc = crc32fast::Hasher::new();
     while written < options.total_bytes {
         let from = (written / append as u64 * 4096) as usize % (payload.len() - append);
@@ -185,7 +186,9 @@ fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64
             if options.crc {
                 crc.update(step);
             }
+            let before = SystemClock.monotonic();
             stream.append(&mut q, step)?;
+            worst = worst.max(SystemClock.monotonic() - before);
         }
         written += append as u64;
         if stream.position() > split / 2 && ahead.is_none() && split != u64::MAX {
@@ -215,5 +218,6 @@ fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64
         std::fs::remove_file(path)
             .map_err(|e| DiskError::new(path, holdall_io::disk::Operation::Remove, e))?;
     }
+    println!("  longest append {:.1} ms", worst.as_secs_f64() * 1e3);
     Ok((written as f64 / elapsed, cpu / written as f64 * 1e9))
 }

@@ -194,8 +194,10 @@ pub enum Completion {
 /// - `offset` and `len` are multiples of [`crate::block::BLOCK_ALIGNMENT`]. A write that does not fit this fails as `InvalidInput`.
 /// - Until the file is closed its visible length is unspecified (space is reserved ahead; bytes never written read as zero).
 pub trait Disk: Send {
-    /// Makes a new file and reserves `reserve_bytes` for it; waits until it is there. Space that cannot be reserved is no error
-    /// here: the write that does not fit fails.
+    /// Makes a new file; waits until it is there. `reserve_bytes` is the length that it is expected to reach, for which space is
+    /// reserved now; 0 when that is not known: space is then reserved as the file grows. Say it as exactly as it is known: what is
+    /// reserved and not used has to be given back at close. Space that cannot be reserved is no error here: the write that does
+    /// not fit fails.
     ///
     /// # Errors
     /// When the path exists or the file cannot be made.

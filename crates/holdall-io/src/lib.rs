@@ -5,6 +5,7 @@ pub mod clock;
 pub mod copy;
 pub mod disk;
 pub mod disk_conformance;
+mod file_state;
 pub mod fs;
 pub mod limits;
 pub mod memory;

@@ -1,12 +1,14 @@
 //! The disk with its block pool and the state of each file: what was accepted, is written, is durable, or has failed for good.
 
+pub use crate::file_state::FileProgress;
 use crate::{
     block::{BLOCK_ALIGNMENT, Block, BlockPool, BlockPoolOptions},
     copy,
     disk::{Completion, Disk, DiskError, FileId, Operation, Wait, invalid_input},
+    file_state::{Deferred, FileState, Life, PendingWrite},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
 };
@@ -16,114 +18,6 @@ use std::{
 pub struct SyncToken {
     file: FileId,
     number: u64,
-}
-
-/// How far a file has come, in bytes from its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileProgress {
-    /// End of what was given to [`DiskQueue::write`].
-    pub accepted_bytes: u64,
-    /// Everything below this has been written (it may be lost in a power cut).
-    pub written_bytes: u64,
-    /// Everything below this survives a power cut.
-    pub durable_bytes: u64,
-}
-
-/// Where a file is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    Creating,
-    Open,
-    Closing,
-    Closed,
-}
-
-/// A write that was accepted and has not ended.
-#[derive(Clone, Copy, Debug)]
-struct PendingWrite {
-    offset: u64,
-    /// With padding.
-    end: u64,
-}
-
-/// What waits for an overlapping write, in order.
-enum Deferred {
-    Write { offset: u64, block: Block, len: usize },
-    Sync { number: u64 },
-    Close { length: u64 },
-}
-
-/// One file of the queue.
-struct FileState {
-    path: PathBuf,
-    life: Life,
-    progress: FileProgress,
-    /// Submitted to the disk.
-    in_flight: Vec<PendingWrite>,
-    /// Not yet submitted, because a write in flight covers some of the same bytes and the disk may reorder.
-    deferred: VecDeque<Deferred>,
-    /// Syncs not yet ended, with what they make durable.
-    syncs: VecDeque<(u64, u64)>,
-    /// Highest sync number that has ended well.
-    synced_number: u64,
-    /// Lowest offset of a write that failed or was given up: beyond it the file has holes.
-    failed_from: u64,
-    error: Option<DiskError>,
-}
-
-impl FileState {
-    fn new(path: &Path, life: Life) -> Self {
-        Self {
-            path: path.to_owned(),
-            life,
-            progress: FileProgress::default(),
-            in_flight: Vec::new(),
-            deferred: VecDeque::new(),
-            syncs: VecDeque::new(),
-            synced_number: 0,
-            failed_from: u64::MAX,
-            error: None,
-        }
-    }
-
-    fn check(&self) -> Result<(), DiskError> {
-        self.error.clone().map_or(Ok(()), Err)
-    }
-
-    /// The first error stays: what follows it is mostly its consequence.
-    fn poison(&mut self, error: DiskError) {
-        self.error.get_or_insert(error);
-    }
-
-    /// Where the file ends when it is closed at `length`: a file that failed is cut before its first hole, so that what is left
-    /// of it is whole.
-    fn closing_length(&self, length: u64) -> u64 {
-        if self.error.is_some() {
-            length.min(self.progress.written_bytes)
-        } else {
-            length
-        }
-    }
-
-    fn overlaps_in_flight(&self, offset: u64, end: u64) -> bool {
-        self.in_flight
-            .iter()
-            .any(|write| write.offset < end && offset < write.end)
-    }
-
-    /// Recomputes how far the file is written without a hole. Never goes back: a write over written bytes repeats them.
-    fn update_written(&mut self) {
-        let mut lowest = self.progress.accepted_bytes.min(self.failed_from);
-        for write in &self.in_flight {
-            lowest = lowest.min(write.offset);
-        }
-        for deferred in &self.deferred {
-            if let Deferred::Write { offset, .. } = deferred {
-                lowest = lowest.min(*offset);
-            }
-        }
-        self.progress.written_bytes = self.progress.written_bytes.max(lowest);
-    }
 }
 
 /// Owns a disk, the blocks that travel to it and the state of its files. Failing is final: after a failed write or sync every
@@ -456,12 +350,7 @@ impl DiskQueue {
                 let Some(state) = self.files.get_mut(&file) else {
                     return;
                 };
-                if state.life == Life::Creating {
-                    state.life = Life::Open;
-                }
-                if let Err(error) = result {
-                    state.poison(error);
-                }
+                state.created(result);
             }
             Completion::Written {
                 file,
@@ -474,54 +363,20 @@ impl DiskQueue {
                 let Some(state) = self.files.get_mut(&file) else {
                     return;
                 };
-                let end = offset + len as u64;
-                if let Some(place) = state
-                    .in_flight
-                    .iter()
-                    .position(|write| write.offset == offset && write.end == end)
-                {
-                    state.in_flight.swap_remove(place);
-                }
-                if let Err(error) = result {
-                    state.failed_from = state.failed_from.min(offset);
-                    state.poison(error);
-                }
-                state.update_written();
+                state.written(offset, len as u64, result);
                 self.submit_deferred(file);
             }
             Completion::Synced { file, token, result } => {
                 let Some(state) = self.files.get_mut(&file) else {
                     return;
                 };
-                let covered = state
-                    .syncs
-                    .iter()
-                    .position(|(number, _)| *number == token)
-                    .and_then(|place| state.syncs.remove(place));
-                match result {
-                    Ok(()) if state.error.is_none() => {
-                        state.synced_number = state.synced_number.max(token);
-                        let bytes = covered.map_or(0, |(_, bytes)| bytes);
-                        state.progress.durable_bytes = state.progress.durable_bytes.max(bytes);
-                    }
-                    // A write before it has failed: the sync cannot vouch for those bytes.
-                    Ok(()) => {}
-                    Err(error) => state.poison(error),
-                }
+                state.synced(token, result);
             }
             Completion::Closed { file, result } => {
                 let Some(state) = self.files.get_mut(&file) else {
                     return;
                 };
-                state.life = Life::Closed;
-                match result {
-                    Ok(()) if state.error.is_none() => {
-                        state.progress.written_bytes = state.progress.accepted_bytes;
-                        state.progress.durable_bytes = state.progress.accepted_bytes;
-                    }
-                    Ok(()) => {}
-                    Err(error) => state.poison(error),
-                }
+                state.closed(result);
             }
         }
     }

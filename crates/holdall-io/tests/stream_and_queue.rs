@@ -124,7 +124,7 @@ fn run(q: &mut DiskQueue, stream: &mut BlockStream, steps: &[Step], expected: &m
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_sequence_of_calls_gives_exactly_the_bytes(steps in prop::collection::vec(step(), 0..60)) {

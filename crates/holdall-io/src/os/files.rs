@@ -39,6 +39,8 @@ pub(super) struct OpenFile {
     barriers: VecDeque<(u64, Barrier)>,
     /// Space is reserved up to here; `u64::MAX` when reserving does not work.
     pub reserved: u64,
+    /// How long its creator expects it to become; 0 when that is not known.
+    pub expected: u64,
     pub reserving: bool,
     /// End of what was written or is being written.
     pub written_end: u64,
@@ -47,7 +49,7 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
-    pub(super) fn new(path: &Path, handle: Handle, reserved: u64) -> Self {
+    pub(super) fn new(path: &Path, handle: Handle, reserved: u64, expected: u64) -> Self {
         Self {
             path: Arc::from(path),
             handle,
@@ -56,6 +58,7 @@ impl OpenFile {
             in_flight: Vec::new(),
             barriers: VecDeque::new(),
             reserved,
+            expected,
             reserving: false,
             written_end: 0,
             entry_synced: false,

@@ -130,9 +130,10 @@ impl OsDisk {
         }
     }
 
-    fn begin_file(&mut self, path: &Path, handle: Handle, reserved: u64) -> FileId {
+    fn begin_file(&mut self, path: &Path, handle: Handle, (reserved, expected): (u64, u64)) -> FileId {
         let file = self.numbers.next();
-        self.files.insert(file, OpenFile::new(path, handle, reserved));
+        self.files
+            .insert(file, OpenFile::new(path, handle, reserved, expected));
         file
     }
 
@@ -316,12 +317,18 @@ impl OsDisk {
     }
 }
 
-/// The job that reserves more space, when little is left in front of a write.
+/// The job that reserves more space: when little is left in front of a write, or, where the creator has said how long the file
+/// will be, only beyond that.
 fn reserve_ahead(file: FileId, open: &mut OpenFile, handle: &Arc<std::fs::File>, end: u64) -> Option<Job> {
     if open.reserving || open.reserved == u64::MAX || end < RESERVE_FROM_BYTES {
         return None;
     }
-    if end + RESERVE_LEFT_BYTES_MIN < open.reserved {
+    let left_min = if open.reserved == open.expected {
+        0
+    } else {
+        RESERVE_LEFT_BYTES_MIN
+    };
+    if end + left_min <= open.reserved {
         return None;
     }
     let step = (open.reserved / 4).clamp(RESERVE_STEP_BYTES_MIN, RESERVE_STEP_BYTES_MAX);
@@ -340,12 +347,12 @@ impl Disk for OsDisk {
     fn create(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError> {
         let direct = matches!(self.engine, Engine::Direct(_));
         let (handle, reserved) = helper::create(path, reserve_bytes, direct)?;
-        Ok(self.begin_file(path, Handle::Open(handle), reserved))
+        Ok(self.begin_file(path, Handle::Open(handle), (reserved, reserve_bytes)))
     }
 
     fn submit_create(&mut self, path: &Path, reserve_bytes: u64) -> FileId {
         let direct = matches!(self.engine, Engine::Direct(_));
-        let file = self.begin_file(path, Handle::Creating, 0);
+        let file = self.begin_file(path, Handle::Creating, (0, reserve_bytes));
         self.in_flight += 1;
         self.opener.give(Job::Create {
             file,

@@ -4,6 +4,7 @@ mod clock;
 mod disk;
 mod file;
 mod rng;
+mod state;
 
 pub use clock::SimClock;
 pub use disk::{SimDisk, SimDiskHandle, SimDiskOptions};
