@@ -8,7 +8,10 @@ use rustix::{
     stdio::stdin,
     termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr},
 };
-use std::sync::{Mutex, PoisonError};
+use std::{
+    os::fd::BorrowedFd,
+    sync::{Mutex, PoisonError},
+};
 
 /// What is known about the terminal.
 enum Mode {
@@ -24,7 +27,12 @@ static MODE: Mutex<Mode> = Mutex::new(Mode::Untouched);
 
 /// True when standard input is a terminal and this process may use it now.
 pub fn is_foreground() -> bool {
-    isatty(stdin()) && tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
+    is_foreground_of(stdin())
+}
+
+/// True when `terminal` is one and this process stands in its foreground: not started with `&`, not sent there by `bg`.
+pub fn is_foreground_of(terminal: BorrowedFd<'_>) -> bool {
+    isatty(terminal) && tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp())
 }
 
 /// Lets keys arrive at once; also after somebody else (a shell, after Ctrl-Z and `fg`) has changed the terminal.

@@ -1,5 +1,6 @@
 //! A few lines at the bottom of the terminal that are drawn again and again, below the log lines that scroll past.
 
+use super::mode;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
     io::{self, Write},
@@ -39,8 +40,12 @@ impl Screen {
         })
     }
 
-    /// Draws these lines in place of the former ones; missing ones are left empty.
+    /// Draws these lines in place of the former ones; missing ones are left empty. In the background nothing is drawn, because the
+    /// terminal shows somebody else's text there.
     pub fn show(&self, texts: &[String]) {
+        if !mode::is_foreground_of(rustix::stdio::stderr()) {
+            return;
+        }
         for (at, bar) in self.bars.iter().enumerate() {
             bar.set_message(texts.get(at).cloned().unwrap_or_default());
             bar.tick();
