@@ -1,6 +1,7 @@
 //! Measures how fast messages become an MCAP file: our writer against the `mcap` crate's, interleaved in one run.
 //!
 //! `cargo run --release -p holdall-storage --example write_rate -- [DIR|-] [MEGABYTES] [ROUNDS] [CASE]`; with `-` there is no disk.
+//! Environment: `TOPICS` of each size (10), `OURS_ONLY`.
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]
 
 use holdall_io::{
@@ -94,7 +95,7 @@ fn channels(count: usize) -> Vec<ChannelInfo> {
 /// The same messages for everyone: channel, time, payload.
 fn for_each_message(
     sizes: &[usize],
-    total: u64,
+    (total, topics): (u64, u32),
     payload: &[u8],
     mut send: impl FnMut(u32, u64, &[u8]) -> Result<(), Failure>,
 ) -> Result<(u64, u64), Failure> {
@@ -103,14 +104,14 @@ fn for_each_message(
         for size in sizes {
             // One behind the other, as they lie in a cache.
             let at = bytes as usize % (payload.len() - size + 1);
-            // Ten topics of each size.
+            // As many topics of each size.
             let kind = match size {
                 0..=999 => 0,
                 1000..=99_999 => 10,
                 _ => 20,
             };
             send(
-                kind + (messages % 10) as u32,
+                kind * topics / 10 + messages as u32 % topics,
                 messages * 1000,
                 &payload[at..at + size],
             )?;
@@ -121,7 +122,12 @@ fn for_each_message(
     Ok((messages, bytes))
 }
 
-fn ours(dir: Option<&Path>, sizes: &[usize], total: u64, payload: &[u8]) -> Result<Run, Failure> {
+fn ours(
+    dir: Option<&Path>,
+    sizes: &[usize],
+    (total, topics): (u64, u32),
+    payload: &[u8],
+) -> Result<Run, Failure> {
     let path = dir.map_or(PathBuf::from("memory.mcap"), |dir| dir.join("ours.mcap"));
     let (clock, cpu_start) = (SystemClock, cpu());
     let mut q = match dir {
@@ -142,11 +148,11 @@ fn ours(dir: Option<&Path>, sizes: &[usize], total: u64, payload: &[u8]) -> Resu
     )?;
     let mut writer: Box<dyn StorageWriter> =
         Box::new(McapWriter::create(&mut q, file, &path, McapOptions::default())?);
-    let indexes: Vec<_> = channels(30)
+    let indexes: Vec<_> = channels(topics as usize * 3)
         .iter()
         .map(|info| writer.add_channel(&mut q, info))
         .collect::<Result<_, _>>()?;
-    let (messages, bytes) = for_each_message(sizes, total, payload, |channel, time, payload| {
+    let (messages, bytes) = for_each_message(sizes, (total, topics), payload, |channel, time, payload| {
         let time = Timestamp::from_nanos(i64::try_from(time)?);
         let message = StoredMessage {
             log_time: time,
@@ -203,7 +209,12 @@ impl Seek for Nowhere {
     }
 }
 
-fn reference(dir: Option<&Path>, sizes: &[usize], total: u64, payload: &[u8]) -> Result<Run, Failure> {
+fn reference(
+    dir: Option<&Path>,
+    sizes: &[usize],
+    (total, topics): (u64, u32),
+    payload: &[u8],
+) -> Result<Run, Failure> {
     let path = dir.map(|dir| dir.join("reference.mcap"));
     let (clock, cpu_start) = (SystemClock, cpu());
     let start = clock.monotonic();
@@ -213,13 +224,19 @@ fn reference(dir: Option<&Path>, sizes: &[usize], total: u64, payload: &[u8]) ->
                 block: vec![0; 1 << 20],
                 ..Nowhere::default()
             };
-            reference_to(BufWriter::with_capacity(1 << 20, sink), sizes, total, payload)?.0
+            reference_to(
+                BufWriter::with_capacity(1 << 20, sink),
+                sizes,
+                (total, topics),
+                payload,
+            )?
+            .0
         }
         Some(path) => {
             let (counts, out) = reference_to(
                 BufWriter::with_capacity(1 << 20, fs::File::create(path)?),
                 sizes,
-                total,
+                (total, topics),
                 payload,
             )?;
             out.into_inner()?.sync_all()?;
@@ -241,7 +258,7 @@ fn reference(dir: Option<&Path>, sizes: &[usize], total: u64, payload: &[u8]) ->
 fn reference_to<W: Write + Seek>(
     out: W,
     sizes: &[usize],
-    total: u64,
+    (total, topics): (u64, u32),
     payload: &[u8],
 ) -> Result<((u64, u64), W), Failure> {
     let mut writer = mcap::WriteOptions::new()
@@ -249,7 +266,7 @@ fn reference_to<W: Write + Seek>(
         .profile("ros2")
         .create(out)?;
     let schema = writer.add_schema("std_msgs/msg/UInt8MultiArray", "ros2msg", b"uint8[] data\n")?;
-    let ids: Vec<u16> = (0..30)
+    let ids: Vec<u16> = (0..topics * 3)
         .map(|n| {
             writer.add_channel(
                 schema,
@@ -259,7 +276,7 @@ fn reference_to<W: Write + Seek>(
             )
         })
         .collect::<Result<_, _>>()?;
-    let counts = for_each_message(sizes, total, payload, |channel, time, payload| {
+    let counts = for_each_message(sizes, (total, topics), payload, |channel, time, payload| {
         let header = mcap::records::MessageHeader {
             channel_id: ids[channel as usize],
             sequence: 0,
@@ -290,6 +307,7 @@ fn main() -> Result<(), Failure> {
     let megabytes: u64 = args.next().map_or(Ok(2000), |text| text.parse())?;
     let rounds: u32 = args.next().map_or(Ok(1), |text| text.parse())?;
     let only = args.next();
+    let topics = std::env::var("TOPICS").map_or(Ok(10), |text| text.parse())?;
     let mut state = 88_172_645_463_325_252u64;
     let noise: Arc<[u8]> = (0..(64 << 20) / 8)
         .flat_map(|_| {
@@ -306,9 +324,10 @@ fn main() -> Result<(), Failure> {
             }
             let sizes = round_of(case);
             let total = megabytes * 1_000_000 / if name == "100 B" { 4 } else { 1 };
-            show("ours", name, &ours(dir.as_deref(), &sizes, total, &noise)?);
+            let load = (total, topics);
+            show("ours", name, &ours(dir.as_deref(), &sizes, load, &noise)?);
             if std::env::var_os("OURS_ONLY").is_none() {
-                show("mcap", name, &reference(dir.as_deref(), &sizes, total, &noise)?);
+                show("mcap", name, &reference(dir.as_deref(), &sizes, load, &noise)?);
             }
         }
     }

@@ -10,7 +10,7 @@ pub(super) const LANE_COUNT: usize = LANE_LIMITS.len() + 1;
 /// small topic loads whole chunks. The last lane's are large, because there the chunk's header and index are what costs.
 const CHUNK_BYTES: [u64; LANE_COUNT] = [1 << 20, 2 << 20, 4 << 20];
 /// With many channels in a chunk its index would outweigh it: it goes on until there are this many bytes for each channel …
-const CHUNK_BYTES_PER_CHANNEL: u64 = 1 << 10;
+const CHUNK_BYTES_PER_CHANNEL: u64 = 512;
 /// … but never beyond this.
 const CHUNK_BYTES_STRETCHED_MAX: u64 = 16 << 20;
 
@@ -27,6 +27,15 @@ struct Entry {
     /// Of the message record in the chunk's records; chunks are closed long before 4 GiB.
     offset: u32,
     channel: u16,
+}
+
+/// What a lane knows of one channel.
+#[derive(Clone, Copy, Debug, Default)]
+struct ChannelState {
+    /// Messages in the open chunk; while it is being closed, where the channel's next index entry goes.
+    count: u32,
+    /// An earlier or the open chunk of this lane has its record: each lane can be read without the others.
+    is_introduced: bool,
 }
 
 /// Where the records of the open chunk go.
@@ -63,15 +72,15 @@ pub(super) struct Lane {
     pub bytes: u64,
     /// A lane of larger messages has wanted the stream since this lane's last chunk was opened.
     pub is_crowded: bool,
+    /// How large the records of the open chunk may get; zero while there is none.
+    bytes_max: u64,
     /// Log time of the first message of the open chunk.
     first_time: u64,
     entries: Vec<Entry>,
-    /// Messages in the open chunk by channel.
-    counts: Vec<u32>,
+    /// By channel.
+    channels: Vec<ChannelState>,
     /// Channels with messages in the open chunk, in order of appearance.
     touched: Vec<u16>,
-    /// Channels whose record an earlier or the open chunk of this lane has; each lane can be read without the others.
-    introduced_channels: Vec<bool>,
     introduced_schemas: Vec<bool>,
     chunk_bytes: u64,
 }
@@ -84,46 +93,58 @@ impl Lane {
             buffer: Vec::new(),
             bytes: 0,
             is_crowded: false,
+            bytes_max: 0,
             first_time: 0,
             entries: Vec::new(),
-            counts: Vec::new(),
+            channels: Vec::new(),
             touched: Vec::new(),
-            introduced_channels: Vec::new(),
             introduced_schemas: Vec::new(),
             chunk_bytes: chunk_bytes.unwrap_or(CHUNK_BYTES[number]),
         }
     }
 
-    /// Begins a chunk whose first message has this log time.
-    pub fn open(&mut self, place: Place, log_time: u64) {
+    /// Begins a chunk whose records may take up to `bytes_max` and whose first message has this log time.
+    pub fn open(&mut self, place: Place, bytes_max: u64, log_time: u64) {
         self.place = place;
+        self.bytes_max = bytes_max;
         self.first_time = log_time;
         self.is_crowded = false;
+    }
+
+    /// Whether the open chunk takes a record of this length of this channel as it is.
+    #[inline]
+    pub fn accepts(&self, channel: u16, record_bytes: u64) -> bool {
+        record_bytes <= self.chunk_bytes && !self.lacks_room(record_bytes) && !self.lacks_channel(channel)
+    }
+
+    /// Whether the open chunk cannot take so many bytes more; true when none is open.
+    #[inline]
+    pub fn lacks_room(&self, bytes: u64) -> bool {
+        self.bytes + bytes > self.bytes_max
     }
 
     /// Whether the channel's record must still be written before its first message here.
     #[inline]
     pub fn lacks_channel(&self, channel: u16) -> bool {
-        !self
-            .introduced_channels
+        self.channels
             .get(usize::from(channel))
-            .copied()
-            .unwrap_or(false)
+            .is_none_or(|state| !state.is_introduced)
     }
 
     /// Marks the channel as introduced; true when its schema must still be written before it.
     pub fn introduce(&mut self, channel: u16, schema: u16) -> bool {
-        mark(&mut self.introduced_channels, channel);
-        if self.counts.len() <= usize::from(channel) {
-            self.counts.resize(usize::from(channel) + 1, 0);
+        if self.channels.len() <= usize::from(channel) {
+            self.channels
+                .resize(usize::from(channel) + 1, ChannelState::default());
         }
+        self.channels[usize::from(channel)].is_introduced = true;
         mark(&mut self.introduced_schemas, schema)
     }
 
     /// Notes a message of an introduced channel whose record of `record_bytes` is appended now.
     #[inline]
     pub fn note(&mut self, channel: u16, log_time: u64, record_bytes: u64) {
-        let count = &mut self.counts[usize::from(channel)];
+        let count = &mut self.channels[usize::from(channel)].count;
         if *count == 0 {
             self.touched.push(channel);
         }
@@ -176,7 +197,7 @@ impl Lane {
     pub fn counts(&self) -> impl Iterator<Item = (u16, u32)> {
         self.touched
             .iter()
-            .map(|&channel| (channel, self.counts[usize::from(channel)]))
+            .map(|&channel| (channel, self.channels[usize::from(channel)].count))
     }
 
     /// Ends the chunk: sorts what was noted into `content` and begins anew. The buffer stays as it is.
@@ -187,7 +208,7 @@ impl Lane {
         content.index.clear();
         self.touched.sort_unstable();
         for &channel in &self.touched {
-            let count = self.counts[usize::from(channel)];
+            let count = self.channels[usize::from(channel)].count;
             let begin = content.index.len();
             if with_index {
                 put_index_prefix(&mut content.index, channel + 1, count);
@@ -196,23 +217,24 @@ impl Lane {
             }
             content.channels.push((channel, count, begin as u32));
             // From here on: where the channel's next entry goes.
-            self.counts[usize::from(channel)] = (begin + INDEX_PREFIX_BYTES) as u32;
+            self.channels[usize::from(channel)].count = (begin + INDEX_PREFIX_BYTES) as u32;
         }
         if with_index {
             self.scatter(&mut content.index);
         }
         for channel in self.touched.drain(..) {
-            self.counts[usize::from(channel)] = 0;
+            self.channels[usize::from(channel)].count = 0;
         }
         self.entries.clear();
         self.bytes = 0;
         self.place = Place::Closed;
+        self.bytes_max = 0;
     }
 
     /// Puts each entry behind the earlier ones of its channel.
     fn scatter(&mut self, index: &mut [u8]) {
         for entry in &self.entries {
-            let next = &mut self.counts[usize::from(entry.channel)];
+            let next = &mut self.channels[usize::from(entry.channel)].count;
             let at = *next as usize;
             index[at..at + 8].copy_from_slice(&entry.log_time.to_le_bytes());
             index[at + 8..at + 16].copy_from_slice(&u64::from(entry.offset).to_le_bytes());
@@ -253,7 +275,7 @@ mod tests {
     #[test]
     fn index_holds_every_message_of_each_channel_in_order() {
         let mut lane = Lane::new(0, Some(1000));
-        lane.open(Place::Buffered, 5);
+        lane.open(Place::Buffered, u64::MAX, 5);
         for channel in [2, 0] {
             assert!(lane.lacks_channel(channel));
             lane.introduce(channel, 1);
@@ -288,7 +310,7 @@ mod tests {
     #[test]
     fn many_channels_stretch_the_chunk() {
         let mut lane = Lane::new(0, Some(1000));
-        lane.open(Place::Buffered, 0);
+        lane.open(Place::Buffered, u64::MAX, 0);
         for channel in 0..100 {
             lane.introduce(channel, 1);
             lane.note(channel, 0, 50);

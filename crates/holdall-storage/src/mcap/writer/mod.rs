@@ -44,8 +44,6 @@ pub struct McapWriter {
     lanes: [Lane; LANE_COUNT],
     /// The lane whose chunk is open in the file itself.
     direct_lane: Option<usize>,
-    /// How large the records of the open direct chunk may get.
-    direct_bytes_max: u64,
     /// The lane of each channel; a channel that once had a large message stays where large ones are.
     lane_of: Vec<u8>,
     catalog: Catalog,
@@ -90,7 +88,6 @@ impl McapWriter {
             output,
             lanes: std::array::from_fn(|number| Lane::new(number, options.chunk_bytes)),
             direct_lane: None,
-            direct_bytes_max: 0,
             lane_of: Vec::new(),
             catalog: Catalog::default(),
             compressor,
@@ -172,9 +169,7 @@ impl McapWriter {
         needed: u64,
     ) -> StorageResult<bool> {
         let own_chunk = self.lanes[lane].should_close_before(needed);
-        let no_room =
-            self.direct_lane == Some(lane) && self.lanes[lane].bytes + needed > self.direct_bytes_max;
-        if own_chunk || no_room {
+        if own_chunk || self.lanes[lane].lacks_room(needed) {
             self.close_lane(q, lane)?;
         }
         if self.lanes[lane].place == Place::Closed {
@@ -194,15 +189,15 @@ impl McapWriter {
             return Ok(false);
         }
         if self.wants_stream(q, lane)? {
-            self.direct_bytes_max = self.output.chunk_capacity(q);
-            if needed > self.direct_bytes_max {
+            let bytes_max = self.output.chunk_capacity(q);
+            if needed > bytes_max {
                 return Ok(false);
             }
             self.output.begin_chunk(q)?;
             self.direct_lane = Some(lane);
-            self.lanes[lane].open(Place::Direct, log_time);
+            self.lanes[lane].open(Place::Direct, bytes_max, log_time);
         } else {
-            self.lanes[lane].open(Place::Buffered, log_time);
+            self.lanes[lane].open(Place::Buffered, CHUNK_BYTES_MAX, log_time);
             if self.lanes[lane].buffer.capacity() == 0 {
                 self.lanes[lane].buffer = self.spare_buffers.pop().unwrap_or_default();
             }
@@ -422,7 +417,7 @@ impl McapWriter {
         while self.take_compressed(q, true)? {}
         self.close_direct(q)?;
         let log_time = unsigned(message.log_time);
-        self.lanes[lane].open(Place::Buffered, log_time);
+        self.lanes[lane].open(Place::Buffered, u64::MAX, log_time);
         if self.lanes[lane].lacks_channel(channel) {
             self.introduce(q, lane, channel)?;
         }
@@ -455,12 +450,14 @@ impl McapWriter {
     ) -> StorageResult<()> {
         let record_bytes = (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
         let log_time = unsigned(message.log_time);
-        let needed = record_bytes + self.definitions_bytes(lane_number, channel);
-        if !self.make_room(q, lane_number, log_time, needed)? {
-            return self.write_alone(q, (lane_number, channel), prefix, message);
-        }
-        if self.lanes[lane_number].lacks_channel(channel) {
-            self.introduce(q, lane_number, channel)?;
+        if !self.lanes[lane_number].accepts(channel, record_bytes) {
+            let needed = record_bytes + self.definitions_bytes(lane_number, channel);
+            if !self.make_room(q, lane_number, log_time, needed)? {
+                return self.write_alone(q, (lane_number, channel), prefix, message);
+            }
+            if self.lanes[lane_number].lacks_channel(channel) {
+                self.introduce(q, lane_number, channel)?;
+            }
         }
         let lane = &mut self.lanes[lane_number];
         lane.note(channel, log_time, record_bytes);
@@ -528,7 +525,7 @@ impl StorageWriter for McapWriter {
             log_time: unsigned(message.log_time),
             publish_time: unsigned(message.publish_time),
         };
-        self.latest_time = self.latest_time.max(header.log_time);
+        self.latest_time = header.log_time;
         let prefix = message_prefix(&header, message.payload.len());
         if !self.options.chunking {
             return self.write_bare(q, channel, &prefix, message);
