@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod candidate;
+pub mod codec;
 pub mod error;
 pub mod folder;
 pub mod limits;

@@ -1,6 +1,6 @@
 //! Same-run limits: how fast the disk, memory and checksums are right now, taken between the candidates.
 
-use crate::{error::BenchResult, statistics};
+use crate::{codec::CodecSpeed, error::BenchResult, statistics};
 use holdall_io::{
     disk::DiskError,
     limits::{measure_buffered_write, measure_crc32, measure_direct_write, measure_memcpy},
@@ -41,6 +41,7 @@ pub struct LimitMeter {
     buffered: Vec<f64>,
     memcpy: Vec<f64>,
     crc32: Vec<f64>,
+    codec: Option<CodecSpeed>,
 }
 
 impl LimitMeter {
@@ -98,6 +99,11 @@ impl LimitMeter {
         self.crc32.push(measure_crc32(MEMORY_BYTES));
     }
 
+    /// Notes how fast the codec is that compresses what is written.
+    pub fn set_codec(&mut self, codec: Option<CodecSpeed>) {
+        self.codec = codec;
+    }
+
     /// Direct where the file system takes it, else buffered: the limit that candidates are held against.
     ///
     /// # Errors
@@ -117,6 +123,7 @@ impl LimitMeter {
             buffered_write_bytes_per_s: median(&self.buffered),
             memcpy_bytes_per_s: median(&self.memcpy),
             crc32_bytes_per_s: median(&self.crc32),
+            codec: self.codec.clone(),
             bytes_per_measurement: self.bytes,
             direct_shape: self.shape,
             direct_refused: self.refused.clone(),
@@ -150,6 +157,8 @@ pub struct Limits {
     pub memcpy_bytes_per_s: Option<f64>,
     /// CRC-32 over bytes that are in the cache.
     pub crc32_bytes_per_s: Option<f64>,
+    /// One thread of the codec that our storage was asked to use, on the payloads of this run; absent without compression.
+    pub codec: Option<CodecSpeed>,
     /// What each measurement of the disk writes.
     pub bytes_per_measurement: u64,
     /// The best shape that was found.

@@ -17,7 +17,7 @@ use holdall::{
         ledger::Ledger,
         options::{CacheOptions, SplitOptions},
     },
-    writer::{BagOptions, BagWriter, ClosingNotes, OsFolder},
+    writer::{BagOptions, BagWriter, OsFolder},
 };
 use holdall_io::clock::Clock;
 use holdall_model::loss::LossStage;
@@ -153,7 +153,7 @@ impl Pipeline {
             .ok_or_else(|| recorder_failed("the drain panicked"))?;
         self.intakes.iter().for_each(|intake| intake.close());
         let splits = self.shared.status().splits;
-        let closed = drain.close(ClosingNotes::default());
+        let closed = drain.close();
         if let Some(failure) = closed.failure {
             return Err(recorder_failed(failure));
         }

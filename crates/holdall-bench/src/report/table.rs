@@ -226,6 +226,14 @@ fn limits(limit: &Limits) -> String {
         shown(limit.memcpy_bytes_per_s),
         shown(limit.crc32_bytes_per_s)
     );
+    if let Some(codec) = &limit.codec {
+        text.push_str(&format!(
+            "\n{} on one thread: {}, {:.2} : 1",
+            codec.codec,
+            rate(codec.bytes_per_s),
+            codec.compression_ratio
+        ));
+    }
     if let Some(reason) = &limit.direct_refused {
         text.push_str(&format!("\ndirect writes are not possible here: {reason}"));
     }

@@ -14,6 +14,7 @@ use crate::{
         pipeline::{Pipeline, PipelineOptions, Recorded},
         sqlite_bare::{SqliteBareWriter, SqlitePreset},
     },
+    codec::measure_codec,
     error::{BenchError, BenchResult},
     folder::BenchFolder,
     limits::LimitMeter,
@@ -23,6 +24,7 @@ use crate::{
     workload::Plan,
 };
 use holdall_io::clock::Clock;
+use holdall_storage::mcap::options::STORAGE_ID as MCAP_ID;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -134,6 +136,14 @@ impl Bench<'_> {
         let count = self.options.candidates.len();
         let mut runs = vec![Vec::new(); count];
         self.limits.memory();
+        if self
+            .options
+            .candidates
+            .contains(&WriteCandidate::Ours(MCAP_ID.to_owned()))
+        {
+            let codec = measure_codec(self.plan, &self.options.storage, self.clock.as_ref())?;
+            self.limits.set_codec(codec);
+        }
         self.measure_disk()?;
         for repetition in 1..=self.options.repeat {
             for turn in 0..count {

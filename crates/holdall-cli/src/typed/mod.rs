@@ -1,5 +1,6 @@
 //! The command line as it is typed: what clap reads, before anything is looked up or combined.
 
+pub mod bench;
 pub mod info;
 pub mod play;
 pub mod record;
@@ -60,6 +61,13 @@ pub enum Verb {
     /// Show what is in a bag, and what was lost
     #[command(after_help = info::EXAMPLES)]
     Info(info::InfoArguments),
+    /// Measure what recording costs and reaches on this machine
+    #[command(after_help = bench::EXAMPLES)]
+    Bench {
+        /// What to measure.
+        #[command(subcommand)]
+        verb: bench::BenchVerb,
+    },
     /// Write the completion script of a shell to standard output
     #[command(
         after_help = "Example:\n  holdall completion bash > ~/.local/share/bash-completion/completions/holdall"
