@@ -1,6 +1,7 @@
 //! Writes one MCAP file: messages into the open chunk of their lane, chunks into the file, and the summary behind them.
 
 mod catalog;
+mod chunks;
 mod compress;
 mod lane;
 mod output;
@@ -9,20 +10,20 @@ mod summary;
 use crate::{
     error::{StorageError, StorageResult},
     mcap::{
-        format::{ChunkHeader, Header, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, message_prefix},
+        format::{Header, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, message_prefix},
         options::{CHUNK_BYTES_MAX, Compression, McapOptions},
     },
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
-use catalog::{Catalog, WrittenChunk};
-use compress::{Compressed, Compressor};
+use catalog::Catalog;
+use compress::Compressor;
 use holdall_io::{
     disk::FileId,
     queue::{DiskQueue, SyncToken},
 };
 use holdall_model::{message::PayloadRef, time::Timestamp};
 use lane::{ChunkContent, LANE_COUNT, Lane, Place, lane_for};
-use output::{Checksums, ChunkPlace, Output};
+use output::{Checksums, Output};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -224,223 +225,6 @@ impl McapWriter {
         }
     }
 
-    /// Appends bytes to the lane's open chunk.
-    fn put_in_lane(&mut self, q: &mut DiskQueue, lane: usize, bytes: LaneBytes) -> StorageResult<()> {
-        let record = match bytes {
-            LaneBytes::Schema(index) => &self.catalog.schemas[usize::from(index)].record,
-            LaneBytes::Channel(index) => &self.catalog.channels[usize::from(index)].record,
-        };
-        let lane = &mut self.lanes[lane];
-        match lane.place {
-            Place::Direct => self.output.put(q, record)?,
-            Place::Buffered | Place::Closed => lane.buffer.extend_from_slice(record),
-        }
-        lane.bytes += record.len() as u64;
-        Ok(())
-    }
-
-    /// Writes the channel's record, and its schema's, before its first message in the lane.
-    fn introduce(&mut self, q: &mut DiskQueue, lane: usize, channel: u16) -> StorageResult<()> {
-        let entry = &mut self.catalog.channels[usize::from(channel)];
-        entry.is_written = true;
-        let schema = entry.schema;
-        self.catalog.schemas[usize::from(schema)].is_written = true;
-        if self.lanes[lane].introduce(channel, schema) {
-            self.put_in_lane(q, lane, LaneBytes::Schema(schema))?;
-        }
-        self.put_in_lane(q, lane, LaneBytes::Channel(channel))
-    }
-
-    /// Closes the lane's chunk, if one is open, and brings it into the file or to the compressor.
-    fn close_lane(&mut self, q: &mut DiskQueue, lane: usize) -> StorageResult<()> {
-        let place = self.lanes[lane].place;
-        if place == Place::Closed {
-            return Ok(());
-        }
-        let size = self.lanes[lane].bytes;
-        let mut content = self.spare_content.pop().unwrap_or_default();
-        self.lanes[lane].close(self.options.message_index, &mut content);
-        self.catalog.note_content(&content);
-        if place == Place::Direct {
-            self.direct_lane = None;
-            if let Some(place) = self.output.end_chunk(q, content.times)? {
-                self.end_chunk(q, place, ("", size, size), content)?;
-            }
-            return Ok(());
-        }
-        let records = std::mem::take(&mut self.lanes[lane].buffer);
-        if self.options.compression == Compression::None {
-            self.append_records(q, &records, content)?;
-            self.give_back(records);
-            return Ok(());
-        }
-        while self.compressor.is_full() {
-            self.take_compressed(q, true)?;
-        }
-        self.compressor.submit(content, records);
-        while self.take_compressed(q, false)? {}
-        Ok(())
-    }
-
-    fn give_back(&mut self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        if self.spare_buffers.len() < LANE_COUNT && buffer.capacity() as u64 <= BUFFER_KEPT_BYTES_MAX {
-            self.spare_buffers.push(buffer);
-        }
-    }
-
-    /// Appends a chunk that was assembled in a buffer, uncompressed.
-    fn append_records(
-        &mut self,
-        q: &mut DiskQueue,
-        records: &[u8],
-        content: ChunkContent,
-    ) -> StorageResult<()> {
-        self.close_direct(q)?;
-        let size = records.len() as u64;
-        if size > self.output.chunk_capacity(q) {
-            let crc = if self.options.chunk_crc {
-                crc32fast::hash(records)
-            } else {
-                0
-            };
-            return self.append_stored(q, ("", records, size, crc), content);
-        }
-        // One pass for copy and checksum, because the header is filled in afterwards.
-        self.output.begin_chunk(q)?;
-        self.output.put(q, records)?;
-        if let Some(place) = self.output.end_chunk(q, content.times)? {
-            self.end_chunk(q, place, ("", size, size), content)?;
-        }
-        Ok(())
-    }
-
-    /// Appends a chunk whose header is known: compression, bytes as they are stored, uncompressed size, its checksum.
-    fn append_stored(
-        &mut self,
-        q: &mut DiskQueue,
-        (compression, stored, size, crc): (&str, &[u8], u64, u32),
-        content: ChunkContent,
-    ) -> StorageResult<()> {
-        self.close_direct(q)?;
-        let place = self.put_chunk_header(q, (compression, stored.len() as u64, size, crc), content.times)?;
-        self.output.put(q, stored)?;
-        self.end_chunk(q, place, (compression, stored.len() as u64, size), content)
-    }
-
-    fn put_chunk_header(
-        &mut self,
-        q: &mut DiskQueue,
-        (compression, compressed_size, uncompressed_size, uncompressed_crc): (&str, u64, u64, u32),
-        times: (u64, u64),
-    ) -> StorageResult<ChunkPlace> {
-        let header = ChunkHeader {
-            message_start_time: times.0,
-            message_end_time: times.1,
-            uncompressed_size,
-            uncompressed_crc,
-            compression: compression.into(),
-            compressed_size,
-        };
-        let mut prefix = Vec::with_capacity(64);
-        header.encode_prefix(&mut prefix);
-        let place = ChunkPlace {
-            start: self.output.position(),
-            length: prefix.len() as u64 + compressed_size,
-        };
-        self.output.put(q, &prefix)?;
-        Ok(place)
-    }
-
-    /// Behind a chunk: its message indexes, and its note for the summary.
-    fn end_chunk(
-        &mut self,
-        q: &mut DiskQueue,
-        place: ChunkPlace,
-        (compression, compressed_size, uncompressed_size): (&str, u64, u64),
-        content: ChunkContent,
-    ) -> StorageResult<()> {
-        self.output.put(q, &content.index)?;
-        let chunk = WrittenChunk {
-            place,
-            compression,
-            compressed_size,
-            uncompressed_size,
-        };
-        self.catalog.note_chunk(chunk, &content, &self.options);
-        self.spare_content.push(content);
-        Ok(())
-    }
-
-    fn close_direct(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
-        self.direct_lane.map_or(Ok(()), |lane| self.close_lane(q, lane))
-    }
-
-    /// Appends the next compressed chunk, if it is ready; with `wait`, waits for it. False when there is none.
-    fn take_compressed(&mut self, q: &mut DiskQueue, wait: bool) -> StorageResult<bool> {
-        let Some(result) = self.compressor.take_ready(wait) else {
-            return Ok(false);
-        };
-        let Compressed {
-            tag: content,
-            raw,
-            packed,
-            raw_crc,
-        } = result.map_err(|error| StorageError::Codec {
-            path: self.path.clone(),
-            action: "compress",
-            offset: self.output.position(),
-            codec: self.options.compression.as_str().into(),
-            reason: error.to_string(),
-        })?;
-        let size = raw.len() as u64;
-        match &packed {
-            Some(packed) => {
-                let name = self.options.compression.as_str();
-                self.append_stored(q, (name, packed, size, raw_crc), content)?;
-            }
-            None => self.append_stored(q, ("", &raw, size, raw_crc), content)?,
-        }
-        self.give_back(raw);
-        Ok(true)
-    }
-
-    /// A message too large to be held back: its checksum is taken first, so that the chunk's header can be written before it.
-    fn write_alone(
-        &mut self,
-        q: &mut DiskQueue,
-        (lane, channel): (usize, u16),
-        prefix: &[u8; MESSAGE_PREFIX_BYTES],
-        message: StoredMessage<'_>,
-    ) -> StorageResult<()> {
-        self.close_lane(q, lane)?;
-        while self.take_compressed(q, true)? {}
-        self.close_direct(q)?;
-        let log_time = unsigned(message.log_time);
-        self.lanes[lane].open(Place::Buffered, u64::MAX, log_time);
-        if self.lanes[lane].lacks_channel(channel) {
-            self.introduce(q, lane, channel)?;
-        }
-        let definitions = std::mem::take(&mut self.lanes[lane].buffer);
-        let size = definitions.len() as u64 + (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
-        self.lanes[lane].note(channel, log_time, size);
-        let mut content = self.spare_content.pop().unwrap_or_default();
-        self.lanes[lane].close(self.options.message_index, &mut content);
-        self.catalog.note_content(&content);
-        let crc = if self.options.chunk_crc {
-            checksum_alone(&definitions, prefix, message.payload)
-        } else {
-            0
-        };
-        let place = self.put_chunk_header(q, ("", size, size, crc), content.times)?;
-        self.output.put(q, &definitions)?;
-        self.output.put(q, prefix)?;
-        let delivered = self.output.put_payload(q, message.payload)?;
-        self.end_chunk(q, place, ("", size, size), content)?;
-        self.give_back(definitions);
-        self.check_delivered(message.payload, delivered)
-    }
-
     fn put_in_chunk(
         &mut self,
         q: &mut DiskQueue,
@@ -483,21 +267,6 @@ impl McapWriter {
         }
         Ok(())
     }
-}
-
-/// A definition record to be put in a lane.
-#[derive(Clone, Copy)]
-enum LaneBytes {
-    Schema(u16),
-    Channel(u16),
-}
-
-fn checksum_alone(definitions: &[u8], prefix: &[u8], payload: PayloadRef<'_>) -> u32 {
-    let mut crc = crc32fast::Hasher::new();
-    crc.update(definitions);
-    crc.update(prefix);
-    output::visit_exactly(payload, |slice| crc.update(slice));
-    crc.finalize()
 }
 
 fn nanos(span: Duration) -> u64 {

@@ -1,0 +1,282 @@
+//! Reads MCAP records out of memory, never beyond what is there.
+
+use super::{
+    Attachment, AttachmentIndex, Channel, ChunkHeader, ChunkIndex, Footer, FormatError, Header,
+    INDEX_ENTRY_BYTES, MessageHeader, MessageIndex, Metadata, MetadataIndex, Record, Schema, Statistics,
+    StringMap, SummaryOffset, op,
+};
+use std::collections::BTreeMap;
+
+/// Walks over the bytes of one body.
+#[derive(Clone, Copy, Debug)]
+pub struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    /// Begins at the first byte.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// Where the walk is.
+    pub const fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The next `count` bytes, which are `what`.
+    ///
+    /// # Errors
+    /// Fewer are left.
+    pub fn take(&mut self, count: usize, what: &str) -> Result<&'a [u8], FormatError> {
+        let left = self.bytes.len() - self.at;
+        if count > left {
+            return Err(FormatError {
+                offset: self.at,
+                expected: format!("{count} bytes of {what}"),
+                found: format!("{left} bytes"),
+            });
+        }
+        let taken = &self.bytes[self.at..self.at + count];
+        self.at += count;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], FormatError> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N, what)?);
+        Ok(array)
+    }
+
+    fn u8(&mut self, what: &str) -> Result<u8, FormatError> {
+        Ok(self.array::<1>(what)?[0])
+    }
+
+    fn u16(&mut self, what: &str) -> Result<u16, FormatError> {
+        Ok(u16::from_le_bytes(self.array(what)?))
+    }
+
+    fn u32(&mut self, what: &str) -> Result<u32, FormatError> {
+        Ok(u32::from_le_bytes(self.array(what)?))
+    }
+
+    fn u64(&mut self, what: &str) -> Result<u64, FormatError> {
+        Ok(u64::from_le_bytes(self.array(what)?))
+    }
+
+    fn sized(&mut self, what: &str) -> Result<&'a [u8], FormatError> {
+        let count = self.u32(what)?;
+        self.take(usize::try_from(count).unwrap_or(usize::MAX), what)
+    }
+
+    fn sized64(&mut self, what: &str) -> Result<&'a [u8], FormatError> {
+        let count = self.u64(what)?;
+        self.take(usize::try_from(count).unwrap_or(usize::MAX), what)
+    }
+
+    fn str(&mut self, what: &str) -> Result<&'a str, FormatError> {
+        let at = self.at;
+        std::str::from_utf8(self.sized(what)?).map_err(|error| FormatError {
+            offset: at,
+            expected: format!("UTF-8 text as {what}"),
+            found: error.to_string(),
+        })
+    }
+
+    fn map(&mut self, what: &str) -> Result<StringMap, FormatError> {
+        let mut inner = Fields::new(self.sized(what)?);
+        let mut map = StringMap::new();
+        while inner.at < inner.bytes.len() {
+            let (key, value) = (inner.str(what)?, inner.str(what)?);
+            map.insert(key.to_owned(), value.to_owned());
+        }
+        Ok(map)
+    }
+
+    fn id_map(&mut self, what: &str) -> Result<BTreeMap<u16, u64>, FormatError> {
+        let mut inner = Fields::new(self.sized(what)?);
+        let mut map = BTreeMap::new();
+        while inner.at < inner.bytes.len() {
+            let (id, value) = (inner.u16(what)?, inner.u64(what)?);
+            map.insert(id, value);
+        }
+        Ok(map)
+    }
+
+    /// What is left.
+    pub fn rest(self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+}
+
+impl MessageHeader {
+    /// Reads the 22 bytes before a payload.
+    ///
+    /// # Errors
+    /// Fewer bytes.
+    pub fn decode(fields: &mut Fields<'_>) -> Result<Self, FormatError> {
+        Ok(Self {
+            channel_id: fields.u16("channel id")?,
+            sequence: fields.u32("sequence")?,
+            log_time: fields.u64("log time")?,
+            publish_time: fields.u64("publish time")?,
+        })
+    }
+}
+
+impl<'a> ChunkHeader<'a> {
+    /// Reads everything before the records; the walk stands at the records then.
+    ///
+    /// # Errors
+    /// Fewer bytes, or a compression that is no text.
+    pub fn decode(fields: &mut Fields<'a>) -> Result<Self, FormatError> {
+        Ok(Self {
+            message_start_time: fields.u64("message start time")?,
+            message_end_time: fields.u64("message end time")?,
+            uncompressed_size: fields.u64("uncompressed size")?,
+            uncompressed_crc: fields.u32("uncompressed crc")?,
+            compression: fields.str("compression")?.into(),
+            compressed_size: fields.u64("records length")?,
+        })
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// Fewer bytes than the kind has, or texts that are not UTF-8.
+    pub fn decode(opcode: u8, body: &'a [u8]) -> Result<Self, FormatError> {
+        let f = &mut Fields::new(body);
+        Ok(match opcode {
+            op::HEADER => Self::Header(Header {
+                profile: f.str("profile")?.into(),
+                library: f.str("library")?.into(),
+            }),
+            op::FOOTER => Self::Footer(Footer {
+                summary_start: f.u64("summary start")?,
+                summary_offset_start: f.u64("summary offset start")?,
+                summary_crc: f.u32("summary crc")?,
+            }),
+            op::SCHEMA => Self::Schema(Schema {
+                id: f.u16("schema id")?,
+                name: f.str("schema name")?.into(),
+                encoding: f.str("schema encoding")?.into(),
+                data: f.sized("schema data")?.into(),
+            }),
+            op::CHANNEL => Self::Channel(Channel {
+                id: f.u16("channel id")?,
+                schema_id: f.u16("schema id")?,
+                topic: f.str("topic")?.into(),
+                message_encoding: f.str("message encoding")?.into(),
+                metadata: f.map("channel metadata")?,
+            }),
+            op::MESSAGE => {
+                let header = MessageHeader::decode(f)?;
+                Self::Message(header, f.rest())
+            }
+            op::CHUNK => {
+                let header = ChunkHeader::decode(f)?;
+                let count = usize::try_from(header.compressed_size).unwrap_or(usize::MAX);
+                Self::Chunk(header, f.take(count, "chunk records")?)
+            }
+            op::MESSAGE_INDEX => Self::MessageIndex(Self::message_index(f)?),
+            op::CHUNK_INDEX => Self::ChunkIndex(Self::chunk_index(f)?),
+            op::ATTACHMENT => Self::Attachment(Self::attachment(f)?),
+            op::ATTACHMENT_INDEX => Self::AttachmentIndex(AttachmentIndex {
+                offset: f.u64("attachment offset")?,
+                length: f.u64("attachment length")?,
+                log_time: f.u64("log time")?,
+                create_time: f.u64("create time")?,
+                data_size: f.u64("data size")?,
+                name: f.str("attachment name")?.into(),
+                media_type: f.str("media type")?.into(),
+            }),
+            op::STATISTICS => Self::Statistics(Self::statistics(f)?),
+            op::METADATA => Self::Metadata(Metadata {
+                name: f.str("metadata name")?.into(),
+                metadata: f.map("metadata")?,
+            }),
+            op::METADATA_INDEX => Self::MetadataIndex(MetadataIndex {
+                offset: f.u64("metadata offset")?,
+                length: f.u64("metadata length")?,
+                name: f.str("metadata name")?.into(),
+            }),
+            op::SUMMARY_OFFSET => Self::SummaryOffset(SummaryOffset {
+                group_opcode: f.u8("group opcode")?,
+                group_start: f.u64("group start")?,
+                group_length: f.u64("group length")?,
+            }),
+            op::DATA_END => Self::DataEnd(f.u32("data section crc")?),
+            other => Self::Unknown(other),
+        })
+    }
+
+    fn message_index(f: &mut Fields<'a>) -> Result<MessageIndex, FormatError> {
+        let channel_id = f.u16("channel id")?;
+        let mut inner = Fields::new(f.sized("message index")?);
+        let mut entries = Vec::with_capacity(inner.bytes.len() / INDEX_ENTRY_BYTES);
+        while inner.at < inner.bytes.len() {
+            entries.push((inner.u64("log time")?, inner.u64("message offset")?));
+        }
+        Ok(MessageIndex { channel_id, entries })
+    }
+
+    fn chunk_index(f: &mut Fields<'a>) -> Result<ChunkIndex, FormatError> {
+        Ok(ChunkIndex {
+            message_start_time: f.u64("message start time")?,
+            message_end_time: f.u64("message end time")?,
+            chunk_start_offset: f.u64("chunk start offset")?,
+            chunk_length: f.u64("chunk length")?,
+            message_index_offsets: f.id_map("message index offsets")?,
+            message_index_length: f.u64("message index length")?,
+            compression: f.str("compression")?.into(),
+            compressed_size: f.u64("compressed size")?,
+            uncompressed_size: f.u64("uncompressed size")?,
+        })
+    }
+
+    fn attachment(f: &mut Fields<'a>) -> Result<Attachment<'a>, FormatError> {
+        Ok(Attachment {
+            log_time: f.u64("log time")?,
+            create_time: f.u64("create time")?,
+            name: f.str("attachment name")?.into(),
+            media_type: f.str("media type")?.into(),
+            data: f.sized64("attachment data")?.into(),
+            crc: f.u32("attachment crc")?,
+        })
+    }
+
+    fn statistics(f: &mut Fields<'a>) -> Result<Statistics, FormatError> {
+        Ok(Statistics {
+            message_count: f.u64("message count")?,
+            schema_count: f.u16("schema count")?,
+            channel_count: f.u32("channel count")?,
+            attachment_count: f.u32("attachment count")?,
+            metadata_count: f.u32("metadata count")?,
+            chunk_count: f.u32("chunk count")?,
+            message_start_time: f.u64("message start time")?,
+            message_end_time: f.u64("message end time")?,
+            channel_message_counts: f.id_map("channel message counts")?,
+        })
+    }
+}
+
+/// A record whose body is not yet parsed: opcode and body.
+pub type RawRecord<'a> = (u8, &'a [u8]);
+
+/// Takes the next record off the front of `bytes`; `None` at the end.
+///
+/// # Errors
+/// The record is cut off.
+pub fn take_record<'a>(bytes: &mut &'a [u8]) -> Result<Option<RawRecord<'a>>, FormatError> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let fields = &mut Fields::new(bytes);
+    let opcode = fields.u8("opcode")?;
+    let body = fields.sized64("record")?;
+    *bytes = fields.rest();
+    Ok(Some((opcode, body)))
+}

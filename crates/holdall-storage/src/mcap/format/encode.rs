@@ -1,0 +1,213 @@
+//! Writes MCAP records into memory.
+
+use super::{
+    Channel, ChunkHeader, ChunkIndex, Footer, Header, MESSAGE_HEADER_BYTES, MESSAGE_PREFIX_BYTES,
+    MessageHeader, MetadataIndex, RECORD_PREFIX_BYTES, Schema, Statistics, StringMap, SummaryOffset, op,
+};
+
+fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// A text or array with its 32-bit length; what is beyond 4 GiB cannot be told and is cut.
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    put_u32(out, len);
+    out.extend_from_slice(&bytes[..len as usize]);
+}
+
+fn put_str(out: &mut Vec<u8>, text: &str) {
+    put_bytes(out, text.as_bytes());
+}
+
+fn put_sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    put_u32(out, 0);
+    fill(out);
+    let len = u32::try_from(out.len() - at - 4).unwrap_or(u32::MAX);
+    out[at..at + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+fn put_map(out: &mut Vec<u8>, map: &StringMap) {
+    put_sized(out, |out| {
+        for (key, value) in map {
+            put_str(out, key);
+            put_str(out, value);
+        }
+    });
+}
+
+/// Appends a record: opcode, the length of what `fill` appends, and that.
+pub fn put_record(out: &mut Vec<u8>, opcode: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+    out.push(opcode);
+    let at = out.len();
+    put_u64(out, 0);
+    fill(out);
+    let len = (out.len() - at - 8) as u64;
+    out[at..at + 8].copy_from_slice(&len.to_le_bytes());
+}
+
+/// The 31 bytes of a message record before its payload.
+#[inline]
+pub fn message_prefix(header: &MessageHeader, payload_bytes: usize) -> [u8; MESSAGE_PREFIX_BYTES] {
+    let mut bytes = [0u8; MESSAGE_PREFIX_BYTES];
+    bytes[0] = op::MESSAGE;
+    bytes[1..9].copy_from_slice(&((MESSAGE_HEADER_BYTES + payload_bytes) as u64).to_le_bytes());
+    bytes[9..11].copy_from_slice(&header.channel_id.to_le_bytes());
+    bytes[11..15].copy_from_slice(&header.sequence.to_le_bytes());
+    bytes[15..23].copy_from_slice(&header.log_time.to_le_bytes());
+    bytes[23..31].copy_from_slice(&header.publish_time.to_le_bytes());
+    bytes
+}
+
+impl Header {
+    /// Appends the record.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_record(out, op::HEADER, |out| {
+            put_str(out, &self.profile);
+            put_str(out, &self.library);
+        });
+    }
+}
+
+impl Footer {
+    /// Appends the record without its last field, the checksum that covers these bytes too.
+    pub fn encode_without_crc(&self, out: &mut Vec<u8>) {
+        out.push(op::FOOTER);
+        put_u64(out, 20);
+        put_u64(out, self.summary_start);
+        put_u64(out, self.summary_offset_start);
+    }
+}
+
+impl Schema<'_> {
+    /// Appends the record.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_record(out, op::SCHEMA, |out| {
+            put_u16(out, self.id);
+            put_str(out, &self.name);
+            put_str(out, &self.encoding);
+            put_bytes(out, &self.data);
+        });
+    }
+}
+
+impl Channel {
+    /// Appends the record.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_record(out, op::CHANNEL, |out| {
+            put_u16(out, self.id);
+            put_u16(out, self.schema_id);
+            put_str(out, &self.topic);
+            put_str(out, &self.message_encoding);
+            put_map(out, &self.metadata);
+        });
+    }
+}
+
+impl ChunkIndex {
+    /// Appends the record; the channels' offsets come from `offsets`, in channel order.
+    pub fn encode(&self, out: &mut Vec<u8>, offsets: impl Iterator<Item = (u16, u64)>) {
+        put_record(out, op::CHUNK_INDEX, |out| {
+            put_u64(out, self.message_start_time);
+            put_u64(out, self.message_end_time);
+            put_u64(out, self.chunk_start_offset);
+            put_u64(out, self.chunk_length);
+            put_sized(out, |out| {
+                for (channel_id, offset) in offsets {
+                    put_u16(out, channel_id);
+                    put_u64(out, offset);
+                }
+            });
+            put_u64(out, self.message_index_length);
+            put_str(out, &self.compression);
+            put_u64(out, self.compressed_size);
+            put_u64(out, self.uncompressed_size);
+        });
+    }
+}
+
+impl Statistics {
+    /// Appends the record.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_record(out, op::STATISTICS, |out| {
+            put_u64(out, self.message_count);
+            put_u16(out, self.schema_count);
+            put_u32(out, self.channel_count);
+            put_u32(out, self.attachment_count);
+            put_u32(out, self.metadata_count);
+            put_u32(out, self.chunk_count);
+            put_u64(out, self.message_start_time);
+            put_u64(out, self.message_end_time);
+            put_sized(out, |out| {
+                for (channel_id, count) in &self.channel_message_counts {
+                    put_u16(out, *channel_id);
+                    put_u64(out, *count);
+                }
+            });
+        });
+    }
+}
+
+/// Appends a metadata record.
+pub fn encode_metadata(out: &mut Vec<u8>, name: &str, metadata: &StringMap) {
+    put_record(out, op::METADATA, |out| {
+        put_str(out, name);
+        put_map(out, metadata);
+    });
+}
+
+impl MetadataIndex {
+    /// Appends the record.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_record(out, op::METADATA_INDEX, |out| {
+            put_u64(out, self.offset);
+            put_u64(out, self.length);
+            put_str(out, &self.name);
+        });
+    }
+}
+
+impl SummaryOffset {
+    /// Appends the record.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_record(out, op::SUMMARY_OFFSET, |out| {
+            out.push(self.group_opcode);
+            put_u64(out, self.group_start);
+            put_u64(out, self.group_length);
+        });
+    }
+}
+
+/// Appends a data end record.
+pub fn encode_data_end(out: &mut Vec<u8>, data_section_crc: u32) {
+    put_record(out, op::DATA_END, |out| put_u32(out, data_section_crc));
+}
+
+impl ChunkHeader<'_> {
+    /// Bytes of the record before its records field's content.
+    pub fn prefix_bytes(&self) -> usize {
+        RECORD_PREFIX_BYTES + 8 + 8 + 8 + 4 + 4 + self.compression.len() + 8
+    }
+
+    /// Writes opcode, length and everything before the records.
+    pub fn encode_prefix(&self, out: &mut Vec<u8>) {
+        out.push(op::CHUNK);
+        let body_bytes = (self.prefix_bytes() - RECORD_PREFIX_BYTES) as u64 + self.compressed_size;
+        put_u64(out, body_bytes);
+        put_u64(out, self.message_start_time);
+        put_u64(out, self.message_end_time);
+        put_u64(out, self.uncompressed_size);
+        put_u32(out, self.uncompressed_crc);
+        put_str(out, &self.compression);
+        put_u64(out, self.compressed_size);
+    }
+}
