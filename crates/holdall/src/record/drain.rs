@@ -1,7 +1,7 @@
 //! The drain: takes segments from the cache and writes their messages, holding back those whose definition is still being asked for.
 
 use super::{
-    cache::{CacheEntry, PublisherIndex, Segment, SharedCache, Waited},
+    cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored, Waited},
     ledger::{Interval, LEDGER_KEY, LEDGER_RECORD, Ledger},
     waiting::{HeldPayload, WaitingTopics},
 };
@@ -249,31 +249,42 @@ impl Drain {
     }
 
     fn write_segment(&mut self, mut segment: Segment, now: Duration) {
-        for index in 0..segment.len() {
-            let Some((entry, payload)) = segment.message(index) else {
-                continue;
-            };
-            let waits = !matches!(self.topics.get(entry.topic.0 as usize), Some(Some(_)));
-            if waits && self.waiting.contains(entry.topic) {
-                self.hold(&mut segment, index, entry, now);
-                continue;
+        let mut place = Place::default();
+        while let Some(Stored {
+            entry, payload, next, ..
+        }) = segment.message(place)
+        {
+            if self.is_waiting(entry.topic) {
+                self.hold(&mut segment, place, entry, now);
+            } else {
+                self.write(entry, payload);
+                if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
+                    drop(loan);
+                    self.cache.loan_returned(entry.topic, pinned_bytes);
+                }
             }
-            self.write(entry, payload);
-            if let Some((loan, pinned_bytes)) = segment.take_loan(index) {
-                drop(loan);
-                self.cache.loan_returned(entry.topic, pinned_bytes);
-            }
+            place = next;
         }
         self.count_runs();
         self.cache.give_back(segment);
     }
 
+    #[inline]
+    fn is_waiting(&self, topic: TopicId) -> bool {
+        let added = matches!(self.topics.get(topic.0 as usize), Some(Some(_)));
+        !added && self.waiting.contains(topic)
+    }
+
     /// Holds a message back until its topic's definition is there.
-    fn hold(&mut self, segment: &mut Segment, index: usize, entry: CacheEntry, now: Duration) {
-        let payload = match segment.take_loan(index) {
+    fn hold(&mut self, segment: &mut Segment, place: Place, entry: CacheEntry, now: Duration) {
+        let payload = match segment.take_loan(place) {
             Some((loan, pinned_bytes)) => HeldPayload::Loan(loan, pinned_bytes),
             None => {
-                let Some((_, PayloadRef::Bytes(bytes))) = segment.message(index) else {
+                let Some(Stored {
+                    payload: PayloadRef::Bytes(bytes),
+                    ..
+                }) = segment.message(place)
+                else {
                     return;
                 };
                 self.cache.hold(entry.topic, bytes.len());

@@ -7,11 +7,12 @@ mod shared;
 mod tests;
 
 pub use policy::Admission;
-pub use segment::{Segment, SegmentShape};
+pub use segment::{Place, Segment, SegmentShape, Stored};
 pub use shared::{Offered, SharedCache, Waited};
 
 use super::options::{CacheOptions, CachePolicy};
 use holdall_model::{message::Loan, time::Timestamp, topic::TopicId};
+use segment::{HEADER_BYTES, LOAN_OVERHEAD_BYTES};
 use std::{collections::VecDeque, time::Duration};
 
 /// The smallest cache, in bytes; smaller wishes (rosbag2's 0, "write each message straight") get this.
@@ -45,6 +46,17 @@ pub enum Body<'a> {
     Copy(&'a [u8]),
     /// To be moved in; taken out of the option when the cache has taken it. With what it pins, in bytes.
     Move(&'a mut Option<Box<dyn Loan>>, usize),
+}
+
+impl Body<'_> {
+    /// What it costs its topic while the cache holds it, in bytes.
+    #[inline]
+    fn charge_bytes(&self) -> usize {
+        match self {
+            Self::Copy(payload) => HEADER_BYTES + payload.len(),
+            Self::Move(_, pinned_bytes) => LOAN_OVERHEAD_BYTES + *pinned_bytes,
+        }
+    }
 }
 
 /// Why a message could not enter at once.
@@ -165,7 +177,10 @@ impl Cache {
     #[inline]
     pub fn offer(&mut self, entry: CacheEntry, body: &mut Body<'_>) -> Result<(), Blocked> {
         let topic = entry.topic;
-        if !self.admission.admits(topic, self.used_bytes()) {
+        if !self
+            .admission
+            .admits(topic, self.used_bytes(), body.charge_bytes())
+        {
             return Err(Blocked::Refused);
         }
         if self.is_current_stale(entry.log_time) {
@@ -175,14 +190,13 @@ impl Cache {
         match body {
             Body::Copy(payload) => {
                 if !self.current.fits_copy(payload.len()) {
-                    if payload.len() > self.shape.arena_bytes {
+                    if payload.len() + HEADER_BYTES > self.shape.arena_bytes {
                         return Err(Blocked::Refused);
                     }
                     self.rotate()?;
                 }
                 self.current.push_copy(entry, payload);
-                self.admission
-                    .charge(topic, self.shape.charge_copy_bytes(payload.len()));
+                self.admission.charge(topic, HEADER_BYTES + payload.len());
             }
             Body::Move(loan, pinned_bytes) => self.offer_loan(entry, loan, *pinned_bytes)?,
         }
@@ -204,8 +218,7 @@ impl Cache {
             return Err(Blocked::Refused);
         };
         let topic = entry.topic;
-        self.admission
-            .charge(topic, self.shape.charge_loan_bytes() + pinned_bytes);
+        self.admission.charge(topic, LOAN_OVERHEAD_BYTES + pinned_bytes);
         self.pinned_bytes += pinned_bytes;
         self.current.push_loan(entry, loan, pinned_bytes);
         Ok(())
@@ -274,8 +287,8 @@ impl Cache {
 
     /// True when the segment being filled spans so much time that giving it up whole would be too coarse.
     fn is_current_stale(&self, now: Timestamp) -> bool {
-        match (self.duration_max, self.current.first()) {
-            (Some(duration_max), Some(first)) => now.saturating_since(first.log_time) > duration_max / 16,
+        match (self.duration_max, self.current.first_log_time()) {
+            (Some(duration_max), Some(first)) => now.saturating_since(first) > duration_max / 16,
             _ => false,
         }
     }
@@ -287,8 +300,8 @@ impl Cache {
         };
         let expired = |segment: &Segment| {
             segment
-                .last()
-                .is_some_and(|last| now.saturating_since(last.log_time) > duration_max)
+                .last_log_time()
+                .is_some_and(|last| now.saturating_since(last) > duration_max)
         };
         if self.full.front().is_some_and(expired)
             && let Some(oldest) = self.full.pop_front()

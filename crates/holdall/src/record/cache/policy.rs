@@ -52,15 +52,17 @@ impl Admission {
         self.topic_held_bytes.get(topic.0 as usize).copied().unwrap_or(0)
     }
 
-    /// False when a topic holds its share already; a topic that holds nothing is always let in. `used_bytes` is the memory in use.
+    /// False when a topic would hold more than its share with a message of `bytes`; a topic that holds nothing is always let in.
+    /// `used_bytes` is the memory in use without the message. What must be free is so *behind* the message: otherwise one large
+    /// message takes what small ones of other topics need.
     #[inline]
-    pub fn admits(&self, topic: TopicId, used_bytes: usize) -> bool {
+    pub fn admits(&self, topic: TopicId, used_bytes: usize, bytes: usize) -> bool {
         if self.policy != CachePolicy::Fair {
             return true;
         }
         let held = self.topic_held_bytes(topic);
-        let free = self.bytes_max.saturating_sub(used_bytes);
-        held == 0 || held < free.saturating_mul(self.share_of_free)
+        let free = self.bytes_max.saturating_sub(used_bytes + bytes);
+        held == 0 || held + bytes <= free.saturating_mul(self.share_of_free)
     }
 
     /// Puts bytes on a topic's account.
@@ -93,7 +95,7 @@ mod tests {
             let mut stuck = true;
             for &topic in topics {
                 if admission.held_bytes() < 100_000
-                    && admission.admits(TopicId(topic), admission.held_bytes())
+                    && admission.admits(TopicId(topic), admission.held_bytes(), 10)
                 {
                     admission.charge(TopicId(topic), 10);
                     stuck = false;
@@ -125,7 +127,7 @@ mod tests {
             assert!((24_000..24_500).contains(&held), "topic {topic} holds {held}");
         }
         assert!(
-            admission.admits(TopicId(9), 99_000),
+            admission.admits(TopicId(9), 99_000, 10),
             "a topic without anything is let in"
         );
     }
@@ -134,6 +136,6 @@ mod tests {
     fn other_policies_let_everybody_in() {
         let mut admission = Admission::new(CachePolicy::DropNew, 1000);
         admission.charge(TopicId(0), 1000);
-        assert!(admission.admits(TopicId(0), 1000));
+        assert!(admission.admits(TopicId(0), 1000, 10));
     }
 }

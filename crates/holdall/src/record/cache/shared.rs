@@ -1,6 +1,6 @@
 //! The cache as threads share it: one short lock per message, memory and counting outside of it, and few wake-ups.
 
-use super::{Admission, Blocked, Body, Cache, CacheEntry, Segment, Taken};
+use super::{Admission, Blocked, Body, Cache, CacheEntry, Place, Segment, Stored, Taken};
 use crate::record::options::CacheOptions;
 use holdall_model::{
     message::{Loan, Payload},
@@ -163,10 +163,10 @@ impl SharedCache {
 
     /// Counts all messages of a segment as evicted and gives it back.
     fn give_up(&self, segment: Segment) {
-        for index in 0..segment.len() {
-            if let Some(entry) = segment.entry(index) {
-                (self.count_evicted)(entry);
-            }
+        let mut place = Place::default();
+        while let Some(stored) = segment.message(place) {
+            (self.count_evicted)(&stored.entry);
+            place = stored.next;
         }
         self.give_back(segment);
     }
@@ -242,21 +242,25 @@ impl SharedCache {
 
     /// Takes a segment back whose messages were written or counted; loans still in it are given back.
     pub fn give_back(&self, mut segment: Segment) {
-        let mut credits = Vec::new();
+        let mut credits: Vec<(TopicId, usize)> = Vec::new();
         let mut pinned = Vec::new();
-        for index in 0..segment.len() {
-            let Some(topic) = segment.entry(index).map(|entry| entry.topic) else {
-                break;
-            };
-            let bytes = segment.charge_bytes(index);
+        let mut place = Place::default();
+        while let Some(Stored {
+            entry,
+            charge_bytes,
+            next,
+            ..
+        }) = segment.message(place)
+        {
             match credits.last_mut() {
-                Some((last, sum)) if *last == topic => *sum += bytes,
-                _ => credits.push((topic, bytes)),
+                Some((last, sum)) if *last == entry.topic => *sum += charge_bytes,
+                _ => credits.push((entry.topic, charge_bytes)),
             }
-            if let Some((loan, pinned_bytes)) = segment.take_loan(index) {
+            if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
                 drop(loan);
-                pinned.push((topic, pinned_bytes));
+                pinned.push((entry.topic, pinned_bytes));
             }
+            place = next;
         }
         segment.clear();
         let mut inner = self.lock();

@@ -1,7 +1,11 @@
 //! Tests of the intake: what each message becomes, against the truth that the test knows.
 
 use super::*;
-use crate::record::{ledger::TopicAccount, options::CacheOptions};
+use crate::record::{
+    cache::{Place, Stored},
+    ledger::TopicAccount,
+    options::CacheOptions,
+};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -62,13 +66,14 @@ impl Bench {
         self.intake.close();
         let mut stored = Vec::new();
         while let Some(segment) = self.cache.try_take() {
-            for index in 0..segment.len() {
-                let entry = *segment.entry(index).unwrap();
+            let mut place = Place::default();
+            while let Some(Stored { entry, next, .. }) = segment.message(place) {
                 self.ledger
                     .lock()
                     .unwrap()
                     .record(entry.topic, entry.publisher, 1, 7);
                 stored.push((entry.publisher.0, entry.sequence));
+                place = next;
             }
             self.cache.give_back(segment);
         }
