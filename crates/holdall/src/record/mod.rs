@@ -1,5 +1,6 @@
 //! Recording: topic -> subscription -> cache -> drain -> storage writer.
 
+mod assembly;
 pub mod cache;
 mod control;
 pub mod definitions;
@@ -14,11 +15,14 @@ pub mod options;
 mod recorder;
 mod session;
 pub mod status;
+mod stepped;
 mod subscriptions;
 #[cfg(test)]
 mod tests;
+mod view;
 mod waiting;
 
 pub use control::RecordControl;
 pub use error::RecordError;
 pub use recorder::Recorder;
+pub use stepped::SteppedRecorder;

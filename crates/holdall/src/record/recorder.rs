@@ -2,25 +2,17 @@
 
 use super::{
     RecordControl, RecordError,
-    cache::{CacheEntry, SharedCache},
-    drain::{Drain, DrainShared, DrainThread},
-    gate::Gate,
-    ledger::{Interval, Ledger},
+    assembly::{Assembly, report},
+    drain::DrainThread,
     options::RecordOptions,
-    session::{LiveTopic, Parts, Session, lock},
-    status::{RecordReport, RecordStatus, TopicStatus},
+    session::Session,
+    status::{RecordReport, RecordStatus},
+    view::View,
 };
-use crate::writer::{BagFolder, BagOptions, BagWriter, OpenDisk};
+use crate::writer::{BagFolder, OpenDisk};
 use holdall_io::clock::Clock;
-use holdall_model::loss::LossStage;
-use holdall_storage::{StorageOptions, storage_by_id};
 use holdall_transport::Transport;
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
 
 /// Longest sleep between two steps of the session.
 const TICK: Duration = Duration::from_millis(10);
@@ -39,14 +31,6 @@ pub struct Recorder {
     thread: JoinHandle<RecordReport>,
 }
 
-/// What is needed to tell how a recording stands.
-#[derive(Clone)]
-struct View {
-    parts: Parts,
-    clock: Arc<dyn Clock>,
-    started: Duration,
-}
-
 impl Recorder {
     /// Makes the bag, subscribes, and records until it is stopped or fails.
     ///
@@ -60,30 +44,14 @@ impl Recorder {
         folder: Box<dyn BagFolder>,
     ) -> Result<Self, RecordError> {
         let directory = options.output.clone();
-        let started = clock.monotonic();
-        let parts = parts(&options);
-        let control = RecordControl::new(
-            Arc::clone(&parts.gate),
-            Arc::clone(&parts.cache),
-            Arc::clone(&parts.drain),
-            options.cache.snapshot,
-        );
-        let bag_options = bag_options(&options)?;
-        // Before the bag, so that what cannot be subscribed leaves no empty bag behind.
-        let session = Session::new(options, parts.clone(), transports, started)?;
-        let bag = BagWriter::create(bag_options, open_disk, folder)?;
-        let drain = Drain::new(
-            bag,
-            Arc::clone(&parts.cache),
-            Arc::clone(&parts.ledger),
-            Arc::clone(&parts.drain),
-        );
-        let drain = DrainThread::spawn(drain, Arc::clone(&clock)).map_err(RecordError::Thread)?;
-        let view = View {
-            parts,
-            clock,
-            started,
-        };
+        let assembly = Assembly::new(options, transports, Arc::clone(&clock), open_disk, folder)?;
+        let Assembly {
+            session,
+            drain,
+            control,
+            view,
+        } = assembly;
+        let drain = DrainThread::spawn(drain, clock).map_err(RecordError::Thread)?;
         let recording = Recording {
             session,
             drain,
@@ -129,44 +97,6 @@ impl Recorder {
             ..RecordReport::default()
         })
     }
-}
-
-fn parts(options: &RecordOptions) -> Parts {
-    let ledger = Arc::new(Mutex::new(Ledger::new()));
-    let evicted = Arc::clone(&ledger);
-    // What falls out of the ring of snapshot mode was not asked for.
-    let stage = if options.cache.snapshot {
-        LossStage::Policy
-    } else {
-        LossStage::Cache
-    };
-    let count_evicted = move |entry: &CacheEntry| {
-        let interval = Interval::of_message(stage, entry.sequence, entry.log_time);
-        lock(&evicted).miss(entry.topic, entry.publisher, interval);
-    };
-    Parts {
-        gate: Arc::new(Gate::new(options.start_paused, options.use_sim_time)),
-        cache: Arc::new(SharedCache::new(&options.cache, Box::new(count_evicted))),
-        ledger,
-        drain: Arc::new(DrainShared::default()),
-        topics: Arc::default(),
-    }
-}
-
-fn bag_options(options: &RecordOptions) -> Result<BagOptions, RecordError> {
-    let storage_options = StorageOptions {
-        preset: options.storage_preset.clone(),
-        config: options.storage_config.clone(),
-        ..StorageOptions::default()
-    };
-    Ok(BagOptions {
-        directory: options.output.clone(),
-        storage: storage_by_id(&options.storage_id)?,
-        storage_options,
-        split: options.split.clone(),
-        custom_data: options.custom_data.clone(),
-        ros_distro: options.ros_distro.clone(),
-    })
 }
 
 /// The recording as its own thread sees it.
@@ -239,67 +169,6 @@ impl Recording {
                 ..RecordReport::default()
             };
         };
-        let closed = drain.close();
-        let audit_faults = lock(&view.parts.ledger).audit();
-        for fault in &audit_faults {
-            tracing::error!("the account of messages does not add up: {fault}");
-        }
-        RecordReport {
-            status: view.status(),
-            bag: closed.directory,
-            files: closed.files,
-            failure: closed.failure.map(|failure| failure.to_string()),
-            audit_faults,
-        }
-    }
-}
-
-impl View {
-    fn status(&self) -> RecordStatus {
-        let parts = &self.parts;
-        let drain = parts.drain.status();
-        // Copied out, so that no lock is taken inside of another.
-        let live = lock(&parts.topics).clone();
-        let received: Vec<(u64, usize)> = live
-            .iter()
-            .map(|topic| (topic.intake.received(), topic.intake.publishers()))
-            .collect();
-        let ledger = lock(&parts.ledger);
-        let topics = live
-            .iter()
-            .zip(&received)
-            .zip(&ledger.topics)
-            .map(|((live, counts), account)| topic_status(live, *counts, account));
-        RecordStatus {
-            elapsed: self.clock.monotonic().saturating_sub(self.started),
-            paused: parts.gate.is_paused(),
-            recorded: ledger.recorded(),
-            recorded_bytes: ledger.topics.iter().map(|topic| topic.recorded_bytes).sum(),
-            cache_bytes: parts.cache.held_bytes(),
-            cache_bytes_max: parts.cache.bytes_max(),
-            lost: ledger.lost(),
-            disk_available_bytes: drain.available_bytes,
-            current_file: drain.current_file,
-            topics: topics.collect(),
-        }
-    }
-}
-
-fn topic_status(
-    live: &LiveTopic,
-    (received, publishers): (u64, usize),
-    account: &super::ledger::TopicAccount,
-) -> TopicStatus {
-    let mut lost = account.missing.clone();
-    lost.remove(&LossStage::Policy);
-    TopicStatus {
-        name: live.name.clone(),
-        type_name: live.type_name.clone(),
-        publishers,
-        received,
-        recorded: account.recorded,
-        recorded_bytes: account.recorded_bytes,
-        lost,
-        loss_unknown: account.loss_unknown,
+        report(drain.close(), &view)
     }
 }

@@ -3,6 +3,7 @@
 mod bags;
 mod disks;
 mod faults;
+mod simulated;
 mod topics;
 
 use super::{RecordControl, Recorder, ledger::Ledger, options::RecordOptions, status::RecordReport};

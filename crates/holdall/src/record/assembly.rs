@@ -1,0 +1,124 @@
+//! Puts the parts of a recording together; who drives them, threads or a simulator, is decided elsewhere.
+
+use super::{
+    RecordControl, RecordError,
+    cache::{CacheEntry, SharedCache},
+    drain::{Drain, DrainShared},
+    gate::Gate,
+    ledger::{Interval, Ledger},
+    options::RecordOptions,
+    session::{Parts, Session, lock},
+    status::RecordReport,
+    view::View,
+};
+use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, OpenDisk};
+use holdall_io::clock::Clock;
+use holdall_model::loss::LossStage;
+use holdall_storage::{StorageOptions, storage_by_id};
+use holdall_transport::Transport;
+use std::sync::{Arc, Mutex};
+
+/// A recording that nobody drives yet.
+pub(super) struct Assembly {
+    pub session: Session,
+    pub drain: Drain,
+    pub control: RecordControl,
+    pub view: View,
+}
+
+impl Assembly {
+    /// Makes the bag and subscribes to what needs no discovery.
+    ///
+    /// # Errors
+    /// An output that exists or cannot be made, a selection or storage that is not valid, a static topic that is refused.
+    pub(super) fn new(
+        options: RecordOptions,
+        transports: Vec<Box<dyn Transport>>,
+        clock: Arc<dyn Clock>,
+        open_disk: OpenDisk,
+        folder: Box<dyn BagFolder>,
+    ) -> Result<Self, RecordError> {
+        let started = clock.monotonic();
+        let parts = parts(&options);
+        let control = RecordControl::new(
+            Arc::clone(&parts.gate),
+            Arc::clone(&parts.cache),
+            Arc::clone(&parts.drain),
+            options.cache.snapshot,
+        );
+        let bag_options = bag_options(&options)?;
+        // Before the bag, so that what cannot be subscribed leaves no empty bag behind.
+        let session = Session::new(options, parts.clone(), transports, started)?;
+        let bag = BagWriter::create(bag_options, open_disk, folder)?;
+        let drain = Drain::new(
+            bag,
+            Arc::clone(&parts.cache),
+            Arc::clone(&parts.ledger),
+            Arc::clone(&parts.drain),
+        );
+        let view = View {
+            parts,
+            clock,
+            started,
+        };
+        Ok(Self {
+            session,
+            drain,
+            control,
+            view,
+        })
+    }
+}
+
+/// What a closed bag and the final counters say.
+pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
+    let audit_faults = lock(&view.parts.ledger).audit();
+    for fault in &audit_faults {
+        tracing::error!("the account of messages does not add up: {fault}");
+    }
+    RecordReport {
+        status: view.status(),
+        bag: closed.directory,
+        files: closed.files,
+        failure: closed.failure.map(|failure| failure.to_string()),
+        audit_faults,
+    }
+}
+
+fn parts(options: &RecordOptions) -> Parts {
+    let ledger = Arc::new(Mutex::new(Ledger::new()));
+    let evicted = Arc::clone(&ledger);
+    // What falls out of the ring of snapshot mode was not asked for.
+    let stage = if options.cache.snapshot {
+        LossStage::Policy
+    } else {
+        LossStage::Cache
+    };
+    let count_evicted = move |entry: &CacheEntry| {
+        let interval = Interval::of_message(stage, entry.sequence, entry.log_time);
+        lock(&evicted).miss(entry.topic, entry.publisher, interval);
+    };
+    Parts {
+        gate: Arc::new(Gate::new(options.start_paused, options.use_sim_time)),
+        cache: Arc::new(SharedCache::new(&options.cache, Box::new(count_evicted))),
+        ledger,
+        drain: Arc::new(DrainShared::default()),
+        topics: Arc::default(),
+    }
+}
+
+fn bag_options(options: &RecordOptions) -> Result<BagOptions, RecordError> {
+    let storage_options = StorageOptions {
+        preset: options.storage_preset.clone(),
+        config: options.storage_config.clone(),
+        ..StorageOptions::default()
+    };
+    Ok(BagOptions {
+        directory: options.output.clone(),
+        storage: storage_by_id(&options.storage_id)?,
+        storage_options,
+        split: options.split.clone(),
+        custom_data: options.custom_data.clone(),
+        ros_distro: options.ros_distro.clone(),
+    })
+}

@@ -1,0 +1,68 @@
+//! A recording without threads, for a simulator: the same session, cache, drain and bag writer, moved on step by step.
+
+use super::{
+    RecordControl, RecordError,
+    assembly::{Assembly, report},
+    options::RecordOptions,
+    status::{RecordReport, RecordStatus},
+};
+use crate::writer::{BagFolder, OpenDisk};
+use holdall_io::clock::Clock;
+use holdall_transport::Transport;
+use std::sync::Arc;
+
+/// A recording whose every step is taken by its owner. Messages arrive when the transport delivers them, in the owner's thread.
+pub struct SteppedRecorder(Assembly);
+
+impl SteppedRecorder {
+    /// As [`super::Recorder::start`], without starting anything.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn new(
+        options: RecordOptions,
+        transports: Vec<Box<dyn Transport>>,
+        clock: Arc<dyn Clock>,
+        open_disk: OpenDisk,
+        folder: Box<dyn BagFolder>,
+    ) -> Result<Self, RecordError> {
+        Assembly::new(options, transports, clock, open_disk, folder).map(Self)
+    }
+
+    /// What can be asked of the recording; a stop that is asked for is the owner's business.
+    pub fn control(&self) -> RecordControl {
+        self.0.control.clone()
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> RecordStatus {
+        self.0.view.status()
+    }
+
+    /// Looks at the graph, moves messages by hand, asks for definitions: what the recorder's own thread does.
+    pub fn step_session(&mut self) {
+        let now = self.0.view.clock.monotonic();
+        self.0.session.step(now);
+    }
+
+    /// Writes the oldest messages and whatever else is due: what the drain's thread does. False when the cache held nothing.
+    pub fn step_drain(&mut self) -> bool {
+        let segment = self.0.view.parts.cache.try_take();
+        let has_messages = segment.is_some();
+        let now = self.0.view.clock.monotonic();
+        self.0.drain.step(segment, now);
+        has_messages
+    }
+
+    /// Ends the recording as the threads would.
+    pub fn stop(mut self) -> RecordReport {
+        self.0.session.look_at_announcements();
+        self.0.session.close();
+        self.0.view.parts.cache.close();
+        // Bounded by what the cache holds: nothing comes in any more.
+        while self.step_drain() {}
+        let Assembly { mut drain, view, .. } = self.0;
+        drain.finish();
+        report(drain.close(), &view)
+    }
+}

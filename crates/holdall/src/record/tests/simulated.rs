@@ -1,0 +1,254 @@
+//! Whole recordings in one thread, on a simulated disk and clock, from a seed: every message is in the bag or in the ledger.
+
+use super::*;
+use crate::{
+    record::{SteppedRecorder, options::CachePolicy, options::SplitOptions, status::RecordReport},
+    writer::BagFolder,
+};
+use holdall_io::{
+    disk::{DiskError, Operation},
+    queue::DiskQueue,
+    sim::{SimClock, SimDisk, SimDiskHandle, SimDiskOptions, SimRng},
+};
+use std::collections::BTreeSet;
+
+/// A directory that keeps nothing: the disk has the storage files.
+struct NoFolder;
+
+impl BagFolder for NoFolder {
+    fn create_new(&self, _: &Path) -> Result<(), DiskError> {
+        Ok(())
+    }
+    fn replace_text(&self, _: &Path, _: &str, _: bool) -> Result<(), DiskError> {
+        Ok(())
+    }
+    fn remove_file(&self, _: &Path) -> Result<(), DiskError> {
+        Ok(())
+    }
+}
+
+/// What a seed decides besides the course of events.
+fn options(rng: &mut SimRng, output: PathBuf) -> RecordOptions {
+    let mut world = World::new();
+    world.options.output = output;
+    let policies = [CachePolicy::DropNew, CachePolicy::DropOld, CachePolicy::Fair];
+    world.options.cache = CacheOptions {
+        bytes_max: (64 * 1024) << rng.below(5),
+        policy: policies[rng.below(3) as usize],
+        ..CacheOptions::default()
+    };
+    world.options.split = SplitOptions {
+        bytes_max: rng.coin().then(|| 20_000 + rng.below(100_000)),
+        duration_max: rng.coin().then(|| Duration::from_millis(20 + rng.below(500))),
+        files_max: None,
+    };
+    world.options.start_paused = rng.chance(100_000);
+    world.options
+}
+
+/// One seeded recording.
+struct Sim {
+    rng: SimRng,
+    clock: SimClock,
+    network: MemoryNetwork,
+    recorder: SteppedRecorder,
+    publishers: Vec<MemoryPublisher>,
+    disk: SimDiskHandle,
+}
+
+impl Sim {
+    fn new(seed: u64) -> Self {
+        let mut rng = SimRng::new(seed);
+        let clock = SimClock::default();
+        let network = MemoryNetwork::new();
+        let disk_options = SimDiskOptions {
+            seed,
+            stalls_per_million: 20_000,
+            stall: Duration::from_millis(200),
+            write_bytes_per_second: 1_000_000 << rng.below(10),
+            ..SimDiskOptions::default()
+        };
+        let disk = SimDisk::new(disk_options, clock.clone());
+        let handle = disk.handle();
+        let blocks = BlockPoolOptions {
+            block_bytes: 16 << 10,
+            block_count: 4,
+            huge_pages: false,
+        };
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let transport = MemoryTransport::new(&network, node("recorder"), Arc::clone(&shared));
+        let recorder = SteppedRecorder::new(
+            options(&mut rng, PathBuf::from("/sim/bag")),
+            vec![Box::new(transport)],
+            shared,
+            Box::new(move |_| DiskQueue::new(Box::new(disk), blocks)),
+            Box::new(NoFolder),
+        )
+        .unwrap();
+        Self {
+            rng,
+            clock,
+            network,
+            recorder,
+            publishers: Vec::new(),
+            disk: handle,
+        }
+    }
+
+    fn add_publisher(&mut self) {
+        let qos = [RELIABLE, SENSOR, LATCHED][self.rng.below(3) as usize];
+        let request = PublishRequest {
+            topic: format!("/t{}", self.rng.below(3)),
+            type_name: STRING.to_owned(),
+            type_hash: None,
+            qos,
+        };
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        self.publishers
+            .push(self.network.publisher(&node("talker"), &request, &clock));
+    }
+
+    fn act(&mut self) {
+        let publishers = self.publishers.len() as u64;
+        let chosen = self.rng.below(publishers.max(1)) as usize;
+        match self.rng.below(100) {
+            0..2 => self.add_publisher(),
+            2 if publishers > 1 => drop(self.publishers.remove(chosen)),
+            3..6 if publishers > 0 => self.publishers[chosen].lose(1 + self.rng.below(5)),
+            6..8 if publishers > 0 => self.publishers[chosen].announce(),
+            8 => drop(self.recorder.control().toggle_pause()),
+            9 => self.recorder.control().split(),
+            10..20 => self.recorder.step_session(),
+            20..40 => drop(self.recorder.step_drain()),
+            40..50 => self.clock.advance(self.rng.span_below(Duration::from_millis(50))),
+            _ if publishers > 0 => {
+                let len = [10, 500, 3_000, 20_000][self.rng.below(4) as usize];
+                for _ in 0..self.rng.below(10) {
+                    self.publishers[chosen].send(&payload(0, len));
+                }
+            }
+            _ => self.add_publisher(),
+        }
+    }
+
+    fn run(mut self, acts: usize) -> (RecordReport, Vec<Vec<u8>>, Ledger) {
+        for _ in 0..acts {
+            self.act();
+        }
+        self.publishers.iter().for_each(MemoryPublisher::announce);
+        let report = self.recorder.stop();
+        let files: Vec<Vec<u8>> = report
+            .files
+            .iter()
+            .map(|path| self.disk.read(path).unwrap_or_default())
+            .collect();
+        let ledger = files.last().and_then(|file| ledger_of(file)).unwrap_or_default();
+        (report, files, ledger)
+    }
+}
+
+fn ledger_of(bytes: &[u8]) -> Option<Ledger> {
+    let summary = mcap::Summary::read(bytes).ok()??;
+    let index = summary
+        .metadata_indexes
+        .iter()
+        .find(|index| index.name == "holdall:loss")?;
+    let record = mcap::read::metadata(bytes, index).ok()?;
+    Ledger::from_json(&record.metadata["ledger"]).ok()
+}
+
+/// Sequence numbers by topic, in the order of the bag.
+fn recorded(files: &[Vec<u8>]) -> BTreeMap<String, Vec<u32>> {
+    let mut recorded: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    for file in files {
+        for message in mcap::MessageStream::new(file).unwrap() {
+            let message = message.unwrap();
+            recorded
+                .entry(message.channel.topic.clone())
+                .or_default()
+                .push(message.sequence);
+        }
+    }
+    recorded
+}
+
+#[test]
+fn every_message_of_a_simulated_recording_is_in_the_bag_or_in_the_ledger() {
+    let mut losses = 0;
+    for seed in 0..16 {
+        let (report, files, ledger) = Sim::new(seed).run(600);
+        assert!(report.failure.is_none(), "seed {seed}: {:?}", report.failure);
+        assert_eq!(report.audit_faults, Vec::<String>::new(), "seed {seed}");
+        assert_eq!(
+            ledger.audit(),
+            Vec::<String>::new(),
+            "seed {seed}: the ledger in the bag"
+        );
+        let recorded = recorded(&files);
+        for topic in &ledger.topics {
+            let in_bag = recorded.get(&topic.name).map_or(0, Vec::len) as u64;
+            assert_eq!(in_bag, topic.recorded, "seed {seed}, {}", topic.name);
+            check_sequences(seed, topic, recorded.get(&topic.name));
+        }
+        losses += ledger.lost();
+    }
+    assert!(
+        losses > 0,
+        "no seed lost anything: these recordings were too easy"
+    );
+}
+
+/// With one publisher on the topic its sequence numbers tell exactly which messages are where.
+fn check_sequences(seed: u64, topic: &crate::record::ledger::TopicAccount, in_bag: Option<&Vec<u32>>) {
+    let [publisher] = topic.publishers.as_slice() else {
+        return;
+    };
+    let Some(sent) = publisher.sent else { return };
+    let mut all: Vec<u64> = in_bag
+        .into_iter()
+        .flatten()
+        .map(|&sequence| u64::from(sequence))
+        .collect();
+    for interval in &publisher.intervals {
+        assert!(!interval.merged, "seed {seed}: too many intervals for this check");
+        all.extend(interval.first_sequence.unwrap()..=interval.last_sequence.unwrap());
+    }
+    all.sort_unstable();
+    let distinct: BTreeSet<u64> = all.iter().copied().collect();
+    assert_eq!(
+        distinct.len(),
+        all.len(),
+        "seed {seed}, {}: in two places",
+        topic.name
+    );
+    assert_eq!(all.len() as u64, sent, "seed {seed}, {}", topic.name);
+    if let (Some(first), Some(last)) = (all.first(), all.last()) {
+        assert_eq!(
+            last - first + 1,
+            sent,
+            "seed {seed}, {}: nothing between is unaccounted for",
+            topic.name
+        );
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bag() {
+    let bytes = |seed| Sim::new(seed).run(400).1;
+    assert_eq!(bytes(7), bytes(7));
+    assert_ne!(bytes(7), bytes(8));
+}
+
+#[test]
+fn a_failing_disk_leaves_accounts_that_add_up() {
+    let mut failures = 0;
+    for seed in 0..12 {
+        let sim = Sim::new(seed);
+        let operation = [Operation::Write, Operation::Sync, Operation::Close][seed as usize % 3];
+        sim.disk.fail_nth(operation, seed % 4, 5);
+        let (report, ..) = sim.run(300);
+        assert_eq!(report.audit_faults, Vec::<String>::new(), "seed {seed}");
+        failures += usize::from(report.failure.is_some());
+    }
+    assert!(failures > 3, "the disk failed {failures} times only");
+}

@@ -1,0 +1,68 @@
+//! How a recording stands: the counters of all its parts, put together for whoever asks.
+
+use super::{
+    ledger::TopicAccount,
+    session::{LiveTopic, Parts, lock},
+    status::{RecordStatus, TopicStatus},
+};
+use holdall_io::clock::Clock;
+use holdall_model::loss::LossStage;
+use std::{sync::Arc, time::Duration};
+
+/// What is needed to tell how a recording stands.
+#[derive(Clone)]
+pub(super) struct View {
+    pub parts: Parts,
+    pub clock: Arc<dyn Clock>,
+    pub started: Duration,
+}
+
+impl View {
+    pub(super) fn status(&self) -> RecordStatus {
+        let parts = &self.parts;
+        let drain = parts.drain.status();
+        // Copied out, so that no lock is taken inside of another.
+        let live = lock(&parts.topics).clone();
+        let received: Vec<(u64, usize)> = live
+            .iter()
+            .map(|topic| (topic.intake.received(), topic.intake.publishers()))
+            .collect();
+        let ledger = lock(&parts.ledger);
+        let topics = live
+            .iter()
+            .zip(&received)
+            .zip(&ledger.topics)
+            .map(|((live, counts), account)| topic_status(live, *counts, account));
+        RecordStatus {
+            elapsed: self.clock.monotonic().saturating_sub(self.started),
+            paused: parts.gate.is_paused(),
+            recorded: ledger.recorded(),
+            recorded_bytes: ledger.topics.iter().map(|topic| topic.recorded_bytes).sum(),
+            cache_bytes: parts.cache.held_bytes(),
+            cache_bytes_max: parts.cache.bytes_max(),
+            lost: ledger.lost(),
+            disk_available_bytes: drain.available_bytes,
+            current_file: drain.current_file,
+            topics: topics.collect(),
+        }
+    }
+}
+
+fn topic_status(
+    live: &LiveTopic,
+    (received, publishers): (u64, usize),
+    account: &TopicAccount,
+) -> TopicStatus {
+    let mut lost = account.missing.clone();
+    lost.remove(&LossStage::Policy);
+    TopicStatus {
+        name: live.name.clone(),
+        type_name: live.type_name.clone(),
+        publishers,
+        received,
+        recorded: account.recorded,
+        recorded_bytes: account.recorded_bytes,
+        lost,
+        loss_unknown: account.loss_unknown,
+    }
+}
