@@ -231,7 +231,9 @@ fn storage_in_memory_shows_the_encoder_alone() {
     let options = StorageBenchOptions {
         sizes: vec![SizeMix::single(100)],
         batches: vec![10 << 20],
-        configurations: vec!["mcap_default".parse().unwrap(), "naive".parse().unwrap()],
+        configurations: ["mcap_default", "naive", "generator"]
+            .map(|name| name.parse().unwrap())
+            .to_vec(),
         total_bytes: 2 << 20,
         content: Content::Entropy(8.0),
         repeat: 1,

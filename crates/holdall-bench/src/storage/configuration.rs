@@ -2,7 +2,7 @@
 
 use crate::{
     candidate::{
-        RawWriter,
+        RawMessage, RawWriter,
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         naive::NaiveWriter,
         ours::{DiskChoice, OurWriter},
@@ -22,6 +22,8 @@ enum Writer {
     McapCrate,
     Naive,
     SqliteBare(SqlitePreset),
+    /// Takes messages and forgets them.
+    Nobody,
 }
 
 /// One way to write, by name.
@@ -57,7 +59,7 @@ const fn rival(name: &'static str, writer: Writer) -> StorageConfiguration {
 }
 
 /// `mcap_default` is ours with index and all checksums; rosbag2's own default has none of the latter and is `mcap_nocrc` here.
-const ALL: [StorageConfiguration; 14] = [
+const ALL: [StorageConfiguration; 15] = [
     ours("mcap_default", "mcap_crate", "mcap", "", ""),
     ours("mcap_nochunking", "mcap_crate", "mcap", "", "noChunking: true"),
     ours(
@@ -99,10 +101,14 @@ const ALL: [StorageConfiguration; 14] = [
         "sqlite_bare_resilient",
         Writer::SqliteBare(SqlitePreset::Resilient),
     ),
+    rival(GENERATOR, Writer::Nobody),
 ];
 
-/// Slow by design, so only measured when asked for.
-const ON_REQUEST: [&str; 1] = ["mcap_zstd_small"];
+/// What making the messages costs, which is in every other figure too.
+const GENERATOR: &str = "generator";
+
+/// Slow by design, or no storage at all, so only measured when asked for.
+const ON_REQUEST: [&str; 2] = ["mcap_zstd_small", GENERATOR];
 
 /// What is measured when nothing else is asked for: everything that this build has.
 pub fn default_configurations() -> Vec<StorageConfiguration> {
@@ -134,16 +140,21 @@ impl StorageConfiguration {
     pub fn can_discard(&self) -> bool {
         match self.writer {
             Writer::Ours(id, ..) => id == "mcap",
-            Writer::Naive => true,
+            Writer::Naive | Writer::Nobody => true,
             Writer::McapCrate | Writer::SqliteBare(_) => false,
         }
+    }
+
+    /// Whether it leaves a file that can be read back.
+    pub fn is_stored(&self) -> bool {
+        self.writer != Writer::Nobody
     }
 
     /// Extension of its files.
     pub fn extension(&self) -> &'static str {
         match self.writer {
             Writer::Ours(id, ..) => storage_by_id(id).map_or("mcap", |storage| storage.file_extension()),
-            Writer::McapCrate | Writer::Naive => "mcap",
+            Writer::McapCrate | Writer::Naive | Writer::Nobody => "mcap",
             Writer::SqliteBare(_) => "db3",
         }
     }
@@ -185,7 +196,22 @@ impl StorageConfiguration {
                 topics,
             )?),
             Writer::SqliteBare(preset) => Box::new(SqliteBareWriter::create(path, topics, preset)?),
+            Writer::Nobody => Box::new(Nobody),
         })
+    }
+}
+
+/// Storage that stores nothing.
+struct Nobody;
+
+impl RawWriter for Nobody {
+    fn write_batch(&mut self, batch: &[RawMessage<'_>]) -> BenchResult<()> {
+        std::hint::black_box(batch);
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> BenchResult<()> {
+        Ok(())
     }
 }
 

@@ -214,14 +214,15 @@ impl Bench<'_> {
         writer.close()?;
         let closed = self.clock.monotonic();
         let usage = meter.stop();
-        if self.options.verify && round == 0 && self.options.disk != DiskChoice::Discard {
+        let stored = task.configuration.is_stored() && self.options.disk != DiskChoice::Discard;
+        if self.options.verify && round == 0 && stored {
             verify_files(
                 task.plan,
                 std::slice::from_ref(&path),
                 Some(task.plan.message_count()),
             )?;
         }
-        if self.options.disk != DiskChoice::Discard {
+        if stored {
             self.folder.discard(&path)?;
         }
         let elapsed_s = closed.saturating_sub(meter.started()).as_secs_f64().max(1e-9);

@@ -205,7 +205,7 @@ pub struct StorageArguments {
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_value = "1KiB,10MiB", value_parser = parse_bytes)]
     pub batches: Vec<u64>,
 
-    /// Configurations by name [default: all but mcap_zstd_small]
+    /// Configurations by name [default: all but mcap_zstd_small and generator]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub configs: Vec<String>,
 
