@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -206,3 +207,15 @@ def messages_of(bag):
             for _, channel, message in make_reader(stream, validate_crcs=True).iter_messages():
                 out.setdefault(channel.topic, []).append(message.data)
     return out
+
+
+def cdr_string(text):
+    """A std_msgs/msg/String as it is on the wire: CDR, padded with zeros to a multiple of four as RTPS aligns it."""
+    data = text.encode() + b"\0"
+    return b"\0\1\0\0" + struct.pack("<I", len(data)) + data + bytes(-len(data) % 4)
+
+
+def text_of(message):
+    """The text in a serialized std_msgs/msg/String."""
+    (length,) = struct.unpack_from("<I", message, 4)
+    return message[8 : 8 + length - 1].decode()

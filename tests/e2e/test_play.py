@@ -2,17 +2,12 @@
 
 import hashlib
 import json
-import struct
 from pathlib import Path
 
-from conftest import messages_of
+from conftest import cdr_string, messages_of
 
 STRING = "std_msgs/msg/String"
 
-
-def cdr_string(text):
-    data = text.encode() + b"\0"
-    return b"\0\1\0\0" + struct.pack("<I", len(data)) + data
 
 
 def write_with_pip_mcap(path, topics):

@@ -2,9 +2,8 @@
 
 import hashlib
 import signal
-import struct
 
-from conftest import messages_of
+from conftest import cdr_string, messages_of, text_of
 
 STRING = "std_msgs/msg/String"
 LATCHED = {"depth": 1, "durability": "transient_local"}
@@ -86,10 +85,6 @@ def test_latched_message_sent_before_the_recorder_came_is_recorded(world):
     assert sorted(messages_of(world.folder / "bag")["/latched"]) == sorted([cdr_string("hello 0"), cdr_string("hello 1")])
 
 
-def cdr_string(text):
-    data = text.encode() + b"\0"
-    return b"\0\1\0\0" + struct.pack("<I", len(data)) + data
-
 
 def test_late_and_second_publishers_are_recorded(world):
     first = world.talker({"topic": "/t", "type": STRING, "count": 100, "rate_hz": 100, "text": "a{n}", "qos": {"depth": 100}})
@@ -103,7 +98,7 @@ def test_late_and_second_publishers_are_recorded(world):
     assert first_sent
     code, said = recorder.stop()
     assert code == 0, said
-    got = [m[8:-1].decode() for m in messages_of(world.folder / "bag")["/t"]]
+    got = [text_of(m) for m in messages_of(world.folder / "bag")["/t"]]
     for letter in "abc":
         assert [g for g in got if g[0] == letter] == [f"{letter}{n}" for n in range(100)]
 
@@ -120,7 +115,7 @@ def test_publisher_killed_and_restarted_goes_on_in_the_same_bag(world):
     again.done()
     code, said = recorder.stop()
     assert code == 0, said
-    got = [m[8:-1].decode() for m in messages_of(world.folder / "bag")["/t"]]
+    got = [text_of(m) for m in messages_of(world.folder / "bag")["/t"]]
     assert [g for g in got if g.startswith("again")] == [f"again {n}" for n in range(200)]
 
 
@@ -172,5 +167,5 @@ def test_space_pauses_and_resumes_on_a_terminal(world, terminal):
     world.talker({"topic": "/t", "type": STRING, "count": 30, "rate_hz": 100, "text": "after {n}", "qos": {"depth": 100}}).done()
     screen.interrupt()
     assert screen.wait() == 0, screen.text
-    got = [m[8:-1].decode() for m in messages_of(world.folder / "bag")["/t"]]
+    got = [text_of(m) for m in messages_of(world.folder / "bag")["/t"]]
     assert got == [f"after {n}" for n in range(30)]

@@ -6,7 +6,8 @@ PLAN: {"node": NAME, "publishers": [{"topic", "type", "count", "rate_hz", "qos":
        "wait_for_subscriptions": N, "linger_s": S}
 `count` null publishes until SIGINT or SIGTERM. Each event is one JSON object on a line of standard output:
 {"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}.
-The md5 runs over the serialized messages (CDR, with encapsulation header) in the order of sending.
+The md5 runs over the serialized messages (CDR, with encapsulation header) in the order of sending, each padded with zeros to a multiple
+of four bytes: RTPS aligns its submessages, so this is what every raw subscription receives, rclpy's and rosbag2's too.
 """
 
 import array
@@ -107,10 +108,11 @@ class Stream:
     def send(self):
         data = serialize_message(self.source.nth(self.first + self.count))
         self.publisher.publish(data)
+        on_the_wire = data + bytes(-len(data) % 4)
         self.count += 1
-        self.sizes_sum += len(data)
+        self.sizes_sum += len(on_the_wire)
         if self.plan.get("hash", True):
-            self.md5.update(data)
+            self.md5.update(on_the_wire)
 
 
 def pace(stream, stop):
