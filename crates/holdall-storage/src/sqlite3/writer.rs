@@ -27,7 +27,7 @@ use std::{
 /// Small messages are gathered and inserted together, so that the prepared statement is looked up once for many.
 const GATHERED_BYTES_MAX: usize = 256 << 10;
 /// From this size on a message is inserted at once: another copy would cost more than the look-up.
-const GATHER_PAYLOAD_BYTES_MAX: usize = 16 << 10;
+const GATHER_PAYLOAD_BYTES_MAX: usize = 2 << 10;
 /// A transaction is ended by [`StorageWriter::step`] when it has grown to this, or spans [`COMMIT_NANOS`].
 const COMMIT_BYTES: u64 = 4 << 20;
 /// See [`COMMIT_BYTES`].

@@ -1,0 +1,136 @@
+//! Measures the SQLite3 storage against a bare loop of prepared inserts, one transaction for each batch, in the same run.
+//!
+//! `cargo run --release -p holdall-storage --example sqlite_rate -- DIR [MEGABYTES] [ROUNDS]`
+#![allow(clippy::print_stdout, reason = "a program for the terminal")]
+
+use holdall_io::{
+    block::BlockPoolOptions,
+    clock::{Clock, SystemClock},
+    os::{DiskMode, OsDisk},
+    queue::DiskQueue,
+};
+use holdall_model::{message::PayloadRef, time::Timestamp};
+use holdall_storage::{
+    StorageOptions,
+    sqlite3::{SqliteOptions, format::CREATE_TABLES},
+    storage_by_id,
+    writer::{ChannelInfo, StoredMessage},
+};
+use rusqlite::{Connection, params};
+use std::{fs, path::Path, time::Duration};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// One transaction.
+const BATCH_BYTES: usize = 4 << 20;
+
+fn batches(size: usize, total: usize) -> (usize, usize) {
+    let in_batch = (BATCH_BYTES / size).max(1);
+    (total / size / in_batch, in_batch)
+}
+
+fn ours(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> Result<Duration, Failure> {
+    let clock = SystemClock;
+    let path = dir.join("ours.db3");
+    let mut q = DiskQueue::new(
+        Box::new(OsDisk::open(dir, DiskMode::Buffered)?),
+        BlockPoolOptions::default(),
+    )?;
+    let start = clock.monotonic();
+    let file = q.create_file(&path, 0)?;
+    let options = StorageOptions {
+        preset: preset.into(),
+        ..StorageOptions::default()
+    };
+    let mut writer = storage_by_id("sqlite3")?.create_writer(&mut q, file, &path, &options)?;
+    let channel = writer.add_channel(&mut q, &ChannelInfo::default())?;
+    let (count, in_batch) = batches(size, total);
+    for batch in 0..count {
+        for n in 0..in_batch {
+            let number = batch * in_batch + n;
+            let at = number * size % (payload.len() - size);
+            let time = Timestamp::from_nanos(number as i64 * 1000);
+            let payload = PayloadRef::Bytes(&payload[at..at + size]);
+            writer.write(
+                &mut q,
+                channel,
+                StoredMessage {
+                    log_time: time,
+                    publish_time: time,
+                    sequence: 0,
+                    payload,
+                },
+            )?;
+        }
+        writer.close_chunks(&mut q)?;
+    }
+    writer.finish(&mut q, &[])?;
+    q.wait_closed(file)?;
+    let elapsed = clock.monotonic() - start;
+    fs::remove_file(path)?;
+    Ok(elapsed)
+}
+
+fn bare(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> Result<Duration, Failure> {
+    let clock = SystemClock;
+    let path = dir.join("bare.db3");
+    let start = clock.monotonic();
+    let connection = Connection::open(&path)?;
+    for pragma in SqliteOptions::preset(preset)?.write_pragmas {
+        connection
+            .query_row(&format!("PRAGMA {pragma}"), [], |_| Ok(()))
+            .or_else(|error| match error {
+                rusqlite::Error::QueryReturnedNoRows => Ok(()),
+                other => Err(other),
+            })?;
+    }
+    CREATE_TABLES
+        .iter()
+        .try_for_each(|table| connection.execute_batch(table))?;
+    let mut insert =
+        connection.prepare("INSERT INTO messages (timestamp, topic_id, data) VALUES (?1, ?2, ?3)")?;
+    let (count, in_batch) = batches(size, total);
+    for batch in 0..count {
+        connection.execute_batch("BEGIN TRANSACTION")?;
+        for n in 0..in_batch {
+            let number = batch * in_batch + n;
+            let at = number * size % (payload.len() - size);
+            insert.execute(params![number as i64 * 1000, 1, &payload[at..at + size]])?;
+        }
+        connection.execute_batch("COMMIT")?;
+    }
+    drop(insert);
+    connection.close().map_err(|(_, error)| error)?;
+    fs::File::open(&path)?.sync_all()?;
+    let elapsed = clock.monotonic() - start;
+    fs::remove_file(path)?;
+    Ok(elapsed)
+}
+
+fn main() -> Result<(), Failure> {
+    let mut args = std::env::args().skip(1);
+    let dir = args.next().ok_or("a directory is needed")?;
+    let megabytes: usize = args.next().map_or(Ok(500), |text| text.parse())?;
+    let rounds: usize = args.next().map_or(Ok(2), |text| text.parse())?;
+    let payload: Vec<u8> = (0..64usize << 20).map(|n| (n ^ (n >> 7)) as u8).collect();
+    for preset in ["none", "resilient"] {
+        for size in [1 << 20, 10 << 10, 100] {
+            let total = megabytes * 1_000_000 / if size == 100 { 5 } else { 1 };
+            let (mut own, mut other) = (Vec::new(), Vec::new());
+            for _ in 0..rounds {
+                own.push(ours(Path::new(&dir), preset, size, total, &payload)?);
+                other.push(bare(Path::new(&dir), preset, size, total, &payload)?);
+            }
+            own.sort();
+            other.sort();
+            let (own, other) = (own[0].as_secs_f64(), other[0].as_secs_f64());
+            println!(
+                "{preset:<10} {size:>8} B  ours {:>6.0} MB/s  bare {:>6.0} MB/s  ratio {:.2}",
+                total as f64 / 1e6 / own,
+                total as f64 / 1e6 / other,
+                other / own
+            );
+        }
+    }
+    Ok(())
+}
