@@ -4,14 +4,14 @@
 use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
-    disk::DiskError,
-    limits,
+    disk::{DiskError, FileId},
+    fs, limits,
     os::{DiskMode, OsDisk},
     process::process_cpu_time,
     queue::DiskQueue,
     stream::BlockStream,
 };
-use std::path::{Path, PathBuf};
+use std::{path::PathBuf, time::Duration};
 
 /// What is asked for on the command line.
 struct Options {
@@ -25,6 +25,7 @@ struct Options {
     split_bytes: u64,
     sweep: bool,
     crc: bool,
+    sync_every_bytes: u64,
     reserve_bytes: Option<u64>,
     appends: Vec<usize>,
 }
@@ -80,9 +81,10 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         block_count: holdall_io::block::BLOCK_COUNT_DEFAULT,
         huge_pages: true,
         mode: DiskMode::Auto,
-        split_bytes: 0,
+        split_bytes: u64::MAX,
         sweep: false,
         crc: false,
+        sync_every_bytes: 0,
         reserve_bytes: None,
         appends: vec![6_220_800, 1 << 20, 10 << 10],
     };
@@ -104,6 +106,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--no-huge-pages" => options.huge_pages = false,
             "--reserve" => options.reserve_bytes = Some(number(&mut args)? as u64),
             "--buffered" => options.mode = DiskMode::Buffered,
+            "--sync-every" => options.sync_every_bytes = number(&mut args)? as u64,
             "--crc" => options.crc = true,
             "--sweep" => options.sweep = true,
             other => return Err(format!("unknown flag {other}")),
@@ -146,6 +149,89 @@ fn sweep(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Files written one after the other, the next one made before it is needed.
+struct Run<'a> {
+    options: &'a Options,
+    q: DiskQueue,
+    stream: Option<BlockStream>,
+    next: Option<FileId>,
+    files: Vec<FileId>,
+    paths: Vec<PathBuf>,
+}
+
+impl Run<'_> {
+    fn new_path(&mut self) -> PathBuf {
+        let name = format!("holdall-limit-{}-{}.bin", std::process::id(), self.paths.len());
+        let path = self.options.dir.join(name);
+        self.paths.push(path.clone());
+        path
+    }
+
+    fn make_ahead(&mut self) {
+        let path = self.new_path();
+        let reserve = self
+            .options
+            .reserve_bytes
+            .unwrap_or(self.options.total_bytes.min(self.options.split_bytes));
+        let file = self.q.create_file_ahead(&path, reserve);
+        self.files.push(file);
+        self.next = Some(file);
+    }
+
+    /// Goes on in the next file.
+    fn split(&mut self) -> Result<(), DiskError> {
+        let old = std::mem::replace(&mut self.stream, self.next.take().map(BlockStream::new));
+        old.map_or(Ok(0), |old| old.finish(&mut self.q)).map(drop)
+    }
+
+    /// Appends in steps of 16 KiB; gives back the longest that one took.
+    fn append(
+        &mut self,
+        bytes: &[u8],
+        mut crc: Option<&mut crc32fast::Hasher>,
+    ) -> Result<Duration, DiskError> {
+        let mut longest = Duration::ZERO;
+        let Some(stream) = &mut self.stream else {
+            return Ok(longest);
+        };
+        for step in bytes.chunks(16 << 10) {
+            if let Some(crc) = &mut crc {
+                crc.update(step);
+            }
+            let start = SystemClock.monotonic();
+            stream.append(&mut self.q, step)?;
+            longest = longest.max(SystemClock.monotonic() - start);
+        }
+        let (position, before) = (stream.position(), stream.position() - bytes.len() as u64);
+        let every = self.options.sync_every_bytes;
+        if every > 0 && position / every > before / every {
+            stream.flush_tail(&mut self.q)?;
+            self.q.sync(stream.file())?;
+        }
+        let split = self.options.split_bytes;
+        if split != u64::MAX && position > split / 2 && self.next.is_none() {
+            self.make_ahead();
+        }
+        if position >= split {
+            self.split()?;
+        }
+        Ok(longest)
+    }
+
+    fn finish(mut self) -> Result<(), DiskError> {
+        if let Some(stream) = self.stream.take() {
+            stream.finish(&mut self.q)?;
+        }
+        if let Some(unused) = self.next {
+            self.q.close_file(unused, 0)?;
+        }
+        for file in self.files {
+            self.q.wait_closed(file)?;
+        }
+        Ok(())
+    }
+}
+
 /// Durable bytes per second and processor seconds per GB of appends of one size.
 fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64, f64), DiskError> {
     let pool = BlockPoolOptions {
@@ -153,71 +239,35 @@ fn stream_write(options: &Options, payload: &[u8], append: usize) -> Result<(f64
         block_count: options.block_count,
         huge_pages: options.huge_pages,
     };
-    let mut q = DiskQueue::new(Box::new(OsDisk::open(&options.dir, options.mode)?), pool)?;
+    let q = DiskQueue::new(Box::new(OsDisk::open(&options.dir, options.mode)?), pool)?;
+    let mut run = Run {
+        options,
+        q,
+        stream: None,
+        next: None,
+        files: Vec::new(),
+        paths: Vec::new(),
+    };
     let cpu = process_cpu_time().total();
     let start = SystemClock.monotonic();
-    let mut paths = Vec::new();
-    let mut files = Vec::new();
-    let split = if options.split_bytes == 0 {
-        u64::MAX
-    } else {
-        options.split_bytes
-    };
-    let reserve = options
-        .reserve_bytes
-        .unwrap_or(options.total_bytes.min(split) + (64 << 20));
-    let mut next_path = |dir: &Path| {
-        let path = dir.join(format!(
-            "holdall-limit-{}-{}.bin",
-            std::process::id(),
-            paths.len()
-        ));
-        paths.push(path.clone());
-        path
-    };
-    let mut stream = BlockStream::new(q.create_file(&next_path(&options.dir), reserve)?);
-    let mut ahead = None;
-    let mut written = 0;
-    let mut worst = std::time::Duration::ZERO;
+    run.make_ahead();
+    run.split()?;
+    let (mut written, mut longest) = (0, Duration::ZERO);
     let mut crc = crc32fast::Hasher::new();
     while written < options.total_bytes {
         let from = (written / append as u64 * 4096) as usize % (payload.len() - append);
-        for step in payload[from..from + append].chunks(16 << 10) {
-            if options.crc {
-                crc.update(step);
-            }
-            let before = SystemClock.monotonic();
-            stream.append(&mut q, step)?;
-            worst = worst.max(SystemClock.monotonic() - before);
-        }
+        let bytes = &payload[from..from + append];
+        longest = longest.max(run.append(bytes, options.crc.then_some(&mut crc))?);
         written += append as u64;
-        if stream.position() > split / 2 && ahead.is_none() && split != u64::MAX {
-            ahead = Some(q.create_file_ahead(&next_path(&options.dir), reserve));
-        }
-        if stream.position() >= split
-            && let Some(next) = ahead.take()
-        {
-            let old = std::mem::replace(&mut stream, BlockStream::new(next));
-            files.push(old.file());
-            old.finish(&mut q)?;
-        }
     }
     std::hint::black_box(crc.finalize());
-    files.push(stream.file());
-    stream.finish(&mut q)?;
-    if let Some(unused) = ahead {
-        files.push(unused);
-        q.close_file(unused, 0)?;
-    }
-    for file in files {
-        q.wait_closed(file)?;
-    }
+    let paths = run.paths.clone();
+    run.finish()?;
     let elapsed = (SystemClock.monotonic() - start).as_secs_f64();
     let cpu = (process_cpu_time().total() - cpu).as_secs_f64();
     for path in &paths {
-        std::fs::remove_file(path)
-            .map_err(|e| DiskError::new(path, holdall_io::disk::Operation::Remove, e))?;
+        fs::remove_file(path)?;
     }
-    println!("  longest append {:.1} ms", worst.as_secs_f64() * 1e3);
+    println!("  longest append of 16 KiB {:.1} ms", longest.as_secs_f64() * 1e3);
     Ok((written as f64 / elapsed, cpu / written as f64 * 1e9))
 }

@@ -18,18 +18,19 @@ use files::{Barrier, FileNumbers, Handle, OpenFile, WaitingWrite};
 use helper::{Done, Helper, Job, Outbox, WriteJob};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// Space is reserved in steps of at least this, when a file grows beyond what was asked for.
-const RESERVE_STEP_BYTES_MIN: u64 = 256 << 20;
+/// Space is reserved in steps of this, when a file grows beyond what was asked for.
+const RESERVE_STEP_BYTES: u64 = 1 << 30;
 
-/// Space is reserved in steps of at most this.
-const RESERVE_STEP_BYTES_MAX: u64 = 1 << 30;
+/// More space is reserved when less than this is left in front of a write: the helper may have to wait for a processor, and writes
+/// past what is reserved go one at a time (32 MiB left: a tenth of the speed lost on a busy machine; 64 to 256 MiB: nothing).
+const RESERVE_LEFT_BYTES_MIN: u64 = 256 << 20;
+
+/// How far a file may grow beyond the length that its creator expected (the last message, the index) before it counts as one of
+/// unknown length; reserved at once.
+const RESERVE_EXCESS_BYTES: u64 = 64 << 20;
 
 /// A file shorter than this is not reserved for, unless its creator asked.
 const RESERVE_FROM_BYTES: u64 = 8 << 20;
-
-/// More space is reserved when less than this is left in front of a write. Not earlier: reserving waits for the writes in flight,
-/// and what is never used has to be given back at close (a step of 4 GiB taken too early cost a tenth of a 4 GB recording's speed).
-const RESERVE_LEFT_BYTES_MIN: u64 = 32 << 20;
 
 /// How files are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -323,15 +324,15 @@ fn reserve_ahead(file: FileId, open: &mut OpenFile, handle: &Arc<std::fs::File>,
     if open.reserving || open.reserved == u64::MAX || end < RESERVE_FROM_BYTES {
         return None;
     }
-    let left_min = if open.reserved == open.expected {
-        0
+    let as_expected = open.reserved >= open.expected && end < open.expected + RESERVE_EXCESS_BYTES;
+    let (left_min, step) = if as_expected && open.expected > 0 {
+        (0, RESERVE_EXCESS_BYTES)
     } else {
-        RESERVE_LEFT_BYTES_MIN
+        (RESERVE_LEFT_BYTES_MIN, RESERVE_STEP_BYTES)
     };
     if end + left_min <= open.reserved {
         return None;
     }
-    let step = (open.reserved / 4).clamp(RESERVE_STEP_BYTES_MIN, RESERVE_STEP_BYTES_MAX);
     open.reserving = true;
     let (from, path) = (open.reserved, Arc::clone(&open.path));
     Some(Job::Reserve {
