@@ -3,13 +3,14 @@
 mod support;
 
 use bytes::Bytes;
+use holdall_model::message::PayloadRef;
 use holdall_storage::{
     mcap::{
-        McapOptions, McapReader, McapReaderOptions,
+        McapOptions, McapReader, McapReaderOptions, McapWriter,
         options::{Compression, CompressionLevel},
     },
     reader::{FileCondition, ReadOrder, ReadQuery, StorageReader},
-    writer::ChannelIndex,
+    writer::{ChannelIndex, StorageWriter, StoredMessage},
 };
 use mcap::sans_io::linear_reader::{LinearReadEvent, LinearReader, LinearReaderOptions};
 use proptest::prelude::*;
@@ -335,4 +336,78 @@ proptest! {
             left.swap_remove(place.unwrap());
         }
     }
+}
+
+#[test]
+fn a_long_summary_is_read_in_parts_and_tells_the_same() {
+    let messages: Vec<Message> = (0..9000u64)
+        .map(|n| Message {
+            log_time: n,
+            publish_time: n,
+            sequence: 0,
+            topic: TOPICS[(n % 4) as usize].0.into(),
+            payload: payload(n, 10),
+        })
+        .collect();
+    let options = McapOptions {
+        chunk_bytes: Some(1),
+        ..McapOptions::default()
+    };
+    let recording = record(options, (65_536, 4), &topics(), &messages);
+    let chunk_indexes = recording.bytes.len() - mcap_summary_start(&recording.bytes);
+    assert!(chunk_indexes > 600 << 10, "{chunk_indexes} bytes of summary");
+    let mut sorted = messages;
+    sorted.sort();
+    check_reader(&recording, &sorted);
+    assert_eq!(read_by_index(&recording.bytes), sorted);
+}
+
+fn mcap_summary_start(bytes: &[u8]) -> usize {
+    mcap::read::footer(bytes).unwrap().summary_start as usize
+}
+
+/// A loan that delivers another number of bytes than it says.
+struct Liar {
+    says: usize,
+    delivers: Vec<u8>,
+}
+
+impl holdall_model::message::Loan for Liar {
+    fn len(&self) -> usize {
+        self.says
+    }
+    fn pinned_bytes(&self) -> usize {
+        self.says
+    }
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        visit(&self.delivers);
+    }
+}
+
+#[test]
+fn a_payload_that_lies_about_its_length_is_told_and_spoils_nothing() {
+    let (mut q, files) = support::memory_queue(65_536, 4);
+    let path = Path::new("bag_0.mcap");
+    let file = q.create_file(path, 0).unwrap();
+    let mut writer = Box::new(McapWriter::create(&mut q, file, path, McapOptions::default()).unwrap());
+    let index = writer.add_channel(&mut q, &topics()[0]).unwrap();
+    for (says, delivers) in [(10, 10), (10, 7), (10, 12), (5000, 7), (70_000, 1), (300_000, 5)] {
+        let loan = Liar {
+            says,
+            delivers: vec![1; delivers],
+        };
+        let message = StoredMessage {
+            log_time: support::time(1),
+            publish_time: support::time(1),
+            sequence: 0,
+            payload: PayloadRef::Loan(&loan),
+        };
+        let result = writer.write(&mut q, index, message);
+        assert_eq!(result.is_err(), says != delivers, "{result:?}");
+    }
+    writer.finish(&mut q, &[]).unwrap();
+    q.wait_closed(file).unwrap();
+    let messages = read_by_reference(&files.read(path).unwrap());
+    let lengths: Vec<usize> = messages.iter().map(|message| message.payload.len()).collect();
+    assert_eq!(lengths.iter().sum::<usize>(), 10 * 3 + 5000 + 70_000 + 300_000);
 }

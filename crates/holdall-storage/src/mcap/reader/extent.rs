@@ -10,8 +10,8 @@ use super::{
 use crate::{
     error::{StorageError, StorageResult},
     mcap::format::{
-        Fields, INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, MESSAGE_HEADER_BYTES, MESSAGE_PREFIX_BYTES,
-        MessageHeader, op,
+        Fields, FormatError, INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, MESSAGE_HEADER_BYTES,
+        MESSAGE_PREFIX_BYTES, MessageHeader, RECORD_PREFIX_BYTES, op, take_record,
     },
     reader::{ReadMessage, ReadOrder, ReadQuery},
 };
@@ -59,8 +59,16 @@ impl Wanted {
         self.channels.is_empty() || self.channels.get(usize::from(id)).copied().unwrap_or(false)
     }
 
-    fn has_message(&self, header: &MessageHeader) -> bool {
-        self.has_channel(header.channel_id) && (self.start..=self.end).contains(&header.log_time)
+    /// The entry of a message whose record begins at `offset`, if it is wanted.
+    fn entry(&self, header: &MessageHeader, offset: u64) -> Option<Entry> {
+        let is_wanted =
+            self.has_channel(header.channel_id) && (self.start..=self.end).contains(&header.log_time);
+        let time = if self.order == ReadOrder::PublishTime {
+            header.publish_time
+        } else {
+            header.log_time
+        };
+        is_wanted.then_some(Entry { time, offset })
     }
 
     /// Whether the extent may have wanted messages.
@@ -262,6 +270,38 @@ impl Records {
 
     /// Finds the wanted messages, in the order of the file, or by time.
     pub fn entries(&self, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
+        let mut entries = match self.source.as_memory() {
+            Some(bytes) => self.entries_in_memory(bytes, wanted)?,
+            None => self.entries_in_file(wanted)?,
+        };
+        if wanted.order != ReadOrder::File && !entries.is_sorted_by_key(|entry| entry.time) {
+            // Stable: messages of the same time stay as they lie.
+            entries.sort_by_key(|entry| entry.time);
+        }
+        Ok(entries)
+    }
+
+    fn entries_in_memory(&self, bytes: &Bytes, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
+        let mut entries = Vec::new();
+        // All of the source, or less when it is a whole file in memory; both ends were checked against its length.
+        let whole = &bytes[..self.end as usize];
+        let mut rest = &whole[self.start as usize..];
+        loop {
+            let offset = (whole.len() - rest.len()) as u64;
+            let unparsed = |error: FormatError| {
+                self.malformed(offset + error.offset as u64, error.expected, error.found)
+            };
+            let Some((opcode, body)) = take_record(&mut rest).map_err(unparsed)? else {
+                return Ok(entries);
+            };
+            if opcode == op::MESSAGE {
+                let header = MessageHeader::decode(&mut Fields::new(body)).map_err(unparsed)?;
+                entries.extend(wanted.entry(&header, offset));
+            }
+        }
+    }
+
+    fn entries_in_file(&self, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut walk = Walk::new(&self.source, self.start, self.end);
         loop {
@@ -274,21 +314,10 @@ impl Records {
                             "fewer bytes than its header has",
                         ));
                     };
-                    if wanted.has_message(&header) {
-                        let publish = wanted.order == ReadOrder::PublishTime;
-                        let time = if publish {
-                            header.publish_time
-                        } else {
-                            header.log_time
-                        };
-                        entries.push(Entry {
-                            time,
-                            offset: place.start,
-                        });
-                    }
+                    entries.extend(wanted.entry(&header, place.start));
                 }
                 Step::Record(_) => {}
-                Step::End => break,
+                Step::End => return Ok(entries),
                 Step::Cut(RecordPlace { start, .. }) | Step::NoRecord(start) => {
                     return Err(self.malformed(
                         start,
@@ -298,26 +327,33 @@ impl Records {
                 }
             }
         }
-        if wanted.order != ReadOrder::File && !entries.is_sorted_by_key(|entry| entry.time) {
-            // Stable: messages of the same time stay as they lie.
-            entries.sort_by_key(|entry| entry.time);
-        }
-        Ok(entries)
     }
 
     /// The message whose record is at `offset`.
     pub fn message(&self, index: &FileIndex, offset: u64) -> StorageResult<ReadMessage> {
-        let mut prefix = self.source.read_up_to(offset, MESSAGE_PREFIX_BYTES as u64)?;
         let short = || self.malformed(offset, "a message", "fewer bytes than its header has");
-        if prefix.len() < MESSAGE_PREFIX_BYTES {
-            return Err(short());
+        let mut prefix = [0; MESSAGE_PREFIX_BYTES];
+        match self.source.as_memory() {
+            Some(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let end = start.saturating_add(MESSAGE_PREFIX_BYTES);
+                prefix.copy_from_slice(bytes.get(start..end).ok_or_else(short)?);
+            }
+            None => {
+                let read = self.source.read_up_to(offset, MESSAGE_PREFIX_BYTES as u64)?;
+                prefix
+                    .get_mut(..read.len())
+                    .filter(|all| all.len() == MESSAGE_PREFIX_BYTES)
+                    .ok_or_else(short)?
+                    .copy_from_slice(&read);
+            }
         }
-        let head = prefix.split_to(9);
+        let (head, fields) = prefix.split_at(RECORD_PREFIX_BYTES);
         if head[0] != op::MESSAGE {
             return Err(self.malformed(offset, "a message", format!("a record of kind {}", head[0])));
         }
-        let body_bytes = little_endian(&head[1..9]);
-        let header = MessageHeader::decode(&mut Fields::new(&prefix)).map_err(|_| short())?;
+        let body_bytes = little_endian(&head[1..]);
+        let header = MessageHeader::decode(&mut Fields::new(fields)).map_err(|_| short())?;
         let payload_bytes = body_bytes
             .checked_sub(MESSAGE_HEADER_BYTES as u64)
             .ok_or_else(short)?;

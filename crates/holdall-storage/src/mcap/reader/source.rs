@@ -103,6 +103,14 @@ impl Source {
         self.read(offset, len.min(self.len.saturating_sub(offset)), "bytes")
     }
 
+    /// The content, if it is in memory.
+    pub fn as_memory(&self) -> Option<&Bytes> {
+        match &self.content {
+            Content::Memory(bytes) => Some(bytes),
+            Content::File(_) => None,
+        }
+    }
+
     /// Tells the system that these bytes will be read soon.
     pub fn will_need(&self, offset: u64, len: u64) {
         if let Content::File(file) = &self.content {
