@@ -43,11 +43,14 @@ pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint) -> Ve
     );
     let lost = match lost_by_stage(&status.topics) {
         stages if status.lost == 0 && stages.is_empty() => format!("lost      {}", paint.good("none")),
+        stages if status.shortfall() == 0 => {
+            format!("lost      {}   {}", paint.good("none"), list_stages(&stages))
+        }
         stages => format!(
             "lost      {}",
             paint.bad(&format!(
                 "{}: {}",
-                plural(status.lost, "message"),
+                plural(status.shortfall(), "message"),
                 list_stages(&stages)
             ))
         ),
@@ -126,25 +129,12 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
 /// `lost: none`, or how many, where, and of which topics.
 fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
-    if status.lost == 0 {
-        lines.push(format!("lost: {}", paint.good("none")));
-    } else {
-        lines.push(paint.bad(&format!("lost: {}", plural(status.lost, "message"))));
-        for (stage, total) in lost_by_stage(&status.topics) {
-            let mut topics: Vec<(&str, u64)> = status
-                .topics
-                .iter()
-                .filter_map(|topic| topic.lost.get(&stage).map(|count| (topic.name.as_str(), *count)))
-                .filter(|(_, count)| *count > 0)
-                .collect();
-            topics.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-            lines.push(format!(
-                "  {} {}: {}",
-                stage.as_str(),
-                format_count(total),
-                list_topics(&topics)
-            ));
-        }
+    match status.shortfall() {
+        0 => lines.push(format!("lost: {}", paint.good("none"))),
+        count => lines.push(paint.bad(&format!("lost: {}", plural(count, "message")))),
+    }
+    for (stage, total) in lost_by_stage(&status.topics) {
+        lines.push(lost_at(stage, total, status));
     }
     let unknown: Vec<&str> = status
         .topics
@@ -159,6 +149,22 @@ fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
         )));
     }
     lines
+}
+
+/// `  cache 12: /camera 12`; for `head` it says why that is not counted above.
+fn lost_at(stage: LossStage, total: u64, status: &RecordStatus) -> String {
+    let mut topics: Vec<(&str, u64)> = status
+        .topics
+        .iter()
+        .filter_map(|topic| topic.lost.get(&stage).map(|count| (topic.name.as_str(), *count)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    topics.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let (count, topics) = (format_count(total), list_topics(&topics));
+    match stage {
+        LossStage::Head => format!("  sent before the match (head) {count}: {topics}"),
+        stage => format!("  {} {count}: {topics}", stage.as_str()),
+    }
 }
 
 /// The topics with most losses by name, the others as a number.
@@ -242,7 +248,7 @@ pub fn json(report: &RecordReport) -> Value {
         "elapsed_s": status.elapsed.as_secs_f64(),
         "message_count": status.recorded,
         "bytes": status.recorded_bytes,
-        "lost": status.lost,
+        "lost": status.shortfall(),
         "lost_by_stage": json_stages(&lost_by_stage(&status.topics)),
         "topics": topics,
         "failure": report.failure,

@@ -249,7 +249,9 @@ mod tests {
     fn the_exit_code_follows_failure_before_loss() {
         let mut report = RecordReport::default();
         assert_eq!(outcome(&report), Outcome::Done);
-        report.status.lost = 1;
+        report.status.topics = vec![topic(5, 5, &[(LossStage::Head, 2)])];
+        assert_eq!(outcome(&report), Outcome::Done, "sent before the match");
+        report.status.topics = vec![topic(5, 4, &[(LossStage::Cache, 1)])];
         assert_eq!(outcome(&report), Outcome::Lost);
         report.failure = Some("disk full".to_owned());
         assert_eq!(outcome(&report), Outcome::Failed);

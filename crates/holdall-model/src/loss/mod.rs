@@ -44,6 +44,12 @@ impl LossStage {
         Self::Policy,
     ];
 
+    /// True where the recording lost a message that it should have had. What was sent before the match never was on its way to us, and
+    /// what the user left out is no loss; both are accounted for all the same.
+    pub const fn is_shortfall(self) -> bool {
+        !matches!(self, Self::Head | Self::Policy)
+    }
+
     /// The name as bags and JSON show it.
     pub const fn as_str(self) -> &'static str {
         match self {

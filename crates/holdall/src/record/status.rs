@@ -39,7 +39,7 @@ pub struct RecordStatus {
     pub cache_bytes: usize,
     /// What it may hold.
     pub cache_bytes_max: usize,
-    /// Messages lost, all topics and stages.
+    /// Messages that are missing, all topics and stages but `policy`.
     pub lost: u64,
     /// Free space where the bag is, in bytes.
     pub disk_available_bytes: Option<u64>,
@@ -47,6 +47,17 @@ pub struct RecordStatus {
     pub current_file: PathBuf,
     /// All topics in the order of subscription.
     pub topics: Vec<TopicStatus>,
+}
+
+impl RecordStatus {
+    /// Messages lost after their publishers were matched: what decides the exit code.
+    pub fn shortfall(&self) -> u64 {
+        let counts = self.topics.iter().flat_map(|topic| &topic.lost);
+        counts
+            .filter(|(stage, _)| stage.is_shortfall())
+            .map(|(_, count)| count)
+            .sum()
+    }
 }
 
 /// What an ended recording left behind.
@@ -65,8 +76,9 @@ pub struct RecordReport {
 }
 
 impl RecordReport {
-    /// True when at least one message is known to be missing.
+    /// True when the recording lost a message that it should have had. Messages sent before their publisher was matched (`head`: almost
+    /// every node that starts later sends some on `/parameter_events`) are told, but do not count here.
     pub fn has_loss(&self) -> bool {
-        self.status.lost > 0
+        self.status.shortfall() > 0
     }
 }
