@@ -387,6 +387,12 @@ impl Cache {
         self.full.pop_front()
     }
 
+    /// True when so much is in use that the drain must not sleep.
+    #[inline]
+    pub fn is_pressing(&self) -> bool {
+        self.has_dumped() || (!self.snapshot && self.used_bytes() > self.bytes_max / 8)
+    }
+
     /// True when there is a full segment to take.
     #[inline]
     pub fn has_full(&self) -> bool {

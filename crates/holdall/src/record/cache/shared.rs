@@ -37,12 +37,14 @@ pub enum Waited {
 enum Waiting {
     No,
     ForFirst,
-    ForFull,
+    ForPressure,
 }
 
 struct Inner {
     cache: Cache,
     waiting: Waiting,
+    /// Times in a row that the drain found nothing.
+    quiet_rounds: u32,
     woken: bool,
     closed: bool,
 }
@@ -57,6 +59,9 @@ pub struct SharedCache {
     count_evicted: CountEvicted,
     copy_bytes_max: usize,
 }
+
+/// Times that the drain looks for messages by itself before it waits to be woken.
+const LINGER_ROUNDS: u32 = 10;
 
 /// Attempts of one message to get in; each attempt makes progress, other threads may use it up.
 const ATTEMPTS_MAX: usize = 64;
@@ -77,6 +82,7 @@ impl SharedCache {
         let inner = Inner {
             cache,
             waiting: Waiting::No,
+            quiet_rounds: 0,
             woken: false,
             closed: false,
         };
@@ -127,7 +133,7 @@ impl SharedCache {
                     let wake = match inner.waiting {
                         Waiting::No => false,
                         Waiting::ForFirst => inner.cache.has_any(),
-                        Waiting::ForFull => inner.cache.has_full(),
+                        Waiting::ForPressure => inner.cache.is_pressing(),
                     };
                     if wake {
                         inner.waiting = Waiting::No;
@@ -171,16 +177,26 @@ impl SharedCache {
         self.give_back(segment);
     }
 
-    /// Takes the oldest full segment, or waits: for `idle_max` while there is nothing, for `gather` while a segment fills.
+    /// Takes the oldest messages, or waits for them: for `gather` while a segment fills and for a while after the last message, then
+    /// for `idle_max`.
+    ///
+    /// Waking a thread costs the receiving thread some ten microseconds, so it is done only for the first message after a rest and
+    /// when an eighth of the cache is in use; between, the drain looks by itself every `gather`.
     pub fn wait(&self, gather: Duration, idle_max: Duration) -> Waited {
         let mut inner = self.lock();
-        if !inner.cache.has_any() && !inner.closed && !inner.woken {
+        let busy = |inner: &Inner| inner.cache.has_full() || inner.closed || inner.woken;
+        if !busy(&inner) && !inner.cache.has_any() && inner.quiet_rounds >= LINGER_ROUNDS {
             inner = self.sleep(inner, Waiting::ForFirst, idle_max);
         }
-        if !inner.cache.has_full() && !inner.closed && !inner.woken && inner.cache.has_any() {
-            inner = self.sleep(inner, Waiting::ForFull, gather);
+        if !busy(&inner) && (inner.cache.has_any() || inner.quiet_rounds < LINGER_ROUNDS) {
+            inner = self.sleep(inner, Waiting::ForPressure, gather);
         }
         inner.woken = false;
+        inner.quiet_rounds = if inner.cache.has_any() {
+            0
+        } else {
+            inner.quiet_rounds.saturating_add(1)
+        };
         let (closed, taken) = (inner.closed, self.take_partial(inner));
         match taken {
             Some(segment) => Waited::Segment(segment),
