@@ -132,6 +132,9 @@ impl Recording {
             if self.view.parts.drain.status().failure.is_some() {
                 self.control.stop("the bag cannot be written");
             }
+            if let Some(failure) = self.session.failure() {
+                self.control.stop(failure);
+            }
             let tick = if moved > 0 {
                 TICK_BUSY
             } else {
@@ -159,7 +162,9 @@ impl Recording {
     }
 
     fn close_bag(self) -> RecordReport {
-        let Self { drain, view, .. } = self;
+        let Self {
+            session, drain, view, ..
+        } = self;
         view.parts.cache.close();
         let Some(drain) = drain.join() else {
             let failure = Some("the writing thread failed for an internal reason; see the log".to_owned());
@@ -169,6 +174,8 @@ impl Recording {
                 ..RecordReport::default()
             };
         };
-        report(drain.close(), &view)
+        let mut report = report(drain.close(), &view);
+        report.failure = report.failure.or_else(|| session.failure().map(str::to_owned));
+        report
     }
 }

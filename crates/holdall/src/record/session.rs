@@ -82,6 +82,7 @@ pub(super) struct Session {
     next_announcements: Duration,
     losses: LossWatch,
     next_loss_look: Duration,
+    failure: Option<String>,
 }
 
 impl Session {
@@ -115,6 +116,7 @@ impl Session {
             next_announcements: now,
             losses: LossWatch::default(),
             next_loss_look: now,
+            failure: None,
         };
         session.tell_warnings();
         session.subscribe_clock()?;
@@ -188,6 +190,11 @@ impl Session {
         moved
     }
 
+    /// Why nothing can arrive any more, when a transport has failed: one sentence.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
     /// Time until the next look at the graph.
     pub(super) fn until_next_look(&self, now: Duration) -> Duration {
         self.next_look.saturating_sub(now)
@@ -211,8 +218,9 @@ impl Session {
                 source.discovery.close();
             }
             let mut events = Vec::new();
+            // It has failed for good: said once, by whoever ends the recording.
             if let Err(error) = source.transport.poll_graph(&mut events) {
-                tracing::error!("{error}");
+                self.failure.get_or_insert_with(|| error.to_string());
             }
             for decision in source.discovery.take_in(events) {
                 if let Err(error) = self.carry_out(number, decision, initial) {

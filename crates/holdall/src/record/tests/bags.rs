@@ -196,3 +196,52 @@ fn a_running_recording_has_metadata_that_names_its_files() {
     assert_eq!(metadata.custom_data["holdall.state"], "recording");
     recording.stop();
 }
+
+#[test]
+fn every_storage_records_and_splits() {
+    for storage in holdall_storage::storages() {
+        let mut world = World::new();
+        world.options.storage_id = storage.id().to_owned();
+        let publisher = world.publisher("/t", RELIABLE);
+        let recording = world.record();
+        recording.wait_matched(&publisher);
+        for number in 0..10 {
+            publisher.send(&payload(number, 100_000));
+        }
+        recording.wait_recorded(10);
+        recording.control.split();
+        recording.wait_until("the new file is there", |recording| {
+            recording
+                .recorder
+                .status()
+                .current_file
+                .to_string_lossy()
+                .contains("bag_1")
+        });
+        publisher.send(&payload(10, 8));
+        let recorded = recording.stop();
+        assert_eq!(recorded.report.failure, None, "{}", storage.id());
+        let mut payloads = Vec::new();
+        for file in &recorded.report.files {
+            let reader = storage.open_reader(file).unwrap();
+            let messages = reader
+                .messages(&holdall_storage::reader::ReadQuery::default())
+                .unwrap();
+            payloads.extend(messages.map(|message| message.unwrap().payload.to_vec()));
+        }
+        let sizes = (0..11).map(|number| if number == 10 { 8 } else { 100_000 });
+        let expected: Vec<_> = sizes
+            .enumerate()
+            .map(|(number, len)| payload(number, len))
+            .collect();
+        assert_eq!(payloads, expected, "{}", storage.id());
+        assert_eq!(recorded.metadata().storage_identifier, storage.id());
+        let counts: Vec<_> = recorded
+            .metadata()
+            .files
+            .iter()
+            .map(|file| file.message_count)
+            .collect();
+        assert_eq!(counts, [10, 1], "{}", storage.id());
+    }
+}

@@ -145,3 +145,18 @@ fn a_recording_dropped_without_stop_ends_nothing_half() {
     assert!(control.wait_finished(PATIENCE));
     assert_eq!(read_messages(&world.options.output.join("bag_0.mcap")).len(), 1);
 }
+
+#[test]
+fn a_failed_transport_ends_the_recording_with_its_reason_and_keeps_the_bag() {
+    let mut world = World::new();
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(0, 8));
+    world.network.fail("the cable is out");
+    assert!(recording.recorder.wait_finished(PATIENCE));
+    let recorded = recording.stop();
+    let failure = recorded.report.failure.clone().unwrap();
+    assert!(failure.contains("the cable is out"), "{failure}");
+    assert_eq!(recorded.payloads("/t"), [payload(0, 8)]);
+}
