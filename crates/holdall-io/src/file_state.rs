@@ -84,9 +84,10 @@ impl FileState {
     }
 
     /// Where the file ends when it is closed at `length`: a file that failed is cut before its first hole, so that what is left
-    /// of it is whole.
+    /// of it is whole. A file that nothing was written to through the queue may be somebody else's work (a database's), and keeps
+    /// its length.
     pub(crate) fn closing_length(&self, length: u64) -> u64 {
-        if self.error.is_some() {
+        if self.error.is_some() && self.progress.accepted_bytes > 0 {
             length.min(self.progress.written_bytes)
         } else {
             length

@@ -416,8 +416,23 @@ impl DiskQueue {
 }
 
 impl Drop for DiskQueue {
-    /// Waits for what is in flight, so that no write outlives its owner. Files not closed stay as they are.
+    /// Waits for what is in flight, so that no write outlives its owner. Files that nobody closed are cut to what was accepted, or
+    /// they would keep the space that was reserved for them; whether that works is not told any more. A file that nothing was
+    /// written to through this queue is left alone: somebody else may have written it.
     fn drop(&mut self) {
+        let open = |state: &FileState| {
+            matches!(state.life, Life::Creating | Life::Open) && state.progress.accepted_bytes > 0
+        };
+        let left: Vec<_> = self
+            .files
+            .iter()
+            .filter(|(_, state)| open(state))
+            .map(|(file, state)| (*file, state.progress.accepted_bytes))
+            .collect();
+        for (file, length) in left {
+            // An error stays with its file, and nobody is left to ask for it.
+            let _ = self.close_file(file, length);
+        }
         self.drain();
     }
 }

@@ -4,6 +4,7 @@ use holdall_io::{
     block::BlockPoolOptions,
     disk::{Disk, FileId, Operation},
     memory::{MemoryDisk, MemoryFiles},
+    os::{DiskMode, OsDisk},
     queue::DiskQueue,
     sim::{SimClock, SimDisk, SimDiskHandle, SimDiskOptions, SimRng},
     stream::BlockStream,
@@ -388,6 +389,49 @@ fn file_made_ahead_says_when_it_could_not_be_made() {
     assert!(q.wait_closed(ahead).unwrap_err().is_already_exists());
     q.close_file(first, 0).unwrap();
     q.wait_closed(first).unwrap();
+}
+
+#[test]
+fn file_left_open_keeps_what_was_accepted_and_no_reserved_space() {
+    let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("a");
+    let disk = OsDisk::open(dir.path(), DiskMode::Auto).unwrap();
+    let mut q = queue(disk, 4);
+    let file = q.create_file(&path, 64 << 20).unwrap();
+    let mut stream = BlockStream::new(file);
+    stream.append(&mut q, &[3; 5000]).unwrap();
+    stream.flush_tail(&mut q).unwrap();
+    drop(q);
+    assert_eq!(std::fs::read(&path).unwrap(), vec![3; 5000]);
+}
+
+#[test]
+fn file_written_by_somebody_else_is_not_cut() {
+    let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = dir.path().join("a.db3");
+    let mut q = queue(OsDisk::open(dir.path(), DiskMode::Auto).unwrap(), 4);
+    q.create_file(&path, 0).unwrap();
+    std::fs::write(&path, "a database's own bytes").unwrap();
+    drop(q);
+    assert_eq!(std::fs::read(&path).unwrap(), b"a database's own bytes");
+}
+
+#[test]
+fn reserved_space_counts_as_free() {
+    let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut q = queue(OsDisk::open(dir.path(), DiskMode::Auto).unwrap(), 4);
+    let before = q.available_bytes(dir.path()).unwrap();
+    let reserved = 512 << 20;
+    if before < 8 * reserved {
+        return;
+    }
+    q.create_file(&dir.path().join("a"), reserved).unwrap();
+    let after = q.available_bytes(dir.path()).unwrap();
+    // Others write to this disk too, but rarely this much between two lines.
+    assert!(
+        after + reserved / 2 > before,
+        "{before} before, {after} after reserving {reserved}"
+    );
 }
 
 #[test]
