@@ -417,6 +417,32 @@ fn file_written_by_somebody_else_is_not_cut() {
 }
 
 #[test]
+fn reserving_ahead_never_outlives_the_close() {
+    let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let disk = OsDisk::open(dir.path(), DiskMode::Auto).unwrap();
+    let pool = BlockPoolOptions {
+        block_bytes: 1 << 20,
+        block_count: 12,
+        huge_pages: false,
+    };
+    let mut q = DiskQueue::new(Box::new(disk), pool).unwrap();
+    let path = dir.path().join("a");
+    let mut stream = BlockStream::new(q.create_file(&path, 0).unwrap());
+    stream.append(&mut q, &vec![1; 7 << 20]).unwrap();
+    stream.flush_tail(&mut q).unwrap();
+    q.drain();
+    // Keeps the thread that reserves busy, so that the close would overtake it.
+    for number in 0..200 {
+        q.create_file_ahead(&dir.path().join(number.to_string()), 16 << 20);
+    }
+    // The last block is the one that asks for more space.
+    stream.append(&mut q, &vec![1; 1 << 20]).unwrap();
+    stream.finish(&mut q).unwrap();
+    drop(q);
+    assert_eq!(std::fs::metadata(path).unwrap().len(), 8 << 20);
+}
+
+#[test]
 fn reserved_space_counts_as_free() {
     let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut q = queue(OsDisk::open(dir.path(), DiskMode::Auto).unwrap(), 4);

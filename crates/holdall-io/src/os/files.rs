@@ -94,10 +94,13 @@ impl OpenFile {
         self.barriers.push_back((self.next_number, barrier));
     }
 
-    /// The next barrier that nothing stands before any more.
+    /// The next barrier that nothing stands before any more. A close also waits for space being reserved, which would make the file
+    /// longer again.
     pub(super) fn next_ready(&mut self) -> Option<Barrier> {
         let &(number, barrier) = self.barriers.front()?;
-        if matches!(self.handle, Handle::Creating) || self.in_flight.iter().any(|&write| write < number) {
+        let reserving = self.reserving && matches!(barrier, Barrier::Close { .. });
+        let writing = self.in_flight.iter().any(|&write| write < number);
+        if matches!(self.handle, Handle::Creating) || reserving || writing {
             return None;
         }
         self.barriers.pop_front();

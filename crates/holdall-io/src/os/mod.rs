@@ -200,6 +200,7 @@ impl OsDisk {
                     open.reserved = open.reserved.max(to);
                     open.reserving = false;
                 }
+                self.start_ready(file);
             }
             Done::Written { write, result } => {
                 let WriteJob {
