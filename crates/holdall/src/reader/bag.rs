@@ -6,7 +6,10 @@ use super::{
     listing,
     rebuild::Rebuild,
 };
-use crate::record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger};
+use crate::{
+    record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
+    writer::STATE_KEY,
+};
 use holdall_model::{
     loss::LossStage,
     metadata::{BagMetadata, FileInformation},
@@ -200,6 +203,9 @@ impl BagReader {
     fn open_directory(path: &Path) -> Result<Self, BagError> {
         let metadata_path = path.join(METADATA_FILE);
         let why = match read_metadata(&metadata_path) {
+            Ok(metadata) if metadata.custom_data.contains_key(STATE_KEY) => {
+                return Self::from_unfinished(path, metadata);
+            }
             Ok(metadata) => return Self::from_metadata(path, metadata),
             Err(why) => why,
         };
@@ -228,6 +234,21 @@ impl BagReader {
             count => format!("{count} storage files are read in its place"),
         };
         bag.notices.insert(0, format!("{notice}; {instead}"));
+        Ok(bag)
+    }
+
+    /// Metadata of a recording that was killed or still goes on: it names files, but its counts are not final.
+    fn from_unfinished(path: &Path, metadata: BagMetadata) -> Result<Self, BagError> {
+        let listed = listing::storage_files(path)?;
+        if listed.is_empty() {
+            return Self::from_metadata(path, metadata);
+        }
+        let mut bag = Self::rebuilt(path, &listed)?;
+        let notice = format!(
+            "{}: its recording was not ended, or still goes on; what its files hold is told instead of {METADATA_FILE}",
+            path.display()
+        );
+        bag.notices.insert(0, notice);
         Ok(bag)
     }
 

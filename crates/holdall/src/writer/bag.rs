@@ -28,8 +28,8 @@ use std::{
 const ROSBAG2_RECORD: &str = "rosbag2";
 const ROSBAG2_KEY: &str = "serialized_metadata";
 
-/// In `custom_data` while the bag is being written: counts of its last file are not final, and it may have no end.
-const STATE_KEY: &str = "holdall.state";
+/// In `custom_data` of `metadata.yaml` while the bag is being written: counts of its last file are not final, and it may have no end.
+pub(crate) const STATE_KEY: &str = "holdall.state";
 
 /// What `metadata.yaml` takes at most without topics and files, for each file, and for each QoS profile, in bytes.
 const METADATA_BYTES: u64 = 1024;

@@ -7,6 +7,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bag::STATE_KEY;
 pub use bag::{BagOptions, BagTopic, BagWriter, ClosedBag, OpenDisk, TopicCount, os_disk};
 pub use folder::{BagFolder, OsFolder};
 pub use split::SplitRule;

@@ -160,3 +160,40 @@ fn a_failed_transport_ends_the_recording_with_its_reason_and_keeps_the_bag() {
     assert!(failure.contains("the cable is out"), "{failure}");
     assert_eq!(recorded.payloads("/t"), [payload(0, 8)]);
 }
+
+#[test]
+fn a_killed_recording_is_read_with_what_its_files_hold() {
+    let mut world = World::new();
+    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    for number in 0..100 {
+        publisher.send(&payload(number, 2000));
+    }
+    recording.wait_recorded(100);
+    recording.control.split();
+    recording.wait_until("the new file is there", |recording| {
+        recording.recorder.status().current_file.ends_with("bag_1.mcap")
+    });
+    publisher.send(&payload(100, 2000));
+    recording.wait_recorded(101);
+    // What a kill leaves: the files as they are.
+    let killed = world.options.output.with_file_name("killed");
+    fs::create_dir(&killed).unwrap();
+    for entry in fs::read_dir(&world.options.output).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
+    }
+    let bag = crate::reader::BagReader::open(&killed).unwrap();
+    assert!(
+        bag.metadata().message_count >= 100,
+        "{}",
+        bag.metadata().message_count
+    );
+    assert!(bag.notices()[0].contains("not ended"), "{:?}", bag.notices());
+    recording.stop();
+    let ended = crate::reader::BagReader::open(&world.options.output).unwrap();
+    assert_eq!(ended.metadata().message_count, 101);
+    assert!(ended.notices().is_empty(), "{:?}", ended.notices());
+}
