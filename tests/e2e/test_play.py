@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import struct
 from pathlib import Path
 
 from conftest import cdr_string, messages_of
@@ -83,6 +84,26 @@ def test_offset_duration_and_topic_filters_choose_messages(world):
     report = json.loads(player.stdout)
     assert report["published"] in (20, 21)
     assert set(report["topics"]) == {"/x"}
+
+
+def test_large_messages_reach_a_listener_with_the_default_socket_buffer(world):
+    from mcap.writer import Writer
+
+    sizes = [100_000, 2_000_000, 6_220_800] * 3
+    messages = [b"\0\1\0\0" + struct.pack("<III", 0, 0, size) + bytes([n]) * size for n, size in enumerate(sizes)]
+    with open(world.folder / "large.mcap", "wb") as stream:
+        writer = Writer(stream)
+        writer.start(profile="ros2", library="pip mcap")
+        schema = writer.register_schema("std_msgs/msg/UInt8MultiArray", "ros2msg", b"")
+        channel = writer.register_channel("/large", "cdr", schema)
+        for n, message in enumerate(messages):
+            writer.add_message(channel, n * 100_000_000, message, n * 100_000_000)
+        writer.finish()
+    listener = world.listener({"topic": "/large", "type": "std_msgs/msg/UInt8MultiArray"}, expect={"/large": len(sizes)})
+    listener.wait_for("ready")
+    player = world.run("play", world.folder / "large.mcap", "--wait-for-all-acked", "10000")
+    assert player.returncode == 0, player.stderr
+    assert listener.done()["received"]["/large"]["md5"] == hashlib.md5(b"".join(messages)).hexdigest()
 
 
 def test_latched_topics_reach_a_listener_that_asks_for_them(world):

@@ -131,6 +131,10 @@ enum DiscoveryRange {
     SystemDefault,
 }
 
+/// Large samples are sent in packets as large as UDP carries, as Fast DDS does. With Cyclone's 1344 bytes a Fast DDS subscription with the
+/// system's default socket buffer (208 KiB) got none of 80 images of 6.2 MB, and of 2 MB none either; with these it got all.
+const LARGE_FRAGMENTS: &str = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B</FragmentSize>";
+
 /// What Cyclone is to be told besides the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfigOptions {
@@ -162,6 +166,7 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
              <NetworkInterface name=\"lo\" presence_required=\"false\"/></Interfaces>",
         );
     }
+    xml.push_str(LARGE_FRAGMENTS);
     xml.push_str("</General>");
     // `max` without `min`: Cyclone takes what the system grants instead of refusing to start.
     let bytes = options.socket_receive_buffer_bytes;
@@ -233,7 +238,8 @@ mod tests {
         let xml = cyclone_config(&DdsEnvironment::default(), OPTIONS).unwrap();
         assert_eq!(
             xml,
-            "<CycloneDDS><Domain><General></General><Internal><SocketReceiveBufferSize max=\"1000B\"/></Internal><Discovery>\
+            "<CycloneDDS><Domain><General><MaxMessageSize>65500B</MaxMessageSize>\
+             <FragmentSize>65000B</FragmentSize></General><Internal><SocketReceiveBufferSize max=\"1000B\"/></Internal><Discovery>\
              <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>\
              <Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery></Domain></CycloneDDS>"
         );
