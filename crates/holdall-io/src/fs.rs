@@ -80,6 +80,16 @@ impl File {
         Ok(count)
     }
 
+    /// Tells the kernel that these bytes will be read soon, so that it fetches them now.
+    pub fn expect_read(&self, offset: u64, len_bytes: u64) {
+        use std::os::fd::AsRawFd;
+        let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len_bytes)) else {
+            return;
+        };
+        // SAFETY: plain system call without pointers on an open descriptor; it is advice only, failing is harmless.
+        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), offset, len, libc::POSIX_FADV_WILLNEED) };
+    }
+
     /// Tells the kernel that the file will be read from front to back, so that it reads further ahead.
     pub fn expect_sequential_reads(&self) {
         use std::os::fd::AsRawFd;

@@ -47,7 +47,7 @@ impl SqliteReader {
         };
         let (topic_ids, channels) = open.channels()?;
         let (starting_time, ending_time) = open.times()?;
-        let file_bytes = std::fs::metadata(path).map_or(0, |about| about.len());
+        let file_bytes = holdall_io::fs::file_len(path)?;
         let summary = StorageSummary {
             path: path.to_owned(),
             storage_id: STORAGE_ID,

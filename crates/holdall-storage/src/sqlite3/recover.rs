@@ -8,12 +8,9 @@ use crate::{
     error::{StorageError, StorageResult},
     reader::FileCondition,
 };
+use holdall_io::fs::{self, File};
 use rusqlite::{Connection, OpenFlags};
-use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Opens for reading. A write-ahead log beside the file is read too; where that is not possible (a read-only medium), the
 /// database is read as it is without it.
@@ -35,7 +32,7 @@ pub(super) fn open(path: &Path) -> StorageResult<(Connection, FileCondition)> {
     if readable.is_err() {
         return Err(failed("open", path)(first_error));
     }
-    let condition = if log_of(path).exists() {
+    let condition = if fs::exists(&log_of(path))? {
         let reason = "its write-ahead log cannot be read here: the newest messages are missing".into();
         FileCondition::Damaged { offset: 0, reason }
     } else {
@@ -65,13 +62,9 @@ fn immutable_uri(path: &Path) -> String {
 }
 
 fn check_magic(path: &Path) -> StorageResult<()> {
-    let mut begin = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut begin));
-    read.map_err(|source| StorageError::Io {
-        action: "open",
-        path: path.to_owned(),
-        source,
-    })?;
+    let mut begin = vec![0; MAGIC.len()];
+    let read = File::open(path)?.read_at(&mut begin, 0)?;
+    begin.truncate(read);
     if begin == MAGIC {
         return Ok(());
     }

@@ -363,15 +363,12 @@ impl StorageWriter for SqliteWriter {
         let closed = connection
             .close()
             .map_err(|(_, error)| failed("close", &path)(error));
-        let length = std::fs::metadata(&path).map(|about| about.len());
-        summary.bytes = length.map_err(|source| StorageError::Io {
-            action: "inspect",
-            path,
-            source,
-        })?;
+        let length = holdall_io::fs::file_len(&path);
+        summary.bytes = length.as_ref().copied().unwrap_or(summary.bytes);
         // The queue syncs and closes, also when the end could not be written.
         let synced = q.close_file(file, summary.bytes);
         ended.and(closed)?;
+        length?;
         synced?;
         Ok(summary)
     }

@@ -136,11 +136,11 @@ impl FileIndex {
             Ok(Some(parsed)) => match Self::from_summary(&source, &header, parsed) {
                 Ok(Some(index)) => return Ok(index),
                 Ok(None) => FileCondition::Unindexed,
-                Err(error @ StorageError::Io { .. }) => return Err(error),
+                Err(error @ StorageError::Disk(_)) => return Err(error),
                 Err(error) => damaged(&error),
             },
             Ok(None) => FileCondition::Unindexed,
-            Err(error @ StorageError::Io { .. }) => return Err(error),
+            Err(error @ StorageError::Disk(_)) => return Err(error),
             Err(error) => damaged(&error),
         };
         let found = recover::scan(&source)?;

@@ -5,11 +5,8 @@ use crate::{
     mcap::format::FormatError,
 };
 use bytes::Bytes;
+use holdall_io::fs::File;
 use std::{
-    fs::File,
-    io,
-    num::NonZeroU64,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -32,22 +29,12 @@ pub(crate) struct Source {
 impl Source {
     /// Opens a file.
     pub fn open(path: &Path) -> StorageResult<Self> {
-        let failed = |action| {
-            move |source: io::Error| StorageError::Io {
-                action,
-                path: path.to_owned(),
-                source,
-            }
-        };
-        let file = File::open(path).map_err(failed("open"))?;
-        let about = file.metadata().map_err(failed("inspect"))?;
-        if !about.is_file() {
-            return Err(failed("open")(io::Error::other("it is not a file")));
-        }
+        let file = File::open(path)?;
+        let len = file.len_bytes();
         Ok(Self {
             path: path.to_owned(),
             content: Content::File(Arc::new(file)),
-            len: about.len(),
+            len,
         })
     }
 
@@ -87,12 +74,7 @@ impl Source {
             }
             Content::File(file) => {
                 let mut buffer = vec![0; count];
-                file.read_exact_at(&mut buffer, offset)
-                    .map_err(|source| StorageError::Io {
-                        action: "read",
-                        path: self.path.clone(),
-                        source,
-                    })?;
+                file.read_exact_at(&mut buffer, offset)?;
                 Ok(buffer.into())
             }
         }
@@ -114,8 +96,7 @@ impl Source {
     /// Tells the system that these bytes will be read soon.
     pub fn will_need(&self, offset: u64, len: u64) {
         if let Content::File(file) = &self.content {
-            // Advice: a file system that does not take it is as good.
-            let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(len), rustix::fs::Advice::WillNeed);
+            file.expect_read(offset, len);
         }
     }
 
