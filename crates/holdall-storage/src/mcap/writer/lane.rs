@@ -14,6 +14,9 @@ const CHUNK_BYTES_PER_CHANNEL: u64 = 512;
 /// … but never beyond this.
 const CHUNK_BYTES_STRETCHED_MAX: u64 = 16 << 20;
 
+/// Each time the index of all chunks has grown by this, chunks are made twice as large: it stays in memory until the end.
+const INDEX_BYTES_PER_DOUBLING: u64 = 8 << 20;
+
 /// Which lane a message of this size belongs to.
 #[inline]
 pub(super) fn lane_for(payload_bytes: usize) -> u8 {
@@ -82,7 +85,11 @@ pub(super) struct Lane {
     /// Channels with messages in the open chunk, in order of appearance.
     touched: Vec<u16>,
     introduced_schemas: Vec<bool>,
+    /// From here on the open chunk is closed.
     chunk_bytes: u64,
+    /// The limit to begin with, and whether it may grow with the file.
+    chunk_bytes_base: u64,
+    may_grow: bool,
 }
 
 impl Lane {
@@ -100,6 +107,8 @@ impl Lane {
             touched: Vec::new(),
             introduced_schemas: Vec::new(),
             chunk_bytes: chunk_bytes.unwrap_or(CHUNK_BYTES[number]),
+            chunk_bytes_base: chunk_bytes.unwrap_or(CHUNK_BYTES[number]),
+            may_grow: chunk_bytes.is_none(),
         }
     }
 
@@ -109,6 +118,15 @@ impl Lane {
         self.bytes_max = bytes_max;
         self.first_time = log_time;
         self.is_crowded = false;
+    }
+
+    /// Lets later chunks grow, because the index of the chunks so far (kept in memory until the end) has grown to this.
+    pub fn grow(&mut self, chunk_indexes_bytes: u64) {
+        if self.may_grow {
+            let doublings = (chunk_indexes_bytes / INDEX_BYTES_PER_DOUBLING).min(8);
+            let grown = self.chunk_bytes_base << doublings;
+            self.chunk_bytes = grown.min(CHUNK_BYTES_STRETCHED_MAX).max(self.chunk_bytes_base);
+        }
     }
 
     /// Whether the open chunk takes a record of this length of this channel as it is.
@@ -305,6 +323,17 @@ mod tests {
         assert!(rest.is_empty());
         assert_eq!(lane.counts().count(), 0);
         assert!(!lane.lacks_channel(2) && lane.lacks_channel(1));
+    }
+
+    #[test]
+    fn chunks_grow_with_the_index_unless_the_user_has_said_how_large_they_are() {
+        let (mut own, mut given) = (Lane::new(0, None), Lane::new(0, Some(1000)));
+        let limits = [0, 8 << 20, 16 << 20, 1 << 30, u64::MAX].map(|index_bytes| {
+            own.grow(index_bytes);
+            given.grow(index_bytes);
+            (own.chunk_bytes >> 20, given.chunk_bytes)
+        });
+        assert_eq!(limits, [(1, 1000), (2, 1000), (4, 1000), (16, 1000), (16, 1000)]);
     }
 
     #[test]

@@ -189,6 +189,7 @@ impl McapWriter {
         if needed > CHUNK_BYTES_MAX {
             return Ok(false);
         }
+        self.lanes[lane].grow(self.catalog.chunk_indexes_bytes);
         if self.wants_stream(q, lane)? {
             let bytes_max = self.output.chunk_capacity(q);
             if needed > bytes_max {
