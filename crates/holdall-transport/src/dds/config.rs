@@ -135,6 +135,12 @@ enum DiscoveryRange {
 /// system's default socket buffer (208 KiB) got none of 80 images of 6.2 MB, and of 2 MB none either; with these it got all.
 const LARGE_FRAGMENTS: &str = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B</FragmentSize>";
 
+/// A Fast DDS subscription asks for lost fragments only when it hears a heartbeat. Played at 10 Hz to one with the default socket buffer on
+/// a busy machine, 10 to 31 of 80 images of 6.2 MB arrived with Cyclone's 100 ms between heartbeats, and all 80 with these. They are sent
+/// only while something is not acknowledged.
+const QUICK_HEARTBEATS: &str =
+    "<HeartbeatInterval min=\"2ms\" minsched=\"4ms\" max=\"1s\">10ms</HeartbeatInterval>";
+
 /// What Cyclone is to be told besides the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfigOptions {
@@ -172,7 +178,7 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
     let bytes = options.socket_receive_buffer_bytes;
     let _ = write!(
         xml,
-        "<Internal><SocketReceiveBufferSize max=\"{bytes}B\"/></Internal><Discovery>"
+        "<Internal><SocketReceiveBufferSize max=\"{bytes}B\"/>{QUICK_HEARTBEATS}</Internal><Discovery>"
     );
     if let Some(id) = options.external_domain_id {
         let _ = write!(xml, "<ExternalDomainId>{id}</ExternalDomainId>");
@@ -239,7 +245,8 @@ mod tests {
         assert_eq!(
             xml,
             "<CycloneDDS><Domain><General><MaxMessageSize>65500B</MaxMessageSize>\
-             <FragmentSize>65000B</FragmentSize></General><Internal><SocketReceiveBufferSize max=\"1000B\"/></Internal><Discovery>\
+             <FragmentSize>65000B</FragmentSize></General><Internal><SocketReceiveBufferSize max=\"1000B\"/>\
+             <HeartbeatInterval min=\"2ms\" minsched=\"4ms\" max=\"1s\">10ms</HeartbeatInterval></Internal><Discovery>\
              <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>\
              <Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery></Domain></CycloneDDS>"
         );
