@@ -16,14 +16,25 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 5] = [
     ("holdall-io", &["holdall-model"]),
     ("holdall-storage", &["holdall-model", "holdall-io"]),
     ("holdall-transport", &["holdall-model", "holdall-io"]),
-    ("holdall", &["holdall-model", "holdall-io", "holdall-storage", "holdall-transport"]),
+    (
+        "holdall",
+        &[
+            "holdall-model",
+            "holdall-io",
+            "holdall-storage",
+            "holdall-transport",
+        ],
+    ),
 ];
 
 /// Checks the whole tree and prints each breach with its place.
 pub fn run() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut breaches = Vec::new();
-    for file in rust_files(&root.join("crates")).into_iter().chain(rust_files(&root.join("xtask"))) {
+    for file in rust_files(&root.join("crates"))
+        .into_iter()
+        .chain(rust_files(&root.join("xtask")))
+    {
         check_file(&root, &file, &mut breaches);
     }
     for (name, allowed) in DEPENDENCIES_ALLOWED {
@@ -32,12 +43,18 @@ pub fn run() -> ExitCode {
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }
-    if breaches.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if breaches.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let Ok(entries) = fs::read_dir(folder) else { return found };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return found;
+    };
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() && !path.ends_with("target") {
             found.extend(rust_files(&path));
@@ -59,18 +76,25 @@ fn check_file(root: &Path, file: &Path, breaches: &mut Vec<String>) {
         return;
     };
     if !text.starts_with("//! ") {
-        breaches.push(format!("{shown}:1: the first line is not a //! sentence that says what the file is for"));
+        breaches.push(format!(
+            "{shown}:1: the first line is not a //! sentence that says what the file is for"
+        ));
     }
     let lines = text.lines().count();
     if lines > FILE_LINES_MAX {
-        breaches.push(format!("{shown}: {lines} lines, more than {FILE_LINES_MAX}: is it still one thing?"));
+        breaches.push(format!(
+            "{shown}: {lines} lines, more than {FILE_LINES_MAX}: is it still one thing?"
+        ));
     }
     for (number, line) in text.lines().enumerate() {
         for word in WORDS_FORBIDDEN.iter().filter(|word| line.contains(**word)) {
             breaches.push(format!("{shown}:{}: {word} is left in the code", number + 1));
         }
         if line.contains("unsafe ") && is_code(line) && !may_be_unsafe(&shown) {
-            breaches.push(format!("{shown}:{}: unsafe outside holdall-io and ffi files", number + 1));
+            breaches.push(format!(
+                "{shown}:{}: unsafe outside holdall-io and ffi files",
+                number + 1
+            ));
         }
     }
     if MODULES_FORBIDDEN.iter().any(|name| file.ends_with(name)) {
@@ -79,7 +103,8 @@ fn check_file(root: &Path, file: &Path, breaches: &mut Vec<String>) {
 }
 
 fn is_code(line: &str) -> bool {
-    !line.trim_start().starts_with("//") && (line.contains("unsafe {") || line.contains("unsafe impl") || line.contains("unsafe fn"))
+    !line.trim_start().starts_with("//")
+        && (line.contains("unsafe {") || line.contains("unsafe impl") || line.contains("unsafe fn"))
 }
 
 fn may_be_unsafe(shown: &str) -> bool {
