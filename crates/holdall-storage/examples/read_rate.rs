@@ -23,7 +23,7 @@ use holdall_storage::{
     reader::{ReadOrder, ReadQuery, StorageReader},
     writer::{ChannelIndex, ChannelInfo, StorageWriter, StoredMessage},
 };
-use std::{fs, path::Path, time::Duration};
+use std::{fs, io::Write, path::Path, time::Duration};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -45,7 +45,7 @@ fn texture(len: usize) -> Vec<u8> {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            ((n / 97) as u8).wrapping_add((state & 7) as u8)
+            ((n / 9700) as u8).wrapping_add((state & state >> 8 & 7) as u8)
         })
         .collect()
 }
@@ -101,6 +101,28 @@ fn write(path: &Path, dir: &Path, total: u64, options: McapOptions) -> Result<(u
     Ok((bytes, clock.monotonic() - start))
 }
 
+/// Bytes a second that one thread compresses of the same bytes.
+fn codec_alone(compression: Compression, total: u64) -> Result<Option<f64>, Failure> {
+    let (clock, bytes) = (SystemClock, texture(8 << 20));
+    let (start, rounds) = (clock.monotonic(), (total / bytes.len() as u64).clamp(1, 50));
+    for _ in 0..rounds {
+        for piece in bytes.chunks(4 << 20) {
+            match compression {
+                Compression::None => return Ok(None),
+                Compression::Zstd => drop(zstd::bulk::compress(piece, CompressionLevel::Default.zstd())?),
+                Compression::Lz4 => {
+                    let mut encoder = lz4::EncoderBuilder::new().level(0).build(Vec::new())?;
+                    encoder.write_all(piece)?;
+                    encoder.finish().1?;
+                }
+            }
+        }
+    }
+    Ok(Some(
+        (rounds * bytes.len() as u64) as f64 / (clock.monotonic() - start).as_secs_f64(),
+    ))
+}
+
 /// Bytes that this process has read from files so far.
 fn read_so_far() -> u64 {
     let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
@@ -142,10 +164,11 @@ fn main() -> Result<(), Failure> {
     };
     let compression_threads = args.next().map_or(Ok(0), |text| text.parse())?;
     let path = dir.join("mixed.mcap");
+    let alone = codec_alone(compression, megabytes * 1_000_000)?;
     let options = McapOptions {
         compression,
         compression_threads,
-        compression_level: CompressionLevel::Fastest,
+        compression_level: CompressionLevel::Default,
         ..McapOptions::default()
     };
     let (bytes, elapsed) = write(&path, dir, megabytes * 1_000_000, options)?;
@@ -155,6 +178,13 @@ fn main() -> Result<(), Failure> {
         bytes as f64 / 1e6 / elapsed.as_secs_f64(),
         file_bytes as f64 / bytes as f64
     );
+    if let Some(alone) = alone {
+        let ratio = bytes as f64 / elapsed.as_secs_f64() / alone;
+        println!(
+            "codec alone    {:.0} MB/s in one thread; written at {ratio:.2} of it",
+            alone / 1e6
+        );
+    }
     for order in [ReadOrder::LogTime, ReadOrder::File] {
         read(
             &path,

@@ -34,7 +34,7 @@ fn message(n: u64, payload_bytes: usize) -> Message {
         log_time: 100 + n,
         publish_time: n,
         sequence: n as u32,
-        topic: if n % 2 == 0 { "/a" } else { "/b" }.into(),
+        topic: if n.is_multiple_of(2) { "/a" } else { "/b" }.into(),
         payload: payload(n, payload_bytes),
     }
 }
