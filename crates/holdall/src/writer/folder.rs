@@ -41,11 +41,20 @@ impl BagFolder for OsFolder {
         }
     }
 
+    /// The name is gone on return. The blocks are freed by a thread of their own: ext4 takes 120 to 190 ms for a file of 1 GB, in
+    /// which the drain would not empty the cache.
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
-        match fs::remove_file(path) {
+        // The kernel frees the blocks where the last handle is closed. Without a handle they are freed here, only slower.
+        let handle = fs::File::open(path).ok();
+        let removed = match fs::remove_file(path) {
             Err(error) if error.is_not_found() => Ok(()),
             other => other,
+        };
+        if let Some(handle) = handle {
+            // Without a thread the handle is dropped here. The thread ends with the close and is waited for by nobody.
+            drop(std::thread::Builder::new().name("free-blocks".to_owned()).spawn(move || drop(handle)));
         }
+        removed
     }
 }
 
