@@ -52,7 +52,11 @@ impl BagFolder for OsFolder {
         };
         if let Some(handle) = handle {
             // Without a thread the handle is dropped here. The thread ends with the close and is waited for by nobody.
-            drop(std::thread::Builder::new().name("free-blocks".to_owned()).spawn(move || drop(handle)));
+            drop(
+                std::thread::Builder::new()
+                    .name("free-blocks".to_owned())
+                    .spawn(move || drop(handle)),
+            );
         }
         removed
     }
