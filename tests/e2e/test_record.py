@@ -99,8 +99,9 @@ def test_late_and_second_publishers_are_recorded(world):
     code, said = recorder.stop()
     assert code == 0, said
     got = [text_of(m) for m in messages_of(world.folder / "bag")["/t"]]
-    for letter in "abc":
-        assert [g for g in got if g[0] == letter] == [f"{letter}{n}" for n in range(100)]
+    # Each exactly once. Not always in order here: beside the best-effort publisher the topic has a second, weaker subscription, which may
+    # hear a reliable publisher before the reliable one has brought its first messages.
+    assert sorted(got) == sorted(f"{letter}{n}" for letter in "abc" for n in range(100))
 
 
 def test_publisher_killed_and_restarted_goes_on_in_the_same_bag(world):
