@@ -40,11 +40,12 @@ def play_to_listener(world, bag, counts, *arguments, qos=None):
 
 
 def test_recorded_bag_comes_back_with_counts_bytes_and_order(world):
-    recorder = world.holdall("record", "-o", world.folder / "bag", "-a")
     talker = world.talker(
         {"topic": "/a", "type": STRING, "count": 200, "rate_hz": 200, "text": "a{n}", "qos": {"depth": 200}},
         {"topic": "/b", "type": STRING, "count": 100, "rate_hz": 100, "text": "b{n}", "qos": {"depth": 200}},
     )
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "-o", world.folder / "bag", "-a")
     sent = talker.done()["sent"]
     code, said = recorder.stop()
     assert code == 0, said
