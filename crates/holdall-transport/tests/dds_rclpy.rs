@@ -198,12 +198,14 @@ fn a_restarted_publisher_is_followed() {
     for round in 1..=2 {
         let mut node = Node::start(&python, "talker.py", domain, &plan);
         node.wait_for("done");
-        assert!(
-            wait_until(|| keeper.len() >= 50 * round),
-            "{} of {}",
-            keeper.len(),
-            50 * round
-        );
+        let ended = || {
+            keeper
+                .sequences()
+                .values()
+                .filter(|sequences| sequences.contains(&50))
+                .count()
+        };
+        assert!(wait_until(|| ended() == round), "{:?}", keeper.sequences());
         gids.extend(
             keeper
                 .sequences()
@@ -220,12 +222,10 @@ fn a_restarted_publisher_is_followed() {
             found.is_empty() && subscription.matched_publishers() == 0
         }));
     }
-    assert!(
-        keeper
-            .sequences()
-            .into_values()
-            .all(|sequences| sequences == (1..=50).collect::<Vec<u64>>())
-    );
+    // A publisher that comes later may begin before we have matched it; from its first message here on nothing is missing.
+    for sequences in keeper.sequences().into_values() {
+        assert_eq!(sequences, (sequences[0]..=50).collect::<Vec<u64>>());
+    }
 }
 
 #[test]
