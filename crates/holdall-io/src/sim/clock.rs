@@ -5,7 +5,7 @@ use holdall_model::time::Timestamp;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -15,6 +15,8 @@ use std::{
 pub struct SimClock {
     start: Timestamp,
     elapsed_nanos: Arc<AtomicU64>,
+    /// How far the time of day was set on or back since the start.
+    set_nanos: Arc<AtomicI64>,
 }
 
 impl SimClock {
@@ -23,6 +25,7 @@ impl SimClock {
         Self {
             start,
             elapsed_nanos: Arc::new(AtomicU64::new(0)),
+            set_nanos: Arc::default(),
         }
     }
 
@@ -30,6 +33,11 @@ impl SimClock {
     pub fn advance(&self, span: Duration) {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         self.elapsed_nanos.fetch_add(nanos, Ordering::SeqCst);
+    }
+
+    /// Sets the time of day on (or back, when negative), as an operator or NTP does; [`Clock::monotonic`] goes on as before.
+    pub fn set_by(&self, nanos: i64) {
+        self.set_nanos.fetch_add(nanos, Ordering::SeqCst);
     }
 
     /// Moves it on to `moment` (of [`Clock::monotonic`]), unless it is there already.
@@ -48,7 +56,12 @@ impl Default for SimClock {
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        self.start.saturating_add(self.monotonic())
+        let going = self.start.saturating_add(self.monotonic());
+        Timestamp::from_nanos(
+            going
+                .as_nanos()
+                .saturating_add(self.set_nanos.load(Ordering::SeqCst)),
+        )
     }
 
     fn monotonic(&self) -> Duration {
@@ -73,5 +86,14 @@ mod tests {
         clock.sleep_until(Duration::from_secs(1));
         assert_eq!(other.monotonic(), Duration::from_secs(2));
         assert_eq!(other.now().saturating_since(before), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn setting_the_time_of_day_leaves_spans_alone() {
+        let clock = SimClock::default();
+        let (before, monotonic) = (clock.now(), clock.monotonic());
+        clock.clone().set_by(-5_000);
+        assert_eq!(clock.now().as_nanos(), before.as_nanos() - 5_000);
+        assert_eq!(clock.monotonic(), monotonic);
     }
 }

@@ -4,7 +4,7 @@ use super::{
     clock::SimClock,
     file::SimFile,
     rng::SimRng,
-    state::{Action, Plan, State},
+    state::{Action, Crash, Plan, State},
 };
 use crate::{
     block::Block,
@@ -95,6 +95,8 @@ impl SimDisk {
             next_number: 0,
             busy_until: Duration::ZERO,
             crashed: false,
+            removed: Vec::new(),
+            syncs_directories: true,
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -144,7 +146,35 @@ impl SimDiskHandle {
 
     /// Cuts the power: gives back what is on the disk afterwards. Everything in flight and everything later fails.
     pub fn crash(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        lock(&self.state).crash()
+        lock(&self.state).crash(Crash::PowerCut)
+    }
+
+    /// Kills the process that uses the disk: what the system has taken is kept, what is in flight may have got there or not.
+    pub fn kill(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        lock(&self.state).crash(Crash::Kill)
+    }
+
+    /// Removes a file; false when there is none. A power cut before the next sync may bring it back.
+    pub fn remove(&self, path: &Path) -> bool {
+        lock(&self.state).remove(path)
+    }
+
+    /// Lets nothing end before `span` has gone by: a disk that does not answer for a while.
+    pub fn stall(&self, span: Duration) {
+        lock(&self.state).stall(span);
+    }
+
+    /// Changes bytes of a file behind everybody's back, for tests of those who have to notice; false when it has no such bytes.
+    pub fn corrupt(&self, path: &Path, offset: usize, bytes: &[u8]) -> bool {
+        lock(&self.state)
+            .files
+            .get_mut(path)
+            .is_some_and(|file| file.corrupt(offset, bytes))
+    }
+
+    /// Whether a sync also makes the directory entry durable, as [`Disk::submit_sync`] promises; false to break that promise.
+    pub fn set_syncs_directories(&self, syncs: bool) {
+        lock(&self.state).syncs_directories = syncs;
     }
 }
 

@@ -63,11 +63,11 @@ impl SimFile {
     }
 
     /// Makes durable what was submitted before `number`, and nothing else, though a real disk might.
-    pub(super) fn sync(&mut self, number: u64) {
+    pub(super) fn sync(&mut self, number: u64, directory_too: bool) {
         for write in self.unsynced.extract_if(.., |write| write.number < number) {
             put(&mut self.durable, write.offset, &write.bytes);
         }
-        self.entry_is_durable = true;
+        self.entry_is_durable |= directory_too;
     }
 
     /// A sync that failed: the kernel forgets which bytes were dirty, so no later sync makes them durable.
@@ -76,11 +76,36 @@ impl SimFile {
     }
 
     /// Cuts (or extends) the file and makes it durable.
-    pub(super) fn close(&mut self, length: usize) {
-        self.sync(u64::MAX);
+    pub(super) fn close(&mut self, length: usize, directory_too: bool) {
+        self.sync(u64::MAX, directory_too);
         self.visible.resize(length, 0);
         self.durable.resize(length, 0);
         self.reserved = 0;
+    }
+
+    /// Changes visible and durable bytes; false when they lie beyond the end.
+    pub(super) fn corrupt(&mut self, offset: usize, bytes: &[u8]) -> bool {
+        let end = offset + bytes.len();
+        if end > self.visible.len() {
+            return false;
+        }
+        put(&mut self.visible, offset, bytes);
+        put(&mut self.durable, offset, bytes);
+        true
+    }
+
+    /// What is there when the process is killed and the system goes on: the end of the file may be zeros, reserved and never written.
+    pub(super) fn outlive(&self, in_flight: &[Unsynced], rng: &mut SimRng) -> Vec<u8> {
+        let mut content = self.visible.clone();
+        for write in in_flight {
+            if rng.coin() {
+                put(&mut content, write.offset, &write.bytes);
+            }
+        }
+        if self.reserved > content.len() && rng.coin() {
+            content.resize(self.reserved, 0);
+        }
+        content
     }
 
     /// What a power cut leaves: each sector of what is not synced is there or not. `None` when the file itself is gone.

@@ -43,6 +43,15 @@ pub(super) struct Pending {
     pub(super) failure: Option<i32>,
 }
 
+/// How everything ends at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Crash {
+    /// The disk's volatile cache is gone.
+    PowerCut,
+    /// The process is gone, the system goes on.
+    Kill,
+}
+
 pub(super) struct State {
     pub(super) options: SimDiskOptions,
     pub(super) clock: SimClock,
@@ -57,10 +66,28 @@ pub(super) struct State {
     /// Until when the disk moves bytes of earlier writes.
     pub(super) busy_until: Duration,
     pub(super) crashed: bool,
+    /// Removed since the last sync: a power cut may bring them back.
+    pub(super) removed: Vec<(PathBuf, SimFile)>,
+    /// False only to break the promise of a sync.
+    pub(super) syncs_directories: bool,
 }
 
 impl State {
-    pub(super) fn crash(&mut self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(super) fn remove(&mut self, path: &Path) -> bool {
+        let removed = self.files.remove_entry(path);
+        let found = removed.is_some();
+        self.removed.extend(removed);
+        found
+    }
+
+    pub(super) fn stall(&mut self, span: Duration) {
+        self.busy_until = self.busy_until.max(self.clock.monotonic()) + span;
+        for pending in &mut self.pending {
+            pending.due += span;
+        }
+    }
+
+    pub(super) fn crash(&mut self, kind: Crash) -> BTreeMap<PathBuf, Vec<u8>> {
         self.crashed = true;
         let mut rng = SimRng::new(self.rng.next_u64());
         let mut survivors = BTreeMap::new();
@@ -82,7 +109,11 @@ impl State {
                 }
             }
             rng.shuffle(&mut in_flight);
-            let Some(mut content) = file.survive(&in_flight, self.options.sector_bytes, &mut rng) else {
+            let survived = match kind {
+                Crash::PowerCut => file.survive(&in_flight, self.options.sector_bytes, &mut rng),
+                Crash::Kill => Some(file.outlive(&in_flight, &mut rng)),
+            };
+            let Some(mut content) = survived else {
                 continue;
             };
             // A close in flight may have got as far as cutting the file.
@@ -93,6 +124,16 @@ impl State {
                 content.resize(length, 0);
             }
             survivors.insert(path.clone(), content);
+        }
+        if kind == Crash::PowerCut {
+            for (path, file) in std::mem::take(&mut self.removed) {
+                if !survivors.contains_key(&path)
+                    && rng.coin()
+                    && let Some(content) = file.survive(&[], self.options.sector_bytes, &mut rng)
+                {
+                    survivors.insert(path, content);
+                }
+            }
         }
         survivors
     }
@@ -230,7 +271,10 @@ impl State {
                         fail(Operation::Sync, errno)
                     }
                     (Some(content), None) => {
-                        content.sync(number);
+                        content.sync(number, self.syncs_directories);
+                        if self.syncs_directories {
+                            self.removed.clear();
+                        }
                         Ok(())
                     }
                     (None, _) => fail(Operation::Sync, libc::EBADF),
@@ -240,7 +284,8 @@ impl State {
             Action::Close { length } => {
                 let result = match (self.files.get_mut(&path), failure) {
                     (Some(content), None) => {
-                        content.close(usize::try_from(length).unwrap_or(usize::MAX));
+                        let length = usize::try_from(length).unwrap_or(usize::MAX);
+                        content.close(length, self.syncs_directories);
                         Ok(())
                     }
                     (_, errno) => fail(Operation::Close, errno.unwrap_or(libc::EBADF)),

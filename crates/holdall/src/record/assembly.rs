@@ -14,7 +14,7 @@ use super::{
 use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, OpenDisk};
 use holdall_io::clock::Clock;
 use holdall_model::loss::LossStage;
-use holdall_storage::{StorageOptions, storage_by_id};
+use holdall_storage::{Storage, StorageOptions, storage_by_id};
 use holdall_transport::Transport;
 use std::sync::{Arc, Mutex};
 
@@ -27,7 +27,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Makes the bag and subscribes to what needs no discovery.
+    /// Makes the bag and subscribes to what needs no discovery. A `storage` that is given stands for the one that the options name.
     ///
     /// # Errors
     /// An output that exists or cannot be made, a selection or storage that is not valid, a static topic that is refused.
@@ -37,6 +37,7 @@ impl Assembly {
         clock: Arc<dyn Clock>,
         open_disk: OpenDisk,
         folder: Box<dyn BagFolder>,
+        storage: Option<&'static dyn Storage>,
     ) -> Result<Self, RecordError> {
         let started = clock.monotonic();
         let parts = parts(&options);
@@ -46,7 +47,7 @@ impl Assembly {
             Arc::clone(&parts.drain),
             options.cache.snapshot,
         );
-        let bag_options = bag_options(&options)?;
+        let bag_options = bag_options(&options, storage)?;
         // Before the bag, so that what cannot be subscribed leaves no empty bag behind.
         let session = Session::new(options, parts.clone(), transports, started)?;
         let bag = BagWriter::create(bag_options, open_disk, folder)?;
@@ -107,7 +108,10 @@ fn parts(options: &RecordOptions) -> Parts {
     }
 }
 
-fn bag_options(options: &RecordOptions) -> Result<BagOptions, RecordError> {
+fn bag_options(
+    options: &RecordOptions,
+    storage: Option<&'static dyn Storage>,
+) -> Result<BagOptions, RecordError> {
     let storage_options = StorageOptions {
         preset: options.storage_preset.clone(),
         config: options.storage_config.clone(),
@@ -115,7 +119,7 @@ fn bag_options(options: &RecordOptions) -> Result<BagOptions, RecordError> {
     };
     Ok(BagOptions {
         directory: options.output.clone(),
-        storage: storage_by_id(&options.storage_id)?,
+        storage: storage.map_or_else(|| storage_by_id(&options.storage_id), Ok)?,
         storage_options,
         split: options.split.clone(),
         custom_data: options.custom_data.clone(),

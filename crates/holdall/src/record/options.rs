@@ -86,3 +86,27 @@ pub struct RecordOptions {
     /// `share` prefixes to look for message definitions in (`AMENT_PREFIX_PATH`, split).
     pub ament_prefixes: Vec<PathBuf>,
 }
+
+impl Default for RecordOptions {
+    /// Selects nothing yet, into `rosbag2` in the current directory; everything else as when the user says nothing.
+    fn default() -> Self {
+        Self {
+            selection: holdall_model::selection::Selection::default(),
+            static_topics: Vec::new(),
+            output: PathBuf::from("rosbag2"),
+            storage_id: holdall_storage::DEFAULT_STORAGE_ID.to_owned(),
+            storage_preset: String::new(),
+            storage_config: None,
+            qos_overrides: BTreeMap::new(),
+            split: SplitOptions::default(),
+            cache: CacheOptions::default(),
+            start_paused: false,
+            use_sim_time: false,
+            custom_data: BTreeMap::new(),
+            polling_interval: Duration::from_millis(100),
+            no_discovery: false,
+            ros_distro: String::new(),
+            ament_prefixes: Vec::new(),
+        }
+    }
+}

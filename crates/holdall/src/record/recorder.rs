@@ -44,7 +44,7 @@ impl Recorder {
         folder: Box<dyn BagFolder>,
     ) -> Result<Self, RecordError> {
         let directory = options.output.clone();
-        let assembly = Assembly::new(options, transports, Arc::clone(&clock), open_disk, folder)?;
+        let assembly = Assembly::new(options, transports, Arc::clone(&clock), open_disk, folder, None)?;
         let Assembly {
             session,
             drain,

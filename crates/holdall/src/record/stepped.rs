@@ -8,6 +8,7 @@ use super::{
 };
 use crate::writer::{BagFolder, OpenDisk};
 use holdall_io::clock::Clock;
+use holdall_storage::Storage;
 use holdall_transport::Transport;
 use std::sync::Arc;
 
@@ -26,7 +27,22 @@ impl SteppedRecorder {
         open_disk: OpenDisk,
         folder: Box<dyn BagFolder>,
     ) -> Result<Self, RecordError> {
-        Assembly::new(options, transports, clock, open_disk, folder).map(Self)
+        Assembly::new(options, transports, clock, open_disk, folder, None).map(Self)
+    }
+
+    /// As [`SteppedRecorder::new`], with a storage of the caller's own: one that is broken on purpose, to see that it is noticed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_storage(
+        options: RecordOptions,
+        transports: Vec<Box<dyn Transport>>,
+        clock: Arc<dyn Clock>,
+        open_disk: OpenDisk,
+        folder: Box<dyn BagFolder>,
+        storage: &'static dyn Storage,
+    ) -> Result<Self, RecordError> {
+        Assembly::new(options, transports, clock, open_disk, folder, Some(storage)).map(Self)
     }
 
     /// What can be asked of the recording; a stop that is asked for is the owner's business.

@@ -480,7 +480,7 @@ impl BagWriter {
         let past = &mut self.past[index];
         let path = self.options.directory.join(&past.name);
         let mut readable = vec![0; self.topics.len()];
-        match self.options.storage.open_reader(&path) {
+        match self.folder.open_reader(self.options.storage, &path) {
             Ok(reader) => {
                 let summary = reader.summary();
                 for channel in &summary.channels {

@@ -1,6 +1,7 @@
 //! The bag directory: made new, small text files replaced at once, files of a ring removed.
 
 use holdall_io::{disk::DiskError, fs};
+use holdall_storage::{Storage, error::StorageResult, reader::StorageReader};
 use std::path::Path;
 
 /// What a bag needs of the directory besides its storage files.
@@ -22,6 +23,14 @@ pub trait BagFolder: Send {
     /// # Errors
     /// When it cannot be removed.
     fn remove_file(&self, path: &Path) -> Result<(), DiskError>;
+
+    /// Opens a storage file of the bag again, to see what a failed disk has kept of it.
+    ///
+    /// # Errors
+    /// When nothing of it can be read.
+    fn open_reader(&self, storage: &dyn Storage, path: &Path) -> StorageResult<Box<dyn StorageReader>> {
+        storage.open_reader(path)
+    }
 }
 
 /// Directories of the operating system.
