@@ -187,6 +187,46 @@ fn put_in_place(
     written
 }
 
+/// Makes the file `to`, which must not exist, from what `convert` writes while it reads `from`. It appears under its name when all of
+/// it is there, and `durable` if that is wished; `from` is left alone.
+///
+/// # Errors
+/// When `to` exists, a file cannot be opened, or `convert` fails; nothing is left behind then.
+pub fn convert_file(
+    from: &Path,
+    to: &Path,
+    durable: bool,
+    convert: impl FnOnce(&mut fs::File, &mut fs::File) -> io::Result<()>,
+) -> Result<(), DiskError> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(to.file_name().unwrap_or_default());
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = to.with_file_name(name);
+    let written = convert_to(from, &temporary, durable, convert).and_then(|()| rename_new(&temporary, to));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn convert_to(
+    from: &Path,
+    to: &Path,
+    durable: bool,
+    convert: impl FnOnce(&mut fs::File, &mut fs::File) -> io::Result<()>,
+) -> Result<(), DiskError> {
+    let mut reader = fs::File::open(from).map_err(|source| DiskError::new(from, Operation::Open, source))?;
+    let mut writer = fs::File::create(to).map_err(|source| DiskError::new(to, Operation::Create, source))?;
+    convert(&mut reader, &mut writer).map_err(|source| DiskError::new(from, Operation::Read, source))?;
+    if !durable {
+        return Ok(());
+    }
+    writer
+        .sync_all()
+        .map_err(|source| DiskError::new(to, Operation::Sync, source))
+}
+
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let mut file =
         fs::File::create(path).map_err(|source| DiskError::new(path, Operation::Create, source))?;
@@ -361,6 +401,24 @@ mod tests {
         let error = create_dir_new(&dir.path().join("file/bag")).unwrap_err();
         assert!(!error.is_already_exists(), "{error}");
         assert!(error.to_string().contains("not a directory"), "{error}");
+    }
+
+    #[test]
+    fn a_converted_file_is_there_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        write_atomically(&from, b"abc").unwrap();
+        let broken = convert_file(&from, &to, true, |_, into| {
+            into.write_all(b"half")?;
+            Err(io::Error::other("torn"))
+        });
+        assert!(broken.unwrap_err().to_string().ends_with("torn"));
+        assert_eq!(list_dir(dir.path()).unwrap().len(), 1);
+        convert_file(&from, &to, true, |from, into| io::copy(from, into).map(drop)).unwrap();
+        assert_eq!(read(&to, 10).unwrap(), b"abc");
+        let again = convert_file(&from, &to, true, |_, _| Ok(()));
+        assert!(again.unwrap_err().is_already_exists());
+        assert_eq!(list_dir(dir.path()).unwrap().len(), 2);
     }
 
     #[test]

@@ -48,6 +48,18 @@ fn duration(time: libc::timeval) -> Duration {
     )
 }
 
+/// Sets how nice the calling thread is to others: -20 (before all) to 19 (after all).
+///
+/// # Errors
+/// When the system refuses; values below the present one need a privilege.
+pub fn set_thread_nice(nice: i32) -> io::Result<()> {
+    // SAFETY: plain system call without pointers; 0 is the calling thread on Linux.
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Resident memory of this process in bytes.
 ///
 /// # Errors
@@ -100,6 +112,26 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(process_cpu_time().total() >= thread_cpu_time().total() - before);
+    }
+
+    #[test]
+    fn a_thread_can_be_made_nicer() {
+        let nice_of = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            let after_name = stat.rsplit(')').next().unwrap().to_owned();
+            after_name
+                .split_whitespace()
+                .nth(16)
+                .unwrap()
+                .parse::<i32>()
+                .unwrap()
+        };
+        let found = std::thread::spawn(move || {
+            set_thread_nice(7).unwrap();
+            nice_of()
+        });
+        assert_eq!(found.join().unwrap(), 7);
+        assert_ne!(nice_of(), 7, "only the thread that asked");
     }
 
     #[test]

@@ -108,6 +108,18 @@ pub enum StorageError {
         /// Why not.
         reason: String,
     },
+    /// A payload that is packed by itself and cannot be unpacked.
+    #[error("{}: the message of {topic} at {log_time} cannot be unpacked: {reason}", path.display())]
+    Payload {
+        /// Which file.
+        path: PathBuf,
+        /// The message's topic.
+        topic: String,
+        /// Its log time in nanoseconds.
+        log_time: i64,
+        /// Why not, one clause.
+        reason: String,
+    },
     /// A payload that delivered more or fewer bytes than it said; stored at the length it said, cut or filled with zeros.
     #[error("{}: a payload said it has {expected} bytes and delivered {found}", path.display())]
     PayloadLength {

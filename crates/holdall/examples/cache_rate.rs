@@ -12,7 +12,7 @@ use holdall::{
         gate::Gate,
         intake::Intake,
         ledger::Ledger,
-        options::{CacheOptions, SplitOptions},
+        options::{CacheOptions, CompressionOptions, SplitOptions},
     },
     writer::{BagFolder, BagOptions, BagWriter, OpenDisk, OsFolder, os_disk},
 };
@@ -165,6 +165,7 @@ fn bag(settings: &Settings) -> BagWriter {
             bytes_max: settings.split,
             ..SplitOptions::default()
         },
+        compression: CompressionOptions::default(),
         custom_data: BTreeMap::new(),
         ros_distro: String::new(),
     };

@@ -43,6 +43,7 @@ fn bags_of_the_real_rosbag2_are_read_to_the_byte() {
         "mcap_zstd_small",
         "sqlite3_default",
         "sqlite3_split3",
+        "sqlite3_message_zstd",
     ] {
         let messages = read(&data("rosbag2").join(bag), &MessageFilter::default());
         assert!(messages.is_sorted_by_key(|message| message.log_time), "{bag}");
@@ -248,19 +249,105 @@ fn paths_that_leave_the_bag_are_refused() {
 }
 
 #[test]
-fn rosbag2s_own_compression_is_refused_with_what_it_is() {
+fn compression_that_is_not_known_is_refused_with_what_it_is() {
     let (_directory, path) = copy_of("rosbag2/mcap_default");
     let metadata = fs::read_to_string(path.join("metadata.yaml")).unwrap();
-    for mode in ["MESSAGE", "FILE"] {
-        let changed = metadata.replace("compression_mode: \"\"", &format!("compression_mode: {mode}"));
+    for (mode, format, expected) in [
+        ("FILE", "lz9", "expected one of zstd"),
+        ("CHUNK", "zstd", "no compression mode \"CHUNK\""),
+    ] {
+        let changed = metadata
+            .replace("compression_mode: \"\"", &format!("compression_mode: {mode}"))
+            .replace(
+                "compression_format: \"\"",
+                &format!("compression_format: {format}"),
+            );
         assert_ne!(changed, metadata);
         fs::write(path.join("metadata.yaml"), changed).unwrap();
         let (_, text) = refusal(&path);
-        assert!(
-            text.contains(&format!("{} compression", mode.to_lowercase())),
-            "{text}"
-        );
+        assert!(text.contains(expected), "{text}");
     }
+}
+
+/// Packs the storage files of a copied bag as rosbag2's file compression does; its metadata is changed by `change`.
+fn pack(path: &Path, change: impl Fn(String) -> String) {
+    for entry in fs::read_dir(path).unwrap() {
+        let file = entry.unwrap().path();
+        if file.extension().is_some_and(|extension| extension != "yaml") {
+            holdall_storage::compression::pack_file(&file, &holdall_storage::compression::packed_name(&file))
+                .unwrap();
+            fs::remove_file(&file).unwrap();
+        }
+    }
+    let metadata = fs::read_to_string(path.join("metadata.yaml")).unwrap();
+    fs::write(path.join("metadata.yaml"), change(metadata)).unwrap();
+}
+
+fn file_mode(metadata: String) -> String {
+    // Only `relative_file_paths` has the suffix.
+    let mut lines: Vec<String> = metadata.lines().map(str::to_owned).collect();
+    for line in &mut lines {
+        let is_path = line.starts_with("    - ") && !line.contains(": ");
+        if is_path && (line.ends_with(".mcap") || line.ends_with(".db3")) {
+            line.push_str(".zstd");
+        }
+    }
+    lines
+        .join("\n")
+        .replace("compression_mode: \"\"", "compression_mode: FILE")
+        .replace("compression_format: \"\"", "compression_format: zstd")
+}
+
+#[test]
+fn packed_files_are_read_and_the_bag_is_left_as_it_is() {
+    for name in ["mcap_split3", "sqlite3_split3"] {
+        let expected = read(&data("rosbag2").join(name), &MessageFilter::default());
+        for metadata in ["as rosbag2 writes it", "without the suffix", "missing"] {
+            let (_directory, path) = copy_of(&format!("rosbag2/{name}"));
+            pack(&path, |text| match metadata {
+                "as rosbag2 writes it" => file_mode(text),
+                _ => text,
+            });
+            if metadata == "missing" {
+                fs::remove_file(path.join("metadata.yaml")).unwrap();
+            }
+            let before = listing(&path);
+            assert_eq!(
+                read(&path, &MessageFilter::default()),
+                expected,
+                "{name} {metadata}"
+            );
+            assert_eq!(listing(&path), before, "{name} {metadata}");
+        }
+    }
+}
+
+fn listing(path: &Path) -> Vec<(std::ffi::OsString, u64)> {
+    let mut entries: Vec<_> = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name(), entry.metadata().unwrap().len()))
+        .collect();
+    entries.sort();
+    entries
+}
+
+#[test]
+fn a_packed_file_alone_and_packed_payloads_without_metadata_are_read() {
+    let (_directory, path) = copy_of("rosbag2/mcap_default");
+    let expected = read(&path, &MessageFilter::default());
+    pack(&path, file_mode);
+    assert_eq!(
+        read(&path.join("mcap_default_0.mcap.zstd"), &MessageFilter::default()),
+        expected
+    );
+    let (_directory, path) = copy_of("rosbag2/sqlite3_message_zstd");
+    let expected = read(&path, &MessageFilter::default());
+    assert!(expected.iter().all(|message| message.payload[0] == 0), "CDR");
+    fs::remove_file(path.join("metadata.yaml")).unwrap();
+    assert_eq!(read(&path, &MessageFilter::default()), expected);
+    let bag = BagReader::open(&path).unwrap();
+    assert_eq!(bag.metadata().compression_mode, "MESSAGE");
 }
 
 #[test]

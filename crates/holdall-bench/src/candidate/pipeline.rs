@@ -15,7 +15,7 @@ use holdall::{
         gate::Gate,
         intake::Intake,
         ledger::Ledger,
-        options::{CacheOptions, SplitOptions},
+        options::{CacheOptions, CompressionOptions, SplitOptions},
     },
     writer::{BagOptions, BagWriter, OsFolder},
 };
@@ -93,6 +93,7 @@ impl Pipeline {
             storage: storage_by_id(&options.storage_id)?,
             storage_options: options.storage.clone(),
             split: options.split.clone(),
+            compression: CompressionOptions::default(),
             custom_data: BTreeMap::new(),
             ros_distro: String::new(),
         };

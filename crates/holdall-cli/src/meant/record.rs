@@ -1,12 +1,14 @@
 //! What `holdall record` is meant to do: typed flags combined into the recorder's options.
 
 use super::{UsageError, names, pattern, read_file, static_topics, surroundings::Surroundings};
-use crate::typed::record::{CachePolicyName, DiskModeName, RecordArguments};
-use holdall::record::options::{CacheOptions, CachePolicy, RecordOptions, SplitOptions};
+use crate::typed::record::{CachePolicyName, CompressionModeName, DiskModeName, RecordArguments};
+use holdall::record::options::{
+    CacheOptions, CachePolicy, CompressionMode, CompressionOptions, RecordOptions, SplitOptions,
+};
 use holdall_io::os::DiskMode;
 use holdall_model::selection::Selection;
-use holdall_storage::{Storage, StorageOptions, storage_by_id};
-use std::{collections::BTreeMap, ffi::OsStr, path::PathBuf, time::Duration};
+use holdall_storage::{Storage, StorageOptions, compression::FORMATS, storage_by_id};
+use std::{collections::BTreeMap, ffi::OsStr, num::NonZeroU32, path::PathBuf, time::Duration};
 
 /// How a recording is run, besides what is recorded.
 #[derive(Debug)]
@@ -51,6 +53,7 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
             duration_max: some_unless_zero(typed.max_bag_duration),
             files_max: some_unless_zero(typed.max_bag_files),
         },
+        compression: compression(typed)?,
         cache: cache(typed)?,
         start_paused: typed.start_paused,
         use_sim_time: typed.use_sim_time,
@@ -214,6 +217,40 @@ fn storage(typed: &RecordArguments) -> Result<&'static dyn Storage, UsageError> 
         flag: "--storage",
         value: typed.storage.clone(),
         reason: error.to_string(),
+    })
+}
+
+fn compression(typed: &RecordArguments) -> Result<CompressionOptions, UsageError> {
+    const FORMAT: &str = "--compression-format";
+    let mode = match typed.compression_mode {
+        CompressionModeName::None => CompressionMode::None,
+        CompressionModeName::File => CompressionMode::File,
+        CompressionModeName::Message => CompressionMode::Message,
+    };
+    let format = typed
+        .compression_format
+        .as_deref()
+        .filter(|format| !format.is_empty());
+    if let Some(format) = format {
+        if mode == CompressionMode::None {
+            return Err(UsageError::Needs {
+                flag: FORMAT,
+                needs: "--compression-mode file or message",
+            });
+        }
+        if !FORMATS.contains(&format) {
+            return Err(UsageError::BadValue {
+                flag: FORMAT,
+                value: format.to_owned(),
+                reason: format!("expected one of {}", FORMATS.join(", ")),
+            });
+        }
+    }
+    Ok(CompressionOptions {
+        mode,
+        queue_max: NonZeroU32::new(typed.compression_queue_size),
+        threads: some_unless_zero(typed.compression_threads as usize),
+        threads_nice: typed.compression_threads_priority,
     })
 }
 

@@ -224,3 +224,26 @@ fn choices_without_effect_are_warned_of() {
         3
     );
 }
+
+#[test]
+fn compression_is_meant_as_in_rosbag2() {
+    let found = options(
+        "-a --compression-mode MESSAGE --compression-format zstd --compression-queue-size 5 --compression-threads 3 --compression-threads-priority -5",
+    );
+    let expected = CompressionOptions {
+        mode: CompressionMode::Message,
+        queue_max: NonZeroU32::new(5),
+        threads: Some(3),
+        threads_nice: -5,
+    };
+    assert_eq!(found.compression, expected);
+    assert_eq!(options("-a").compression, CompressionOptions::default());
+    assert_eq!(
+        options("-a --compression-mode file").compression.mode,
+        CompressionMode::File
+    );
+    let error = refusal("-a --compression-format zstd");
+    assert!(error.contains("needs --compression-mode"), "{error}");
+    let error = refusal("-a --compression-mode file --compression-format lz4");
+    assert!(error.contains("expected one of zstd"), "{error}");
+}

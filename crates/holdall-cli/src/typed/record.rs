@@ -14,6 +14,7 @@ Examples:
   holdall record -e ^/camera --exclude-topics /camera/depth
                                                 what begins with /camera, without one
   holdall record -a -b 1GB --max-bag-files 20   a new file each GB, the newest 20 are kept
+  holdall record -a --compression-mode file     each file is packed with zstd when it is closed
   holdall record -a --json > report.json        the final report for programs";
 
 const KEYS: &str = "\
@@ -54,6 +55,18 @@ pub enum CachePolicyName {
     DropNew,
     /// Give up the oldest messages.
     DropOld,
+}
+
+/// What rosbag2's own compression packs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CompressionModeName {
+    /// Nothing.
+    #[default]
+    None,
+    /// Each file, when it is closed.
+    File,
+    /// Each message.
+    Message,
 }
 
 /// How storage files are written.
@@ -174,6 +187,47 @@ pub struct RecordArguments {
     /// How files are written
     #[arg(long, value_name = "MODE", default_value = "auto", help_heading = "Bag")]
     pub disk_mode: DiskModeName,
+
+    /// Pack the bag as rosbag2 does: each file when it is closed, or each message by itself. To pack what lies in the file, chunk by
+    /// chunk, use a preset of mcap: zstd_fast
+    #[arg(
+        long,
+        value_name = "MODE",
+        default_value = "none",
+        ignore_case = true,
+        help_heading = "Compression"
+    )]
+    pub compression_mode: CompressionModeName,
+
+    /// Format of --compression-mode: zstd
+    #[arg(long, value_name = "FORMAT", help_heading = "Compression")]
+    pub compression_format: Option<String>,
+
+    /// Messages that may wait to be packed; when more come, the oldest is given up and counted. 0 gives up none: messages wait in
+    /// the cache (rosbag2 has 1)
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = "Compression"
+    )]
+    pub compression_queue_size: u32,
+
+    /// Threads for all kinds of compression; 0 for as many as there are processors
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = "Compression"
+    )]
+    pub compression_threads: u32,
+
+    /// How nice compression threads are to others: -20 (before all) to 19 (after all)
+    #[arg(long, value_name = "NICE", default_value = "0", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19),
+          help_heading = "Compression")]
+    pub compression_threads_priority: i32,
 
     /// Keep these key=value pairs in the bag's metadata
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Bag")]

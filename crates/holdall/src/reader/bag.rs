@@ -2,7 +2,7 @@
 
 use super::{
     error::BagError,
-    file::{self, SharedReader},
+    file::{self, Payloads, SharedReader, UnpackedFiles},
     listing,
     rebuild::Rebuild,
 };
@@ -16,10 +16,12 @@ use holdall_model::{
     time::Timestamp,
     topic::{MessageDefinition, TopicInfo},
 };
+use holdall_storage::compression::{CompressionMode, FORMATS, is_packed_name, packed_name, unpacked_name};
 use std::{
     collections::BTreeMap,
     fmt, fs, io,
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 /// The file in a bag's directory that describes it.
@@ -39,14 +41,37 @@ pub struct BagFile {
     pub(super) earliest: Option<Timestamp>,
     /// Known to hold no message.
     pub(super) empty: bool,
+    /// Whether each payload is packed by itself (rosbag2's message compression).
+    pub(super) payloads: Payloads,
     /// Kept from when it was looked at.
     pub(super) reader: Option<SharedReader>,
+    /// Packed files of the bag that are unpacked at the moment.
+    pub(super) unpacked: UnpackedFiles,
 }
 
 impl BagFile {
-    /// The file's reader: the one that was kept, or a new one.
-    pub(super) fn open(&self) -> Result<SharedReader, BagError> {
-        self.reader.clone().map_or_else(|| file::open(&self.path), Ok)
+    /// The file's reader, which gives payloads as they were sent: rosbag2's file and message compression are undone.
+    ///
+    /// A packed file is unpacked into a temporary place first; its bag is never changed.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn open(&self) -> Result<SharedReader, BagError> {
+        match &self.reader {
+            Some(reader) => Ok(Arc::clone(reader)),
+            None if self.is_packed() => self.unpacked.open(&self.path, self.payloads),
+            None => file::open(&self.path, self.payloads),
+        }
+    }
+
+    /// True for a file of rosbag2's file compression: opening it takes the time to unpack it.
+    pub fn is_packed(&self) -> bool {
+        is_packed_name(&self.path)
+    }
+
+    /// True when each payload lies packed in the file (rosbag2's message compression).
+    pub fn has_packed_payloads(&self) -> bool {
+        self.payloads == Payloads::Packed
     }
 }
 
@@ -172,6 +197,14 @@ impl BagReader {
     /// # Errors
     /// As [`BagReader::ledger`].
     pub fn lost(&self) -> Result<Option<LostByTopic>, BagError> {
+        // The ledger lies in a file that would have to be unpacked; the metadata has the sums of what was lost.
+        if self
+            .files
+            .last()
+            .is_some_and(|last| last.is_packed() && last.reader.is_none())
+        {
+            return Ok(self.lost_by_metadata());
+        }
         let Some(ledger) = self.ledger()? else {
             return Ok(None);
         };
@@ -181,6 +214,22 @@ impl BagReader {
             (topic.name, topic.missing)
         });
         Ok(Some(topics.filter(|(_, missing)| !missing.is_empty()).collect()))
+    }
+
+    /// What `custom_data` of the metadata says of losses; `None` when it says nothing.
+    fn lost_by_metadata(&self) -> Option<LostByTopic> {
+        let data = &self.metadata.custom_data;
+        data.get("holdall.lost")?;
+        let topics = data.iter().filter_map(|(key, text)| {
+            let topic = key.strip_prefix("holdall.lost.")?;
+            let counts = text.split(' ').filter_map(|count| {
+                let (stage, count) = count.split_once('=')?;
+                let stage = LossStage::ALL.into_iter().find(|known| known.as_str() == stage)?;
+                Some((stage, count.parse().ok()?))
+            });
+            Some((topic.to_owned(), counts.collect()))
+        });
+        Some(topics.collect())
     }
 
     /// The definitions of the bag's message types, as far as its first and last files have them, each type once.
@@ -263,25 +312,17 @@ impl BagReader {
             what,
             reason: reason.to_owned(),
         };
-        let is_compressed =
-            !metadata.compression_mode.is_empty() && !metadata.compression_mode.eq_ignore_ascii_case("none");
-        if is_compressed {
-            let what = format!(
-                "a bag with rosbag2's {} compression",
-                metadata.compression_mode.to_lowercase()
-            );
-            return Err(unsupported(
-                what,
-                "this version reads bags that are compressed by chunk, or not at all",
-            ));
-        }
+        let payloads = payloads(&metadata).map_err(|reason| {
+            let what = format!("a bag with compression {:?}", metadata.compression_format);
+            unsupported(what, &reason)
+        })?;
         if metadata.relative_file_paths.is_empty() {
             return Err(BagError::NotABag {
                 path: path.to_owned(),
                 reason: format!("its {METADATA_FILE} names no storage file"),
             });
         }
-        let files = named_files(path, &metadata)?;
+        let files = named_files(path, &metadata, payloads)?;
         let notices = files.iter().filter_map(file::cut_short).collect();
         Ok(Self {
             path: path.to_owned(),
@@ -333,9 +374,41 @@ fn read_metadata(path: &Path) -> Result<BagMetadata, Unusable> {
     BagMetadata::from_yaml(&String::from_utf8_lossy(&bytes)).map_err(Unusable::Damaged)
 }
 
+/// How payloads lie in the files of a bag with this metadata; one clause for a compression that is not known.
+pub(super) fn payloads(metadata: &BagMetadata) -> Result<Payloads, String> {
+    let mode = CompressionMode::parse(&metadata.compression_mode)
+        .ok_or_else(|| format!("there is no compression mode {:?}", metadata.compression_mode))?;
+    let format = metadata.compression_format.as_str();
+    if mode != CompressionMode::None && !FORMATS.contains(&format) {
+        return Err(format!("expected one of {}", FORMATS.join(", ")));
+    }
+    Ok(match mode {
+        CompressionMode::Message => Payloads::Packed,
+        CompressionMode::None | CompressionMode::File => Payloads::Plain,
+    })
+}
+
+/// A named file, or what is left of it when it was packed or unpacked after the metadata was written.
+fn present(path: PathBuf) -> io::Result<(PathBuf, fs::Metadata)> {
+    let missing = match fs::metadata(&path) {
+        Ok(about) => return Ok((path, about)),
+        Err(error) => error,
+    };
+    let other = if is_packed_name(&path) {
+        unpacked_name(&path)
+    } else {
+        packed_name(&path)
+    };
+    match fs::metadata(&other) {
+        Ok(about) if missing.kind() == io::ErrorKind::NotFound => Ok((other, about)),
+        _ => Err(missing),
+    }
+}
+
 /// Finds the files that the metadata names, which must lie in the bag and be there.
-fn named_files(bag: &Path, metadata: &BagMetadata) -> Result<Vec<BagFile>, BagError> {
+fn named_files(bag: &Path, metadata: &BagMetadata, payloads: Payloads) -> Result<Vec<BagFile>, BagError> {
     let mut found = Vec::new();
+    let unpacked = UnpackedFiles::default();
     let mut missing = None;
     for (index, relative) in metadata.relative_file_paths.iter().enumerate() {
         let inside = Path::new(relative)
@@ -348,15 +421,17 @@ fn named_files(bag: &Path, metadata: &BagMetadata) -> Result<Vec<BagFile>, BagEr
             });
         }
         let path = bag.join(relative);
-        match fs::metadata(&path) {
-            Ok(about) => {
+        match present(path.clone()) {
+            Ok((path, about)) => {
                 let information = metadata.files.get(index).filter(|file| same_file(file, relative));
                 found.push(BagFile {
                     path,
                     bytes: about.len(),
                     earliest: information.and_then(|file| file.starting_time),
                     empty: information.is_some_and(|file| file.message_count == 0),
+                    payloads,
                     reader: None,
+                    unpacked: unpacked.clone(),
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -376,9 +451,11 @@ fn named_files(bag: &Path, metadata: &BagMetadata) -> Result<Vec<BagFile>, BagEr
     }
 }
 
-/// Both lists are in the same order; older metadata has paths with the bag's name before them.
+/// Both lists are in the same order; older metadata has paths with the bag's name before them, and only one of them tells that a
+/// file is packed.
 fn same_file(information: &FileInformation, relative: &str) -> bool {
-    Path::new(&information.path).file_name() == Path::new(relative).file_name()
+    let name = |path: &str| unpacked_name(Path::new(path)).file_name().map(ToOwned::to_owned);
+    name(&information.path) == name(relative)
 }
 
 /// The error of a system call.

@@ -6,13 +6,20 @@ use super::{
     set::{BagMessage, MessageFilter},
 };
 use crate::play::options::MessageOrder;
-use holdall_model::topic::TopicInfo;
+use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
 use holdall_storage::{
+    compression::{PayloadUnpackingReader, UnpackedReader, ZSTD_MAGIC, has_packed_payloads},
     reader::{FileCondition, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
     storage_by_id,
     writer::ChannelIndex,
 };
-use std::{fs::File, io::Read, os::unix::fs::FileExt, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io::Read,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// What MCAP files begin and end with.
 const MCAP_MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', b'0', b'\r', b'\n'];
@@ -26,12 +33,83 @@ const ROS1_MAGIC: &[u8] = b"#ROSBAG V";
 /// A reader that several streams may share.
 pub(super) type SharedReader = Arc<dyn StorageReader>;
 
-/// Opens a storage file; which backend reads it is told by what it begins with, not by its name.
-pub(super) fn open(path: &Path) -> Result<SharedReader, BagError> {
-    let read_error = |source| super::bag::io_error("read", path, source);
+/// How payloads lie in a storage file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Payloads {
+    /// As they were sent.
+    #[default]
+    Plain,
+    /// Each packed by itself (rosbag2's message compression).
+    Packed,
+}
+
+/// Packed files that stay unpacked after their last reader is gone: the first and the last are asked for again and again.
+const KEPT_UNPACKED: usize = 2;
+
+/// The packed files of one bag that are unpacked at the moment; clones share them.
+#[derive(Clone, Default)]
+pub(super) struct UnpackedFiles(Arc<Mutex<Vec<(PathBuf, SharedReader)>>>);
+
+impl UnpackedFiles {
+    /// The reader of a packed file, which is unpacked unless it was one of the last.
+    pub fn open(&self, path: &Path, payloads: Payloads) -> Result<SharedReader, BagError> {
+        // Held while unpacking, so that two who ask for the same file do not unpack it twice.
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, reader)) = kept.iter().find(|(known, _)| known == path) {
+            return Ok(Arc::clone(reader));
+        }
+        let reader = open(path, payloads)?;
+        if kept.len() >= KEPT_UNPACKED {
+            kept.remove(0);
+        }
+        kept.push((path.to_owned(), Arc::clone(&reader)));
+        Ok(reader)
+    }
+}
+
+/// Opens a storage file and undoes rosbag2's compression; what it is is told by what it begins with, not by its name.
+pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, BagError> {
+    let opened: SharedReader = if begins_with(path)?.starts_with(&ZSTD_MAGIC) {
+        Arc::new(UnpackedReader::open(path, open_plain)?)
+    } else {
+        Arc::from(open_plain(path)?)
+    };
+    Ok(match payloads {
+        Payloads::Plain => opened,
+        Payloads::Packed => Arc::new(PayloadUnpackingReader::new(opened)),
+    })
+}
+
+/// Opens a file that does not say how its payloads lie, when nobody else does: its own metadata decides, or its first payload.
+pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagError> {
+    let reader = open(path, Payloads::Plain)?;
+    let described = reader
+        .summary()
+        .rosbag2_metadata()
+        .and_then(|text| BagMetadata::from_yaml(text).ok());
+    let payloads = match described {
+        Some(metadata) => super::bag::payloads(&metadata).unwrap_or_default(),
+        None if matches!(has_packed_payloads(&*reader), Ok(true)) => Payloads::Packed,
+        None => Payloads::Plain,
+    };
+    Ok(match payloads {
+        Payloads::Plain => (reader, payloads),
+        Payloads::Packed => (Arc::new(PayloadUnpackingReader::new(reader)), payloads),
+    })
+}
+
+/// The first bytes of a file, fewer when it ends before.
+fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
     let mut head = Vec::new();
     let file = File::open(path).map_err(|source| super::bag::io_error("open", path, source))?;
-    file.take(16).read_to_end(&mut head).map_err(read_error)?;
+    file.take(16)
+        .read_to_end(&mut head)
+        .map_err(|source| super::bag::io_error("read", path, source))?;
+    Ok(head)
+}
+
+fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
+    let head = begins_with(path)?;
     let not_a_bag = |reason: &str| BagError::NotABag {
         path: path.to_owned(),
         reason: reason.to_owned(),
@@ -51,7 +129,7 @@ pub(super) fn open(path: &Path) -> Result<SharedReader, BagError> {
     if let Some(id) = storage_id {
         let storage =
             storage_by_id(id).map_err(|error| unsupported("the storage file", &error.to_string()))?;
-        return Ok(Arc::from(storage.open_reader(path)?));
+        return Ok(storage.open_reader(path)?);
     }
     Err(if head.is_empty() {
         not_a_bag("the file is empty")
@@ -59,6 +137,8 @@ pub(super) fn open(path: &Path) -> Result<SharedReader, BagError> {
         unsupported("a ROS 1 bag", "this version reads ROS 2 bags only")
     } else if MCAP_MAGIC.starts_with(&head) {
         not_a_bag("the file ends within its first 8 bytes")
+    } else if head.starts_with(&ZSTD_MAGIC) {
+        not_a_bag("it is a packed file in a packed file")
     } else {
         not_a_bag("it is neither a directory nor an MCAP or SQLite file")
     })
@@ -89,7 +169,7 @@ pub(super) fn cut_short(file: &BagFile) -> Option<String> {
     if whole {
         return None;
     }
-    Some(match open(&file.path) {
+    Some(match open(&file.path, Payloads::Plain) {
         Ok(reader) => damage(reader.summary())?,
         Err(error) => error.to_string(),
     })

@@ -1,7 +1,9 @@
 //! Finds the storage files in a directory that has no metadata to name them.
 
 use super::{bag::io_error, error::BagError};
+use holdall_storage::compression::{is_packed_name, unpacked_name};
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -20,7 +22,8 @@ pub(super) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
         .take(ENTRIES_MAX)
     {
         let path = entry.map_err(|error| io_error("list", directory, error))?.path();
-        let extension = path
+        let plain = unpacked_name(&path);
+        let extension = plain
             .extension()
             .and_then(|extension| extension.to_str())
             .unwrap_or_default();
@@ -28,6 +31,13 @@ pub(super) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
             files.push(path);
         }
     }
+    // A file that was being packed is there twice: as it was, which is always whole, and packed.
+    let plain: HashSet<PathBuf> = files
+        .iter()
+        .filter(|path| !is_packed_name(path))
+        .cloned()
+        .collect();
+    files.retain(|path| !is_packed_name(path) || !plain.contains(&unpacked_name(path)));
     files.sort_by_cached_key(|path| order_key(path));
     Ok(files)
 }
@@ -44,7 +54,7 @@ pub(super) fn describe_without_storage(directory: &Path) -> Result<String, BagEr
 
 /// Name without the number at its end, the number, and the name for what is left to decide.
 fn order_key(path: &Path) -> (String, u64, String) {
-    let stem = path
+    let stem = unpacked_name(path)
         .file_stem()
         .map(|stem| stem.to_string_lossy().into_owned())
         .unwrap_or_default();
@@ -61,7 +71,15 @@ mod tests {
     #[test]
     fn files_come_in_the_order_of_their_numbers() {
         let directory = tempfile::tempdir().expect("temporary directory");
-        for name in ["b_10.mcap", "b_2.mcap", "b_0.mcap", "notes.txt", "b_1.db3"] {
+        for name in [
+            "b_10.mcap.zstd",
+            "b_2.mcap",
+            "b_2.mcap.zstd",
+            "b_0.mcap",
+            "notes.txt",
+            "notes.txt.zstd",
+            "b_1.db3",
+        ] {
             fs::write(directory.path().join(name), "").expect("write");
         }
         fs::create_dir(directory.path().join("b_3.mcap")).expect("create");
@@ -70,7 +88,7 @@ mod tests {
             .iter()
             .filter_map(|path| path.file_name()?.to_str())
             .collect();
-        assert_eq!(names, ["b_0.mcap", "b_1.db3", "b_2.mcap", "b_10.mcap"]);
+        assert_eq!(names, ["b_0.mcap", "b_1.db3", "b_2.mcap", "b_10.mcap.zstd"]);
     }
 
     #[test]

@@ -3,13 +3,16 @@
 use super::{
     bag::{BagFile, io_error},
     error::BagError,
-    file,
+    file::{self, Payloads, UnpackedFiles},
 };
 use holdall_model::{
     metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
     time::Timestamp,
 };
-use holdall_storage::reader::{ChannelSummary, StorageSummary};
+use holdall_storage::{
+    compression::{CompressionMode, FORMATS, is_packed_name},
+    reader::{ChannelSummary, StorageSummary},
+};
 use std::{
     collections::HashMap,
     fs,
@@ -28,6 +31,7 @@ pub(super) struct Rebuild {
     topics: HashMap<(String, String), usize>,
     files: Vec<BagFile>,
     notices: Vec<String>,
+    unpacked: UnpackedFiles,
     /// The first file that could not be read, and why.
     failure: Option<BagError>,
 }
@@ -40,8 +44,8 @@ impl Rebuild {
         let bytes = fs::metadata(path)
             .map_err(|source| io_error("open", path, source))?
             .len();
-        let reader = match file::open(path) {
-            Ok(reader) => reader,
+        let (reader, payloads) = match file::open_unknown(path) {
+            Ok(opened) => opened,
             Err(error) => {
                 self.notices.push(format!("{error}; the file is left out"));
                 self.failure.get_or_insert(error);
@@ -51,16 +55,19 @@ impl Rebuild {
         let summary = reader.summary();
         self.notices.extend(file::damage(summary));
         self.add_summary(summary, relative(bag, path));
+        self.add_compression(path, payloads);
         self.files.push(BagFile {
             path: path.to_owned(),
             bytes,
             earliest: summary.starting_time,
             empty: summary.message_count == 0,
+            payloads,
             reader: None,
+            unpacked: self.unpacked.clone(),
         });
-        if self.files.len() <= OPEN_FILES_MAX
-            && let Some(file) = self.files.last_mut()
-        {
+        // An unpacked file takes room on the disk as long as its reader is kept.
+        let is_cheap = !is_packed_name(path) && self.files.len() <= OPEN_FILES_MAX;
+        if is_cheap && let Some(file) = self.files.last_mut() {
             file.reader = Some(reader);
         }
         Ok(())
@@ -112,6 +119,16 @@ impl Rebuild {
             .channels
             .iter()
             .for_each(|channel| self.add_channel(channel));
+    }
+
+    fn add_compression(&mut self, path: &Path, payloads: Payloads) {
+        let mode = match payloads {
+            Payloads::Packed => CompressionMode::Message,
+            Payloads::Plain if is_packed_name(path) => CompressionMode::File,
+            Payloads::Plain => return,
+        };
+        mode.as_metadata().clone_into(&mut self.metadata.compression_mode);
+        FORMATS[0].clone_into(&mut self.metadata.compression_format);
     }
 
     /// Several channels and files may have the same topic; offers are kept once each.

@@ -48,6 +48,7 @@ impl Assembly {
             options.cache.snapshot,
         );
         let bag_options = bag_options(&options, storage)?;
+        let compression = options.compression.clone();
         // Before the bag, so that what cannot be subscribed leaves no empty bag behind.
         let session = Session::new(options, parts.clone(), transports, started)?;
         let bag = BagWriter::create(bag_options, open_disk, folder)?;
@@ -56,7 +57,8 @@ impl Assembly {
             Arc::clone(&parts.cache),
             Arc::clone(&parts.ledger),
             Arc::clone(&parts.drain),
-        );
+        )
+        .with_compression(&compression)?;
         let view = View {
             parts,
             clock,
@@ -115,13 +117,14 @@ fn bag_options(
     let storage_options = StorageOptions {
         preset: options.storage_preset.clone(),
         config: options.storage_config.clone(),
-        ..StorageOptions::default()
+        compression_threads: options.compression.thread_count(),
     };
     Ok(BagOptions {
         directory: options.output.clone(),
         storage: storage.map_or_else(|| storage_by_id(&options.storage_id), Ok)?,
         storage_options,
         split: options.split.clone(),
+        compression: options.compression.clone(),
         custom_data: options.custom_data.clone(),
         ros_distro: options.ros_distro.clone(),
     })

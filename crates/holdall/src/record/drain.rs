@@ -3,13 +3,14 @@
 use super::{
     cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored, Waited},
     ledger::{Interval, LEDGER_KEY, LEDGER_RECORD, Ledger},
+    options::{CompressionMode, CompressionOptions},
     waiting::{HeldPayload, WaitingTopics},
 };
-use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, TopicCount};
+use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking, TopicCount};
 use holdall_io::clock::Clock;
 use holdall_model::{
     loss::LossStage,
-    message::PayloadRef,
+    message::{Loan, PayloadRef},
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
 use holdall_storage::writer::{ChannelInfo, StoredMessage};
@@ -103,6 +104,15 @@ struct Run {
     bytes: u64,
 }
 
+/// A message whose payload is being packed.
+struct InPacking {
+    entry: CacheEntry,
+    /// Length of its payload as it was sent.
+    bytes: usize,
+    /// What the cache is charged with for it, in bytes.
+    held_bytes: usize,
+}
+
 /// Writes what the cache holds. Has no thread and no clock of its own: each step is told the time.
 pub struct Drain {
     bag: BagWriter,
@@ -113,6 +123,8 @@ pub struct Drain {
     topics: Vec<Option<BagTopic>>,
     waiting: WaitingTopics,
     runs: Vec<Run>,
+    /// There for message compression.
+    packing: Option<PayloadPacking<InPacking>>,
     failure: Option<BagError>,
     dirty: bool,
     next_durable: Duration,
@@ -136,6 +148,7 @@ impl Drain {
             topics: Vec::new(),
             waiting,
             runs: Vec::new(),
+            packing: None,
             failure: None,
             dirty: false,
             next_durable: Duration::ZERO,
@@ -145,12 +158,24 @@ impl Drain {
         drain
     }
 
+    /// Packs payloads before they are written, where the options say so.
+    ///
+    /// # Errors
+    /// When the system gives no threads for it.
+    pub fn with_compression(mut self, options: &CompressionOptions) -> Result<Self, BagError> {
+        if options.mode == CompressionMode::Message {
+            self.packing = Some(PayloadPacking::start(options).map_err(BagError::Threads)?);
+        }
+        Ok(self)
+    }
+
     /// Does everything that is due at `now` (monotonic time), beginning with the messages of `segment`.
     pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
         self.obey();
         if let Some(segment) = segment {
             self.write_segment(segment, now);
         }
+        self.write_packed(false);
         for topic in self.waiting.overdue(now) {
             tracing::warn!(
                 "{}: no node told its message definition in time; recorded without",
@@ -215,7 +240,11 @@ impl Drain {
             Some((info, held)) => {
                 self.add_to_bag(topic, info, definition);
                 for (entry, payload) in held {
-                    self.write(entry, payload.as_payload());
+                    if self.packing.is_some() {
+                        self.pack(entry, payload);
+                        continue;
+                    }
+                    self.write(entry, payload.as_payload(), payload.as_payload().len());
                     let pinned_bytes = payload.held_bytes();
                     drop(payload);
                     self.cache.loan_returned(topic, pinned_bytes);
@@ -232,6 +261,7 @@ impl Drain {
     }
 
     fn split(&mut self) {
+        self.write_packed(true);
         if self.failure.is_none() {
             match self.bag.split() {
                 Ok(()) => self.tell_split(),
@@ -255,9 +285,15 @@ impl Drain {
         }) = segment.message(place)
         {
             if self.is_waiting(entry.topic) {
-                self.hold(&mut segment, place, entry, now);
+                if let Some(payload) = self.take_out(&mut segment, place, entry.topic) {
+                    self.hold(entry, payload, now);
+                }
+            } else if self.packing.is_some() {
+                if let Some(payload) = self.take_out(&mut segment, place, entry.topic) {
+                    self.pack(entry, payload);
+                }
             } else {
-                self.write(entry, payload);
+                self.write(entry, payload, payload.len());
                 if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
                     drop(loan);
                     self.cache.loan_returned(entry.topic, pinned_bytes);
@@ -275,22 +311,20 @@ impl Drain {
         !added && self.waiting.contains(topic)
     }
 
-    /// Holds a message back until its topic's definition is there.
-    fn hold(&mut self, segment: &mut Segment, place: Place, entry: CacheEntry, now: Duration) {
-        let payload = match segment.take_loan(place) {
-            Some((loan, pinned_bytes)) => HeldPayload::Loan(loan, pinned_bytes),
-            None => {
-                let Some(Stored {
-                    payload: PayloadRef::Bytes(bytes),
-                    ..
-                }) = segment.message(place)
-                else {
-                    return;
-                };
-                self.cache.hold(entry.topic, bytes.len());
-                HeldPayload::Bytes(bytes.into())
-            }
+    /// Takes a message's payload out of its segment; the cache goes on counting its memory.
+    fn take_out(&self, segment: &mut Segment, place: Place, topic: TopicId) -> Option<HeldPayload> {
+        if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
+            return Some(HeldPayload::Loan(loan, pinned_bytes));
+        }
+        let PayloadRef::Bytes(bytes) = segment.message(place)?.payload else {
+            return None;
         };
+        self.cache.hold(topic, bytes.len());
+        Some(HeldPayload::Bytes(bytes.into()))
+    }
+
+    /// Holds a message back until its topic's definition is there.
+    fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, now: Duration) {
         for topic in self.waiting.hold(entry, payload, now) {
             tracing::warn!(
                 "{}: too many messages wait for its definition; recorded without",
@@ -300,13 +334,59 @@ impl Drain {
         }
     }
 
-    /// Writes one message, or counts it as lost.
+    /// Gives a payload to be packed. When too many are on their way, waits for the oldest; or gives it up, where that was asked for.
+    fn pack(&mut self, entry: CacheEntry, payload: HeldPayload) {
+        let message = InPacking {
+            entry,
+            bytes: payload.as_payload().len(),
+            held_bytes: payload.held_bytes(),
+        };
+        let payload: Box<dyn Loan> = match payload {
+            HeldPayload::Bytes(bytes) => Box::new(CopiedPayload(bytes)),
+            HeldPayload::Loan(loan, _) => loan,
+        };
+        // Each turn takes one out of what is in flight.
+        while let Some(packing) = self.packing.as_mut().filter(|packing| packing.is_full()) {
+            let given_up = packing.gives_up().then(|| packing.give_up_oldest()).flatten();
+            if let Some(oldest) = given_up {
+                self.lose(&oldest.entry, LossStage::Compression);
+                self.cache.loan_returned(oldest.entry.topic, oldest.held_bytes);
+            } else if let Some((oldest, packed)) = packing.take_ready(true) {
+                self.write_one_packed(&oldest, packed);
+            }
+        }
+        if let Some(packing) = &mut self.packing {
+            packing.submit(message, payload);
+        }
+    }
+
+    /// Writes what is packed, in order; with `wait`, all that is on its way.
+    fn write_packed(&mut self, wait: bool) {
+        while let Some((message, packed)) = self.packing.as_mut().and_then(|packing| packing.take_ready(wait))
+        {
+            self.write_one_packed(&message, packed);
+        }
+        self.count_runs();
+    }
+
+    fn write_one_packed(&mut self, message: &InPacking, packed: io::Result<Vec<u8>>) {
+        let InPacking { entry, bytes, .. } = *message;
+        match packed {
+            Ok(packed) => self.write(entry, PayloadRef::Bytes(&packed), bytes),
+            Err(error) => {
+                tracing::error!("a message could not be packed: {error}");
+                self.lose(&entry, LossStage::Compression);
+            }
+        }
+        self.cache.loan_returned(entry.topic, message.held_bytes);
+    }
+
+    /// Writes one message, or counts it as lost. `bytes` is the length of its payload as it was sent.
     #[inline]
-    fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>) {
-        let bytes = payload.len() as u64;
+    fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>, bytes: usize) {
         let topic = self.topics.get(entry.topic.0 as usize).copied().flatten();
         let (None, Some(topic)) = (&self.failure, topic) else {
-            return self.lose(&entry);
+            return self.lose(&entry, LossStage::Storage);
         };
         let message = StoredMessage {
             log_time: entry.log_time,
@@ -320,11 +400,11 @@ impl Drain {
                 if split {
                     self.tell_split();
                 }
-                self.count(&entry, bytes);
+                self.count(&entry, bytes as u64);
             }
             Err(error) => {
                 self.fail(error);
-                self.lose(&entry);
+                self.lose(&entry, LossStage::Storage);
             }
         }
     }
@@ -357,8 +437,8 @@ impl Drain {
     }
 
     #[cold]
-    fn lose(&self, entry: &CacheEntry) {
-        let interval = Interval::of_message(LossStage::Storage, entry.sequence, entry.log_time);
+    fn lose(&self, entry: &CacheEntry, stage: LossStage) {
+        let interval = Interval::of_message(stage, entry.sequence, entry.log_time);
         lock(&self.ledger).miss(entry.topic, entry.publisher, interval);
     }
 
@@ -411,6 +491,7 @@ impl Drain {
             );
             self.define(topic.id, topic.without_definition());
         }
+        self.write_packed(true);
     }
 
     fn count_removed(&mut self) {

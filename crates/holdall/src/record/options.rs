@@ -1,7 +1,8 @@
 //! What a recording should do: every choice a user can make, checked and with its default.
 
 use holdall_model::qos::QosProfile;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+pub use holdall_storage::compression::CompressionMode;
+use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration};
 
 /// What to do when the cache is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,31 @@ pub struct SplitOptions {
     pub files_max: Option<u32>,
 }
 
+/// rosbag2's own compression, around the storage. MCAP's compression of chunks is a setting of the storage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompressionOptions {
+    /// What is packed (`--compression-mode`); the format is zstd.
+    pub mode: CompressionMode,
+    /// Messages that may wait for a thread, by message (`--compression-queue-size`): the oldest is given up when more come. `None`
+    /// gives up nothing: the drain waits, and messages wait in the cache.
+    pub queue_max: Option<NonZeroU32>,
+    /// Threads (`--compression-threads`), also for the compression of chunks; `None` for as many as there are processors.
+    pub threads: Option<usize>,
+    /// How nice these threads are to others, -20 to 19 (`--compression-threads-priority`).
+    pub threads_nice: i32,
+}
+
+impl CompressionOptions {
+    /// How many threads that is.
+    pub fn thread_count(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(processors).clamp(1, THREADS_MAX)
+    }
+}
+
+/// More compression threads than this are of no use to anybody.
+const THREADS_MAX: usize = 256;
+
 /// Everything about one recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -69,6 +95,8 @@ pub struct RecordOptions {
     pub qos_overrides: BTreeMap<String, QosProfile>,
     /// When to split.
     pub split: SplitOptions,
+    /// rosbag2's own compression.
+    pub compression: CompressionOptions,
     /// How messages wait.
     pub cache: CacheOptions,
     /// Begin paused (`--start-paused`).

@@ -3,8 +3,9 @@
 use super::{
     BagError, BagFolder, SplitRule,
     metadata::{BagFacts, FileFacts, bag_metadata},
+    pack_files::{FilePacker, PackedFile},
 };
-use crate::record::options::SplitOptions;
+use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
 use holdall_io::{
     block::BlockPoolOptions,
     disk::{DiskError, FileId},
@@ -17,6 +18,7 @@ use holdall_model::{
 };
 use holdall_storage::{
     Storage, StorageOptions,
+    compression::{FORMATS, packed_name},
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
 use std::{
@@ -59,6 +61,8 @@ pub struct BagOptions {
     pub storage_options: StorageOptions,
     /// When it goes on in a new file.
     pub split: SplitOptions,
+    /// rosbag2's own compression: closed files are packed here, payloads by whoever writes messages ([`super::PayloadPacking`]).
+    pub compression: CompressionOptions,
     /// Goes to `custom_data`.
     pub custom_data: BTreeMap<String, String>,
     /// Goes to `ros_distro`.
@@ -99,6 +103,30 @@ struct PastFile {
     summary: FileSummary,
     /// `Some` until the disk has closed it.
     closing: Option<FileId>,
+    packing: Packing,
+}
+
+impl PastFile {
+    /// Its name in the directory as it is now.
+    fn present_name(&self) -> PathBuf {
+        match self.packing {
+            Packing::Done => packed_name(Path::new(&self.name)),
+            Packing::No | Packing::Wanted | Packing::AtWork => PathBuf::from(&self.name),
+        }
+    }
+}
+
+/// How far a file's compression is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Packing {
+    /// It stays as it is.
+    No,
+    /// When it is closed.
+    Wanted,
+    /// A thread has it.
+    AtWork,
+    /// The packed file has taken its place.
+    Done,
 }
 
 /// A file that was opened before it is needed.
@@ -127,6 +155,8 @@ pub struct BagWriter {
     sync: Option<SyncToken>,
     /// In files that the ring has removed, not yet told.
     removed: Vec<TopicCount>,
+    /// There for file compression.
+    packer: Option<FilePacker>,
 }
 
 impl BagWriter {
@@ -149,8 +179,13 @@ impl BagWriter {
                 error.into()
             }
         })?;
+        let packer = (options.compression.mode == CompressionMode::File)
+            .then(|| FilePacker::start(&options.compression))
+            .transpose()
+            .map_err(BagError::Threads)?;
         let queue = open_disk(&options.directory)?;
         let mut bag = Self::begin(options, queue, folder);
+        bag.packer = packer;
         let name = bag.file_name(0);
         let path = bag.options.directory.join(&name);
         let reserve_bytes = bag.reserve_bytes();
@@ -180,6 +215,7 @@ impl BagWriter {
             end_bytes: METADATA_BYTES,
             sync: None,
             removed: Vec::new(),
+            packer: None,
         }
     }
 
@@ -203,6 +239,13 @@ impl BagWriter {
         };
         empty.storage_identifier = self.options.storage.id().to_owned();
         empty.ros_distro = self.options.ros_distro.clone();
+        if self.options.compression.mode == CompressionMode::Message {
+            // A file that is cut off before its end must tell how its payloads lie.
+            CompressionMode::Message
+                .as_metadata()
+                .clone_into(&mut empty.compression_mode);
+            FORMATS[0].clone_into(&mut empty.compression_format);
+        }
         writer.write_metadata(&mut self.queue, ROSBAG2_RECORD, &rosbag2_record(&empty))?;
         let mut channels = Vec::with_capacity(self.topics.len());
         for topic in &self.topics {
@@ -312,6 +355,10 @@ impl BagWriter {
             name,
             summary,
             closing: Some(file),
+            packing: match self.packer {
+                Some(_) => Packing::Wanted,
+                None => Packing::No,
+            },
         });
         let metadata = rosbag2_record(&self.metadata(&BTreeMap::new()));
         let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];
@@ -351,16 +398,22 @@ impl BagWriter {
                 past.closing = None;
             }
         }
+        let packed = self.pack(false)?;
         let Some(files_max) = self.options.split.files_max else {
-            return Ok(());
+            return if packed {
+                self.write_metadata(false)
+            } else {
+                Ok(())
+            };
         };
         let begun = self.past.len() + usize::from(self.current.is_some());
         let mut surplus = begun.saturating_sub(files_max.max(1) as usize);
-        let mut removed = false;
-        while surplus > 0 && self.past.front().is_some_and(|oldest| oldest.closing.is_none()) {
+        let mut removed = packed;
+        let is_free = |file: &PastFile| file.closing.is_none() && file.packing != Packing::AtWork;
+        while surplus > 0 && self.past.front().is_some_and(is_free) {
             if let Some(oldest) = self.past.pop_front() {
                 self.folder
-                    .remove_file(&self.options.directory.join(&oldest.name))?;
+                    .remove_file(&self.options.directory.join(oldest.present_name()))?;
                 tracing::info!(
                     "removed {}, the oldest of more than {files_max} files",
                     oldest.name
@@ -375,6 +428,42 @@ impl BagWriter {
             self.write_metadata(false)
         } else {
             Ok(())
+        }
+    }
+
+    /// Gives closed files to the packer, and takes in which are packed: the plain ones are removed then. True when a name has changed.
+    /// With `wait`, until all are done. A file that cannot be packed stays as it is: nothing is lost.
+    fn pack(&mut self, wait: bool) -> Result<bool, BagError> {
+        let Some(packer) = &self.packer else {
+            return Ok(false);
+        };
+        for past in &mut self.past {
+            if past.packing == Packing::Wanted && past.closing.is_none() {
+                packer.submit(self.options.directory.join(&past.name));
+                past.packing = Packing::AtWork;
+            }
+        }
+        let mut changed = false;
+        loop {
+            let wait = wait && self.past.iter().any(|past| past.packing == Packing::AtWork);
+            let Some(PackedFile { plain, result }) = packer.take_done(wait) else {
+                return Ok(changed);
+            };
+            let is_it = |past: &&mut PastFile| self.options.directory.join(&past.name) == plain;
+            let Some(past) = self.past.iter_mut().find(is_it) else {
+                continue;
+            };
+            match result {
+                Ok(()) => {
+                    past.packing = Packing::Done;
+                    changed = true;
+                    self.folder.remove_file(&plain)?;
+                }
+                Err(error) => {
+                    past.packing = Packing::No;
+                    tracing::warn!("{} stays as it is: {error}", plain.display());
+                }
+            }
         }
     }
 
@@ -406,6 +495,8 @@ impl BagWriter {
                 past.closing = None;
             }
         }
+        self.settle()?;
+        self.pack(true)?;
         self.settle()
     }
 
@@ -452,10 +543,12 @@ impl BagWriter {
             };
             if let Err(error) = self.queue.wait_closed(file) {
                 first_error.get_or_insert(error.into());
+                self.past[index].packing = Packing::No;
                 unreadable.extend(self.read_back(index));
             }
         }
-        for result in [self.remove_next(), self.settle()] {
+        let packed = self.pack(true).map(drop);
+        for result in [packed, self.remove_next(), self.settle()] {
             if let Err(error) = result {
                 first_error.get_or_insert(error);
             }
@@ -466,7 +559,7 @@ impl BagWriter {
         let files = self
             .past
             .iter()
-            .map(|past| self.options.directory.join(&past.name))
+            .map(|past| self.options.directory.join(past.present_name()))
             .collect();
         ClosedBag {
             directory: self.options.directory,
@@ -523,6 +616,7 @@ impl BagWriter {
             name: current.name,
             summary,
             closing: Some(current.file),
+            packing: Packing::No,
         });
     }
 
@@ -565,15 +659,21 @@ impl BagWriter {
             .map(|past| FileFacts {
                 name: &past.name,
                 summary: &past.summary,
+                is_packed: past.packing == Packing::Done,
             })
             .collect();
         if let (Some(name), Some(summary)) = (current, &summary) {
-            files.push(FileFacts { name, summary });
+            files.push(FileFacts {
+                name,
+                summary,
+                is_packed: false,
+            });
         }
         let mut custom_data = self.options.custom_data.clone();
         custom_data.extend(more_custom_data.clone());
         let facts = BagFacts {
             storage_id: self.options.storage.id(),
+            compression: self.options.compression.mode,
             custom_data: &custom_data,
             ros_distro: &self.options.ros_distro,
         };

@@ -5,7 +5,10 @@ use holdall_model::{
     time::Timestamp,
     topic::TopicInfo,
 };
-use holdall_storage::writer::FileSummary;
+use holdall_storage::{
+    compression::{CompressionMode, FILE_SUFFIX, FORMATS},
+    writer::FileSummary,
+};
 use std::{collections::BTreeMap, time::Duration};
 
 /// A storage file as the metadata tells it.
@@ -14,11 +17,14 @@ pub(super) struct FileFacts<'a> {
     pub name: &'a str,
     /// What it holds; counts in the order of the bag's topics.
     pub summary: &'a FileSummary,
+    /// Whether it was packed since: only the list of paths tells so, as in rosbag2.
+    pub is_packed: bool,
 }
 
 /// What the metadata is made of besides files and topics.
 pub(super) struct BagFacts<'a> {
     pub storage_id: &'a str,
+    pub compression: CompressionMode,
     pub custom_data: &'a BTreeMap<String, String>,
     pub ros_distro: &'a str,
 }
@@ -41,18 +47,29 @@ pub(super) fn bag_metadata<'a>(
         topic_metadata: topic.clone(),
         message_count: count_of(index),
     });
+    let format = match bag.compression {
+        CompressionMode::None => "",
+        CompressionMode::File | CompressionMode::Message => FORMATS[0],
+    };
     BagMetadata {
         storage_identifier: bag.storage_id.to_owned(),
         duration: span(starting_time, ending_time),
         starting_time,
         message_count: files.iter().map(|file| file.summary.message_count).sum(),
         topics_with_message_count: topics.collect(),
-        relative_file_paths: files.iter().map(|file| file.name.to_owned()).collect(),
+        compression_format: format.to_owned(),
+        compression_mode: bag.compression.as_metadata().to_owned(),
+        relative_file_paths: files.iter().map(relative_path).collect(),
         files: files.iter().map(file_information).collect(),
         custom_data: bag.custom_data.clone(),
         ros_distro: bag.ros_distro.to_owned(),
         ..BagMetadata::default()
     }
+}
+
+fn relative_path(file: &FileFacts<'_>) -> String {
+    let suffix = if file.is_packed { FILE_SUFFIX } else { "" };
+    format!("{}{suffix}", file.name)
 }
 
 fn file_information(file: &FileFacts<'_>) -> FileInformation {

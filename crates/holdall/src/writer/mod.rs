@@ -3,6 +3,8 @@
 mod bag;
 mod folder;
 mod metadata;
+mod pack_files;
+mod pack_payloads;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -10,6 +12,7 @@ mod tests;
 pub(crate) use bag::STATE_KEY;
 pub use bag::{BagOptions, BagTopic, BagWriter, ClosedBag, OpenDisk, TopicCount, os_disk};
 pub use folder::{BagFolder, OsFolder};
+pub use pack_payloads::{CopiedPayload, PayloadPacking};
 pub use split::SplitRule;
 
 use holdall_io::disk::DiskError;
@@ -32,6 +35,9 @@ pub enum BagError {
     /// The directory, or the disk under a storage file.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The threads that pack files or payloads.
+    #[error("cannot start the threads that compress: {0}")]
+    Threads(std::io::Error),
     /// A topic that was never added.
     #[error("the bag has no topic number {index}")]
     UnknownTopic {

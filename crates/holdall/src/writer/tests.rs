@@ -1,7 +1,7 @@
 //! Tests of the bag writer: any sequence of messages and splits comes back whole from an independent reader.
 
 use super::*;
-use crate::record::options::SplitOptions;
+use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
 use holdall_io::{block::BlockPoolOptions, os::DiskMode};
 use holdall_model::{
     message::PayloadRef,
@@ -23,11 +23,19 @@ const BLOCKS: BlockPoolOptions = BlockPoolOptions {
 };
 
 fn bag(directory: &Path, split: SplitOptions) -> BagWriter {
+    compressed_bag(directory, split, CompressionMode::None)
+}
+
+fn compressed_bag(directory: &Path, split: SplitOptions, mode: CompressionMode) -> BagWriter {
     let options = BagOptions {
         directory: directory.to_owned(),
         storage: storage_by_id("mcap").unwrap(),
         storage_options: StorageOptions::default(),
         split,
+        compression: CompressionOptions {
+            mode,
+            ..CompressionOptions::default()
+        },
         custom_data: BTreeMap::new(),
         ros_distro: String::new(),
     };
@@ -199,4 +207,43 @@ fn a_definition_that_comes_late_is_in_later_files() {
         .collect();
     assert_eq!(encodings[1], "ros2msg");
     assert_ne!(encodings[0], "ros2msg");
+}
+
+#[test]
+fn closed_files_are_packed_and_only_the_list_of_paths_tells_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("b");
+    let split = SplitOptions {
+        files_max: Some(3),
+        ..SplitOptions::default()
+    };
+    let mut bag = compressed_bag(&path, split, CompressionMode::File);
+    let topic = bag.add_topic(channel("/t")).unwrap();
+    for n in 0..5 {
+        bag.write(topic, message(n, &[n as u8; 4000])).unwrap();
+        if n < 4 {
+            bag.split().unwrap();
+        }
+    }
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    assert!(closed.failure.is_none(), "{:?}", closed.failure);
+    let mut names: Vec<_> = fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let packed = ["b_2.mcap.zstd", "b_3.mcap.zstd", "b_4.mcap.zstd"];
+    assert_eq!(names[..3], packed);
+    assert_eq!(names[3..], ["metadata.yaml"]);
+    let text = fs::read_to_string(path.join("metadata.yaml")).unwrap();
+    let metadata = BagMetadata::from_yaml(&text).unwrap();
+    assert_eq!(metadata.relative_file_paths, packed);
+    let told: Vec<_> = metadata.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(told, ["b_2.mcap", "b_3.mcap", "b_4.mcap"]);
+    let compression = (&*metadata.compression_format, &*metadata.compression_mode);
+    assert_eq!(compression, ("zstd", "FILE"));
+    let reader = crate::reader::BagReader::open(&path).unwrap();
+    let messages = crate::reader::BagSet::from(vec![reader]).messages(&Default::default());
+    let found: Vec<_> = messages.map(|message| message.unwrap().payload[0]).collect();
+    assert_eq!(found, [2, 3, 4]);
 }

@@ -1,6 +1,7 @@
 //! Tests of whole recordings over the memory transport: a world with publishers, a disk, and a bag that an independent reader opens.
 
 mod bags;
+mod compression;
 mod disks;
 mod faults;
 mod simulated;
@@ -102,6 +103,7 @@ impl World {
             storage_config: None,
             qos_overrides: BTreeMap::new(),
             split: Default::default(),
+            compression: Default::default(),
             cache: CacheOptions::default(),
             start_paused: false,
             use_sim_time: false,

@@ -1,0 +1,408 @@
+//! rosbag2's own compression, which lies around a storage: whole files, or each payload by itself.
+
+use crate::{
+    error::{StorageError, StorageResult},
+    reader::{Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary},
+};
+use bytes::Bytes;
+use std::{
+    io::{self, BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The compression formats that rosbag2 has plugins for.
+pub const FORMATS: [&str; 1] = ["zstd"];
+
+/// What rosbag2 puts behind the names of packed files.
+pub const FILE_SUFFIX: &str = ".zstd";
+
+/// What zstd frames begin with.
+pub const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Level of whole files, as rosbag2 has it.
+const FILE_LEVEL: i32 = 3;
+/// Level of single payloads, as rosbag2 has it.
+const PAYLOAD_LEVEL: i32 = 1;
+
+/// Largest payload that is unpacked, in bytes.
+pub const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
+
+/// A zstd block makes at most this much out of at least four bytes: what a frame of some length can become at most.
+const BLOCK_BYTES_MAX: u64 = 128 << 10;
+
+/// Space on the disk that unpacking leaves free, in bytes.
+const SPARE_BYTES: u64 = 256 << 20;
+
+/// What rosbag2 compresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CompressionMode {
+    /// Nothing.
+    #[default]
+    None,
+    /// Each storage file, after it is closed.
+    File,
+    /// Each payload, before it is stored.
+    Message,
+}
+
+impl CompressionMode {
+    /// As `metadata.yaml` tells it: in capitals, empty for none.
+    pub const fn as_metadata(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::File => "FILE",
+            Self::Message => "MESSAGE",
+        }
+    }
+
+    /// Reads what metadata or a command line says, in capitals or not. `None` for a mode that there is not.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.to_ascii_lowercase().as_str() {
+            "" | "none" => Some(Self::None),
+            "file" => Some(Self::File),
+            "message" => Some(Self::Message),
+            _ => None,
+        }
+    }
+}
+
+/// Packs payloads as rosbag2 does: one zstd frame each, with its length in it.
+pub struct PayloadPacker(zstd::bulk::Compressor<'static>);
+
+impl PayloadPacker {
+    /// One that can be used again and again.
+    ///
+    /// # Errors
+    /// When the codec gets no memory.
+    pub fn new() -> io::Result<Self> {
+        zstd::bulk::Compressor::new(PAYLOAD_LEVEL).map(Self)
+    }
+
+    /// Packs one payload.
+    ///
+    /// # Errors
+    /// When the codec gets no memory.
+    pub fn pack(&mut self, payload: &[u8]) -> io::Result<Vec<u8>> {
+        self.0.compress(payload)
+    }
+}
+
+/// Unpacks one payload. What the frame says of its length is believed only as far as its own length allows.
+///
+/// # Errors
+/// One clause: what is wrong with the frame.
+pub fn unpack_payload(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, String> {
+    if !packed.starts_with(&ZSTD_MAGIC) {
+        let begin = &packed[..packed.len().min(4)];
+        return Err(format!(
+            "expected a zstd frame, found {} bytes that begin with {begin:02x?}",
+            packed.len()
+        ));
+    }
+    let possible = (packed.len() as u64 / 4 + 1).saturating_mul(BLOCK_BYTES_MAX);
+    let said = zstd::zstd_safe::get_frame_content_size(packed).map_err(|_| "its frame header is damaged")?;
+    if let Some(said) = said
+        && said > bytes_max.min(possible)
+    {
+        return Err(format!(
+            "it says that it unpacks to {said} bytes, expected at most {}",
+            bytes_max.min(possible)
+        ));
+    }
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(|error| error.to_string())?;
+    let mut payload = Vec::with_capacity(said.unwrap_or(0) as usize);
+    let mut bounded = decoder.by_ref().take(bytes_max + 1);
+    bounded
+        .read_to_end(&mut payload)
+        .map_err(|error| error.to_string())?;
+    if payload.len() as u64 > bytes_max {
+        return Err(format!("it unpacks to more than {bytes_max} bytes"));
+    }
+    Ok(payload)
+}
+
+/// True for a file of rosbag2's file compression, by its name.
+pub fn is_packed_name(path: &Path) -> bool {
+    path.as_os_str()
+        .as_encoded_bytes()
+        .ends_with(FILE_SUFFIX.as_bytes())
+}
+
+/// The name of a packed file.
+pub fn packed_name(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(FILE_SUFFIX);
+    PathBuf::from(name)
+}
+
+/// The name without the suffix of packed files.
+pub fn unpacked_name(path: &Path) -> PathBuf {
+    if is_packed_name(path) {
+        path.with_extension("")
+    } else {
+        path.to_owned()
+    }
+}
+
+/// Packs a whole file into a new one, which appears under its name when it is whole and durable.
+///
+/// # Errors
+/// When `to` exists; a failed disk.
+pub fn pack_file(from: &Path, to: &Path) -> StorageResult<()> {
+    Ok(holdall_io::fs::convert_file(from, to, true, |from, to| {
+        let mut reader = BufReader::with_capacity(1 << 20, from);
+        let mut encoder = zstd::stream::write::Encoder::new(to, FILE_LEVEL)?;
+        io::copy(&mut reader, &mut encoder)?;
+        encoder.finish().map(drop)
+    })?)
+}
+
+/// Unpacks a whole file into a new one. Stops when the disk would have less than a spare rest left: a few kilobytes can unpack to
+/// more than any disk has.
+///
+/// # Errors
+/// When `to` exists, the file is no whole zstd file or too large for the disk, or the disk fails.
+pub fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
+    let directory = to.parent().unwrap_or(Path::new("."));
+    let available = holdall_io::fs::available_bytes(directory)?;
+    let bytes_max = available.saturating_sub(SPARE_BYTES);
+    Ok(holdall_io::fs::convert_file(from, to, false, |from, to| {
+        let mut decoder = zstd::stream::read::Decoder::new(from)?;
+        let mut writer = BufWriter::with_capacity(1 << 20, to);
+        let copied = io::copy(&mut decoder.by_ref().take(bytes_max), &mut writer)?;
+        if copied == bytes_max && decoder.read(&mut [0])? > 0 {
+            let what = format!(
+                "it unpacks to more than the {bytes_max} bytes that may be used in {}; set TMPDIR to a directory \
+                 with more room",
+                directory.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+        }
+        writer.flush()
+    })?)
+}
+
+/// Where packed files are unpacked to: `TMPDIR` where it is set, or the place for large temporary files.
+fn scratch() -> PathBuf {
+    let large = Path::new("/var/tmp");
+    match std::env::var_os("TMPDIR") {
+        None if large.is_dir() => large.to_owned(),
+        _ => std::env::temp_dir(),
+    }
+}
+
+/// A packed storage file that was unpacked to read it. The unpacked copy is removed with the last of this and its iterators; the
+/// packed file and its directory are left alone.
+pub struct UnpackedReader {
+    inner: Box<dyn StorageReader>,
+    summary: StorageSummary,
+    directory: Arc<tempfile::TempDir>,
+}
+
+impl UnpackedReader {
+    /// Unpacks the file at `path` and opens what is in it with `open`.
+    ///
+    /// # Errors
+    /// As [`unpack_file`], and whatever `open` says.
+    pub fn open<E: From<StorageError>>(
+        path: &Path,
+        open: impl FnOnce(&Path) -> Result<Box<dyn StorageReader>, E>,
+    ) -> Result<Self, E> {
+        let scratch = scratch();
+        let made = tempfile::Builder::new()
+            .prefix("holdall-unpacked-")
+            .tempdir_in(&scratch);
+        let directory = made.map_err(|source| StorageError::Io {
+            action: "make a directory in",
+            path: scratch,
+            source,
+        })?;
+        let name = unpacked_name(path);
+        let copy = directory
+            .path()
+            .join(name.file_name().unwrap_or("storage".as_ref()));
+        unpack_file(path, &copy)?;
+        let inner = open(&copy)?;
+        let summary = StorageSummary {
+            path: path.to_owned(),
+            file_bytes: holdall_io::fs::file_len(path).map_err(StorageError::from)?,
+            compression: Some("zstd, whole file".to_owned()),
+            ..inner.summary().clone()
+        };
+        Ok(Self {
+            inner,
+            summary,
+            directory: Arc::new(directory),
+        })
+    }
+}
+
+impl StorageReader for UnpackedReader {
+    fn summary(&self) -> &StorageSummary {
+        &self.summary
+    }
+
+    fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
+        let directory = Arc::clone(&self.directory);
+        let messages = self.inner.messages(query)?;
+        Ok(Box::new(messages.inspect(move |_| {
+            // Kept as long as the iteration: it may open the file again.
+            let _ = &directory;
+        })))
+    }
+}
+
+/// A storage file whose payloads are packed one by one; reads them unpacked.
+pub struct PayloadUnpackingReader {
+    inner: Arc<dyn StorageReader>,
+    summary: StorageSummary,
+}
+
+impl PayloadUnpackingReader {
+    /// Over a reader that gives payloads as they are stored.
+    pub fn new(inner: Arc<dyn StorageReader>) -> Self {
+        let summary = StorageSummary {
+            compression: Some("zstd, by message".to_owned()),
+            ..inner.summary().clone()
+        };
+        Self { inner, summary }
+    }
+}
+
+impl StorageReader for PayloadUnpackingReader {
+    fn summary(&self) -> &StorageSummary {
+        &self.summary
+    }
+
+    fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
+        let path = self.summary.path.clone();
+        let topics: Vec<String> = self
+            .summary
+            .channels
+            .iter()
+            .map(|channel| channel.info.topic.name.clone())
+            .collect();
+        let unpack = move |message: ReadMessage| match unpack_payload(&message.payload, PAYLOAD_BYTES_MAX) {
+            Ok(payload) => Ok(ReadMessage {
+                payload: Bytes::from(payload),
+                ..message
+            }),
+            Err(reason) => Err(StorageError::Payload {
+                path: path.clone(),
+                topic: topics
+                    .get(message.channel.0 as usize)
+                    .cloned()
+                    .unwrap_or_default(),
+                log_time: message.log_time.as_nanos(),
+                reason,
+            }),
+        };
+        let messages = self.inner.messages(query)?;
+        Ok(Box::new(messages.map(move |message| message.and_then(&unpack))))
+    }
+}
+
+/// Whether the first payload of a file is packed where CDR is expected: CDR begins with a zero, a zstd frame never does. For files
+/// that do not say so themselves.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn has_packed_payloads(reader: &dyn StorageReader) -> StorageResult<bool> {
+    let is_cdr = |message: &ReadMessage| {
+        let channel = reader.summary().channels.get(message.channel.0 as usize);
+        channel.is_some_and(|channel| channel.info.topic.serialization_format == "cdr")
+    };
+    let query = ReadQuery {
+        order: crate::reader::ReadOrder::File,
+        ..ReadQuery::default()
+    };
+    let first = reader.messages(&query)?.next().transpose()?;
+    Ok(first.is_some_and(|first| is_cdr(&first) && first.payload.starts_with(&ZSTD_MAGIC)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_in_capitals_or_not() {
+        for mode in [
+            CompressionMode::None,
+            CompressionMode::File,
+            CompressionMode::Message,
+        ] {
+            assert_eq!(CompressionMode::parse(mode.as_metadata()), Some(mode));
+        }
+        assert_eq!(CompressionMode::parse("message"), Some(CompressionMode::Message));
+        assert_eq!(CompressionMode::parse("chunk"), None);
+    }
+
+    #[test]
+    fn a_payload_comes_back_from_its_frame_which_says_its_length() {
+        let mut packer = PayloadPacker::new().unwrap();
+        for payload in [
+            vec![],
+            vec![7; 3],
+            vec![9; 500_000],
+            (0..=255).collect::<Vec<u8>>(),
+        ] {
+            let packed = packer.pack(&payload).unwrap();
+            assert_eq!(
+                zstd::zstd_safe::get_frame_content_size(&packed).ok(),
+                Some(Some(payload.len() as u64)),
+                "rosbag2 goes by it"
+            );
+            assert_eq!(unpack_payload(&packed, 500_000).unwrap(), payload);
+        }
+    }
+
+    #[test]
+    fn frames_that_lie_or_unpack_to_too_much_are_refused() {
+        let packed = zstd::bulk::compress(&vec![0; 10 << 20], 1).unwrap();
+        let error = unpack_payload(&packed, 1 << 20).unwrap_err();
+        assert!(error.contains("10485760") && error.contains("1048576"), "{error}");
+        // Without a length in the header.
+        let packed = zstd::stream::encode_all(&vec![0; 10 << 20][..], 1).unwrap();
+        let error = unpack_payload(&packed, 1 << 20).unwrap_err();
+        assert!(error.contains("more than 1048576"), "{error}");
+        // A header that says 4 GiB before a few bytes.
+        let mut lie = ZSTD_MAGIC.to_vec();
+        lie.extend([0xa0, 0xff, 0xff, 0xff, 0xff, 1, 0, 0]);
+        assert!(
+            unpack_payload(&lie, u64::MAX >> 1)
+                .unwrap_err()
+                .contains("expected at most")
+        );
+        for bytes in [
+            &b""[..],
+            b"(",
+            &ZSTD_MAGIC,
+            &packed[..packed.len() - 1],
+            &[0, 1, 0, 0, 5],
+        ] {
+            assert!(unpack_payload(bytes, 100 << 20).is_err(), "{bytes:02x?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_packed_and_unpacked_and_a_torn_one_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, packed) = (dir.path().join("b_0.mcap"), dir.path().join("b_0.mcap.zstd"));
+        assert_eq!(
+            (packed_name(&plain), unpacked_name(&packed)),
+            (packed.clone(), plain.clone())
+        );
+        std::fs::write(&plain, vec![3; 300_000]).unwrap();
+        pack_file(&plain, &packed).unwrap();
+        let back = dir.path().join("back");
+        unpack_file(&packed, &back).unwrap();
+        assert_eq!(std::fs::read(&back).unwrap(), vec![3; 300_000]);
+        let whole = std::fs::read(&packed).unwrap();
+        std::fs::write(&packed, &whole[..whole.len() - 2]).unwrap();
+        let torn = dir.path().join("torn");
+        let error = unpack_file(&packed, &torn).unwrap_err().to_string();
+        assert!(error.contains("b_0.mcap.zstd"), "{error}");
+        assert!(!torn.exists());
+    }
+}

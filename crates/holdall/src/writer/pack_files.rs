@@ -1,0 +1,106 @@
+//! rosbag2's file compression: closed storage files are packed by threads of their own, behind the recording.
+
+use crate::record::options::CompressionOptions;
+use holdall_io::process::set_thread_nice;
+use holdall_storage::{
+    StorageResult,
+    compression::{pack_file, packed_name},
+};
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
+};
+
+/// A file that was packed, or was not.
+pub(super) struct PackedFile {
+    /// The file as it was.
+    pub plain: PathBuf,
+    /// Whether the packed one is whole and durable. The plain one is still there.
+    pub result: StorageResult<()>,
+}
+
+/// Packs files in the order in which they are given.
+pub(super) struct FilePacker {
+    jobs: Option<Sender<PathBuf>>,
+    done: Receiver<PackedFile>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl FilePacker {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub fn start(options: &CompressionOptions) -> io::Result<Self> {
+        let (jobs, waiting) = channel::<PathBuf>();
+        let (finished, done) = channel();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let mut threads = Vec::new();
+        for _ in 0..options.thread_count() {
+            let (waiting, finished) = (Arc::clone(&waiting), finished.clone());
+            let nice = options.threads_nice;
+            threads.push(
+                std::thread::Builder::new()
+                    .name("pack-file".to_owned())
+                    .spawn(move || {
+                        be_nice(nice);
+                        // The lock is held while waiting for a job, not while at work.
+                        while let Ok(plain) =
+                            { waiting.lock().unwrap_or_else(PoisonError::into_inner).recv() }
+                        {
+                            let result = pack_file(&plain, &packed_name(&plain));
+                            if finished.send(PackedFile { plain, result }).is_err() {
+                                return;
+                            }
+                        }
+                    })?,
+            );
+        }
+        Ok(Self {
+            jobs: Some(jobs),
+            done,
+            threads,
+        })
+    }
+
+    /// Packs a closed file when a thread is free.
+    pub fn submit(&self, plain: PathBuf) {
+        if let Some(jobs) = &self.jobs {
+            // The threads end after the sender only.
+            let _ = jobs.send(plain);
+        }
+    }
+
+    /// A file that is done; with `wait`, waits for one, which must have been given.
+    pub fn take_done(&self, wait: bool) -> Option<PackedFile> {
+        if wait {
+            self.done.recv().ok()
+        } else {
+            self.done.try_recv().ok()
+        }
+    }
+}
+
+impl Drop for FilePacker {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A panic in it was told where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A thread that cannot be as nice as wished works all the same.
+pub(super) fn be_nice(nice: i32) {
+    if nice != 0
+        && let Err(error) = set_thread_nice(nice)
+    {
+        tracing::warn!("a compression thread cannot have priority {nice}: {error}");
+    }
+}
