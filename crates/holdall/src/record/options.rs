@@ -127,6 +127,7 @@ impl Default for RecordOptions {
             storage_config: None,
             qos_overrides: BTreeMap::new(),
             split: SplitOptions::default(),
+            compression: CompressionOptions::default(),
             cache: CacheOptions::default(),
             start_paused: false,
             use_sim_time: false,
