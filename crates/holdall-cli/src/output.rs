@@ -1,7 +1,7 @@
 //! Writes results to standard output and complaints to standard error; a reader that has gone away is no failure.
 
 use crate::{exit::Failure, terminal::screen};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// Writes a result and an end of line to standard output.
 ///
@@ -14,6 +14,47 @@ pub fn result(text: &str) -> Result<(), Failure> {
             "cannot write to standard output: {error}"
         ))),
         _ => Ok(()),
+    }
+}
+
+/// Standard output for what may be long.
+pub struct Stream(io::StdoutLock<'static>);
+
+impl Stream {
+    /// Holds standard output until it is dropped.
+    pub fn stdout() -> Self {
+        Self(io::stdout().lock())
+    }
+
+    /// True when a person reads along.
+    pub fn is_terminal(&self) -> bool {
+        self.0.is_terminal()
+    }
+
+    /// Writes bytes; false when the reader has closed the pipe and wants no more.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
+        wanted(self.0.write_all(bytes))
+    }
+
+    /// Writes what has been held back.
+    ///
+    /// # Errors
+    /// As [`Stream::write`].
+    pub fn flush(&mut self) -> Result<bool, Failure> {
+        wanted(self.0.flush())
+    }
+}
+
+fn wanted(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::failed(format!(
+            "cannot write to standard output: {error}"
+        ))),
     }
 }
 

@@ -183,6 +183,26 @@ pub fn format_count(count: u64) -> String {
     text
 }
 
+/// Reads a point in time in seconds since 1970, exact to the nanosecond, as nanoseconds.
+pub fn parse_instant(text: &str) -> Result<i64, String> {
+    let expected =
+        || format!("\"{text}\" is no time; expected seconds since 1970, for example 1700000000.25");
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let is_digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_digits(whole) || !is_digits(fraction) {
+        return Err(expected());
+    }
+    let seconds: i64 = whole.parse().map_err(|_| expected())?;
+    // Beyond the ninth digit nothing can be told.
+    let nanos: i64 = format!("{:0<9}", &fraction[..fraction.len().min(9)])
+        .parse()
+        .map_err(|_| expected())?;
+    seconds
+        .checked_mul(1_000_000_000)
+        .and_then(|whole| whole.checked_add(nanos))
+        .ok_or_else(expected)
+}
+
 /// Writes a running time: `00:42`, `1:02:03`.
 pub fn format_elapsed(elapsed: Duration) -> String {
     let seconds = elapsed.as_secs();
@@ -263,6 +283,27 @@ mod tests {
         assert_eq!(parse_seconds("999999999999999"), Err(UnitError::TooLarge));
         assert_eq!(parse_seconds_or_endless("-1"), Ok(None));
         assert_eq!(parse_seconds_or_endless("2"), Ok(Some(Duration::from_secs(2))));
+    }
+
+    #[test]
+    fn points_in_time_are_exact() {
+        assert_eq!(
+            parse_instant("1700000000.123456789"),
+            Ok(1_700_000_000_123_456_789)
+        );
+        assert_eq!(parse_instant("1700000000"), Ok(1_700_000_000_000_000_000));
+        assert_eq!(parse_instant("0.5"), Ok(500_000_000));
+        for bad in [
+            "",
+            "-1",
+            "1e9",
+            "x",
+            "99999999999999999999",
+            ".5",
+            "1700000000000000000",
+        ] {
+            assert!(parse_instant(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

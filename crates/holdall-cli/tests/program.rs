@@ -71,6 +71,7 @@ fn help_teaches() {
         Some("record"),
         Some("play"),
         Some("info"),
+        Some("cat"),
         Some("completion"),
     ] {
         let arguments: Vec<&str> = verb.into_iter().chain(["--help"]).collect();
@@ -318,4 +319,79 @@ fn a_wrong_domain_is_refused() {
         );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
+}
+
+/// A bag of the real rosbag2, as JSON lines: every message once, in time order.
+#[test]
+fn cat_shows_messages_as_json_lines_and_yaml() {
+    let folder = empty();
+    let bag = data("mcap_split3");
+    let told = run(folder.path(), &["cat", &bag, "--json"]);
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    let lines: Vec<serde_json::Value> = told
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2 + 260 + 26);
+    let times: Vec<i64> = lines
+        .iter()
+        .map(|line| line["log_time"].as_i64().unwrap())
+        .collect();
+    assert!(times.is_sorted());
+    let told = run(
+        folder.path(),
+        &["cat", &bag, "-t", "/chatter", "/imu/data", "-n", "2"],
+    );
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!("cat_yaml", told.stdout);
+}
+
+#[test]
+fn cat_filters_by_fields_and_says_what_is_wrong() {
+    let folder = empty();
+    let bag = data("mcap_split3");
+    let told = run(
+        folder.path(),
+        &[
+            "cat",
+            &bag,
+            "--json",
+            "-t",
+            "/imu/data",
+            "-w",
+            "/imu/data: header.stamp.sec == 1700000001",
+        ],
+    );
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    assert!(
+        told.stdout
+            .lines()
+            .all(|line| line.contains("\"sec\":1700000001"))
+    );
+    let count = told.stdout.lines().count();
+    assert!(count > 50 && count < 260, "{count}");
+    let wrong = one_sentence(folder.path(), &["cat", &bag, "-w", "imu/data: speed > 1"], 2);
+    assert!(
+        wrong.starts_with("/imu/data: expression, character 1: sensor_msgs/msg/Imu has no field speed; its fields are header, orientation"),
+        "{wrong}"
+    );
+    let wrong = one_sentence(folder.path(), &["cat", &bag, "-t", "/nowhere"], 2);
+    assert_eq!(
+        wrong,
+        "there is no topic /nowhere in the bag; there are /chatter, /empty/never_published, /imu/data, /map/latched"
+    );
+}
+
+#[test]
+fn cat_gives_the_payload_bytes_as_they_are() {
+    let folder = empty();
+    let output = holdall(
+        folder.path(),
+        &["cat", &data("mcap_split3"), "-t", "/chatter", "-n", "1", "--raw"],
+    )
+    .output()
+    .unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stdout[..4], [0, 1, 0, 0]);
 }

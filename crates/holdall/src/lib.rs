@@ -1,6 +1,8 @@
 //! Recording, playing and working on bags: the library behind the `holdall` command. It owns no terminal.
 #![forbid(unsafe_code)]
 
+pub mod decode;
+pub mod diff;
 pub mod play;
 pub mod reader;
 pub mod record;

@@ -1,5 +1,6 @@
 //! The command line as it is meant: combinations checked, files read, defaults filled in; nothing is started here.
 
+pub mod choice;
 pub mod names;
 pub mod pattern;
 pub mod play;

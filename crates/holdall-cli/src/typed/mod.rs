@@ -1,6 +1,8 @@
 //! The command line as it is typed: what clap reads, before anything is looked up or combined.
 
 pub mod bench;
+pub mod cat;
+pub mod choice;
 pub mod info;
 pub mod play;
 pub mod record;
@@ -13,7 +15,8 @@ Examples:
   holdall record -a                        record all topics and services until Ctrl-C
   holdall record --topics /imu /tf -o lab  record two topics into the bag directory lab/
   holdall info lab                         what is in the bag, and what was lost
-  holdall play lab -r 0.5 --clock          play it at half speed and publish /clock";
+  holdall play lab -r 0.5 --clock          play it at half speed and publish /clock
+  holdall cat lab --topics /imu            its messages, decoded";
 
 const ENVIRONMENT: &str = "\
 Environment:
@@ -61,6 +64,9 @@ pub enum Verb {
     /// Show what is in a bag, and what was lost
     #[command(after_help = info::EXAMPLES)]
     Info(info::InfoArguments),
+    /// Show messages, decoded, as YAML or JSON
+    #[command(after_help = cat::EXAMPLES, after_long_help = format!("{}\n\n{}", cat::EXAMPLES, cat::NOTES))]
+    Cat(Box<cat::CatArguments>),
     /// Measure what recording costs and reaches on this machine
     #[command(after_help = bench::EXAMPLES)]
     Bench {

@@ -1,6 +1,7 @@
 //! One file per verb: from what was typed to what is done and shown.
 
 mod bench;
+mod cat;
 mod completion;
 mod info;
 mod play;
@@ -16,6 +17,7 @@ pub fn run(verb: Verb) -> VerbResult {
     match verb {
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Play(arguments) => play::run(&arguments),
+        Verb::Cat(arguments) => cat::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
         Verb::Bench { verb } => bench::run(&verb),
         Verb::Completion { shell } => completion::run(shell),

@@ -181,6 +181,11 @@ impl Field {
             field_type,
         }
     }
+
+    /// True for the field that a struct without fields is given.
+    pub fn is_placeholder(&self) -> bool {
+        self.name == EMPTY_STRUCT_MEMBER
+    }
 }
 
 /// One struct. Default values are left out: they are no part of the hash.

@@ -14,7 +14,7 @@ use holdall_model::{
     loss::LossStage,
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
-    topic::{MessageDefinition, TopicInfo},
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
 use holdall_storage::compression::{CompressionMode, FORMATS, is_packed_name, packed_name, unpacked_name};
 use std::{
@@ -237,16 +237,15 @@ impl BagReader {
     /// # Errors
     /// When one of these files cannot be read.
     pub fn definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
-        let mut found = BTreeMap::new();
-        for file in self.outer_files() {
-            for channel in &file.open()?.summary().channels {
-                let definition = &channel.info.definition;
-                found
-                    .entry(definition.type_name.clone())
-                    .or_insert_with(|| definition.clone());
-            }
-        }
-        Ok(found.into_values().collect())
+        definitions_of(self.outer_files())
+    }
+
+    /// The definitions of the bag's message types in all its files, each type once; opens every file.
+    ///
+    /// # Errors
+    /// When one of the files cannot be read.
+    pub fn all_definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
+        definitions_of(self.files.iter())
     }
 
     fn open_directory(path: &Path) -> Result<Self, BagError> {
@@ -346,6 +345,23 @@ impl BagReader {
             notices,
         })
     }
+}
+
+fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<MessageDefinition>, BagError> {
+    let mut found = BTreeMap::new();
+    for file in files {
+        for channel in &file.open()?.summary().channels {
+            let definition = &channel.info.definition;
+            let known = found
+                .entry(definition.type_name.clone())
+                .or_insert_with(|| definition.clone());
+            // A later file may know what the first did not.
+            if known.encoding == DefinitionEncoding::Unknown {
+                known.clone_from(definition);
+            }
+        }
+    }
+    Ok(found.into_values().collect())
 }
 
 /// Why a metadata file cannot be used.

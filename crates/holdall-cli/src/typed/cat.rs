@@ -1,0 +1,83 @@
+//! `holdall cat` as it is typed.
+
+use super::choice::ChoiceArguments;
+use clap::{Args, ValueEnum};
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall cat lab | head -40                       the first messages, as YAML
+  holdall cat lab -t /tf -n 1                      one message of /tf
+  holdall cat lab -t /imu/data --format json | jq .message.linear_acceleration.z
+  holdall cat lab -w '/imu/data: abs(angular_velocity.z) > 1 && header.frame_id == \"base\"'
+  holdall cat lab -t /camera/image_raw --no-arr    without the pixels
+  holdall cat lab -t /chatter -n 1 --raw | xxd     the serialized bytes";
+
+/// Shown below `--help`.
+pub const NOTES: &str = "\
+Values:
+  Messages are decoded by the definition in the bag; where it is missing, by that of ROS 2 Jazzy, else their bytes are
+  shown as base64. Times are nanoseconds since 1970. YAML ends each message with ---, JSON writes one line each. Lists
+  and texts come in full unless a flag cuts them. JSON has no NaN: it and the infinities are \"NaN\", \"Infinity\" and
+  \"-Infinity\"; in YAML .nan, .inf and -.inf. Messages that are JSON texts are shown as they are.
+
+Expressions:
+  ||  &&  !  or  and  not    == != < <= > >=    =~ !~ (regular expression)    + - * / %    len(x)  abs(x)
+  Fields by name (pose.position.x), elements by number (ranges[0], from the end ranges[-1]), any element by * as in
+  transforms[*].child_frame_id == \"base\". Times and durations are seconds.";
+
+/// How messages are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// YAML documents.
+    #[default]
+    Yaml,
+    /// JSON lines.
+    Json,
+}
+
+/// All flags of `holdall cat`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CatArguments {
+    /// Which messages.
+    #[command(flatten)]
+    pub choice: ChoiceArguments,
+
+    /// In the order in which they were sent, not received
+    #[arg(long, help_heading = "Which messages")]
+    pub by_publish_time: bool,
+
+    /// How messages are written
+    #[arg(
+        short = 'f',
+        long,
+        value_name = "FORMAT",
+        default_value = "yaml",
+        help_heading = "How they are shown"
+    )]
+    pub format: Format,
+
+    /// JSON lines, like --format json
+    #[arg(long, conflicts_with = "format", help_heading = "How they are shown")]
+    pub json: bool,
+
+    /// The serialized bytes of the messages, one behind the other
+    #[arg(long, conflicts_with_all = ["format", "json", "truncate_length", "no_arr", "no_str", "base64"], help_heading = "How they are shown")]
+    pub raw: bool,
+
+    /// Cut lists and texts that are longer
+    #[arg(short = 'l', long, value_name = "N", help_heading = "How they are shown")]
+    pub truncate_length: Option<usize>,
+
+    /// Instead of lists what they hold and how many
+    #[arg(long, help_heading = "How they are shown")]
+    pub no_arr: bool,
+
+    /// Instead of texts how long they are
+    #[arg(long, help_heading = "How they are shown")]
+    pub no_str: bool,
+
+    /// Lists of bytes (uint8[], byte[]) as base64 text
+    #[arg(long, help_heading = "How they are shown")]
+    pub base64: bool,
+}

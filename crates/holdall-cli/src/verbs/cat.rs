@@ -1,0 +1,99 @@
+//! `holdall cat`: messages as YAML, JSON lines or bytes.
+
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    meant,
+    output::Stream,
+    terminal::log,
+    typed::cat::{CatArguments, Format},
+};
+use holdall::{
+    decode::{ChoiceError, Decoders, PrintForm, Printer},
+    reader::BagSet,
+};
+use holdall_model::dynamic::text::TextOptions;
+use tracing::{level_filters::LevelFilter, warn};
+
+/// Text that is gathered before it is written.
+const GATHERED_BYTES: usize = 128 * 1024;
+
+/// Shows messages.
+pub fn run(typed: &CatArguments) -> VerbResult {
+    let choice = meant::choice::meant(&typed.choice, typed.by_publish_time).map_err(Failure::refused)?;
+    log::start(LevelFilter::WARN);
+    let bags = BagSet::open(&typed.choice.bags).map_err(Failure::failed)?;
+    bags.notices().iter().for_each(|notice| warn!("{notice}"));
+    let mut decoders = Decoders::new(bags.clone());
+    let messages = choice.messages(&bags, &mut decoders).map_err(refused)?;
+    let mut printer = Printer::new(decoders, form(typed), options(typed));
+    let mut stream = Stream::stdout();
+    let mut out = Vec::with_capacity(2 * GATHERED_BYTES);
+    let mut has_failed = false;
+    let count = typed
+        .choice
+        .count
+        .map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
+    let mut shown = 0;
+    for message in messages {
+        if shown == count {
+            break;
+        }
+        match message {
+            Ok(message) => {
+                shown += 1;
+                printer.print(&message, &mut out).map_err(Failure::failed)?;
+            }
+            Err(error) => {
+                has_failed = true;
+                warn!("{error}");
+            }
+        }
+        printer.take_notices().iter().for_each(|notice| warn!("{notice}"));
+        // A person waits for the first message, a program for many.
+        if out.len() >= GATHERED_BYTES || stream.is_terminal() {
+            if !stream.write(&out)? {
+                return Ok(Outcome::Done);
+            }
+            out.clear();
+        }
+    }
+    if !stream.write(&out)? || !stream.flush()? {
+        return Ok(Outcome::Done);
+    }
+    let (sentences, undecoded) = printer.close();
+    sentences.iter().for_each(|sentence| warn!("{sentence}"));
+    Ok(if has_failed || undecoded {
+        Outcome::Failed
+    } else {
+        Outcome::Done
+    })
+}
+
+/// Unknown topics and questions that do not fit are found before anything is shown.
+pub(super) fn refused(error: ChoiceError) -> Failure {
+    match error {
+        ChoiceError::UnknownTopic { .. } | ChoiceError::Question { .. } | ChoiceError::Opaque { .. } => {
+            Failure::refused(error)
+        }
+        _ => Failure::failed(error),
+    }
+}
+
+fn form(typed: &CatArguments) -> PrintForm {
+    match typed.format {
+        _ if typed.raw => PrintForm::Raw,
+        Format::Yaml if !typed.json => PrintForm::Yaml,
+        _ => PrintForm::Json,
+    }
+}
+
+fn options(typed: &CatArguments) -> TextOptions {
+    TextOptions {
+        length_max: typed.truncate_length,
+        lists: !typed.no_arr,
+        strings: !typed.no_str,
+        base64: typed.base64,
+        ..TextOptions::default()
+    }
+}

@@ -1,0 +1,147 @@
+//! Why a definition cannot be used for decoding, and why a payload cannot be decoded.
+
+use crate::interface::InterfaceError;
+use std::fmt;
+
+/// Why no plan can be made of a definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The definition is not complete.
+    #[error(transparent)]
+    Interface(#[from] InterfaceError),
+    /// A struct that holds one that the definition does not have.
+    #[error("the definition of {type_name} does not say what {nested} is")]
+    Nested {
+        /// The type that holds it.
+        type_name: String,
+        /// What is missing.
+        nested: String,
+    },
+    /// A struct that holds itself.
+    #[error("the definition of {type_name} contains itself")]
+    Cycle {
+        /// The type.
+        type_name: String,
+    },
+}
+
+/// Why a payload cannot be decoded: where, in which field, what should be there and what is.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+pub struct DecodeError(Box<Fault>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fault {
+    type_name: String,
+    path: String,
+    offset: usize,
+    expected: String,
+    found: String,
+}
+
+impl DecodeError {
+    pub(super) fn new(offset: usize, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self(Box::new(Fault {
+            type_name: String::new(),
+            path: String::new(),
+            offset,
+            expected: expected.into(),
+            found: found.into(),
+        }))
+    }
+
+    /// The field that could not be read, for example `poses[3].position.x`; empty for the message's head.
+    pub fn field(&self) -> &str {
+        &self.0.path
+    }
+
+    /// Bytes from the beginning of the payload.
+    pub fn offset(&self) -> usize {
+        self.0.offset
+    }
+
+    /// What should be there.
+    pub fn expected(&self) -> &str {
+        &self.0.expected
+    }
+
+    /// What is there.
+    pub fn found(&self) -> &str {
+        &self.0.found
+    }
+
+    /// Names the field on the way out of it.
+    #[must_use]
+    pub(super) fn in_field(mut self, name: &str) -> Self {
+        let path = &mut self.0.path;
+        if !path.is_empty() && !path.starts_with('[') {
+            path.insert(0, '.');
+        }
+        path.insert_str(0, name);
+        self
+    }
+
+    /// Names the element on the way out of it.
+    #[must_use]
+    pub(super) fn in_item(mut self, index: u64) -> Self {
+        let path = &mut self.0.path;
+        if !path.is_empty() && !path.starts_with('[') {
+            path.insert(0, '.');
+        }
+        path.insert_str(0, &format!("[{index}]"));
+        self
+    }
+
+    #[must_use]
+    pub(super) fn in_type(mut self, type_name: &str) -> Self {
+        type_name.clone_into(&mut self.0.type_name);
+        self
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault {
+            type_name,
+            path,
+            offset,
+            expected,
+            found,
+        } = &*self.0;
+        write!(f, "{type_name}")?;
+        if !path.is_empty() {
+            write!(f, " {path}")?;
+        }
+        write!(f, " at byte {offset}: expected {expected}, found {found}")
+    }
+}
+
+impl fmt::Debug for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_reads_as_in_a_program() {
+        let error = DecodeError::new(12, "4 bytes", "2")
+            .in_field("x")
+            .in_item(3)
+            .in_field("points")
+            .in_type("a/msg/B");
+        assert_eq!(
+            error.to_string(),
+            "a/msg/B points[3].x at byte 12: expected 4 bytes, found 2"
+        );
+        assert_eq!((error.field(), error.offset()), ("points[3].x", 12));
+        let error = DecodeError::new(0, "a head of 4 bytes", "1 byte").in_type("a/msg/B");
+        assert_eq!(
+            error.to_string(),
+            "a/msg/B at byte 0: expected a head of 4 bytes, found 1 byte"
+        );
+    }
+}

@@ -1,0 +1,443 @@
+//! Checks an expression against a type and turns it into nodes that find their values in slots.
+
+use super::{
+    ExpressionError,
+    evaluate::{Comparison, Node, Operator},
+    parse::{Kind, Parsed, PathStep},
+};
+use crate::{
+    dynamic::{
+        ElementPlan, FieldPlan, StructPlan, TypePlan,
+        select::{Selection, Step, Taken},
+    },
+    interface::{Arity, Primitive},
+};
+use regex::Regex;
+
+/// An expression that fits a type.
+pub(super) struct Checked {
+    pub selection: Selection,
+    pub slots: usize,
+    pub node: Node,
+}
+
+/// What a part of an expression gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Truth,
+    Number,
+    Text,
+}
+
+impl Sort {
+    const fn noun(self) -> &'static str {
+        match self {
+            Self::Truth => "a truth",
+            Self::Number => "a number",
+            Self::Text => "a text",
+        }
+    }
+}
+
+struct Part {
+    node: Node,
+    sort: Sort,
+    /// Asks about any element.
+    is_any: bool,
+}
+
+/// Checks a whole expression.
+pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, ExpressionError> {
+    let mut checker = Checker {
+        plan,
+        selection: Selection::default(),
+        known: Vec::new(),
+    };
+    let node = checker.truth(parsed)?;
+    Ok(Checked {
+        selection: checker.selection,
+        slots: checker.known.len(),
+        node,
+    })
+}
+
+struct Checker<'p> {
+    plan: &'p TypePlan,
+    selection: Selection,
+    /// What each slot is for.
+    known: Vec<(Vec<Step>, Taken)>,
+}
+
+impl<'p> Checker<'p> {
+    /// A part that must be true or false.
+    fn truth(&mut self, parsed: &Parsed) -> Result<Node, ExpressionError> {
+        let part = self.part(parsed)?;
+        match part.sort {
+            Sort::Truth if part.is_any => Ok(Node::Compare(
+                Comparison::Equal,
+                Box::new(part.node),
+                Box::new(Node::Truth(true)),
+            )),
+            Sort::Truth => Ok(part.node),
+            sort => {
+                let noun = sort.noun();
+                let reason = format!("{noun} is no answer; compare it with something");
+                Err(ExpressionError::new(parsed.at, reason))
+            }
+        }
+    }
+
+    fn part(&mut self, parsed: &Parsed) -> Result<Part, ExpressionError> {
+        let plain = |node, sort| Part {
+            node,
+            sort,
+            is_any: false,
+        };
+        Ok(match &parsed.kind {
+            Kind::Or(left, right) => {
+                let (left, right) = (self.truth(left)?, self.truth(right)?);
+                plain(Node::Or(Box::new(left), Box::new(right)), Sort::Truth)
+            }
+            Kind::And(left, right) => {
+                let (left, right) = (self.truth(left)?, self.truth(right)?);
+                plain(Node::And(Box::new(left), Box::new(right)), Sort::Truth)
+            }
+            Kind::Not(inner) => {
+                let inner = self.truth(inner)?;
+                plain(Node::Not(Box::new(inner)), Sort::Truth)
+            }
+            Kind::Truth(value) => plain(Node::Truth(*value), Sort::Truth),
+            Kind::Integer(value) => plain(Node::Integer(*value), Sort::Number),
+            Kind::Float(value) => plain(Node::Float(*value), Sort::Number),
+            Kind::Text(text) => plain(Node::Text(text.clone()), Sort::Text),
+            Kind::Negative(inner) => {
+                let part = self.number(inner, parsed.at, "-")?;
+                Part {
+                    node: Node::Negative(Box::new(part.node)),
+                    ..part
+                }
+            }
+            Kind::Call(name, argument) => self.call(parsed.at, name, argument)?,
+            Kind::Path(steps) => self.path(steps)?,
+            Kind::Binary(sign @ ("=~" | "!~"), left, right) => self.matching(parsed.at, sign, left, right)?,
+            Kind::Binary(sign, left, right) => match Comparison::from_sign(sign) {
+                Some(comparison) => self.comparison(parsed.at, comparison, left, right)?,
+                None => self.calculation(parsed.at, sign, left, right)?,
+            },
+        })
+    }
+
+    fn number(&mut self, parsed: &Parsed, at: usize, sign: &str) -> Result<Part, ExpressionError> {
+        let part = self.part(parsed)?;
+        if part.sort == Sort::Number {
+            Ok(part)
+        } else {
+            Err(ExpressionError::new(at, format!("{sign} needs numbers")))
+        }
+    }
+
+    fn calculation(
+        &mut self,
+        at: usize,
+        sign: &str,
+        left: &Parsed,
+        right: &Parsed,
+    ) -> Result<Part, ExpressionError> {
+        let (left, right) = (self.number(left, at, sign)?, self.number(right, at, sign)?);
+        one_any(at, &left, &right)?;
+        let operator = Operator::from_sign(sign)
+            .ok_or_else(|| ExpressionError::new(at, format!("{sign} means nothing here")))?;
+        Ok(Part {
+            node: Node::Calculate(operator, Box::new(left.node), Box::new(right.node)),
+            sort: Sort::Number,
+            is_any: left.is_any || right.is_any,
+        })
+    }
+
+    fn comparison(
+        &mut self,
+        at: usize,
+        comparison: Comparison,
+        left: &Parsed,
+        right: &Parsed,
+    ) -> Result<Part, ExpressionError> {
+        let (left, right) = (self.part(left)?, self.part(right)?);
+        one_any(at, &left, &right)?;
+        if left.sort != right.sort {
+            let reason = format!(
+                "{} and {} cannot be compared",
+                left.sort.noun(),
+                right.sort.noun()
+            );
+            return Err(ExpressionError::new(at, reason));
+        }
+        if left.sort == Sort::Truth && !matches!(comparison, Comparison::Equal | Comparison::Unequal) {
+            return Err(ExpressionError::new(
+                at,
+                "truths can only be compared by == and !=",
+            ));
+        }
+        Ok(Part {
+            node: Node::Compare(comparison, Box::new(left.node), Box::new(right.node)),
+            sort: Sort::Truth,
+            is_any: false,
+        })
+    }
+
+    fn matching(
+        &mut self,
+        at: usize,
+        sign: &str,
+        left: &Parsed,
+        right: &Parsed,
+    ) -> Result<Part, ExpressionError> {
+        let part = self.part(left)?;
+        let (Sort::Text, Kind::Text(pattern)) = (part.sort, &right.kind) else {
+            let reason = format!("{sign} needs a text and a regular expression in quotes");
+            return Err(ExpressionError::new(at, reason));
+        };
+        let regex = Regex::new(pattern).map_err(|error| {
+            let text = error.to_string();
+            let line = text.lines().last().unwrap_or_default();
+            let line = line.strip_prefix("error: ").unwrap_or(line);
+            ExpressionError::new(right.at, format!("no regular expression: {line}"))
+        })?;
+        Ok(Part {
+            node: Node::Match {
+                text: Box::new(part.node),
+                regex,
+                wanted: sign == "=~",
+            },
+            sort: Sort::Truth,
+            is_any: false,
+        })
+    }
+
+    fn call(&mut self, at: usize, name: &str, argument: &Parsed) -> Result<Part, ExpressionError> {
+        match name {
+            "abs" => {
+                let part = self.number(argument, at, name)?;
+                Ok(Part {
+                    node: Node::Absolute(Box::new(part.node)),
+                    ..part
+                })
+            }
+            "len" => self.length(argument),
+            _ => Err(ExpressionError::new(
+                at,
+                format!("there is no function {name}; there are len, abs"),
+            )),
+        }
+    }
+
+    fn length(&mut self, argument: &Parsed) -> Result<Part, ExpressionError> {
+        if let Kind::Path(steps) = &argument.kind {
+            let way = self.way(steps)?;
+            if way.is_list {
+                return Ok(Part {
+                    node: self.slot(way.steps, Taken::Length),
+                    sort: Sort::Number,
+                    is_any: way.is_any,
+                });
+            }
+        }
+        let part = match &argument.kind {
+            Kind::Path(_) | Kind::Text(_) => self.part(argument)?,
+            _ => return Err(ExpressionError::new(argument.at, "len needs a list or a text")),
+        };
+        if part.sort != Sort::Text {
+            return Err(ExpressionError::new(argument.at, "len needs a list or a text"));
+        }
+        Ok(Part {
+            node: Node::Characters(Box::new(part.node)),
+            sort: Sort::Number,
+            is_any: part.is_any,
+        })
+    }
+
+    /// A path to a single value.
+    fn path(&mut self, steps: &[(usize, PathStep)]) -> Result<Part, ExpressionError> {
+        let way = self.way(steps)?;
+        let at = steps[0].0;
+        let written = written(steps);
+        if way.is_list {
+            let reason = format!(
+                "{written} is a list; use {written}[0], {written}[*] (any element) or len({written})"
+            );
+            return Err(ExpressionError::new(at, reason));
+        }
+        let (sort, taken) = match way.field.element {
+            ElementPlan::Primitive(Primitive::Boolean) => (Sort::Truth, Taken::Value),
+            ElementPlan::Primitive(_) => (Sort::Number, Taken::Value),
+            ElementPlan::Text { .. } | ElementPlan::WideText { .. } => (Sort::Text, Taken::Value),
+            ElementPlan::Struct(index) => {
+                let structure = self.plan.structure(index);
+                if !is_time(structure) {
+                    let reason = format!(
+                        "{written} is a {}; name one of its fields: {}",
+                        structure.type_name,
+                        field_names(structure)
+                    );
+                    return Err(ExpressionError::new(at, reason));
+                }
+                (Sort::Number, Taken::Seconds)
+            }
+        };
+        let is_any = way.is_any;
+        Ok(Part {
+            node: self.slot(way.steps, taken),
+            sort,
+            is_any,
+        })
+    }
+
+    /// The slot that a value comes to; each is read once, however often it is asked for.
+    fn slot(&mut self, steps: Vec<Step>, taken: Taken) -> Node {
+        let wanted = (steps, taken);
+        let slot = match self.known.iter().position(|known| *known == wanted) {
+            Some(slot) => slot,
+            None => {
+                self.selection.add(&wanted.0, taken, self.known.len());
+                self.known.push(wanted);
+                self.known.len() - 1
+            }
+        };
+        Node::Slot(slot)
+    }
+
+    /// Follows a path through the type.
+    fn way(&self, path: &[(usize, PathStep)]) -> Result<Way<'p>, ExpressionError> {
+        let mut structure = Some(self.plan.root());
+        let mut way: Option<Way<'p>> = None;
+        for (index, (at, step)) in path.iter().enumerate() {
+            let before = written(&path[..index]);
+            match step {
+                PathStep::Field(name) => {
+                    if way.as_ref().is_some_and(|way| way.is_list) {
+                        let reason =
+                            format!("{before} is a list; use {before}[0] or {before}[*] (any element)");
+                        return Err(ExpressionError::new(*at, reason));
+                    }
+                    let Some(inside) = structure else {
+                        let kind = way
+                            .as_ref()
+                            .map(|way| way.field.element_text(self.plan))
+                            .unwrap_or_default();
+                        let reason = format!("{before} has no fields, it is a {kind}");
+                        return Err(ExpressionError::new(*at, reason));
+                    };
+                    let field = inside.field(name).filter(|_| !inside.is_empty);
+                    let Some((place, field)) = field else {
+                        let reason = format!(
+                            "{} has no field {name}; its fields are {}",
+                            inside.type_name,
+                            field_names(inside)
+                        );
+                        return Err(ExpressionError::new(*at, reason));
+                    };
+                    let (mut steps, is_any) = way.map_or((Vec::new(), false), |way| (way.steps, way.is_any));
+                    steps.push(Step::Field(place));
+                    way = Some(Way {
+                        steps,
+                        field,
+                        is_list: field.arity != Arity::One,
+                        is_any,
+                    });
+                    structure = match field.element {
+                        ElementPlan::Struct(index) => Some(self.plan.structure(index)),
+                        _ => None,
+                    };
+                }
+                PathStep::Item(_) | PathStep::All => {
+                    let inside = way
+                        .as_mut()
+                        .filter(|way| way.is_list)
+                        .ok_or_else(|| ExpressionError::new(*at, format!("{before} is no list")))?;
+                    inside.enter(*at, step, &before)?;
+                }
+            }
+        }
+        way.ok_or_else(|| ExpressionError::new(0, "expected the name of a field"))
+    }
+}
+
+/// A way through a type.
+struct Way<'p> {
+    steps: Vec<Step>,
+    field: &'p FieldPlan,
+    /// It ends at a list, none of whose elements is named.
+    is_list: bool,
+    is_any: bool,
+}
+
+impl Way<'_> {
+    fn enter(&mut self, at: usize, step: &PathStep, written: &str) -> Result<(), ExpressionError> {
+        match step {
+            PathStep::Item(index) => {
+                if let Arity::Array(count) = self.field.arity {
+                    let is_inside = if *index < 0 {
+                        index.unsigned_abs() <= count
+                    } else {
+                        index.unsigned_abs() < count
+                    };
+                    if !is_inside {
+                        let reason = format!("{written} has {count} elements, there is no element {index}");
+                        return Err(ExpressionError::new(at, reason));
+                    }
+                }
+                self.steps.push(Step::Item(*index));
+            }
+            _ => {
+                self.steps.push(Step::All);
+                self.is_any = true;
+            }
+        }
+        self.is_list = false;
+        Ok(())
+    }
+}
+
+/// `any` on both sides would ask about pairs, which nobody means.
+fn one_any(at: usize, left: &Part, right: &Part) -> Result<(), ExpressionError> {
+    if left.is_any && right.is_any {
+        return Err(ExpressionError::new(
+            at,
+            "only one side may ask about any element",
+        ));
+    }
+    Ok(())
+}
+
+fn is_time(structure: &StructPlan) -> bool {
+    matches!(
+        structure.type_name.as_str(),
+        "builtin_interfaces/msg/Time" | "builtin_interfaces/msg/Duration"
+    )
+}
+
+/// The names of a struct's fields, for a sentence.
+fn field_names(structure: &StructPlan) -> String {
+    if structure.is_empty {
+        return "none".to_owned();
+    }
+    let names: Vec<&str> = structure.fields.iter().map(|field| field.name.as_str()).collect();
+    names.join(", ")
+}
+
+/// A path as it was written.
+fn written(path: &[(usize, PathStep)]) -> String {
+    let mut text = String::new();
+    for (_, step) in path {
+        match step {
+            PathStep::Field(name) => {
+                if !text.is_empty() {
+                    text.push('.');
+                }
+                text.push_str(name);
+            }
+            PathStep::Item(index) => text.push_str(&format!("[{index}]")),
+            PathStep::All => text.push_str("[*]"),
+        }
+    }
+    text
+}

@@ -1,0 +1,31 @@
+//! Decodes serialized messages by the definitions that bags carry: compiled once per type, then walked without a copy.
+//!
+//! [`TypePlan::compile`] turns a [`Definition`](crate::interface::Definition) into a plan; [`TypePlan::walk`] hands the values of a
+//! payload to a [`Visitor`] as views of its bytes. [`text`] writes them as JSON and YAML, [`expression`] asks questions about them.
+//!
+//! Read are plain CDR (`CDR_BE`, `CDR_LE`) as ROS 2 writes it, and plain XCDR2 (`CDR2_BE`, `CDR2_LE`) of final types. Parameter
+//! lists and delimited encodings (`PL_CDR`, `PL_CDR2`, `D_CDR2`), which ROS 2 does not use for messages, are refused. Wide
+//! characters take two bytes (Fast-CDR from version 2, ROS 2 Jazzy) or four (older Fast-CDR, `rmw_cyclonedds`): nothing in the
+//! bytes says which, so each message is tried.
+//!
+//! Whatever the bytes say, work and memory are bounded by their number: a count is believed only when as many elements can
+//! follow.
+
+mod cursor;
+mod error;
+pub mod expression;
+mod plan;
+mod primitives;
+mod select;
+pub mod text;
+mod value;
+mod walk;
+
+#[cfg(test)]
+mod reference;
+
+pub use error::{DecodeError, PlanError};
+pub use plan::{ElementPlan, FieldPlan, StructPlan, TypePlan};
+pub use primitives::Primitives;
+pub use value::{Scalar, Text, WideText};
+pub use walk::{Visitor, Walked};

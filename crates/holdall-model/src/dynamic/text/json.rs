@@ -1,0 +1,203 @@
+//! A message as JSON on one line.
+
+use super::{TextOptions, is_base64, list_summary, number, shown_count, shown_text};
+use crate::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+/// Appends what it is told as JSON.
+pub struct JsonVisitor<'p, 'o> {
+    plan: &'p TypePlan,
+    out: &'o mut Vec<u8>,
+    options: &'p TextOptions,
+    /// Where the text must end at the latest.
+    end: usize,
+    /// Something stands before the next key or element.
+    follows: bool,
+    is_cut: bool,
+}
+
+impl<'p, 'o> JsonVisitor<'p, 'o> {
+    /// Appends to `out`.
+    pub fn new(plan: &'p TypePlan, out: &'o mut Vec<u8>, options: &'p TextOptions) -> Self {
+        let end = out.len().saturating_add(options.bytes_max);
+        Self {
+            plan,
+            out,
+            options,
+            end,
+            follows: false,
+            is_cut: false,
+        }
+    }
+
+    /// Goes on where another visitor has stopped: whether something stands before the next key or element.
+    #[must_use]
+    pub fn resumed(mut self, follows: bool) -> Self {
+        self.follows = follows;
+        self
+    }
+
+    /// Whether something stands before the next key or element.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// True when the text became too long and was given up.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.is_cut |= self.out.len() > self.end;
+        !self.is_cut
+    }
+
+    fn comma(&mut self) {
+        if self.follows {
+            self.out.push(b',');
+        }
+        self.follows = true;
+    }
+
+    fn base64(&mut self, bytes: &[u8]) {
+        self.out.push(b'"');
+        // Four characters for three bytes, at most four more.
+        if self.out.len() + bytes.len() / 3 * 4 > self.end {
+            self.is_cut = true;
+            return;
+        }
+        self.out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
+        self.out.push(b'"');
+    }
+}
+
+impl<'a> Visitor<'a> for JsonVisitor<'_, '_> {
+    fn wants_field(&mut self, field: &FieldPlan) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        self.comma();
+        self.out.push(b'"');
+        // Names are letters, digits and `_`: nothing needs an escape.
+        self.out.extend_from_slice(field.name.as_bytes());
+        self.out.extend_from_slice(b"\":");
+        true
+    }
+
+    #[inline]
+    fn scalar(&mut self, value: Scalar<'a>) {
+        match value {
+            Scalar::Text(text) => write_json_string(self.out, &shown_text(text.to_str(), self.options)),
+            Scalar::Wide(text) => {
+                write_json_string(self.out, &shown_text(text.to_text().into(), self.options));
+            }
+            value => number::write(self.out, value, &number::JSON),
+        }
+    }
+
+    fn primitives(&mut self, field: &FieldPlan, values: Primitives<'a>) {
+        if !self.options.lists {
+            let summary = list_summary(self.plan, field, values.len() as u64);
+            return write_json_string(self.out, &summary);
+        }
+        let shown = shown_count(values.len(), self.options);
+        if is_base64(values, self.options) && shown == values.len() {
+            return self.base64(values.bytes());
+        }
+        self.out.push(b'[');
+        for (index, value) in values.first(shown).iter().enumerate() {
+            if index > 0 {
+                self.out.push(b',');
+            }
+            if index % 1024 == 0 && !self.has_room() {
+                return;
+            }
+            number::write(self.out, value, &number::JSON);
+        }
+        if shown < values.len() {
+            self.out
+                .extend_from_slice(if shown == 0 { b"\"...\"" } else { b",\"...\"" });
+        }
+        self.out.push(b']');
+    }
+
+    fn begin_struct(&mut self, _: &StructPlan) {
+        self.out.push(b'{');
+        self.follows = false;
+    }
+
+    fn end_struct(&mut self, _: &StructPlan) {
+        self.out.push(b'}');
+        self.follows = true;
+    }
+
+    fn begin_list(&mut self, field: &FieldPlan, count: u64) {
+        if self.options.lists {
+            self.out.push(b'[');
+            self.follows = false;
+        } else {
+            write_json_string(self.out, &list_summary(self.plan, field, count));
+        }
+    }
+
+    fn wants_item(&mut self, index: u64) -> bool {
+        if !self.options.lists || !self.has_room() {
+            return false;
+        }
+        self.comma();
+        let is_shown = self.options.length_max.is_none_or(|most| index < most as u64);
+        if !is_shown {
+            self.out.extend_from_slice(b"\"...\"");
+        }
+        is_shown
+    }
+
+    fn end_list(&mut self, _: &FieldPlan, _: u64) {
+        if self.options.lists {
+            self.out.push(b']');
+        }
+        self.follows = true;
+    }
+}
+
+/// Appends a text in quotes, with what JSON wants escaped.
+pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest
+        .iter()
+        .position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f))
+    {
+        out.extend_from_slice(&rest[..at]);
+        match rest[at] {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            byte => {
+                out.extend_from_slice(b"\\u00");
+                out.push(b"0123456789abcdef"[usize::from(byte >> 4)]);
+                out.push(b"0123456789abcdef"[usize::from(byte & 15)]);
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_text_is_read_back(text in "\\PC{0,20}|[\\x00-\\x7f\u{80}-\u{9f}\u{2028}\"\\\\]{0,20}") {
+            let mut out = Vec::new();
+            write_json_string(&mut out, &text);
+            prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
+        }
+    }
+}

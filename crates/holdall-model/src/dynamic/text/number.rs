@@ -1,0 +1,126 @@
+//! Numbers and truths as text.
+
+use crate::dynamic::Scalar;
+
+/// What a notation has for the values that are no numbers, and how it writes exponents.
+pub(super) struct Notation {
+    nan: &'static [u8],
+    infinity: &'static [u8],
+    minus_infinity: &'static [u8],
+    /// YAML 1.1 knows floats with a point and a signed exponent only: `1.0e+16`.
+    full_exponent: bool,
+}
+
+pub(super) const JSON: Notation = Notation {
+    nan: b"\"NaN\"",
+    infinity: b"\"Infinity\"",
+    minus_infinity: b"\"-Infinity\"",
+    full_exponent: false,
+};
+
+pub(super) const YAML: Notation = Notation {
+    nan: b".nan",
+    infinity: b".inf",
+    minus_infinity: b"-.inf",
+    full_exponent: true,
+};
+
+pub(super) const PLAIN: Notation = Notation {
+    nan: b"nan",
+    infinity: b"inf",
+    minus_infinity: b"-inf",
+    full_exponent: false,
+};
+
+/// Appends a number or a truth; nothing for texts.
+#[inline]
+pub(super) fn write(out: &mut Vec<u8>, value: Scalar<'_>, notation: &Notation) {
+    let mut integer = itoa::Buffer::new();
+    let digits = match value {
+        Scalar::Bool(true) => "true",
+        Scalar::Bool(false) => "false",
+        Scalar::I8(value) => integer.format(value),
+        Scalar::U8(value) => integer.format(value),
+        Scalar::I16(value) => integer.format(value),
+        Scalar::U16(value) => integer.format(value),
+        Scalar::I32(value) => integer.format(value),
+        Scalar::U32(value) => integer.format(value),
+        Scalar::I64(value) => integer.format(value),
+        Scalar::U64(value) => integer.format(value),
+        Scalar::F32(value) if value.is_finite() => {
+            return finite(out, zmij::Buffer::new().format_finite(value), notation);
+        }
+        Scalar::F64(value) if value.is_finite() => {
+            return finite(out, zmij::Buffer::new().format_finite(value), notation);
+        }
+        Scalar::F32(value) => return not_finite(out, f64::from(value), notation),
+        Scalar::F64(value) => return not_finite(out, value, notation),
+        Scalar::Text(_) | Scalar::Wide(_) => "",
+    };
+    out.extend_from_slice(digits.as_bytes());
+}
+
+fn finite(out: &mut Vec<u8>, digits: &str, notation: &Notation) {
+    match digits.split_once('e').filter(|_| notation.full_exponent) {
+        None => out.extend_from_slice(digits.as_bytes()),
+        Some((mantissa, exponent)) => {
+            out.extend_from_slice(mantissa.as_bytes());
+            if !mantissa.contains('.') {
+                out.extend_from_slice(b".0");
+            }
+            out.push(b'e');
+            if !exponent.starts_with(['-', '+']) {
+                out.push(b'+');
+            }
+            out.extend_from_slice(exponent.as_bytes());
+        }
+    }
+}
+
+fn not_finite(out: &mut Vec<u8>, value: f64, notation: &Notation) {
+    out.extend_from_slice(if value.is_nan() {
+        notation.nan
+    } else if value > 0.0 {
+        notation.infinity
+    } else {
+        notation.minus_infinity
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: Scalar<'_>, notation: &Notation) -> String {
+        let mut out = Vec::new();
+        write(&mut out, value, notation);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn exponents_are_as_each_notation_reads_them() {
+        for value in [1e300, 1.5e-9, -2.5e21, 5e-324, 0.0, -0.0, 1.0, 123_456.75] {
+            let json = text(Scalar::F64(value), &JSON);
+            assert_eq!(
+                serde_json::from_str::<f64>(&json).unwrap().to_bits(),
+                value.to_bits()
+            );
+            let yaml = text(Scalar::F64(value), &YAML);
+            assert!(yaml.contains('.'), "{yaml}");
+            assert_eq!(yaml.parse::<f64>().unwrap().to_bits(), value.to_bits());
+        }
+        let yaml = text(Scalar::F64(1e300), &YAML);
+        assert_eq!(yaml, "1.0e+300");
+    }
+
+    #[test]
+    fn floats_have_the_digits_of_their_width() {
+        assert_eq!(text(Scalar::F32(0.1), &JSON), "0.1");
+        assert_eq!(
+            text(Scalar::F64(f64::from(0.1_f32)), &JSON),
+            "0.10000000149011612"
+        );
+        assert_eq!(text(Scalar::F32(f32::NAN), &JSON), "\"NaN\"");
+        assert_eq!(text(Scalar::F64(f64::INFINITY), &YAML), ".inf");
+    }
+}

@@ -1,0 +1,238 @@
+//! A message as a YAML block: structs by indentation, lists of plain values on one line.
+
+use super::{TextOptions, is_base64, list_summary, number, shown_count, shown_text, write_json_string};
+use crate::dynamic::{ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+/// Appends what it is told as YAML.
+pub struct YamlVisitor<'p, 'o> {
+    plan: &'p TypePlan,
+    out: &'o mut Vec<u8>,
+    options: &'p TextOptions,
+    end: usize,
+    indent: usize,
+    /// The open structs and lists.
+    open: Vec<Open>,
+    is_cut: bool,
+}
+
+enum Open {
+    /// A struct; whether its first field stands behind the `- ` of a list.
+    Struct { after_dash: bool, is_first: bool },
+    /// A list of structs, each behind a `- `.
+    Block,
+    /// A list of texts on one line.
+    Line,
+    /// A list that is only summed up.
+    Hidden,
+}
+
+impl<'p, 'o> YamlVisitor<'p, 'o> {
+    /// Appends to `out`, which ends with a key and its colon.
+    pub fn new(plan: &'p TypePlan, out: &'o mut Vec<u8>, indent: usize, options: &'p TextOptions) -> Self {
+        let end = out.len().saturating_add(options.bytes_max);
+        Self {
+            plan,
+            out,
+            options,
+            end,
+            // The first struct is indented like any other.
+            indent: indent.saturating_sub(2),
+            open: Vec::new(),
+            is_cut: false,
+        }
+    }
+
+    /// True when the text became too long and was given up.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.is_cut |= self.out.len() > self.end;
+        !self.is_cut
+    }
+
+    fn new_line(&mut self) {
+        self.out.push(b'\n');
+        self.out.resize(self.out.len() + self.indent, b' ');
+    }
+
+    /// The space behind a key's colon; elements of a list have their own.
+    fn space(&mut self) {
+        if !matches!(self.open.last(), Some(Open::Line)) {
+            self.out.push(b' ');
+        }
+    }
+
+    fn summary(&mut self, field: &FieldPlan, count: u64) {
+        self.space();
+        write_json_string(self.out, &list_summary(self.plan, field, count));
+    }
+}
+
+impl<'a> Visitor<'a> for YamlVisitor<'_, '_> {
+    fn wants_field(&mut self, field: &FieldPlan) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        let on_line = match self.open.last_mut() {
+            Some(Open::Struct { after_dash, is_first }) => {
+                let on_line = *after_dash && *is_first;
+                *is_first = false;
+                on_line
+            }
+            _ => false,
+        };
+        if !on_line {
+            self.new_line();
+        }
+        self.out.extend_from_slice(field.name.as_bytes());
+        self.out.push(b':');
+        true
+    }
+
+    fn scalar(&mut self, value: Scalar<'a>) {
+        self.space();
+        match value {
+            Scalar::Text(text) => write_yaml_string(self.out, &shown_text(text.to_str(), self.options)),
+            Scalar::Wide(text) => {
+                write_yaml_string(self.out, &shown_text(text.to_text().into(), self.options));
+            }
+            value => number::write(self.out, value, &number::YAML),
+        }
+    }
+
+    fn primitives(&mut self, field: &FieldPlan, values: Primitives<'a>) {
+        if !self.options.lists {
+            return self.summary(field, values.len() as u64);
+        }
+        self.space();
+        let shown = shown_count(values.len(), self.options);
+        if is_base64(values, self.options) && shown == values.len() {
+            if self.out.len() + values.len() / 3 * 4 > self.end {
+                self.is_cut = true;
+                return;
+            }
+            self.out.push(b'"');
+            self.out
+                .extend_from_slice(STANDARD.encode(values.bytes()).as_bytes());
+            self.out.push(b'"');
+            return;
+        }
+        self.out.push(b'[');
+        for (index, value) in values.first(shown).iter().enumerate() {
+            if index > 0 {
+                self.out.extend_from_slice(b", ");
+            }
+            if index % 1024 == 0 && !self.has_room() {
+                return;
+            }
+            number::write(self.out, value, &number::YAML);
+        }
+        if shown < values.len() {
+            self.out
+                .extend_from_slice(if shown == 0 { b"\"...\"" } else { b", \"...\"" });
+        }
+        self.out.push(b']');
+    }
+
+    fn begin_struct(&mut self, structure: &StructPlan) {
+        let after_dash = matches!(self.open.last(), Some(Open::Block));
+        if structure.is_empty {
+            self.out
+                .extend_from_slice(if after_dash { b"{}" } else { b" {}" });
+        }
+        self.open.push(Open::Struct {
+            after_dash,
+            is_first: true,
+        });
+        self.indent += 2;
+    }
+
+    fn end_struct(&mut self, _: &StructPlan) {
+        self.open.pop();
+        self.indent -= 2;
+    }
+
+    fn begin_list(&mut self, field: &FieldPlan, count: u64) {
+        if !self.options.lists {
+            self.summary(field, count);
+            return self.open.push(Open::Hidden);
+        }
+        match field.element {
+            ElementPlan::Struct(_) if count > 0 => self.open.push(Open::Block),
+            _ => {
+                self.out.extend_from_slice(b" [");
+                self.open.push(Open::Line);
+            }
+        }
+    }
+
+    fn wants_item(&mut self, index: u64) -> bool {
+        if !self.has_room() {
+            return false;
+        }
+        match self.open.last() {
+            Some(Open::Block) => {
+                self.new_line();
+                self.out.extend_from_slice(b"- ");
+            }
+            Some(Open::Line) if index > 0 => self.out.extend_from_slice(b", "),
+            Some(Open::Line) => {}
+            _ => return false,
+        }
+        let is_shown = self.options.length_max.is_none_or(|most| index < most as u64);
+        if !is_shown {
+            self.out.extend_from_slice(b"\"...\"");
+        }
+        is_shown
+    }
+
+    fn end_list(&mut self, _: &FieldPlan, _: u64) {
+        if let Some(Open::Line) = self.open.pop() {
+            self.out.push(b']');
+        }
+    }
+}
+
+/// Appends a text: as it is when every YAML reader takes it for that text, else in quotes.
+pub fn write_yaml_string(out: &mut Vec<u8>, text: &str) {
+    if is_plain(text) {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        write_json_string(out, text);
+    }
+}
+
+/// Letters, digits and `_ / . -`, beginning with a letter, `_` or `/`, and no word that YAML 1.1 or 1.2 understands.
+fn is_plain(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
+    text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '/'))
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'/' | b'.' | b'-'))
+        && !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_mean_something_else_are_quoted() {
+        let text = |text: &str| {
+            let mut out = Vec::new();
+            write_yaml_string(&mut out, text);
+            String::from_utf8(out).unwrap()
+        };
+        for plain in ["base_link", "/imu/data", "a.b-c"] {
+            assert_eq!(text(plain), plain);
+        }
+        for quoted in [
+            "", "yes", "NO", "12", "-1", ".inf", "a: b", "a, b", "~", "null", "#x", "é", "y",
+        ] {
+            assert_eq!(text(quoted), format!("\"{quoted}\""));
+        }
+    }
+}

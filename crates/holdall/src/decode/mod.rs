@@ -1,0 +1,210 @@
+//! Finds out how the messages of bags are decoded: by the definition in the bag, else by the bundle, else not at all.
+
+mod choice;
+mod print;
+
+pub use choice::{ChoiceError, MessageChoice, Question};
+pub use print::{PrintForm, Printer};
+
+use crate::reader::{BagError, BagReader, BagSet};
+use holdall_model::{
+    dynamic::TypePlan,
+    interface::{Definition, bundle::Bundle},
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// Plans of topics that are remembered by their address; more distinct ones are no bag.
+const REMEMBERED_MAX: usize = 1 << 16;
+
+/// How the payloads of a topic are read.
+#[derive(Clone, Debug)]
+pub enum Decoder {
+    /// CDR, with the plan of its type.
+    Cdr(Arc<TypePlan>),
+    /// JSON texts.
+    Json,
+    /// Not at all.
+    Opaque {
+        /// Why not, one clause.
+        reason: String,
+    },
+}
+
+/// The decoders of the topics of several bags, made when a topic is first asked for.
+pub struct Decoders {
+    bags: BagSet,
+    /// Definitions of the bags' first and last files, or of all files once one was missing there.
+    stored: Option<BTreeMap<String, Vec<MessageDefinition>>>,
+    looked_everywhere: bool,
+    by_type: HashMap<(String, String, String), Decoder>,
+    /// By the address of a topic that is kept alive.
+    by_topic: HashMap<usize, (Arc<TopicInfo>, Decoder)>,
+    notices: Vec<String>,
+}
+
+impl Decoders {
+    /// Decoders for the topics of `bags`.
+    pub fn new(bags: BagSet) -> Self {
+        Self {
+            bags,
+            stored: None,
+            looked_everywhere: false,
+            by_type: HashMap::new(),
+            by_topic: HashMap::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// How the payloads of a topic are read.
+    ///
+    /// # Errors
+    /// When a storage file cannot be opened to look for the definition.
+    pub fn decoder(&mut self, topic: &Arc<TopicInfo>) -> Result<Decoder, BagError> {
+        let address = Arc::as_ptr(topic) as usize;
+        if let Some((_, decoder)) = self.by_topic.get(&address) {
+            return Ok(decoder.clone());
+        }
+        let decoder = self.find(topic)?;
+        if self.by_topic.len() >= REMEMBERED_MAX {
+            self.by_topic.clear();
+        }
+        self.by_topic
+            .insert(address, (Arc::clone(topic), decoder.clone()));
+        Ok(decoder)
+    }
+
+    /// What a user should know once, one sentence each; handed out once.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// How payloads of this topic are read, without remembering where the topic lies.
+    ///
+    /// # Errors
+    /// As [`Decoders::decoder`].
+    pub fn find(&mut self, topic: &TopicInfo) -> Result<Decoder, BagError> {
+        let key = (
+            topic.serialization_format.clone(),
+            topic.type_name.clone(),
+            topic.type_description_hash.clone(),
+        );
+        if let Some(decoder) = self.by_type.get(&key) {
+            return Ok(decoder.clone());
+        }
+        let decoder = match topic.serialization_format.as_str() {
+            // Bags of the first versions leave it out.
+            "cdr" | "" => self.cdr(topic)?,
+            "json" => Decoder::Json,
+            other => Decoder::Opaque {
+                reason: format!("its messages are encoded as {other}"),
+            },
+        };
+        if let Decoder::Opaque { reason } = &decoder {
+            self.notices
+                .push(format!("{}: {reason}; shown undecoded", topic.name));
+        }
+        self.by_type.insert(key, decoder.clone());
+        Ok(decoder)
+    }
+
+    fn cdr(&mut self, topic: &TopicInfo) -> Result<Decoder, BagError> {
+        let (type_name, hash) = (&topic.type_name, &topic.type_description_hash);
+        let mut why = match self.from_bags(type_name, hash)? {
+            Ok(Some(plan)) => return Ok(Decoder::Cdr(Arc::new(plan))),
+            Ok(None) => format!("no definition of {type_name} is in the bag"),
+            Err(why) => why,
+        };
+        let bundle = Bundle::embedded();
+        match bundle.define(type_name) {
+            Ok(definition) if hash.is_empty() || definition.type_hash() == *hash => {
+                match TypePlan::compile(&definition) {
+                    Ok(plan) => {
+                        let instead = if hash.is_empty() {
+                            "decoded by that of ROS 2 Jazzy, which may differ"
+                        } else {
+                            "decoded by that of ROS 2 Jazzy, which has the same hash"
+                        };
+                        self.notices.push(format!("{}: {why}; {instead}", topic.name));
+                        return Ok(Decoder::Cdr(Arc::new(plan)));
+                    }
+                    Err(error) => why = error.to_string(),
+                }
+            }
+            Ok(_) => why.push_str(", and that of ROS 2 Jazzy has another hash"),
+            Err(_) => {}
+        }
+        Ok(Decoder::Opaque { reason: why })
+    }
+
+    /// The plan of a definition in the bags; `Ok(Ok(None))` when there is none, `Ok(Err)` with what is wrong with it.
+    fn from_bags(
+        &mut self,
+        type_name: &str,
+        hash: &str,
+    ) -> Result<Result<Option<TypePlan>, String>, BagError> {
+        if let Some(found) = self.among_stored(type_name, hash)? {
+            return Ok(found.map(Some));
+        }
+        if !self.looked_everywhere {
+            // A topic of a file in the middle only.
+            self.looked_everywhere = true;
+            self.stored = Some(collect(&self.bags, BagReader::all_definitions)?);
+            if let Some(found) = self.among_stored(type_name, hash)? {
+                return Ok(found.map(Some));
+            }
+        }
+        Ok(Ok(None))
+    }
+
+    /// Several bags may have several definitions of a type: the hash decides, then the order of the bags.
+    fn among_stored(
+        &mut self,
+        type_name: &str,
+        hash: &str,
+    ) -> Result<Option<Result<TypePlan, String>>, BagError> {
+        if self.stored.is_none() {
+            self.stored = Some(collect(&self.bags, BagReader::definitions)?);
+        }
+        let stored = self.stored.as_ref().and_then(|stored| stored.get(type_name));
+        let of_type = stored.map(Vec::as_slice).unwrap_or_default();
+        let same_hash = of_type
+            .iter()
+            .find(|stored| stored.type_description_hash == hash && !hash.is_empty());
+        let any = || {
+            of_type
+                .iter()
+                .find(|stored| stored.type_description_hash.is_empty() || hash.is_empty())
+        };
+        Ok(same_hash.or_else(any).map(compile))
+    }
+}
+
+/// The plan of a stored definition.
+fn compile(stored: &MessageDefinition) -> Result<TypePlan, String> {
+    let bundle = Bundle::embedded();
+    let definition =
+        Definition::from_stored(stored, |name| bundle.get(name)).map_err(|error| error.to_string())?;
+    TypePlan::compile(&definition).map_err(|error| error.to_string())
+}
+
+fn collect(
+    bags: &BagSet,
+    definitions: impl Fn(&BagReader) -> Result<Vec<MessageDefinition>, BagError>,
+) -> Result<BTreeMap<String, Vec<MessageDefinition>>, BagError> {
+    let mut stored: BTreeMap<String, Vec<MessageDefinition>> = BTreeMap::new();
+    for bag in bags.bags() {
+        for definition in definitions(bag)? {
+            if definition.encoding != DefinitionEncoding::Unknown {
+                let of_type = stored.entry(definition.type_name.clone()).or_default();
+                if !of_type.contains(&definition) {
+                    of_type.push(definition);
+                }
+            }
+        }
+    }
+    Ok(stored)
+}

@@ -1,0 +1,226 @@
+//! Writes messages for people and programs: a YAML document or a JSON line each, or their bytes.
+
+use super::{Decoder, Decoders};
+use crate::reader::{BagError, BagMessage};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use holdall_model::dynamic::{
+    TypePlan,
+    text::{TextOptions, write_json_string, write_yaml_string},
+};
+use std::{collections::BTreeMap, io::Write};
+
+/// How messages are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PrintForm {
+    /// A YAML document each, with `---` behind it.
+    #[default]
+    Yaml,
+    /// A JSON object each, on one line.
+    Json,
+    /// The payloads, one behind the other.
+    Raw,
+}
+
+/// What could not be shown as it should be, on one topic.
+#[derive(Clone, Debug, Default)]
+struct Trouble {
+    /// Messages that were shown undecoded.
+    undecoded: u64,
+    /// The first reason.
+    reason: String,
+    /// Messages with more bytes than their definition has fields for.
+    longer: u64,
+}
+
+/// Writes messages.
+pub struct Printer {
+    decoders: Decoders,
+    form: PrintForm,
+    options: TextOptions,
+    trouble: BTreeMap<String, Trouble>,
+}
+
+impl Printer {
+    /// Writes messages of the bags that `decoders` knows.
+    pub fn new(decoders: Decoders, form: PrintForm, options: TextOptions) -> Self {
+        Self {
+            decoders,
+            form,
+            options,
+            trouble: BTreeMap::new(),
+        }
+    }
+
+    /// What a user should know once, one sentence each; handed out once.
+    pub fn take_notices(&mut self) -> Vec<String> {
+        self.decoders.take_notices()
+    }
+
+    /// What a user should know at the end, one sentence each, and whether anything could not be decoded.
+    pub fn close(self) -> (Vec<String>, bool) {
+        let mut sentences = Vec::new();
+        let mut has_failed = false;
+        for (topic, trouble) in self.trouble {
+            if trouble.undecoded > 0 {
+                has_failed = true;
+                sentences.push(format!(
+                    "{topic}: {} messages could not be decoded and are shown as bytes; the first: {}",
+                    trouble.undecoded, trouble.reason
+                ));
+            }
+            if trouble.longer > 0 {
+                sentences.push(format!(
+                    "{topic}: {} messages are longer than their definition says: they may have been written with another one",
+                    trouble.longer
+                ));
+            }
+        }
+        (sentences, has_failed)
+    }
+
+    /// Appends a message to `out`.
+    ///
+    /// A message that cannot be decoded is appended as bytes (base64) and told at the end.
+    ///
+    /// # Errors
+    /// When a storage file cannot be opened to look for the definition.
+    pub fn print(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), BagError> {
+        match self.form {
+            PrintForm::Raw => out.extend_from_slice(&message.payload),
+            PrintForm::Json => {
+                self.json(message, out)?;
+                out.push(b'\n');
+            }
+            PrintForm::Yaml => {
+                self.yaml(message, out)?;
+                out.extend_from_slice(b"\n---\n");
+            }
+        }
+        Ok(())
+    }
+
+    fn json(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), BagError> {
+        out.extend_from_slice(b"{\"topic\":");
+        write_json_string(out, &message.topic.name);
+        out.extend_from_slice(b",\"type\":");
+        write_json_string(out, &message.topic.type_name);
+        for (key, number) in stamps(message) {
+            // Writing to memory cannot fail.
+            let _ = write!(out, ",\"{key}\":{number}");
+        }
+        let begin = out.len();
+        match self.decoders.decoder(&message.topic)? {
+            Decoder::Cdr(plan) => {
+                out.extend_from_slice(b",\"message\":");
+                let written = plan.write_json(&message.payload, &self.options, out);
+                if let Err(error) = self.judge(message, &plan, written) {
+                    out.truncate(begin);
+                    out.extend_from_slice(b",\"error\":");
+                    write_json_string(out, &error);
+                    self.json_bytes(message, out);
+                }
+            }
+            Decoder::Json if is_json(&message.payload) => {
+                out.extend_from_slice(b",\"message\":");
+                on_one_line(&message.payload, out);
+            }
+            Decoder::Json | Decoder::Opaque { .. } => self.json_bytes(message, out),
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn json_bytes(&self, message: &BagMessage, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"encoding\":");
+        write_json_string(out, &message.topic.serialization_format);
+        out.extend_from_slice(b",\"data\":\"");
+        out.extend_from_slice(STANDARD.encode(&message.payload).as_bytes());
+        out.push(b'"');
+    }
+
+    fn yaml(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), BagError> {
+        out.extend_from_slice(b"topic: ");
+        write_yaml_string(out, &message.topic.name);
+        out.extend_from_slice(b"\ntype: ");
+        write_yaml_string(out, &message.topic.type_name);
+        for (key, number) in stamps(message) {
+            let _ = write!(out, "\n{key}: {number}");
+        }
+        let begin = out.len();
+        match self.decoders.decoder(&message.topic)? {
+            Decoder::Cdr(plan) => {
+                out.extend_from_slice(b"\nmessage:");
+                let written = plan.write_yaml(&message.payload, 2, &self.options, out);
+                if let Err(error) = self.judge(message, &plan, written) {
+                    out.truncate(begin);
+                    out.extend_from_slice(b"\nerror: ");
+                    write_yaml_string(out, &error);
+                    self.yaml_bytes(message, out);
+                }
+            }
+            Decoder::Json if is_json(&message.payload) => {
+                out.extend_from_slice(b"\nmessage: ");
+                on_one_line(&message.payload, out);
+            }
+            Decoder::Json | Decoder::Opaque { .. } => self.yaml_bytes(message, out),
+        }
+        Ok(())
+    }
+
+    fn yaml_bytes(&self, message: &BagMessage, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\nencoding: ");
+        write_yaml_string(out, &message.topic.serialization_format);
+        out.extend_from_slice(b"\ndata: \"");
+        out.extend_from_slice(STANDARD.encode(&message.payload).as_bytes());
+        out.push(b'"');
+    }
+
+    /// Notes what was wrong with a message; gives the sentence when it could not be written.
+    fn judge(
+        &mut self,
+        message: &BagMessage,
+        _plan: &TypePlan,
+        written: Result<holdall_model::dynamic::Walked, holdall_model::dynamic::text::TextError>,
+    ) -> Result<(), String> {
+        // Up to seven: some writers align the end to eight.
+        let is_longer = matches!(&written, Ok(walked) if walked.bytes_left > 7);
+        if written.is_ok() && !is_longer {
+            return Ok(());
+        }
+        let trouble = self.trouble.entry(message.topic.name.clone()).or_default();
+        trouble.longer += u64::from(is_longer);
+        let Err(error) = written else {
+            return Ok(());
+        };
+        trouble.undecoded += 1;
+        let sentence = error.to_string();
+        if trouble.reason.is_empty() {
+            trouble.reason.clone_from(&sentence);
+        }
+        Err(sentence)
+    }
+}
+
+/// What is told of a message besides its content, times in nanoseconds since 1970.
+fn stamps(message: &BagMessage) -> [(&'static str, i64); 3] {
+    [
+        ("log_time", message.log_time.as_nanos()),
+        ("publish_time", message.publish_time.as_nanos()),
+        ("sequence", i64::from(message.sequence)),
+    ]
+}
+
+fn is_json(payload: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok()
+}
+
+/// A JSON text as it is; ends of lines, which in JSON stand between values only, become spaces.
+fn on_one_line(payload: &[u8], out: &mut Vec<u8>) {
+    let end_of_line = |byte: u8| matches!(byte, b'\n' | b'\r');
+    out.extend(
+        payload
+            .trim_ascii()
+            .iter()
+            .map(|&byte| if end_of_line(byte) { b' ' } else { byte }),
+    );
+}
