@@ -8,6 +8,7 @@ pub mod message;
 pub mod metadata;
 pub mod names;
 pub mod qos;
+pub mod ros1;
 pub mod selection;
 pub mod time;
 pub mod topic;

@@ -182,11 +182,13 @@ fn element(package: &str, text: &str) -> Result<Element, String> {
 
 /// The full name of a nested type: `pkg/Type`, or `Type` of the same package.
 fn nested(package: &str, text: &str) -> Result<String, String> {
-    let (package, name) = match text.split_once('/') {
-        Some((package, name)) => (package, name.strip_prefix("msg/").unwrap_or(name)),
-        None => (package, text),
+    let (package, name, is_full) = match text.split_once('/') {
+        Some((package, name)) => (package, name.strip_prefix("msg/").unwrap_or(name), true),
+        None => (package, text, false),
     };
-    let is_type = is_identifier(package) && is_identifier(name) && !name.starts_with(char::is_lowercase);
+    // ROS 2 wants types to begin with a capital; types that come from ROS 1 may not, and are always named with their package.
+    let is_type =
+        is_identifier(package) && is_identifier(name) && (is_full || !name.starts_with(char::is_lowercase));
     is_type
         .then(|| format!("{package}/msg/{name}"))
         .ok_or_else(|| format!("{text:?} is not a type"))
