@@ -6,10 +6,13 @@ pub mod error;
 pub mod mcap;
 pub mod memory;
 pub mod reader;
+pub mod rosbag1;
 #[cfg(feature = "sqlite3")]
 pub mod sqlite3;
 pub mod storage;
 pub mod writer;
 
 pub use error::{StorageError, StorageResult};
-pub use storage::{DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id, storage_by_path, storages};
+pub use storage::{
+    DEFAULT_STORAGE_ID, Storage, StorageOptions, readable_storages, storage_by_id, storage_by_path, storages,
+};

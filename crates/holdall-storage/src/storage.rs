@@ -73,12 +73,20 @@ static STORAGES: &[&dyn Storage] = &[&McapStorage, &crate::sqlite3::SqliteStorag
 #[cfg(not(feature = "sqlite3"))]
 static STORAGES: &[&dyn Storage] = &[&McapStorage];
 
-/// All backends.
+/// Backends whose files are only read.
+static READ_ONLY_STORAGES: &[&dyn Storage] = &[&crate::rosbag1::Rosbag1Storage];
+
+/// All backends that can be recorded with.
 pub fn storages() -> &'static [&'static dyn Storage] {
     STORAGES
 }
 
-/// The backend with this id.
+/// All backends, also those whose files are only read.
+pub fn readable_storages() -> impl Iterator<Item = &'static dyn Storage> {
+    STORAGES.iter().chain(READ_ONLY_STORAGES).copied()
+}
+
+/// The backend with this id, to record with.
 ///
 /// # Errors
 /// There is none.
@@ -100,10 +108,7 @@ pub fn storage_by_id(id: &str) -> StorageResult<&'static dyn Storage> {
 /// The backend whose files have the extension of `path`.
 pub fn storage_by_path(path: &Path) -> Option<&'static dyn Storage> {
     let extension = path.extension()?.to_str()?;
-    storages()
-        .iter()
-        .find(|storage| storage.file_extension() == extension)
-        .copied()
+    readable_storages().find(|storage| storage.file_extension() == extension)
 }
 
 #[cfg(test)]

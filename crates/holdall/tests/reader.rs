@@ -201,7 +201,7 @@ fn what_is_no_bag_is_refused_with_its_path_and_why() {
     fs::write(path("nothing.mcap"), "").unwrap();
     fs::write(path("short.mcap"), [0x89, b'M', b'C']).unwrap();
     fs::write(path("text.mcap"), "this is not a bag at all").unwrap();
-    fs::write(path("one.bag"), "#ROSBAG V2.0\n").unwrap();
+    fs::write(path("one.bag"), "#ROSBAG V1.2\n").unwrap();
     for (name, reason) in [
         ("nowhere", "cannot open"),
         ("empty", "the directory is empty"),
@@ -210,7 +210,7 @@ fn what_is_no_bag_is_refused_with_its_path_and_why() {
         ("nothing.mcap", "the file is empty"),
         ("short.mcap", "ends within its first 8 bytes"),
         ("text.mcap", "neither a directory nor"),
-        ("one.bag", "ROS 1"),
+        ("one.bag", "it is of version 1.2, expected 2.0"),
     ] {
         let (_, text) = refusal(&path(name));
         assert!(text.contains(reason), "{name}: {text}");

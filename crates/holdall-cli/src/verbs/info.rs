@@ -8,7 +8,7 @@ use crate::{
     terminal::log,
     typed::info::InfoArguments,
 };
-use holdall::reader::{BagError, BagReader, BagSet, MessageFilter};
+use holdall::reader::{BagError, BagReader, BagSet, MessageFilter, Ros1View};
 use holdall_model::names::service_of_event_topic;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, HashSet};
@@ -17,7 +17,7 @@ use tracing::{level_filters::LevelFilter, warn};
 /// Shows a bag.
 pub fn run(typed: &InfoArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let bag = BagReader::open(&typed.bag).map_err(Failure::failed)?;
+    let bag = BagReader::open_with(&typed.bag, Ros1View::AsStored).map_err(Failure::failed)?;
     for notice in bag.notices() {
         warn!("{notice}");
     }

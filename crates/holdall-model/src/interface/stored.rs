@@ -28,7 +28,7 @@ impl Definition {
 fn stored_parts(stored: &MessageDefinition) -> BTreeMap<String, InterfaceSource> {
     let mut parts = BTreeMap::new();
     let mut next = match stored.encoding {
-        DefinitionEncoding::Unknown => None,
+        DefinitionEncoding::Unknown | DefinitionEncoding::Ros1Msg => None,
         _ => Some((SourceFormat::Msg, stored.type_name.clone())),
     };
     let mut rest = stored.text.as_str();

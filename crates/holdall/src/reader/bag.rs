@@ -30,6 +30,16 @@ const METADATA_FILE: &str = "metadata.yaml";
 /// Longest metadata file that is read; a bag of 100 000 files has about 20 MB.
 const METADATA_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// How messages of ROS 1 are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ros1View {
+    /// As messages of ROS 2: types `pkg/msg/Type`, payloads in CDR, definitions as ROS 2 writes them.
+    #[default]
+    Converted,
+    /// As they are stored: types `pkg/Type`, serialization `ros1`.
+    AsStored,
+}
+
 /// One storage file of a bag.
 #[derive(Clone)]
 pub struct BagFile {
@@ -47,21 +57,25 @@ pub struct BagFile {
     pub(super) reader: Option<SharedReader>,
     /// Packed files of the bag that are unpacked at the moment.
     pub(super) unpacked: UnpackedFiles,
+    pub(super) view: Ros1View,
 }
 
 impl BagFile {
     /// The file's reader, which gives payloads as they were sent: rosbag2's file and message compression are undone.
+    ///
+    /// Messages of ROS 1 are shown as the bag was opened to show them.
     ///
     /// A packed file is unpacked into a temporary place first; its bag is never changed.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn open(&self) -> Result<SharedReader, BagError> {
-        match &self.reader {
-            Some(reader) => Ok(Arc::clone(reader)),
-            None if self.is_packed() => self.unpacked.open(&self.path, self.payloads),
-            None => file::open(&self.path, self.payloads),
-        }
+        let opened = match &self.reader {
+            Some(reader) => return Ok(Arc::clone(reader)),
+            None if self.is_packed() => self.unpacked.open(&self.path, self.payloads)?,
+            None => file::open(&self.path, self.payloads)?,
+        };
+        Ok(file::in_view(opened, self.view).0)
     }
 
     /// True for a file of rosbag2's file compression: opening it takes the time to unpack it.
@@ -100,15 +114,25 @@ impl BagReader {
     /// Opens a bag directory or a single storage file.
     ///
     /// Metadata that is missing or damaged is rebuilt in memory from the storage files; [`BagReader::notices`] says so.
+    /// A ROS 1 bag is one of ROS 2 here: its messages are converted as they are read.
     ///
     /// # Errors
     /// When it is not a bag, a named file is missing or lies outside, or no storage file can be read.
     pub fn open(path: &Path) -> Result<Self, BagError> {
+        Self::open_with(path, Ros1View::Converted)
+    }
+
+    /// As [`BagReader::open`], with messages of ROS 1 as said.
+    ///
+    /// # Errors
+    /// As [`BagReader::open`].
+    pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, BagError> {
         let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
         if about.is_dir() {
             Self::open_directory(path)
         } else {
-            Self::open_file(path)
+            // A single storage file is a bag of its own, wherever it lies.
+            Self::rebuilt(path, &[path.to_owned()], view)
         }
     }
 
@@ -276,7 +300,7 @@ impl BagReader {
             Unusable::Damaged(error) => format!("{} is damaged: {error}", metadata_path.display()),
             Unusable::Unreadable(error) => error.to_string(),
         };
-        let mut bag = Self::rebuilt(path, &listed)?;
+        let mut bag = Self::rebuilt(path, &listed, Ros1View::default())?;
         let instead = match listed.len() {
             1 => "the storage file is read in its place".to_owned(),
             count => format!("{count} storage files are read in its place"),
@@ -291,18 +315,13 @@ impl BagReader {
         if listed.is_empty() {
             return Self::from_metadata(path, metadata);
         }
-        let mut bag = Self::rebuilt(path, &listed)?;
+        let mut bag = Self::rebuilt(path, &listed, Ros1View::default())?;
         let notice = format!(
             "{}: its recording was not ended, or still goes on; what its files hold is told instead of {METADATA_FILE}",
             path.display()
         );
         bag.notices.insert(0, notice);
         Ok(bag)
-    }
-
-    /// A single storage file is a bag of its own, wherever it lies.
-    fn open_file(path: &Path) -> Result<Self, BagError> {
-        Self::rebuilt(path, &[path.to_owned()])
     }
 
     fn from_metadata(path: &Path, metadata: BagMetadata) -> Result<Self, BagError> {
@@ -332,8 +351,8 @@ impl BagReader {
     }
 
     /// Asks each storage file what it holds.
-    fn rebuilt(path: &Path, listed: &[PathBuf]) -> Result<Self, BagError> {
-        let mut rebuild = Rebuild::default();
+    fn rebuilt(path: &Path, listed: &[PathBuf], view: Ros1View) -> Result<Self, BagError> {
+        let mut rebuild = Rebuild::new(view);
         for file in listed {
             rebuild.add(path, file)?;
         }
@@ -448,6 +467,7 @@ fn named_files(bag: &Path, metadata: &BagMetadata, payloads: Payloads) -> Result
                     payloads,
                     reader: None,
                     unpacked: unpacked.clone(),
+                    view: Ros1View::default(),
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

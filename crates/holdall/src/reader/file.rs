@@ -1,16 +1,17 @@
 //! Opens one storage file of a bag with the backend that can read it.
 
 use super::{
-    bag::BagFile,
+    bag::{BagFile, Ros1View},
     error::BagError,
+    ros1,
     set::{BagMessage, MessageFilter},
 };
 use crate::play::options::MessageOrder;
 use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
 use holdall_storage::{
     compression::{PayloadUnpackingReader, UnpackedReader, ZSTD_MAGIC, has_packed_payloads},
+    readable_storages,
     reader::{FileCondition, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
-    storage_by_id,
     writer::ChannelIndex,
 };
 use std::{
@@ -32,6 +33,14 @@ const ROS1_MAGIC: &[u8] = b"#ROSBAG V";
 
 /// A reader that several streams may share.
 pub(super) type SharedReader = Arc<dyn StorageReader>;
+
+/// The reader in a view, and what a user should know of that.
+pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Vec<String>) {
+    match view {
+        Ros1View::Converted => ros1::as_ros2(reader),
+        Ros1View::AsStored => (reader, Vec::new()),
+    }
+}
 
 /// How payloads lie in a storage file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,24 +132,25 @@ fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
         Some("mcap")
     } else if head.starts_with(SQLITE_MAGIC) {
         Some("sqlite3")
+    } else if head.starts_with(ROS1_MAGIC) {
+        Some("rosbag1")
     } else {
         None
     };
     if let Some(id) = storage_id {
-        let storage =
-            storage_by_id(id).map_err(|error| unsupported("the storage file", &error.to_string()))?;
+        let storage = readable_storages()
+            .find(|storage| storage.id() == id)
+            .ok_or_else(|| unsupported("the storage file", "this program was built without its storage"))?;
         return Ok(storage.open_reader(path)?);
     }
     Err(if head.is_empty() {
         not_a_bag("the file is empty")
-    } else if head.starts_with(ROS1_MAGIC) {
-        unsupported("a ROS 1 bag", "this version reads ROS 2 bags only")
     } else if MCAP_MAGIC.starts_with(&head) {
         not_a_bag("the file ends within its first 8 bytes")
     } else if head.starts_with(&ZSTD_MAGIC) {
         not_a_bag("it is a packed file in a packed file")
     } else {
-        not_a_bag("it is neither a directory nor an MCAP or SQLite file")
+        not_a_bag("it is neither a directory nor an MCAP, SQLite or ROS 1 bag file")
     })
 }
 

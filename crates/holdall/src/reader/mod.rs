@@ -7,9 +7,10 @@ mod file;
 mod listing;
 mod merge;
 mod rebuild;
+mod ros1;
 mod set;
 
-pub use bag::{BagFile, BagReader, LostByTopic};
+pub use bag::{BagFile, BagReader, LostByTopic, Ros1View};
 pub use contents::{BagContents, ServiceCounts};
 pub use error::BagError;
 pub use set::{BagMessage, BagSet, MessageFilter, Messages};

@@ -1,7 +1,7 @@
 //! Makes a bag's metadata from what its storage files say of themselves.
 
 use super::{
-    bag::{BagFile, io_error},
+    bag::{BagFile, Ros1View, io_error},
     error::BagError,
     file::{self, Payloads, UnpackedFiles},
 };
@@ -32,11 +32,20 @@ pub(super) struct Rebuild {
     files: Vec<BagFile>,
     notices: Vec<String>,
     unpacked: UnpackedFiles,
+    view: Ros1View,
     /// The first file that could not be read, and why.
     failure: Option<BagError>,
 }
 
 impl Rebuild {
+    /// Metadata that tells of ROS 1 messages in this view.
+    pub fn new(view: Ros1View) -> Self {
+        Self {
+            view,
+            ..Self::default()
+        }
+    }
+
     /// Adds what the storage file at `path` holds; `bag` is the directory that paths are told relative to.
     ///
     /// A file that cannot be read at all is left out with a notice, unless it is the only one.
@@ -52,8 +61,10 @@ impl Rebuild {
                 return Ok(());
             }
         };
+        let (reader, told) = file::in_view(reader, self.view);
         let summary = reader.summary();
         self.notices.extend(file::damage(summary));
+        self.notices.extend(told);
         self.add_summary(summary, relative(bag, path));
         self.add_compression(path, payloads);
         self.files.push(BagFile {
@@ -64,6 +75,7 @@ impl Rebuild {
             payloads,
             reader: None,
             unpacked: self.unpacked.clone(),
+            view: self.view,
         });
         // An unpacked file takes room on the disk as long as its reader is kept.
         let is_cheap = !is_packed_name(path) && self.files.len() <= OPEN_FILES_MAX;

@@ -62,6 +62,7 @@ impl Definitions {
         let encoding = match schema.encoding.as_str() {
             "ros2msg" => DefinitionEncoding::Ros2Msg,
             "ros2idl" => DefinitionEncoding::Ros2Idl,
+            "ros1msg" => DefinitionEncoding::Ros1Msg,
             _ => DefinitionEncoding::Unknown,
         };
         let offered_qos_profiles = parse_profiles(&text("offered_qos_profiles")).unwrap_or_else(|error| {

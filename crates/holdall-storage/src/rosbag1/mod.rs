@@ -1,0 +1,68 @@
+//! ROS 1 bags (`.bag`, format 2.0): read only, also those that a recorder did not close.
+
+pub(crate) mod chunk;
+pub(crate) mod codec;
+mod connections;
+mod cursor;
+pub mod format;
+pub mod reader;
+pub(crate) mod recover;
+
+pub use reader::{Rosbag1Reader, Rosbag1ReaderOptions};
+
+use crate::{
+    error::{StorageError, StorageResult},
+    reader::StorageReader,
+    storage::{Storage, StorageOptions},
+    writer::StorageWriter,
+};
+use holdall_io::{disk::FileId, queue::DiskQueue};
+use std::path::Path;
+
+/// The backend of ROS 1 bags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rosbag1Storage;
+
+impl Storage for Rosbag1Storage {
+    fn id(&self) -> &'static str {
+        format::STORAGE_ID
+    }
+
+    fn file_extension(&self) -> &'static str {
+        "bag"
+    }
+
+    fn split_bytes_min(&self) -> u64 {
+        0
+    }
+
+    fn presets(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn check_options(&self, _options: &StorageOptions) -> StorageResult<()> {
+        Err(read_only(Path::new("a ROS 1 bag")))
+    }
+
+    fn create_writer(
+        &self,
+        _q: &mut DiskQueue,
+        _file: FileId,
+        path: &Path,
+        _options: &StorageOptions,
+    ) -> StorageResult<Box<dyn StorageWriter>> {
+        Err(read_only(path))
+    }
+
+    fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>> {
+        Ok(Box::new(Rosbag1Reader::open(path)?))
+    }
+}
+
+fn read_only(path: &Path) -> StorageError {
+    StorageError::Unsupported {
+        path: path.to_owned(),
+        what: "writing a ROS 1 bag",
+        reason: "ROS 1 bags are read and converted to ROS 2 bags only".into(),
+    }
+}

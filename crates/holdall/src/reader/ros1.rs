@@ -1,0 +1,181 @@
+//! Presents a storage file with ROS 1 messages as one of ROS 2: topics, definitions and payloads.
+
+use super::file::SharedReader;
+use bytes::Bytes;
+use holdall_model::{
+    ros1::{Conversion, ROS1_SERIALIZATION, Ros1Definition},
+    topic::DefinitionEncoding,
+};
+use holdall_storage::{
+    StorageError, StorageResult,
+    reader::{ChannelSummary, Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
+
+/// Text records in which a ROS 1 bag tells of its connections, with the md5 sum of each.
+const CONNECTION_RECORD: &str = "ros1_connection";
+
+/// Serialization format of what is converted.
+const CDR: &str = "cdr";
+
+/// Converts while it reads. Topics whose definition cannot be used stay as they are (`ros1`).
+struct AsRos2 {
+    inner: SharedReader,
+    summary: StorageSummary,
+    /// By channel; `None` for those that stay as they are.
+    conversions: Arc<[Option<Conversion>]>,
+}
+
+/// The reader itself when it holds nothing of ROS 1, else one that converts, and what a user should know of that, one sentence
+/// each.
+pub(super) fn as_ros2(inner: SharedReader) -> (SharedReader, Vec<String>) {
+    if !inner.summary().channels.iter().any(is_ros1) {
+        return (inner, Vec::new());
+    }
+    let mut summary = inner.summary().clone();
+    let mut notices = Vec::new();
+    let mut hashes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut conversions = Vec::new();
+    for (place, channel) in summary.channels.iter_mut().enumerate() {
+        conversions.push(if is_ros1(channel) {
+            convert_channel(place, channel, inner.summary(), &mut notices)
+        } else {
+            None
+        });
+        if let Some(conversion) = conversions.last().and_then(Option::as_ref) {
+            let definition = conversion.definition();
+            let known = hashes.entry(definition.type_name.clone()).or_default();
+            known.insert(definition.type_description_hash.clone());
+        }
+    }
+    for (type_name, _) in hashes.iter().filter(|(_, known)| known.len() > 1) {
+        notices.push(format!(
+            "{}: it has different definitions of {type_name}; each message is converted by its own, but readers that look up \
+             definitions by name know only one of them",
+            summary.path.display()
+        ));
+    }
+    let converting = AsRos2 {
+        inner,
+        summary,
+        conversions: conversions.into(),
+    };
+    (Arc::new(converting), notices)
+}
+
+fn is_ros1(channel: &ChannelSummary) -> bool {
+    channel.info.topic.serialization_format == ROS1_SERIALIZATION
+        && channel.info.definition.encoding == DefinitionEncoding::Ros1Msg
+}
+
+/// Makes the channel one of ROS 2, if that is possible.
+fn convert_channel(
+    place: usize,
+    channel: &mut ChannelSummary,
+    stored: &StorageSummary,
+    notices: &mut Vec<String>,
+) -> Option<Conversion> {
+    let topic = &mut channel.info.topic;
+    let made = Ros1Definition::parse(&topic.type_name, &channel.info.definition.text).and_then(|parsed| {
+        let sum = parsed.md5sum();
+        for said in said_sums(stored, place) {
+            if said != sum && said != "*" {
+                notices.push(format!(
+                    "{}: topic {} says that the md5 sum of {} is {said}, but its definition has {sum}; it is converted by its \
+                     definition",
+                    stored.path.display(),
+                    topic.name,
+                    topic.type_name
+                ));
+            }
+        }
+        Conversion::new(&parsed)
+    });
+    match made {
+        Ok(conversion) => {
+            let definition = conversion.definition().clone();
+            topic.type_name.clone_from(&definition.type_name);
+            topic
+                .type_description_hash
+                .clone_from(&definition.type_description_hash);
+            CDR.clone_into(&mut topic.serialization_format);
+            channel.info.definition = definition;
+            Some(conversion)
+        }
+        Err(error) => {
+            notices.push(format!(
+                "{}: topic {} cannot be converted to ROS 2, its {} messages stay as they are (serialization {ROS1_SERIALIZATION}): \
+                 {error}",
+                stored.path.display(),
+                topic.name,
+                channel.message_count
+            ));
+            None
+        }
+    }
+}
+
+/// The md5 sums that the connections of a channel say, each once.
+fn said_sums(stored: &StorageSummary, channel: usize) -> BTreeSet<&str> {
+    let channel = channel.to_string();
+    let of_topic = stored
+        .metadata
+        .iter()
+        .filter(|(name, entries)| name == CONNECTION_RECORD && entries.get("channel") == Some(&channel));
+    of_topic
+        .filter_map(|(_, entries)| entries.get("md5sum").map(String::as_str))
+        .collect()
+}
+
+impl StorageReader for AsRos2 {
+    fn summary(&self) -> &StorageSummary {
+        &self.summary
+    }
+
+    fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
+        let messages = self.inner.messages(query)?;
+        let conversions = Arc::clone(&self.conversions);
+        let topics: Vec<String> = self
+            .summary
+            .channels
+            .iter()
+            .map(|channel| channel.info.topic.name.clone())
+            .collect();
+        let path = self.summary.path.clone();
+        Ok(Box::new(messages.map(move |message| {
+            convert_message(message?, &conversions, &topics, &path)
+        })))
+    }
+}
+
+fn convert_message(
+    message: ReadMessage,
+    conversions: &[Option<Conversion>],
+    topics: &[String],
+    path: &PathBuf,
+) -> StorageResult<ReadMessage> {
+    let place = message.channel.0 as usize;
+    let Some(conversion) = conversions.get(place).and_then(Option::as_ref) else {
+        return Ok(message);
+    };
+    let mut cdr = Vec::new();
+    match conversion.convert(&message.payload, &mut cdr) {
+        Ok(()) => Ok(ReadMessage {
+            payload: Bytes::from(cdr),
+            ..message
+        }),
+        Err(error) => Err(StorageError::Unsupported {
+            path: path.clone(),
+            what: "converting a message to ROS 2",
+            reason: format!(
+                "on topic {} at {} ns: {error}",
+                topics.get(place).map_or("", String::as_str),
+                message.log_time.as_nanos()
+            ),
+        }),
+    }
+}
