@@ -63,16 +63,18 @@ impl MissingInterval {
 /// [`SequenceTracker::missing_count`] is exact; when there are more intervals than the bound, neighbours among the older
 /// half are merged, which keeps the count and loses only which numbers inside the merged interval are missing.
 #[derive(Clone, Debug)]
+// What each message changes comes first: with thousands of publishers it is fetched from memory.
+#[repr(C)]
 pub struct SequenceTracker {
     /// First and last number that arrived or is counted as missing.
     covered: Option<(u64, u64)>,
+    received_count: u64,
     /// What the publisher had announced before its first message arrived.
     announced_before: Option<u64>,
     announced_last: Option<u64>,
     /// By first number; intervals do not overlap, and lie inside `covered`.
     missing: BTreeMap<u64, MissingInterval>,
     missing_count: u64,
-    received_count: u64,
     intervals_max: usize,
 }
 

@@ -223,9 +223,14 @@ impl BagWriter {
         format!("{}_{number}.{}", self.stem, self.options.storage.file_extension())
     }
 
-    /// What to reserve for a file in bytes; the disk reserves more as it grows.
+    /// What to reserve for a file in bytes; the disk reserves more as it grows. A database grows its file itself.
     fn reserve_bytes(&self) -> u64 {
-        self.options.split.bytes_max.unwrap_or(0)
+        let grows_by_blocks = self.options.storage.writes_blocks();
+        self.options
+            .split
+            .bytes_max
+            .filter(|_| grows_by_blocks)
+            .unwrap_or(0)
     }
 
     fn begin_file(&mut self, next: NextFile) -> Result<(), BagError> {

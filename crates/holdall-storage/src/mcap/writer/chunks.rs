@@ -3,7 +3,6 @@
 use super::{
     BUFFER_KEPT_BYTES_MAX, McapWriter,
     catalog::WrittenChunk,
-    compress::Compressed,
     lane::{ChunkContent, LANE_COUNT, Place},
     output::{self, ChunkPlace},
     unsigned,
@@ -80,7 +79,8 @@ impl McapWriter {
 
     fn give_back(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
-        if self.spare_buffers.len() < LANE_COUNT && buffer.capacity() as u64 <= BUFFER_KEPT_BYTES_MAX {
+        let kept_max = LANE_COUNT + self.compressor.in_flight_max();
+        if self.spare_buffers.len() < kept_max && buffer.capacity() as u64 <= BUFFER_KEPT_BYTES_MAX {
             self.spare_buffers.push(buffer);
         }
     }
@@ -177,27 +177,22 @@ impl McapWriter {
         let Some(result) = self.compressor.take_ready(wait) else {
             return Ok(false);
         };
-        let Compressed {
-            tag: content,
-            raw,
-            packed,
-            raw_crc,
-        } = result.map_err(|error| StorageError::Codec {
+        let mut done = result.map_err(|error| StorageError::Codec {
             path: self.path.clone(),
             action: "compress",
             offset: self.output.position(),
             codec: self.options.compression.as_str().into(),
             reason: error.to_string(),
         })?;
-        let size = raw.len() as u64;
-        match &packed {
-            Some(packed) => {
-                let name = self.options.compression.as_str();
-                self.append_stored(q, (name, packed, size, raw_crc), content)?;
-            }
-            None => self.append_stored(q, ("", &raw, size, raw_crc), content)?,
-        }
-        self.give_back(raw);
+        let content = std::mem::take(&mut done.tag);
+        let (size, crc) = (done.raw.len() as u64, done.raw_crc);
+        let (compression, stored) = match done.packed() {
+            Some(packed) => (self.options.compression.as_str(), packed),
+            None => ("", &done.raw[..]),
+        };
+        self.append_stored(q, (compression, stored, size, crc), content)?;
+        let records = self.compressor.recycle(done);
+        self.give_back(records);
         Ok(true)
     }
 

@@ -31,16 +31,25 @@ pub(super) struct Compressed<T> {
     pub tag: T,
     /// The records as they were; the buffer can be used again.
     pub raw: Vec<u8>,
-    /// The records compressed, `None` when they are better stored as they are.
-    pub packed: Option<Vec<u8>>,
     /// CRC-32 of `raw`, zero when not wanted.
     pub raw_crc: u32,
+    /// What the codec wrote into; can be used again.
+    buffer: Vec<u8>,
+    is_packed: bool,
+}
+
+impl<T> Compressed<T> {
+    /// The records compressed, `None` when they are better stored as they are.
+    pub fn packed(&self) -> Option<&[u8]> {
+        self.is_packed.then_some(&self.buffer[..])
+    }
 }
 
 struct Job<T> {
     number: u64,
     tag: T,
     raw: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 struct Done<T> {
@@ -59,44 +68,49 @@ impl Codec {
         Self { settings, zstd: None }
     }
 
-    fn run<T>(&mut self, tag: T, raw: Vec<u8>) -> io::Result<Compressed<T>> {
+    fn run<T>(&mut self, tag: T, raw: Vec<u8>, mut buffer: Vec<u8>) -> io::Result<Compressed<T>> {
         let raw_crc = if self.settings.crc {
             crc32fast::hash(&raw)
         } else {
             0
         };
-        let packed = self
-            .pack(&raw)?
-            .filter(|packed| self.settings.force || is_worth(raw.len(), packed.len()));
+        buffer.clear();
+        let (was_packed, buffer) = self.pack(&raw, buffer)?;
+        let is_packed = was_packed && (self.settings.force || is_worth(raw.len(), buffer.len()));
         Ok(Compressed {
             tag,
             raw,
-            packed,
             raw_crc,
+            buffer,
+            is_packed,
         })
     }
 
-    fn pack(&mut self, raw: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    /// Compresses into the empty `buffer`; false when that was not tried.
+    fn pack(&mut self, raw: &[u8], mut buffer: Vec<u8>) -> io::Result<(bool, Vec<u8>)> {
         if raw.len() < COMPRESS_BYTES_MIN && !self.settings.force {
-            return Ok(None);
+            return Ok((false, buffer));
         }
         match self.settings.compression {
-            Compression::None => Ok(None),
+            Compression::None => Ok((false, buffer)),
             Compression::Lz4 => {
                 let mut encoder = lz4::EncoderBuilder::new()
                     .level(self.settings.level.lz4())
                     .block_size(lz4::BlockSize::Max1MB)
                     .content_size(raw.len() as u64)
-                    .build(Vec::with_capacity(raw.len() / 2))?;
+                    .build(buffer)?;
                 encoder.write_all(raw)?;
                 let (packed, result) = encoder.finish();
-                result.map(|()| Some(packed))
+                result.map(|()| (true, packed))
             }
             Compression::Zstd => {
-                if self.zstd.is_none() {
-                    self.zstd = Some(zstd::bulk::Compressor::new(self.settings.level.zstd())?);
-                }
-                self.zstd.as_mut().map(|zstd| zstd.compress(raw)).transpose()
+                let zstd = match &mut self.zstd {
+                    Some(zstd) => zstd,
+                    none => none.insert(zstd::bulk::Compressor::new(self.settings.level.zstd())?),
+                };
+                buffer.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+                zstd.compress_to_buffer(raw, &mut buffer)?;
+                Ok((true, buffer))
             }
         }
     }
@@ -123,6 +137,8 @@ pub(super) struct Compressor<T> {
     ready: VecDeque<Option<io::Result<Compressed<T>>>>,
     in_flight_max: u64,
     bytes_in_flight: u64,
+    /// What codecs have written into: used again, because fresh memory for each chunk costs a page fault for every 4 KiB.
+    buffers: Vec<Vec<u8>>,
 }
 
 impl<T: Send + 'static> Compressor<T> {
@@ -150,7 +166,16 @@ impl<T: Send + 'static> Compressor<T> {
             ready: VecDeque::new(),
             in_flight_max: in_flight_max as u64,
             bytes_in_flight: 0,
+            buffers: Vec::new(),
         })
+    }
+
+    /// Takes the parts of a chunk back that is stored; the records' buffer is returned.
+    pub fn recycle(&mut self, compressed: Compressed<T>) -> Vec<u8> {
+        if (self.buffers.len() as u64) < self.in_flight_max {
+            self.buffers.push(compressed.buffer);
+        }
+        compressed.raw
     }
 
     /// Chunks taken in and not given back.
@@ -161,6 +186,11 @@ impl<T: Send + 'static> Compressor<T> {
     /// Uncompressed length of what is in flight.
     pub fn bytes_in_flight(&self) -> u64 {
         self.bytes_in_flight
+    }
+
+    /// Chunks that can be in flight.
+    pub fn in_flight_max(&self) -> usize {
+        self.in_flight_max as usize
     }
 
     /// Whether one must be taken back before another goes in.
@@ -174,14 +204,21 @@ impl<T: Send + 'static> Compressor<T> {
         self.next_in += 1;
         self.bytes_in_flight += raw.len() as u64;
         self.ready.push_back(None);
-        let job = Job { number, tag, raw };
-        let Some(sender) = self.workers.as_ref().and_then(|workers| workers.jobs.as_ref()) else {
-            let result = self.inline.run(job.tag, job.raw);
-            return self.accept(Done { number, result });
+        let buffer = self.buffers.pop().unwrap_or_default();
+        let job = Job {
+            number,
+            tag,
+            raw,
+            buffer,
         };
+        let sender = self.workers.as_ref().and_then(|workers| workers.jobs.as_ref());
         // The channel has room for as many jobs as may be in flight.
-        if let Err(gone) = sender.send(job) {
-            let result = self.inline.run(gone.0.tag, gone.0.raw);
+        let left = match sender {
+            Some(sender) => sender.send(job).err().map(|gone| gone.0),
+            None => Some(job),
+        };
+        if let Some(job) = left {
+            let result = self.inline.run(job.tag, job.raw, job.buffer);
             self.accept(Done { number, result });
         }
     }
@@ -264,8 +301,9 @@ fn run_worker<T>(settings: Settings, work: &Mutex<Receiver<Job<T>>>, finished: &
     let mut codec = Codec::new(settings);
     loop {
         let job = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { number, tag, raw }) = job else { return };
-        let result = codec.run(tag, raw);
+        let Ok(job) = job else { return };
+        let number = job.number;
+        let result = codec.run(job.tag, job.raw, job.buffer);
         if finished.send(Done { number, result }).is_err() {
             return;
         }
@@ -317,7 +355,7 @@ mod tests {
                 assert!(
                     out.iter()
                         .zip(&chunks)
-                        .all(|(done, chunk)| done.raw == *chunk && done.packed.is_some())
+                        .all(|(done, chunk)| done.raw == *chunk && done.packed().is_some())
                 );
                 assert!(out.iter().all(|done| done.raw_crc == crc32fast::hash(&done.raw)));
             }
@@ -335,7 +373,7 @@ mod tests {
         .collect();
         let small = vec![0; COMPRESS_BYTES_MIN - 1];
         let out = run_all(&options(Compression::Zstd, 0), &[noise.clone(), small.clone()]);
-        assert!(out.iter().all(|done| done.packed.is_none()));
+        assert!(out.iter().all(|done| done.packed().is_none()));
         let forced = McapOptions {
             force_compression: true,
             ..options(Compression::Zstd, 0)
@@ -343,7 +381,7 @@ mod tests {
         assert!(
             run_all(&forced, &[noise, small])
                 .iter()
-                .all(|done| done.packed.is_some())
+                .all(|done| done.packed().is_some())
         );
     }
 }

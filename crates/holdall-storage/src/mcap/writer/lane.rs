@@ -1,6 +1,8 @@
 //! Lanes: topics of like message size share an open chunk, so that reading a small topic does not read the cameras.
 
-use crate::mcap::format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, op};
+use super::output::visit_exactly;
+use crate::mcap::format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, MESSAGE_PREFIX_BYTES, op};
+use holdall_model::message::PayloadRef;
 
 /// Payloads below the n-th limit belong to lane n; the last lane takes the rest. In bytes.
 const LANE_LIMITS: [usize; 2] = [4 << 10, 64 << 10];
@@ -174,6 +176,20 @@ impl Lane {
             channel,
         });
         self.bytes += record_bytes;
+    }
+
+    /// Appends a message record to the buffer. Returns how many bytes the payload delivered; always as many as it said are written.
+    #[inline]
+    pub fn put_message(&mut self, prefix: &[u8; MESSAGE_PREFIX_BYTES], payload: PayloadRef<'_>) -> u64 {
+        self.buffer.reserve(MESSAGE_PREFIX_BYTES + payload.len());
+        self.buffer.extend_from_slice(prefix);
+        match payload {
+            PayloadRef::Bytes(bytes) => {
+                self.buffer.extend_from_slice(bytes);
+                bytes.len() as u64
+            }
+            PayloadRef::Loan(_) => visit_exactly(payload, |slice| self.buffer.extend_from_slice(slice)),
+        }
     }
 
     /// Whether the chunk has reached its size or its span.

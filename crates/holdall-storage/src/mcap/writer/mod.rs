@@ -249,8 +249,7 @@ impl McapWriter {
         let delivered = if lane.place == Place::Direct {
             self.output.put_message(q, prefix, message.payload)?
         } else {
-            lane.buffer.extend_from_slice(prefix);
-            output::visit_exactly(message.payload, |slice| lane.buffer.extend_from_slice(slice))
+            lane.put_message(prefix, message.payload)
         };
         if lane.is_full(log_time, self.span_max) {
             self.close_lane(q, lane_number)?;

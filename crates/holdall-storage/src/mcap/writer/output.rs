@@ -3,7 +3,7 @@
 use crate::mcap::format::{ChunkHeader, MESSAGE_PREFIX_BYTES};
 use crc32fast::Hasher;
 use holdall_io::{
-    copy::{STREAMING_COPY_BYTES_MIN, copy_streaming},
+    copy::STREAMING_COPY_BYTES_MIN,
     disk::{DiskError, FileId},
     queue::{DiskQueue, SyncToken},
     stream::BlockStream,
@@ -95,7 +95,8 @@ impl Output {
         Ok(())
     }
 
-    /// Appends many bytes: the checksum brings each piece into the cache, the copy takes it from there and goes past the caches.
+    /// Appends many bytes: the checksum brings each piece into the cache, the copy takes it from there, and goes past the caches where
+    /// no processor reads the block next.
     fn put_long(&mut self, q: &mut DiskQueue, mut bytes: &[u8]) -> Result<(), DiskError> {
         self.settle(q)?;
         while !bytes.is_empty() {
@@ -106,7 +107,7 @@ impl Output {
                 None if self.checksums.data => self.section_crc.update(piece),
                 _ => {}
             }
-            copy_streaming(&mut spare[..piece.len()], piece);
+            q.copy_into_block(&mut spare[..piece.len()], piece);
             self.stream.advance(piece.len());
             bytes = rest;
         }

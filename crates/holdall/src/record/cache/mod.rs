@@ -427,16 +427,19 @@ impl Cache {
         self.admission.credit(topic, pinned_bytes);
     }
 
-    /// Takes back an emptied segment; `credits` says what its messages had cost their topics, in bytes.
-    /// Returns the segment when its memory is to be freed (outside the lock).
-    pub fn recycle(&mut self, segment: Segment, credits: &[(TopicId, usize)]) -> Option<Segment> {
+    /// Says what the messages of segments that come back had cost their topics, in bytes.
+    pub fn credit(&mut self, credits: &[(TopicId, usize)]) {
+        for &(topic, bytes) in credits {
+            self.admission.credit(topic, bytes);
+        }
+    }
+
+    /// Takes back an emptied segment. Returns it when its memory is to be freed (outside the lock).
+    pub fn recycle(&mut self, segment: Segment) -> Option<Segment> {
         debug_assert!(
             segment.is_empty() && segment.pinned_bytes() == 0,
             "recycled with messages in it"
         );
-        for &(topic, bytes) in credits {
-            self.admission.credit(topic, bytes);
-        }
         if self.segments > SEGMENTS_MIN && self.memory_bytes() > self.bytes_max {
             self.segments -= 1;
             return Some(segment);

@@ -60,9 +60,14 @@ impl Admission {
         if self.policy != CachePolicy::Fair {
             return true;
         }
-        let held = self.topic_held_bytes(topic);
         let free = self.bytes_max.saturating_sub(used_bytes + bytes);
-        held == 0 || held + bytes <= free.saturating_mul(self.share_of_free)
+        let share = free.saturating_mul(self.share_of_free);
+        // A topic cannot hold more than all together do: while there is room its own account is not looked at.
+        if self.held_bytes + bytes <= share {
+            return true;
+        }
+        let held = self.topic_held_bytes(topic);
+        held == 0 || held + bytes <= share
     }
 
     /// Puts bytes on a topic's account.

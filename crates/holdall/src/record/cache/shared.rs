@@ -7,7 +7,10 @@ use holdall_model::{
     topic::TopicId,
 };
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -49,12 +52,31 @@ struct Inner {
     closed: bool,
 }
 
+/// What came back and is not in the accounts yet. It has a lock of its own, held for nanoseconds, so that the drain never waits for
+/// a thread that is copying a message into the cache, nor wakes it afterwards; whoever locks the cache next takes it in.
+#[derive(Default)]
+struct Returned {
+    /// Empty segments, ready for use.
+    segments: Vec<Segment>,
+    /// Segments that were asked for and have just been made.
+    made: Vec<Segment>,
+    /// What the messages of `segments` had cost their topics, in bytes.
+    credits: Vec<(TopicId, usize)>,
+    /// What loans pinned that are gone, in bytes.
+    pinned: Vec<(TopicId, usize)>,
+    /// Memory beyond the bound, to be freed by the next thread that gives something back.
+    surplus: Vec<Segment>,
+}
+
 /// Called for each message that was given up after it had been taken in; outside the lock, on the thread that needed the room.
 pub type CountEvicted = Box<dyn Fn(&CacheEntry) + Send + Sync>;
 
 /// A [`Cache`] between receiving threads and one draining thread.
 pub struct SharedCache {
     inner: Mutex<Inner>,
+    returned: Mutex<Returned>,
+    /// There is something in `returned`.
+    has_returned: AtomicBool,
     ready: Condvar,
     count_evicted: CountEvicted,
     copy_bytes_max: usize,
@@ -88,15 +110,57 @@ impl SharedCache {
         };
         Self {
             inner: Mutex::new(inner),
+            returned: Mutex::default(),
+            has_returned: AtomicBool::new(false),
             ready: Condvar::new(),
             count_evicted,
             copy_bytes_max,
         }
     }
 
-    /// A panic elsewhere leaves the cache as it was between two steps: messages in it are still good.
+    /// Locks the cache with everything in it that came back. A panic elsewhere leaves the cache as it was between two steps: messages
+    /// in it are still good.
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_returned.load(Ordering::Acquire) {
+            self.take_in_returned(&mut inner.cache);
+        }
+        inner
+    }
+
+    fn lock_returned(&self) -> MutexGuard<'_, Returned> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cold]
+    fn take_in_returned(&self, cache: &mut Cache) {
+        let mut returned = self.lock_returned();
+        let Returned {
+            segments,
+            made,
+            credits,
+            pinned,
+            surplus,
+        } = &mut *returned;
+        for (topic, bytes) in pinned.drain(..) {
+            cache.loan_returned(topic, bytes);
+        }
+        made.drain(..).for_each(|segment| cache.add_segment(segment));
+        cache.credit(credits);
+        credits.clear();
+        surplus.extend(segments.drain(..).filter_map(|segment| cache.recycle(segment)));
+        self.has_returned.store(false, Ordering::Release);
+    }
+
+    /// Notes what came back, and frees what is too much.
+    fn put_returned(&self, note: impl FnOnce(&mut Returned)) {
+        let mut returned = self.lock_returned();
+        note(&mut returned);
+        let surplus = std::mem::take(&mut returned.surplus);
+        self.has_returned.store(true, Ordering::Release);
+        drop(returned);
+        drop(surplus);
     }
 
     /// Takes a message in, or says why not. Waits for nothing but the lock.
@@ -229,12 +293,25 @@ impl SharedCache {
         // The second round has the segment that the first one asked for, unless an offer took it.
         for _ in 0..ATTEMPTS_MAX {
             match inner.cache.take(true) {
-                Taken::Segment(segment) => return Some(segment),
+                Taken::Segment(segment) => {
+                    self.make_spare(inner);
+                    return Some(segment);
+                }
                 Taken::Nothing => return None,
                 Taken::NeedsSegment => inner = self.hand_in_segment(inner),
             }
         }
         None
+    }
+
+    /// Makes a segment while few are ready, outside the lock.
+    fn make_spare(&self, mut inner: MutexGuard<'_, Inner>) {
+        let (reserved, shape) = (inner.cache.reserve_spare(), inner.cache.shape());
+        drop(inner);
+        if reserved {
+            let segment = Segment::touched(shape);
+            self.put_returned(|returned| returned.made.push(segment));
+        }
     }
 
     fn hand_in_segment<'a>(&'a self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
@@ -253,7 +330,7 @@ impl SharedCache {
 
     /// Says that a loan taken out of a segment was given back to its transport.
     pub fn loan_returned(&self, topic: TopicId, pinned_bytes: usize) {
-        self.lock().cache.loan_returned(topic, pinned_bytes);
+        self.put_returned(|returned| returned.pinned.push((topic, pinned_bytes)));
     }
 
     /// Takes a segment back whose messages were written or counted; loans still in it are given back.
@@ -279,18 +356,11 @@ impl SharedCache {
             place = next;
         }
         segment.clear();
-        let mut inner = self.lock();
-        for (topic, bytes) in pinned {
-            inner.cache.loan_returned(topic, bytes);
-        }
-        let surplus = inner.cache.recycle(segment, &credits);
-        let (reserved, shape) = (inner.cache.reserve_spare(), inner.cache.shape());
-        drop(inner);
-        drop(surplus);
-        if reserved {
-            let segment = Segment::touched(shape);
-            self.lock().cache.add_segment(segment);
-        }
+        self.put_returned(|returned| {
+            returned.credits.append(&mut credits);
+            returned.pinned.append(&mut pinned);
+            returned.segments.push(segment);
+        });
     }
 
     /// Snapshot mode: lets everything in the ring be drained.
