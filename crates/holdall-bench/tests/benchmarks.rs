@@ -34,6 +34,7 @@ fn write_options(out: &Path, mix: SizeMix, storages: &[&str]) -> WriteOptions {
             ..CacheOptions::default()
         },
         split: SplitOptions::default(),
+        max_loss_window: Some(std::time::Duration::from_secs(2)),
         disk_mode: DiskMode::Auto,
         discard: false,
         offer: OfferOptions::default(),

@@ -20,6 +20,7 @@ use holdall_storage::StorageOptions;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 const ANY_DISK: DiskChoice = DiskChoice::Os(DiskMode::Auto);
@@ -121,6 +122,7 @@ fn pipeline_options() -> PipelineOptions {
             ..CacheOptions::default()
         },
         split: SplitOptions::default(),
+        max_loss_window: Some(Duration::from_millis(200)),
         disk: ANY_DISK,
         offer: OfferOptions::default(),
     }

@@ -21,6 +21,8 @@ pub struct StorageOptions {
     pub config: Option<String>,
     /// Worker threads for compression inside of the storage; zero compresses in the thread that writes.
     pub compression_threads: usize,
+    /// While a file is long and being written it carries an index of what is durable, so that it opens at once when it was torn.
+    pub index_checkpoints: bool,
 }
 
 /// A storage backend.

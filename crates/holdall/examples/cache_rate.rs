@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use holdall::{
     record::{
         cache::{CacheEntry, PublisherIndex, SharedCache, Waited},
-        drain::{Drain, DrainCommand, DrainShared, DrainThread},
+        drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
         gate::Gate,
         intake::Intake,
         ledger::Ledger,
@@ -191,6 +191,7 @@ fn bag_way(settings: &Settings) -> Way {
         Arc::clone(&cache),
         Arc::clone(&ledger),
         Arc::clone(&shared),
+        DrainOptions::default(),
     );
     let offer = |producer: usize, topic: usize| {
         let name = format!("/producer_{producer}/topic_{topic}");
@@ -231,7 +232,7 @@ fn bag_way(settings: &Settings) -> Way {
     let drain = DrainThread::spawn(drain, Arc::new(SystemClock)).expect("a thread can be had");
     let end = move || {
         let drain = drain.join().expect("the drain does not panic");
-        let closed = drain.close();
+        let closed = drain.close(&SystemClock);
         if let Some(failure) = closed.failure {
             panic!("{failure}");
         }

@@ -11,7 +11,7 @@ use crate::{
 use holdall::{
     record::{
         cache::SharedCache,
-        drain::{Drain, DrainCommand, DrainShared, DrainThread},
+        drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
         gate::Gate,
         intake::Intake,
         ledger::Ledger,
@@ -27,6 +27,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// How the recorder is set up.
@@ -40,6 +41,8 @@ pub struct PipelineOptions {
     pub cache: CacheOptions,
     /// When to go on in a new file.
     pub split: SplitOptions,
+    /// What a power cut may take at most; `None` syncs at the end only.
+    pub max_loss_window: Option<Duration>,
     /// Where the bytes go.
     pub disk: DiskChoice,
     /// How messages are offered.
@@ -88,10 +91,12 @@ impl Pipeline {
         clock: Arc<dyn Clock>,
     ) -> BenchResult<Self> {
         let disk = options.disk;
+        let mut storage_options = options.storage.clone();
+        storage_options.index_checkpoints = options.max_loss_window.is_some();
         let bag = BagOptions {
             directory: directory.to_owned(),
             storage: storage_by_id(&options.storage_id)?,
-            storage_options: options.storage.clone(),
+            storage_options,
             split: options.split.clone(),
             compression: CompressionOptions::default(),
             custom_data: BTreeMap::new(),
@@ -108,7 +113,17 @@ impl Pipeline {
         let cache = Arc::new(SharedCache::new(&options.cache, Box::new(|_| {})));
         let gate = Arc::new(Gate::new(false, false));
         let shared = Arc::new(DrainShared::default());
-        let drain = Drain::new(bag, Arc::clone(&cache), Arc::clone(&ledger), Arc::clone(&shared));
+        let drain_options = DrainOptions {
+            max_loss_window: options.max_loss_window,
+            ..DrainOptions::default()
+        };
+        let drain = Drain::new(
+            bag,
+            Arc::clone(&cache),
+            Arc::clone(&ledger),
+            Arc::clone(&shared),
+            drain_options,
+        );
         let (mut intakes, mut sinks) = (Vec::new(), Vec::new());
         for topic in plan.topics() {
             let id = lock(&ledger).add_topic(&topic.name);
@@ -154,7 +169,7 @@ impl Pipeline {
             .ok_or_else(|| recorder_failed("the drain panicked"))?;
         self.intakes.iter().for_each(|intake| intake.close());
         let splits = self.shared.status().splits;
-        let closed = drain.close();
+        let closed = drain.close(clock);
         if let Some(failure) = closed.failure {
             return Err(recorder_failed(failure));
         }

@@ -104,7 +104,7 @@ fn check(options: &WriteOptions) -> BenchResult<()> {
     }
     for candidate in &options.candidates {
         match candidate {
-            WriteCandidate::Ours(id) => {
+            WriteCandidate::Ours(id) | WriteCandidate::OursUnsynced(id) => {
                 holdall_storage::storage_by_id(id)?.check_options(&options.storage)?
             }
             WriteCandidate::McapCrate | WriteCandidate::SqliteBare(_) if options.discard => {
@@ -177,7 +177,8 @@ impl Bench<'_> {
         let probe =
             SchedulingProbe::start(Arc::clone(self.clock)).map_err(|source| BenchError::Thread { source })?;
         let (usage, recorded) = match candidate {
-            WriteCandidate::Ours(id) => self.run_ours(id, &place)?,
+            WriteCandidate::Ours(id) => self.run_ours(id, self.options.max_loss_window, &place)?,
+            WriteCandidate::OursUnsynced(id) => self.run_ours(id, None, &place)?,
             _ => self.run_rival(candidate, &place)?,
         };
         let (woken, probe_cpu) = probe.stop();
@@ -191,7 +192,10 @@ impl Bench<'_> {
         tell(Progress::Limits);
         let limit_after = self.measure_disk()?;
         let limits = [limit_before, limit_after];
-        let is_inline = !matches!(candidate, WriteCandidate::Ours(_));
+        let is_inline = !matches!(
+            candidate,
+            WriteCandidate::Ours(_) | WriteCandidate::OursUnsynced(_)
+        );
         let mut run = self.figures(&usage, &recorded, probe_cpu, is_inline, limits);
         run.candidate = candidate.to_string();
         run.repetition = repetition;
@@ -214,12 +218,18 @@ impl Bench<'_> {
         }
     }
 
-    fn run_ours(&self, storage_id: &str, place: &Path) -> BenchResult<(Usage, Recorded)> {
+    fn run_ours(
+        &self,
+        storage_id: &str,
+        max_loss_window: Option<Duration>,
+        place: &Path,
+    ) -> BenchResult<(Usage, Recorded)> {
         let options = PipelineOptions {
             storage_id: storage_id.to_owned(),
             storage: self.options.storage.clone(),
             cache: self.options.cache.clone(),
             split: self.options.split.clone(),
+            max_loss_window,
             disk: self.disk(),
             offer: self.options.offer,
         };
@@ -275,7 +285,7 @@ impl Bench<'_> {
                 let writer = NaiveWriter::create(queue, &mcap, reserve_bytes, topics)?;
                 (mcap, Box::new(writer), INLINE_BATCH_BYTES)
             }
-            WriteCandidate::McapCrate | WriteCandidate::Ours(_) => {
+            WriteCandidate::McapCrate | WriteCandidate::Ours(_) | WriteCandidate::OursUnsynced(_) => {
                 let writer = McapCrateWriter::create(&mcap, topics, McapCrateOptions::default())?;
                 (mcap, Box::new(writer), INLINE_BATCH_BYTES)
             }

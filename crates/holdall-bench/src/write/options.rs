@@ -8,13 +8,15 @@ use crate::{
 use holdall::record::options::{CacheOptions, SplitOptions};
 use holdall_io::os::DiskMode;
 use holdall_storage::StorageOptions;
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
 
 /// What can be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteCandidate {
     /// The recorder with this storage.
     Ours(String),
+    /// The same without a loss window: synced at the end only.
+    OursUnsynced(String),
     /// The writer of the `mcap` crate, buffered.
     McapCrate,
     /// The yardstick: a plain loop that encodes MCAP into aligned blocks.
@@ -23,9 +25,13 @@ pub enum WriteCandidate {
     SqliteBare(bool),
 }
 
+/// Behind the id of one of our storages: without a loss window.
+const UNSYNCED: &str = "+off";
+
 impl WriteCandidate {
     /// Every name that [`FromStr`] takes.
-    pub const NAMES: &'static str = "mcap, sqlite3, naive, mcap-crate, sqlite-bare, sqlite-bare-resilient";
+    pub const NAMES: &'static str =
+        "mcap, sqlite3, mcap+off, sqlite3+off, naive, mcap-crate, sqlite-bare, sqlite-bare-resilient";
 }
 
 impl FromStr for WriteCandidate {
@@ -38,6 +44,13 @@ impl FromStr for WriteCandidate {
             "sqlite-bare" => Ok(Self::SqliteBare(false)),
             "sqlite-bare-resilient" => Ok(Self::SqliteBare(true)),
             id if holdall_storage::storage_by_id(id).is_ok() => Ok(Self::Ours(id.to_owned())),
+            other
+                if other
+                    .strip_suffix(UNSYNCED)
+                    .is_some_and(|id| holdall_storage::storage_by_id(id).is_ok()) =>
+            {
+                Ok(Self::OursUnsynced(other.trim_end_matches(UNSYNCED).to_owned()))
+            }
             _ => Err(BenchError::Option {
                 option: "--storage",
                 expected: format!("one of {}", Self::NAMES),
@@ -49,8 +62,11 @@ impl FromStr for WriteCandidate {
 
 impl fmt::Display for WriteCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Self::OursUnsynced(id) = self {
+            return write!(f, "{id}{UNSYNCED}");
+        }
         f.write_str(match self {
-            Self::Ours(id) => id,
+            Self::Ours(id) | Self::OursUnsynced(id) => id,
             Self::McapCrate => "mcap-crate",
             Self::Naive => "naive",
             Self::SqliteBare(false) => "sqlite-bare",
@@ -72,6 +88,8 @@ pub struct WriteOptions {
     pub cache: CacheOptions,
     /// When to go on in a new file.
     pub split: SplitOptions,
+    /// What a power cut may take at most from the recorder; `None` syncs at the end only.
+    pub max_loss_window: Option<Duration>,
     /// How files are written.
     pub disk_mode: DiskMode,
     /// Write to memory that forgets: the speed of everything but the disk. Limits are then memory's.
@@ -139,6 +157,7 @@ mod tests {
     fn candidates_are_read_and_written_alike() {
         for name in [
             "mcap",
+            "mcap+off",
             "naive",
             "mcap-crate",
             "sqlite-bare",

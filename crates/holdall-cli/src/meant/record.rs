@@ -1,9 +1,11 @@
 //! What `holdall record` is meant to do: typed flags combined into the recorder's options.
 
 use super::{UsageError, names, pattern, read_file, static_topics, surroundings::Surroundings};
-use crate::typed::record::{CachePolicyName, CompressionModeName, DiskModeName, RecordArguments};
+use crate::typed::record::{
+    CachePolicyName, CompressionModeName, DiskModeName, OnDiskFullName, RecordArguments,
+};
 use holdall::record::options::{
-    CacheOptions, CachePolicy, CompressionMode, CompressionOptions, RecordOptions, SplitOptions,
+    CacheOptions, CachePolicy, CompressionMode, CompressionOptions, OnDiskFull, RecordOptions, SplitOptions,
 };
 use holdall_io::os::DiskMode;
 use holdall_model::selection::Selection;
@@ -54,6 +56,12 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
             files_max: some_unless_zero(typed.max_bag_files),
         },
         compression: compression(typed)?,
+        max_loss_window: some_unless_zero(typed.max_loss_window),
+        on_disk_full: match typed.on_disk_full {
+            OnDiskFullName::Stop => OnDiskFull::Stop,
+            OnDiskFullName::Ring => OnDiskFull::Ring,
+        },
+        min_free_space_bytes: typed.min_free_space.filter(|bytes| *bytes > 0),
         cache: cache(typed)?,
         start_paused: typed.start_paused,
         use_sim_time: typed.use_sim_time,
@@ -147,6 +155,15 @@ fn check_combinations(typed: &RecordArguments) -> Result<(), UsageError> {
             needs: "-b/--max-bag-size or -d/--max-bag-duration",
         });
     }
+    if typed.on_disk_full == OnDiskFullName::Ring
+        && typed.max_bag_size == 0
+        && typed.max_bag_duration.is_zero()
+    {
+        return Err(UsageError::Needs {
+            flag: "--on-disk-full ring",
+            needs: "-b/--max-bag-size or -d/--max-bag-duration: whole files are what can be given up",
+        });
+    }
     if typed.snapshot_mode && typed.max_cache_size == 0 && typed.max_cache_duration.is_zero() {
         return Err(UsageError::Needs {
             flag: "--snapshot-mode",
@@ -155,6 +172,9 @@ fn check_combinations(typed: &RecordArguments) -> Result<(), UsageError> {
     }
     check_numbers(typed)
 }
+
+/// Shorter windows would be spent on syncs alone.
+const LOSS_WINDOW_MIN: Duration = Duration::from_millis(50);
 
 /// The least values of numbers.
 fn check_numbers(typed: &RecordArguments) -> Result<(), UsageError> {
@@ -167,6 +187,13 @@ fn check_numbers(typed: &RecordArguments) -> Result<(), UsageError> {
                 "too small; {} files can be split at {bytes_min} bytes or more, 0 never splits",
                 typed.storage
             ),
+        });
+    }
+    if !typed.max_loss_window.is_zero() && typed.max_loss_window < LOSS_WINDOW_MIN {
+        return Err(UsageError::BadValue {
+            flag: "--max-loss-window",
+            value: format!("{:?}", typed.max_loss_window),
+            reason: "too short; 50 ms is the least, 0 syncs at the end only".to_owned(),
         });
     }
     if typed.polling_interval < Duration::from_millis(1) {

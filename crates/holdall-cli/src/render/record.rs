@@ -3,10 +3,10 @@
 use super::{TABLE_STYLE, paint::Paint, rate::Rates};
 use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
 use comfy_table::{CellAlignment, Table};
-use holdall::record::status::{RecordReport, RecordStatus, TopicStatus};
+use holdall::record::status::{DurabilityStatus, RecordReport, RecordStatus, TopicStatus};
 use holdall_model::loss::LossStage;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Lines that [`live`] gives.
 pub const LIVE_LINES: usize = 4;
@@ -114,6 +114,7 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
     );
     let mut lines = vec![recorded];
     lines.extend(lost(status, paint));
+    lines.extend(window_missed(status).map(|line| paint.attention(&line)));
     lines.extend(
         report
             .audit_faults
@@ -124,6 +125,20 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
         lines.push(paint.bad(&format!("ended early: {failure}")));
     }
     lines
+}
+
+/// What is to be said when a power cut could have taken more than was promised.
+fn window_missed(status: &RecordStatus) -> Option<String> {
+    let durability = &status.durability;
+    let (window, achieved) = (durability.window?, durability.achieved?);
+    (durability.missed > 0).then(|| {
+        format!(
+            "the disk was too slow for --max-loss-window {:.1} s, {}: at worst a power cut would have taken {:.1} s",
+            window.as_secs_f64(),
+            plural(durability.missed, "time"),
+            achieved.as_secs_f64(),
+        )
+    })
 }
 
 /// `lost: none`, or how many, where, and of which topics.
@@ -250,9 +265,25 @@ pub fn json(report: &RecordReport) -> Value {
         "bytes": status.recorded_bytes,
         "lost": status.shortfall(),
         "lost_by_stage": json_stages(&lost_by_stage(&status.topics)),
+        "durability": json_durability(&status.durability),
         "topics": topics,
         "failure": report.failure,
         "audit_faults": report.audit_faults,
+    })
+}
+
+/// `null` without a loss window.
+fn json_durability(durability: &DurabilityStatus) -> Value {
+    let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+    durability.window.map_or(Value::Null, |window| {
+        json!({
+            "max_loss_window_s": window.as_secs_f64(),
+            "achieved_s": seconds(durability.achieved),
+            "missed": durability.missed,
+            "syncs": durability.syncs,
+            "sync_cost_s": seconds(durability.sync_cost),
+            "durable": durability.durable,
+        })
     })
 }
 
@@ -280,7 +311,6 @@ fn json_stages(stages: &BTreeMap<LossStage, u64>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn topic(name: &str, recorded: u64, lost: &[(LossStage, u64)]) -> TopicStatus {
         TopicStatus {
@@ -289,6 +319,7 @@ mod tests {
             publishers: 1,
             received: recorded,
             recorded,
+            durable: recorded,
             recorded_bytes: recorded * 100,
             lost: lost.iter().copied().collect(),
             loss_unknown: false,

@@ -121,7 +121,8 @@ pub struct WriteArguments {
     #[arg(long, value_name = "N")]
     pub topics: Option<u32>,
 
-    /// Who stores; several take turns: mcap, sqlite3, naive, mcap-crate, sqlite-bare, sqlite-bare-resilient
+    /// Who stores; several take turns: mcap, sqlite3, each with +off for no loss window, naive, mcap-crate,
+    /// sqlite-bare, sqlite-bare-resilient
     #[arg(
         long,
         short = 's',
@@ -162,6 +163,10 @@ pub struct WriteArguments {
     /// Keep only this many newest files
     #[arg(long, value_name = "N", requires = "max_bag_size")]
     pub max_bag_files: Option<u32>,
+
+    /// After a power cut at most the messages of the last S seconds are missing; 0 syncs at the end only
+    #[arg(long, value_name = "S", default_value = "2", value_parser = parse_seconds)]
+    pub max_loss_window: Duration,
 
     /// Payloads from here on are offered as loans, as transports do
     #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = parse_bytes)]

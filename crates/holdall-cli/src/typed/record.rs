@@ -15,6 +15,8 @@ Examples:
                                                 what begins with /camera, without one
   holdall record -a -b 1GB --max-bag-files 20   a new file each GB, the newest 20 are kept
   holdall record -a --compression-mode file     each file is packed with zstd when it is closed
+  holdall record -a -b 1GB --on-disk-full ring  until stopped: gives up its oldest files when the disk is full
+  holdall record -a --max-loss-window 500ms     a power cut takes at most half a second
   holdall record -a --json > report.json        the final report for programs";
 
 const KEYS: &str = "\
@@ -67,6 +69,16 @@ pub enum CompressionModeName {
     File,
     /// Each message.
     Message,
+}
+
+/// What to do when the disk is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OnDiskFullName {
+    /// End the recording; what was received until then is in a whole bag.
+    #[default]
+    Stop,
+    /// Remove this recording's own oldest files, told and counted, and go on.
+    Ring,
 }
 
 /// How storage files are written.
@@ -252,6 +264,18 @@ pub struct RecordArguments {
         help_heading = "Split"
     )]
     pub max_bag_files: u32,
+
+    /// After a power cut at most the messages of the last S seconds are missing; 0 syncs at the end only
+    #[arg(long, value_name = "S", default_value = "2", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Safety")]
+    pub max_loss_window: Duration,
+
+    /// When less than this is free the disk counts as full; 0: when a write fails [default: 0, with --on-disk-full ring 1GiB]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Safety")]
+    pub min_free_space: Option<u64>,
+
+    /// What to do when the disk is full; ring needs -b or -d
+    #[arg(long, value_name = "POLICY", default_value = "stop", help_heading = "Safety")]
+    pub on_disk_full: OnDiskFullName,
 
     /// Memory for messages that wait for the disk, all in all; 0 is as little as possible, or by --max-cache-duration alone
     #[arg(long, value_name = "SIZE", default_value = "100MiB", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Cache")]

@@ -176,6 +176,7 @@ fn write_options(typed: &WriteArguments) -> Result<WriteOptions, Failure> {
             preset: typed.preset.clone(),
             config: storage_config(typed)?,
             compression_threads: typed.threads,
+            ..StorageOptions::default()
         },
         cache: CacheOptions {
             bytes_max: bytes_in_memory(typed.max_cache_size, "--max-cache-size")?,
@@ -187,6 +188,7 @@ fn write_options(typed: &WriteArguments) -> Result<WriteOptions, Failure> {
             files_max: typed.max_bag_files,
             duration_max: None,
         },
+        max_loss_window: (!typed.max_loss_window.is_zero()).then_some(typed.max_loss_window),
         disk_mode: disk_mode(typed.shared.disk_mode),
         discard: typed.shared.memory,
         offer: OfferOptions {

@@ -3,7 +3,7 @@
 use super::{
     RecordControl, RecordError,
     cache::{CacheEntry, SharedCache},
-    drain::{Drain, DrainShared},
+    drain::{Drain, DrainOptions, DrainShared},
     gate::Gate,
     ledger::{Interval, Ledger},
     options::RecordOptions,
@@ -49,6 +49,7 @@ impl Assembly {
         );
         let bag_options = bag_options(&options, storage)?;
         let compression = options.compression.clone();
+        let drain_options = DrainOptions::from(&options);
         // Before the bag, so that what cannot be subscribed leaves no empty bag behind.
         let session = Session::new(options, parts.clone(), transports, started)?;
         let bag = BagWriter::create(bag_options, open_disk, folder)?;
@@ -57,6 +58,7 @@ impl Assembly {
             Arc::clone(&parts.cache),
             Arc::clone(&parts.ledger),
             Arc::clone(&parts.drain),
+            drain_options,
         )
         .with_compression(&compression)?;
         let view = View {
@@ -83,7 +85,10 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
         status: view.status(),
         bag: closed.directory,
         files: closed.files,
-        failure: closed.failure.map(|failure| failure.to_string()),
+        failure: closed
+            .failure
+            .map(|failure| failure.to_string())
+            .or_else(|| view.parts.drain.status().must_end),
         audit_faults,
     }
 }
@@ -118,6 +123,7 @@ fn bag_options(
         preset: options.storage_preset.clone(),
         config: options.storage_config.clone(),
         compression_threads: options.compression.thread_count(),
+        index_checkpoints: options.max_loss_window.is_some(),
     };
     Ok(BagOptions {
         directory: options.output.clone(),

@@ -2,8 +2,9 @@
 
 use super::{
     cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored, Waited},
+    durability::{Arrivals, DURABILITY_RECORD, DurabilityStatus, LossWindow, Verdict},
     ledger::{Interval, LEDGER_KEY, LEDGER_RECORD, Ledger},
-    options::{CompressionMode, CompressionOptions},
+    options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES, RecordOptions},
     waiting::{HeldPayload, WaitingTopics},
 };
 use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking, TopicCount};
@@ -29,11 +30,35 @@ const GATHER_MAX: Duration = Duration::from_millis(5);
 /// How long the drain sleeps while nothing comes.
 const IDLE_MAX: Duration = Duration::from_millis(100);
 
-/// How often everything written is handed to the disk and synced, so that a killed recording keeps all but this much.
-const DURABLE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// How often the free space of the disk is looked at.
+/// How often the free space of the disk is told.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often it is looked at when less than some of it is wanted free: a fast disk takes a third of a gigabyte meanwhile.
+const SPACE_GUARD_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the drain does besides writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DrainOptions {
+    /// After a power cut at most what was received in this span is missing.
+    pub max_loss_window: Option<Duration>,
+    /// What to do when less than `min_free_space_bytes` is left.
+    pub on_disk_full: OnDiskFull,
+    /// See [`RecordOptions::min_free_space_bytes`].
+    pub min_free_space_bytes: Option<u64>,
+    /// The cache is a ring: what comes out of it is as old as the user likes, and promised to nobody before it is asked for.
+    pub snapshot: bool,
+}
+
+impl From<&RecordOptions> for DrainOptions {
+    fn from(options: &RecordOptions) -> Self {
+        Self {
+            max_loss_window: options.max_loss_window,
+            on_disk_full: options.on_disk_full,
+            min_free_space_bytes: options.min_free_space_bytes,
+            snapshot: options.cache.snapshot,
+        }
+    }
+}
 
 /// What the recorder asks of the drain, in order.
 #[derive(Clone, Debug)]
@@ -71,6 +96,12 @@ pub struct DrainStatus {
     pub failure: Option<String>,
     /// Files begun on request or because a limit was reached, the first one not counted.
     pub splits: u64,
+    /// What is durable, and how well the loss window was kept.
+    pub durability: DurabilityStatus,
+    /// Durable messages by topic, indexed by [`TopicId`].
+    pub durable: Vec<u64>,
+    /// Why the recording should be ended, when that is so: one sentence.
+    pub must_end: Option<String>,
 }
 
 /// What the drain shares with the recorder.
@@ -126,9 +157,13 @@ pub struct Drain {
     /// There for message compression.
     packing: Option<PayloadPacking<InPacking>>,
     failure: Option<BagError>,
-    dirty: bool,
-    next_durable: Duration,
+    options: DrainOptions,
+    window: LossWindow,
+    arrivals: Arrivals,
+    /// Messages by topic that the sync on its way covers.
+    syncing: Vec<u64>,
     next_space: Duration,
+    next_space_guard: Duration,
 }
 
 impl Drain {
@@ -138,8 +173,9 @@ impl Drain {
         cache: Arc<SharedCache>,
         ledger: Arc<Mutex<Ledger>>,
         shared: Arc<DrainShared>,
+        options: DrainOptions,
     ) -> Self {
-        let waiting = WaitingTopics::new(cache.bytes_max() / 4);
+        let waiting = WaitingTopics::new(cache.bytes_max() / 4, options.max_loss_window);
         let drain = Self {
             bag,
             cache,
@@ -150,11 +186,14 @@ impl Drain {
             runs: Vec::new(),
             packing: None,
             failure: None,
-            dirty: false,
-            next_durable: Duration::ZERO,
+            options,
+            window: LossWindow::new(options.max_loss_window),
+            arrivals: Arrivals::default(),
+            syncing: Vec::new(),
             next_space: Duration::ZERO,
+            next_space_guard: Duration::ZERO,
         };
-        drain.tell_status(|_| {});
+        drain.tell_status(|status| status.durability = drain.window.status().clone());
         drain
     }
 
@@ -173,9 +212,12 @@ impl Drain {
     pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
         self.obey();
         if let Some(segment) = segment {
+            let oldest = self.arrivals.take().filter(|_| !self.options.snapshot);
+            self.window.received(oldest.unwrap_or(now));
             self.write_segment(segment, now);
         }
         self.write_packed(false);
+        self.arrivals.sample(now, self.cache.queued_segments() as u64);
         for topic in self.waiting.overdue(now) {
             tracing::warn!(
                 "{}: no node told its message definition in time; recorded without",
@@ -429,7 +471,6 @@ impl Drain {
     }
 
     fn count_runs(&mut self) {
-        self.dirty |= !self.runs.is_empty();
         let mut ledger = lock(&self.ledger);
         for run in self.runs.drain(..) {
             ledger.record(run.topic, run.publisher, run.count, run.bytes);
@@ -458,16 +499,105 @@ impl Drain {
             return Ok(());
         }
         self.bag.step()?;
-        if self.dirty && now >= self.next_durable && self.bag.make_durable()? {
-            self.next_durable = now + DURABLE_INTERVAL;
-            self.dirty = false;
-        }
+        self.tend_durability(now)?;
         self.count_removed();
+        self.tend_space(now)
+    }
+
+    /// Asks for syncs in time, and tells what has become durable.
+    fn tend_durability(&mut self, now: Duration) -> Result<(), BagError> {
+        if self.window.is_in_flight() && self.bag.is_durable()? {
+            let verdict = self.window.ended(now, self.syncing.iter().sum());
+            self.warn_of(verdict);
+            let durability = self.window.status().clone();
+            let mut status = lock(&self.shared.status);
+            status.durability = durability;
+            std::mem::swap(&mut status.durable, &mut self.syncing);
+        }
+        let verdict = self.window.look(now);
+        self.warn_of(verdict);
+        if self.window.is_due(now) {
+            self.write_packed(true);
+            self.bag.make_durable()?;
+            self.syncing.clear();
+            self.syncing
+                .extend(lock(&self.ledger).topics.iter().map(|topic| topic.recorded));
+            self.window.begun(now);
+            // What is held back is in no file yet.
+            if let Some(held) = self.waiting.oldest() {
+                self.window.received(held);
+            }
+        }
+        Ok(())
+    }
+
+    /// Warns when the loss window cannot be kept: once, the report and the bag tell the rest.
+    fn warn_of(&mut self, verdict: Verdict) {
+        if let (Verdict::FirstMiss(age), Some(window)) = (verdict, self.options.max_loss_window) {
+            tracing::warn!(
+                "the disk is too slow for --max-loss-window {:.1} s: a power cut now would take the last {:.1} s",
+                window.as_secs_f64(),
+                age.as_secs_f64(),
+            );
+        }
+        if verdict != Verdict::Kept {
+            lock(&self.shared.status).durability = self.window.status().clone();
+        }
+    }
+
+    /// Tells how much space is free, and does what the user wants when it is too little.
+    fn tend_space(&mut self, now: Duration) -> Result<(), BagError> {
         if now >= self.next_space {
             self.next_space = now + SPACE_INTERVAL;
             self.tell_status(|_| {});
         }
+        let ring = self.options.on_disk_full == OnDiskFull::Ring;
+        let wanted = self
+            .options
+            .min_free_space_bytes
+            .or(ring.then_some(RING_FREE_SPACE_BYTES));
+        let Some(wanted) = wanted.filter(|_| now >= self.next_space_guard) else {
+            return Ok(());
+        };
+        self.next_space_guard = now + SPACE_GUARD_INTERVAL;
+        let Some(available) = self.bag.available_bytes().filter(|available| *available < wanted) else {
+            return Ok(());
+        };
+        if ring && self.bag.give_up_oldest()? {
+            // The system frees the blocks of a removed file in the background.
+            self.next_space_guard = now + SPACE_INTERVAL;
+            return Ok(());
+        }
+        let can_wait = ring && self.bag.has_file_to_give_up();
+        if !can_wait && lock(&self.shared.status).must_end.is_none() {
+            let reason = self.too_little_space(available, wanted);
+            tracing::warn!("{reason}");
+            self.tell_status(|status| status.must_end = Some(reason));
+        }
         Ok(())
+    }
+
+    fn too_little_space(&self, available: u64, wanted: u64) -> String {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let what_to_do = match self.options.on_disk_full {
+            OnDiskFull::Ring => {
+                "no older file of this recording is left to remove; free some space or split into smaller files"
+            }
+            OnDiskFull::Stop => {
+                "free some space, or record with --on-disk-full ring to give up the oldest files instead"
+            }
+        };
+        format!(
+            "only {:.1} MiB are free for {}, less than the {:.1} MiB that must stay free: the recording ends, with everything received until now; {what_to_do}",
+            mib(available),
+            self.bag.directory().display(),
+            mib(wanted),
+        )
+    }
+
+    /// When something is to be done although nothing arrives.
+    fn next_deadline(&self) -> Option<Duration> {
+        self.window.next_begin().filter(|_| self.failure.is_none())
     }
 
     fn tell_status(&self, change: impl FnOnce(&mut DrainStatus)) {
@@ -502,8 +632,8 @@ impl Drain {
         }
     }
 
-    /// Ends the bag, with the ledger in it.
-    pub fn close(mut self) -> ClosedBag {
+    /// Ends the bag, with the ledger in it. `clock` tells how long what was not yet durable had to wait.
+    pub fn close(mut self, clock: &dyn Clock) -> ClosedBag {
         if self.failure.is_none()
             && let Err(error) = self.bag.wait_settled()
         {
@@ -515,18 +645,30 @@ impl Drain {
             ledger,
             topics,
             failure,
+            shared,
+            mut window,
             ..
         } = self;
         let entries = BTreeMap::from([(LEDGER_KEY.to_owned(), lock(&ledger).to_json())]);
-        let records = vec![(LEDGER_RECORD.to_owned(), entries)];
-        bag.close(records, failure, |unreadable| {
+        let mut records = vec![(LEDGER_RECORD.to_owned(), entries)];
+        if window.status().window.is_some() {
+            records.push((DURABILITY_RECORD.to_owned(), window.status().entries()));
+        }
+        bag.close(records, failure, |unreadable, is_whole| {
             let mut ledger = lock(&ledger);
+            if is_whole {
+                window.closed(clock.monotonic(), ledger.recorded());
+                lock(&shared.status).durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
+            }
+            lock(&shared.status).durability = window.status().clone();
             for count in unreadable {
                 if let Some(topic) = topic_of(&topics, *count) {
                     ledger.take_back(topic, count.messages);
                 }
             }
-            ledger.custom_data()
+            let mut custom_data = ledger.custom_data();
+            custom_data.extend(window.status().custom_data());
+            custom_data
         })
     }
 }
@@ -561,7 +703,14 @@ impl DrainThread {
 fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
     loop {
         // Ends when the recorder closes the cache.
-        match drain.cache.wait(GATHER_MAX, IDLE_MAX) {
+        let deadline = drain.next_deadline();
+        let idle = deadline.map_or(IDLE_MAX, |deadline| {
+            // A deadline that has passed is met by the step that follows.
+            deadline
+                .saturating_sub(clock.monotonic())
+                .clamp(GATHER_MAX, IDLE_MAX)
+        });
+        match drain.cache.wait(GATHER_MAX, idle) {
             Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),
             Waited::Idle => drain.step(None, clock.monotonic()),
             Waited::Finished => {

@@ -6,6 +6,7 @@ mod control;
 pub mod definitions;
 pub mod discovery;
 pub mod drain;
+pub mod durability;
 mod error;
 pub mod gate;
 pub mod intake;

@@ -76,6 +76,20 @@ impl CompressionOptions {
 /// More compression threads than this are of no use to anybody.
 const THREADS_MAX: usize = 256;
 
+/// What to do when the disk is nearly full: less than [`RecordOptions::min_free_space_bytes`] is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDiskFull {
+    /// End the recording; what was received until then is in the bag.
+    #[default]
+    Stop,
+    /// Remove this recording's own oldest files and go on; what was in them is counted at stage `policy`.
+    Ring,
+}
+
+/// What must stay free for [`OnDiskFull::Ring`] when the user does not say, in bytes: a second of a fast disk, so that files are removed
+/// before a write fails.
+pub const RING_FREE_SPACE_BYTES: u64 = 1 << 30;
+
 /// Everything about one recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
@@ -97,6 +111,13 @@ pub struct RecordOptions {
     pub split: SplitOptions,
     /// rosbag2's own compression.
     pub compression: CompressionOptions,
+    /// After a power cut at most what was received in this span is missing (`--max-loss-window`); `None` never syncs before the end.
+    pub max_loss_window: Option<Duration>,
+    /// What to do when the disk is nearly full (`--on-disk-full`).
+    pub on_disk_full: OnDiskFull,
+    /// When less than this is free the disk counts as full (`--min-free-space`). `None`: when a write fails, or, with
+    /// [`OnDiskFull::Ring`], at [`RING_FREE_SPACE_BYTES`].
+    pub min_free_space_bytes: Option<u64>,
     /// How messages wait.
     pub cache: CacheOptions,
     /// Begin paused (`--start-paused`).

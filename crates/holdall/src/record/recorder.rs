@@ -132,6 +132,9 @@ impl Recording {
             if self.view.parts.drain.status().failure.is_some() {
                 self.control.stop("the bag cannot be written");
             }
+            if self.view.parts.drain.status().must_end.is_some() {
+                self.control.stop("too little space is left");
+            }
             if let Some(failure) = self.session.failure() {
                 self.control.stop(failure);
             }
@@ -174,7 +177,7 @@ impl Recording {
                 ..RecordReport::default()
             };
         };
-        let mut report = report(drain.close(), &view);
+        let mut report = report(drain.close(&*view.clock), &view);
         report.failure = report.failure.or_else(|| session.failure().map(str::to_owned));
         report
     }

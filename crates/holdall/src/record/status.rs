@@ -1,5 +1,6 @@
 //! What a recording tells while it runs and when it has ended.
 
+pub use super::durability::DurabilityStatus;
 use holdall_model::loss::LossStage;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -16,6 +17,8 @@ pub struct TopicStatus {
     pub received: u64,
     /// Messages handed to the storage file.
     pub recorded: u64,
+    /// Those of `recorded` that are reported durable: the first ones, in the order of the bag. A power cut leaves them in it.
+    pub durable: u64,
     /// Payload bytes recorded.
     pub recorded_bytes: u64,
     /// Messages lost, by stage; stages without a loss are absent.
@@ -45,6 +48,10 @@ pub struct RecordStatus {
     pub disk_available_bytes: Option<u64>,
     /// The file being written.
     pub current_file: PathBuf,
+    /// What is durable, and how well the loss window was kept.
+    pub durability: DurabilityStatus,
+    /// Why the recording should be ended, when that is so: its owner is to stop it (less space is free than the user wants). One sentence.
+    pub must_end: Option<String>,
     /// All topics in the order of subscription.
     pub topics: Vec<TopicStatus>,
 }

@@ -79,6 +79,6 @@ impl SteppedRecorder {
         while self.step_drain() {}
         let Assembly { mut drain, view, .. } = self.0;
         drain.finish();
-        report(drain.close(), &view)
+        report(drain.close(&*view.clock), &view)
     }
 }

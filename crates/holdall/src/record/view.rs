@@ -28,11 +28,12 @@ impl View {
             .map(|topic| (topic.intake.received(), topic.intake.publishers()))
             .collect();
         let ledger = lock(&parts.ledger);
-        let topics = live
-            .iter()
-            .zip(&received)
-            .zip(&ledger.topics)
-            .map(|((live, counts), account)| topic_status(live, *counts, account));
+        let topics = live.iter().zip(&received).zip(&ledger.topics).enumerate().map(
+            |(index, ((live, counts), account))| TopicStatus {
+                durable: drain.durable.get(index).copied().unwrap_or(0),
+                ..topic_status(live, *counts, account)
+            },
+        );
         RecordStatus {
             elapsed: self.clock.monotonic().saturating_sub(self.started),
             paused: parts.gate.is_paused(),
@@ -42,7 +43,9 @@ impl View {
             cache_bytes_max: parts.cache.bytes_max(),
             lost: ledger.lost(),
             disk_available_bytes: drain.available_bytes,
-            current_file: drain.current_file,
+            current_file: drain.current_file.clone(),
+            durability: drain.durability.clone(),
+            must_end: drain.must_end.clone(),
             topics: topics.collect(),
         }
     }
@@ -61,6 +64,7 @@ fn topic_status(
         publishers,
         received,
         recorded: account.recorded,
+        durable: 0,
         recorded_bytes: account.recorded_bytes,
         lost,
         loss_unknown: account.loss_unknown,

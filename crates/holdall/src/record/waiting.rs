@@ -10,8 +10,10 @@ use std::{
     time::Duration,
 };
 
-/// How long a topic's messages are held back for its definition.
-pub const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long a topic's messages are held back for its definition, at most and at least: what is held back is in no file yet, so a
+/// short loss window shortens the wait.
+const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
+const DEFINITION_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The payload of a message that is held back.
 pub enum HeldPayload {
@@ -78,15 +80,18 @@ struct WaitingTopic {
 
 /// All topics that wait.
 pub struct WaitingTopics {
+    wait_max: Duration,
     bytes_max: usize,
     held_bytes: usize,
     topics: BTreeMap<TopicId, WaitingTopic>,
 }
 
 impl WaitingTopics {
-    /// Nothing waits; at most `bytes_max` will be held back.
-    pub fn new(bytes_max: usize) -> Self {
+    /// Nothing waits; at most `bytes_max` will be held back, and no longer than suits a loss window.
+    pub fn new(bytes_max: usize, loss_window: Option<Duration>) -> Self {
+        let wait_max = loss_window.map_or(DEFINITION_WAIT_MAX, |window| window * 3 / 4);
         Self {
+            wait_max: wait_max.clamp(DEFINITION_WAIT_MIN, DEFINITION_WAIT_MAX),
             bytes_max,
             held_bytes: 0,
             topics: BTreeMap::new(),
@@ -142,13 +147,18 @@ impl WaitingTopics {
         let late = |topic: &WaitingTopic| {
             topic
                 .since
-                .is_some_and(|since| now.saturating_sub(since) >= DEFINITION_WAIT_MAX)
+                .is_some_and(|since| now.saturating_sub(since) >= self.wait_max)
         };
         self.topics
             .iter()
             .filter(|(_, topic)| late(topic))
             .map(|(id, topic)| given_up(*id, topic))
             .collect()
+    }
+
+    /// When the oldest message that is held back came here.
+    pub fn oldest(&self) -> Option<Duration> {
+        self.topics.values().filter_map(|topic| topic.since).min()
     }
 
     /// All topics that wait.

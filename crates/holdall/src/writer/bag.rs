@@ -1,16 +1,19 @@
 //! The writer of one bag: adds topics, writes messages in order, goes on in new files, and closes without losing the first error.
 
+mod durable;
+
 use super::{
     BagError, BagFolder, SplitRule,
     metadata::{BagFacts, FileFacts, bag_metadata},
     pack_files::{FilePacker, PackedFile},
 };
 use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
+use durable::PendingSync;
 use holdall_io::{
     block::BlockPoolOptions,
     disk::{DiskError, FileId},
     os::{DiskMode, OsDisk},
-    queue::{DiskQueue, SyncToken},
+    queue::DiskQueue,
 };
 use holdall_model::{
     metadata::BagMetadata,
@@ -32,6 +35,9 @@ const ROSBAG2_KEY: &str = "serialized_metadata";
 
 /// In `custom_data` of `metadata.yaml` while the bag is being written: counts of its last file are not final, and it may have no end.
 pub(crate) const STATE_KEY: &str = "holdall.state";
+
+/// Files that may become this long carry checkpoints of their index, where that is asked for.
+const CHECKPOINTS_FROM_BYTES: u64 = 64 << 20;
 
 /// What `metadata.yaml` takes at most without topics and files, for each file, and for each QoS profile, in bytes.
 const METADATA_BYTES: u64 = 1024;
@@ -151,8 +157,8 @@ pub struct BagWriter {
     files_begun: u32,
     /// What the closing metadata record adds to a file at most, in bytes.
     end_bytes: u64,
-    /// The sync that was asked for last.
-    sync: Option<SyncToken>,
+    /// The sync that was asked for last and has not ended.
+    sync: Option<PendingSync>,
     /// In files that the ring has removed, not yet told.
     removed: Vec<TopicCount>,
     /// There for file compression.
@@ -165,10 +171,16 @@ impl BagWriter {
     /// # Errors
     /// A directory that exists or cannot be made; a file that cannot be begun.
     pub fn create(
-        options: BagOptions,
+        mut options: BagOptions,
         open_disk: OpenDisk,
         folder: Box<dyn BagFolder>,
     ) -> Result<Self, BagError> {
+        // A short file is read through as quickly as its checkpoints.
+        let is_long = options
+            .split
+            .bytes_max
+            .is_none_or(|max| max >= CHECKPOINTS_FROM_BYTES);
+        options.storage_options.index_checkpoints &= is_long;
         options.storage.check_options(&options.storage_options)?;
         folder.create_new(&options.directory).map_err(|error| {
             if error.is_already_exists() {
@@ -412,21 +424,12 @@ impl BagWriter {
             };
         };
         let begun = self.past.len() + usize::from(self.current.is_some());
-        let mut surplus = begun.saturating_sub(files_max.max(1) as usize);
+        let surplus = begun.saturating_sub(files_max.max(1) as usize);
         let mut removed = packed;
-        let is_free = |file: &PastFile| file.closing.is_none() && file.packing != Packing::AtWork;
-        while surplus > 0 && self.past.front().is_some_and(is_free) {
-            if let Some(oldest) = self.past.pop_front() {
-                self.folder
-                    .remove_file(&self.options.directory.join(oldest.present_name()))?;
-                tracing::info!(
-                    "removed {}, the oldest of more than {files_max} files",
-                    oldest.name
-                );
-                self.removed
-                    .extend(counts(&oldest.summary.channel_message_counts));
+        for _ in 0..surplus {
+            if !self.remove_oldest(&format!("because {files_max} are kept"))? {
+                break;
             }
-            surplus -= 1;
             removed = true;
         }
         if removed {
@@ -472,23 +475,6 @@ impl BagWriter {
         }
     }
 
-    /// Hands everything written so far to the disk and asks for a sync, without waiting for it; does nothing while an earlier one is
-    /// not done. True when it was asked for.
-    ///
-    /// # Errors
-    /// A failed disk or storage file.
-    pub fn make_durable(&mut self) -> Result<bool, BagError> {
-        if let Some(sync) = self.sync
-            && !self.queue.is_durable(sync)?
-        {
-            return Ok(false);
-        }
-        if let Some(current) = &mut self.current {
-            self.sync = current.writer.make_durable(&mut self.queue)?;
-        }
-        Ok(true)
-    }
-
     /// Waits until all finished files are closed and the ring has its length. Only at the end: it waits for the disk.
     ///
     /// # Errors
@@ -529,12 +515,12 @@ impl BagWriter {
 
     /// Writes the end of the bag and waits until all of it is durable. `records` go into the last file. Goes on after an error (also
     /// one that came before, `failure`), to keep what can be kept: files that have no end are cut behind what is written and read
-    /// back. `account` is told which written messages cannot be read then, and gives more `custom_data`.
+    /// back. `account` is told which written messages cannot be read then and whether all went well, and gives more `custom_data`.
     pub fn close(
         mut self,
         records: Vec<(String, MetadataEntries)>,
         failure: Option<BagError>,
-        account: impl FnOnce(&[TopicCount]) -> BTreeMap<String, String>,
+        account: impl FnOnce(&[TopicCount], bool) -> BTreeMap<String, String>,
     ) -> ClosedBag {
         let mut first_error = failure;
         if first_error.is_none() {
@@ -558,7 +544,7 @@ impl BagWriter {
                 first_error.get_or_insert(error);
             }
         }
-        if let Err(error) = self.write_last_metadata(&account(&unreadable)) {
+        if let Err(error) = self.write_last_metadata(&account(&unreadable, first_error.is_none())) {
             first_error.get_or_insert(error);
         }
         let files = self

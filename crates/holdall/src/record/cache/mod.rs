@@ -154,6 +154,11 @@ impl Cache {
         self.bytes_max
     }
 
+    /// Segments that hold messages to be written, the one being filled included.
+    pub fn queued_segments(&self) -> usize {
+        self.full.len() + self.dumped.len() + usize::from(!self.current.is_empty())
+    }
+
     /// Bytes that messages in it hold: payloads, their overhead, and what loans pin. For showing how full it is.
     pub fn held_bytes(&self) -> usize {
         self.admission.held_bytes()

@@ -391,6 +391,11 @@ impl SharedCache {
         self.wake();
     }
 
+    /// Segments that hold messages to be written, the one being filled included.
+    pub fn queued_segments(&self) -> usize {
+        self.lock().cache.queued_segments()
+    }
+
     /// Bytes that its messages hold.
     pub fn held_bytes(&self) -> usize {
         self.lock().cache.held_bytes()

@@ -178,7 +178,11 @@ fn custom_data_and_distribution_are_in_the_metadata() {
     let metadata = world.record().stop().metadata();
     assert_eq!(
         metadata.custom_data,
-        BTreeMap::from([("robot".to_owned(), "r2".to_owned())])
+        BTreeMap::from([
+            ("robot".to_owned(), "r2".to_owned()),
+            // Nothing was received, so that nothing waited for a sync.
+            ("holdall.loss_window".to_owned(), "max=2.000s missed=0".to_owned()),
+        ])
     );
     assert_eq!(
         (metadata.ros_distro.as_str(), metadata.storage_identifier.as_str()),

@@ -9,7 +9,9 @@ mod topics;
 
 use super::{RecordControl, Recorder, ledger::Ledger, options::RecordOptions, status::RecordReport};
 use crate::{
-    record::{RecordError, options::CacheOptions, session::INITIAL_DISCOVERY},
+    record::{
+        RecordError, durability::DEFAULT_LOSS_WINDOW, options::CacheOptions, session::INITIAL_DISCOVERY,
+    },
     writer::{OpenDisk, OsFolder, os_disk},
 };
 use holdall_io::{
@@ -104,6 +106,9 @@ impl World {
             qos_overrides: BTreeMap::new(),
             split: Default::default(),
             compression: Default::default(),
+            max_loss_window: Some(DEFAULT_LOSS_WINDOW),
+            on_disk_full: Default::default(),
+            min_free_space_bytes: None,
             cache: CacheOptions::default(),
             start_paused: false,
             use_sim_time: false,

@@ -1,0 +1,85 @@
+//! What of a bag is durable, and how it makes room on a full disk.
+
+use super::{BagError, BagWriter, Packing, PastFile, counts};
+use holdall_io::{disk::FileId, queue::SyncToken};
+
+/// A sync that was asked for, with the files that were being closed at the time.
+#[derive(Debug)]
+pub(super) struct PendingSync {
+    token: Option<SyncToken>,
+    closing: Vec<FileId>,
+}
+
+impl BagWriter {
+    /// Hands everything written so far to the disk and asks for a sync, without waiting for it. [`Self::is_durable`] says when it
+    /// is done; a call before that takes its place.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn make_durable(&mut self) -> Result<(), BagError> {
+        let token = match &mut self.current {
+            Some(current) => current.writer.make_durable(&mut self.queue)?,
+            None => None,
+        };
+        let closing = self.past.iter().filter_map(|past| past.closing).collect();
+        self.sync = Some(PendingSync { token, closing });
+        Ok(())
+    }
+
+    /// Whether everything that was written before the last [`Self::make_durable`] is found after a power cut.
+    ///
+    /// # Errors
+    /// A failed disk: what was written since the last sync that ended well may be gone.
+    pub fn is_durable(&mut self) -> Result<bool, BagError> {
+        self.queue.poll();
+        let Some(sync) = &mut self.sync else {
+            return Ok(true);
+        };
+        // A close makes durable; files that were closed well are forgotten by `settle`.
+        let past = &self.past;
+        sync.closing
+            .retain(|file| past.iter().any(|past| past.closing == Some(*file)));
+        let is_durable = match sync.token {
+            Some(token) => self.queue.is_durable(token)?,
+            None => true,
+        };
+        if is_durable && sync.closing.is_empty() {
+            self.sync = None;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Removes the oldest finished file to make room; false when there is none.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn give_up_oldest(&mut self) -> Result<bool, BagError> {
+        if !self.remove_oldest("to make room on the disk")? {
+            return Ok(false);
+        }
+        self.write_metadata(false).map(|()| true)
+    }
+
+    /// Whether a finished file will be there to be removed as soon as the disk has closed it.
+    pub fn has_file_to_give_up(&self) -> bool {
+        !self.past.is_empty()
+    }
+
+    /// Removes the oldest file if the disk has closed it.
+    pub(super) fn remove_oldest(&mut self, why: &str) -> Result<bool, BagError> {
+        let is_busy = |oldest: &PastFile| oldest.closing.is_some() || oldest.packing == Packing::AtWork;
+        if self.past.front().is_none_or(is_busy) {
+            return Ok(false);
+        }
+        let Some(oldest) = self.past.pop_front() else {
+            return Ok(false);
+        };
+        self.folder
+            .remove_file(&self.options.directory.join(oldest.present_name()))?;
+        tracing::info!("removed {}, the oldest file, {why}", oldest.name);
+        self.removed
+            .extend(counts(&oldest.summary.channel_message_counts));
+        Ok(true)
+    }
+}
