@@ -1,6 +1,7 @@
 //! Storage files: each backend is a folder with the same files (`mod, format, writer, reader, recover`).
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod compression;
 pub mod error;
 pub mod mcap;

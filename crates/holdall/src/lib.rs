@@ -6,4 +6,5 @@ pub mod diff;
 pub mod play;
 pub mod reader;
 pub mod record;
+pub mod tools;
 pub mod writer;

@@ -1,5 +1,6 @@
 //! Turns what the library tells into what people and programs read. Pure: nothing is printed here.
 
+pub mod check;
 pub mod info;
 pub mod paint;
 pub mod play;

@@ -4,5 +4,6 @@ pub mod events;
 pub mod keyboard;
 pub mod log;
 pub mod mode;
+pub mod progress;
 pub mod screen;
 pub mod signals;

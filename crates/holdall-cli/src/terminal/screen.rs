@@ -63,6 +63,11 @@ impl Drop for Screen {
     }
 }
 
+/// Adds a bar of its own at the bottom.
+pub fn add(bar: ProgressBar) -> ProgressBar {
+    lines().add(bar)
+}
+
 /// Writes whole lines to standard error, above the status lines.
 pub fn write_above(text: &[u8]) -> io::Result<()> {
     lines().suspend(|| io::stderr().lock().write_all(text))

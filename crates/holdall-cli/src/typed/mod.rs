@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cat;
+pub mod check;
 pub mod choice;
 pub mod info;
 pub mod play;
@@ -67,6 +68,9 @@ pub enum Verb {
     /// Show messages, decoded, as YAML or JSON
     #[command(after_help = cat::EXAMPLES, after_long_help = format!("{}\n\n{}", cat::EXAMPLES, cat::NOTES))]
     Cat(Box<cat::CatArguments>),
+    /// Check bags whole: records, checksums, indexes, counts, definitions
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::CheckArguments),
     /// Measure what recording costs and reaches on this machine
     #[command(after_help = bench::EXAMPLES)]
     Bench {

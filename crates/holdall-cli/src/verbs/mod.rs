@@ -2,6 +2,7 @@
 
 mod bench;
 mod cat;
+mod check;
 mod completion;
 mod info;
 mod play;
@@ -19,6 +20,7 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Play(arguments) => play::run(&arguments),
         Verb::Cat(arguments) => cat::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
+        Verb::Check(arguments) => check::run(&arguments),
         Verb::Bench { verb } => bench::run(&verb),
         Verb::Completion { shell } => completion::run(shell),
     }

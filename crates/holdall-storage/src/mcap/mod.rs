@@ -1,5 +1,6 @@
 //! MCAP: the storage of ROS 2 by default, one file of chunks with an index behind them.
 
+pub mod check;
 pub mod format;
 pub mod options;
 pub mod reader;

@@ -1,5 +1,6 @@
 //! SQLite3: the storage of ROS 2 until Iron, one database of topics and messages.
 
+pub mod check;
 pub mod format;
 pub mod options;
 pub mod reader;

@@ -495,7 +495,7 @@ fn same_file(information: &FileInformation, relative: &str) -> bool {
 }
 
 /// The error of a system call.
-pub(super) fn io_error(action: &'static str, path: &Path, source: io::Error) -> BagError {
+pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> BagError {
     BagError::Io {
         action,
         path: path.to_owned(),

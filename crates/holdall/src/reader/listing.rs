@@ -15,7 +15,7 @@ const EXTENSIONS: [&str; 2] = ["mcap", "db3"];
 const ENTRIES_MAX: usize = 1_000_000;
 
 /// The storage files in `directory` in the order of their numbers: `bag_2.mcap` before `bag_10.mcap`.
-pub(super) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> {
+pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)
         .map_err(|error| io_error("list", directory, error))?
@@ -43,7 +43,7 @@ pub(super) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
 }
 
 /// What a directory without metadata and storage files holds, as a clause for the user.
-pub(super) fn describe_without_storage(directory: &Path) -> Result<String, BagError> {
+pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, BagError> {
     let mut entries = fs::read_dir(directory).map_err(|error| io_error("list", directory, error))?;
     Ok(if entries.next().is_none() {
         "the directory is empty".to_owned()

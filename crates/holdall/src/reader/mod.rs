@@ -4,12 +4,13 @@ mod bag;
 mod contents;
 mod error;
 mod file;
-mod listing;
+pub(crate) mod listing;
 mod merge;
 mod rebuild;
 mod ros1;
 mod set;
 
+pub(crate) use bag::io_error;
 pub use bag::{BagFile, BagReader, LostByTopic, Ros1View};
 pub use contents::{BagContents, ServiceCounts};
 pub use error::BagError;

@@ -55,7 +55,7 @@ impl Definitions {
         self.channels.entry(channel.id).or_insert(channel);
     }
 
-    fn info(&self, channel: &Channel) -> ChannelInfo {
+    pub fn info(&self, channel: &Channel) -> ChannelInfo {
         let schema = self.schemas.get(&channel.schema_id).cloned().unwrap_or_default();
         let text = |key: &str| channel.metadata.get(key).cloned().unwrap_or_default();
         let hash = text("topic_type_hash");

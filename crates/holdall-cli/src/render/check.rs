@@ -1,0 +1,106 @@
+//! What a check found: a verdict for each file with the findings below it, and as JSON.
+
+use super::paint::Paint;
+use crate::units::{format_bytes, format_count};
+use holdall::tools::check::BagCheck;
+use holdall_storage::check::{FileCheck, Finding, Findings, Severity};
+use serde_json::{Value, json};
+use std::{fmt::Write, path::Path};
+
+/// Findings of one file that are shown to people; JSON has more.
+const SHOWN_MAX: usize = 20;
+
+/// A bag's check for people.
+pub fn text(check: &BagCheck, paint: Paint) -> String {
+    let mut text = String::new();
+    for file in &check.files {
+        let facts = format!(
+            "{} messages, {} topics, {}",
+            format_count(file.message_count),
+            file.topics.len(),
+            format_bytes(file.file_bytes)
+        );
+        verdict(&mut text, &file.path, &file.findings, &facts, paint);
+    }
+    // A single file has no metadata to judge.
+    if check.files.len() != 1 || check.files[0].path != check.path {
+        verdict(&mut text, &check.path, &check.bag, "the bag as a whole", paint);
+    }
+    text
+}
+
+fn verdict(text: &mut String, path: &Path, findings: &Findings, facts: &str, paint: Paint) {
+    let word = match findings.problems {
+        0 => paint.good("sound"),
+        1 => paint.bad("1 problem"),
+        count => paint.bad(&format!("{count} problems")),
+    };
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{}: {word} ({facts})", path.display());
+    for finding in findings.list.iter().take(SHOWN_MAX) {
+        let _ = writeln!(text, "  {}", line(finding, path, paint));
+    }
+    let hidden = (findings.problems + findings.notices).saturating_sub(SHOWN_MAX as u64);
+    if hidden > 0 {
+        let _ = writeln!(
+            text,
+            "  and {} more (--json shows up to 1000)",
+            format_count(hidden)
+        );
+    }
+}
+
+/// One finding without the path that stands above it.
+fn line(finding: &Finding, shown: &Path, paint: Paint) -> String {
+    let mark = match finding.severity {
+        Severity::Problem => paint.bad("problem"),
+        Severity::Notice => paint.faint("notice"),
+    };
+    let path = if finding.path == shown {
+        String::new()
+    } else {
+        let name = finding.path.strip_prefix(shown).unwrap_or(&finding.path);
+        format!(" {}", name.display())
+    };
+    let place = finding
+        .offset
+        .map_or_else(String::new, |offset| format!(" at byte {offset}"));
+    let Finding {
+        what,
+        expected,
+        found,
+        ..
+    } = finding;
+    format!("{mark}{path}{place}: {what}: expected {expected}, found {found}")
+}
+
+/// A bag's check for programs.
+pub fn json(check: &BagCheck) -> Value {
+    json!({
+        "path": check.path,
+        "sound": check.is_sound(),
+        "problems": check.problems(),
+        "files": check.files.iter().map(file_json).collect::<Vec<_>>(),
+        "findings": check.bag,
+    })
+}
+
+fn file_json(file: &FileCheck) -> Value {
+    let topics: Vec<Value> = file
+        .topics
+        .iter()
+        .map(|(topic, count)| json!({"name": topic.name, "type": topic.type_name, "message_count": count}))
+        .collect();
+    json!({
+        "path": file.path,
+        "sound": file.findings.is_sound(),
+        "storage_identifier": file.storage_id,
+        "bytes": file.file_bytes,
+        "message_count": file.message_count,
+        "starting_time": file.starting_time.map(|time| time.as_nanos()),
+        "ending_time": file.ending_time.map(|time| time.as_nanos()),
+        "out_of_order": file.out_of_order,
+        "topics": topics,
+        "findings": file.findings,
+    })
+}

@@ -1,0 +1,23 @@
+//! `holdall check` as it is typed.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall check lab                       read the whole bag: a verdict for each file, exit code 1 when something is wrong
+  holdall check lab/lab_3.mcap            a single storage file
+  holdall check --json lab | jq '.files[].findings.list[]'";
+
+/// All flags of `holdall check`.
+#[derive(Args, Clone, Debug)]
+pub struct CheckArguments {
+    /// Bag directories or single storage files
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// One JSON object for each bag, one per line
+    #[arg(long)]
+    pub json: bool,
+}

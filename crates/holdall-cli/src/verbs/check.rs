@@ -1,0 +1,30 @@
+//! `holdall check`: reads bags whole and tells what is wrong with them.
+
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    output,
+    render::{check, paint::Paint},
+    terminal::{log, progress::ByteProgress},
+    typed::check::CheckArguments,
+};
+use tracing::level_filters::LevelFilter;
+
+/// Checks each bag; exit code 1 when something is wrong with one.
+pub fn run(typed: &CheckArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let mut is_sound = true;
+    for path in &typed.bags {
+        let progress = ByteProgress::open(&format!("checking {}", path.display()));
+        let found = holdall::tools::check::check(path, &mut |done, total| progress.show(done, total));
+        drop(progress);
+        let found = found.map_err(Failure::failed)?;
+        is_sound &= found.is_sound();
+        output::result(&if typed.json {
+            check::json(&found).to_string()
+        } else {
+            check::text(&found, Paint::stdout())
+        })?;
+    }
+    Ok(if is_sound { Outcome::Done } else { Outcome::Failed })
+}

@@ -1,0 +1,234 @@
+//! What a full check of a storage file finds: each thing that is not as it should be, with its place.
+
+use holdall_model::{
+    interface::{Definition, InterfaceError, bundle::Bundle, is_rihs01},
+    time::Timestamp,
+    topic::{DefinitionEncoding, TopicInfo},
+};
+use serde::Serialize;
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
+
+use crate::writer::ChannelInfo;
+
+/// Findings that are kept of one file; more are only counted, so that a file of garbage takes no more memory than a good one.
+pub const FINDINGS_MAX: usize = 1000;
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; nothing is wrong with the data.
+    Notice,
+    /// Something is wrong.
+    Problem,
+}
+
+/// One thing that a check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// In which file.
+    pub path: PathBuf,
+    /// Where, in bytes from the start of the file; `None` where there is no such place.
+    pub offset: Option<u64>,
+    /// What was looked at: `chunk checksum`, `statistics: message count`, ...
+    pub what: String,
+    /// What should be there.
+    pub expected: String,
+    /// What is there.
+    pub found: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        let Self {
+            what,
+            expected,
+            found,
+            ..
+        } = self;
+        write!(f, ": {what}: expected {expected}, found {found}")
+    }
+}
+
+/// What a check found, the first [`FINDINGS_MAX`] of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Findings {
+    /// The first ones, in the order in which they were found.
+    pub list: Vec<Finding>,
+    /// All problems, those that are not in the list included.
+    pub problems: u64,
+    /// All notices, those that are not in the list included.
+    pub notices: u64,
+}
+
+impl Findings {
+    /// Adds one.
+    pub fn add(&mut self, finding: Finding) {
+        match finding.severity {
+            Severity::Problem => self.problems += 1,
+            Severity::Notice => self.notices += 1,
+        }
+        if self.list.len() < FINDINGS_MAX {
+            self.list.push(finding);
+        }
+    }
+
+    /// Adds all of another check.
+    pub fn extend(&mut self, other: Self) {
+        let kept = other.list.len() as u64;
+        let dropped = (other.problems + other.notices).saturating_sub(kept);
+        let listed = |severity| other.list.iter().filter(|f| f.severity == severity).count() as u64;
+        let (problems, notices) = (listed(Severity::Problem), listed(Severity::Notice));
+        self.problems += other.problems - problems;
+        self.notices += other.notices - notices;
+        debug_assert_eq!(dropped, other.problems - problems + other.notices - notices);
+        other.list.into_iter().for_each(|finding| self.add(finding));
+    }
+
+    /// True when nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems == 0
+    }
+}
+
+/// What the content of a storage file really is, and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileCheck {
+    /// The file.
+    pub path: PathBuf,
+    /// The backend that checked it.
+    pub storage_id: &'static str,
+    /// Its length.
+    pub file_bytes: u64,
+    /// Messages that were counted in it.
+    pub message_count: u64,
+    /// Smallest log time found.
+    pub starting_time: Option<Timestamp>,
+    /// Largest log time found.
+    pub ending_time: Option<Timestamp>,
+    /// Messages that come before a message of the same topic with an earlier log time.
+    pub out_of_order: u64,
+    /// Its topics with the messages that were counted; a topic of several channels comes once for each.
+    pub topics: Vec<(TopicInfo, u64)>,
+    /// Named text records, as far as they could be read.
+    pub metadata: Vec<(String, crate::writer::MetadataEntries)>,
+    /// What is wrong.
+    pub findings: Findings,
+}
+
+impl FileCheck {
+    /// Notes something that is wrong.
+    pub(crate) fn problem(
+        &mut self,
+        offset: impl Into<Option<u64>>,
+        what: impl Into<String>,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) {
+        self.note(Severity::Problem, offset.into(), what.into(), &expected, &found);
+    }
+
+    /// Notes something worth knowing.
+    pub(crate) fn notice(
+        &mut self,
+        offset: impl Into<Option<u64>>,
+        what: impl Into<String>,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) {
+        self.note(Severity::Notice, offset.into(), what.into(), &expected, &found);
+    }
+
+    fn note(
+        &mut self,
+        severity: Severity,
+        offset: Option<u64>,
+        what: String,
+        expected: &dyn fmt::Display,
+        found: &dyn fmt::Display,
+    ) {
+        self.findings.add(Finding {
+            severity,
+            path: self.path.clone(),
+            offset,
+            what,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        });
+    }
+
+    /// Notes a problem unless two values are the same.
+    pub(crate) fn same<T: PartialEq + fmt::Display>(
+        &mut self,
+        offset: impl Into<Option<u64>>,
+        what: impl Into<String>,
+        expected: T,
+        found: T,
+    ) {
+        if expected != found {
+            self.problem(offset, what, expected, found);
+        }
+    }
+
+    /// Checks that the definition of a ROS topic's type is there, can be parsed, and has the hash that was announced.
+    pub(crate) fn check_definition(&mut self, offset: Option<u64>, info: &ChannelInfo) {
+        let topic = &info.topic;
+        let what = format!("definition of {} ({})", topic.type_name, topic.name);
+        let announced = &topic.type_description_hash;
+        if !announced.is_empty() && !is_rihs01(announced) {
+            let what = format!("type hash of {} ({})", topic.type_name, topic.name);
+            self.problem(offset, what, "RIHS01_ and 64 hexadecimal digits", announced);
+            return;
+        }
+        if info.definition.encoding == DefinitionEncoding::Unknown || info.definition.text.is_empty() {
+            self.notice(offset, what, "the text of the definition", "none");
+            return;
+        }
+        // rosbag2 leaves what every service event begins with out of the texts of service events.
+        let left_out = ["service_msgs/", "builtin_interfaces/"];
+        let lookup = |name: &str| {
+            let is_left_out = left_out.iter().any(|package| name.starts_with(package));
+            Bundle::embedded().get(name).filter(|_| is_left_out)
+        };
+        match Definition::from_stored(&info.definition, lookup) {
+            // `.msg` texts cannot name what an action derives, so its hash does not follow from the text.
+            Ok(_) if topic.type_name.contains("/action/") => {}
+            Ok(definition) if !announced.is_empty() => {
+                let found = definition.type_hash();
+                self.same(offset, format!("type hash of {what}"), announced.clone(), found);
+            }
+            Ok(_) => {}
+            Err(error @ InterfaceError::NotFound { .. }) => {
+                self.problem(offset, what, "a text that defines all it uses", error);
+            }
+            Err(error) => self.problem(offset, what, "a text that can be parsed", error),
+        }
+    }
+}
+
+/// Told how far a check is, in bytes of the file.
+pub type Progress<'a> = &'a mut dyn FnMut(u64);
+
+/// Checks a storage file from front to end with the backend that its first bytes name.
+///
+/// # Errors
+/// A file that cannot be read, or of no storage that can be checked. What is wrong in it is no error here but a finding.
+pub fn check_file(path: &Path, progress: Progress<'_>) -> crate::StorageResult<FileCheck> {
+    let mut begin = vec![0; 16];
+    let read = holdall_io::fs::File::open(path)?.read_at(&mut begin, 0)?;
+    begin.truncate(read);
+    #[cfg(feature = "sqlite3")]
+    if begin == crate::sqlite3::format::MAGIC {
+        return crate::sqlite3::check::check(path, progress);
+    }
+    crate::mcap::check::check(path, progress)
+}

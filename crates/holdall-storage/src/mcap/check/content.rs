@@ -1,0 +1,167 @@
+//! What the records of a file really hold: definitions and, per channel, messages, as far as they must be known to judge the indexes.
+
+use crate::mcap::format::{Channel, MessageHeader, Schema};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// A sum over entries that does not depend on their order: equal sums and counts mean equal entries, short of a chance of 2^-128.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct EntrySum {
+    pub count: u64,
+    sum: u128,
+}
+
+impl EntrySum {
+    /// Adds an entry of two numbers.
+    #[inline]
+    pub fn add(&mut self, first: u64, second: u64) {
+        self.count += 1;
+        let low = mix(first ^ mix(second ^ 0x9e37_79b9_7f4a_7c15));
+        let high = mix(second ^ mix(first ^ 0xd1b5_4a32_d192_ed03));
+        self.sum = self.sum.wrapping_add((u128::from(high) << 64) | u128::from(low));
+    }
+}
+
+/// The finalizer of splitmix64.
+#[inline]
+fn mix(mut value: u64) -> u64 {
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// What is known of a channel.
+#[derive(Debug)]
+pub(super) struct ChannelContent {
+    pub id: u16,
+    /// Its record; `None` for messages of a channel that was never defined.
+    pub record: Option<Channel>,
+    /// Where the record is.
+    pub defined_at: u64,
+    pub messages: u64,
+    pub last_time: u64,
+    pub out_of_order: u64,
+    /// Entries of the chunk that is being read.
+    pub in_chunk: EntrySum,
+    /// Entries of the message index of that chunk; `None` until it was met.
+    pub indexed: Option<EntrySum>,
+}
+
+/// Everything that was found in the data section.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub schemas: BTreeMap<u16, (u64, SchemaRecord)>,
+    /// Place in `channels` by id, plus one.
+    places: Vec<u32>,
+    pub channels: Vec<ChannelContent>,
+    /// Places of channels with messages in the chunk that is being read.
+    pub in_chunk: Vec<usize>,
+    /// Smallest and largest log time.
+    pub times: Option<(u64, u64)>,
+    /// Of the chunk that is being read.
+    pub chunk_times: Option<(u64, u64)>,
+}
+
+/// A schema, owned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SchemaRecord {
+    pub name: String,
+    pub encoding: String,
+    pub data: Bytes,
+}
+
+impl From<&Schema<'_>> for SchemaRecord {
+    fn from(schema: &Schema<'_>) -> Self {
+        Self {
+            name: schema.name.clone().into_owned(),
+            encoding: schema.encoding.clone().into_owned(),
+            data: Bytes::copy_from_slice(&schema.data),
+        }
+    }
+}
+
+impl Content {
+    /// The channel with this id, as far as it is known.
+    pub fn channel(&self, id: u16) -> Option<&ChannelContent> {
+        let place = *self.places.get(usize::from(id))?;
+        self.channels.get((place as usize).checked_sub(1)?)
+    }
+
+    /// Place of the channel with this id, which is made when there is none.
+    pub fn place(&mut self, id: u16) -> usize {
+        if self.places.len() <= usize::from(id) {
+            self.places.resize(usize::from(id) + 1, 0);
+        }
+        if self.places[usize::from(id)] == 0 {
+            self.channels.push(ChannelContent {
+                id,
+                record: None,
+                defined_at: 0,
+                messages: 0,
+                last_time: 0,
+                out_of_order: 0,
+                in_chunk: EntrySum::default(),
+                indexed: None,
+            });
+            // There are no more than 65536.
+            self.places[usize::from(id)] = self.channels.len() as u32;
+        }
+        self.places[usize::from(id)] as usize - 1
+    }
+
+    /// Takes in a message; `offset` is its place in the chunk's records. True when it is the first of a channel without a record.
+    #[inline]
+    pub fn message(&mut self, header: &MessageHeader, offset: Option<u64>) -> bool {
+        let place = self.place(header.channel_id);
+        let channel = &mut self.channels[place];
+        let time = header.log_time;
+        let is_unknown = channel.record.is_none() && channel.messages == 0;
+        channel.messages += 1;
+        channel.out_of_order += u64::from(time < channel.last_time);
+        channel.last_time = time;
+        let widen = |times: &mut Option<(u64, u64)>| {
+            *times = Some(times.map_or((time, time), |(min, max)| (min.min(time), max.max(time))));
+        };
+        widen(&mut self.times);
+        if let Some(offset) = offset {
+            if channel.in_chunk.count == 0 {
+                self.in_chunk.push(place);
+            }
+            channel.in_chunk.add(time, offset);
+            widen(&mut self.chunk_times);
+        }
+        is_unknown
+    }
+
+    /// Forgets the chunk.
+    pub fn end_chunk(&mut self) {
+        for place in self.in_chunk.drain(..) {
+            let channel = &mut self.channels[place];
+            (channel.in_chunk, channel.indexed) = (EntrySum::default(), None);
+        }
+        self.chunk_times = None;
+    }
+
+    /// Messages of all channels.
+    pub fn message_count(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.messages).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_sums_tell_entries_apart_and_not_their_order() {
+        let sum = |entries: &[(u64, u64)]| {
+            let mut sum = EntrySum::default();
+            entries.iter().for_each(|&(a, b)| sum.add(a, b));
+            sum
+        };
+        assert_eq!(sum(&[(1, 2), (3, 4)]), sum(&[(3, 4), (1, 2)]));
+        assert_ne!(sum(&[(1, 2), (3, 4)]), sum(&[(1, 4), (3, 2)]));
+        assert_ne!(sum(&[(1, 2)]), sum(&[(2, 1)]));
+        assert_ne!(sum(&[(1, 2)]), sum(&[(1, 2), (1, 2)]));
+    }
+}

@@ -1,0 +1,347 @@
+//! The summary and the footer against what the data section really held.
+
+use super::{
+    Checked, Checker, Head, Stop,
+    chunk::chunk_sizes,
+    content::{EntrySum, SchemaRecord},
+    kind,
+    stream::{skip, take},
+};
+use crate::mcap::format::{ChunkIndex, Footer, MAGIC, Record, Statistics, SummaryOffset, op};
+use std::io::{BufRead, Read};
+
+/// Groups of one kind in the summary, and what its offsets say.
+#[derive(Default)]
+struct Found {
+    /// By opcode: where the group begins and its length.
+    groups: Vec<(u8, u64, u64)>,
+    offsets: Vec<SummaryOffset>,
+    offsets_start: Option<u64>,
+    chunk_indexes: u64,
+    attachments: EntrySum,
+    metadata: EntrySum,
+    statistics: bool,
+    repeated_channels: u64,
+}
+
+impl Checker<'_> {
+    /// Everything behind the data end record, which ends at `data_end`.
+    pub(super) fn summary_section(&mut self, data_end: u64) -> Checked {
+        self.stream.restart_crc();
+        let mut found = Found::default();
+        loop {
+            let is_footer = self.stream.fill_buf()?.first() == Some(&op::FOOTER);
+            if is_footer {
+                return self.footer(data_end, &found);
+            }
+            let head = self.next_head("a record of the summary, or the footer")?;
+            let end = head.start + 9 + head.body_bytes;
+            match found
+                .groups
+                .last_mut()
+                .filter(|(opcode, ..)| *opcode == head.opcode)
+            {
+                Some((_, start, length)) => *length = end - *start,
+                None if head.opcode == op::SUMMARY_OFFSET => {
+                    found.offsets_start.get_or_insert(head.start);
+                }
+                None => found.groups.push((head.opcode, head.start, end - head.start)),
+            }
+            let Some(body) = self.body(head)? else { continue };
+            self.summary_record(head, &body, &mut found);
+            self.body = body;
+        }
+    }
+
+    fn summary_record(&mut self, head: Head, body: &[u8], found: &mut Found) {
+        match self.parse(head, body) {
+            Some(Record::Schema(schema)) => {
+                let known = self
+                    .content
+                    .schemas
+                    .get(&schema.id)
+                    .map(|(_, known)| known.clone());
+                let what = format!("schema {} in the summary", schema.id);
+                self.repeated(head, what, known, SchemaRecord::from(&schema));
+            }
+            Some(Record::Channel(channel)) => {
+                found.repeated_channels += 1;
+                let known = self
+                    .content
+                    .channel(channel.id)
+                    .and_then(|known| known.record.clone());
+                let what = format!("channel {} ({}) in the summary", channel.id, channel.topic);
+                self.repeated(head, what, known, channel);
+            }
+            Some(Record::ChunkIndex(index)) => {
+                found.chunk_indexes += 1;
+                self.chunk_index(head, &index);
+            }
+            Some(Record::Statistics(statistics)) => {
+                if std::mem::replace(&mut found.statistics, true) {
+                    self.file
+                        .problem(head.start, "statistics", "one record", "a second one");
+                }
+                self.statistics(head, &statistics);
+            }
+            Some(Record::AttachmentIndex(index)) => found.attachments.add(index.offset, index.length),
+            Some(Record::MetadataIndex(index)) => found.metadata.add(index.offset, index.length),
+            Some(Record::SummaryOffset(offset)) => found.offsets.push(offset),
+            Some(Record::Unknown(_)) | None => {}
+            Some(_) => {
+                let found = format!("a {} record", kind(head.opcode));
+                self.file
+                    .problem(head.start, "summary", "a record of the summary", found);
+            }
+        }
+    }
+
+    /// A definition in the summary must be the one of the data section. One that is only here is told: readers of the data alone miss it.
+    fn repeated<T: PartialEq>(&mut self, head: Head, what: String, known: Option<T>, found: T) {
+        match known {
+            Some(known) if known != found => {
+                self.file
+                    .problem(head.start, what, "the same as in the data section", "another one");
+            }
+            Some(_) => {}
+            None => self
+                .file
+                .notice(head.start, what, "its record in the data section too", "none"),
+        }
+    }
+
+    fn chunk_index(&mut self, head: Head, index: &ChunkIndex) {
+        let start = index.chunk_start_offset;
+        let what = format!("index of the chunk at byte {start}");
+        let Ok(place) = self.chunks.binary_search_by_key(&start, |chunk| chunk.start) else {
+            // Chunks beyond what is kept cannot be judged one by one.
+            if self.chunk_count == self.chunks.len() as u64 {
+                self.file.problem(head.start, what, "a chunk there", "none");
+            }
+            return;
+        };
+        let chunk = self.chunks[place];
+        let times = (index.message_start_time, index.message_end_time);
+        self.file.same(
+            head.start,
+            format!("{what}: length"),
+            chunk.length,
+            index.chunk_length,
+        );
+        self.file.same(
+            head.start,
+            format!("{what}: first log time"),
+            chunk.times.0,
+            times.0,
+        );
+        self.file.same(
+            head.start,
+            format!("{what}: last log time"),
+            chunk.times.1,
+            times.1,
+        );
+        if chunk_sizes(&index.compression, index.compressed_size, index.uncompressed_size) != chunk.sizes {
+            let found = format!(
+                "{} and {} bytes of {:?}",
+                index.compressed_size, index.uncompressed_size, index.compression
+            );
+            self.file.problem(
+                head.start,
+                format!("{what}: sizes and codec"),
+                "those of the chunk",
+                found,
+            );
+        }
+        let mut indexes = EntrySum::default();
+        index
+            .message_index_offsets
+            .iter()
+            .for_each(|(id, offset)| indexes.add(u64::from(*id), *offset));
+        if indexes != chunk.indexes && (indexes.count > 0 || index.message_index_length > 0) {
+            let (expected, found) = (
+                format!("the places of its {} message indexes", chunk.indexes.count),
+                format!("{} places, not all the same", indexes.count),
+            );
+            self.file
+                .problem(head.start, format!("{what}: message indexes"), expected, found);
+        } else if indexes.count > 0 {
+            let what = format!("{what}: length of its message indexes");
+            self.file
+                .same(head.start, what, chunk.index_length, index.message_index_length);
+        }
+    }
+
+    fn statistics(&mut self, head: Head, said: &Statistics) {
+        let at = head.start;
+        let content = &self.content;
+        let times = content.times.unwrap_or((0, 0));
+        let defined = content
+            .channels
+            .iter()
+            .filter(|channel| channel.record.is_some())
+            .count() as u64;
+        let counts = [
+            ("message count", content.message_count(), said.message_count),
+            (
+                "schemas",
+                content.schemas.len() as u64,
+                u64::from(said.schema_count),
+            ),
+            ("channels", defined, u64::from(said.channel_count)),
+            (
+                "attachments",
+                self.attachments.count,
+                u64::from(said.attachment_count),
+            ),
+            (
+                "metadata records",
+                self.metadata.count,
+                u64::from(said.metadata_count),
+            ),
+            ("chunks", self.chunk_count, u64::from(said.chunk_count)),
+            ("first log time", times.0, said.message_start_time),
+            ("last log time", times.1, said.message_end_time),
+        ];
+        let mut by_channel: Vec<(u16, u64, u64)> = content
+            .channels
+            .iter()
+            .map(|channel| {
+                let said = said.channel_message_counts.get(&channel.id).copied().unwrap_or(0);
+                (channel.id, channel.messages, said)
+            })
+            .collect();
+        let unknown = said
+            .channel_message_counts
+            .iter()
+            .filter(|(id, _)| content.channel(**id).is_none());
+        by_channel.extend(unknown.map(|(id, said)| (*id, 0, *said)));
+        for (what, expected, found) in counts {
+            self.file.same(at, format!("statistics: {what}"), expected, found);
+        }
+        for (id, expected, found) in by_channel {
+            let what = format!("statistics: messages of channel {id}");
+            self.file.same(at, what, expected, found);
+        }
+    }
+
+    fn footer(&mut self, data_end: u64, found: &Found) -> Checked {
+        let head_start = self.stream.position();
+        // Opcode, length and the two places before the checksum, which covers them.
+        let mut prefix = Vec::new();
+        take(&mut self.stream, 9, &mut prefix)?;
+        if prefix.get(1..) != Some(&20u64.to_le_bytes()) {
+            self.file
+                .problem(head_start, "footer record", "20 bytes", "another length");
+            return Err(Stop::Ended);
+        }
+        let mut body = Vec::new();
+        take(&mut self.stream, 16, &mut body)?;
+        let crc = self.stream.crc();
+        let mut last = Vec::new();
+        take(&mut self.stream, 4, &mut last)?;
+        body.extend_from_slice(&last);
+        let head = Head {
+            opcode: op::FOOTER,
+            start: head_start,
+            body_bytes: 20,
+        };
+        if let Some(Record::Footer(footer)) = self.parse(head, &body) {
+            self.judge_footer(head, data_end, &footer, crc, found);
+        }
+        let at = self.stream.position();
+        let mut end = Vec::new();
+        (&mut self.stream).take(9).read_to_end(&mut end)?;
+        if end != MAGIC {
+            let found = format!("{end:02x?}{}", if end.len() > 8 { " and more" } else { "" });
+            self.file.problem(
+                at,
+                "end of the file",
+                format!("{MAGIC:02x?} and nothing behind"),
+                found,
+            );
+        }
+        skip(&mut self.stream, u64::MAX)?;
+        Ok(())
+    }
+
+    fn judge_footer(&mut self, head: Head, data_end: u64, footer: &Footer, crc: u32, found: &Found) {
+        let at = head.start;
+        if head.start != self.footer_start() {
+            self.file.problem(
+                at,
+                "footer",
+                format!("at byte {}", self.footer_start()),
+                format!("at byte {at}"),
+            );
+        }
+        let has_summary = at > data_end;
+        let expected = if has_summary { data_end } else { 0 };
+        // Without a summary both ways of saying so are met.
+        if footer.summary_start != expected && (has_summary || footer.summary_start != data_end) {
+            self.file
+                .problem(at, "footer: start of the summary", expected, footer.summary_start);
+        }
+        if footer.summary_offset_start != 0 || found.offsets_start.is_some() {
+            let expected = found.offsets_start.unwrap_or(0);
+            self.file.same(
+                at,
+                "footer: start of the summary offsets",
+                expected,
+                footer.summary_offset_start,
+            );
+        }
+        if footer.summary_crc != 0 && footer.summary_crc != crc {
+            let (expected, found) = (format!("{:#010x}", footer.summary_crc), format!("{crc:#010x}"));
+            self.file.problem(at, "checksum of the summary", expected, found);
+        }
+        for offset in &found.offsets {
+            let (opcode, start, length) = (offset.group_opcode, offset.group_start, offset.group_length);
+            if !found.groups.contains(&(opcode, start, length)) {
+                let (expected, found) = (
+                    format!("a group of {} records", kind(opcode)),
+                    format!("{length} bytes at byte {start}"),
+                );
+                self.file.problem(at, "summary offset", expected, found);
+            }
+        }
+        self.judge_indexes(at, found);
+    }
+
+    fn judge_indexes(&mut self, at: u64, found: &Found) {
+        if found.chunk_indexes > 0 {
+            self.file.same(
+                at,
+                "chunk indexes in the summary",
+                self.chunk_count,
+                found.chunk_indexes,
+            );
+        } else if self.chunk_count > 0 {
+            let expected = format!("{} chunk indexes", self.chunk_count);
+            self.file
+                .notice(at, "summary", expected, "none: every reader reads the whole file");
+        }
+        if found.attachments.count > 0 && found.attachments != self.attachments {
+            let (expected, found) = (self.attachments.count, found.attachments.count);
+            let expected = format!("the places of {expected} attachments");
+            self.file.problem(
+                at,
+                "attachment indexes",
+                expected,
+                format!("{found}, not all the same"),
+            );
+        }
+        if found.metadata.count > 0 && found.metadata != self.metadata {
+            let (expected, found) = (self.metadata.count, found.metadata.count);
+            let expected = format!("the places of {expected} metadata records");
+            self.file.problem(
+                at,
+                "metadata indexes",
+                expected,
+                format!("{found}, not all the same"),
+            );
+        }
+        if !found.statistics {
+            self.file.notice(at, "summary", "statistics", "none");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A full check finds nothing in sound files, and every damage in others.
+
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
+mod support;
+
+use holdall_storage::check::{FileCheck, check_file};
+use holdall_storage::mcap::McapOptions;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use support::{Message, channel, payload, record};
+
+fn shared(path: &str) -> Option<PathBuf> {
+    let found = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared")
+        .join(path);
+    if !found.exists() {
+        eprintln!("skipped: {} is not there", found.display());
+        return None;
+    }
+    Some(found)
+}
+
+fn files_below(path: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_below(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn check(path: &Path) -> FileCheck {
+    check_file(path, &mut |_| ()).unwrap()
+}
+
+#[test]
+fn files_of_the_real_rosbag2_are_sound() {
+    let Some(bags) = shared("bags") else { return };
+    let mut count = 0;
+    for path in files_below(&bags, "mcap")
+        .iter()
+        .chain(&files_below(&bags, "db3"))
+    {
+        let found = check(path);
+        assert!(found.findings.is_sound(), "{:#?}", found.findings);
+        assert!(found.message_count > 0);
+        count += 1;
+    }
+    assert!(count >= 6, "{count} files");
+}
+
+#[test]
+fn files_of_the_conformance_suite_are_sound() {
+    let Some(suite) = shared("mcap-conformance") else {
+        return;
+    };
+    let mut count = 0;
+    for path in files_below(&suite, "mcap") {
+        let found = check(&path);
+        assert!(
+            found.findings.is_sound(),
+            "{}: {:#?}",
+            path.display(),
+            found.findings
+        );
+        count += 1;
+    }
+    assert!(count >= 100, "{count} files");
+}
+
+/// A small file with two topics, whose type has the hash of its text.
+fn sample(preset: &str) -> Vec<u8> {
+    let mut topics = [
+        channel("/a", "std_msgs/msg/String"),
+        channel("/b", "std_msgs/msg/String"),
+    ];
+    for topic in &mut topics {
+        topic.definition.text = "string data\n".into();
+        topic.topic.type_description_hash =
+            "RIHS01_df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18".into();
+    }
+    let message = |n: u64| Message {
+        log_time: 100 + n,
+        publish_time: n,
+        sequence: n as u32,
+        topic: if n.is_multiple_of(3) { "/a" } else { "/b" }.into(),
+        payload: payload(n, 40 + n as usize),
+    };
+    let messages: Vec<Message> = (0..12).map(message).collect();
+    let options = McapOptions {
+        chunk_bytes: Some(300),
+        ..McapOptions::preset(preset).unwrap()
+    };
+    record(options, (1 << 20, 4), &topics, &messages).bytes
+}
+
+/// Every byte of these files is covered by a checksum, an index, or a length.
+#[test]
+fn every_changed_byte_of_our_own_file_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["none", "zstd_small"] {
+        let path = dir.path().join("sound.mcap");
+        fs::write(&path, sample(name)).unwrap();
+        let sound = check(&path);
+        assert_eq!(sound.message_count, 12);
+        assert_eq!(sound.findings.list, [], "{name}");
+        let bytes = fs::read(&path).unwrap();
+        let changed = dir.path().join("changed.mcap");
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 0x40;
+            fs::write(&changed, &other).unwrap();
+            // The magic makes it a file of something else, which is told as an error.
+            let found = check_file(&changed, &mut |_| ());
+            let is_found = found.as_ref().map_or(true, |found| !found.findings.is_sound());
+            assert!(is_found, "{name}: byte {at} of {}", bytes.len());
+        }
+        for length in (0..bytes.len()).step_by(5) {
+            fs::write(&changed, &bytes[..length]).unwrap();
+            let found = check_file(&changed, &mut |_| ());
+            let is_found = found.as_ref().map_or(true, |found| !found.findings.is_sound());
+            assert!(is_found, "{name}: cut to {length} of {}", bytes.len());
+        }
+    }
+}

@@ -1,0 +1,467 @@
+//! `check`: reads a bag whole, judges every file, and compares what was found with `metadata.yaml`.
+
+use crate::{
+    reader::{BagError, io_error, listing},
+    record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
+    writer::STATE_KEY,
+};
+use holdall_model::{
+    metadata::{BagMetadata, FileInformation},
+    time::Timestamp,
+};
+use holdall_storage::check::{FileCheck, Finding, Findings, Severity, check_file};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+/// Longest metadata file that is read.
+const METADATA_BYTES_MAX: u64 = 256 << 20;
+
+/// What a check of a bag came to.
+#[derive(Clone, Debug, Default)]
+pub struct BagCheck {
+    /// The bag directory or the single file.
+    pub path: PathBuf,
+    /// Each storage file that could be read, in order.
+    pub files: Vec<FileCheck>,
+    /// What is wrong with the bag as a whole: its metadata, files that are missing or cannot be read.
+    pub bag: Findings,
+}
+
+impl BagCheck {
+    /// True when nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        self.problems() == 0
+    }
+
+    /// Problems of the bag and all its files.
+    pub fn problems(&self) -> u64 {
+        self.bag.problems + self.files.iter().map(|file| file.findings.problems).sum::<u64>()
+    }
+
+    /// All findings that were kept, those of the files first.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        let files = self.files.iter().flat_map(|file| &file.findings.list);
+        files.chain(&self.bag.list)
+    }
+
+    fn note(
+        &mut self,
+        severity: Severity,
+        path: &Path,
+        what: impl Into<String>,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) {
+        self.bag.add(Finding {
+            severity,
+            path: path.to_owned(),
+            offset: None,
+            what: what.into(),
+            expected: expected.to_string(),
+            found: found.to_string(),
+        });
+    }
+
+    fn problem(
+        &mut self,
+        path: &Path,
+        what: impl Into<String>,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) {
+        self.note(Severity::Problem, path, what, expected, found);
+    }
+
+    fn same<T: PartialEq + fmt::Display>(
+        &mut self,
+        path: &Path,
+        what: impl Into<String>,
+        expected: T,
+        found: T,
+    ) {
+        if expected != found {
+            self.problem(path, what, expected, found);
+        }
+    }
+}
+
+/// Checks a bag directory or a single storage file from front to end. `progress` is told the bytes done and the bytes in all.
+///
+/// # Errors
+/// When there is nothing to check: the path cannot be opened, or is no bag. What is wrong with a bag is a finding.
+pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck, BagError> {
+    let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
+    let mut check = BagCheck {
+        path: path.to_owned(),
+        ..BagCheck::default()
+    };
+    if !about.is_dir() {
+        check
+            .files
+            .push(check_file(path, &mut |done| progress(done, about.len()))?);
+        check_ledger(&mut check);
+        return Ok(check);
+    }
+    let listed = listing::storage_files(path)?;
+    let metadata_path = path.join("metadata.yaml");
+    let metadata = read_metadata(&mut check, &metadata_path)?;
+    if listed.is_empty() && metadata.is_none() {
+        return Err(BagError::NotABag {
+            path: path.to_owned(),
+            reason: listing::describe_without_storage(path)?,
+        });
+    }
+    let files = match &metadata {
+        Some(metadata) => named_files(&mut check, &metadata_path, metadata, &listed),
+        None => listed.into_iter().map(|file| (file, None)).collect(),
+    };
+    let total: u64 = files.iter().map(|(file, _)| file_bytes(file)).sum();
+    let mut done = 0;
+    for (file, said) in &files {
+        match check_file(file, &mut |at| progress(done + at, total)) {
+            Ok(found) => {
+                if let Some(said) = said {
+                    compare_file(&mut check, &metadata_path, said, &found);
+                }
+                check.files.push(found);
+            }
+            Err(error) => check.problem(file, "storage file", "one that can be read", error),
+        }
+        done += file_bytes(file);
+    }
+    if let Some(metadata) = &metadata
+        && check.files.len() == files.len()
+    {
+        compare_bag(&mut check, &metadata_path, metadata);
+    }
+    check_ledger(&mut check);
+    Ok(check)
+}
+
+fn file_bytes(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |about| about.len())
+}
+
+/// The metadata; `None` and a finding when it is missing or damaged.
+fn read_metadata(check: &mut BagCheck, path: &Path) -> Result<Option<BagMetadata>, BagError> {
+    match fs::metadata(path) {
+        Ok(about) if about.len() > METADATA_BYTES_MAX => {
+            let expected = format!("at most {METADATA_BYTES_MAX} bytes");
+            check.problem(path, "metadata", expected, format!("{} bytes", about.len()));
+            return Ok(None);
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let expected = "a description of the bag (`holdall reindex` makes it)";
+            check.problem(path, "metadata", expected, "none");
+            return Ok(None);
+        }
+        Err(error) => return Err(io_error("read", path, error)),
+    }
+    let bytes = fs::read(path).map_err(|source| io_error("read", path, source))?;
+    match BagMetadata::from_yaml(&String::from_utf8_lossy(&bytes)) {
+        Ok(metadata) => {
+            if metadata.custom_data.contains_key(STATE_KEY) {
+                let found = "the mark of a recording that goes on, or was killed";
+                check.problem(path, "metadata", "a bag that was closed", found);
+            }
+            Ok(Some(metadata))
+        }
+        Err(error) => {
+            check.problem(path, "metadata", "metadata that can be parsed", error);
+            Ok(None)
+        }
+    }
+}
+
+/// The files that the metadata names and what it says of each; those that are missing, outside or not named are findings.
+fn named_files(
+    check: &mut BagCheck,
+    metadata_path: &Path,
+    metadata: &BagMetadata,
+    listed: &[PathBuf],
+) -> Vec<(PathBuf, Option<FileInformation>)> {
+    let mut files = Vec::new();
+    let bag = check.path.clone();
+    for (index, relative) in metadata.relative_file_paths.iter().enumerate() {
+        let is_inside = Path::new(relative)
+            .components()
+            .all(|component| matches!(component, Component::Normal(_) | Component::CurDir));
+        if !is_inside || relative.is_empty() {
+            check.problem(
+                metadata_path,
+                "path of a storage file",
+                "one inside the bag",
+                format!("{relative:?}"),
+            );
+            continue;
+        }
+        let path = bag.join(relative);
+        if !path.exists() {
+            check.problem(&path, "storage file", "the file that metadata.yaml names", "none");
+            continue;
+        }
+        files.push((path, metadata.files.get(index).cloned()));
+    }
+    if !metadata.files.is_empty() {
+        let what = "files that are described";
+        let (named, described) = (metadata.relative_file_paths.len(), metadata.files.len());
+        check.same(metadata_path, what, named, described);
+    }
+    let named: BTreeSet<_> = files.iter().filter_map(|(path, _)| path.file_name()).collect();
+    let unnamed = listed
+        .iter()
+        .filter(|path| path.file_name().is_some_and(|name| !named.contains(name)));
+    for path in unnamed {
+        check.problem(
+            path,
+            "storage file",
+            "its name in metadata.yaml",
+            "a file that is not named there",
+        );
+    }
+    files
+}
+
+/// Nanoseconds since the epoch as text, for findings.
+fn nanos(time: Option<Timestamp>) -> String {
+    time.map_or_else(|| "none".to_owned(), |time| time.as_nanos().to_string())
+}
+
+fn span_nanos(times: (Option<Timestamp>, Option<Timestamp>)) -> u128 {
+    match times {
+        (Some(start), Some(end)) => end.saturating_since(start).as_nanos(),
+        _ => 0,
+    }
+}
+
+fn compare_file(check: &mut BagCheck, metadata_path: &Path, said: &FileInformation, found: &FileCheck) {
+    let what = |which: &str| format!("{which} of {}", said.path);
+    check.same(
+        metadata_path,
+        what("message count"),
+        found.message_count,
+        said.message_count,
+    );
+    let (start, end) = (found.starting_time, found.ending_time);
+    check.same(
+        metadata_path,
+        what("starting time"),
+        nanos(start),
+        nanos(said.starting_time),
+    );
+    check.same(
+        metadata_path,
+        what("duration"),
+        span_nanos((start, end)),
+        said.duration.as_nanos(),
+    );
+}
+
+/// Totals and topics of the metadata against all files.
+fn compare_bag(check: &mut BagCheck, path: &Path, said: &BagMetadata) {
+    let total: u64 = check.files.iter().map(|file| file.message_count).sum();
+    let start = check.files.iter().filter_map(|file| file.starting_time).min();
+    let end = check.files.iter().filter_map(|file| file.ending_time).max();
+    check.same(path, "message count", total, said.message_count);
+    check.same(path, "starting time", nanos(start), nanos(said.starting_time));
+    check.same(
+        path,
+        "duration",
+        span_nanos((start, end)),
+        said.duration.as_nanos(),
+    );
+    let storages: BTreeSet<&str> = check.files.iter().map(|file| file.storage_id).collect();
+    if let Some(storage) = storages.first()
+        && *storage != said.storage_identifier
+    {
+        let storage = (*storage).to_owned();
+        check.problem(path, "storage identifier", storage, &said.storage_identifier);
+    }
+    let mut counts: BTreeMap<(String, String), (u64, String)> = BTreeMap::new();
+    for (topic, count) in check.files.iter().flat_map(|file| &file.topics) {
+        let entry = counts
+            .entry((topic.name.clone(), topic.type_name.clone()))
+            .or_default();
+        entry.0 += count;
+        if entry.1.is_empty() {
+            entry.1.clone_from(&topic.type_description_hash);
+        }
+    }
+    for topic in &said.topics_with_message_count {
+        let info = &topic.topic_metadata;
+        let found = counts
+            .remove(&(info.name.clone(), info.type_name.clone()))
+            .unwrap_or_default();
+        check.same(
+            path,
+            format!("message count of {}", info.name),
+            found.0,
+            topic.message_count,
+        );
+        let hashes = (&found.1, &info.type_description_hash);
+        if !hashes.0.is_empty() && !hashes.1.is_empty() {
+            check.same(
+                path,
+                format!("type hash of {}", info.name),
+                hashes.0.clone(),
+                hashes.1.clone(),
+            );
+        }
+    }
+    for ((name, type_name), (count, _)) in counts {
+        if count > 0 {
+            let expected = format!("{name} ({type_name}) with {count} messages");
+            check.problem(path, "topics", expected, "no such topic");
+        }
+    }
+}
+
+/// A loss ledger must be one that can be read: it is what says which messages are missing.
+fn check_ledger(check: &mut BagCheck) {
+    let texts: Vec<(PathBuf, String)> = check
+        .files
+        .iter()
+        .flat_map(|file| {
+            file.metadata
+                .iter()
+                .map(|(name, entries)| (&file.path, name, entries))
+        })
+        .filter(|(_, name, _)| *name == LEDGER_RECORD)
+        .filter_map(|(path, _, entries)| Some((path.clone(), entries.get(LEDGER_KEY)?.clone())))
+        .collect();
+    for (path, text) in texts {
+        if let Err(error) = serde_json::from_str::<Ledger>(&text) {
+            check.problem(&path, "loss ledger", "one that can be read", error);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stderr, reason = "a skipped test says so")]
+mod tests {
+    use super::*;
+
+    fn bag(name: &str) -> Option<PathBuf> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../../shared/bags")
+            .join(name);
+        if !path.exists() {
+            eprintln!("skipped: {} is not there", path.display());
+            return None;
+        }
+        Some(path)
+    }
+
+    /// A copy that can be spoiled.
+    fn copy(from: &Path) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let path = entry.unwrap().path();
+            fs::write(
+                dir.path().join(path.file_name().unwrap()),
+                fs::read(&path).unwrap(),
+            )
+            .unwrap();
+        }
+        dir
+    }
+
+    fn problems(path: &Path) -> Vec<String> {
+        let found = check(path, &mut |_, _| ()).unwrap();
+        found
+            .findings()
+            .filter(|finding| finding.severity == Severity::Problem)
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn bags_of_the_real_rosbag2_are_sound() {
+        for name in [
+            "mcap_default",
+            "mcap_split3",
+            "mcap_zstd_small",
+            "sqlite3_default",
+            "sqlite3_message_zstd",
+            "sqlite3_split3",
+        ] {
+            let Some(path) = bag(name) else { return };
+            assert_eq!(problems(&path), [] as [String; 0], "{name}");
+        }
+    }
+
+    #[test]
+    fn metadata_that_does_not_tell_the_truth_is_found() {
+        let Some(path) = bag("mcap_split3") else { return };
+        let spoiled = copy(&path);
+        let metadata = spoiled.path().join("metadata.yaml");
+        let text = fs::read_to_string(&metadata).unwrap();
+        let changes = [
+            ("message_count: 288", "message_count: 289", "message count"),
+            ("nanoseconds: ", "nanoseconds: 1", "duration"),
+            (
+                "mcap_split3_1.mcap",
+                "../mcap_split3_1.mcap",
+                "one inside the bag",
+            ),
+            (
+                "mcap_split3_1.mcap",
+                "mcap_split3_7.mcap",
+                "the file that metadata.yaml names",
+            ),
+            (
+                "storage_identifier: mcap",
+                "storage_identifier: sqlite3",
+                "storage identifier",
+            ),
+        ];
+        for (from, to, expected) in changes {
+            assert!(text.contains(from), "{from}");
+            fs::write(&metadata, text.replacen(from, to, 1)).unwrap();
+            let found = problems(spoiled.path());
+            assert!(
+                found.iter().any(|problem| problem.contains(expected)),
+                "{to}: {found:#?}"
+            );
+        }
+        fs::remove_file(&metadata).unwrap();
+        let found = problems(spoiled.path());
+        assert!(
+            found.len() == 1 && found[0].contains("holdall reindex"),
+            "{found:#?}"
+        );
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_with_its_place() {
+        for (name, file) in [
+            ("mcap_default", "mcap_default_0.mcap"),
+            ("sqlite3_default", "sqlite3_default_0.db3"),
+        ] {
+            let Some(path) = bag(name) else { return };
+            let spoiled = copy(&path);
+            let file = spoiled.path().join(file);
+            let mut bytes = fs::read(&file).unwrap();
+            let length = bytes.len();
+            bytes.truncate(length * 2 / 3);
+            fs::write(&file, &bytes).unwrap();
+            let found = problems(spoiled.path());
+            assert!(!found.is_empty(), "{name}");
+            assert!(found.iter().all(|problem| !problem.contains('\n')), "{found:#?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_bag_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(
+            check(dir.path(), &mut |_, _| ()),
+            Err(BagError::NotABag { .. })
+        ));
+        assert!(check(&dir.path().join("none"), &mut |_, _| ()).is_err());
+    }
+}
