@@ -3,7 +3,7 @@
 use crate::mcap::format::{ChunkHeader, MESSAGE_PREFIX_BYTES};
 use crc32fast::Hasher;
 use holdall_io::{
-    copy::STREAMING_COPY_BYTES_MIN,
+    copy::{STREAMING_COPY_BYTES_MIN, copy_streaming},
     disk::{DiskError, FileId},
     queue::{DiskQueue, SyncToken},
     stream::BlockStream,
@@ -95,8 +95,9 @@ impl Output {
         Ok(())
     }
 
-    /// Appends many bytes: the checksum brings each piece into the cache, the copy takes it from there, and goes past the caches where
-    /// no processor reads the block next.
+    /// Appends many bytes: the checksum brings each piece into the cache, the copy takes it from there and goes past the caches. On
+    /// buffered disks too: all blocks together are larger than the last cache, so the processor that writes them finds them in memory
+    /// either way (10 KiB with plain copies: 1.8 GB/s against 2.2 GB/s buffered, 5.4 against 8.6 GB/s into memory).
     fn put_long(&mut self, q: &mut DiskQueue, mut bytes: &[u8]) -> Result<(), DiskError> {
         self.settle(q)?;
         while !bytes.is_empty() {
@@ -107,7 +108,7 @@ impl Output {
                 None if self.checksums.data => self.section_crc.update(piece),
                 _ => {}
             }
-            q.copy_into_block(&mut spare[..piece.len()], piece);
+            copy_streaming(&mut spare[..piece.len()], piece);
             self.stream.advance(piece.len());
             bytes = rest;
         }
