@@ -26,6 +26,8 @@ pub enum Outcome {
     Done,
     /// Done, but messages were lost.
     Lost,
+    /// Two things that were compared are not the same.
+    Different,
     /// Ended early for a reason that has been told already.
     Failed,
 }
@@ -63,7 +65,7 @@ pub fn code(result: &Result<Outcome, Failure>) -> ExitCode {
     ExitCode::from(match result {
         Ok(Outcome::Done) => OK,
         Ok(Outcome::Lost) => LOST,
-        Ok(Outcome::Failed) | Err(Failure::Failed(_)) => FAILED,
+        Ok(Outcome::Different | Outcome::Failed) | Err(Failure::Failed(_)) => FAILED,
         Err(Failure::Refused(_)) => REFUSED,
     })
 }

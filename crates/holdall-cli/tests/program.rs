@@ -72,6 +72,8 @@ fn help_teaches() {
         Some("play"),
         Some("info"),
         Some("cat"),
+        Some("export"),
+        Some("diff"),
         Some("completion"),
     ] {
         let arguments: Vec<&str> = verb.into_iter().chain(["--help"]).collect();
@@ -394,4 +396,42 @@ fn cat_gives_the_payload_bytes_as_they_are() {
     .unwrap();
     assert!(output.status.success());
     assert_eq!(output.stdout[..4], [0, 1, 0, 0]);
+}
+
+#[test]
+fn diff_tells_what_differs_by_its_exit_code_too() {
+    let folder = empty();
+    let (one, other) = (data("mcap_split3"), data("mcap_zstd_small"));
+    let same = run(folder.path(), &["diff", &one, &one]);
+    assert_eq!(
+        (same.code, same.stdout.as_str(), same.stderr.as_str()),
+        (0, "", "")
+    );
+    let different = run(folder.path(), &["diff", &one, &other, "-n", "2"]);
+    assert_eq!((different.code, different.stderr.as_str()), (1, ""));
+    insta::assert_snapshot!("diff", different.stdout);
+    let json = run(folder.path(), &["diff", &one, &other, "--json", "--summary"]);
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["same"], false);
+    assert_eq!(json["topics"]["/chatter"]["changes"][0]["first"], "26");
+    let missing = one_sentence(folder.path(), &["diff", &one, "/nowhere"], 2);
+    assert!(missing.contains("/nowhere"), "{missing}");
+}
+
+#[test]
+fn export_writes_a_table_for_each_topic() {
+    let folder = empty();
+    let told = run(folder.path(), &["export", &data("mcap_split3"), "-f", "csv"]);
+    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    let table = fs::read_to_string(folder.path().join("mcap_split3_csv/imu.data.csv")).unwrap();
+    let mut lines = table.lines();
+    let columns = lines.next().unwrap().split(',').count();
+    assert_eq!(columns, 3 + 3 + 4 + 9 + 3 + 9 + 3 + 9);
+    assert!(lines.clone().all(|line| line.split(',').count() == columns));
+    assert_eq!(lines.count(), 260);
+    let again = one_sentence(folder.path(), &["export", &data("mcap_split3"), "-f", "csv"], 2);
+    assert!(
+        again.contains("already exists; nothing was overwritten"),
+        "{again}"
+    );
 }

@@ -3,6 +3,7 @@
 
 pub mod decode;
 pub mod diff;
+pub mod export;
 pub mod play;
 pub mod reader;
 pub mod record;

@@ -1,6 +1,8 @@
 //! Turns what the library tells into what people and programs read. Pure: nothing is printed here.
 
 pub mod check;
+pub mod diff;
+pub mod export;
 pub mod info;
 pub mod paint;
 pub mod play;

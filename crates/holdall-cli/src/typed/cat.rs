@@ -16,15 +16,16 @@ Examples:
 /// Shown below `--help`.
 pub const NOTES: &str = "\
 Values:
-  Messages are decoded by the definition in the bag; where it is missing, by that of ROS 2 Jazzy, else their bytes are
-  shown as base64. Times are nanoseconds since 1970. YAML ends each message with ---, JSON writes one line each. Lists
-  and texts come in full unless a flag cuts them. JSON has no NaN: it and the infinities are \"NaN\", \"Infinity\" and
-  \"-Infinity\"; in YAML .nan, .inf and -.inf. Messages that are JSON texts are shown as they are.
+  Messages are decoded by the definition in the bag; where it is missing, by that of ROS 2 Jazzy,
+  else their bytes are shown as base64. Times are nanoseconds since 1970. YAML ends each message
+  with ---, JSON writes one line each. Lists and texts come in full unless a flag cuts them. JSON
+  has no NaN: it and the infinities are \"NaN\", \"Infinity\" and \"-Infinity\"; in YAML .nan, .inf
+  and -.inf. Messages that are JSON texts are shown as they are.
 
 Expressions:
-  ||  &&  !  or  and  not    == != < <= > >=    =~ !~ (regular expression)    + - * / %    len(x)  abs(x)
-  Fields by name (pose.position.x), elements by number (ranges[0], from the end ranges[-1]), any element by * as in
-  transforms[*].child_frame_id == \"base\". Times and durations are seconds.";
+  ||  &&  !  or  and  not      == != < <= > >=      =~ !~ (regular expression)      + - * / %
+  len(x)  abs(x)      fields by name: pose.position.x      elements by number: ranges[0], ranges[-1]
+  any element by *: transforms[*].child_frame_id == \"base\"      times and durations are seconds";
 
 /// How messages are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

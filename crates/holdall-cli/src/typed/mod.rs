@@ -4,6 +4,8 @@ pub mod bench;
 pub mod cat;
 pub mod check;
 pub mod choice;
+pub mod diff;
+pub mod export;
 pub mod info;
 pub mod play;
 pub mod record;
@@ -71,6 +73,12 @@ pub enum Verb {
     /// Check bags whole: records, checksums, indexes, counts, definitions
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArguments),
+    /// Write messages as tables (CSV, Parquet) or image files
+    #[command(after_help = export::EXAMPLES, after_long_help = format!("{}\n\n{}", export::EXAMPLES, export::NOTES))]
+    Export(Box<export::ExportArguments>),
+    /// Show what one bag has and another has not
+    #[command(after_help = diff::EXAMPLES, after_long_help = format!("{}\n\n{}", diff::EXAMPLES, diff::NOTES))]
+    Diff(diff::DiffArguments),
     /// Measure what recording costs and reaches on this machine
     #[command(after_help = bench::EXAMPLES)]
     Bench {

@@ -4,6 +4,8 @@ mod bench;
 mod cat;
 mod check;
 mod completion;
+mod diff;
+mod export;
 mod info;
 mod play;
 mod record;
@@ -19,6 +21,8 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Play(arguments) => play::run(&arguments),
         Verb::Cat(arguments) => cat::run(&arguments),
+        Verb::Diff(arguments) => diff::run(&arguments),
+        Verb::Export(arguments) => export::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Bench { verb } => bench::run(&verb),

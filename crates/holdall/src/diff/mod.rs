@@ -3,8 +3,10 @@
 //! How messages are stored does not count: a converted bag equals its source. Publish times and sequence numbers are left out,
 //! because not every storage keeps them.
 
+mod fields;
 mod messages;
 
+pub use fields::{FieldChange, changed_fields};
 pub use messages::{Lone, Side};
 
 use crate::reader::{BagError, BagSet};

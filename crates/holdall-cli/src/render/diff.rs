@@ -1,0 +1,114 @@
+//! What differs between two bags, for people and programs.
+
+use crate::units::plural;
+use holdall::diff::{Difference, FieldChange, Side, TopicDifference};
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// The fields in which two messages of the same topic and time differ.
+#[derive(Clone, Debug, Serialize)]
+pub struct FieldChanges {
+    /// The topic.
+    pub topic: String,
+    /// When both were received, in nanoseconds since 1970.
+    pub log_time: i64,
+    /// The fields.
+    pub fields: Vec<FieldChange>,
+}
+
+/// One object; `same` says whether nothing differs.
+pub fn json(difference: &Difference, fields: &[FieldChanges]) -> serde_json::Result<String> {
+    #[derive(Serialize)]
+    struct Output<'a> {
+        same: bool,
+        #[serde(flatten)]
+        difference: &'a Difference,
+        changed_fields: &'a [FieldChanges],
+    }
+    serde_json::to_string_pretty(&Output {
+        same: difference.is_empty(),
+        difference,
+        changed_fields: fields,
+    })
+}
+
+/// Lines that begin with `<` for the first bag and with `>` for the second.
+pub fn text(difference: &Difference, fields: &[FieldChanges]) -> String {
+    let mut out = String::new();
+    for (sign, topics) in [
+        ('<', &difference.topics_only_in_first),
+        ('>', &difference.topics_only_in_second),
+    ] {
+        for (topic, count) in topics {
+            line(
+                &mut out,
+                &format!("{sign} topic {topic}, {}", plural(*count, "message")),
+            );
+        }
+    }
+    for (topic, of_topic) in &difference.topics {
+        topic_lines(&mut out, topic, of_topic);
+    }
+    for lone in &difference.first_messages {
+        let sign = if lone.side == Side::First { '<' } else { '>' };
+        let text = format!(
+            "{sign} {} at {} ns, {}",
+            lone.topic,
+            lone.log_time,
+            plural(lone.payload_bytes, "byte")
+        );
+        line(&mut out, &text);
+    }
+    for change in fields {
+        line(&mut out, &format!("{} at {} ns:", change.topic, change.log_time));
+        for field in &change.fields {
+            line(
+                &mut out,
+                &format!("  < {}: {}", field.field, shown(field.first.as_ref())),
+            );
+            line(
+                &mut out,
+                &format!("  > {}: {}", field.field, shown(field.second.as_ref())),
+            );
+        }
+        if change.fields.is_empty() {
+            line(&mut out, "  no field differs that can be decoded, only bytes");
+        }
+    }
+    out
+}
+
+fn topic_lines(out: &mut String, topic: &str, difference: &TopicDifference) {
+    line(out, &format!("{topic}:"));
+    for change in &difference.changes {
+        line(
+            out,
+            &format!("  < {}: {}", change.property, change.first.trim_end()),
+        );
+        line(
+            out,
+            &format!("  > {}: {}", change.property, change.second.trim_end()),
+        );
+    }
+    for (sign, bag, count) in [
+        ('<', "first", difference.messages_only_in_first),
+        ('>', "second", difference.messages_only_in_second),
+    ] {
+        if let Some(count) = count.filter(|count| *count > 0) {
+            line(
+                out,
+                &format!("  {sign} {} only in the {bag} bag", plural(count, "message")),
+            );
+        }
+    }
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or_else(|| "(nothing)".to_owned(), Value::to_string)
+}
+
+fn line(out: &mut String, text: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{text}");
+}

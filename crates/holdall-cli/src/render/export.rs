@@ -1,0 +1,20 @@
+//! What an export has written, for people.
+
+use crate::units::plural;
+use holdall::export::ExportReport;
+
+/// A line for each file or folder.
+pub fn text(report: &ExportReport) -> String {
+    if report.exported.is_empty() {
+        return "nothing was written: no chosen topic has messages that can be written so".to_owned();
+    }
+    let lines = report.exported.iter().map(|exported| {
+        format!(
+            "{}: {} of {}",
+            exported.path.display(),
+            plural(exported.messages, "message"),
+            exported.topic
+        )
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

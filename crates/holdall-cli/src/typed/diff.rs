@@ -1,0 +1,52 @@
+//! `holdall diff` as it is typed.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall diff lab lab_copy                 nothing is printed, exit code 0: they hold the same
+  holdall diff lab lab_copy --fields        with the fields that differ
+  holdall diff lab lab_copy --summary       topics, types, QoS and counts only; reads no messages
+  holdall diff lab lab_copy --json | jq .topics
+
+Exit codes:
+  0  the bags hold the same
+  1  they differ
+  2  they could not be compared";
+
+/// Shown below `--help`.
+pub const NOTES: &str = "\
+Compared are topics, types, type hashes, offered QoS, counts, and messages by topic, log time and
+payload, in whatever files and storages they are. Publish times and sequence numbers are not
+compared, because not every storage keeps them. < begins what only the first bag has, > what only
+the second has.";
+
+/// All flags of `holdall diff`.
+#[derive(Args, Clone, Debug)]
+pub struct DiffArguments {
+    /// A bag directory or single storage file
+    #[arg(value_name = "FIRST")]
+    pub first: PathBuf,
+
+    /// Another one
+    #[arg(value_name = "SECOND")]
+    pub second: PathBuf,
+
+    /// Compare what the bags say about themselves, not their messages
+    #[arg(short = 's', long)]
+    pub summary: bool,
+
+    /// Show this many of the messages that differ
+    #[arg(short = 'n', long, value_name = "N", default_value = "10")]
+    pub count: usize,
+
+    /// Show the fields that differ between messages of the same topic and time
+    #[arg(long, conflicts_with = "summary")]
+    pub fields: bool,
+
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,84 @@
+//! `holdall export` as it is typed.
+
+use super::choice::ChoiceArguments;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall export lab -f csv                          a table for each topic, in lab_csv/
+  holdall export lab -f parquet -o tables            with typed columns, for pandas, DuckDB, Spark
+  holdall export lab -f png -t /camera/image_raw     an image file for each message
+  holdall export lab -f csv -w '/imu: linear_acceleration.z > 12'";
+
+/// Shown below `--help`.
+pub const NOTES: &str = "\
+Tables:
+  One file for each topic: /camera/info becomes camera.info.csv. The first columns are log_time and
+  publish_time (nanoseconds since 1970) and sequence; they begin with bag_ where the message has a
+  field of that name.
+  CSV: a column for each plain field, named by its path (header.stamp.sec); arrays of up to 64
+  elements have a column for each (covariance[0]), longer ones and sequences are JSON in one column.
+  Parquet: structs are nested, arrays and sequences are lists, uint8[] is binary; zstd.
+
+Images:
+  sensor_msgs/msg/Image and CompressedImage; other topics are left out. Files are named by the log
+  time of the message, in a folder for each topic. 8-bit and 16-bit mono, rgb, bgr, rgba, bgra;
+  bayer as it is, yuv422 as RGB; 32FC1 (metres) as millimetres in 16 bits, 0 where nothing was
+  measured; 16 bits are always PNG. Images that are compressed already are written as they are.
+
+Files appear under their names when they are complete; what exists is not overwritten.";
+
+/// What is made of the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Comma-separated values.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+    /// Images as PNG.
+    Png,
+    /// Images as JPEG.
+    Jpeg,
+}
+
+impl ExportFormat {
+    /// Its name on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Parquet => "parquet",
+            Self::Png => "png",
+            Self::Jpeg => "jpeg",
+        }
+    }
+}
+
+/// All flags of `holdall export`.
+#[derive(Args, Clone, Debug)]
+pub struct ExportArguments {
+    /// Which messages.
+    #[command(flatten)]
+    pub choice: ChoiceArguments,
+
+    /// What is made of them
+    #[arg(short = 'f', long, value_name = "FORMAT", help_heading = "What is written")]
+    pub format: ExportFormat,
+
+    /// Folder to write into; the bag's name and the format when it is not given
+    #[arg(short = 'o', long, value_name = "FOLDER", help_heading = "What is written")]
+    pub output: Option<PathBuf>,
+
+    /// Replace files that exist
+    #[arg(long, help_heading = "What is written")]
+    pub overwrite: bool,
+
+    /// Quality of JPEG files
+    #[arg(long, value_name = "PERCENT", default_value = "90", value_parser = clap::value_parser!(u8).range(1..=100), help_heading = "What is written")]
+    pub quality: u8,
+
+    /// Write the report to standard output as one JSON object
+    #[arg(long, help_heading = "What is written")]
+    pub json: bool,
+}

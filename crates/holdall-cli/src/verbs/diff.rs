@@ -1,0 +1,77 @@
+//! `holdall diff`: what one bag has and the other has not.
+
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    output,
+    render::{self, diff::FieldChanges},
+    terminal::log,
+    typed::diff::DiffArguments,
+};
+use holdall::{
+    decode::Decoders,
+    diff::{DiffOptions, Difference, Side, changed_fields, compare},
+    reader::BagSet,
+};
+use holdall_model::topic::TopicInfo;
+use std::path::Path;
+use tracing::{level_filters::LevelFilter, warn};
+
+/// Compares two bags. What stops the comparison is exit code 2, as with `diff`.
+pub fn run(typed: &DiffArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let (first, second) = (open(&typed.first)?, open(&typed.second)?);
+    let options = DiffOptions {
+        messages: !typed.summary,
+        told_max: typed.count,
+        ..DiffOptions::default()
+    };
+    let difference = compare(&first, &second, &options).map_err(Failure::refused)?;
+    let fields = if typed.fields {
+        field_changes(&difference, &first)?
+    } else {
+        Vec::new()
+    };
+    if typed.json {
+        let json = render::diff::json(&difference, &fields).map_err(Failure::failed)?;
+        output::result(&json)?;
+    } else if !difference.is_empty() {
+        output::result(&render::diff::text(&difference, &fields))?;
+    }
+    Ok(if difference.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Different
+    })
+}
+
+fn open(path: &Path) -> Result<BagSet, Failure> {
+    let bags = BagSet::open(&[path]).map_err(Failure::refused)?;
+    bags.notices().iter().for_each(|notice| warn!("{notice}"));
+    Ok(bags)
+}
+
+/// The fields that differ, for pairs of messages of the same topic, type and time.
+fn field_changes(difference: &Difference, first: &BagSet) -> Result<Vec<FieldChanges>, Failure> {
+    let mut decoders = Decoders::new(first.clone());
+    let topics = first.topics();
+    let told = &difference.first_messages;
+    let mut found = Vec::new();
+    for one in told.iter().filter(|lone| lone.side == Side::First) {
+        let partner = told.iter().find(|other| {
+            other.side == Side::Second
+                && (&other.topic, &other.type_name, other.log_time)
+                    == (&one.topic, &one.type_name, one.log_time)
+        });
+        let topic = |topic: &&TopicInfo| topic.name == one.topic && topic.type_name == one.type_name;
+        if let (Some(other), Some(topic)) = (partner, topics.iter().find(topic)) {
+            let decoder = decoders.find(topic).map_err(Failure::refused)?;
+            found.push(FieldChanges {
+                topic: one.topic.clone(),
+                log_time: one.log_time,
+                fields: changed_fields(&decoder, &one.payload, &other.payload),
+            });
+        }
+    }
+    Ok(found)
+}

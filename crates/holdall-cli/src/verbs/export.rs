@@ -1,0 +1,113 @@
+//! `holdall export`: messages as tables and image files.
+
+use super::cat::refused;
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    meant, output, render,
+    terminal::log,
+    typed::export::{ExportArguments, ExportFormat},
+};
+use holdall::{
+    decode::Decoders,
+    export::{ExportError, ExportKind, ExportOptions, Exporter, ImageFormat},
+    reader::BagSet,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::path::{Path, PathBuf};
+use tracing::{level_filters::LevelFilter, warn};
+
+/// Messages between two looks at the progress bar.
+const BAR_STEP: u64 = 256;
+
+/// Writes tables or images.
+pub fn run(typed: &ExportArguments) -> VerbResult {
+    let choice = meant::choice::meant(&typed.choice, false).map_err(Failure::refused)?;
+    log::start(LevelFilter::WARN);
+    let bags = BagSet::open(&typed.choice.bags).map_err(Failure::failed)?;
+    bags.notices().iter().for_each(|notice| warn!("{notice}"));
+    let mut decoders = Decoders::new(bags.clone());
+    let messages = choice.messages(&bags, &mut decoders).map_err(refused)?;
+    let bar = progress(&bags, typed.choice.count);
+    let options = ExportOptions {
+        folder: typed.output.clone().unwrap_or_else(|| default_folder(typed)),
+        kind: match typed.format {
+            ExportFormat::Csv => ExportKind::Csv,
+            ExportFormat::Parquet => ExportKind::Parquet,
+            ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
+            ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(typed.quality)),
+        },
+        overwrite: typed.overwrite,
+    };
+    let mut exporter = Exporter::new(options, decoders).map_err(failure)?;
+    let mut unreadable = 0_u64;
+    let count = typed.choice.count.unwrap_or(u64::MAX);
+    let mut taken = 0;
+    for message in messages {
+        if taken == count {
+            break;
+        }
+        match message {
+            Ok(message) => {
+                taken += 1;
+                exporter.write(&message).map_err(failure)?;
+            }
+            Err(error) => {
+                unreadable += 1;
+                warn!("{error}");
+            }
+        }
+        if taken % BAR_STEP == 0 {
+            bar.set_position(taken);
+        }
+    }
+    let report = exporter.finish().map_err(failure)?;
+    bar.finish_and_clear();
+    report.notices.iter().for_each(|notice| warn!("{notice}"));
+    output::result(&if typed.json {
+        serde_json::to_string_pretty(&report).map_err(Failure::failed)?
+    } else {
+        render::export::text(&report)
+    })?;
+    Ok(if unreadable > 0 || report.has_failed() {
+        Outcome::Failed
+    } else {
+        Outcome::Done
+    })
+}
+
+/// What exists is bad input; all else has failed on the way.
+fn failure(error: ExportError) -> Failure {
+    match error {
+        ExportError::Exists { .. } | ExportError::NotBuilt { .. } => Failure::refused(error),
+        _ => Failure::failed(error),
+    }
+}
+
+/// `lab` and `csv` give `lab_csv`, beside where one stands.
+fn default_folder(typed: &ExportArguments) -> PathBuf {
+    let stem = typed
+        .choice
+        .bags
+        .first()
+        .and_then(|bag| Path::file_stem(bag))
+        .map_or_else(|| "export".into(), |stem| stem.to_string_lossy().into_owned());
+    PathBuf::from(format!("{stem}_{}", typed.format.as_str()))
+}
+
+/// A bar on a terminal; what a filter leaves out makes it end early.
+fn progress(bags: &BagSet, count: Option<u64>) -> ProgressBar {
+    let all = bags
+        .bags()
+        .iter()
+        .map(|bag| bag.metadata().message_count)
+        .sum::<u64>();
+    let total = count.map_or(all, |count| count.min(all));
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    if let Ok(style) = ProgressStyle::with_template(
+        "{bar:30} {percent:>3} %  {human_pos} of {human_len} messages  {eta} left",
+    ) {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,274 @@
+//! A topic as a table of comma-separated values.
+//!
+//! Columns are `log_time`, `publish_time` (nanoseconds since 1970), `sequence`, then a column for each plain field, named by its
+//! path (`header.stamp.sec`). Arrays of up to [`ARRAY_COLUMNS_MAX`] elements have a column for each element (`covariance[0]`);
+//! longer arrays, and all sequences, are one column that holds JSON. Texts are quoted where they must be (RFC 4180); NaN and
+//! infinities are `nan`, `inf`, `-inf`; structs without fields have no column.
+
+use super::{ExportError, Sink, file::PartialFile, stamp_names};
+use crate::reader::BagMessage;
+use holdall_model::{
+    dynamic::{
+        ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor,
+        text::{JsonVisitor, TextOptions, write_plain_number},
+    },
+    interface::Arity,
+};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Longer arrays are one column.
+pub(super) const ARRAY_COLUMNS_MAX: u64 = 64;
+/// Most columns of a table.
+const COLUMNS_MAX: usize = 16_384;
+
+/// Writes one topic.
+pub(super) struct CsvSink {
+    plan: Arc<TypePlan>,
+    file: PartialFile,
+    row: Vec<u8>,
+    cell: Vec<u8>,
+}
+
+impl CsvSink {
+    pub fn create(plan: Arc<TypePlan>, path: &Path, overwrite: bool) -> Result<Self, ExportError> {
+        let mut head = stamp_names(&plan).to_vec();
+        columns(&plan, plan.root(), "", &mut head)?;
+        let mut file = PartialFile::create(path, overwrite)?;
+        file.append(head.join(",").as_bytes())?;
+        file.append(b"\n")?;
+        Ok(Self {
+            plan,
+            file,
+            row: Vec::new(),
+            cell: Vec::new(),
+        })
+    }
+}
+
+impl Sink for CsvSink {
+    fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
+        self.row.clear();
+        // Writing to memory cannot fail.
+        let _ = write!(
+            self.row,
+            "{},{},{}",
+            message.log_time.as_nanos(),
+            message.publish_time.as_nanos(),
+            message.sequence
+        );
+        let options = TextOptions::default();
+        let mut visitor = RowVisitor {
+            plan: &self.plan,
+            options: &options,
+            row: &mut self.row,
+            cell: &mut self.cell,
+            json: None,
+            is_cut: false,
+        };
+        let walked = self.plan.walk(&message.payload, &mut visitor);
+        if visitor.is_cut {
+            return Err(ExportError::message("a list is too long for a cell"));
+        }
+        walked.map_err(ExportError::message)?;
+        self.row.push(b'\n');
+        self.file.append(&self.row)
+    }
+
+    fn finish(self: Box<Self>) -> Result<PathBuf, ExportError> {
+        self.file.finish()
+    }
+}
+
+/// Whether a field has columns for its elements.
+fn has_columns(field: &FieldPlan) -> bool {
+    match field.arity {
+        Arity::One => true,
+        Arity::Array(count) => count <= ARRAY_COLUMNS_MAX,
+        Arity::BoundedSequence(_) | Arity::UnboundedSequence => false,
+    }
+}
+
+fn columns(
+    plan: &TypePlan,
+    structure: &StructPlan,
+    prefix: &str,
+    head: &mut Vec<String>,
+) -> Result<(), ExportError> {
+    if structure.is_empty {
+        return Ok(());
+    }
+    for field in &structure.fields {
+        let name = format!("{prefix}{}", field.name);
+        let names: Vec<String> = match field.arity {
+            Arity::Array(count) if has_columns(field) => {
+                (0..count).map(|index| format!("{name}[{index}]")).collect()
+            }
+            _ => vec![name],
+        };
+        for name in names {
+            match field.element {
+                ElementPlan::Struct(index) if has_columns(field) => {
+                    columns(plan, plan.structure(index), &format!("{name}."), head)?;
+                }
+                _ => head.push(name),
+            }
+            if head.len() > COLUMNS_MAX {
+                return Err(ExportError::TooManyColumns {
+                    type_name: plan.type_name().to_owned(),
+                    columns_max: COLUMNS_MAX,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Appends the cells of a row in the order in which the values come.
+struct RowVisitor<'p> {
+    plan: &'p TypePlan,
+    options: &'p TextOptions,
+    row: &'p mut Vec<u8>,
+    /// The JSON of the list that is being told.
+    cell: &'p mut Vec<u8>,
+    json: Option<Json>,
+    is_cut: bool,
+}
+
+/// A list that becomes one cell: how deep inside of it we are, and whether something stands before the next element or field.
+struct Json {
+    depth: usize,
+    follows: bool,
+}
+
+impl RowVisitor<'_> {
+    fn text(&mut self, text: &str) {
+        self.row.push(b',');
+        quote(self.row, text.as_bytes());
+    }
+
+    /// Tells the JSON writer something, as if it had been there from the beginning.
+    fn json(&mut self, tell: impl FnOnce(&mut JsonVisitor<'_, '_>)) {
+        let Some(json) = &mut self.json else {
+            return;
+        };
+        let mut visitor = JsonVisitor::new(self.plan, self.cell, self.options).resumed(json.follows);
+        tell(&mut visitor);
+        json.follows = visitor.follows();
+        self.is_cut |= visitor.is_cut();
+    }
+
+    fn close_cell(&mut self) {
+        self.json = None;
+        self.row.push(b',');
+        quote(self.row, self.cell);
+        self.is_cut |= self.cell.len() > self.options.bytes_max;
+    }
+}
+
+impl<'a> Visitor<'a> for RowVisitor<'_> {
+    fn wants_field(&mut self, field: &FieldPlan) -> bool {
+        if self.json.is_some() {
+            self.json(|json| {
+                json.wants_field(field);
+            });
+        }
+        !self.is_cut
+    }
+
+    #[inline]
+    fn scalar(&mut self, value: Scalar<'a>) {
+        if self.json.is_some() {
+            return self.json(|json| json.scalar(value));
+        }
+        match value {
+            Scalar::Text(text) => self.text(&text.to_str()),
+            Scalar::Wide(text) => self.text(&text.to_text()),
+            value => {
+                self.row.push(b',');
+                write_plain_number(self.row, value);
+            }
+        }
+    }
+
+    fn primitives(&mut self, field: &FieldPlan, values: Primitives<'a>) {
+        if self.json.is_some() {
+            return self.json(|json| json.primitives(field, values));
+        }
+        if has_columns(field) {
+            for value in values.iter() {
+                self.row.push(b',');
+                write_plain_number(self.row, value);
+            }
+            return;
+        }
+        self.cell.clear();
+        self.json = Some(Json {
+            depth: 0,
+            follows: false,
+        });
+        self.json(|json| json.primitives(field, values));
+        self.close_cell();
+    }
+
+    fn begin_struct(&mut self, structure: &StructPlan) {
+        self.json(|json| json.begin_struct(structure));
+    }
+
+    fn end_struct(&mut self, structure: &StructPlan) {
+        self.json(|json| json.end_struct(structure));
+    }
+
+    fn begin_list(&mut self, field: &FieldPlan, count: u64) {
+        match &mut self.json {
+            Some(json) => json.depth += 1,
+            None if has_columns(field) => return,
+            None => {
+                self.cell.clear();
+                self.json = Some(Json {
+                    depth: 1,
+                    follows: false,
+                });
+            }
+        }
+        self.json(|json| json.begin_list(field, count));
+    }
+
+    fn wants_item(&mut self, index: u64) -> bool {
+        self.json(|json| {
+            json.wants_item(index);
+        });
+        !self.is_cut
+    }
+
+    fn end_list(&mut self, field: &FieldPlan, count: u64) {
+        self.json(|json| json.end_list(field, count));
+        if let Some(json) = &mut self.json {
+            json.depth -= 1;
+            if json.depth == 0 {
+                self.close_cell();
+            }
+        }
+    }
+}
+
+/// Appends a cell, in quotes where a reader would take a part of it for something else.
+fn quote(row: &mut Vec<u8>, cell: &[u8]) {
+    let needs_quotes = cell
+        .iter()
+        .any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
+    if !needs_quotes {
+        return row.extend_from_slice(cell);
+    }
+    row.push(b'"');
+    for byte in cell {
+        if *byte == b'"' {
+            row.push(b'"');
+        }
+        row.push(*byte);
+    }
+    row.push(b'"');
+}

@@ -1,0 +1,269 @@
+//! Image messages as PNG and JPEG files, named by their log time in nanoseconds.
+
+use super::{
+    ExportError, Sink,
+    file::PartialFile,
+    pixels::{Pixels, RawImage, convert},
+};
+use crate::reader::BagMessage;
+use holdall_model::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
+use std::{
+    borrow::Cow,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Into which format pixels are written. Images that are compressed already keep theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageFormat {
+    /// Without loss.
+    Png,
+    /// Of this quality, 1 to 100. Images of 16 bits are written as PNG all the same.
+    Jpeg(u8),
+}
+
+const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
+const JPEG_MAGIC: &[u8] = b"\xff\xd8\xff";
+/// What `compressed_depth_image_transport` puts before its PNG.
+const DEPTH_HEAD_BYTES: usize = 12;
+
+/// Writes one topic.
+pub(super) struct ImageSink {
+    plan: Arc<TypePlan>,
+    folder: PathBuf,
+    format: ImageFormat,
+    overwrite: bool,
+    is_compressed: bool,
+    last: Option<(i64, u32)>,
+}
+
+impl ImageSink {
+    /// `None` for types that are no images.
+    pub fn create(
+        plan: Arc<TypePlan>,
+        folder: &Path,
+        format: ImageFormat,
+        overwrite: bool,
+    ) -> Result<Option<Self>, ExportError> {
+        let is_compressed = match plan.type_name() {
+            "sensor_msgs/msg/Image" => false,
+            "sensor_msgs/msg/CompressedImage" => true,
+            _ => return Ok(None),
+        };
+        fs::create_dir_all(folder).map_err(|source| ExportError::io("make", folder, source))?;
+        Ok(Some(Self {
+            plan,
+            folder: folder.to_owned(),
+            format,
+            overwrite,
+            is_compressed,
+            last: None,
+        }))
+    }
+
+    /// The stamp, and behind it a number where several images have the same.
+    fn stem(&mut self, nanos: i64) -> String {
+        let repeated = match self.last {
+            Some((last, count)) if last == nanos => count + 1,
+            _ => 0,
+        };
+        self.last = Some((nanos, repeated));
+        match repeated {
+            0 => nanos.to_string(),
+            count => format!("{nanos}_{count}"),
+        }
+    }
+}
+
+impl Sink for ImageSink {
+    fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
+        let mut fields = ImageFields::default();
+        self.plan
+            .walk(&message.payload, &mut fields)
+            .map_err(ExportError::message)?;
+        let (extension, bytes) = if self.is_compressed {
+            let (extension, bytes) = compressed(fields.data, &fields.format)?;
+            (extension, Cow::Borrowed(bytes))
+        } else {
+            let pixels = convert(&RawImage {
+                width: fields.width,
+                height: fields.height,
+                encoding: &fields.encoding,
+                is_big_endian: fields.is_big_endian,
+                step: fields.step,
+                data: fields.data,
+            })
+            .map_err(ExportError::message)?;
+            let (extension, bytes) = encode(&pixels, self.format)?;
+            (extension, Cow::Owned(bytes))
+        };
+        let stem = self.stem(message.log_time.as_nanos());
+        let path = self.folder.join(format!("{stem}.{extension}"));
+        let mut file = PartialFile::create(&path, self.overwrite)?;
+        file.append(&bytes)?;
+        file.finish_unsynced()
+    }
+
+    fn finish(self: Box<Self>) -> Result<PathBuf, ExportError> {
+        let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
+        let listed =
+            fs::read_dir(&self.folder).map_err(|source| ExportError::io("list", &self.folder, source))?;
+        for entry in listed.flatten() {
+            let path = entry.path();
+            sync(&path).map_err(|source| ExportError::io("complete", &path, source))?;
+        }
+        sync(&self.folder).map_err(|source| ExportError::io("complete", &self.folder, source))?;
+        Ok(self.folder.clone())
+    }
+}
+
+/// The file that a compressed image carries, by what it begins with; what it says of itself is not relied on.
+fn compressed<'a>(data: &'a [u8], format: &str) -> Result<(&'static str, &'a [u8]), ExportError> {
+    let behind_head = data.get(DEPTH_HEAD_BYTES..).unwrap_or_default();
+    if data.starts_with(JPEG_MAGIC) {
+        Ok(("jpg", data))
+    } else if data.starts_with(PNG_MAGIC) {
+        Ok(("png", data))
+    } else if data.starts_with(b"RIFF") && data.get(8..12) == Some(b"WEBP") {
+        Ok(("webp", data))
+    } else if behind_head.starts_with(PNG_MAGIC) {
+        Ok(("png", behind_head))
+    } else {
+        let begin: String = data.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Err(ExportError::message(format!(
+            "a compressed image ({format:?}) is neither JPEG, PNG nor WebP: it begins with {begin}"
+        )))
+    }
+}
+
+fn encode(pixels: &Pixels, format: ImageFormat) -> Result<(&'static str, Vec<u8>), ExportError> {
+    let mut out = Vec::new();
+    let narrow = u16::try_from(pixels.width)
+        .ok()
+        .zip(u16::try_from(pixels.height).ok());
+    match (format, narrow) {
+        (ImageFormat::Jpeg(quality), Some((width, height))) if !pixels.is_deep => {
+            let colours = match pixels.channels {
+                1 => jpeg_encoder::ColorType::Luma,
+                3 => jpeg_encoder::ColorType::Rgb,
+                _ => jpeg_encoder::ColorType::Rgba,
+            };
+            jpeg_encoder::Encoder::new(&mut out, quality)
+                .encode(&pixels.bytes, width, height, colours)
+                .map_err(ExportError::message)?;
+            Ok(("jpg", out))
+        }
+        _ => {
+            let mut encoder = png::Encoder::new(&mut out, pixels.width, pixels.height);
+            encoder.set_color(match pixels.channels {
+                1 => png::ColorType::Grayscale,
+                3 => png::ColorType::Rgb,
+                _ => png::ColorType::Rgba,
+            });
+            encoder.set_depth(if pixels.is_deep {
+                png::BitDepth::Sixteen
+            } else {
+                png::BitDepth::Eight
+            });
+            encoder.set_compression(png::Compression::Fast);
+            let mut writer = encoder.write_header().map_err(ExportError::message)?;
+            writer
+                .write_image_data(&pixels.bytes)
+                .map_err(ExportError::message)?;
+            writer.finish().map_err(ExportError::message)?;
+            Ok(("png", out))
+        }
+    }
+}
+
+/// The fields of both image messages, by their names.
+#[derive(Default)]
+struct ImageFields<'a> {
+    field: String,
+    depth: usize,
+    width: u32,
+    height: u32,
+    encoding: String,
+    format: String,
+    is_big_endian: bool,
+    step: u32,
+    data: &'a [u8],
+}
+
+impl<'a> Visitor<'a> for ImageFields<'a> {
+    fn wants_field(&mut self, field: &FieldPlan) -> bool {
+        self.field.clone_from(&field.name);
+        self.depth == 1
+    }
+
+    fn scalar(&mut self, value: Scalar<'a>) {
+        match (self.field.as_str(), value) {
+            ("width", Scalar::U32(value)) => self.width = value,
+            ("height", Scalar::U32(value)) => self.height = value,
+            ("step", Scalar::U32(value)) => self.step = value,
+            ("is_bigendian", Scalar::U8(value)) => self.is_big_endian = value != 0,
+            ("encoding", Scalar::Text(text)) => self.encoding = text.to_str().into_owned(),
+            ("format", Scalar::Text(text)) => self.format = text.to_str().into_owned(),
+            _ => {}
+        }
+    }
+
+    fn primitives(&mut self, field: &FieldPlan, values: Primitives<'a>) {
+        if field.name == "data" && values.is_octets() {
+            self.data = values.bytes();
+        }
+    }
+
+    fn begin_struct(&mut self, _: &StructPlan) {
+        self.depth += 1;
+    }
+
+    fn end_struct(&mut self, _: &StructPlan) {
+        self.depth -= 1;
+    }
+
+    fn begin_list(&mut self, _: &FieldPlan, _: u64) {}
+
+    fn end_list(&mut self, _: &FieldPlan, _: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compressed_images_are_recognised_by_their_bytes() {
+        assert_eq!(compressed(b"\xff\xd8\xff\xe0", "png").unwrap().0, "jpg");
+        let depth = [&[0; DEPTH_HEAD_BYTES], PNG_MAGIC].concat();
+        assert_eq!(
+            compressed(&depth, "16UC1; compressedDepth").unwrap(),
+            ("png", PNG_MAGIC)
+        );
+        let error = compressed(b"nothing", "jpeg").unwrap_err().to_string();
+        assert!(error.contains("6e6f7468696e67"), "{error}");
+        assert!(compressed(b"", "jpeg").is_err());
+    }
+
+    #[test]
+    fn pixels_become_files_that_say_what_they_are() {
+        let pixels = Pixels {
+            width: 2,
+            height: 1,
+            channels: 3,
+            is_deep: false,
+            bytes: vec![0, 1, 2, 3, 4, 5],
+        };
+        let (extension, bytes) = encode(&pixels, ImageFormat::Png).unwrap();
+        assert_eq!((extension, bytes.starts_with(PNG_MAGIC)), ("png", true));
+        let (extension, bytes) = encode(&pixels, ImageFormat::Jpeg(90)).unwrap();
+        assert_eq!((extension, bytes.starts_with(JPEG_MAGIC)), ("jpg", true));
+        let deep = Pixels {
+            channels: 1,
+            is_deep: true,
+            bytes: vec![0; 4],
+            ..pixels
+        };
+        assert_eq!(encode(&deep, ImageFormat::Jpeg(90)).unwrap().0, "png");
+    }
+}

@@ -1,0 +1,421 @@
+//! Writes messages for other tools: tables (CSV, Parquet) with a file per topic, images as files.
+//!
+//! Files are written under temporary names (`.NAME.partial`) and renamed when they are complete and synced, so that what is there
+//! under its own name is whole. Nothing that exists is overwritten unless asked for.
+
+mod csv;
+mod error;
+mod file;
+mod image;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod pixels;
+
+pub use error::ExportError;
+pub use image::ImageFormat;
+
+use crate::{
+    decode::{Decoder, Decoders},
+    reader::BagMessage,
+};
+use holdall_model::dynamic::TypePlan;
+use serde::Serialize;
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::{Path, PathBuf},
+};
+
+/// What is made of the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportKind {
+    /// Comma-separated values.
+    Csv,
+    /// Parquet with typed columns.
+    Parquet,
+    /// Image files.
+    Images(ImageFormat),
+}
+
+/// Where and how.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// The folder that is written into; made when it is not there.
+    pub folder: PathBuf,
+    /// What is made.
+    pub kind: ExportKind,
+    /// Replace files that are there.
+    pub overwrite: bool,
+}
+
+/// A file (or a folder of images) that was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Exported {
+    /// Its topic.
+    pub topic: String,
+    /// The topic's type.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Messages in it.
+    pub messages: u64,
+    /// Messages that could not be written.
+    pub failed: u64,
+}
+
+/// What an export has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExportReport {
+    /// What was written, by topic.
+    pub exported: Vec<Exported>,
+    /// What a user should know, one sentence each.
+    pub notices: Vec<String>,
+}
+
+impl ExportReport {
+    /// True when a message could not be written.
+    pub fn has_failed(&self) -> bool {
+        self.exported.iter().any(|exported| exported.failed > 0)
+    }
+}
+
+/// Names of the columns for log time, publish time and sequence number: those of the message come first, so that ours begin with
+/// `bag_` where it has a field of the same name.
+fn stamp_names(plan: &TypePlan) -> [String; 3] {
+    ["log_time", "publish_time", "sequence"].map(|name| {
+        let taken = plan.root().field(name).is_some();
+        format!("{}{name}", if taken { "bag_" } else { "" })
+    })
+}
+
+/// What takes the messages of one topic.
+trait Sink {
+    /// Writes a message. An error that is the message's own is told and counted; others end the export.
+    fn write(&mut self, message: &BagMessage) -> Result<(), ExportError>;
+
+    /// Completes what was written and puts it under its own name.
+    fn finish(self: Box<Self>) -> Result<PathBuf, ExportError>;
+}
+
+/// A topic's messages on their way out.
+struct Outlet {
+    sink: Box<dyn Sink>,
+    type_name: String,
+    messages: u64,
+    failed: u64,
+    first_failure: Option<String>,
+}
+
+/// An export that is under way.
+pub struct Exporter {
+    options: ExportOptions,
+    decoders: Decoders,
+    /// By topic and type; `None` for topics that give nothing.
+    outlets: BTreeMap<(String, String), Option<Outlet>>,
+    /// File names that are taken.
+    names: HashMap<String, ()>,
+    notices: Vec<String>,
+}
+
+impl Exporter {
+    /// Begins an export of messages of the bags that `decoders` knows.
+    ///
+    /// # Errors
+    /// When the folder cannot be made, or this program was built without what it needs.
+    pub fn new(options: ExportOptions, decoders: Decoders) -> Result<Self, ExportError> {
+        if options.kind == ExportKind::Parquet && cfg!(not(feature = "parquet")) {
+            return Err(ExportError::NotBuilt { what: "Parquet" });
+        }
+        std::fs::create_dir_all(&options.folder)
+            .map_err(|source| ExportError::io("make", &options.folder, source))?;
+        Ok(Self {
+            options,
+            decoders,
+            outlets: BTreeMap::new(),
+            names: HashMap::new(),
+            notices: Vec::new(),
+        })
+    }
+
+    /// Writes a message.
+    ///
+    /// # Errors
+    /// What ends the export: a full disk, a file that is there already. A message that cannot be decoded is counted and told at
+    /// the end.
+    pub fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
+        let topic = &message.topic;
+        // Looked up without a copy of the names: there are few topics and many messages.
+        let known = self
+            .outlets
+            .iter_mut()
+            .find(|((name, type_name), _)| *name == topic.name && *type_name == topic.type_name);
+        let outlet = match known {
+            Some((_, outlet)) => outlet,
+            None => {
+                let outlet = self.open(message)?;
+                self.outlets
+                    .entry((topic.name.clone(), topic.type_name.clone()))
+                    .or_insert(outlet)
+            }
+        };
+        let Some(outlet) = outlet else {
+            return Ok(());
+        };
+        match outlet.sink.write(message) {
+            Ok(()) => outlet.messages += 1,
+            Err(ExportError::Message { reason }) => {
+                outlet.failed += 1;
+                outlet.first_failure.get_or_insert(reason);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Completes all files.
+    ///
+    /// # Errors
+    /// A file that cannot be completed; those before it are.
+    pub fn finish(mut self) -> Result<ExportReport, ExportError> {
+        let mut report = ExportReport {
+            notices: self.decoders.take_notices(),
+            ..ExportReport::default()
+        };
+        report.notices.append(&mut self.notices);
+        for ((topic, _), outlet) in self.outlets {
+            let Some(outlet) = outlet else {
+                continue;
+            };
+            if let Some(reason) = outlet.first_failure {
+                report.notices.push(format!(
+                    "{topic}: {} messages could not be written; the first: {reason}",
+                    outlet.failed
+                ));
+            }
+            report.exported.push(Exported {
+                topic,
+                type_name: outlet.type_name,
+                path: outlet.sink.finish()?,
+                messages: outlet.messages,
+                failed: outlet.failed,
+            });
+        }
+        Ok(report)
+    }
+
+    fn open(&mut self, message: &BagMessage) -> Result<Option<Outlet>, ExportError> {
+        let topic = &message.topic;
+        let plan = match self.decoders.decoder(topic)? {
+            Decoder::Cdr(plan) => plan,
+            // The notice of the decoders says so for opaque ones.
+            Decoder::Opaque { .. } => return Ok(None),
+            Decoder::Json => {
+                self.notices.push(format!(
+                    "{}: left out: its messages are JSON texts, whose columns are not known in advance; use holdall cat --json",
+                    topic.name
+                ));
+                return Ok(None);
+            }
+        };
+        let name = self.name(&topic.name, &topic.type_name);
+        let folder: &Path = &self.options.folder;
+        let overwrite = self.options.overwrite;
+        let sink: Box<dyn Sink> = match self.options.kind {
+            ExportKind::Csv => Box::new(csv::CsvSink::create(
+                plan,
+                &folder.join(format!("{name}.csv")),
+                overwrite,
+            )?),
+            #[cfg(feature = "parquet")]
+            ExportKind::Parquet => Box::new(parquet::ParquetSink::create(
+                plan,
+                &folder.join(format!("{name}.parquet")),
+                overwrite,
+            )?),
+            #[cfg(not(feature = "parquet"))]
+            ExportKind::Parquet => return Err(ExportError::NotBuilt { what: "Parquet" }),
+            ExportKind::Images(format) => {
+                match image::ImageSink::create(plan, &folder.join(name), format, overwrite)? {
+                    Some(sink) => Box::new(sink),
+                    None => return Ok(None),
+                }
+            }
+        };
+        Ok(Some(Outlet {
+            sink,
+            type_name: topic.type_name.clone(),
+            messages: 0,
+            failed: 0,
+            first_failure: None,
+        }))
+    }
+
+    /// A file name for a topic: `/camera/image_raw` is `camera.image_raw`. ROS names hold no dots, so no two topics share one;
+    /// other names keep letters and digits only, and get a number where they collide.
+    fn name(&mut self, topic: &str, type_name: &str) -> String {
+        let plain = |text: &str| -> String {
+            let dotted = text.trim_matches('/').replace('/', ".");
+            dotted
+                .chars()
+                .map(|c| {
+                    if c.is_alphanumeric() || matches!(c, '_' | '.' | '-') {
+                        c
+                    } else {
+                        '_'
+                    }
+                })
+                .collect()
+        };
+        let stem = match plain(topic) {
+            name if name.is_empty() || name.starts_with('.') => format!("topic{name}"),
+            name => name,
+        };
+        let with_type = format!("{stem}@{}", plain(type_name));
+        let numbered = (2..).map(|number| format!("{stem}@{number}"));
+        let free = [stem.clone(), with_type]
+            .into_iter()
+            .chain(numbered)
+            .find(|name| !self.names.contains_key(name))
+            .unwrap_or(stem);
+        self.names.insert(free.clone(), ());
+        free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_model::{
+        interface::{Definition, InterfaceSource, SourceFormat},
+        time::Timestamp,
+        topic::TopicInfo,
+    };
+    use std::sync::Arc;
+
+    /// A plan from `.msg` texts, the first of which is the message.
+    pub(super) fn plan(texts: &[(&str, &str)]) -> Arc<TypePlan> {
+        let definition = Definition::resolve(texts[0].0, |name| {
+            let (_, text) = texts.iter().find(|(known, _)| *known == name)?;
+            Some(InterfaceSource {
+                format: SourceFormat::Msg,
+                text: (*text).to_owned().into(),
+            })
+        });
+        Arc::new(TypePlan::compile(&definition.unwrap()).unwrap())
+    }
+
+    pub(super) fn message(nanos: i64, payload: &[u8]) -> BagMessage {
+        let time = Timestamp::from_nanos(nanos);
+        BagMessage {
+            topic: Arc::new(TopicInfo::default()),
+            stamp: time,
+            log_time: time,
+            publish_time: time,
+            sequence: 0,
+            payload: payload.to_vec().into(),
+        }
+    }
+
+    /// Little-endian CDR, value by value.
+    pub(super) struct Bytes(pub Vec<u8>);
+
+    impl Bytes {
+        pub fn head() -> Self {
+            Self(vec![0, 1, 0, 0])
+        }
+
+        fn put(mut self, bytes: &[u8]) -> Self {
+            while !(self.0.len() - 4).is_multiple_of(bytes.len()) {
+                self.0.push(0);
+            }
+            self.0.extend(bytes);
+            self
+        }
+
+        pub fn u8(self, value: u8) -> Self {
+            self.put(&[value])
+        }
+
+        pub fn u16(self, value: u16) -> Self {
+            self.put(&value.to_le_bytes())
+        }
+
+        pub fn u32(self, value: u32) -> Self {
+            self.put(&value.to_le_bytes())
+        }
+
+        pub fn u64(self, value: u64) -> Self {
+            self.put(&value.to_le_bytes())
+        }
+
+        pub fn text(self, text: &str) -> Self {
+            let mut with_length = self.u32(text.len() as u32 + 1);
+            with_length.0.extend(text.as_bytes());
+            with_length.0.push(0);
+            with_length
+        }
+    }
+
+    #[test]
+    fn rows_of_csv_have_the_cells_that_their_head_names() {
+        let plan = plan(&[
+            (
+                "a/msg/A",
+                "B b\nfloat32[2] pair\nB[2] two\nuint8[65] long\nstring[] names\nB[] many\nE e\nstring log_time",
+            ),
+            ("a/msg/B", "string s\nE e"),
+            ("a/msg/E", ""),
+        ]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        let mut sink = csv::CsvSink::create(plan, &path, false).unwrap();
+        let mut bytes = Bytes::head()
+            .text("x,\"y\"")
+            .u8(0)
+            .u32(1.5_f32.to_bits())
+            .u32(f32::NAN.to_bits())
+            .text("1")
+            .u8(0)
+            .text("2")
+            .u8(0);
+        bytes.0.extend([0; 65]);
+        let bytes = bytes
+            .u32(1)
+            .text("n")
+            .u32(1)
+            .text("m")
+            .u8(0)
+            .u8(0)
+            .text("two\nlines");
+        sink.write(&message(5, &bytes.0)).unwrap();
+        assert!(sink.write(&message(6, &bytes.0[..20])).is_err());
+        Box::new(sink).finish().unwrap();
+        let zeros = vec!["0"; 65].join(",");
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            text,
+            format!(
+                "bag_log_time,publish_time,sequence,b.s,pair[0],pair[1],two[0].s,two[1].s,long,names,many,log_time\n\
+                 5,5,0,\"x,\"\"y\"\"\",1.5,nan,1,2,\"[{zeros}]\",\"[\"\"n\"\"]\",\"[{{\"\"s\"\":\"\"m\"\",\"\"e\"\":{{}}}}]\",\
+                 \"two\nlines\"\n"
+            )
+        );
+    }
+
+    #[test]
+    fn what_exists_is_not_overwritten_and_what_is_given_up_is_removed() {
+        let plan = plan(&[("a/msg/A", "int32 x")]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.csv");
+        let sink = csv::CsvSink::create(Arc::clone(&plan), &path, false).unwrap();
+        drop(sink);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        std::fs::write(&path, "mine").unwrap();
+        let refused = csv::CsvSink::create(Arc::clone(&plan), &path, false);
+        assert!(matches!(refused, Err(ExportError::Exists { .. })));
+        Box::new(csv::CsvSink::create(plan, &path, true).unwrap())
+            .finish()
+            .unwrap();
+        assert!(std::fs::read_to_string(&path).unwrap().starts_with("log_time"));
+    }
+}

@@ -1,0 +1,255 @@
+//! Pixels of `sensor_msgs/msg/Image` as PNG and JPEG know them.
+
+/// How the pixels of an encoding become an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// As many bytes per pixel, of which these are the channels in order.
+    Bytes(usize, &'static [usize]),
+    /// As many 16-bit words per pixel, of which these are the channels in order.
+    Words(usize, &'static [usize]),
+    /// 32-bit floats: metres become millimetres.
+    Depth,
+    /// Two pixels in four bytes: places of both brightnesses, then of blue and red difference.
+    Yuv([usize; 4]),
+}
+
+/// An image with tight rows: 8 or 16 bits (big endian, as PNG wants them) a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pixels {
+    pub width: u32,
+    pub height: u32,
+    /// 1, 3 or 4.
+    pub channels: usize,
+    pub is_deep: bool,
+    pub bytes: Vec<u8>,
+}
+
+/// An image as its message tells it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RawImage<'a> {
+    pub width: u32,
+    pub height: u32,
+    pub encoding: &'a str,
+    pub is_big_endian: bool,
+    pub step: u32,
+    pub data: &'a [u8],
+}
+
+/// The layout of an encoding of `sensor_msgs/image_encodings.hpp`; colours without a name are those of OpenCV (blue first).
+fn layout(encoding: &str) -> Option<Layout> {
+    Some(match encoding {
+        "mono8" | "8UC1" | "8SC1" => Layout::Bytes(1, &[0]),
+        "rgb8" => Layout::Bytes(3, &[0, 1, 2]),
+        "bgr8" | "8UC3" => Layout::Bytes(3, &[2, 1, 0]),
+        "rgba8" => Layout::Bytes(4, &[0, 1, 2, 3]),
+        "bgra8" | "8UC4" => Layout::Bytes(4, &[2, 1, 0, 3]),
+        "mono16" | "16UC1" | "16SC1" => Layout::Words(1, &[0]),
+        "rgb16" => Layout::Words(3, &[0, 1, 2]),
+        "bgr16" | "16UC3" => Layout::Words(3, &[2, 1, 0]),
+        "rgba16" => Layout::Words(4, &[0, 1, 2, 3]),
+        "bgra16" | "16UC4" => Layout::Words(4, &[2, 1, 0, 3]),
+        "32FC1" => Layout::Depth,
+        // UYVY
+        "yuv422" | "uyvy" | "UYVY" => Layout::Yuv([1, 3, 0, 2]),
+        // YUYV
+        "yuv422_yuy2" | "yuyv" | "YUYV" => Layout::Yuv([0, 2, 1, 3]),
+        bayer if bayer.starts_with("bayer_") && bayer.ends_with('8') => Layout::Bytes(1, &[0]),
+        bayer if bayer.starts_with("bayer_") && bayer.ends_with("16") => Layout::Words(1, &[0]),
+        _ => return None,
+    })
+}
+
+/// Converts an image; one clause when it cannot be.
+pub(super) fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
+    let layout = layout(image.encoding).ok_or_else(|| {
+        format!(
+            "images of encoding {:?} are not written; known are mono, rgb, bgr, rgba, bgra of 8 and 16 bits, 8UC1 to 8UC4, 16UC1, \
+             32FC1, bayer and yuv422",
+            image.encoding
+        )
+    })?;
+    let (width, height, step) = (image.width as usize, image.height as usize, image.step as usize);
+    let (pixel_bytes, channels, is_deep) = match layout {
+        Layout::Bytes(size, order) => (size, order.len(), false),
+        Layout::Words(size, order) => (2 * size, order.len(), true),
+        Layout::Depth => (4, 1, true),
+        Layout::Yuv(_) => (2, 3, false),
+    };
+    let row_bytes = width.checked_mul(pixel_bytes).filter(|bytes| *bytes <= step);
+    let needed = height
+        .checked_sub(1)
+        .and_then(|rows| rows.checked_mul(step))
+        .zip(row_bytes)
+        .and_then(|(before, last)| before.checked_add(last));
+    let (Some(row_bytes), true) = (
+        row_bytes,
+        width > 0 && needed.is_some_and(|needed| needed <= image.data.len()),
+    ) else {
+        return Err(format!(
+            "an image of {width} x {height} pixels {} with {step} bytes a row does not fit its {} bytes of data",
+            image.encoding,
+            image.data.len()
+        ));
+    };
+    if matches!(layout, Layout::Yuv(_)) && !width.is_multiple_of(2) {
+        return Err(format!("{} needs an even width, found {width}", image.encoding));
+    }
+    let mut bytes = Vec::with_capacity(width * height * channels * if is_deep { 2 } else { 1 });
+    for row in image.data.chunks(step).take(height) {
+        append_row(&mut bytes, &row[..row_bytes], layout, image.is_big_endian);
+    }
+    Ok(Pixels {
+        width: image.width,
+        height: image.height,
+        channels,
+        is_deep,
+        bytes,
+    })
+}
+
+fn append_row(out: &mut Vec<u8>, row: &[u8], layout: Layout, is_big_endian: bool) {
+    match layout {
+        Layout::Bytes(size, order)
+            if order.iter().enumerate().all(|(at, from)| at == *from) && size == order.len() =>
+        {
+            out.extend_from_slice(row);
+        }
+        Layout::Bytes(size, order) => {
+            for pixel in row.chunks_exact(size) {
+                out.extend(order.iter().map(|from| pixel[*from]));
+            }
+        }
+        Layout::Words(size, order) => {
+            for pixel in row.chunks_exact(2 * size) {
+                for from in order {
+                    let (first, second) = (pixel[2 * from], pixel[2 * from + 1]);
+                    out.extend(if is_big_endian {
+                        [first, second]
+                    } else {
+                        [second, first]
+                    });
+                }
+            }
+        }
+        Layout::Depth => {
+            for pixel in row.chunks_exact(4) {
+                let bits = [pixel[0], pixel[1], pixel[2], pixel[3]];
+                let metres = if is_big_endian {
+                    f32::from_be_bytes(bits)
+                } else {
+                    f32::from_le_bytes(bits)
+                };
+                out.extend(millimetres(metres).to_be_bytes());
+            }
+        }
+        Layout::Yuv([first, second, blue, red]) => {
+            for pair in row.chunks_exact(4) {
+                out.extend(colour(pair[first], pair[blue], pair[red]));
+                out.extend(colour(pair[second], pair[blue], pair[red]));
+            }
+        }
+    }
+}
+
+/// As `16UC1` depth images hold it (REP 118): 0 where nothing was measured, at most 65.535 m.
+fn millimetres(metres: f32) -> u16 {
+    // A cast saturates, and makes NaN zero.
+    (metres * 1000.0).round() as u16
+}
+
+/// ITU-R BT.601 with limited range, in whole numbers.
+fn colour(brightness: u8, blue: u8, red: u8) -> [u8; 3] {
+    let (y, u, v) = (
+        298 * (i32::from(brightness) - 16),
+        i32::from(blue) - 128,
+        i32::from(red) - 128,
+    );
+    let limit = |value: i32| ((value + 128) >> 8).clamp(0, 255) as u8;
+    [
+        limit(y + 409 * v),
+        limit(y - 100 * u - 208 * v),
+        limit(y + 516 * u),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image<'a>(encoding: &'a str, width: u32, height: u32, step: u32, data: &'a [u8]) -> RawImage<'a> {
+        RawImage {
+            width,
+            height,
+            encoding,
+            is_big_endian: false,
+            step,
+            data,
+        }
+    }
+
+    #[test]
+    fn channels_come_in_the_order_of_png_without_padding() {
+        let data = [1, 2, 3, 99, 4, 5, 6, 99];
+        let pixels = |encoding| convert(&image(encoding, 1, 2, 4, &data)).unwrap().bytes;
+        assert_eq!(pixels("rgb8"), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(pixels("bgr8"), [3, 2, 1, 6, 5, 4]);
+        assert_eq!(pixels("bgra8"), [3, 2, 1, 99, 6, 5, 4, 99]);
+        assert_eq!(pixels("mono8"), [1, 4]);
+        assert_eq!(pixels("bayer_rggb8"), [1, 4]);
+        assert_eq!(pixels("16UC1"), [2, 1, 5, 4]);
+    }
+
+    #[test]
+    fn depth_in_metres_becomes_millimetres() {
+        let mut data = Vec::new();
+        for metres in [1.2345_f32, f32::NAN, f32::INFINITY, -1.0, 100.0] {
+            data.extend(metres.to_le_bytes());
+        }
+        let pixels = convert(&image("32FC1", 5, 1, 20, &data)).unwrap();
+        let values: Vec<u16> = pixels
+            .bytes
+            .chunks(2)
+            .map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
+            .collect();
+        assert_eq!(values, [1235, 0, 65535, 0, 65535]);
+    }
+
+    #[test]
+    fn brightness_without_colour_is_grey() {
+        let pixels = convert(&image("yuv422_yuy2", 2, 1, 4, &[235, 128, 16, 128])).unwrap();
+        assert_eq!(pixels.bytes, [255, 255, 255, 0, 0, 0]);
+        let pixels = convert(&image("yuv422", 2, 1, 4, &[128, 235, 128, 16])).unwrap();
+        assert_eq!(pixels.bytes, [255, 255, 255, 0, 0, 0]);
+        // Pure red of BT.601.
+        let pixels = convert(&image("yuv422", 2, 1, 4, &[90, 81, 240, 81])).unwrap();
+        assert!(
+            pixels.bytes[0] > 250 && pixels.bytes[1] < 5 && pixels.bytes[2] < 5,
+            "{pixels:?}"
+        );
+    }
+
+    #[test]
+    fn sizes_that_lie_are_refused() {
+        for (width, height, step) in [
+            (2, 2, 4),
+            (1, 3, 4),
+            (u32::MAX, u32::MAX, u32::MAX),
+            (0, 1, 4),
+            (1, 0, 4),
+            (1, 1, 2),
+        ] {
+            let error = convert(&image("rgb8", width, height, step, &[0; 8])).unwrap_err();
+            assert!(error.contains("does not fit"), "{error}");
+        }
+        assert!(
+            convert(&image("jpeg", 1, 1, 1, &[0]))
+                .unwrap_err()
+                .contains("encoding \"jpeg\"")
+        );
+        assert!(
+            convert(&image("yuv422", 1, 1, 4, &[0; 4]))
+                .unwrap_err()
+                .contains("even")
+        );
+    }
+}
