@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the small ROS 1 bags of crates/holdall-storage/tests/data/rosbag1 with ROS 1's own library, and what rosbags makes of them.
 
-    scripts/setup.sh ros1 && .venv/bin/python scripts/ros1-sample-bags.py crates/holdall-storage/tests/data/rosbag1
+    scripts/setup.sh nodes && .venv/bin/python scripts/ros1-sample-bags.py crates/holdall-storage/tests/data/rosbag1
 
 Needs Debian's python3-rosbag beside the project's own venv.
 """

@@ -2,7 +2,7 @@
 # Installs what building and testing holdall needs, and nothing else. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh build   system packages and the pinned Rust toolchain
-#   scripts/setup.sh nodes   real ROS 2 nodes and foreign bag readers, in a Python venv of the project's own
+#   scripts/setup.sh nodes   real ROS 2 nodes and foreign bag readers, in a Python venv of the project's own; ROS 1 where Debian has it
 #
 # Touches only the project's folder (.venv), the packages named here, and rustup's own folder.
 set -euo pipefail
@@ -11,6 +11,8 @@ cd "$(dirname "$0")/.."
 # cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; git is cargo's.
 build_packages=(build-essential cmake pkg-config libclang-dev git ca-certificates)
 node_packages=(python3 python3-venv)
+# ROS 1 as Debian 12 has it: its recorder, its master, and messages for real publishers. Elsewhere the tests with them are skipped.
+ros1_packages=(python3-rosbag python3-rosmaster python3-sensor-msgs python3-tf2-msgs python3-visualization-msgs python3-nav-msgs)
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -29,6 +31,20 @@ install_packages() {
     say "installing Debian packages: ${missing[*]}"
     "${sudo[@]}" apt-get update -qq
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+install_ros1() {
+    command -v apt-cache >/dev/null || return 0
+    [ -n "$(ls -A /var/lib/apt/lists 2>/dev/null)" ] || [ "$(id -u)" -ne 0 ] || apt-get update -qq
+    local package
+    for package in "${ros1_packages[@]}"; do
+        if ! apt-cache policy "$package" | grep -q 'Candidate: [0-9]'; then
+            say "this distribution has no $package: tests with a real ROS 1 are skipped"
+            return 0
+        fi
+    done
+    # In a shell of its own: what cannot be installed is no reason to stop.
+    (install_packages "${ros1_packages[@]}") || say "tests with a real ROS 1 are skipped"
 }
 
 find_rust() {
@@ -57,6 +73,6 @@ make_venv() {
 
 case "${1:-}" in
     build) install_packages "${build_packages[@]}"; find_rust ;;
-    nodes) install_packages "${node_packages[@]}"; make_venv ;;
+    nodes) install_packages "${node_packages[@]}"; install_ros1; make_venv ;;
     *) fail "say what to set up: build or nodes" ;;
 esac
