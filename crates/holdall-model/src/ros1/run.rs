@@ -5,7 +5,7 @@ use super::plan::{Operation, Plan};
 /// Little-endian CDR, as every ROS 2 middleware writes it before the message.
 const ENCAPSULATION: [u8; 4] = [0, 1, 0, 0];
 
-/// Elements that take no byte of ROS 1 and may still be made for one message: they have no other bound than their count.
+/// Elements and values that take no byte of ROS 1 and may still be made for one message: they have no other bound than this.
 const EMPTY_ELEMENTS_MAX: u64 = 1 << 16;
 
 /// A payload that does not fit the definition of its type.
@@ -51,7 +51,7 @@ struct Run<'a> {
     /// Place in the source.
     at: usize,
     out: &'a mut Vec<u8>,
-    /// Rounds of loops that may still be done: no more than the message has bytes, and some that have none.
+    /// Rounds of loops, and values made of nothing, that may still be done: no more than the message has bytes, and some more.
     rounds: u64,
 }
 
@@ -67,6 +67,7 @@ impl Run<'_> {
                 Operation::Zeros { align, bytes } => self.zeros(align, bytes)?,
                 Operation::Text => self.text()?,
                 Operation::EmptyText => {
+                    self.spend(1)?;
                     self.align(4);
                     self.out.extend_from_slice(&[1, 0, 0, 0, 0]);
                 }
@@ -138,8 +139,8 @@ impl Run<'_> {
     }
 
     fn zeros(&mut self, align: usize, bytes: u64) -> Result<(), ConversionError> {
-        // Known definitions only add a few bytes; arrays of them count as rounds.
-        self.spend(bytes / 64)?;
+        // Nothing of the source bounds these: they count as rounds.
+        self.spend(1 + bytes / 64)?;
         self.align(align);
         let bytes = usize::try_from(bytes)
             .map_err(|_| self.wrong("a value that fits into memory".into(), "more".into()))?;

@@ -239,6 +239,12 @@ fn elements_without_content_cannot_fill_the_memory() {
         convert(&made, &[2, 0, 0, 0]).unwrap(),
         [0, 1, 0, 0, 2, 0, 0, 0, 0, 0]
     );
+    let wide: String = (0..10_000).map(|n| format!("std_msgs/Empty e{n}\n")).collect();
+    let text = with_parts("W[] none\n", &[("a_msgs/W", &wide), ("std_msgs/Empty", "")]);
+    let mut cdr = Vec::new();
+    let made = conversion("a_msgs/Wide", &text);
+    assert!(made.convert(&60_000u32.to_le_bytes(), &mut cdr).is_err());
+    assert!(cdr.capacity() < 1 << 20);
     let nested = with_parts(
         "T1[4000000000] a\n",
         &[("a_msgs/T1", "T2[4000000000] a\n"), ("a_msgs/T2", "")],

@@ -80,6 +80,14 @@ pub(super) struct Connections {
     records: Vec<(String, MetadataEntries)>,
 }
 
+/// What all connections of a file make.
+pub(super) struct Catalog {
+    pub channels: Vec<ChannelSummary>,
+    pub channel_of_connection: HashMap<u32, ChannelIndex>,
+    /// One text record for each connection.
+    pub records: Vec<(String, MetadataEntries)>,
+}
+
 impl Connections {
     /// Takes in a connection record; the first with a number stays. `false` when it is none.
     pub fn add(&mut self, id: u32, topic: &[u8], data: &[u8]) -> bool {
@@ -126,14 +134,8 @@ impl Connections {
         Some(channel)
     }
 
-    /// The channels, the channel of each connection, and a text record for each connection.
-    pub fn finish(
-        self,
-    ) -> (
-        Vec<ChannelSummary>,
-        HashMap<u32, ChannelIndex>,
-        Vec<(String, MetadataEntries)>,
-    ) {
+    /// What they make, when there are no more.
+    pub fn finish(self) -> Catalog {
         let channels = self.channels.into_iter().zip(self.latched);
         let channels = channels.map(|(mut channel, latched)| {
             if latched > 0 {
@@ -147,7 +149,11 @@ impl Connections {
             }
             channel
         });
-        (channels.collect(), self.channel_of_connection, self.records)
+        Catalog {
+            channels: channels.collect(),
+            channel_of_connection: self.channel_of_connection,
+            records: self.records,
+        }
     }
 }
 

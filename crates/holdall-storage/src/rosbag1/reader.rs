@@ -2,7 +2,7 @@
 
 use super::{
     chunk::{Extent, ExtentKind, Wanted},
-    connections::Connections,
+    connections::{Catalog, Connections},
     cursor::Cursor,
     format::{Head, MAGIC, MAGIC_ANY_VERSION, STORAGE_ID, number, op},
     recover::{self, RecordPlace},
@@ -103,7 +103,11 @@ impl Rosbag1Reader {
     }
 
     fn new(source: Source, options: Rosbag1ReaderOptions, found: Found) -> Self {
-        let (channels, channel_of_connection, metadata) = found.connections.finish();
+        let Catalog {
+            channels,
+            channel_of_connection,
+            records,
+        } = found.connections.finish();
         let with_messages = || {
             found
                 .extents
@@ -123,7 +127,7 @@ impl Rosbag1Reader {
                 .map(|extent| Timestamp::from_nanos(extent.times.1))
                 .max(),
             channels,
-            metadata,
+            metadata: records,
             compression: found.compression,
             condition: found.condition,
         };

@@ -12,7 +12,7 @@ use holdall_storage::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::Path,
     sync::Arc,
 };
 
@@ -156,7 +156,7 @@ fn convert_message(
     message: ReadMessage,
     conversions: &[Option<Conversion>],
     topics: &[String],
-    path: &PathBuf,
+    path: &Path,
 ) -> StorageResult<ReadMessage> {
     let place = message.channel.0 as usize;
     let Some(conversion) = conversions.get(place).and_then(Option::as_ref) else {
@@ -169,7 +169,7 @@ fn convert_message(
             ..message
         }),
         Err(error) => Err(StorageError::Unsupported {
-            path: path.clone(),
+            path: path.to_owned(),
             what: "converting a message to ROS 2",
             reason: format!(
                 "on topic {} at {} ns: {error}",
