@@ -6,6 +6,8 @@ PLAN: {"node": NAME, "publishers": [{"topic", "type", "count", "rate_hz", "qos":
        "wait_for_subscriptions": N, "linger_s": S}
 `count` null publishes until SIGINT or SIGTERM. Each event is one JSON object on a line of standard output:
 {"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}.
+A publisher with "log": PATH writes for each message its number and the monotonic time before it was handed over (uint64, float64, little
+endian), at once, so that the log is right up to the end however that comes.
 The md5 runs over the serialized messages (CDR, with encapsulation header) in the order of sending, each padded with zeros to a multiple
 of four bytes: RTPS aligns its submessages, so this is what every raw subscription receives, rclpy's and rosbag2's too.
 """
@@ -15,6 +17,7 @@ import hashlib
 import json
 import math
 import signal
+import struct
 import sys
 import threading
 import time
@@ -101,12 +104,15 @@ class Stream:
         self.sizes_sum = 0
         self.md5 = hashlib.md5()
         self.first = plan.get("first", 0)
+        self.log = open(plan["log"], "wb", buffering=0) if "log" in plan else None
 
     def finished(self):
         return self.plan.get("count") is not None and self.count >= self.plan["count"]
 
     def send(self):
         data = serialize_message(self.source.nth(self.first + self.count))
+        if self.log:
+            self.log.write(struct.pack("<Qd", self.first + self.count, time.monotonic()))
         self.publisher.publish(data)
         on_the_wire = data + bytes(-len(data) % 4)
         self.count += 1

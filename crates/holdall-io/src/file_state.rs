@@ -36,9 +36,21 @@ pub(crate) struct PendingWrite {
 
 /// What waits for an overlapping write, in order.
 pub(crate) enum Deferred {
-    Write { offset: u64, block: Block, len: usize },
-    Sync { number: u64 },
-    Close { length: u64 },
+    Write {
+        offset: u64,
+        block: Block,
+        len: usize,
+    },
+    Sync {
+        number: u64,
+    },
+    /// What follows waits until this sync has ended.
+    Barrier {
+        number: u64,
+    },
+    Close {
+        length: u64,
+    },
 }
 
 /// One file of the queue.

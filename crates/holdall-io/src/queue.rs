@@ -169,6 +169,18 @@ impl DiskQueue {
         Ok(SyncToken { file, number })
     }
 
+    /// Asks that everything accepted so far is durable before anything that is accepted later is given to the disk: what marks a file
+    /// as whole must never be there before the rest, and a disk may change the order of writes. Does not wait.
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub fn barrier(&mut self, file: FileId) -> Result<(), DiskError> {
+        let SyncToken { number, .. } = self.sync(file)?;
+        let state = open_state_of(&mut self.files, file)?;
+        state.deferred.push_back(Deferred::Barrier { number });
+        Ok(())
+    }
+
     /// Whether what a sync covers is durable. Does not wait; call [`DiskQueue::poll`] to move on.
     ///
     /// # Errors
@@ -371,6 +383,7 @@ impl DiskQueue {
                     return;
                 };
                 state.synced(token, result);
+                self.submit_deferred(file);
             }
             Completion::Closed { file, result } => {
                 let Some(state) = self.files.get_mut(&file) else {
@@ -402,6 +415,12 @@ impl DiskQueue {
                     self.disk.submit_write(file, offset, block, len);
                 }
                 Deferred::Sync { number } => self.disk.submit_sync(file, number),
+                Deferred::Barrier { number } => {
+                    if state.error.is_none() && state.synced_number < number {
+                        state.deferred.push_front(Deferred::Barrier { number });
+                        return;
+                    }
+                }
                 Deferred::Close { length } => {
                     // Only now is it known how far the file is whole.
                     if !state.in_flight.is_empty() {

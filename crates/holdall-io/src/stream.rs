@@ -266,6 +266,15 @@ impl BlockStream {
         Ok(self.submitted)
     }
 
+    /// Makes sure that everything so far is durable before anything that follows reaches the disk; see [`DiskQueue::barrier`].
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub fn barrier(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+        self.flush_tail(q)?;
+        q.barrier(self.file)
+    }
+
     /// Submits the rest and closes the file at its length, which is returned. Does not wait: see [`DiskQueue::wait_closed`].
     ///
     /// # Errors

@@ -95,6 +95,7 @@ impl SimDisk {
             next_number: 0,
             busy_until: Duration::ZERO,
             crashed: false,
+            has_failed: false,
             removed: Vec::new(),
             syncs_directories: true,
         };
@@ -139,6 +140,16 @@ impl SimDiskHandle {
         lock(&self.state).options.capacity_bytes = capacity_bytes;
     }
 
+    /// Whether anything has failed on this disk before it crashed.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.state).has_failed
+    }
+
+    /// Room that is left, in bytes.
+    pub fn available_bytes(&self) -> u64 {
+        lock(&self.state).available_bytes()
+    }
+
     /// Moments (of [`crate::clock::Clock::monotonic`]) at which something in flight ends; the earliest.
     pub fn next_due(&self) -> Option<Duration> {
         lock(&self.state).pending.iter().map(|pending| pending.due).min()
@@ -157,6 +168,18 @@ impl SimDiskHandle {
     /// Removes a file; false when there is none. A power cut before the next sync may bring it back.
     pub fn remove(&self, path: &Path) -> bool {
         lock(&self.state).remove(path)
+    }
+
+    /// Makes names durable, those that were made and those that were removed, as a sync of the directory does.
+    pub fn sync_directory(&self) {
+        lock(&self.state).sync_directory();
+    }
+
+    /// What a reader sees of all files now.
+    pub fn visible(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let state = lock(&self.state);
+        let visible = |(path, file): (&PathBuf, &SimFile)| (path.clone(), file.visible().to_vec());
+        state.files.iter().map(visible).collect()
     }
 
     /// Lets nothing end before `span` has gone by: a disk that does not answer for a while.
@@ -261,8 +284,6 @@ impl Disk for SimDisk {
     }
 
     fn available_bytes(&self, _dir: &Path) -> Result<u64, DiskError> {
-        let state = lock(&self.state);
-        let used: u64 = state.files.values().map(|file| file.visible().len() as u64).sum();
-        Ok(state.options.capacity_bytes.saturating_sub(used))
+        Ok(lock(&self.state).available_bytes())
     }
 }

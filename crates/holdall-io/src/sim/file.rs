@@ -70,6 +70,11 @@ impl SimFile {
         self.entry_is_durable |= directory_too;
     }
 
+    /// Makes the name durable, and nothing else.
+    pub(super) fn sync_entry(&mut self) {
+        self.entry_is_durable = true;
+    }
+
     /// A sync that failed: the kernel forgets which bytes were dirty, so no later sync makes them durable.
     pub(super) fn fail_sync(&mut self) {
         self.unsynced.clear();

@@ -66,6 +66,8 @@ pub(super) struct State {
     /// Until when the disk moves bytes of earlier writes.
     pub(super) busy_until: Duration,
     pub(super) crashed: bool,
+    /// Something failed before.
+    pub(super) has_failed: bool,
     /// Removed since the last sync: a power cut may bring them back.
     pub(super) removed: Vec<(PathBuf, SimFile)>,
     /// False only to break the promise of a sync.
@@ -78,6 +80,16 @@ impl State {
         let found = removed.is_some();
         self.removed.extend(removed);
         found
+    }
+
+    pub(super) fn available_bytes(&self) -> u64 {
+        let used: u64 = self.files.values().map(|file| file.visible().len() as u64).sum();
+        self.options.capacity_bytes.saturating_sub(used)
+    }
+
+    pub(super) fn sync_directory(&mut self) {
+        self.removed.clear();
+        self.files.values_mut().for_each(SimFile::sync_entry);
     }
 
     pub(super) fn stall(&mut self, span: Duration) {
@@ -150,6 +162,7 @@ impl State {
             planned
         };
         if let Some(errno) = errno {
+            self.has_failed |= !self.crashed;
             return (
                 file,
                 Err(DiskError::new(
@@ -252,6 +265,7 @@ impl State {
                 io::Error::from_raw_os_error(errno),
             ))
         };
+        self.has_failed |= failure.is_some() && !self.crashed;
         match action {
             Action::Create { result } => Completion::Created { file, result },
             Action::Write { offset, block, len } => {
@@ -329,6 +343,7 @@ impl State {
             if fits > 0 {
                 file.write(number, start, &bytes[..fits]);
             }
+            self.has_failed |= !self.crashed;
             return fail(libc::ENOSPC);
         }
         file.write(number, start, bytes);

@@ -198,7 +198,6 @@ impl McapOptions {
             "zstd_fast" => Self {
                 compression: Compression::Zstd,
                 compression_level: CompressionLevel::Fastest,
-                chunk_crc: false,
                 ..defaults
             },
             "zstd_small" => Self {

@@ -18,6 +18,8 @@ const EXTENT_BYTES: u64 = 4 << 20;
 /// Chunks this near to the end of a file without an end are checked against their checksum: when a recording stops hard, blocks that
 /// were on their way to the disk may be missing in between.
 const SUSPECT_BYTES: u64 = 256 << 20;
+/// What a disk writes at once or not at all, at least.
+const SECTOR_BYTES: u64 = 512;
 /// A compressed chunk is not decompressed into more than this.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 1 << 30;
 
@@ -344,6 +346,57 @@ impl Scanner<'_> {
         }
     }
 
+    /// As [`Self::records`] for a chunk whose end is missing, so that its checksum tells nothing: blocks of it may have reached the disk in
+    /// any order, and one that did not reads as zeros. It ends before the first record that lies in such a block, in part or whole.
+    fn whole_records(
+        &mut self,
+        walk: &mut Walk<'_>,
+        chunk_start: u64,
+    ) -> StorageResult<(Tally, Option<u64>)> {
+        let mut tally = Tally::default();
+        let mut whole_until = None;
+        loop {
+            let Step::Record(place) = walk.step()? else {
+                break;
+            };
+            if self.has_empty_sector(place.start, place.end())? {
+                break;
+            }
+            if place.opcode == op::MESSAGE {
+                match walk.message_header(&place)? {
+                    Some(header) => tally.note(&header),
+                    None => break,
+                }
+            } else {
+                self.definition(walk, place)?;
+            }
+            whole_until = Some(place.end());
+        }
+        self.found
+            .damage(chunk_start, "the chunk ends in the middle of a record");
+        Ok((tally, whole_until))
+    }
+
+    /// Whether a sector that these bytes touch has nothing but zeros.
+    fn has_empty_sector(&self, start: u64, end: u64) -> StorageResult<bool> {
+        let mut at = start - start % SECTOR_BYTES;
+        while at < end {
+            let wanted = (end.next_multiple_of(SECTOR_BYTES) - at).min(EXTENT_BYTES);
+            let piece = self.source.read_up_to(at, wanted)?;
+            if piece.is_empty() {
+                return Ok(false);
+            }
+            if piece
+                .chunks(SECTOR_BYTES as usize)
+                .any(|sector| sector.iter().all(|byte| *byte == 0))
+            {
+                return Ok(true);
+            }
+            at += piece.len() as u64;
+        }
+        Ok(false)
+    }
+
     /// The last record, cut off: of an uncompressed chunk the whole messages are kept.
     fn cut(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
         let missing = place
@@ -365,7 +418,7 @@ impl Scanner<'_> {
         }
         let start = place.body_start() + header_bytes as u64;
         let mut inner = Walk::new(self.source, start, self.source.len());
-        let (tally, whole_until) = self.records(&mut inner, place.start)?;
+        let (tally, whole_until) = self.whole_records(&mut inner, place.start)?;
         if let Some(end) = whole_until.filter(|end| *end >= start + MESSAGE_PREFIX_BYTES as u64) {
             let extent = Extent {
                 start,

@@ -3,7 +3,9 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, report},
+    ledger::Ledger,
     options::RecordOptions,
+    session::lock,
     status::{RecordReport, RecordStatus},
 };
 use crate::writer::{BagFolder, OpenDisk};
@@ -70,8 +72,23 @@ impl SteppedRecorder {
         has_messages
     }
 
+    /// Memory that the cache takes, used or ready for use, in bytes.
+    pub fn cache_memory_bytes(&self) -> usize {
+        self.0.view.parts.cache.memory_bytes()
+    }
+
+    /// The account of messages as it stands.
+    pub fn ledger(&self) -> Ledger {
+        lock(&self.0.view.parts.ledger).clone()
+    }
+
     /// Ends the recording as the threads would.
-    pub fn stop(mut self) -> RecordReport {
+    pub fn stop(self) -> RecordReport {
+        self.stop_with_ledger().0
+    }
+
+    /// As [`SteppedRecorder::stop`], with the ledger as it is in memory: a bag on a failed disk does not have it.
+    pub fn stop_with_ledger(mut self) -> (RecordReport, Ledger) {
         self.0.session.look_at_announcements();
         self.0.session.close();
         self.0.view.parts.cache.close();
@@ -79,6 +96,8 @@ impl SteppedRecorder {
         while self.step_drain() {}
         let Assembly { mut drain, view, .. } = self.0;
         drain.finish();
-        report(drain.close(&*view.clock), &view)
+        let report = report(drain.close(&*view.clock), &view);
+        let ledger = lock(&view.parts.ledger).clone();
+        (report, ledger)
     }
 }

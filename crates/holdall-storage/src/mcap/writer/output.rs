@@ -237,6 +237,12 @@ impl Output {
         q.sync(self.stream.file())
     }
 
+    /// Lets what follows reach the disk only after everything before is durable. Must not be called while a chunk is open.
+    pub fn barrier(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+        self.settle(q)?;
+        self.stream.barrier(q)
+    }
+
     /// Gives the rest to the disk and closes the file; its length.
     pub fn finish(mut self, q: &mut DiskQueue) -> Result<u64, DiskError> {
         let settled = self.settle(q);

@@ -56,6 +56,8 @@ impl McapWriter {
             summary_offset_start,
             summary_crc: 0,
         };
+        // A footer says that the file is whole: a crash must never leave it behind holes.
+        self.output.barrier(q)?;
         let mut end = Vec::with_capacity(FOOTER_AND_MAGIC_BYTES);
         footer.encode_without_crc(&mut end);
         self.output.put(q, &end)?;

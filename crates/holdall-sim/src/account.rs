@@ -1,0 +1,283 @@
+//! Judges the ledger: each message that was sent is in the bag or missing at a stage that fits what happened to it.
+
+use crate::{
+    found::FoundBag,
+    network::{Discovered, Life, Sent},
+    plan::Plan,
+    verdict::{Invariant, Violation},
+    world::Aftermath,
+};
+use holdall::record::ledger::{Ledger, PublisherAccount};
+use holdall_model::loss::LossStage;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// Publishers that the recorder learns of this soon after its start were there before it.
+const INITIAL_DISCOVERY: Duration = Duration::from_secs(2);
+
+/// Compares the account with the truth, message by message.
+///
+/// # Errors
+/// The first message that is in two places, in none, or at the wrong stage.
+pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) -> Result<(), Violation> {
+    let mut in_bag: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
+    for (message, _) in &found.messages {
+        in_bag.entry(message.life).or_default().insert(message.sequence);
+    }
+    for topic in &ledger.topics {
+        let there = found
+            .messages
+            .iter()
+            .filter(|(_, name)| *name == topic.name)
+            .count() as u64;
+        if there + topic.removed != topic.recorded {
+            let what = format!(
+                "{}: the bag has {there} messages, the ledger {} recorded and {} removed",
+                topic.name, topic.recorded, topic.removed
+            );
+            return Err(Violation::new(Invariant::Accounted, what));
+        }
+        let by_stage: u64 = topic.missing.values().sum();
+        let by_publisher: u64 = topic.publishers.iter().map(PublisherAccount::missing_total).sum();
+        if by_stage != by_publisher {
+            let what = format!(
+                "{}: {by_stage} missing by stage, {by_publisher} by publisher",
+                topic.name
+            );
+            return Err(Violation::new(Invariant::Accounted, what));
+        }
+    }
+    let none = BTreeSet::new();
+    for (number, life) in after.lives.iter().enumerate() {
+        let account = account_of(ledger, life);
+        let in_bag = in_bag.get(&number).unwrap_or(&none);
+        LifeJudge {
+            plan,
+            after,
+            life,
+            number,
+            in_bag,
+            removed: ledger
+                .topics
+                .iter()
+                .any(|topic| topic.name == life.topic && topic.removed > 0),
+        }
+        .judge(account)?;
+    }
+    Ok(())
+}
+
+fn account_of<'a>(ledger: &'a Ledger, life: &Life) -> Option<&'a PublisherAccount> {
+    let gid = life.gid.to_string();
+    let topic = ledger.topics.iter().find(|topic| topic.name == life.topic)?;
+    topic
+        .publishers
+        .iter()
+        .find(|account| account.gid.as_deref() == Some(&gid))
+}
+
+struct LifeJudge<'a> {
+    plan: &'a Plan,
+    after: &'a Aftermath,
+    life: &'a Life,
+    number: usize,
+    in_bag: &'a BTreeSet<u64>,
+    /// A ring has removed files with messages of this topic.
+    removed: bool,
+}
+
+impl LifeJudge<'_> {
+    fn judge(&self, account: Option<&PublisherAccount>) -> Result<(), Violation> {
+        let none = PublisherAccount::default();
+        let account = account.unwrap_or(&none);
+        let broken = |what: String| {
+            let what = format!("publisher {} ({}): {what}", self.number, self.life.topic);
+            Err(Violation::new(Invariant::Accounted, what))
+        };
+        let mut ledger: BTreeMap<u64, LossStage> = BTreeMap::new();
+        let mut by_number = 0;
+        for interval in &account.intervals {
+            let (Some(first), Some(last)) = (interval.first_sequence, interval.last_sequence) else {
+                // Of what a failed disk took only the number is known.
+                by_number += interval.count;
+                continue;
+            };
+            if interval.merged || last - first + 1 != interval.count {
+                by_number += interval.count;
+                continue;
+            }
+            for sequence in first..=last {
+                if ledger.insert(sequence, interval.stage).is_some() {
+                    return broken(format!("message {sequence} is missing twice"));
+                }
+            }
+        }
+        let mut unexplained = 0;
+        for (index, sent) in self.life.sent.iter().enumerate() {
+            let sequence = index as u64 + 1;
+            let stage = ledger.remove(&sequence);
+            let recorded = self.in_bag.contains(&sequence);
+            match (recorded, stage) {
+                (true, Some(stage)) => {
+                    return broken(format!(
+                        "message {sequence} is in the bag and missing at {}",
+                        stage.as_str()
+                    ));
+                }
+                (true, None) => {}
+                (false, Some(stage)) => {
+                    if !self.allowed(sequence, sent).contains(&stage) {
+                        return broken(format!(
+                            "message {sequence} is missing at {}, expected one of {:?}",
+                            stage.as_str(),
+                            self.allowed(sequence, sent)
+                        ));
+                    }
+                }
+                (false, None) => {
+                    if self.must_be_told(sequence, sent) {
+                        unexplained += 1;
+                        if by_number == 0 && !self.removed {
+                            return broken(format!(
+                                "message {sequence} is neither in the bag nor in the ledger ({sent:?})"
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+        if let Some((sequence, stage)) = ledger.pop_first() {
+            return broken(format!(
+                "message {sequence} was never sent, but is missing at {}",
+                stage.as_str()
+            ));
+        }
+        // Of what a failed disk took it is not known who had sent it: judge() compares the sums of topics.
+        if self.after.disk_failed {
+            return Ok(());
+        }
+        if by_number > unexplained || (by_number < unexplained && !self.removed) {
+            return broken(format!(
+                "{unexplained} messages are in no interval, the ledger has {by_number} without sequence number"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Origin as the recorder can know it: it appeared while recording.
+    fn came_during(&self) -> bool {
+        match self.life.discovered {
+            Discovered::At(at) => at.saturating_sub(self.after.started) >= INITIAL_DISCOVERY,
+            Discovered::Never => false,
+        }
+    }
+
+    /// First and last sequence number that the recorder can know of, besides what came before its time.
+    fn covered(&self) -> Option<(u64, u64)> {
+        let mut arrived: Vec<(u64, u64)> = self
+            .life
+            .sent
+            .iter()
+            .enumerate()
+            .filter_map(|(index, sent)| Some((sent.arrival?.place, index as u64 + 1)))
+            .collect();
+        arrived.sort_unstable();
+        let told = self.life.told_last;
+        let Some(&(_, first_arrived)) = arrived.first() else {
+            let before = self.life.told_before?;
+            return Some((before + 1, told?));
+        };
+        let mut begin = first_arrived;
+        if let Some(before) = self.life.told_before
+            && before + 1 < first_arrived
+        {
+            begin = before + 1;
+        }
+        for (_, sequence) in &arrived {
+            begin = begin.min(*sequence);
+        }
+        let last_arrived = arrived.iter().map(|(_, sequence)| *sequence).max()?;
+        Some((begin, told.map_or(last_arrived, |told| told.max(last_arrived))))
+    }
+
+    /// Whether a message that is not in the bag has to be in the ledger.
+    fn must_be_told(&self, sequence: u64, sent: &Sent) -> bool {
+        if sent.arrival.is_some() {
+            return true;
+        }
+        self.covered().is_some_and(|(begin, end)| {
+            (begin..=end).contains(&sequence) || (sequence < begin && self.came_during())
+        })
+    }
+
+    /// Stages at which a message may be missing.
+    fn allowed(&self, sequence: u64, sent: &Sent) -> Vec<LossStage> {
+        if let Some(arrival) = sent.arrival {
+            if arrival.paused {
+                return vec![LossStage::Policy];
+            }
+            let mut stages = vec![LossStage::Cache];
+            if self.after.disk_failed {
+                stages.push(LossStage::Storage);
+            }
+            if self.plan.options.cache.snapshot {
+                stages = vec![LossStage::Policy, LossStage::Cache];
+            }
+            return stages;
+        }
+        if !self.must_be_told(sequence, sent) {
+            return Vec::new();
+        }
+        let mut stages = Vec::new();
+        let (open, paused) = self.gate_since(sent.at);
+        let last_arrived = self.life.sent.iter().rposition(|sent| sent.arrival.is_some());
+        let is_tail = last_arrived.is_none_or(|last| sequence > last as u64 + 1);
+        let first_arrived = self
+            .life
+            .sent
+            .iter()
+            .filter_map(|sent| sent.arrival)
+            .min_by_key(|arrival| arrival.place);
+        let is_head = self.came_during()
+            && first_arrived.is_none_or(|first| {
+                let place = self
+                    .life
+                    .sent
+                    .iter()
+                    .position(|sent| sent.arrival.is_some_and(|arrival| arrival.place == first.place));
+                place.is_none_or(|place| sequence < place as u64 + 1)
+            });
+        if open {
+            stages.push(if is_tail {
+                LossStage::Tail
+            } else {
+                LossStage::Transport
+            });
+            if is_head {
+                stages.push(LossStage::Head);
+            }
+        }
+        if paused {
+            stages.push(LossStage::Policy);
+        }
+        stages
+    }
+
+    /// Whether the recording was open, and whether it was paused, at some time since `at`.
+    fn gate_since(&self, at: Duration) -> (bool, bool) {
+        let pauses = &self.after.pauses;
+        let before = pauses.iter().rev().find(|(since, _)| *since <= at);
+        let during = pauses.iter().filter(|(since, _)| *since > at);
+        let states: Vec<bool> = before
+            .into_iter()
+            .chain(during)
+            .map(|(_, paused)| *paused)
+            .collect();
+        (
+            states.iter().any(|paused| !paused) || states.is_empty(),
+            states.iter().any(|paused| *paused),
+        )
+    }
+}

@@ -1,0 +1,119 @@
+//! Judges what a crash took: nothing that was reported durable, and nothing that was received before the loss window.
+
+use crate::{
+    found::FoundBag,
+    network::Arrival,
+    plan::Plan,
+    verdict::{Invariant, Violation},
+    world::{Aftermath, Crashed},
+};
+use holdall::record::ledger::TopicAccount;
+use std::{collections::BTreeSet, time::Duration};
+
+/// Checks a bag after a crash and a repair.
+///
+/// # Errors
+/// The first message that should have survived.
+pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), Violation> {
+    let Some(crashed) = &after.crashed else {
+        return Ok(());
+    };
+    // What a broken disk has kept is judged where the recording is stopped.
+    if after.disk_failed {
+        return Ok(());
+    }
+    let in_bag: BTreeSet<(usize, u64)> = found
+        .messages
+        .iter()
+        .map(|(message, _)| (message.life, message.sequence))
+        .collect();
+    for topic in &crashed.ledger.topics {
+        judge_topic(plan, after, crashed, topic, &in_bag)?;
+    }
+    Ok(())
+}
+
+fn judge_topic(
+    plan: &Plan,
+    after: &Aftermath,
+    crashed: &Crashed,
+    topic: &TopicAccount,
+    in_bag: &BTreeSet<(usize, u64)>,
+) -> Result<(), Violation> {
+    let Some(accepted) = accepted(after, topic) else {
+        return Ok(());
+    };
+    let status = crashed
+        .status
+        .topics
+        .iter()
+        .find(|status| status.name == topic.name);
+    let durable = status.map_or(0, |status| status.durable);
+    let skipped = usize::try_from(topic.removed).unwrap_or(usize::MAX);
+    let settled = settled_before(plan, crashed);
+    for (place, (life, sequence, arrival)) in accepted.iter().enumerate().skip(skipped) {
+        if in_bag.contains(&(*life, *sequence)) {
+            continue;
+        }
+        let name = format!("{}: message {sequence} of publisher {life}", topic.name);
+        if (place as u64) < durable {
+            let what = format!("{name} is gone, and the first {durable} messages were reported durable");
+            return Err(Violation::new(Invariant::Durable, what));
+        }
+        if settled.is_some_and(|settled| arrival.at < settled) {
+            let what = format!(
+                "{name} is gone, received {:?} before the end; the window is {:?} and was reported as kept",
+                after.ended.saturating_sub(arrival.at),
+                crashed.status.durability.window
+            );
+            return Err(Violation::new(Invariant::Window, what));
+        }
+    }
+    Ok(())
+}
+
+/// What was received before this moment must have survived; `None` when that was not promised, or was reported as not kept.
+fn settled_before(plan: &Plan, crashed: &Crashed) -> Option<Duration> {
+    let durability = &crashed.status.durability;
+    let window = durability.window?;
+    // A ring is kept in memory on request, and a window that was missed has been told.
+    if plan.options.cache.snapshot || durability.missed > 0 {
+        return None;
+    }
+    crashed.last_drain.checked_sub(window)
+}
+
+/// The messages of a topic that the recorder has taken in, in the order of their arrival: those that it does not say are missing.
+/// `None` when its ledger does not tell which those are.
+fn accepted(after: &Aftermath, topic: &TopicAccount) -> Option<Vec<(usize, u64, Arrival)>> {
+    let mut accepted = Vec::new();
+    for (number, life) in after
+        .lives
+        .iter()
+        .enumerate()
+        .filter(|(_, life)| life.topic == topic.name)
+    {
+        let gid = life.gid.to_string();
+        let account = topic
+            .publishers
+            .iter()
+            .find(|account| account.gid.as_deref() == Some(&gid));
+        let mut missing = Vec::new();
+        for interval in account.iter().flat_map(|account| &account.intervals) {
+            if interval.merged {
+                return None;
+            }
+            missing.push(interval.first_sequence?..=interval.last_sequence?);
+        }
+        for (index, sent) in life.sent.iter().enumerate() {
+            let sequence = index as u64 + 1;
+            if let Some(arrival) = sent.arrival
+                && !missing.iter().any(|interval| interval.contains(&sequence))
+            {
+                accepted.push((number, sequence, arrival));
+            }
+        }
+    }
+    accepted.sort_by_key(|(_, _, arrival)| arrival.place);
+    Some(accepted)
+}

@@ -1,0 +1,122 @@
+//! The simulated bag directory: its metadata as text that a power cut may take back, its storage files on the simulated disk.
+
+use holdall::writer::BagFolder;
+use holdall_io::{
+    disk::{DiskError, Operation},
+    sim::{SimDiskHandle, SimRng},
+};
+use holdall_storage::{Storage, StorageResult, reader::StorageReader};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The errno of a full disk.
+const ENOSPC: i32 = 28;
+
+/// A text file as it was replaced: the last durable version and those after it.
+#[derive(Clone, Debug, Default)]
+struct Text {
+    durable: Option<String>,
+    unsynced: Vec<String>,
+}
+
+/// The directory; clones are the same one.
+#[derive(Clone)]
+pub struct SimFolder {
+    texts: Arc<Mutex<BTreeMap<PathBuf, Text>>>,
+    disk: SimDiskHandle,
+    /// A real directory, for readers that want real files.
+    scratch: PathBuf,
+}
+
+impl SimFolder {
+    /// An empty directory on `disk`; `scratch` is a real one in which files can be laid down to be read.
+    pub fn new(disk: SimDiskHandle, scratch: &Path) -> Self {
+        Self {
+            texts: Arc::default(),
+            disk,
+            scratch: scratch.to_owned(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Text>> {
+        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a reader sees now.
+    pub fn visible(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let texts = self.lock();
+        let last = |text: &Text| text.unsynced.last().or(text.durable.as_ref()).cloned();
+        texts
+            .iter()
+            .filter_map(|(path, text)| Some((path.clone(), last(text)?.into_bytes())))
+            .collect()
+    }
+
+    /// What a power cut leaves: the durable version, or any later one, and now and then only the length of that.
+    pub fn survivors(&self, rng: &mut SimRng) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut survivors = BTreeMap::new();
+        for (path, text) in self.lock().iter() {
+            let chosen = rng.below(text.unsynced.len() as u64 + 1) as usize;
+            let (later, torn) = match chosen.checked_sub(1) {
+                Some(later) => (text.unsynced.get(later), rng.chance(200_000)),
+                None => (text.durable.as_ref(), false),
+            };
+            if let Some(later) = later {
+                let mut bytes = later.clone().into_bytes();
+                if torn {
+                    // The name was durable before the content: a file of zeros, or of nothing.
+                    bytes.fill(0);
+                    bytes.truncate(rng.below(bytes.len() as u64 + 1) as usize);
+                }
+                survivors.insert(path.clone(), bytes);
+            }
+        }
+        survivors
+    }
+}
+
+impl BagFolder for SimFolder {
+    fn create_new(&self, _: &Path) -> Result<(), DiskError> {
+        Ok(())
+    }
+
+    fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
+        let available = self.disk.available_bytes();
+        if available < text.len() as u64 {
+            let full = io::Error::from_raw_os_error(ENOSPC);
+            return Err(DiskError::new(path, Operation::Write, full));
+        }
+        let mut texts = self.lock();
+        let known = texts.entry(path.to_owned()).or_default();
+        if durable {
+            known.unsynced.clear();
+            known.durable = Some(text.to_owned());
+            // The new name is made durable by a sync of the directory.
+            self.disk.sync_directory();
+        } else {
+            known.unsynced.push(text.to_owned());
+        }
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        self.disk.remove(path);
+        self.lock().remove(path);
+        Ok(())
+    }
+
+    fn open_reader(&self, storage: &dyn Storage, path: &Path) -> StorageResult<Box<dyn StorageReader>> {
+        let name = path.file_name().unwrap_or_default();
+        let real = self.scratch.join(name);
+        let bytes = self.disk.read(path).unwrap_or_default();
+        // A scratch file that cannot be written shows as one that cannot be read.
+        drop(fs::write(&real, bytes));
+        let reader = storage.open_reader(&real);
+        drop(fs::remove_file(&real));
+        reader
+    }
+}

@@ -1,0 +1,177 @@
+//! Judges what a recording left behind against the truth: first the bag for itself, then the account, then what a crash may take.
+
+use crate::{
+    account,
+    found::{self, FoundBag},
+    network::{Life, Sent},
+    plan::{Ending, Plan, SizeClass, TOPICS},
+    verdict::{Invariant, Violation},
+    world::Aftermath,
+};
+use holdall::reader::BagReader;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+/// Checks everything. `scratch` is an empty directory.
+///
+/// # Errors
+/// The first broken invariant.
+pub fn judge(plan: &Plan, after: &Aftermath, scratch: &Path) -> Result<(), Violation> {
+    if let Some((what, held, allowed)) = after.memory_excess {
+        let what = format!("{what} took {held} bytes, more than {allowed}");
+        return Err(Violation::new(Invariant::Memory, what));
+    }
+    let bag = scratch.join("bag");
+    lay_down(after, &bag).map_err(|error| Violation::new(Invariant::Runs, error.to_string()))?;
+    match plan.ending {
+        Ending::Stop => judge_stopped(plan, after, &bag),
+        Ending::PowerCut | Ending::Kill => judge_crashed(plan, after, &bag),
+    }
+}
+
+fn lay_down(after: &Aftermath, bag: &Path) -> std::io::Result<()> {
+    fs::create_dir(bag)?;
+    for (path, content) in &after.files {
+        if let Some(name) = path.file_name() {
+            fs::write(bag.join(name), content)?;
+        }
+    }
+    Ok(())
+}
+
+fn judge_stopped(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Violation> {
+    let Some((report, ledger)) = &after.stopped else {
+        return Err(Violation::new(Invariant::Runs, "the recorder told nothing"));
+    };
+    if let Some(fault) = report.audit_faults.first() {
+        return Err(Violation::new(Invariant::Balanced, fault));
+    }
+    if report.failure.is_some() != after.disk_failed {
+        let what = match &report.failure {
+            Some(failure) => format!("nothing failed, but the report says: {failure}"),
+            None => "the disk failed, and the report says nothing".to_owned(),
+        };
+        return Err(Violation::new(Invariant::Reported, what));
+    }
+    if after.disk_failed {
+        crate::repair::repair(bag)?;
+    }
+    let found = judge_bag(plan, after, bag)?;
+    if after.disk_failed {
+        return account::judge(plan, after, &found, ledger);
+    }
+    let in_bag = BagReader::open(bag)
+        .and_then(|bag| bag.ledger())
+        .map_err(|error| Violation::new(Invariant::Accounted, error.to_string()))?;
+    match in_bag {
+        Some(in_bag) => account::judge(plan, after, &found, &in_bag),
+        None => Err(Violation::new(Invariant::Accounted, "the bag has no ledger")),
+    }
+}
+
+fn judge_crashed(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Violation> {
+    crate::repair::repair(bag)?;
+    let found = judge_bag(plan, after, bag)?;
+    crate::durable::judge(plan, after, &found)
+}
+
+/// What must hold for every bag, however it came to its end.
+fn judge_bag(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<FoundBag, Violation> {
+    let mut found = found::read(bag).map_err(|error| Violation::new(Invariant::Opens, error))?;
+    if after.stopped.is_some()
+        && let Some(damage) = found.damage.first()
+        && !after.disk_failed
+    {
+        return Err(Violation::new(Invariant::Sound, damage));
+    }
+    found::compare_foreign(&found).map_err(|error| Violation::new(Invariant::Foreign, error))?;
+    if after.stopped.is_some() && !after.disk_failed {
+        crate::repair::check(bag)?;
+    }
+    if plan.ending == Ending::PowerCut && plan.options.storage_preset == "fastwrite" {
+        // Without chunks there are no checksums: a message behind the last sync that is torn cannot be told from a whole one.
+        found.messages.retain(|(message, _)| message.is_exact);
+    }
+    judge_messages(after, &found)?;
+    judge_order(plan, after, &found)?;
+    Ok(found)
+}
+
+/// The truth about a message, if it was ever sent.
+pub fn sent(lives: &[Life], life: usize, sequence: u64) -> Option<(&Life, &Sent)> {
+    let life = lives.get(life)?;
+    let index = usize::try_from(sequence.checked_sub(1)?).ok()?;
+    Some((life, life.sent.get(index)?))
+}
+
+fn judge_messages(after: &Aftermath, found: &FoundBag) -> Result<(), Violation> {
+    let mut seen = BTreeSet::new();
+    for (message, topic) in &found.messages {
+        let name = format!(
+            "message {} of publisher {} ({topic})",
+            message.sequence, message.life
+        );
+        let not_exact = |what: &str| Violation::new(Invariant::Exact, format!("{name} {what}"));
+        let Some((life, sent)) = sent(&after.lives, message.life, message.sequence) else {
+            return Err(not_exact("was never sent"));
+        };
+        let Some(arrival) = sent.arrival else {
+            return Err(not_exact("never arrived"));
+        };
+        if life.topic != *topic {
+            return Err(not_exact("is on the wrong topic"));
+        }
+        if message.len != sent.len || !message.is_exact {
+            return Err(not_exact("has other bytes than were sent"));
+        }
+        if message.log_time != arrival.log_time.as_nanos().unsigned_abs() {
+            return Err(not_exact("is not stamped with the time of its arrival"));
+        }
+        if message.publish_time != sent.publish_time.as_nanos().unsigned_abs() {
+            return Err(not_exact("is not stamped with the time of its sending"));
+        }
+        if !message.has_sequence {
+            return Err(not_exact("does not carry its sequence number"));
+        }
+        if !seen.insert((message.life, message.sequence)) {
+            return Err(not_exact("is there twice"));
+        }
+        if arrival.paused {
+            return Err(Violation::new(
+                Invariant::Paused,
+                format!("{name} arrived while the recording was paused"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// By log time, which grows with every arrival, unless the clock was set; and as they lie in the file where one lane takes them all.
+fn judge_order(_plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), Violation> {
+    let mut last: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    for (message, topic) in &found.messages {
+        let Some((_, sent)) = sent(&after.lives, message.life, message.sequence) else {
+            continue;
+        };
+        let Some(arrival) = sent.arrival else { continue };
+        let one_lane = TOPICS
+            .iter()
+            .any(|plan| plan.name == topic && plan.sizes != SizeClass::Mixed);
+        if !one_lane {
+            continue;
+        }
+        if let Some((place, sequence)) = last.insert(message.life, (arrival.place, message.sequence))
+            && place > arrival.place
+        {
+            let what = format!(
+                "{topic}: message {} of publisher {} comes behind message {sequence}, which arrived later",
+                message.sequence, message.life
+            );
+            return Err(Violation::new(Invariant::Order, what));
+        }
+    }
+    Ok(())
+}

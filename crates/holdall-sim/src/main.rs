@@ -1,0 +1,218 @@
+//! The simulator's command: runs seeds, tells those that break an invariant, and how to run them again.
+
+use clap::Parser;
+use holdall_io::clock::{Clock, SystemClock};
+use holdall_sim::{
+    mutation::Mutation,
+    plan::Plan,
+    run::{Failure, Summary, run, run_in, run_many},
+    shrink::shrink,
+};
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+/// Runs whole recordings in a simulated world, from seeds, and checks that every message is accounted for.
+///
+/// Exit code 0 and `violations: 0` when everything holds.
+#[derive(Parser)]
+#[command(after_help = "Examples:
+  holdall-sim --seeds 100000              a long run
+  holdall-sim --minutes 2 --fresh         as many new seeds as two minutes take
+  holdall-sim --seed 4711                 one seed again; what it breaks is made small
+  holdall-sim --seed 4711 --keep 3,5-9    the same with these of its events only
+  holdall-sim --seeds 500 --mutation skipped-sync    a recorder that is broken on purpose")]
+struct Arguments {
+    /// How many seeds.
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// This seed only.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Of that seed these events only, by number: `3,5-9`.
+    #[arg(long, requires = "seed")]
+    keep: Option<String>,
+    /// Leave the bag of that seed in this directory, which must be there and empty.
+    #[arg(long, requires = "seed")]
+    bag: Option<PathBuf>,
+    /// As many seeds as this many minutes take.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Begin with a seed that the time of day gives.
+    #[arg(long)]
+    fresh: bool,
+    /// Seeds at a time; as many as there are processors when it is not said.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Tell the plan of a single seed, event by event.
+    #[arg(long)]
+    verbose: bool,
+    /// Stop after so many seeds that break something.
+    #[arg(long, default_value_t = 5)]
+    failures: usize,
+    /// Break the recorder on purpose: one of the names in docs/simulation.md.
+    #[arg(long)]
+    mutation: Option<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // A recorder that panics is told as a broken invariant; the thread's own message would come between.
+    std::panic::set_hook(Box::new(|_| {}));
+    match tell(&arguments, &mut io::stdout().lock()) {
+        Ok(code) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn tell(arguments: &Arguments, out: &mut impl Write) -> io::Result<ExitCode> {
+    let mutation = match &arguments.mutation {
+        Some(name) => match Mutation::by_name(name) {
+            Some(mutation) => Some(mutation),
+            None => {
+                writeln!(out, "there is no mutation {name}; there are:")?;
+                for mutation in Mutation::ALL {
+                    writeln!(out, "  {}", mutation.name())?;
+                }
+                return Ok(ExitCode::from(2));
+            }
+        },
+        None => None,
+    };
+    if let Some(seed) = arguments.seed {
+        return tell_one(arguments, seed, mutation, out);
+    }
+    let clock = SystemClock;
+    let begun = clock.monotonic();
+    let first = if arguments.fresh {
+        // Microseconds: short enough to be typed, and never the same twice.
+        clock.now().as_nanos().unsigned_abs() / 1_000
+    } else {
+        arguments.first
+    };
+    let until = arguments
+        .minutes
+        .map(|minutes| begun + Duration::from_secs_f64(minutes.max(0.0) * 60.0));
+    let more = |number: u64| match until {
+        Some(until) => clock.monotonic() < until,
+        None => number < arguments.seeds,
+    };
+    let jobs = arguments
+        .jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let summary = run_many(
+        jobs,
+        arguments.failures.max(1),
+        |number| first.wrapping_add(number),
+        more,
+        mutation,
+    );
+    tell_summary(&summary, first, clock.monotonic().saturating_sub(begun), out)?;
+    for failure in &summary.failures {
+        tell_failure(failure, mutation, out)?;
+    }
+    writeln!(out, "violations: {}", summary.failures.len())?;
+    Ok(if summary.failures.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn tell_summary(summary: &Summary, first: u64, took: Duration, out: &mut impl Write) -> io::Result<()> {
+    let tally = summary.tally;
+    writeln!(
+        out,
+        "seeds: {} from {first} in {:.1} s ({:.0} per second)",
+        tally.runs,
+        took.as_secs_f64(),
+        tally.runs as f64 / took.as_secs_f64().max(1e-9)
+    )?;
+    writeln!(
+        out,
+        "messages: {} sent, {} arrived; crashes: {}; failed disks: {}",
+        tally.sent, tally.arrived, tally.crashes, tally.failed_disks
+    )
+}
+
+fn tell_failure(failure: &Failure, mutation: Option<Mutation>, out: &mut impl Write) -> io::Result<()> {
+    let mutation = mutation.map_or_else(String::new, |mutation| format!(" --mutation {}", mutation.name()));
+    writeln!(out, "seed {}: {}", failure.seed, failure.violation)?;
+    writeln!(
+        out,
+        "  again: cargo run --release -p holdall-sim -- --seed {}{mutation}",
+        failure.seed
+    )
+}
+
+fn tell_one(
+    arguments: &Arguments,
+    seed: u64,
+    mutation: Option<Mutation>,
+    out: &mut impl Write,
+) -> io::Result<ExitCode> {
+    let mut plan = Plan::new(seed);
+    if let Some(keep) = &arguments.keep {
+        let Some(kept) = ranges(keep) else {
+            writeln!(
+                out,
+                "--keep takes numbers and ranges, for example 3,5-9; found {keep}"
+            )?;
+            return Ok(ExitCode::from(2));
+        };
+        plan = plan.only(&kept);
+    }
+    if arguments.verbose {
+        write!(out, "{plan:?}")?;
+    }
+    let outcome = match &arguments.bag {
+        Some(directory) => run_in(&plan, mutation, directory),
+        None => run(&plan, mutation),
+    };
+    let violation = match outcome {
+        Ok(tally) => {
+            writeln!(out, "seed {seed}: {tally:?}\nviolations: 0")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(violation) => violation,
+    };
+    writeln!(out, "seed {seed}: {violation}")?;
+    if arguments.keep.is_none() && arguments.bag.is_none() {
+        let (kept, smaller) = shrink(&plan, violation.invariant, mutation);
+        writeln!(
+            out,
+            "the same with {} of {} events:",
+            kept.len(),
+            plan.events.len()
+        )?;
+        write!(out, "{:?}", plan.only(&kept))?;
+        if let Some(smaller) = smaller {
+            writeln!(out, "{smaller}")?;
+        }
+        let list: Vec<String> = kept.iter().map(usize::to_string).collect();
+        writeln!(out, "again: --seed {seed} --keep {}", list.join(","))?;
+    }
+    writeln!(out, "violations: 1")?;
+    Ok(ExitCode::FAILURE)
+}
+
+/// Numbers of a list like `3,5-9`.
+fn ranges(text: &str) -> Option<Vec<usize>> {
+    let mut numbers = Vec::new();
+    for part in text.split(',') {
+        match part.split_once('-') {
+            Some((first, last)) => {
+                let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+                numbers.extend(first..=last);
+            }
+            None => numbers.push(part.trim().parse().ok()?),
+        }
+    }
+    Some(numbers)
+}

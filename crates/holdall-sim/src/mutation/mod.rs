@@ -1,0 +1,194 @@
+//! A recorder that is broken on purpose, in one stated way, through the seams that it has: options, transport, storage, folder, disk.
+
+mod disk;
+mod file;
+mod folder;
+mod storage;
+mod transport;
+
+use crate::folder::SimFolder;
+use holdall::{
+    record::{ledger::Ledger, options::RecordOptions, status::RecordReport},
+    writer::BagFolder,
+};
+use holdall_io::{
+    disk::Disk,
+    sim::{SimDisk, SimDiskHandle},
+};
+use holdall_model::loss::LossStage;
+use holdall_storage::{Storage, mcap::McapStorage};
+use holdall_transport::Transport;
+use std::path::Path;
+
+/// A way to be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mutation {
+    /// A sync is reported as done, and never was.
+    SkippedSync,
+    /// A sync is reported as done before it is.
+    EarlySync,
+    /// A sync forgets the directory entry of a new file.
+    ForgottenDirectorySync,
+    /// A failed write is taken for a good one, and the writer goes on.
+    WriteErrorIgnored,
+    /// A failed sync is taken for a good one, and the writer goes on.
+    SyncErrorIgnored,
+    /// Now and then a message is not written, and nobody counts it.
+    UncountedDrop,
+    /// The last message before chunks are closed is forgotten.
+    LastOfChunkLost,
+    /// Now and then two messages change places.
+    OrderSwapped,
+    /// The last message of a file is written into the next file as well.
+    DuplicateOnSplit,
+    /// A bit of a payload changes on its way.
+    FlippedBit,
+    /// A message is stamped with the time of its sending.
+    WrongStamp,
+    /// A chunk has a checksum of something else.
+    WrongChecksum,
+    /// An entry of a chunk's message index points one byte too far.
+    IndexOffByOne,
+    /// The statistics count one message too many.
+    WrongStatistics,
+    /// The ledger is not written into the bag.
+    LedgerNotWritten,
+    /// What the cache refused is told as lost on the network.
+    WrongStage,
+    /// What a failed disk took is not counted.
+    StorageLossUncounted,
+    /// The recorder takes eight times the memory that it may.
+    MemoryBoundIgnored,
+    /// What arrives during a pause is stored.
+    PauseIgnored,
+    /// The metadata at the end is never written.
+    StaleMetadata,
+    /// A payload is given back to the transport only at the very end.
+    LoanKept,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Self; 21] = [
+        Self::SkippedSync,
+        Self::EarlySync,
+        Self::ForgottenDirectorySync,
+        Self::WriteErrorIgnored,
+        Self::SyncErrorIgnored,
+        Self::UncountedDrop,
+        Self::LastOfChunkLost,
+        Self::OrderSwapped,
+        Self::DuplicateOnSplit,
+        Self::FlippedBit,
+        Self::WrongStamp,
+        Self::WrongChecksum,
+        Self::IndexOffByOne,
+        Self::WrongStatistics,
+        Self::LedgerNotWritten,
+        Self::WrongStage,
+        Self::StorageLossUncounted,
+        Self::MemoryBoundIgnored,
+        Self::PauseIgnored,
+        Self::StaleMetadata,
+        Self::LoanKept,
+    ];
+
+    /// Its name on the command line and in the documentation.
+    pub fn name(self) -> String {
+        let mut name = String::new();
+        for letter in format!("{self:?}").chars() {
+            if letter.is_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.extend(letter.to_lowercase());
+        }
+        name
+    }
+
+    /// The mutation of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mutation| mutation.name() == name)
+    }
+}
+
+/// Changes what the recorder is asked for.
+pub fn change_options(mutation: Option<Mutation>, options: &mut RecordOptions) {
+    if mutation == Some(Mutation::MemoryBoundIgnored) {
+        options.cache.bytes_max *= 8;
+    }
+}
+
+/// Changes how the disk behaves.
+pub fn prepare_disk(mutation: Option<Mutation>, disk: &SimDiskHandle) {
+    disk.set_syncs_directories(mutation != Some(Mutation::ForgottenDirectorySync));
+}
+
+/// The disk as the recorder sees it.
+pub fn disk(mutation: Option<Mutation>, disk: SimDisk) -> Box<dyn Disk> {
+    match mutation {
+        Some(
+            mutation @ (Mutation::SkippedSync
+            | Mutation::EarlySync
+            | Mutation::WriteErrorIgnored
+            | Mutation::SyncErrorIgnored),
+        ) => Box::new(disk::MutatedDisk::new(mutation, disk)),
+        _ => Box::new(disk),
+    }
+}
+
+/// The transport as the recorder sees it.
+pub fn transport(mutation: Option<Mutation>, transport: impl Transport + 'static) -> Box<dyn Transport> {
+    match mutation {
+        Some(mutation @ (Mutation::WrongStamp | Mutation::LoanKept)) => {
+            Box::new(transport::MutatedTransport::new(mutation, Box::new(transport)))
+        }
+        _ => Box::new(transport),
+    }
+}
+
+/// The directory as the recorder sees it.
+pub fn folder(mutation: Option<Mutation>, folder: SimFolder) -> Box<dyn BagFolder> {
+    match mutation {
+        Some(Mutation::StaleMetadata) => Box::new(folder::StaleFolder(folder)),
+        _ => Box::new(folder),
+    }
+}
+
+/// The storage as the recorder sees it.
+pub fn storage(mutation: Option<Mutation>) -> &'static dyn Storage {
+    mutation.and_then(storage::mutated).unwrap_or(&McapStorage)
+}
+
+/// Whether a pause that the user asks for is carried out.
+pub fn obeys_pause(mutation: Option<Mutation>) -> bool {
+    mutation != Some(Mutation::PauseIgnored)
+}
+
+/// Changes what the recorder tells at its end.
+pub fn change_report(mutation: Option<Mutation>, _report: &mut RecordReport, ledger: &mut Ledger) {
+    if mutation != Some(Mutation::StorageLossUncounted) {
+        return;
+    }
+    for topic in &mut ledger.topics {
+        topic.missing.remove(&LossStage::Storage);
+        for publisher in &mut topic.publishers {
+            publisher
+                .intervals
+                .retain(|interval| interval.stage != LossStage::Storage);
+        }
+    }
+}
+
+/// Changes a finished file, as a writer would have written it that is wrong there.
+pub fn change_file(mutation: Option<Mutation>, disk: &SimDiskHandle, path: &Path) {
+    let Some(bytes) = disk.read(path) else { return };
+    let change = match mutation {
+        Some(Mutation::WrongChecksum) => file::wrong_checksum(&bytes),
+        Some(Mutation::IndexOffByOne) => file::index_off_by_one(&bytes),
+        Some(Mutation::WrongStatistics) => file::wrong_statistics(&bytes),
+        _ => None,
+    };
+    if let Some((offset, changed)) = change {
+        disk.corrupt(path, offset, &changed);
+    }
+}

@@ -1,0 +1,96 @@
+//! A way into the recorder on which messages are stamped wrongly, or their memory is kept.
+
+use super::Mutation;
+use holdall_model::{
+    message::{Loan, MessageHeader, Payload},
+    time::Timestamp,
+    topic::{Gid, NodeName},
+};
+use holdall_transport::{
+    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    TypeDescriptionReply,
+};
+use std::sync::{Arc, Mutex};
+
+/// The transport with wrong sinks in front of the recorder's.
+pub struct MutatedTransport {
+    mutation: Mutation,
+    transport: Box<dyn Transport>,
+}
+
+impl MutatedTransport {
+    /// Breaks `transport` in one way.
+    pub fn new(mutation: Mutation, transport: Box<dyn Transport>) -> Self {
+        Self { mutation, transport }
+    }
+}
+
+impl Transport for MutatedTransport {
+    fn name(&self) -> &'static str {
+        self.transport.name()
+    }
+
+    fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
+        self.transport.poll_graph(events)
+    }
+
+    fn subscribe(
+        &mut self,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        let sink = MutatedSink {
+            mutation: self.mutation,
+            sink,
+            kept: Mutex::default(),
+        };
+        self.transport.subscribe(request, Arc::new(sink))
+    }
+
+    fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError> {
+        self.transport.publish(request)
+    }
+
+    fn request_type_description(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {
+        self.transport
+            .request_type_description(node, type_name, type_hash);
+    }
+
+    fn poll_type_descriptions(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
+        self.transport.poll_type_descriptions(replies);
+    }
+
+    fn now(&self) -> Timestamp {
+        self.transport.now()
+    }
+}
+
+struct MutatedSink {
+    mutation: Mutation,
+    sink: Arc<dyn Sink>,
+    kept: Mutex<Vec<Box<dyn Loan>>>,
+}
+
+impl Sink for MutatedSink {
+    fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
+        match (self.mutation, payload) {
+            (Mutation::LoanKept, Payload::Loaned(loan)) => {
+                let mut bytes = Vec::with_capacity(loan.len());
+                loan.for_each_slice(&mut |slice| bytes.extend_from_slice(slice));
+                self.sink.offer(header, Payload::Borrowed(&bytes));
+                if let Ok(mut kept) = self.kept.lock() {
+                    kept.push(loan);
+                }
+            }
+            (Mutation::WrongStamp, payload) => {
+                let log_time = header.publish_time.unwrap_or(header.log_time);
+                self.sink.offer(MessageHeader { log_time, ..header }, payload);
+            }
+            (_, payload) => self.sink.offer(header, payload),
+        }
+    }
+
+    fn announced(&self, publisher: Gid, last_sequence: u64) {
+        self.sink.announced(publisher, last_sequence);
+    }
+}

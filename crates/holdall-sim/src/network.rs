@@ -1,0 +1,589 @@
+//! The simulated network: publishers that burst, lose, delay, restart and announce, and the truth about every message they sent.
+
+use crate::payload::{self, PAYLOAD_BYTES_MIN};
+use holdall_io::{
+    clock::Clock,
+    sim::{SimClock, SimRng},
+};
+use holdall_model::{
+    message::{Loan, MessageHeader, Payload},
+    qos::{Durability, QosProfile, Reliability, is_compatible},
+    time::Timestamp,
+    topic::{Gid, NodeName},
+};
+use holdall_transport::{
+    EndpointInfo, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
+    TransportError, TypeDescriptionReply, TypeSource,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// Payloads from here on are lent. The DDS transport lends from 64 KiB on; here less, so that seeds are quick.
+const LOAN_BYTES_MIN: usize = 8 << 10;
+
+/// A message's first way into the recorder.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Monotonic time.
+    pub at: Duration,
+    /// The time of day that it is stamped with.
+    pub log_time: Timestamp,
+    /// Place among all arrivals of the recording.
+    pub place: u64,
+    /// The recording was paused.
+    pub paused: bool,
+}
+
+/// A message that was sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Monotonic time.
+    pub at: Duration,
+    /// The time of day of the sender.
+    pub publish_time: Timestamp,
+    /// Length of the payload in bytes.
+    pub len: usize,
+    /// `None` when it never came to the recorder.
+    pub arrival: Option<Arrival>,
+}
+
+/// When the recorder learned of a publisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discovered {
+    /// Not before the end.
+    Never,
+    /// At this monotonic time.
+    At(Duration),
+}
+
+/// One life of a publisher, from its start to its end: the truth about it.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Identifier on the network; a restart has another one.
+    pub gid: Gid,
+    /// Its topic.
+    pub topic: String,
+    /// What it offers.
+    pub qos: QosProfile,
+    /// Whether it still is there.
+    pub alive: bool,
+    /// Its messages; the first has sequence number 1.
+    pub sent: Vec<Sent>,
+    /// When the recorder was told of it.
+    pub discovered: Discovered,
+    /// What it had announced before any of its messages arrived, as the recorder was told first.
+    pub told_before: Option<u64>,
+    /// The highest sequence number that the recorder was told.
+    pub told_last: Option<u64>,
+    info: EndpointInfo,
+    /// What a HEARTBEAT would say.
+    announced: u64,
+    has_arrived: bool,
+}
+
+impl Life {
+    fn new(gid: Gid, request: &PublishRequest, node: NodeName) -> Self {
+        Self {
+            gid,
+            topic: request.topic.clone(),
+            qos: request.qos,
+            alive: true,
+            sent: Vec::new(),
+            discovered: Discovered::Never,
+            told_before: None,
+            told_last: None,
+            info: EndpointInfo {
+                gid,
+                topic: request.topic.clone(),
+                type_name: request.type_name.clone(),
+                type_hash: request.type_hash.clone(),
+                qos: request.qos,
+                node: Some(node),
+            },
+            announced: 0,
+            has_arrived: false,
+        }
+    }
+
+    fn tell(&mut self, last: u64) {
+        if !self.has_arrived {
+            self.told_before.get_or_insert(last);
+        }
+        self.told_last = self.told_last.max(Some(last));
+    }
+
+    fn keeps(&self) -> usize {
+        match self.qos.durability {
+            Durability::TransientLocal => usize::try_from(self.qos.depth).unwrap_or(usize::MAX).max(1),
+            _ => 0,
+        }
+    }
+
+    fn matches(&self, request: &SubscribeRequest) -> bool {
+        self.alive
+            && self.topic == request.topic
+            && self.info.type_name == request.type_name
+            && is_compatible(&self.qos, &request.qos)
+    }
+}
+
+/// How the network treats a message on its way to one subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It arrives at once.
+    Straight,
+    /// It arrives later.
+    Delayed(Duration),
+    /// It never arrives.
+    Lost,
+}
+
+struct Flight {
+    due: Duration,
+    number: u64,
+    life: usize,
+    index: usize,
+}
+
+struct Request {
+    asked: SubscribeRequest,
+    sink: Arc<dyn Sink>,
+    in_flight: VecDeque<Flight>,
+    /// The latest arrival of a reliable publisher's messages: they keep their order.
+    last_due: BTreeMap<usize, Duration>,
+}
+
+#[derive(Default)]
+struct State {
+    lives: Vec<Life>,
+    requests: BTreeMap<u64, Request>,
+    events: Vec<GraphEvent>,
+    questions: Vec<(String, String)>,
+    descriptions: BTreeMap<String, Vec<TypeSource>>,
+    next_number: u64,
+    next_gid: u64,
+    arrivals: u64,
+    paused: bool,
+}
+
+/// The network; clones are the same one. Everything happens in the caller's thread.
+#[derive(Clone)]
+pub struct Network {
+    state: Arc<Mutex<State>>,
+    clock: SimClock,
+    lent_bytes: Arc<AtomicUsize>,
+}
+
+impl Network {
+    /// Nobody is there.
+    pub fn new(clock: SimClock) -> Self {
+        Self {
+            state: Arc::default(),
+            clock,
+            lent_bytes: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The truth so far.
+    pub fn lives(&self) -> Vec<Life> {
+        self.lock().lives.clone()
+    }
+
+    /// Bytes of payloads that are lent and not given back.
+    pub fn lent_bytes(&self) -> usize {
+        self.lent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Says that what arrives from now on arrives in a paused recording.
+    pub fn set_paused(&self, paused: bool) {
+        self.lock().paused = paused;
+    }
+
+    /// Has nodes answer questions for a type from now on, also ones asked before.
+    pub fn describe(&self, type_name: &str, sources: Vec<TypeSource>) {
+        self.lock().descriptions.insert(type_name.to_owned(), sources);
+    }
+
+    /// Begins a publisher; its number.
+    pub fn start(&self, request: &PublishRequest) -> usize {
+        let mut state = self.lock();
+        state.next_gid += 1;
+        let mut gid = [0x10; 16];
+        gid[8..].copy_from_slice(&state.next_gid.to_be_bytes());
+        let node = NodeName {
+            namespace: "/".to_owned(),
+            name: "talker".to_owned(),
+        };
+        let life = Life::new(Gid(gid), request, node);
+        state.events.push(GraphEvent::Publisher(life.info.clone()));
+        state.lives.push(life);
+        state.lives.len() - 1
+    }
+
+    /// What a publisher was started with.
+    pub fn request(&self, life: usize) -> PublishRequest {
+        let state = self.lock();
+        let info = &state.lives[life].info;
+        PublishRequest {
+            topic: info.topic.clone(),
+            type_name: info.type_name.clone(),
+            type_hash: info.type_hash.clone(),
+            qos: info.qos,
+        }
+    }
+
+    /// Ends a publisher.
+    pub fn end(&self, life: usize) {
+        let mut state = self.lock();
+        let gid = state.lives[life].gid;
+        state.lives[life].alive = false;
+        state.events.push(GraphEvent::PublisherGone(gid));
+    }
+
+    /// Publishers that are there, by number.
+    pub fn alive(&self) -> Vec<usize> {
+        let state = self.lock();
+        let alive = |index: &usize| state.lives[*index].alive;
+        (0..state.lives.len()).filter(alive).collect()
+    }
+
+    /// Sends one message; `way` says what becomes of it for each subscription.
+    pub fn send(&self, life: usize, len: usize, mut way: impl FnMut() -> Way) {
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        let len = len.max(PAYLOAD_BYTES_MIN);
+        state.lives[life].sent.push(Sent {
+            at: now,
+            publish_time: self.clock.now(),
+            len,
+            arrival: None,
+        });
+        let State {
+            lives,
+            requests,
+            next_number,
+            ..
+        } = &mut *state;
+        let sender = &lives[life];
+        for request in requests
+            .values_mut()
+            .filter(|request| sender.matches(&request.asked))
+        {
+            let due = match way() {
+                Way::Straight => now,
+                Way::Delayed(span) => now + span,
+                Way::Lost => continue,
+            };
+            let due = if request.asked.qos.reliability == Reliability::Reliable {
+                let last = request.last_due.entry(life).or_default();
+                *last = due.max(*last);
+                *last
+            } else {
+                due
+            };
+            *next_number += 1;
+            request.in_flight.push_back(Flight {
+                due,
+                number: *next_number,
+                life,
+                index: sender.sent.len() - 1,
+            });
+        }
+        drop(state);
+        self.deliver_due();
+    }
+
+    /// Tells the subscriptions what a publisher has sent so far, as a HEARTBEAT does.
+    pub fn announce(&self, life: usize) {
+        let mut state = self.lock();
+        let State { lives, requests, .. } = &mut *state;
+        let sender = &mut lives[life];
+        sender.announced = sender.sent.len() as u64;
+        let sinks: Vec<_> = requests
+            .values()
+            .filter(|request| sender.matches(&request.asked))
+            .map(|request| Arc::clone(&request.sink))
+            .collect();
+        if !sinks.is_empty() {
+            sender.tell(sender.announced);
+        }
+        let (gid, last) = (sender.gid, sender.announced);
+        drop(state);
+        sinks.iter().for_each(|sink| sink.announced(gid, last));
+    }
+
+    /// When the next message arrives by itself.
+    pub fn next_due(&self) -> Option<Duration> {
+        let state = self.lock();
+        let flights = state.requests.values().flat_map(|request| &request.in_flight);
+        flights.map(|flight| flight.due).min()
+    }
+
+    /// Hands over what has arrived by now.
+    pub fn deliver_due(&self) {
+        while let Some((sink, header, life, index, len)) = self.take_due() {
+            if len >= LOAN_BYTES_MIN {
+                let loan = Lent::new(payload::of(life, index as u64 + 1, len), &self.lent_bytes);
+                sink.offer(header, Payload::Loaned(Box::new(loan)));
+            } else {
+                sink.offer(
+                    header,
+                    Payload::Borrowed(&payload::of(life, index as u64 + 1, len)),
+                );
+            }
+        }
+    }
+
+    fn take_due(&self) -> Option<(Arc<dyn Sink>, MessageHeader, usize, usize, usize)> {
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        let State {
+            lives,
+            requests,
+            arrivals,
+            paused,
+            ..
+        } = &mut *state;
+        let due = requests
+            .iter()
+            .flat_map(|(key, request)| {
+                let flights = request.in_flight.iter().enumerate();
+                flights.map(move |(place, flight)| (flight.due, flight.number, *key, place))
+            })
+            .filter(|(due, ..)| *due <= now)
+            .min()?;
+        let request = requests.get_mut(&due.2)?;
+        let flight = request.in_flight.remove(due.3)?;
+        let life = &mut lives[flight.life];
+        life.has_arrived = true;
+        let sent = &mut life.sent[flight.index];
+        // Two messages never have the same stamp, so that the order of stamps is the order of arrival.
+        self.clock.advance(Duration::from_nanos(1));
+        let log_time = self.clock.now();
+        *arrivals += 1;
+        sent.arrival.get_or_insert(Arrival {
+            at: now,
+            log_time,
+            place: *arrivals,
+            paused: *paused,
+        });
+        let header = MessageHeader {
+            publisher: Some(life.gid),
+            sequence: Some(flight.index as u64 + 1),
+            publish_time: Some(sent.publish_time),
+            log_time,
+        };
+        Some((
+            Arc::clone(&request.sink),
+            header,
+            flight.life,
+            flight.index,
+            sent.len,
+        ))
+    }
+}
+
+/// The recorder's place on the network.
+pub struct SimTransport(pub Network);
+
+impl Transport for SimTransport {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
+        let now = self.0.clock.monotonic();
+        let mut state = self.0.lock();
+        let told = std::mem::take(&mut state.events);
+        for event in &told {
+            if let GraphEvent::Publisher(info) = event
+                && let Some(life) = state.lives.iter_mut().find(|life| life.gid == info.gid)
+                && life.discovered == Discovered::Never
+            {
+                life.discovered = Discovered::At(now);
+            }
+        }
+        events.extend(told);
+        Ok(())
+    }
+
+    fn subscribe(
+        &mut self,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        let now = self.0.clock.monotonic();
+        let mut state = self.0.lock();
+        let key = state.next_number;
+        state.next_number += 1;
+        let mut in_flight = VecDeque::new();
+        let State {
+            lives, next_number, ..
+        } = &mut *state;
+        if request.qos.durability == Durability::TransientLocal {
+            for (number, life) in lives.iter().enumerate().filter(|(_, life)| life.matches(request)) {
+                for index in life.sent.len().saturating_sub(life.keeps())..life.sent.len() {
+                    *next_number += 1;
+                    in_flight.push_back(Flight {
+                        due: now,
+                        number: *next_number,
+                        life: number,
+                        index,
+                    });
+                }
+            }
+        }
+        let request = Request {
+            asked: request.clone(),
+            sink,
+            in_flight,
+            last_due: BTreeMap::new(),
+        };
+        state.requests.insert(key, request);
+        drop(state);
+        Ok(Box::new(SimSubscription {
+            network: self.0.clone(),
+            key,
+        }))
+    }
+
+    fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError> {
+        Err(TransportError::Topic {
+            topic: request.topic.clone(),
+            reason: "the recorder of a simulation publishes nothing".to_owned(),
+        })
+    }
+
+    fn request_type_description(&mut self, _node: &NodeName, type_name: &str, type_hash: &str) {
+        let question = (type_name.to_owned(), type_hash.to_owned());
+        let mut state = self.0.lock();
+        if !state.questions.contains(&question) {
+            state.questions.push(question);
+        }
+    }
+
+    fn poll_type_descriptions(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
+        let mut state = self.0.lock();
+        let State {
+            questions,
+            descriptions,
+            ..
+        } = &mut *state;
+        questions.retain(|(type_name, type_hash)| {
+            let Some(sources) = descriptions.get(type_name) else {
+                return true;
+            };
+            replies.push(TypeDescriptionReply {
+                type_name: type_name.clone(),
+                type_hash: type_hash.clone(),
+                sources: Ok(sources.clone()),
+            });
+            false
+        });
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.clock.now()
+    }
+}
+
+struct SimSubscription {
+    network: Network,
+    key: u64,
+}
+
+impl Subscription for SimSubscription {
+    /// Hands over what has arrived: what a transient-local publisher has kept comes this way.
+    fn pump(&mut self) -> usize {
+        self.network.deliver_due();
+        0
+    }
+
+    fn matched_publishers(&self) -> usize {
+        let state = self.network.lock();
+        let Some(request) = state.requests.get(&self.key) else {
+            return 0;
+        };
+        let matches = |life: &&Life| life.matches(&request.asked);
+        state.lives.iter().filter(matches).count()
+    }
+
+    fn announced_sequences(&self) -> Vec<(Gid, u64)> {
+        let mut state = self.network.lock();
+        let State { lives, requests, .. } = &mut *state;
+        let Some(request) = requests.get(&self.key) else {
+            return Vec::new();
+        };
+        let mut told = Vec::new();
+        for life in lives.iter_mut().filter(|life| life.matches(&request.asked)) {
+            if life.announced > 0 {
+                life.tell(life.announced);
+                told.push((life.gid, life.announced));
+            }
+        }
+        told
+    }
+}
+
+impl Drop for SimSubscription {
+    fn drop(&mut self) {
+        self.network.lock().requests.remove(&self.key);
+    }
+}
+
+/// A payload in the network's memory, counted until it is given back.
+struct Lent {
+    bytes: Vec<u8>,
+    lent_bytes: Arc<AtomicUsize>,
+}
+
+impl Lent {
+    fn new(bytes: Vec<u8>, lent_bytes: &Arc<AtomicUsize>) -> Self {
+        lent_bytes.fetch_add(bytes.len(), Ordering::Relaxed);
+        Self {
+            bytes,
+            lent_bytes: Arc::clone(lent_bytes),
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.lent_bytes.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+impl Loan for Lent {
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        self.bytes.chunks(3_000).for_each(visit);
+    }
+}
+
+/// A random way: lost and delayed so many times in a million, delayed by up to `delay_max`.
+pub fn random_way(rng: &mut SimRng, lost: u32, delayed: u32, delay_max: Duration) -> Way {
+    if rng.chance(lost) {
+        Way::Lost
+    } else if rng.chance(delayed) {
+        Way::Delayed(rng.span_below(delay_max))
+    } else {
+        Way::Straight
+    }
+}

@@ -1,0 +1,428 @@
+//! What a seed decides: the options of the recording, the disk, and the course of events, all of it before anything happens.
+
+use holdall::record::options::{CacheOptions, CachePolicy, RecordOptions, SplitOptions};
+use holdall_io::{
+    disk::Operation,
+    sim::{SimDiskOptions, SimRng},
+};
+use holdall_model::{
+    qos::{Durability, QosProfile, Reliability},
+    selection::Selection,
+};
+use std::{fmt, path::PathBuf, time::Duration};
+
+/// The errno of a disk that fails.
+const EIO: i32 = 5;
+/// The errno of a used-up quota.
+const EDQUOT: i32 = 122;
+
+/// Topics of the simulated system.
+pub const TOPICS: [TopicPlan; 5] = [
+    TopicPlan::plain("/small", SizeClass::Small),
+    TopicPlan::plain("/mixed", SizeClass::Mixed),
+    TopicPlan::plain("/large", SizeClass::Large),
+    TopicPlan {
+        definition: DefinitionPlan::Asked,
+        ..TopicPlan::plain("/asked", SizeClass::Small)
+    },
+    TopicPlan {
+        definition: DefinitionPlan::Untold,
+        ..TopicPlan::plain("/untold", SizeClass::Small)
+    },
+];
+
+/// How long payloads of a topic are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeClass {
+    /// All in the writer's first lane.
+    Small,
+    /// In all lanes of the writer, lent and not.
+    Mixed,
+    /// In the writer's second lane, lent.
+    Large,
+}
+
+/// Where a topic's definition comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefinitionPlan {
+    /// The program knows it.
+    Bundled,
+    /// The publishing node tells it after a while.
+    Asked,
+    /// Nobody tells it.
+    Untold,
+}
+
+/// A topic of the simulated system.
+#[derive(Clone, Copy, Debug)]
+pub struct TopicPlan {
+    /// Full ROS name.
+    pub name: &'static str,
+    /// How long its payloads are.
+    pub sizes: SizeClass,
+    /// Where its definition comes from.
+    pub definition: DefinitionPlan,
+}
+
+impl TopicPlan {
+    const fn plain(name: &'static str, sizes: SizeClass) -> Self {
+        Self {
+            name,
+            sizes,
+            definition: DefinitionPlan::Bundled,
+        }
+    }
+
+    /// A payload's length.
+    pub fn len(&self, rng: &mut SimRng) -> usize {
+        match self.sizes {
+            SizeClass::Small => [16, 40, 300, 1_500][rng.below(4) as usize],
+            SizeClass::Mixed => {
+                if rng.chance(20_000) {
+                    66_000
+                } else {
+                    [20, 900, 5_000, 9_000][rng.below(4) as usize]
+                }
+            }
+            SizeClass::Large => [8_200, 10_000, 20_000][rng.below(3) as usize],
+        }
+    }
+}
+
+/// What publishers offer.
+pub const OFFERS: [QosProfile; 4] = [
+    QosProfile::ROS_DEFAULT,
+    QosProfile {
+        reliability: Reliability::BestEffort,
+        ..QosProfile::ROS_DEFAULT
+    },
+    QosProfile {
+        durability: Durability::TransientLocal,
+        depth: 3,
+        ..QosProfile::ROS_DEFAULT
+    },
+    QosProfile {
+        reliability: Reliability::BestEffort,
+        depth: 1,
+        ..QosProfile::ROS_DEFAULT
+    },
+];
+
+/// Something that happens. Publishers are chosen by number, modulo those that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A publisher starts.
+    Start {
+        /// Place in [`TOPICS`].
+        topic: usize,
+        /// Place in [`OFFERS`].
+        offer: usize,
+        /// It has another type than the topic.
+        wrong_type: bool,
+    },
+    /// A publisher ends.
+    End(u64),
+    /// A publisher ends and starts again with another identifier.
+    Restart(u64),
+    /// A publisher sends.
+    Send {
+        /// Which.
+        publisher: u64,
+        /// How many messages.
+        count: u64,
+        /// Time between them.
+        spacing: Duration,
+        /// How often in a million one is lost on its way.
+        lost: u32,
+        /// How often in a million one is delayed.
+        delayed: u32,
+        /// Decides lengths, losses and delays.
+        salt: u64,
+    },
+    /// A publisher tells how much it has sent.
+    Announce(u64),
+    /// Time goes by; the recorder's threads do what they do.
+    Pass(Duration),
+    /// Time goes by and the recorder's threads get no processor.
+    Starve(Duration),
+    /// The time of day is set.
+    SetClock(i64),
+    /// The user pauses or resumes.
+    TogglePause,
+    /// The user asks for a new file.
+    Split,
+    /// The user asks for a snapshot.
+    Snapshot,
+    /// A node tells the definition of [`DefinitionPlan::Asked`].
+    Describe,
+    /// The disk does not answer for a while.
+    StallDisk(Duration),
+    /// The `nth` next operation of this kind fails.
+    FailDisk {
+        /// What fails.
+        operation: Operation,
+        /// How many go well before.
+        nth: u64,
+        /// How it fails.
+        errno: i32,
+    },
+    /// The disk has room for this many bytes from the start on.
+    LimitDisk(u64),
+}
+
+/// How a recording ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The user stops it.
+    Stop,
+    /// The power fails.
+    PowerCut,
+    /// The process is killed.
+    Kill,
+}
+
+/// One seeded recording.
+#[derive(Clone)]
+pub struct Plan {
+    /// What decides all of it.
+    pub seed: u64,
+    /// The recording.
+    pub options: RecordOptions,
+    /// The disk.
+    pub disk: SimDiskOptions,
+    /// Blocks between writer and disk.
+    pub block_bytes: usize,
+    /// How many of them.
+    pub block_count: usize,
+    /// Time between two steps of the drain while there is something to write.
+    pub drain_interval: Duration,
+    /// What happens.
+    pub events: Vec<Event>,
+    /// How it ends.
+    pub ending: Ending,
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let options = &self.options;
+        writeln!(f, "seed {}, ends by {:?}", self.seed, self.ending)?;
+        writeln!(
+            f,
+            "preset {:?}, config {:?}, {:?}, {:?}, paused at start: {}, asks for one QoS: {}",
+            options.storage_preset,
+            options.storage_config,
+            options.cache,
+            options.split,
+            options.start_paused,
+            !options.qos_overrides.is_empty(),
+        )?;
+        writeln!(
+            f,
+            "disk {} B/s, jitter {:?}, blocks {} x {}, drain every {:?}",
+            self.disk.write_bytes_per_second,
+            self.disk.latency_jitter,
+            self.block_count,
+            self.block_bytes,
+            self.drain_interval
+        )?;
+        for (number, event) in self.events.iter().enumerate() {
+            writeln!(f, "{number:4} {event:?}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// What `seed` decides.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = SimRng::new(seed);
+        let options = options(&mut rng);
+        let disk = SimDiskOptions {
+            seed: rng.next_u64(),
+            write_bytes_per_second: 2_000_000 << rng.below(10),
+            latency_jitter: Duration::from_micros([50, 900, 20_000][rng.below(3) as usize]),
+            stalls_per_million: [0, 0, 5_000][rng.below(3) as usize],
+            stall: Duration::from_millis(100 + rng.below(900)),
+            sector_bytes: [512, 4096][rng.below(2) as usize],
+            ..SimDiskOptions::default()
+        };
+        let ending = [
+            Ending::Stop,
+            Ending::Stop,
+            Ending::PowerCut,
+            Ending::PowerCut,
+            Ending::Kill,
+        ][rng.below(5) as usize];
+        let block_bytes = 4096 << rng.below(5);
+        let block_count = 3 + rng.below(6) as usize;
+        let drain_interval = Duration::from_millis([1, 5, 20, 80][rng.below(4) as usize]);
+        Self {
+            seed,
+            events: events(&mut rng, options.cache.snapshot),
+            options,
+            disk,
+            block_bytes,
+            block_count,
+            drain_interval,
+            ending,
+        }
+    }
+
+    /// The same with these events only, by number.
+    #[must_use]
+    pub fn only(&self, events: &[usize]) -> Self {
+        let mut plan = self.clone();
+        plan.events = events
+            .iter()
+            .filter_map(|&number| self.events.get(number).copied())
+            .collect();
+        plan
+    }
+
+    /// Whether the disk is to fail or to fill up.
+    pub fn breaks_disk(&self) -> bool {
+        let breaks = |event: &Event| matches!(event, Event::FailDisk { .. } | Event::LimitDisk(_));
+        self.events.iter().any(breaks)
+    }
+}
+
+fn options(rng: &mut SimRng) -> RecordOptions {
+    let policies = [CachePolicy::DropNew, CachePolicy::DropOld, CachePolicy::Fair];
+    let snapshot = rng.chance(80_000);
+    let presets = ["", "", "", "", "fastwrite", "zstd_fast", "zstd_small"];
+    let configs = [
+        None,
+        None,
+        Some("chunkSize: 3000\n"),
+        Some("compression: Lz4\nchunkSize: 20000\n"),
+        Some("noMessageIndex: true\n"),
+        Some("noSummary: true\n"),
+        Some("enableDataCRC: true\nchunkSize: 100000\n"),
+    ];
+    let mut options = RecordOptions {
+        selection: Selection {
+            all_topics: true,
+            ..Selection::default()
+        },
+        output: PathBuf::from("/sim/bag"),
+        storage_preset: presets[rng.below(presets.len() as u64) as usize].to_owned(),
+        storage_config: configs[rng.below(configs.len() as u64) as usize].map(str::to_owned),
+        cache: CacheOptions {
+            bytes_max: (64 * 1024) << rng.below(4),
+            duration_max: rng
+                .chance(100_000)
+                .then(|| Duration::from_millis(50 + rng.below(2_000))),
+            policy: policies[rng.below(3) as usize],
+            snapshot,
+        },
+        split: SplitOptions {
+            bytes_max: rng.chance(400_000).then(|| 10_000 + rng.below(100_000)),
+            duration_max: rng
+                .chance(300_000)
+                .then(|| Duration::from_millis(50 + rng.below(1_500))),
+            files_max: rng.chance(250_000).then(|| 1 + rng.below(4) as u32),
+        },
+        max_loss_window: [Some(2_000), Some(2_000), Some(500), Some(100), None][rng.below(5) as usize]
+            .map(Duration::from_millis),
+        start_paused: rng.chance(50_000),
+        polling_interval: Duration::from_millis([10, 100, 400][rng.below(3) as usize]),
+        ..RecordOptions::default()
+    };
+    if rng.chance(80_000) {
+        // A user who asks for what not all publishers offer.
+        for topic in TOPICS {
+            options
+                .qos_overrides
+                .insert(topic.name.to_owned(), QosProfile::ROS_DEFAULT);
+        }
+    }
+    options
+}
+
+fn events(rng: &mut SimRng, snapshot: bool) -> Vec<Event> {
+    let breaks_disk = rng.chance(250_000);
+    let sets_clock = rng.chance(200_000);
+    let count = 20 + rng.below(180);
+    let mut events: Vec<Event> = (0..1 + rng.below(4)).map(|_| start(rng)).collect();
+    events.push(Event::Pass(rng.span_below(Duration::from_millis(600))));
+    for _ in 0..count {
+        let event = match rng.below(1000) {
+            0..30 => start(rng),
+            30..45 => Event::End(rng.next_u64()),
+            45..60 => Event::Restart(rng.next_u64()),
+            60..100 => Event::Announce(rng.next_u64()),
+            100..330 => pass(rng),
+            330..345 => Event::Pass(rng.span_below(Duration::from_secs(4))),
+            345..370 => Event::Starve(rng.span_below(Duration::from_millis(300))),
+            370..385 if sets_clock => Event::SetClock(set_by(rng)),
+            385..405 => Event::TogglePause,
+            405..420 => Event::Split,
+            420..450 if snapshot => Event::Snapshot,
+            450..470 => Event::Describe,
+            470..490 => Event::StallDisk(rng.span_below(Duration::from_millis(1_500))),
+            490..500 if breaks_disk => break_disk(rng),
+            _ => send(rng),
+        };
+        events.push(event);
+    }
+    if breaks_disk {
+        let place = rng.below(events.len() as u64) as usize;
+        events.insert(place, break_disk(rng));
+    }
+    events
+}
+
+fn pass(rng: &mut SimRng) -> Event {
+    let span_max = [5, 60, 700][rng.below(3) as usize];
+    Event::Pass(rng.span_below(Duration::from_millis(span_max)))
+}
+
+fn start(rng: &mut SimRng) -> Event {
+    // Small topics more often than large ones.
+    let topic = [0, 0, 0, 1, 1, 2, 3, 4][rng.below(8) as usize];
+    Event::Start {
+        topic,
+        offer: rng.below(OFFERS.len() as u64) as usize,
+        wrong_type: rng.chance(30_000),
+    }
+}
+
+fn send(rng: &mut SimRng) -> Event {
+    let burst = rng.chance(150_000);
+    Event::Send {
+        publisher: rng.next_u64(),
+        count: 1 + rng.below(if burst { 60 } else { 8 }),
+        spacing: if burst {
+            Duration::ZERO
+        } else {
+            rng.span_below(Duration::from_millis(5))
+        },
+        lost: [0, 0, 50_000, 300_000, 1_000_000][rng.below(5) as usize],
+        delayed: [0, 0, 0, 200_000][rng.below(4) as usize],
+        salt: rng.next_u64(),
+    }
+}
+
+fn set_by(rng: &mut SimRng) -> i64 {
+    let span_max = [1_000_000, 1_000_000_000, 3_600_000_000_000][rng.below(3) as usize];
+    let span = rng.below(span_max) as i64;
+    if rng.coin() { span } else { -span }
+}
+
+fn break_disk(rng: &mut SimRng) -> Event {
+    if rng.chance(300_000) {
+        return Event::LimitDisk(rng.below(300_000));
+    }
+    let operations = [
+        Operation::Write,
+        Operation::Write,
+        Operation::Sync,
+        Operation::Close,
+        Operation::Create,
+    ];
+    Event::FailDisk {
+        operation: operations[rng.below(operations.len() as u64) as usize],
+        nth: rng.below(8),
+        errno: [EIO, EIO, EDQUOT][rng.below(3) as usize],
+    }
+}

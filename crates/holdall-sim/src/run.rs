@@ -1,0 +1,155 @@
+//! Runs seeds: one recording each, judged; many of them side by side.
+
+use crate::{
+    judge::judge,
+    mutation::Mutation,
+    plan::Plan,
+    verdict::{Invariant, Violation},
+    world::World,
+};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// What a recording came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Recordings.
+    pub runs: u64,
+    /// Messages that were sent.
+    pub sent: u64,
+    /// Messages that came to the recorder.
+    pub arrived: u64,
+    /// Recordings that ended by a power cut or were killed.
+    pub crashes: u64,
+    /// Recordings whose disk failed or filled up.
+    pub failed_disks: u64,
+}
+
+impl Tally {
+    /// Adds another one.
+    pub fn add(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.sent += other.sent;
+        self.arrived += other.arrived;
+        self.crashes += other.crashes;
+        self.failed_disks += other.failed_disks;
+    }
+}
+
+/// Where recordings are laid down to be read: in memory where there is such a file system.
+pub fn scratch_root() -> PathBuf {
+    let shared_memory = PathBuf::from("/dev/shm");
+    if shared_memory.is_dir() {
+        shared_memory
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// Runs one plan and judges it.
+///
+/// # Errors
+/// The first broken invariant.
+pub fn run(plan: &Plan, mutation: Option<Mutation>) -> Result<Tally, Violation> {
+    let scratch = tempfile::Builder::new()
+        .prefix("holdall-sim-")
+        .tempdir_in(scratch_root())
+        .map_err(|error| Violation::new(Invariant::Runs, error.to_string()))?;
+    run_in(plan, mutation, scratch.path())
+}
+
+/// As [`run`], in a directory that is there and empty; the bag is left in it.
+///
+/// # Errors
+/// The first broken invariant.
+pub fn run_in(plan: &Plan, mutation: Option<Mutation>, scratch: &Path) -> Result<Tally, Violation> {
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let world =
+            World::new(plan, mutation, scratch).map_err(|error| Violation::new(Invariant::Runs, error))?;
+        let after = world.run();
+        judge(plan, &after, scratch)?;
+        let sent = after.lives.iter().flat_map(|life| &life.sent);
+        Ok(Tally {
+            runs: 1,
+            sent: sent.clone().count() as u64,
+            arrived: sent.filter(|sent| sent.arrival.is_some()).count() as u64,
+            crashes: u64::from(after.stopped.is_none()),
+            failed_disks: u64::from(after.disk_failed),
+        })
+    }));
+    outcome.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("for a reason that it does not tell");
+        Err(Violation::new(Invariant::Runs, format!("it panicked: {text}")))
+    })
+}
+
+/// A seed that broke something.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// What it broke.
+    pub violation: Violation,
+}
+
+/// What many recordings came to.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Their sums.
+    pub tally: Tally,
+    /// Those that broke something, by seed.
+    pub failures: Vec<Failure>,
+}
+
+/// Runs seeds on `jobs` threads until `more` says that it is enough (asked before each with the number begun so far) or
+/// `failures_max` have failed.
+pub fn run_many(
+    jobs: usize,
+    failures_max: usize,
+    seed_of: impl Fn(u64) -> u64 + Sync,
+    more: impl Fn(u64) -> bool + Sync,
+    mutation: Option<Mutation>,
+) -> Summary {
+    let begun = AtomicU64::new(0);
+    let enough = AtomicBool::new(false);
+    let summary = Mutex::new(Summary::default());
+    let work = || {
+        while !enough.load(Ordering::Relaxed) {
+            let number = begun.fetch_add(1, Ordering::Relaxed);
+            if !more(number) {
+                return;
+            }
+            let seed = seed_of(number);
+            let outcome = run(&Plan::new(seed), mutation);
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            match outcome {
+                Ok(tally) => summary.tally.add(tally),
+                Err(violation) => {
+                    summary.tally.runs += 1;
+                    summary.failures.push(Failure { seed, violation });
+                    if summary.failures.len() >= failures_max {
+                        enough.store(true, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.failures.sort_by_key(|failure| failure.seed);
+    summary
+}

@@ -1,0 +1,61 @@
+//! What must hold, and how it is told when it does not.
+
+use std::fmt;
+
+/// Something that must hold after every recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Invariant {
+    /// The recorder starts and ends without a panic.
+    Runs,
+    /// The bag opens, a torn one too, and every file can be read to its end.
+    Opens,
+    /// The structural check finds nothing, after a repair too.
+    Sound,
+    /// Other readers read the same messages.
+    Foreign,
+    /// Only what was sent and arrived is in the bag, each message once, byte by byte, with its times.
+    Exact,
+    /// Messages of a publisher are in the order in which they arrived.
+    Order,
+    /// Every message that was sent is in the bag or in the ledger, at the right stage; nothing else is in the ledger.
+    Accounted,
+    /// The recorder's own audit of its account finds nothing.
+    Balanced,
+    /// What was reported durable survives.
+    Durable,
+    /// What a crash takes lies within the loss window.
+    Window,
+    /// A repair leaves what could be read before, and a second one changes nothing.
+    Repair,
+    /// Memory stays below its bound.
+    Memory,
+    /// A failed disk is reported, and nothing else is.
+    Reported,
+    /// What the user paused is not recorded.
+    Paused,
+}
+
+/// A broken invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: Invariant,
+    /// How: one sentence.
+    pub what: String,
+}
+
+impl Violation {
+    /// A broken invariant.
+    pub fn new(invariant: Invariant, what: impl Into<String>) -> Self {
+        Self {
+            invariant,
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.invariant, self.what)
+    }
+}

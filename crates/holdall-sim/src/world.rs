@@ -1,0 +1,393 @@
+//! One recording in a world of its own: the real recorder over a simulated network, disk and clock, driven event by event.
+
+use crate::{
+    folder::SimFolder,
+    mutation::{self, Mutation},
+    network::{Life, Network, SimTransport, random_way},
+    plan::{DefinitionPlan, Ending, Event, OFFERS, Plan, TOPICS},
+    types::{asked_hash, asked_sources, type_of},
+};
+use holdall::record::{
+    SteppedRecorder,
+    ledger::Ledger,
+    status::{RecordReport, RecordStatus},
+};
+use holdall_io::{
+    block::BlockPoolOptions,
+    clock::Clock,
+    queue::DiskQueue,
+    sim::{SimClock, SimDisk, SimDiskHandle, SimRng},
+};
+use holdall_transport::PublishRequest;
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Time between two steps of the session, as the recorder's thread takes them.
+const SESSION_INTERVAL: Duration = Duration::from_millis(10);
+/// Time between two steps of the drain when there is nothing to write.
+const DRAIN_IDLE: Duration = Duration::from_millis(100);
+/// How long the recorder waits at its end for what is on its way.
+const CATCH_UP: Duration = Duration::from_millis(300);
+
+/// What the recorder said right before a crash.
+pub struct Crashed {
+    /// How it stood.
+    pub status: RecordStatus,
+    /// Its account.
+    pub ledger: Ledger,
+    /// Monotonic time of the drain's last step.
+    pub last_drain: Duration,
+}
+
+/// What is left when everything is over.
+pub struct Aftermath {
+    /// The truth about every message.
+    pub lives: Vec<Life>,
+    /// Files that are there, with their content.
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
+    /// Monotonic time of the recording's start.
+    pub started: Duration,
+    /// Monotonic time of the end.
+    pub ended: Duration,
+    /// From when on the recording was paused or not, in order.
+    pub pauses: Vec<(Duration, bool)>,
+    /// The recorder's report and ledger, when it was stopped.
+    pub stopped: Option<(RecordReport, Ledger)>,
+    /// What it said last, when it was not stopped.
+    pub crashed: Option<Crashed>,
+    /// Memory that was held beyond the bound: where, how much, and how much was allowed, in bytes.
+    pub memory_excess: Option<(&'static str, usize, usize)>,
+    /// A failure that was planned for the disk has happened.
+    pub disk_failed: bool,
+    /// The time of day was set.
+    pub clock_set: bool,
+}
+
+/// The world.
+pub struct World<'a> {
+    plan: &'a Plan,
+    mutation: Option<Mutation>,
+    clock: SimClock,
+    network: Network,
+    recorder: SteppedRecorder,
+    disk: SimDiskHandle,
+    folder: SimFolder,
+    started: Duration,
+    next_session: Duration,
+    next_drain: Duration,
+    last_drain: Duration,
+    pauses: Vec<(Duration, bool)>,
+    memory_excess: Option<(&'static str, usize, usize)>,
+    clock_set: bool,
+}
+
+impl<'a> World<'a> {
+    /// Everything as it is before the first event. `scratch` is a real directory for readers that want real files.
+    ///
+    /// # Errors
+    /// When the recorder does not start; the sentence is its reason.
+    pub fn new(plan: &'a Plan, mutation: Option<Mutation>, scratch: &Path) -> Result<Self, String> {
+        let clock = SimClock::default();
+        let network = Network::new(clock.clone());
+        let disk = SimDisk::new(plan.disk.clone(), clock.clone());
+        let handle = disk.handle();
+        let folder = SimFolder::new(handle.clone(), scratch);
+        let blocks = BlockPoolOptions {
+            block_bytes: plan.block_bytes,
+            block_count: plan.block_count,
+            huge_pages: false,
+        };
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let mut options = plan.options.clone();
+        mutation::change_options(mutation, &mut options);
+        mutation::prepare_disk(mutation, &handle);
+        let recorder = SteppedRecorder::with_storage(
+            options,
+            vec![mutation::transport(mutation, SimTransport(network.clone()))],
+            shared,
+            Box::new(move |_| DiskQueue::new(mutation::disk(mutation, disk), blocks)),
+            mutation::folder(mutation, folder.clone()),
+            mutation::storage(mutation),
+        )
+        .map_err(|error| error.to_string())?;
+        let started = clock.monotonic();
+        network.set_paused(plan.options.start_paused);
+        Ok(Self {
+            plan,
+            mutation,
+            clock,
+            network,
+            recorder,
+            disk: handle,
+            folder,
+            started,
+            next_session: started,
+            next_drain: started,
+            last_drain: started,
+            pauses: vec![(started, plan.options.start_paused)],
+            memory_excess: None,
+            clock_set: false,
+        })
+    }
+
+    /// Lets everything happen.
+    pub fn run(mut self) -> Aftermath {
+        for event in &self.plan.events {
+            self.act(*event);
+            self.look_at_memory();
+        }
+        match self.plan.ending {
+            Ending::Stop => self.stop(),
+            Ending::PowerCut | Ending::Kill => self.crash(),
+        }
+    }
+
+    fn act(&mut self, event: Event) {
+        match event {
+            Event::Start {
+                topic,
+                offer,
+                wrong_type,
+            } => self.start(topic, offer, wrong_type),
+            Event::End(number) => {
+                if let Some(life) = self.chosen(number) {
+                    self.network.end(life);
+                }
+            }
+            Event::Restart(number) => self.restart(number),
+            Event::Send { .. } => self.send(event),
+            Event::Announce(number) => {
+                if let Some(life) = self.chosen(number) {
+                    self.network.announce(life);
+                }
+            }
+            Event::Pass(span) => self.pass(span),
+            Event::Starve(span) => {
+                self.clock.advance(span);
+                self.network.deliver_due();
+            }
+            Event::SetClock(nanos) => {
+                self.clock.set_by(nanos);
+                self.clock_set = true;
+            }
+            Event::TogglePause => {
+                let paused = self.pauses.last().is_some_and(|(_, paused)| !paused);
+                if mutation::obeys_pause(self.mutation) {
+                    self.recorder.control().toggle_pause();
+                }
+                self.network.set_paused(paused);
+                self.pauses.push((self.clock.monotonic(), paused));
+            }
+            Event::Split => self.recorder.control().split(),
+            Event::Snapshot => drop(self.recorder.control().snapshot()),
+            Event::Describe => self
+                .network
+                .describe(&type_of(DefinitionPlan::Asked), asked_sources()),
+            Event::StallDisk(span) => self.disk.stall(span),
+            Event::FailDisk {
+                operation,
+                nth,
+                errno,
+            } => self.disk.fail_nth(operation, nth, errno),
+            Event::LimitDisk(bytes) => self.disk.set_capacity_bytes(bytes),
+        }
+    }
+
+    fn chosen(&self, number: u64) -> Option<usize> {
+        let alive = self.network.alive();
+        let place = usize::try_from(number).unwrap_or(usize::MAX);
+        alive.get(place.checked_rem(alive.len())?).copied()
+    }
+
+    fn start(&mut self, topic: usize, offer: usize, wrong_type: bool) {
+        let topic = TOPICS[topic];
+        let type_name = if wrong_type {
+            "std_msgs/msg/Header".to_owned()
+        } else {
+            type_of(topic.definition)
+        };
+        let type_hash = match topic.definition {
+            DefinitionPlan::Bundled => None,
+            DefinitionPlan::Asked => Some(asked_hash()),
+            DefinitionPlan::Untold => Some(format!("RIHS01_{:064x}", 7)),
+        };
+        self.network.start(&PublishRequest {
+            topic: topic.name.to_owned(),
+            type_name,
+            type_hash,
+            qos: OFFERS[offer],
+        });
+    }
+
+    fn restart(&mut self, number: u64) {
+        let Some(life) = self.chosen(number) else { return };
+        let before = self.network.request(life);
+        self.network.end(life);
+        self.network.start(&before);
+    }
+
+    fn send(&mut self, event: Event) {
+        let Event::Send {
+            publisher,
+            count,
+            spacing,
+            lost,
+            delayed,
+            salt,
+        } = event
+        else {
+            return;
+        };
+        let Some(life) = self.chosen(publisher) else {
+            return;
+        };
+        let topic = self.network.request(life).topic;
+        let Some(topic) = TOPICS.iter().find(|known| known.name == topic) else {
+            return;
+        };
+        let mut rng = SimRng::new(salt);
+        let mut ways = SimRng::new(salt ^ 0x5eed);
+        for _ in 0..count {
+            let len = topic.len(&mut rng);
+            self.network.send(life, len, || {
+                random_way(&mut ways, lost, delayed, Duration::from_millis(80))
+            });
+            self.look_at_loans();
+            if spacing.is_zero() {
+                continue;
+            }
+            self.pass(spacing);
+        }
+    }
+
+    /// Lets time go by, in which messages arrive and the recorder's threads take their steps.
+    fn pass(&mut self, span: Duration) {
+        let end = self.clock.monotonic() + span;
+        loop {
+            self.network.deliver_due();
+            self.look_at_loans();
+            if self.clock.monotonic() >= self.next_session {
+                self.recorder.step_session();
+                self.next_session = self.clock.monotonic() + SESSION_INTERVAL;
+            }
+            if self.clock.monotonic() >= self.next_drain {
+                self.drain();
+            }
+            let now = self.clock.monotonic();
+            if now >= end {
+                return;
+            }
+            let mut next = end.min(self.next_session).min(self.next_drain);
+            if let Some(due) = self.network.next_due() {
+                next = next.min(due);
+            }
+            self.clock.advance_to(next.max(now + Duration::from_nanos(1)));
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut interval = DRAIN_IDLE;
+        loop {
+            self.last_drain = self.clock.monotonic();
+            if !self.recorder.step_drain() {
+                break;
+            }
+            interval = self.plan.drain_interval;
+        }
+        self.next_drain = self.clock.monotonic() + interval;
+    }
+
+    fn look_at_loans(&mut self) {
+        // One message larger than all of the cache is let in when nothing else is pinned.
+        let allowed = self.plan.options.cache.bytes_max.max(LARGEST_BYTES);
+        let lent = self.network.lent_bytes();
+        if lent > allowed {
+            self.memory_excess.get_or_insert(("lent payloads", lent, allowed));
+        }
+    }
+
+    fn look_at_memory(&mut self) {
+        let allowed = self.plan.options.cache.bytes_max + LARGEST_BYTES;
+        let held = self.recorder.cache_memory_bytes();
+        if held > allowed {
+            self.memory_excess.get_or_insert(("the cache", held, allowed));
+        }
+    }
+
+    fn crash(self) -> Aftermath {
+        let mut rng = SimRng::new(self.plan.seed ^ 0xdead);
+        let crashed = Crashed {
+            status: self.recorder.status(),
+            ledger: self.recorder.ledger(),
+            last_drain: self.last_drain,
+        };
+        let disk_failed = self.disk.has_failed();
+        let mut files;
+        let texts;
+        if self.plan.ending == Ending::Kill {
+            files = self.disk.kill();
+            texts = self.folder.visible();
+        } else {
+            files = self.disk.crash();
+            texts = self.folder.survivors(&mut rng);
+        }
+        files.extend(texts);
+        let ended = self.clock.monotonic();
+        // The recorder finds a disk on which everything fails.
+        drop(self.recorder);
+        Aftermath {
+            lives: self.network.lives(),
+            files,
+            started: self.started,
+            ended,
+            pauses: self.pauses,
+            stopped: None,
+            crashed: Some(crashed),
+            memory_excess: self.memory_excess,
+            disk_failed,
+            clock_set: self.clock_set,
+        }
+    }
+
+    fn stop(mut self) -> Aftermath {
+        if self.plan.seed.is_multiple_of(2) {
+            self.pass(CATCH_UP);
+        }
+        let ended = self.clock.monotonic();
+        let (mut report, mut ledger) = self.recorder.stop_with_ledger();
+        mutation::change_report(self.mutation, &mut report, &mut ledger);
+        for path in &report.files {
+            mutation::change_file(self.mutation, &self.disk, path);
+        }
+        // What a clean end leaves survives a power cut as it is.
+        let disk_failed = self.disk.has_failed();
+        let mut files;
+        if disk_failed {
+            // Of a broken disk only what it shows can be judged.
+            files = self.disk.visible();
+            files.extend(self.folder.visible());
+        } else {
+            files = self.disk.crash();
+            files.extend(self.folder.survivors(&mut SimRng::new(self.plan.seed ^ 0xdead)));
+        }
+        Aftermath {
+            lives: self.network.lives(),
+            files,
+            started: self.started,
+            ended,
+            pauses: self.pauses,
+            stopped: Some((report, ledger)),
+            crashed: None,
+            memory_excess: self.memory_excess,
+            disk_failed,
+            clock_set: self.clock_set,
+        }
+    }
+}
+
+/// The longest payload of any topic, with what the cache adds to it, in bytes.
+const LARGEST_BYTES: usize = 67_000;
