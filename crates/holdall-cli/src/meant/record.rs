@@ -4,8 +4,12 @@ use super::{UsageError, names, pattern, read_file, static_topics, surroundings::
 use crate::typed::record::{
     CachePolicyName, CompressionModeName, DiskModeName, OnDiskFullName, RecordArguments,
 };
-use holdall::record::options::{
-    CacheOptions, CachePolicy, CompressionMode, CompressionOptions, OnDiskFull, RecordOptions, SplitOptions,
+use holdall::record::{
+    events::EventOptions,
+    options::{
+        CacheOptions, CachePolicy, CompressionMode, CompressionOptions, OnDiskFull, RecordOptions,
+        SplitOptions,
+    },
 };
 use holdall_io::os::DiskMode;
 use holdall_model::selection::Selection;
@@ -70,6 +74,7 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         no_discovery: typed.no_discovery
             || (typed.static_topics_path.is_some() && !selects_by_discovery(typed)),
+        events: Some(events(typed)?),
         ros_distro: surroundings.variable("ROS_DISTRO").unwrap_or_default(),
         ament_prefixes: ament_prefixes(surroundings),
     };
@@ -85,6 +90,25 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
         warnings: warnings(typed),
     })
 }
+
+/// What other nodes are told, as rosbag2 does.
+fn events(typed: &RecordArguments) -> Result<EventOptions, UsageError> {
+    let rate = typed.stats_max_publishing_rate;
+    if !(0.0..=STATS_RATE_MAX).contains(&rate) {
+        return Err(UsageError::BadValue {
+            flag: "--stats-max-publishing-rate",
+            value: rate.to_string(),
+            reason: format!("a rate from 0 to {STATS_RATE_MAX} Hz is needed"),
+        });
+    }
+    Ok(EventOptions {
+        node_name: format!("/{}", typed.node_name),
+        lost_interval: (rate > 0.0).then(|| Duration::from_secs_f64(1.0 / rate)),
+    })
+}
+
+/// As in rosbag2.
+const STATS_RATE_MAX: f64 = 1000.0;
 
 /// `None` where zero means "off".
 fn some_unless_zero<T: Default + PartialEq>(value: T) -> Option<T> {

@@ -1,5 +1,6 @@
 //! Turns what the library tells into what people and programs read. Pure: nothing is printed here.
 
+pub mod audit;
 pub mod check;
 pub mod diff;
 pub mod export;

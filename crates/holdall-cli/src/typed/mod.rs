@@ -1,5 +1,6 @@
 //! The command line as it is typed: what clap reads, before anything is looked up or combined.
 
+pub mod audit;
 pub mod bench;
 pub mod cat;
 pub mod check;
@@ -18,6 +19,7 @@ Examples:
   holdall record -a                        record all topics and services until Ctrl-C
   holdall record --topics /imu /tf -o lab  record two topics into the bag directory lab/
   holdall info lab                         what is in the bag, and what was lost
+  holdall audit lab                        whether every message sent is in the bag or counted as lost
   holdall play lab -r 0.5 --clock          play it at half speed and publish /clock
   holdall cat lab --topics /imu            its messages, decoded";
 
@@ -79,6 +81,9 @@ pub enum Verb {
     /// Show what one bag has and another has not
     #[command(after_help = diff::EXAMPLES, after_long_help = format!("{}\n\n{}", diff::EXAMPLES, diff::NOTES))]
     Diff(diff::DiffArguments),
+    /// Count what is in a bag and compare it with the recording's account of every message
+    #[command(after_help = audit::EXAMPLES, after_long_help = audit::after_long_help())]
+    Audit(audit::AuditArguments),
     /// Measure what recording costs and reaches on this machine
     #[command(after_help = bench::EXAMPLES)]
     Bench {

@@ -301,6 +301,17 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "While it runs")]
     pub use_sim_time: bool,
 
+    /// Publish losses on events/rosbag2_messages_lost at most this often, in Hz; 0 never
+    #[arg(
+        long,
+        alias = "stats_max_publishing_rate",
+        value_name = "HZ",
+        default_value = "1",
+        allow_negative_numbers = true,
+        help_heading = "While it runs"
+    )]
+    pub stats_max_publishing_rate: f64,
+
     /// Do not read keys
     #[arg(long, help_heading = "While it runs")]
     pub disable_keyboard_controls: bool,

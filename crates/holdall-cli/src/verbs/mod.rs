@@ -1,5 +1,6 @@
 //! One file per verb: from what was typed to what is done and shown.
 
+mod audit;
 mod bench;
 mod cat;
 mod check;
@@ -25,6 +26,7 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Export(arguments) => export::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
+        Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Bench { verb } => bench::run(&verb),
         Verb::Completion { shell } => completion::run(shell),
     }

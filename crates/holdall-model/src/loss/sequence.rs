@@ -142,6 +142,11 @@ impl SequenceTracker {
         }
     }
 
+    /// First and last number that arrived or is counted as missing; `None` before the first message.
+    pub const fn covered(&self) -> Option<(u64, u64)> {
+        self.covered
+    }
+
     /// Distinct messages that arrived.
     pub const fn received_count(&self) -> u64 {
         self.received_count
@@ -174,6 +179,15 @@ impl SequenceTracker {
         let seen = self.covered.map(|(_, end)| end).or(self.announced_before)?;
         let announced = self.announced_last.filter(|&announced| announced > seen)?;
         Some(MissingInterval::whole(seen + 1, announced))
+    }
+
+    /// Counts the tail as missing, because no more is expected; a message of it that comes all the same is [`Observation::Late`].
+    pub fn give_up_tail(&mut self) -> Option<MissingInterval> {
+        let tail = self.tail()?;
+        self.add_missing(tail.first, tail.last);
+        let begin = self.covered.map_or(tail.first, |(begin, _)| begin);
+        self.covered = Some((begin, tail.last));
+        Some(tail)
     }
 
     /// What a number means that is not the next one, given what has been seen.
@@ -304,6 +318,19 @@ mod tests {
         assert_eq!(tracker.tail(), Some(MissingInterval::whole(2, 4)));
         tracker.observe(4);
         assert_eq!((tracker.tail(), tracker.missing_count()), (None, 2));
+    }
+
+    #[test]
+    fn a_tail_that_was_given_up_is_missing_until_it_comes() {
+        let mut tracker = SequenceTracker::new();
+        assert_eq!(tracker.give_up_tail(), None);
+        tracker.observe(2);
+        tracker.announced(5);
+        assert_eq!(tracker.give_up_tail(), Some(MissingInterval::whole(3, 5)));
+        assert_eq!((tracker.tail(), tracker.missing_count()), (None, 3));
+        assert_eq!(tracker.observe(4), Observation::Late);
+        assert_eq!(tracker.observe(6), Observation::InOrder);
+        assert_eq!((tracker.covered(), tracker.missing_count()), (Some((2, 6)), 2));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{
     rebuild::Rebuild,
 };
 use crate::{
-    record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
+    record::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
     writer::STATE_KEY,
 };
 use holdall_model::{
@@ -87,6 +87,23 @@ impl BagFile {
     pub fn has_packed_payloads(&self) -> bool {
         self.payloads == Payloads::Packed
     }
+}
+
+impl BagFile {
+    fn ledger(&self, record: &str) -> Result<Option<Ledger>, BagError> {
+        let reader = self.open()?;
+        let entries = reader.summary().last_metadata(record);
+        let text = entries.and_then(|entries| entries.get(LEDGER_KEY));
+        text.map(|text| parse_ledger(&self.path, text)).transpose()
+    }
+}
+
+fn parse_ledger(path: &Path, text: &str) -> Result<Ledger, BagError> {
+    Ledger::from_json(text).map_err(|error| BagError::Unsupported {
+        path: path.to_owned(),
+        what: "its loss ledger".to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 impl fmt::Debug for BagFile {
@@ -201,19 +218,28 @@ impl BagReader {
         let Some(last) = self.files.last() else {
             return Ok(None);
         };
-        let reader = last.open()?;
-        let text = reader
-            .summary()
-            .last_metadata(LEDGER_RECORD)
-            .and_then(|entries| entries.get(LEDGER_KEY));
-        text.map(|text| {
-            serde_json::from_str(text).map_err(|error| BagError::Unsupported {
-                path: last.path.clone(),
-                what: "its loss ledger".to_owned(),
-                reason: error.to_string(),
-            })
-        })
-        .transpose()
+        last.ledger(LEDGER_RECORD)
+    }
+
+    /// The best account of losses that the bag has: the [`BagReader::ledger`]; the sums that a recording which ended by a failure left in
+    /// `metadata.yaml`; or, after a crash, the last checkpoint of the ledger, which says that it is one. `None` when another recorder
+    /// wrote the bag.
+    ///
+    /// # Errors
+    /// When a storage file cannot be read, or what it carries is no ledger.
+    pub fn any_ledger(&self) -> Result<Option<Ledger>, BagError> {
+        if let Some(ledger) = self.ledger()? {
+            return Ok(Some(ledger));
+        }
+        if let Some(text) = self.metadata.custom_data.get(LEDGER_CUSTOM_KEY) {
+            return parse_ledger(&self.path, text).map(Some);
+        }
+        for file in self.files.iter().rev() {
+            if let Some(ledger) = file.ledger(CHECKPOINT_RECORD)? {
+                return Ok(Some(ledger));
+            }
+        }
+        Ok(None)
     }
 
     /// What the ledger says of losses; `None` when there is no ledger.

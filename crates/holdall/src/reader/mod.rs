@@ -1,5 +1,6 @@
 //! Reading bags: a directory with its metadata or a single storage file, several of them, in time order.
 
+mod audit;
 mod bag;
 mod contents;
 mod error;
@@ -10,6 +11,7 @@ mod rebuild;
 mod ros1;
 mod set;
 
+pub use audit::{AccountKind, BagAudit, TopicAudit};
 pub(crate) use bag::io_error;
 pub use bag::{BagFile, BagReader, LostByTopic, Ros1View};
 pub use contents::{BagContents, ServiceCounts};

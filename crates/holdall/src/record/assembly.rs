@@ -77,7 +77,8 @@ impl Assembly {
 
 /// What a closed bag and the final counters say.
 pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
-    let audit_faults = lock(&view.parts.ledger).audit();
+    let mut audit_faults = lock(&view.parts.ledger).audit();
+    audit_faults.extend(closed.account_faults);
     for fault in &audit_faults {
         tracing::error!("the account of messages does not add up: {fault}");
     }

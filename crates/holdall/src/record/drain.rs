@@ -2,8 +2,10 @@
 
 use super::{
     cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored, Waited},
+    checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
     durability::{Arrivals, DURABILITY_RECORD, DurabilityStatus, LossWindow, Verdict},
-    ledger::{Interval, LEDGER_KEY, LEDGER_RECORD, Ledger},
+    events::FinishedFile,
+    ledger::{Interval, Ledger},
     options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES, RecordOptions},
     waiting::{HeldPayload, WaitingTopics},
 };
@@ -16,7 +18,7 @@ use holdall_model::{
 };
 use holdall_storage::writer::{ChannelInfo, StoredMessage};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -59,6 +61,9 @@ impl From<&RecordOptions> for DrainOptions {
         }
     }
 }
+
+/// Finished files that wait to be told to other nodes at most.
+const FINISHED_FILES_MAX: usize = 1024;
 
 /// What the recorder asks of the drain, in order.
 #[derive(Clone, Debug)]
@@ -109,12 +114,18 @@ pub struct DrainStatus {
 pub struct DrainShared {
     commands: Mutex<VecDeque<DrainCommand>>,
     status: Mutex<DrainStatus>,
+    finished: Mutex<Vec<FinishedFile>>,
 }
 
 impl DrainShared {
     /// Gives the drain something to do; call [`SharedCache::wake`] when it should not wait for the next message.
     pub fn command(&self, command: DrainCommand) {
         lock(&self.commands).push_back(command);
+    }
+
+    /// Files that were finished since the last call; the last one of a recording is not among them.
+    pub fn take_finished(&self) -> Vec<FinishedFile> {
+        std::mem::take(&mut *lock(&self.finished))
     }
 
     /// A look at the drain.
@@ -164,6 +175,7 @@ pub struct Drain {
     syncing: Vec<u64>,
     next_space: Duration,
     next_space_guard: Duration,
+    checkpoints: Checkpoints,
 }
 
 impl Drain {
@@ -176,7 +188,7 @@ impl Drain {
         options: DrainOptions,
     ) -> Self {
         let waiting = WaitingTopics::new(cache.bytes_max() / 4, options.max_loss_window);
-        let drain = Self {
+        let mut drain = Self {
             bag,
             cache,
             ledger,
@@ -192,7 +204,11 @@ impl Drain {
             syncing: Vec::new(),
             next_space: Duration::ZERO,
             next_space_guard: Duration::ZERO,
+            checkpoints: Checkpoints::default(),
         };
+        drain
+            .bag
+            .set_end_records(drain.checkpoints.end_records(&drain.ledger));
         drain.tell_status(|status| status.durability = drain.window.status().clone());
         drain
     }
@@ -313,14 +329,22 @@ impl Drain {
     }
 
     fn tell_split(&self) {
+        let closed = self.shared.status().current_file;
         self.tell_status(|status| status.splits += 1);
-        tracing::info!(
-            "now recording into {}",
-            self.shared.status().current_file.display()
-        );
+        let opened = self.shared.status().current_file;
+        tracing::info!("now recording into {}", opened.display());
+        let mut finished = lock(&self.shared.finished);
+        // Nobody takes them in a recording whose session is never stepped.
+        if finished.len() < FINISHED_FILES_MAX {
+            finished.push(FinishedFile {
+                closed,
+                opened: Some(opened),
+            });
+        }
     }
 
     fn write_segment(&mut self, mut segment: Segment, now: Duration) {
+        let last_log_time = segment.last_log_time();
         let mut place = Place::default();
         while let Some(Stored {
             entry, payload, next, ..
@@ -342,6 +366,9 @@ impl Drain {
                 }
             }
             place = next;
+        }
+        if let Some(last) = last_log_time {
+            self.checkpoints.written_until(last);
         }
         self.count_runs();
         self.cache.give_back(segment);
@@ -501,6 +528,9 @@ impl Drain {
         self.bag.step()?;
         self.tend_durability(now)?;
         self.count_removed();
+        if let Some((name, entries)) = self.checkpoints.record(&self.ledger, now) {
+            self.bag.write_record(&name, &entries)?;
+        }
         self.tend_space(now)
     }
 
@@ -649,27 +679,27 @@ impl Drain {
             mut window,
             ..
         } = self;
-        let entries = BTreeMap::from([(LEDGER_KEY.to_owned(), lock(&ledger).to_json())]);
-        let mut records = vec![(LEDGER_RECORD.to_owned(), entries)];
+        let mut records = vec![ledger_record(&lock(&ledger))];
         if window.status().window.is_some() {
             records.push((DURABILITY_RECORD.to_owned(), window.status().entries()));
         }
-        bag.close(records, failure, |unreadable, is_whole| {
-            let mut ledger = lock(&ledger);
-            if is_whole {
+        let closed = bag.close(records, failure, |end| {
+            if !end.failed {
+                let ledger = lock(&ledger);
                 window.closed(clock.monotonic(), ledger.recorded());
                 lock(&shared.status).durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
             }
             lock(&shared.status).durability = window.status().clone();
-            for count in unreadable {
-                if let Some(topic) = topic_of(&topics, *count) {
-                    ledger.take_back(topic, count.messages);
-                }
-            }
-            let mut custom_data = ledger.custom_data();
+            let mut custom_data = account_for(&mut lock(&ledger), &topics, end);
             custom_data.extend(window.status().custom_data());
             custom_data
-        })
+        });
+        let in_files = by_topic_of_recording(&topics, &closed.messages);
+        let account_faults = lock(&ledger).audit_files(&in_files);
+        ClosedBag {
+            account_faults,
+            ..closed
+        }
     }
 }
 

@@ -17,9 +17,12 @@ use holdall_model::{
 };
 use holdall_transport::Sink;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+/// Publishers of a topic whose accounts are kept one by one; beyond that, those that are gone are summed up.
+pub const PUBLISHERS_KEPT_MAX: usize = 256;
 
 /// Whether a publisher was there before the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,8 @@ struct PublisherTrack {
     last_time: Option<Timestamp>,
     /// One bit for each subscription that its messages came over.
     subscriptions: u64,
+    /// Messages that arrived, duplicates left out.
+    received: u64,
     sequence: SequenceTracker,
     duplicates: u64,
     /// Stored messages that the tracker could not tell from duplicates.
@@ -56,6 +61,7 @@ impl PublisherTrack {
             last_time: None,
             subscriptions: 0,
             numbered: false,
+            received: 0,
             duplicates: 0,
             unclear: 0,
         }
@@ -67,6 +73,16 @@ impl PublisherTrack {
             .head()
             .filter(|_| self.origin == Some(PublisherOrigin::During))
     }
+
+    /// First and last sequence number that its account is about; `None` where some message has an unclear place.
+    fn covered(&self) -> Option<[u64; 2]> {
+        let head = self.wanted_head().map(|head| (head.first, head.last));
+        let (first, last) = match (head, self.sequence.covered()) {
+            (Some((first, _)), Some((_, last))) => (first, last),
+            (head, covered) => head.or(covered)?,
+        };
+        (self.unclear == 0).then_some([first, last])
+    }
 }
 
 #[derive(Default)]
@@ -76,8 +92,15 @@ struct IntakeState {
     closed: bool,
     /// The track of the last message: most topics have one publisher.
     last: Option<(Option<Gid>, usize)>,
+    /// By the publisher's place in the ledger.
     tracks: FirstInline<PublisherTrack>,
     by_gid: HashMap<Option<Gid>, usize>,
+    /// Publishers that are gone, the one gone longest first.
+    gone: VecDeque<Gid>,
+    /// Tracks whose account is closed before the end of the recording.
+    ended: Vec<usize>,
+    /// Publishers whose accounts were summed up.
+    folded: usize,
 }
 
 /// Everything that the messages of one topic pass before the cache.
@@ -120,6 +143,7 @@ impl Intake {
     /// Says what discovery knows about a publisher, before or after its first message.
     pub fn publisher_discovered(&self, gid: Gid, origin: PublisherOrigin, node: Option<&NodeName>) {
         let mut state = self.lock();
+        state.gone.retain(|gone| *gone != gid);
         let index = self.track(&mut state, Some(gid));
         let track = &mut state.tracks[index];
         if let Some(node) = node
@@ -142,7 +166,40 @@ impl Intake {
 
     /// Publishers whose messages or discovery came by.
     pub fn publishers(&self) -> usize {
-        self.lock().by_gid.len()
+        let state = self.lock();
+        state.by_gid.len() + state.folded
+    }
+
+    /// Takes note that a publisher went away. Its account stays as it is, unless the topic has very many.
+    pub fn publisher_gone(&self, gid: Gid) {
+        let mut state = self.lock();
+        if state.by_gid.contains_key(&Some(gid)) && !state.gone.contains(&gid) {
+            state.gone.push_back(gid);
+            self.fold_gone(&mut state);
+        }
+    }
+
+    /// Sums up accounts of publishers that are gone, while there are too many.
+    fn fold_gone(&self, state: &mut IntakeState) {
+        while state.by_gid.len() + state.ended.len() > PUBLISHERS_KEPT_MAX
+            && let Some(gid) = state.gone.pop_front()
+        {
+            if let Some(index) = state.by_gid.remove(&Some(gid)) {
+                state.last = None;
+                self.close_track(&mut state.tracks[index]);
+                state.ended.push(index);
+            }
+        }
+        // Messages that are still in the cache keep an account open; it is looked at again with the next one that goes.
+        let before = state.ended.len();
+        if state.by_gid.len() + before > PUBLISHERS_KEPT_MAX {
+            let tracks = &state.tracks;
+            let mut ledger = self.ledger();
+            state
+                .ended
+                .retain(|&index| !ledger.fold(self.topic, tracks[index].index));
+            state.folded += before - state.ended.len();
+        }
     }
 
     /// True when all that publishers announced has arrived.
@@ -162,26 +219,34 @@ impl Intake {
             return;
         }
         // A track that a restart has ended is closed already; it is in no map any more.
-        for &index in state.by_gid.values() {
-            self.close_track(&state.tracks[index]);
+        let IntakeState { tracks, by_gid, .. } = &mut *state;
+        for &index in by_gid.values() {
+            self.close_track(&mut tracks[index]);
         }
     }
 
-    fn close_track(&self, track: &PublisherTrack) {
+    fn close_track(&self, track: &mut PublisherTrack) {
         if track.sequence.received_count() == 0 {
             self.count_head(track);
         }
-        let tail = track.sequence.tail();
-        if let Some(tail) = tail {
+        if let Some(tail) = track.sequence.give_up_tail() {
+            track.numbered = true;
             let stage = self.unless_paused(LossStage::Tail);
             self.miss(track, stage, tail.first, tail.last, [track.last_time, None]);
         }
+        self.write_account(track);
+    }
+
+    /// Writes the sums of a publisher into the ledger.
+    fn write_account(&self, track: &PublisherTrack) {
         let head = track.sequence.head().map_or(0, |head| head.count);
         let wanted_head = track.wanted_head().map_or(0, |head| head.count);
         let arrived = track.sequence.received_count() + track.unclear;
-        let missing = track.sequence.missing_count() + tail.map_or(0, |tail| tail.count);
+        let sent = arrived + track.sequence.missing_count() + wanted_head;
         if let Some(account) = self.ledger().publisher_mut(self.topic, track.index) {
-            account.sent = (track.numbered || tail.is_some()).then_some(arrived + missing + wanted_head);
+            account.received = Some(track.received);
+            account.covered = track.covered();
+            account.sent = track.numbered.then_some(sent);
             account.sent_before = head - wanted_head;
             account.duplicates = track.duplicates;
         }
@@ -234,9 +299,15 @@ impl Intake {
     #[cold]
     fn add_track(&self, state: &mut IntakeState, gid: Option<Gid>, origin: Option<PublisherOrigin>) -> usize {
         let index = self.ledger().add_publisher(self.topic, gid);
-        state.tracks.push(PublisherTrack::new(index, origin));
-        state.by_gid.insert(gid, state.tracks.len() - 1);
-        state.tracks.len() - 1
+        let track = PublisherTrack::new(index, origin);
+        let place = index.0 as usize;
+        match state.tracks.get_mut(place) {
+            // Its publisher was folded.
+            Some(vacant) => *vacant = track,
+            None => state.tracks.push(track),
+        }
+        state.by_gid.insert(gid, place);
+        place
     }
 
     /// Takes a message of subscription `bit`. The topic's lock is held until the cache has it, so that order is kept.
@@ -254,6 +325,7 @@ impl Intake {
         }
         let track = &mut state.tracks[index];
         track.last_time = Some(header.log_time);
+        track.received += 1;
         let publisher = track.index;
         let stage = match passage {
             Passage::Open if state.closed => LossStage::Shutdown,
@@ -266,6 +338,9 @@ impl Intake {
         };
         let interval = Interval::of_message(stage, header.sequence, header.log_time);
         self.ledger().miss(self.topic, publisher, interval);
+        if state.closed {
+            self.write_account(&state.tracks[index]);
+        }
     }
 
     fn offer(&self, publisher: PublisherIndex, header: &MessageHeader, payload: Payload<'_>) -> Offered {
@@ -361,7 +436,7 @@ impl Intake {
 
     /// One subscription never brings a message twice: a number that comes again is another life of the publisher.
     fn begin_again(&self, state: &mut IntakeState, index: usize, sequence: u64) -> usize {
-        let ended = &state.tracks[index];
+        let ended = &mut state.tracks[index];
         self.close_track(ended);
         let subscriptions = ended.subscriptions;
         let gid = state
@@ -369,6 +444,7 @@ impl Intake {
             .iter()
             .find_map(|(gid, known)| (*known == index).then_some(*gid))
             .flatten();
+        state.ended.push(index);
         let next = self.add_track(state, gid, Some(PublisherOrigin::Before));
         state.last = None;
         let track = &mut state.tracks[next];

@@ -2,12 +2,14 @@
 
 mod assembly;
 pub mod cache;
+mod checkpoint;
 mod control;
 pub mod definitions;
 pub mod discovery;
 pub mod drain;
 pub mod durability;
 mod error;
+pub mod events;
 pub mod gate;
 pub mod intake;
 pub mod ledger;

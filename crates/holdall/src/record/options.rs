@@ -132,6 +132,8 @@ pub struct RecordOptions {
     pub no_discovery: bool,
     /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, or empty.
     pub ros_distro: String,
+    /// Events for other nodes, `None` for none.
+    pub events: Option<super::events::EventOptions>,
     /// `share` prefixes to look for message definitions in (`AMENT_PREFIX_PATH`, split).
     pub ament_prefixes: Vec<PathBuf>,
 }
@@ -159,6 +161,7 @@ impl Default for RecordOptions {
             polling_interval: Duration::from_millis(100),
             no_discovery: false,
             ros_distro: String::new(),
+            events: None,
             ament_prefixes: Vec::new(),
         }
     }

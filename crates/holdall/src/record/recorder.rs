@@ -166,7 +166,10 @@ impl Recording {
 
     fn close_bag(self) -> RecordReport {
         let Self {
-            session, drain, view, ..
+            mut session,
+            drain,
+            view,
+            ..
         } = self;
         view.parts.cache.close();
         let Some(drain) = drain.join() else {
@@ -178,6 +181,7 @@ impl Recording {
             };
         };
         let mut report = report(drain.close(&*view.clock), &view);
+        session.tell_end(report.files.last().map(PathBuf::as_path));
         report.failure = report.failure.or_else(|| session.failure().map(str::to_owned));
         report
     }

@@ -5,6 +5,7 @@ use super::{
     definitions::Definitions,
     discovery::{Discovery, GraphDecision, TopicPlan},
     drain::{DrainCommand, DrainShared},
+    events::EventPublishers,
     gate::{ClockSink, Gate},
     intake::{Intake, PublisherOrigin},
     ledger::Ledger,
@@ -21,6 +22,7 @@ use holdall_model::{
 use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
 use std::{
     collections::BTreeMap,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -82,6 +84,7 @@ pub(super) struct Session {
     next_announcements: Duration,
     losses: LossWatch,
     next_loss_look: Duration,
+    events: Option<EventPublishers>,
     failure: Option<String>,
 }
 
@@ -116,8 +119,13 @@ impl Session {
             next_announcements: now,
             losses: LossWatch::default(),
             next_loss_look: now,
+            events: None,
             failure: None,
         };
+        session.events = session.options.events.clone().map(|options| {
+            let transports = session.sources.iter_mut().map(|source| &mut source.transport);
+            EventPublishers::new(options, transports)
+        });
         session.tell_warnings();
         session.subscribe_clock()?;
         session.subscribe_static_topics()?;
@@ -186,8 +194,28 @@ impl Session {
             self.next_loss_look = now + LOSS_INTERVAL;
             self.losses.look(&lock(&self.parts.ledger));
         }
+        self.tell_events(now);
         self.ask_for_definitions(now);
         moved
+    }
+
+    fn tell_events(&mut self, now: Duration) {
+        let finished = self.parts.drain.take_finished();
+        if let Some(events) = &mut self.events {
+            events.tell_lost(&lock(&self.parts.ledger), now);
+            for file in &finished {
+                events.tell_finished(file);
+            }
+        }
+    }
+
+    /// Tells other nodes how it ended.
+    pub(super) fn tell_end(&mut self, last_file: Option<&Path>) {
+        let now = Duration::MAX;
+        self.tell_events(now);
+        if let Some(events) = &mut self.events {
+            events.finish(&lock(&self.parts.ledger), last_file);
+        }
     }
 
     /// Why nothing can arrive any more, when a transport has failed: one sentence.
@@ -241,6 +269,9 @@ impl Session {
             GraphDecision::Publisher(publisher) => self.serve(number, &publisher, initial),
             GraphDecision::PublisherGone { topic, gid } => {
                 tracing::debug!("{topic}: publisher {gid} is gone");
+                if let Some(topic) = self.topics.get(&topic) {
+                    topic.intake.publisher_gone(gid);
+                }
                 Ok(())
             }
             GraphDecision::RefusedTypes { topic, type_names } => {

@@ -84,6 +84,17 @@ pub struct TopicCount {
     pub messages: u64,
 }
 
+/// How the files of a bag ended, for whoever keeps an account of its messages.
+#[derive(Debug)]
+pub struct BagEnd {
+    /// Messages that were written, and cannot be read because the disk has failed.
+    pub unreadable: Vec<TopicCount>,
+    /// Messages that can be read.
+    pub messages: Vec<TopicCount>,
+    /// Something has failed.
+    pub failed: bool,
+}
+
 /// A bag after its end.
 #[derive(Debug)]
 pub struct ClosedBag {
@@ -91,6 +102,10 @@ pub struct ClosedBag {
     pub directory: PathBuf,
     /// Its storage files, in order.
     pub files: Vec<PathBuf>,
+    /// Messages that can be read from these files, as the storage writers counted them (or, after a failure, as they were read back).
+    pub messages: Vec<TopicCount>,
+    /// Where the account of whoever kept one differs from that, one sentence each; the writer itself keeps none.
+    pub account_faults: Vec<String>,
     /// The first error, when there was one; what could be kept is in the files all the same.
     pub failure: Option<BagError>,
 }
@@ -141,6 +156,9 @@ struct NextFile {
     name: String,
 }
 
+/// What a file carries at its end besides what every bag has; asked when it is closed before the last one.
+pub type EndRecords = Box<dyn Fn() -> Vec<(String, MetadataEntries)> + Send>;
+
 /// Writes one bag. Owned by one thread (or a simulator's step); waits for the disk only when no block is free.
 pub struct BagWriter {
     options: BagOptions,
@@ -163,6 +181,7 @@ pub struct BagWriter {
     removed: Vec<TopicCount>,
     /// There for file compression.
     packer: Option<FilePacker>,
+    end_records: Option<EndRecords>,
 }
 
 impl BagWriter {
@@ -228,7 +247,25 @@ impl BagWriter {
             sync: None,
             removed: Vec::new(),
             packer: None,
+            end_records: None,
         }
+    }
+
+    /// Sets what files carry at their end that are closed before the last one.
+    pub fn set_end_records(&mut self, end_records: EndRecords) {
+        self.end_records = Some(end_records);
+    }
+
+    /// Puts a named text record into the current file, behind the messages written so far.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn write_record(&mut self, name: &str, entries: &MetadataEntries) -> Result<(), BagError> {
+        if let Some(current) = &mut self.current {
+            current.writer.write_metadata(&mut self.queue, name, entries)?;
+            self.split.ask_again();
+        }
+        Ok(())
     }
 
     fn file_name(&self, number: u32) -> String {
@@ -342,7 +379,11 @@ impl BagWriter {
     /// A failed disk or storage file.
     pub fn split(&mut self) -> Result<(), BagError> {
         self.open_next();
-        self.finish_current(Vec::new())?;
+        let records = self
+            .end_records
+            .as_ref()
+            .map_or_else(Vec::new, |records| records());
+        self.finish_current(records)?;
         if let Some(next) = self.next.take() {
             self.begin_file(next)?;
         }
@@ -515,12 +556,12 @@ impl BagWriter {
 
     /// Writes the end of the bag and waits until all of it is durable. `records` go into the last file. Goes on after an error (also
     /// one that came before, `failure`), to keep what can be kept: files that have no end are cut behind what is written and read
-    /// back. `account` is told which written messages cannot be read then and whether all went well, and gives more `custom_data`.
+    /// back. `account` is told how the files ended, and gives more `custom_data`.
     pub fn close(
         mut self,
         records: Vec<(String, MetadataEntries)>,
         failure: Option<BagError>,
-        account: impl FnOnce(&[TopicCount], bool) -> BTreeMap<String, String>,
+        account: impl FnOnce(&BagEnd) -> BTreeMap<String, String>,
     ) -> ClosedBag {
         let mut first_error = failure;
         if first_error.is_none() {
@@ -544,7 +585,12 @@ impl BagWriter {
                 first_error.get_or_insert(error);
             }
         }
-        if let Err(error) = self.write_last_metadata(&account(&unreadable, first_error.is_none())) {
+        let end = BagEnd {
+            unreadable,
+            messages: self.messages_by_topic(),
+            failed: first_error.is_some(),
+        };
+        if let Err(error) = self.write_last_metadata(&account(&end)) {
             first_error.get_or_insert(error);
         }
         let files = self
@@ -555,8 +601,21 @@ impl BagWriter {
         ClosedBag {
             directory: self.options.directory,
             files,
+            messages: end.messages,
+            account_faults: Vec::new(),
             failure: first_error,
         }
+    }
+
+    /// Messages in the files that are finished.
+    fn messages_by_topic(&self) -> Vec<TopicCount> {
+        let mut by_topic = vec![0; self.topics.len()];
+        for past in &self.past {
+            for (sum, count) in by_topic.iter_mut().zip(&past.summary.channel_message_counts) {
+                *sum += count;
+            }
+        }
+        counts(&by_topic).collect()
     }
 
     /// Counts what can be read of a file that the disk has failed; tells what cannot.

@@ -10,7 +10,9 @@ mod split;
 mod tests;
 
 pub(crate) use bag::STATE_KEY;
-pub use bag::{BagOptions, BagTopic, BagWriter, ClosedBag, OpenDisk, TopicCount, os_disk};
+pub use bag::{
+    BagEnd, BagOptions, BagTopic, BagWriter, ClosedBag, EndRecords, OpenDisk, TopicCount, os_disk,
+};
 pub use folder::{BagFolder, OsFolder};
 pub use pack_payloads::{CopiedPayload, PayloadPacking};
 pub use split::SplitRule;

@@ -136,7 +136,7 @@ proptest! {
                 }
             }
         }
-        let closed = bag.close(Vec::new(), None, |_, _| BTreeMap::new());
+        let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
         prop_assert!(closed.failure.is_none(), "{:?}", closed.failure);
         prop_assert_eq!(read(&closed.files), expected.clone());
         let text = fs::read_to_string(closed.directory.join("metadata.yaml")).unwrap();
@@ -158,7 +158,7 @@ fn the_same_metadata_is_in_the_file_as_rosbag2_writes_it() {
     let mut bag = bag(&dir.path().join("b"), SplitOptions::default());
     let topic = bag.add_topic(channel("/t")).unwrap();
     bag.write(topic, message(5, b"x")).unwrap();
-    let closed = bag.close(Vec::new(), None, |_, _| BTreeMap::new());
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     let bytes = fs::read(&closed.files[0]).unwrap();
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
     let records: Vec<BagMetadata> = summary
@@ -192,7 +192,7 @@ fn a_definition_that_comes_late_is_in_later_files() {
     );
     bag.split().unwrap();
     bag.write(topic, message(6, b"y")).unwrap();
-    let closed = bag.close(Vec::new(), None, |_, _| BTreeMap::new());
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     let encodings: Vec<String> = closed
         .files
         .iter()
@@ -225,7 +225,7 @@ fn closed_files_are_packed_and_only_the_list_of_paths_tells_so() {
             bag.split().unwrap();
         }
     }
-    let closed = bag.close(Vec::new(), None, |_, _| BTreeMap::new());
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
     assert!(closed.failure.is_none(), "{:?}", closed.failure);
     let mut names: Vec<_> = fs::read_dir(&path)
         .unwrap()

@@ -19,6 +19,7 @@ impl<T> Default for FirstInline<T> {
 }
 
 impl<T> FirstInline<T> {
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.more.len()
     }

@@ -61,9 +61,8 @@ impl Bench {
         self.receive_over(0, Some(publisher), Some(sequence));
     }
 
-    /// Takes all stored messages, records them, and closes the intake.
-    fn finish(&self) -> (Vec<(u32, Option<u64>)>, TopicAccount) {
-        self.intake.close();
+    /// Takes all stored messages and records them.
+    fn record_stored(&self) -> Vec<(u32, Option<u64>)> {
         let mut stored = Vec::new();
         while let Some(segment) = self.cache.try_take() {
             let mut place = Place::default();
@@ -77,6 +76,13 @@ impl Bench {
             }
             self.cache.give_back(segment);
         }
+        stored
+    }
+
+    /// Closes the intake and records what is stored.
+    fn finish(&self) -> (Vec<(u32, Option<u64>)>, TopicAccount) {
+        self.intake.close();
+        let stored = self.record_stored();
         let ledger = self.ledger.lock().unwrap();
         assert_eq!(ledger.audit(), Vec::<String>::new());
         (stored, ledger.topics[0].clone())
@@ -247,6 +253,89 @@ fn a_message_after_the_end_is_lost_at_shutdown() {
     let (stored, account) = bench.finish();
     assert_eq!(stored.len(), 1);
     assert_eq!(missing(&account, LossStage::Shutdown), 1);
+}
+
+#[test]
+fn messages_that_come_after_the_intake_was_closed_are_accounted_for() {
+    let bench = Bench::new();
+    bench.receive(A, 1);
+    bench.sinks[0].announced(A, 4);
+    bench.receive_over(0, None, None);
+    bench.intake.close();
+    bench.receive(A, 3);
+    bench.receive(A, 7);
+    bench.receive_over(0, None, None);
+    let (stored, account) = bench.finish();
+    assert_eq!(stored.len(), 2);
+    let told: Vec<u64> = [LossStage::Shutdown, LossStage::Tail, LossStage::Transport]
+        .map(|stage| missing(&account, stage))
+        .to_vec();
+    assert_eq!(told, [3, 2, 2]);
+    assert_eq!(account.publishers[0].sent, Some(7));
+}
+
+#[test]
+fn a_message_that_vanishes_behind_the_intake_is_noticed_with_and_without_sequence_numbers() {
+    for (publisher, sequence) in [(Some(A), Some(1)), (None, None)] {
+        let bench = Bench::new();
+        bench.receive_over(0, publisher, sequence);
+        bench.intake.close();
+        let faults = bench.ledger.lock().unwrap().audit();
+        assert_eq!(faults.len(), 1, "{publisher:?}: {faults:?}");
+        bench.finish();
+    }
+}
+
+#[test]
+fn publishers_that_come_and_go_for_ever_take_bounded_memory() {
+    let bench = Bench::new();
+    let count = 3 * PUBLISHERS_KEPT_MAX as u64;
+    for number in 0..count {
+        let mut gid = Gid([0; 16]);
+        gid.0[..8].copy_from_slice(&number.to_be_bytes());
+        bench
+            .intake
+            .publisher_discovered(gid, PublisherOrigin::During, None);
+        // Two arrive, the head and one between are lost.
+        bench.receive(gid, 2);
+        bench.receive(gid, 4);
+        bench.record_stored();
+        bench.intake.publisher_gone(gid);
+    }
+    assert_eq!(bench.intake.publishers() as u64, count);
+    let (_, account) = bench.finish();
+    assert!(account.publishers.len() <= PUBLISHERS_KEPT_MAX + 1);
+    let folded = account.folded.as_ref().unwrap();
+    assert!(folded.publishers >= count - PUBLISHERS_KEPT_MAX as u64 - 1);
+    assert_eq!(folded.sent, 4 * folded.publishers);
+    assert_eq!(
+        (
+            missing(&account, LossStage::Head),
+            missing(&account, LossStage::Transport)
+        ),
+        (count, count)
+    );
+    assert_eq!(account.recorded, 2 * count);
+}
+
+#[test]
+fn a_gone_publisher_is_not_folded_while_messages_of_it_wait() {
+    let bench = Bench::new();
+    let gid = |number: usize| {
+        let mut gid = Gid([0; 16]);
+        gid.0[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        gid
+    };
+    for number in 0..2 * PUBLISHERS_KEPT_MAX {
+        bench.receive(gid(number), 1);
+        bench.intake.publisher_gone(gid(number));
+    }
+    assert_eq!(bench.ledger.lock().unwrap().topics[0].folded, None);
+    bench.record_stored();
+    bench.receive(gid(9999), 1);
+    bench.intake.publisher_gone(gid(9999));
+    let (_, account) = bench.finish();
+    assert!(account.folded.unwrap().publishers >= PUBLISHERS_KEPT_MAX as u64);
 }
 
 /// What becomes of one message on its way to two subscriptions.

@@ -14,7 +14,7 @@ const BLOCKS: BlockPoolOptions = BlockPoolOptions {
     huge_pages: false,
 };
 
-fn test_disk(bytes_left: &Arc<AtomicU64>, hold: &Arc<Hold>) -> OpenDisk {
+pub(super) fn test_disk(bytes_left: &Arc<AtomicU64>, hold: &Arc<Hold>) -> OpenDisk {
     let (bytes_left, hold) = (Arc::clone(bytes_left), Arc::clone(hold));
     Box::new(move |directory| {
         let disk = TestDisk::new(OsDisk::open(directory, DiskMode::Buffered)?, bytes_left, hold);

@@ -1,5 +1,6 @@
 //! Tests of whole recordings over the memory transport: a world with publishers, a disk, and a bag that an independent reader opens.
 
+mod audits;
 mod bags;
 mod compression;
 mod disks;
@@ -116,6 +117,7 @@ impl World {
             polling_interval: Duration::from_millis(1),
             no_discovery: false,
             ros_distro: String::new(),
+            events: None,
             ament_prefixes: Vec::new(),
         };
         let clock = Arc::new(TestClock::default());

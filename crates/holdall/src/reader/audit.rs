@@ -1,0 +1,251 @@
+//! Audits a bag: counts what is really in it, and compares with the account that the recording left.
+
+use super::{
+    bag::BagReader,
+    error::BagError,
+    set::{BagSet, MessageFilter},
+};
+use crate::record::ledger::TopicAccount;
+use holdall_model::{loss::LossStage, time::Timestamp};
+use std::collections::BTreeMap;
+
+/// What account a bag carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountKind {
+    /// The account of the whole recording.
+    Final,
+    /// The account as it stood when the recording was cut off, or shortly before; what was lost later is not known.
+    Checkpoint(Timestamp),
+    /// None: another recorder wrote the bag.
+    Missing,
+}
+
+/// One topic of an audited bag.
+#[derive(Clone, Debug, Default)]
+pub struct TopicAudit {
+    /// Full ROS name.
+    pub name: String,
+    /// Messages that were counted in the bag.
+    pub recorded: u64,
+    /// Missing messages by stage, those left out on request too.
+    pub missing: BTreeMap<LossStage, u64>,
+    /// Messages that were in files which the ring of files removed.
+    pub removed: u64,
+    /// Its account, where there is one.
+    pub account: Option<TopicAccount>,
+}
+
+impl TopicAudit {
+    /// Lost messages by stage: what was left out on request is none.
+    pub fn lost(&self) -> impl Iterator<Item = (LossStage, u64)> + '_ {
+        let stages = self.missing.iter().map(|(stage, count)| (*stage, *count));
+        stages.filter(|(stage, count)| *stage != LossStage::Policy && *count > 0)
+    }
+}
+
+/// What an audit found.
+#[derive(Clone, Debug)]
+pub struct BagAudit {
+    /// What account the bag carries.
+    pub account: AccountKind,
+    /// By topic, in the order of the names.
+    pub topics: Vec<TopicAudit>,
+    /// What does not add up, one sentence each.
+    pub faults: Vec<String>,
+    /// What a user should know besides, one sentence each.
+    pub notices: Vec<String>,
+}
+
+impl BagAudit {
+    /// Reads the whole bag and compares.
+    ///
+    /// # Errors
+    /// A storage file that cannot be opened. Damage inside of one is a fault in the audit.
+    pub fn of(bag: &BagReader) -> Result<Self, BagError> {
+        let ledger = bag.any_ledger()?;
+        let account = match &ledger {
+            None => AccountKind::Missing,
+            Some(ledger) => ledger
+                .checkpoint
+                .map_or(AccountKind::Final, AccountKind::Checkpoint),
+        };
+        let mut audit = Self {
+            account,
+            topics: Vec::new(),
+            faults: Vec::new(),
+            notices: bag.notices().to_vec(),
+        };
+        let mut counted = audit.count(bag);
+        let ledger = ledger.unwrap_or_default();
+        if account == AccountKind::Final {
+            audit.faults.extend(ledger.audit());
+        }
+        for topic in ledger.topics {
+            let found = counted.remove(&topic.name).unwrap_or_default();
+            audit.compare(topic, found);
+        }
+        for (name, found) in counted {
+            if account == AccountKind::Final {
+                let fault = format!(
+                    "{name}: {} messages are in the bag, and no account tells of them",
+                    found.messages
+                );
+                audit.faults.push(fault);
+            }
+            audit.topics.push(TopicAudit {
+                name,
+                recorded: found.messages,
+                ..TopicAudit::default()
+            });
+        }
+        audit.topics.sort_by(|a, b| a.name.cmp(&b.name));
+        audit.check_metadata(bag);
+        Ok(audit)
+    }
+
+    /// True when the account is there and adds up.
+    pub fn is_balanced(&self) -> bool {
+        self.account != AccountKind::Missing && self.faults.is_empty()
+    }
+
+    /// Messages that were counted in the bag.
+    pub fn recorded(&self) -> u64 {
+        self.topics.iter().map(|topic| topic.recorded).sum()
+    }
+
+    /// Missing messages by stage, over all topics.
+    pub fn missing(&self) -> BTreeMap<LossStage, u64> {
+        let mut sums = BTreeMap::new();
+        for (stage, count) in self.topics.iter().flat_map(|topic| &topic.missing) {
+            *sums.entry(*stage).or_insert(0) += count;
+        }
+        sums
+    }
+
+    /// Messages that the recording should have and has not.
+    pub fn shortfall(&self) -> u64 {
+        let missing = self.missing();
+        missing
+            .iter()
+            .filter(|(stage, _)| stage.is_shortfall())
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    /// Counts all messages by topic.
+    fn count(&mut self, bag: &BagReader) -> BTreeMap<String, Found> {
+        let mut counted: BTreeMap<String, Found> = BTreeMap::new();
+        for message in BagSet::from(vec![bag.clone()]).messages(&MessageFilter::default()) {
+            match message {
+                Ok(message) => match counted.get_mut(&message.topic.name) {
+                    Some(found) => found.add(message.sequence),
+                    None => counted
+                        .entry(message.topic.name.clone())
+                        .or_default()
+                        .add(message.sequence),
+                },
+                Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+        counted
+    }
+
+    /// Compares what a topic's account says with what was found.
+    fn compare(&mut self, account: TopicAccount, found: Found) {
+        let mut missing = account.missing.clone();
+        let told = account.in_bag();
+        if self.account == AccountKind::Final {
+            if told != found.messages {
+                self.faults.push(format!(
+                    "{}: its account says that {told} messages are in the bag, and {} are",
+                    account.name, found.messages
+                ));
+            } else if let Some(fingerprint) = expected_fingerprint(&account)
+                && found.is_numbered()
+                && fingerprint != found.fingerprint
+            {
+                self.faults.push(format!(
+                    "{}: the sequence numbers of its {told} messages are not those that its account leaves",
+                    account.name
+                ));
+            }
+        } else if told > found.messages {
+            // They were handed to the disk when the account was written, and the end came before they were safe there.
+            *missing.entry(LossStage::Storage).or_insert(0) += told - found.messages;
+        }
+        self.topics.push(TopicAudit {
+            name: account.name.clone(),
+            recorded: found.messages,
+            missing,
+            removed: account.removed,
+            account: Some(account),
+        });
+    }
+
+    /// The number of messages in `metadata.yaml` is what other programs go by.
+    fn check_metadata(&mut self, bag: &BagReader) {
+        let (told, counted) = (bag.metadata().message_count, self.recorded());
+        if told != counted {
+            self.faults.push(format!(
+                "the bag's metadata says that it has {told} messages, and it has {counted}"
+            ));
+        }
+    }
+}
+
+/// What was found of a topic.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    messages: u64,
+    fingerprint: u64,
+    highest_sequence: u32,
+}
+
+impl Found {
+    fn add(&mut self, sequence: u32) {
+        self.messages += 1;
+        self.fingerprint = self.fingerprint.wrapping_add(scatter(sequence));
+        self.highest_sequence = self.highest_sequence.max(sequence);
+    }
+
+    /// Storages without a place for sequence numbers, and other recorders, say 0 for all.
+    const fn is_numbered(&self) -> bool {
+        self.highest_sequence > 0
+    }
+}
+
+/// The fingerprint of the sequence numbers that a topic's messages must have: a sum that does not depend on their order, so that messages
+/// of many publishers in one topic are compared in constant memory. `None` where the account does not know each number.
+fn expected_fingerprint(account: &TopicAccount) -> Option<u64> {
+    if account.removed > 0 || account.folded.is_some() || account.publishers.is_empty() {
+        return None;
+    }
+    let mut sum = 0u64;
+    for publisher in &account.publishers {
+        if publisher.sent.is_none() {
+            sum = sum.wrapping_add(scatter(0).wrapping_mul(publisher.recorded));
+            continue;
+        }
+        if publisher.sent == Some(0) {
+            continue;
+        }
+        for [first, last] in publisher.recorded_ranges()? {
+            // As many as are in the bag, or the comparison of counts has failed before.
+            if last - first >= publisher.recorded {
+                return None;
+            }
+            for sequence in first..=last {
+                sum = sum.wrapping_add(scatter(sequence as u32));
+            }
+        }
+    }
+    Some(sum)
+}
+
+/// Spreads a number over 64 bits (the finalizer of SplitMix64), so that sums of different sets differ.
+const fn scatter(sequence: u32) -> u64 {
+    let mut bits = (sequence as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}

@@ -1,0 +1,111 @@
+//! Keeps the ledger in the bag: its sums now and then while a file is written, all of it at the end of each file.
+
+use super::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger};
+use crate::writer::{BagEnd, BagTopic, EndRecords, TopicCount};
+use holdall_model::{time::Timestamp, topic::TopicId};
+use holdall_storage::writer::MetadataEntries;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How often the ledger's sums are put into the file while messages are being lost, and while none are: a killed recording tells what it
+/// had lost until then.
+const LOSSY_INTERVAL: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(60);
+
+/// When the ledger's sums are due to be kept in the bag.
+#[derive(Default)]
+pub(super) struct Checkpoints {
+    last: Option<Duration>,
+    lost_then: u64,
+    /// Log time of the last message that was written; shared with what writes the end of files.
+    log_time: Arc<Mutex<Timestamp>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Checkpoints {
+    /// Takes note of the last message that was written.
+    pub(super) fn written_until(&self, log_time: Timestamp) {
+        *lock(&self.log_time) = log_time;
+    }
+
+    /// What each file carries that is closed before the last one: the ledger as it stands then.
+    pub(super) fn end_records(&self, ledger: &Arc<Mutex<Ledger>>) -> EndRecords {
+        let (ledger, log_time) = (Arc::clone(ledger), Arc::clone(&self.log_time));
+        Box::new(move || {
+            // Copied under the lock, put into words outside of it: receiving threads may need it.
+            let copy = lock(&ledger).checkpoint(*lock(&log_time), true);
+            vec![ledger_record(&copy)]
+        })
+    }
+
+    /// The record that is due at `now`, if one is.
+    pub(super) fn record(
+        &mut self,
+        ledger: &Mutex<Ledger>,
+        now: Duration,
+    ) -> Option<(String, MetadataEntries)> {
+        let at_least = |interval| self.last.is_none_or(|last| now.saturating_sub(last) >= interval);
+        if !at_least(LOSSY_INTERVAL) {
+            return None;
+        }
+        let log_time = *lock(&self.log_time);
+        let ledger = lock(ledger);
+        let lost = ledger.lost();
+        if ledger.topics.is_empty() || (lost == self.lost_then && !at_least(INTERVAL)) {
+            return None;
+        }
+        let copy = ledger.checkpoint(log_time, false);
+        drop(ledger);
+        (self.last, self.lost_then) = (Some(now), lost);
+        Some(ledger_record(&copy))
+    }
+}
+
+/// The record that carries a ledger.
+pub(super) fn ledger_record(ledger: &Ledger) -> (String, MetadataEntries) {
+    let entries = BTreeMap::from([(LEDGER_KEY.to_owned(), ledger.to_json())]);
+    let name = if ledger.checkpoint.is_some() {
+        CHECKPOINT_RECORD
+    } else {
+        LEDGER_RECORD
+    };
+    (name.to_owned(), entries)
+}
+
+/// Takes in how the files ended; tells what `metadata.yaml` is to say of losses.
+pub(super) fn account_for(
+    ledger: &mut Ledger,
+    topics: &[Option<BagTopic>],
+    end: &BagEnd,
+) -> BTreeMap<String, String> {
+    let unreadable = by_topic_of_recording(topics, &end.unreadable);
+    for (index, count) in unreadable.into_iter().enumerate() {
+        ledger.take_back(TopicId(index as u32), count);
+    }
+    if end.failed {
+        let in_files = by_topic_of_recording(topics, &end.messages);
+        for (index, count) in in_files.into_iter().enumerate() {
+            ledger.found(TopicId(index as u32), count);
+        }
+    }
+    let mut entries = ledger.custom_data();
+    if end.failed {
+        entries.insert(LEDGER_CUSTOM_KEY.to_owned(), ledger.sums().to_json());
+    }
+    entries
+}
+
+/// Messages in the bag's files, by the recording's numbers of topics.
+pub(super) fn by_topic_of_recording(topics: &[Option<BagTopic>], counts: &[TopicCount]) -> Vec<u64> {
+    let in_bag: HashMap<BagTopic, u64> = counts.iter().map(|count| (count.topic, count.messages)).collect();
+    topics
+        .iter()
+        .map(|topic| topic.and_then(|topic| in_bag.get(&topic).copied()).unwrap_or(0))
+        .collect()
+}

@@ -1,0 +1,405 @@
+//! The accounts of one topic: what each publisher sent, what of it is in the bag, what is missing.
+
+use super::{INTERVALS_MAX, Interval};
+use holdall_model::loss::LossStage;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is known about one publisher's messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublisherAccount {
+    /// Its identifier in hexadecimal digits; `None` for messages whose transport does not tell.
+    pub gid: Option<String>,
+    /// Its node, where discovery told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// Messages that it is known to have sent while they were wanted: arrived, skipped, or announced. `None` without sequence
+    /// numbers, and until the recording is closed.
+    pub sent: Option<u64>,
+    /// Messages that arrived, duplicates left out; counted where they come in, while `recorded` is counted behind the storage file.
+    /// `None` until the recording is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<u64>,
+    /// First and last sequence number that the account covers; `None` without sequence numbers, and until the recording is closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covered: Option<[u64; 2]>,
+    /// Messages that it had sent before the recording, as far as its sequence numbers tell; no loss.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sent_before: u64,
+    /// Messages in the bag.
+    pub recorded: u64,
+    /// Messages that came once more over another subscription and were not stored again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duplicates: u64,
+    /// What is missing.
+    pub intervals: Vec<Interval>,
+}
+
+pub(super) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl PublisherAccount {
+    /// Missing messages of one stage.
+    pub fn missing(&self, stage: LossStage) -> u64 {
+        self.intervals
+            .iter()
+            .filter(|i| i.stage == stage)
+            .map(|i| i.count)
+            .sum()
+    }
+
+    /// Missing messages of all stages, those left out on request included.
+    pub fn missing_total(&self) -> u64 {
+        self.intervals.iter().map(|interval| interval.count).sum()
+    }
+
+    /// Messages that must be recorded or missing: all that it sent, or all that arrived where it is not known how many it sent.
+    /// `None` until the recording is closed.
+    pub fn expected(&self) -> Option<u64> {
+        self.sent.or(self.received)
+    }
+
+    /// True when every message known to be sent, or to have arrived, is recorded or missing.
+    pub fn is_balanced(&self) -> bool {
+        self.expected()
+            .is_none_or(|expected| expected == self.recorded + self.missing_total())
+    }
+
+    /// True when the account is closed, adds up, and so has nothing on its way any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.expected().is_some() && self.is_balanced()
+    }
+
+    /// What sequence numbers its messages in the bag have: all that are covered but those that are missing. `None` where that cannot
+    /// be said, because intervals were merged or are known by number only.
+    pub fn recorded_ranges(&self) -> Option<Vec<[u64; 2]>> {
+        let [mut next, last] = self.covered?;
+        let mut missing = Vec::with_capacity(self.intervals.len());
+        for interval in &self.intervals {
+            missing.push((interval.first_sequence?, interval.last_sequence?));
+            if interval.merged {
+                return None;
+            }
+        }
+        missing.sort_unstable();
+        let mut ranges = Vec::new();
+        for (first_missing, last_missing) in missing {
+            if next < first_missing {
+                ranges.push([next, first_missing - 1]);
+            }
+            next = next.max(last_missing.checked_add(1)?);
+        }
+        if next <= last {
+            ranges.push([next, last]);
+        }
+        Some(ranges)
+    }
+
+    pub(super) fn add(&mut self, interval: Interval) {
+        if let Some(last) = self.intervals.last_mut()
+            && last.is_followed_by(&interval)
+        {
+            last.extend_to(&interval);
+            return;
+        }
+        if self.intervals.len() >= INTERVALS_MAX
+            && let Some(same) = self
+                .intervals
+                .iter_mut()
+                .rev()
+                .find(|known| known.stage == interval.stage)
+        {
+            same.extend_to(&interval);
+            same.merged = true;
+            return;
+        }
+        self.intervals.push(interval);
+    }
+
+    /// Counts the first message that is missing at a stage as recorded.
+    fn find_first(&mut self, stage: LossStage) {
+        let Some(index) = self.intervals.iter().position(|interval| interval.stage == stage) else {
+            return;
+        };
+        self.recorded += 1;
+        let interval = &mut self.intervals[index];
+        interval.count -= 1;
+        if interval.count == 0 {
+            self.intervals.remove(index);
+        } else if !interval.merged {
+            interval.first_sequence = interval.first_sequence.map(|first| first + 1);
+        }
+    }
+
+    /// Takes a message that arrived late out of the interval that counted it missing.
+    pub(super) fn remove(&mut self, sequence: u64) -> Option<LossStage> {
+        let index = self.intervals.iter().rposition(|interval| {
+            let before_arrival = [
+                LossStage::Head,
+                LossStage::Transport,
+                LossStage::Tail,
+                LossStage::Policy,
+            ];
+            before_arrival.contains(&interval.stage) && interval.contains(sequence)
+        })?;
+        let interval = &mut self.intervals[index];
+        let stage = interval.stage;
+        interval.count -= 1;
+        if interval.count == 0 {
+            self.intervals.remove(index);
+        } else if !interval.merged {
+            let mut rest = *interval;
+            if interval.first_sequence == Some(sequence) {
+                interval.first_sequence = Some(sequence + 1);
+            } else {
+                interval.last_sequence = Some(sequence - 1);
+                rest.first_sequence = Some(sequence + 1);
+                interval.count = sequence - interval.first_sequence.unwrap_or(sequence);
+                rest.count -= interval.count;
+                if rest.count > 0 {
+                    self.intervals.insert(index + 1, rest);
+                }
+            }
+        }
+        Some(stage)
+    }
+}
+
+/// Publishers that are gone and whose accounts added up, as one: so that a topic whose publishers come and go for ever takes bounded
+/// memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoldedPublishers {
+    /// How many they were.
+    pub publishers: u64,
+    /// Messages that they sent, or that arrived from those without sequence numbers.
+    pub sent: u64,
+    /// Messages that they had sent before the recording.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sent_before: u64,
+    /// Messages of them that arrived.
+    pub received: u64,
+    /// Messages of them in the bag.
+    pub recorded: u64,
+    /// Messages of them that came twice.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub duplicates: u64,
+    /// What is missing, by stage.
+    pub missing: BTreeMap<LossStage, u64>,
+}
+
+impl FoldedPublishers {
+    pub(super) fn add(&mut self, account: &PublisherAccount) {
+        self.publishers += 1;
+        self.sent += account.expected().unwrap_or(0);
+        self.sent_before += account.sent_before;
+        self.received += account.received.unwrap_or(0);
+        self.recorded += account.recorded;
+        self.duplicates += account.duplicates;
+        for interval in &account.intervals {
+            *self.missing.entry(interval.stage).or_insert(0) += interval.count;
+        }
+    }
+
+    /// Missing messages of all stages.
+    pub fn missing_total(&self) -> u64 {
+        self.missing.values().sum()
+    }
+}
+
+/// One topic's part of the ledger.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicAccount {
+    /// Full ROS name.
+    pub name: String,
+    /// Messages in the bag.
+    pub recorded: u64,
+    /// Payload bytes in the bag.
+    pub recorded_bytes: u64,
+    /// Messages that were in the bag until the ring of files removed their file (`--max-bag-files`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub removed: u64,
+    /// Missing messages by stage; stages without any are absent. `policy` is what was left out on request and no loss.
+    pub missing: BTreeMap<LossStage, u64>,
+    /// True when the transport gives no sequence numbers, so that losses on its way cannot be known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub loss_unknown: bool,
+    /// By publisher.
+    pub publishers: Vec<PublisherAccount>,
+    /// Publishers that are gone, where there were many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folded: Option<FoldedPublishers>,
+    /// Places among the publishers that were folded and can be taken.
+    #[serde(skip)]
+    pub(super) vacant: Vec<usize>,
+}
+
+impl TopicAccount {
+    /// Messages that are in the bag now: recorded, and not removed since.
+    pub fn in_bag(&self) -> u64 {
+        self.recorded.saturating_sub(self.removed)
+    }
+
+    /// Takes a publisher in and tells its place: that of a folded one, or a new one.
+    pub(super) fn open(&mut self, publisher: PublisherAccount) -> usize {
+        if let Some(place) = self.vacant.pop() {
+            self.publishers[place] = publisher;
+            return place;
+        }
+        self.publishers.push(publisher);
+        self.publishers.len() - 1
+    }
+
+    /// Adds a settled account to the sum of those that are gone.
+    pub(super) fn fold(&mut self, place: usize) -> bool {
+        let Some(publisher) = self.publishers.get_mut(place) else {
+            return false;
+        };
+        if !publisher.is_settled() {
+            return false;
+        }
+        self.folded.get_or_insert_default().add(publisher);
+        *publisher = PublisherAccount::default();
+        self.vacant.push(place);
+        true
+    }
+
+    /// Takes back that messages were recorded; see [`super::Ledger::take_back`].
+    pub(super) fn take_back(&mut self, count: u64) {
+        let mut left = count.min(self.recorded);
+        if left == 0 {
+            return;
+        }
+        self.recorded -= left;
+        *self.missing.entry(LossStage::Storage).or_insert(0) += left;
+        for publisher in self.publishers.iter_mut().rev() {
+            let count = left.min(publisher.recorded);
+            if count > 0 {
+                publisher.recorded -= count;
+                publisher.add(Interval::of_unknown(LossStage::Storage, count));
+                left -= count;
+            }
+        }
+        if let Some(folded) = &mut self.folded
+            && left > 0
+        {
+            folded.recorded -= left.min(folded.recorded);
+            *folded.missing.entry(LossStage::Storage).or_insert(0) += left;
+        }
+    }
+
+    /// Takes back that one message was lost at the storage: the first one.
+    pub(super) fn found_one(&mut self) {
+        let first_of = |publisher: &PublisherAccount| {
+            let lost = |interval: &&Interval| interval.stage == LossStage::Storage;
+            let interval = publisher.intervals.iter().find(lost)?;
+            Some((interval.first_time, interval.first_sequence))
+        };
+        let earliest = self
+            .publishers
+            .iter_mut()
+            .filter(|publisher| first_of(publisher).is_some())
+            .min_by_key(|publisher| first_of(publisher));
+        let Some(publisher) = earliest else {
+            return;
+        };
+        publisher.find_first(LossStage::Storage);
+        self.recorded += 1;
+        if let Some(count) = self.missing.get_mut(&LossStage::Storage) {
+            *count -= 1;
+            if *count == 0 {
+                self.missing.remove(&LossStage::Storage);
+            }
+        }
+    }
+
+    /// The account without the places that nobody has.
+    pub(super) fn compacted(&self) -> Self {
+        let mut copy = self.clone();
+        let mut place = 0;
+        copy.publishers.retain(|_| {
+            place += 1;
+            !self.vacant.contains(&(place - 1))
+        });
+        copy.vacant.clear();
+        copy
+    }
+
+    /// The sums only.
+    pub(super) fn without_publishers(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            missing: self.missing.clone(),
+            publishers: Vec::new(),
+            folded: None,
+            vacant: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// What does not add up, one sentence each.
+    pub(super) fn audit(&self) -> Vec<String> {
+        let mut faults: Vec<String> = self
+            .publishers
+            .iter()
+            .filter(|publisher| !publisher.is_balanced())
+            .map(|publisher| {
+                format!(
+                    "{}: publisher {} {} {}, but {} recorded and {} missing are accounted for",
+                    self.name,
+                    publisher.gid.as_deref().unwrap_or("unknown"),
+                    if publisher.sent.is_some() {
+                        "sent"
+                    } else {
+                        "was heard"
+                    },
+                    publisher.expected().unwrap_or(0),
+                    publisher.recorded,
+                    publisher.missing_total(),
+                )
+            })
+            .collect();
+        let by_stage: u64 = self.missing.values().sum();
+        let (recorded, missing) = (self.recorded_by_publishers(), self.missing_by_publishers());
+        // A checkpoint of sums only has no publishers to compare with.
+        if self.publishers.is_empty() && self.folded.is_none() {
+            return faults;
+        }
+        if missing != by_stage {
+            faults.push(format!(
+                "{}: {by_stage} missing by stage, {missing} by publisher",
+                self.name
+            ));
+        }
+        if recorded != self.recorded {
+            faults.push(format!(
+                "{}: {} recorded by topic, {recorded} by publisher",
+                self.name, self.recorded
+            ));
+        }
+        faults
+    }
+
+    /// Missing messages by publisher, summed up.
+    pub(super) fn missing_by_publishers(&self) -> u64 {
+        let folded = self.folded.as_ref().map_or(0, FoldedPublishers::missing_total);
+        let live: u64 = self.publishers.iter().map(PublisherAccount::missing_total).sum();
+        folded + live
+    }
+
+    /// Recorded messages by publisher, summed up.
+    pub(super) fn recorded_by_publishers(&self) -> u64 {
+        let folded = self.folded.as_ref().map_or(0, |folded| folded.recorded);
+        let live: u64 = self.publishers.iter().map(|publisher| publisher.recorded).sum();
+        folded + live
+    }
+
+    /// Lost messages, without those left out on request.
+    pub fn lost(&self) -> u64 {
+        self.missing
+            .iter()
+            .filter(|(stage, _)| **stage != LossStage::Policy)
+            .map(|(_, count)| count)
+            .sum()
+    }
+}

@@ -1,0 +1,90 @@
+//! A run of messages that are not in the bag: how many, which, when, and where they were lost.
+
+use holdall_model::{loss::LossStage, time::Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A run of messages of one publisher that are not in the bag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Where they were lost.
+    pub stage: LossStage,
+    /// First sequence number, where known.
+    pub first_sequence: Option<u64>,
+    /// Last sequence number, where known.
+    pub last_sequence: Option<u64>,
+    /// Log time of the first one, or of the message before it.
+    pub first_time: Option<Timestamp>,
+    /// Log time of the last one, or of the message after it.
+    pub last_time: Option<Timestamp>,
+    /// How many; less than the sequence numbers span when `merged`.
+    pub count: u64,
+    /// True when intervals were merged to bound memory: messages within the span were recorded, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub merged: bool,
+}
+
+impl Interval {
+    /// Messages of known sequence numbers, noticed between two points in time.
+    pub fn of_sequences(stage: LossStage, first: u64, last: u64, times: [Option<Timestamp>; 2]) -> Self {
+        Self {
+            stage,
+            first_sequence: Some(first),
+            last_sequence: Some(last),
+            first_time: times[0],
+            last_time: times[1],
+            count: last.saturating_sub(first).saturating_add(1),
+            merged: false,
+        }
+    }
+
+    /// One message.
+    pub fn of_message(stage: LossStage, sequence: Option<u64>, time: Timestamp) -> Self {
+        Self {
+            stage,
+            first_sequence: sequence,
+            last_sequence: sequence,
+            first_time: Some(time),
+            last_time: Some(time),
+            count: 1,
+            merged: false,
+        }
+    }
+
+    /// Messages of which only the number is known.
+    pub fn of_unknown(stage: LossStage, count: u64) -> Self {
+        Self {
+            stage,
+            first_sequence: None,
+            last_sequence: None,
+            first_time: None,
+            last_time: None,
+            count,
+            merged: false,
+        }
+    }
+
+    /// True when `next` goes on where this one ends.
+    pub(super) fn is_followed_by(&self, next: &Self) -> bool {
+        self.stage == next.stage
+            && match (self.last_sequence, next.first_sequence) {
+                (Some(last), Some(first)) => last.checked_add(1) == Some(first),
+                (None, None) => true,
+                _ => false,
+            }
+    }
+
+    pub(super) fn extend_to(&mut self, next: &Self) {
+        self.last_sequence = next.last_sequence.max(self.last_sequence);
+        self.first_sequence = match (self.first_sequence, next.first_sequence) {
+            (Some(own), Some(other)) => Some(own.min(other)),
+            (own, other) => own.or(other),
+        };
+        self.last_time = next.last_time.or(self.last_time);
+        self.first_time = self.first_time.or(next.first_time);
+        self.count += next.count;
+    }
+
+    pub(super) fn contains(&self, sequence: u64) -> bool {
+        matches!((self.first_sequence, self.last_sequence), (Some(first), Some(last)) if (first..=last).contains(&sequence))
+    }
+}

@@ -1,0 +1,282 @@
+//! The loss ledger: for each topic and publisher what was recorded, what is missing, and whether the sum is right.
+
+mod account;
+mod interval;
+
+pub use account::{FoldedPublishers, PublisherAccount, TopicAccount};
+pub use interval::Interval;
+
+use super::cache::PublisherIndex;
+use holdall_model::{
+    loss::LossStage,
+    time::Timestamp,
+    topic::{Gid, TopicId},
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Name of the MCAP metadata record (or table row) that carries the ledger in a bag.
+pub const LEDGER_RECORD: &str = "holdall:loss";
+
+/// Name of the records that carry the ledger as it stood while the recording went on: sums only now and then within a file, all of it at
+/// the end of each file but the last.
+pub const CHECKPOINT_RECORD: &str = "holdall:loss_checkpoint";
+
+/// Key of the ledger's JSON text in these records.
+pub const LEDGER_KEY: &str = "ledger";
+
+/// Key in `custom_data` of `metadata.yaml` that carries the sums as JSON, where the last storage file could not be ended.
+pub const LEDGER_CUSTOM_KEY: &str = "holdall.ledger";
+
+/// Intervals kept per publisher; more are merged into the last one of their stage, whose count stays right.
+const INTERVALS_MAX: usize = 1024;
+
+/// All topics' accounts. Its JSON form is what a bag carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Version of this form.
+    pub version: u32,
+    /// In the order of subscription, indexed by [`TopicId`].
+    pub topics: Vec<TopicAccount>,
+    /// When it was written, where that was not at the end of the recording: what came later is not in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Timestamp>,
+    /// Times at which the storage file made no progress and the recording went on in a new one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<Restart>,
+}
+
+/// A new storage file that was begun because the old one made no progress.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restart {
+    /// When.
+    pub time: Timestamp,
+    /// Why, in one sentence.
+    pub reason: String,
+}
+
+impl Ledger {
+    /// Version that is written.
+    pub const VERSION: u32 = 1;
+
+    /// An empty ledger.
+    pub fn new() -> Self {
+        Self {
+            version: Self::VERSION,
+            ..Self::default()
+        }
+    }
+
+    /// Opens the account of the next topic.
+    pub fn add_topic(&mut self, name: &str) -> TopicId {
+        self.topics.push(TopicAccount {
+            name: name.to_owned(),
+            ..TopicAccount::default()
+        });
+        // More topics than 32 bits can count do not fit into memory.
+        TopicId((self.topics.len() - 1) as u32)
+    }
+
+    /// Opens the account of a topic's next publisher; `None` for one that does not tell who it is.
+    pub fn add_publisher(&mut self, topic: TopicId, gid: Option<Gid>) -> PublisherIndex {
+        let Some(account) = self.topics.get_mut(topic.0 as usize) else {
+            return PublisherIndex(0);
+        };
+        let publisher = PublisherAccount {
+            gid: gid.map(|gid| gid.to_string()),
+            ..PublisherAccount::default()
+        };
+        let index = account.open(publisher);
+        // More publishers than 32 bits can count do not fit into memory.
+        PublisherIndex(index as u32)
+    }
+
+    /// Folds the closed account of a publisher that is gone into its topic's sum, so that its place can be taken by another; false while
+    /// messages of it are still on their way.
+    pub fn fold(&mut self, topic: TopicId, publisher: PublisherIndex) -> bool {
+        self.topics
+            .get_mut(topic.0 as usize)
+            .is_some_and(|account| account.fold(publisher.0 as usize))
+    }
+
+    /// One publisher's account.
+    pub fn publisher_mut(
+        &mut self,
+        topic: TopicId,
+        publisher: PublisherIndex,
+    ) -> Option<&mut PublisherAccount> {
+        self.topics
+            .get_mut(topic.0 as usize)?
+            .publishers
+            .get_mut(publisher.0 as usize)
+    }
+
+    /// Says that a topic's transport gives no sequence numbers.
+    pub fn set_loss_unknown(&mut self, topic: TopicId) {
+        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            account.loss_unknown = true;
+        }
+    }
+
+    /// Counts messages as missing.
+    pub fn miss(&mut self, topic: TopicId, publisher: PublisherIndex, interval: Interval) {
+        let Some(account) = self.topics.get_mut(topic.0 as usize) else {
+            return;
+        };
+        *account.missing.entry(interval.stage).or_insert(0) += interval.count;
+        if let Some(publisher) = account.publishers.get_mut(publisher.0 as usize) {
+            publisher.add(interval);
+        }
+    }
+
+    /// Takes back that a message was counted as missing before it arrived; false when it was not.
+    pub fn arrived_late(&mut self, topic: TopicId, publisher: PublisherIndex, sequence: u64) -> bool {
+        let Some(account) = self.topics.get_mut(topic.0 as usize) else {
+            return false;
+        };
+        let Some(publisher) = account.publishers.get_mut(publisher.0 as usize) else {
+            return false;
+        };
+        let Some(stage) = publisher.remove(sequence) else {
+            return false;
+        };
+        if let Some(count) = account.missing.get_mut(&stage) {
+            *count -= 1;
+            if *count == 0 {
+                account.missing.remove(&stage);
+            }
+        }
+        true
+    }
+
+    /// Counts messages as recorded.
+    pub fn record(&mut self, topic: TopicId, publisher: PublisherIndex, count: u64, bytes: u64) {
+        let Some(account) = self.topics.get_mut(topic.0 as usize) else {
+            return;
+        };
+        account.recorded += count;
+        account.recorded_bytes += bytes;
+        if let Some(publisher) = account.publishers.get_mut(publisher.0 as usize) {
+            publisher.recorded += count;
+        }
+    }
+
+    /// Counts messages as no longer in the bag, because the ring of files went over them.
+    pub fn remove(&mut self, topic: TopicId, count: u64) {
+        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            account.removed += count;
+        }
+    }
+
+    /// Takes back that messages were recorded: the disk failed behind them. They are the last ones of the topic; which publisher
+    /// sent them is exact when there is one.
+    pub fn take_back(&mut self, topic: TopicId, count: u64) {
+        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            account.take_back(count);
+        }
+    }
+
+    /// Takes in that a topic has `in_bag` messages in the bag: a message whose write failed may be whole in the file all the same, and
+    /// is not lost then.
+    pub fn found(&mut self, topic: TopicId, in_bag: u64) {
+        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            for _ in account.in_bag()..in_bag {
+                account.found_one();
+            }
+        }
+    }
+
+    /// Messages that were recorded.
+    pub fn recorded(&self) -> u64 {
+        self.topics.iter().map(|topic| topic.recorded).sum()
+    }
+
+    /// Lost messages of all topics, without those left out on request.
+    pub fn lost(&self) -> u64 {
+        self.topics.iter().map(TopicAccount::lost).sum()
+    }
+
+    /// The accounts that do not add up, one sentence each; empty when every message known to be sent or to have arrived is accounted
+    /// for. Complete once the recording is closed.
+    pub fn audit(&self) -> Vec<String> {
+        self.topics.iter().flat_map(TopicAccount::audit).collect()
+    }
+
+    /// Compares with the messages that the storage files count themselves, `in_files` by topic in the ledger's order; one sentence for
+    /// each topic where that is another number.
+    pub fn audit_files(&self, in_files: &[u64]) -> Vec<String> {
+        let count = |index: usize| in_files.get(index).copied().unwrap_or(0);
+        let topics = self.topics.iter().enumerate();
+        topics
+            .filter(|(index, topic)| topic.in_bag() != count(*index))
+            .map(|(index, topic)| {
+                format!(
+                    "{}: {} were written into the bag by the recorder's count, {} by the files'",
+                    topic.name,
+                    topic.in_bag(),
+                    count(index)
+                )
+            })
+            .collect()
+    }
+
+    /// What is known so far, to be kept in a bag whose recording goes on. `with_intervals` keeps which messages are missing, not only
+    /// how many.
+    pub fn checkpoint(&self, now: Timestamp, with_intervals: bool) -> Self {
+        let mut copy = if with_intervals { self.clone() } else { self.sums() };
+        copy.checkpoint = Some(now);
+        copy
+    }
+
+    /// The sums by topic, without publishers.
+    pub fn sums(&self) -> Self {
+        Self {
+            topics: self.topics.iter().map(TopicAccount::without_publishers).collect(),
+            restarts: self.restarts.clone(),
+            ..Self::new()
+        }
+    }
+
+    /// The text that a bag carries.
+    pub fn to_json(&self) -> String {
+        let topics = self.topics.iter().map(TopicAccount::compacted).collect();
+        let compact = Self {
+            version: self.version,
+            topics,
+            checkpoint: self.checkpoint,
+            restarts: self.restarts.clone(),
+        };
+        // Maps with text keys, numbers and strings only: nothing that JSON cannot hold.
+        serde_json::to_string(&compact).unwrap_or_default()
+    }
+
+    /// Reads the text that a bag carries.
+    ///
+    /// # Errors
+    /// When it is not a ledger.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// What goes into `custom_data` of `metadata.yaml`: nothing unless something was lost.
+    pub fn custom_data(&self) -> BTreeMap<String, String> {
+        let mut entries = BTreeMap::new();
+        let lost = self.lost();
+        if lost > 0 {
+            entries.insert("holdall.lost".to_owned(), lost.to_string());
+            for topic in self.topics.iter().filter(|topic| topic.lost() > 0) {
+                let stages: Vec<String> = topic
+                    .missing
+                    .iter()
+                    .filter(|(stage, _)| **stage != LossStage::Policy)
+                    .map(|(stage, count)| format!("{}={count}", stage.as_str()))
+                    .collect();
+                entries.insert(format!("holdall.lost.{}", topic.name), stages.join(" "));
+            }
+        }
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Tests of the audit: what a bag really holds against the account in it, whole, split, cut off, failed and tampered with.
+
+use super::*;
+use crate::{
+    reader::{AccountKind, BagAudit, BagReader},
+    record::options::{CachePolicy, SplitOptions},
+};
+use holdall_model::loss::LossStage;
+
+fn audit(bag: &Path) -> BagAudit {
+    BagAudit::of(&BagReader::open(bag).unwrap()).unwrap()
+}
+
+/// Two publishers on `/t`, one of which skips numbers, and one on `/other`.
+fn recorded(world: &mut World) -> Recorded {
+    let (first, second) = (world.publisher("/t", SENSOR), world.publisher("/t", SENSOR));
+    let other = world.publisher("/other", RELIABLE);
+    let recording = world.record();
+    for publisher in [&first, &second, &other] {
+        recording.wait_matched(publisher);
+    }
+    for number in 0..50 {
+        first.send(&payload(number, 100));
+        if number == 20 {
+            second.lose(4);
+        }
+        second.send(&payload(number, 100));
+        other.send(&payload(number, 3000));
+    }
+    recording.wait_recorded(150);
+    recording.stop()
+}
+
+#[test]
+fn a_recording_with_known_losses_adds_up_in_every_storage() {
+    for storage in ["mcap", "sqlite3"] {
+        let mut world = World::new();
+        world.options.storage_id = storage.to_owned();
+        let recorded = recorded(&mut world);
+        let audit = audit(&recorded.output);
+        assert_eq!(audit.faults, Vec::<String>::new(), "{storage}");
+        assert_eq!(audit.account, AccountKind::Final);
+        assert!(audit.is_balanced());
+        assert_eq!(audit.recorded(), 150);
+        assert_eq!(audit.missing(), BTreeMap::from([(LossStage::Transport, 4)]));
+    }
+}
+
+#[test]
+fn a_split_bag_adds_up_and_each_file_tells_how_things_stood() {
+    let mut world = World::new();
+    world.options.split = SplitOptions {
+        bytes_max: Some(50_000),
+        ..SplitOptions::default()
+    };
+    let recorded = recorded(&mut world);
+    assert!(recorded.report.files.len() > 2);
+    let whole = audit(&recorded.output);
+    assert_eq!((whole.faults.clone(), whole.recorded()), (Vec::new(), 150));
+    let first = BagReader::open(&recorded.report.files[0]).unwrap();
+    assert!(first.ledger().unwrap().is_none());
+    assert!(first.any_ledger().unwrap().unwrap().checkpoint.is_some());
+}
+
+#[test]
+fn what_a_ring_of_files_removed_is_neither_there_nor_lost() {
+    let mut world = World::new();
+    world.options.split = SplitOptions {
+        bytes_max: Some(50_000),
+        files_max: Some(2),
+        ..SplitOptions::default()
+    };
+    let recorded = recorded(&mut world);
+    let audit = audit(&recorded.output);
+    assert_eq!(audit.faults, Vec::<String>::new());
+    let removed: u64 = audit.topics.iter().map(|topic| topic.removed).sum();
+    assert!(removed > 0);
+    assert_eq!(audit.recorded() + removed, 150);
+}
+
+#[test]
+fn a_bag_that_lost_a_message_afterwards_does_not_add_up() {
+    let mut world = World::new();
+    let recorded = recorded(&mut world);
+    let file = &recorded.report.files[0];
+    // The same file, one message less, and once more with another number in place of it.
+    for replaced in [None, Some(99)] {
+        rewrite(file, replaced);
+        let audit = audit(&recorded.output);
+        assert!(!audit.is_balanced(), "{replaced:?}");
+        let text = audit.faults.join("\n");
+        assert!(text.contains("/t: "), "{replaced:?}: {text}");
+    }
+}
+
+/// Writes a file anew; the tenth message on `/t` is left out, or gets another sequence number.
+fn rewrite(file: &Path, replaced: Option<u32>) {
+    let bytes = fs::read(file).unwrap();
+    let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+    let copy = file.with_extension("copy");
+    let mut writer = mcap::Writer::new(std::io::BufWriter::new(fs::File::create(&copy).unwrap())).unwrap();
+    let mut number = 0;
+    for message in mcap::MessageStream::new(&bytes).unwrap() {
+        let mut message = message.unwrap();
+        if message.channel.topic == "/t" {
+            number += 1;
+            if number == 10 {
+                match replaced {
+                    Some(sequence) => message.sequence = sequence,
+                    None => continue,
+                }
+            }
+        }
+        writer.write(&message).unwrap();
+    }
+    for index in &summary.metadata_indexes {
+        let record = mcap::read::metadata(&bytes, index).unwrap();
+        writer.write_metadata(&record).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    fs::rename(&copy, file).unwrap();
+}
+
+#[test]
+fn a_recording_that_was_cut_off_tells_its_losses_up_to_a_checkpoint() {
+    let mut world = World::new();
+    let publisher = world.publisher("/t", SENSOR);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(0, 100));
+    publisher.lose(7);
+    publisher.send(&payload(1, 100));
+    recording.wait_recorded(2);
+    // The next checkpoint and a sync.
+    world.clock.advance(Duration::from_secs(6));
+    publisher.send(&payload(2, 100));
+    let cut = world.options.output.with_file_name("cut");
+    recording.wait_until("a checkpoint with the loss is in the file", |recording| {
+        copy_dir(&recording.output, &cut);
+        let audit = BagReader::open(&cut).and_then(|bag| BagAudit::of(&bag));
+        audit.is_ok_and(|audit| audit.missing().get(&LossStage::Transport) == Some(&7))
+    });
+    let audit = audit(&cut);
+    assert!(matches!(audit.account, AccountKind::Checkpoint(_)), "{audit:?}");
+    assert!(audit.is_balanced(), "{:?}", audit.faults);
+    assert_eq!(recording.stop().lost(), 7);
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        // A name that is being replaced may be gone by now.
+        drop(fs::copy(entry.path(), to.join(entry.file_name())));
+    }
+}
+
+#[test]
+fn a_recording_that_filled_the_disk_adds_up_by_the_sums_in_its_metadata() {
+    let mut world = World::new();
+    world.options.cache.policy = CachePolicy::DropNew;
+    world.disk = Some(super::faults::test_disk(
+        &Arc::new(AtomicU64::new(1 << 20)),
+        &Arc::default(),
+    ));
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    let mut number = 0;
+    recording.wait_until("the disk is full", |recording| {
+        publisher.send(&payload(number, 10_000));
+        recording.control.stop_reason().is_some()
+    });
+    number += 1;
+    let recorded = recording.stop();
+    assert!(recorded.report.failure.is_some() && number > 0);
+    let audit = audit(&recorded.output);
+    assert_eq!(audit.account, AccountKind::Final);
+    assert_eq!(audit.recorded(), recorded.report.status.recorded);
+    assert_eq!(audit.shortfall(), recorded.lost());
+    assert!(audit.missing()[&LossStage::Storage] > 0);
+}
+
+#[test]
+fn a_bag_of_another_recorder_has_no_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("foreign_0.mcap");
+    let mut writer = mcap::Writer::new(std::io::BufWriter::new(fs::File::create(&file).unwrap())).unwrap();
+    let schema = writer.add_schema(STRING, "ros2msg", b"string data").unwrap();
+    let channel = writer.add_channel(schema, "/t", "cdr", &BTreeMap::new()).unwrap();
+    let header = mcap::records::MessageHeader {
+        channel_id: channel,
+        sequence: 0,
+        log_time: 1,
+        publish_time: 1,
+    };
+    writer.write_to_known_channel(&header, &payload(1, 16)).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let audit = audit(dir.path());
+    assert_eq!((audit.account, audit.recorded()), (AccountKind::Missing, 1));
+    assert!(!audit.is_balanced());
+}
