@@ -435,3 +435,14 @@ fn export_writes_a_table_for_each_topic() {
         "{again}"
     );
 }
+
+#[test]
+fn a_storage_file_is_read_from_standard_input() {
+    let folder = empty();
+    let file = format!("{}/mcap_zstd_small_0.mcap", data("mcap_zstd_small"));
+    let mut piped = holdall(folder.path(), &["cat", "-", "--json"]);
+    let piped = told(piped.write_stdin(fs::read(&file).unwrap()));
+    let named = run(folder.path(), &["cat", &file, "--json"]);
+    assert_eq!((piped.code, piped.stderr.as_str()), (0, ""));
+    assert!(piped.stdout == named.stdout && !piped.stdout.is_empty());
+}

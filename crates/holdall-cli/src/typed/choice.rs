@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 /// Flags that choose messages.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ChoiceArguments {
-    /// Bag directories or single storage files; several are merged by time
+    /// Bag directories or single storage files, - for one on standard input; several are merged by time
     #[arg(value_name = "BAG", required = true, help_heading = "Which messages")]
     pub bags: Vec<PathBuf>,
 

@@ -1,5 +1,6 @@
 //! `holdall cat`: messages as YAML, JSON lines or bytes.
 
+use super::input;
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -8,10 +9,7 @@ use crate::{
     terminal::log,
     typed::cat::{CatArguments, Format},
 };
-use holdall::{
-    decode::{ChoiceError, Decoders, PrintForm, Printer},
-    reader::BagSet,
-};
+use holdall::decode::{ChoiceError, Decoders, PrintForm, Printer};
 use holdall_model::dynamic::text::TextOptions;
 use tracing::{level_filters::LevelFilter, warn};
 
@@ -22,10 +20,10 @@ const GATHERED_BYTES: usize = 128 * 1024;
 pub fn run(typed: &CatArguments) -> VerbResult {
     let choice = meant::choice::meant(&typed.choice, typed.by_publish_time).map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
-    let bags = BagSet::open(&typed.choice.bags).map_err(Failure::failed)?;
-    bags.notices().iter().for_each(|notice| warn!("{notice}"));
+    let input = input::open(&typed.choice.bags)?;
+    let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
-    let messages = choice.messages(&bags, &mut decoders).map_err(refused)?;
+    let messages = choice.messages(bags, &mut decoders).map_err(refused)?;
     let mut printer = Printer::new(decoders, form(typed), options(typed));
     let mut stream = Stream::stdout();
     let mut out = Vec::with_capacity(2 * GATHERED_BYTES);

@@ -1,6 +1,6 @@
 //! `holdall export`: messages as tables and image files.
 
-use super::cat::refused;
+use super::{cat::refused, input};
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -24,11 +24,11 @@ const BAR_STEP: u64 = 256;
 pub fn run(typed: &ExportArguments) -> VerbResult {
     let choice = meant::choice::meant(&typed.choice, false).map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
-    let bags = BagSet::open(&typed.choice.bags).map_err(Failure::failed)?;
-    bags.notices().iter().for_each(|notice| warn!("{notice}"));
+    let input = input::open(&typed.choice.bags)?;
+    let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
-    let messages = choice.messages(&bags, &mut decoders).map_err(refused)?;
-    let bar = progress(&bags, typed.choice.count);
+    let messages = choice.messages(bags, &mut decoders).map_err(refused)?;
+    let bar = progress(bags, typed.choice.count);
     let options = ExportOptions {
         folder: typed.output.clone().unwrap_or_else(|| default_folder(typed)),
         kind: match typed.format {

@@ -8,6 +8,7 @@ mod completion;
 mod diff;
 mod export;
 mod info;
+mod input;
 mod play;
 mod record;
 
