@@ -51,6 +51,12 @@ impl File {
         self.len_bytes
     }
 
+    /// Its descriptor, for the system's own copying.
+    pub(crate) fn descriptor(&self) -> std::os::fd::RawFd {
+        use std::os::fd::AsRawFd;
+        self.file.as_raw_fd()
+    }
+
     /// Reads exactly `into.len()` bytes from `offset` on.
     ///
     /// # Errors
@@ -238,6 +244,28 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
 
 fn sync_parent(path: &Path) -> Result<(), DiskError> {
     os::sync_directory_of(path).map_err(|source| DiskError::new(path, Operation::Sync, source))
+}
+
+/// Makes a file's bytes durable and lets the system forget them, so that the next read comes from the disk. For measurements.
+///
+/// # Errors
+/// When the file cannot be opened or synced.
+pub fn forget_cached(path: &Path) -> Result<(), DiskError> {
+    use std::os::fd::AsRawFd;
+    let file = fs::File::open(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    file.sync_all()
+        .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
+    // SAFETY: plain system call without pointers on a descriptor that is open here.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    Ok(())
+}
+
+/// Makes a directory and its parents; ones that are there already are left as they are.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn create_dirs(path: &Path) -> Result<(), DiskError> {
+    fs::create_dir_all(path).map_err(|source| DiskError::new(path, Operation::CreateDirectory, source))
 }
 
 /// Makes a directory, parents included, that must not exist. Durable on return.

@@ -10,6 +10,7 @@ pub mod fs;
 pub mod limits;
 pub mod memory;
 pub mod os;
+pub mod output;
 pub mod process;
 pub mod queue;
 pub mod sim;
