@@ -11,7 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::writer::ChannelInfo;
+use crate::{
+    StorageError, StorageResult,
+    compression::{ZSTD_MAGIC, scratch, unpack_file, unpacked_name},
+    writer::ChannelInfo,
+};
 
 /// Findings that are kept of one file; more are only counted, so that a file of garbage takes no more memory than a good one.
 pub const FINDINGS_MAX: usize = 1000;
@@ -148,7 +152,7 @@ impl FileCheck {
         self.note(Severity::Notice, offset.into(), what.into(), &expected, &found);
     }
 
-    fn note(
+    pub(crate) fn note(
         &mut self,
         severity: Severity,
         offset: Option<u64>,
@@ -222,13 +226,40 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64);
 ///
 /// # Errors
 /// A file that cannot be read, or of no storage that can be checked. What is wrong in it is no error here but a finding.
-pub fn check_file(path: &Path, progress: Progress<'_>) -> crate::StorageResult<FileCheck> {
+pub fn check_file(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     let mut begin = vec![0; 16];
     let read = holdall_io::fs::File::open(path)?.read_at(&mut begin, 0)?;
     begin.truncate(read);
+    if begin.starts_with(&ZSTD_MAGIC) {
+        return check_packed(path, progress);
+    }
     #[cfg(feature = "sqlite3")]
     if begin == crate::sqlite3::format::MAGIC {
         return crate::sqlite3::check::check(path, progress);
     }
     crate::mcap::check::check(path, progress)
+}
+
+/// A file of rosbag2's file compression: checked as it comes out of the codec, in a temporary place.
+fn check_packed(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
+    let made = tempfile::Builder::new()
+        .prefix("holdall-check-")
+        .tempdir_in(scratch());
+    let directory = made.map_err(|source| StorageError::Io {
+        action: "make a directory in",
+        path: scratch(),
+        source,
+    })?;
+    let name = unpacked_name(path);
+    let copy = directory
+        .path()
+        .join(name.file_name().unwrap_or("storage".as_ref()));
+    unpack_file(path, &copy)?;
+    let mut found = check_file(&copy, progress)?;
+    found.path = path.to_owned();
+    for finding in &mut found.findings.list {
+        finding.path = path.to_owned();
+        finding.what = format!("in the unpacked file: {}", finding.what);
+    }
+    Ok(found)
 }

@@ -184,7 +184,7 @@ pub fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
 }
 
 /// Where packed files are unpacked to: `TMPDIR` where it is set, or the place for large temporary files.
-fn scratch() -> PathBuf {
+pub(crate) fn scratch() -> PathBuf {
     let large = Path::new("/var/tmp");
     match std::env::var_os("TMPDIR") {
         None if large.is_dir() => large.to_owned(),

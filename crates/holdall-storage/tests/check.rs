@@ -130,3 +130,42 @@ fn every_changed_byte_of_our_own_file_is_found() {
         }
     }
 }
+
+/// A chunk of a few kilobytes that unpacks to far more than it says.
+#[test]
+fn bombs_and_lengths_that_lie_are_told_and_never_unpacked() {
+    use holdall_storage::mcap::format::{ChunkHeader, Header, MAGIC, op, put_record};
+    let dir = tempfile::tempdir().unwrap();
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
+    let begin = || {
+        let mut bytes = MAGIC.to_vec();
+        Header::default().encode(&mut bytes);
+        bytes
+    };
+    for size in [100, u64::MAX, 1 << 50] {
+        let mut bytes = begin();
+        ChunkHeader {
+            uncompressed_size: size,
+            compression: "zstd".into(),
+            compressed_size: bomb.len() as u64,
+            ..ChunkHeader::default()
+        }
+        .encode_prefix(&mut bytes);
+        bytes.extend_from_slice(&bomb);
+        let path = dir.path().join("bomb.mcap");
+        fs::write(&path, &bytes).unwrap();
+        let found = check(&path);
+        assert!(!found.findings.is_sound(), "{size}");
+    }
+    for opcode in 0..=op::DATA_END {
+        for length in [0, 1, 5, u64::MAX, 1 << 40] {
+            let mut bytes = begin();
+            put_record(&mut bytes, opcode, |out| out.extend([0xff; 40]));
+            let at = bytes.len() - 48;
+            bytes[at..at + 8].copy_from_slice(&length.to_le_bytes());
+            let path = dir.path().join("lying.mcap");
+            fs::write(&path, &bytes).unwrap();
+            assert!(!check(&path).findings.is_sound(), "{opcode} {length}");
+        }
+    }
+}

@@ -5,6 +5,7 @@ pub mod format;
 pub mod options;
 pub mod reader;
 mod recover;
+pub mod splice;
 pub mod writer;
 
 pub use options::McapOptions;

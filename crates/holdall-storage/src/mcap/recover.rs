@@ -31,6 +31,8 @@ pub(crate) struct Scan {
     pub counts: BTreeMap<u16, u64>,
     pub extents: Vec<Extent>,
     pub metadata: Vec<(String, MetadataEntries)>,
+    /// Place and length of each attachment record.
+    pub attachments: Vec<(u64, u64)>,
     pub times: Option<(u64, u64)>,
     /// The first compression found.
     pub compression: Option<String>,
@@ -160,6 +162,10 @@ impl Scanner<'_> {
                     self.close_records();
                 }
             }
+            op::ATTACHMENT => self
+                .found
+                .attachments
+                .push((place.start, place.end() - place.start)),
             op::METADATA => {
                 let body = walk.body(&place)?;
                 match Record::decode(place.opcode, &body) {

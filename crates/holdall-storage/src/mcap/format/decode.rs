@@ -94,6 +94,19 @@ impl<'a> Fields<'a> {
         Ok(map)
     }
 
+    /// What an attachment record says of itself before its data, as its index has it, without place and length.
+    pub fn attachment_head(fields: &mut Self) -> Result<AttachmentIndex, FormatError> {
+        fields.take(9, "record")?;
+        Ok(AttachmentIndex {
+            log_time: fields.u64("log time")?,
+            create_time: fields.u64("create time")?,
+            name: fields.str("attachment name")?.into(),
+            media_type: fields.str("media type")?.into(),
+            data_size: fields.u64("data size")?,
+            ..AttachmentIndex::default()
+        })
+    }
+
     fn id_map(&mut self, what: &str) -> Result<BTreeMap<u16, u64>, FormatError> {
         let mut inner = Fields::new(self.sized(what)?);
         let mut map = BTreeMap::new();

@@ -1,8 +1,9 @@
 //! Writes MCAP records into memory.
 
 use super::{
-    Channel, ChunkHeader, ChunkIndex, Footer, Header, MESSAGE_HEADER_BYTES, MESSAGE_PREFIX_BYTES,
-    MessageHeader, MetadataIndex, RECORD_PREFIX_BYTES, Schema, Statistics, StringMap, SummaryOffset, op,
+    AttachmentIndex, Channel, ChunkHeader, ChunkIndex, Footer, Header, MESSAGE_HEADER_BYTES,
+    MESSAGE_PREFIX_BYTES, MessageHeader, MetadataIndex, RECORD_PREFIX_BYTES, Schema, Statistics, StringMap,
+    SummaryOffset, op,
 };
 
 fn put_u16(out: &mut Vec<u8>, value: u16) {
@@ -131,6 +132,34 @@ impl ChunkIndex {
             put_str(out, &self.compression);
             put_u64(out, self.compressed_size);
             put_u64(out, self.uncompressed_size);
+        });
+    }
+}
+
+/// Appends the message index of one channel of a chunk: log time and place of each message.
+pub fn encode_message_index(out: &mut Vec<u8>, channel_id: u16, entries: &[(u64, u64)]) {
+    put_record(out, op::MESSAGE_INDEX, |out| {
+        put_u16(out, channel_id);
+        put_sized(out, |out| {
+            for (time, offset) in entries {
+                put_u64(out, *time);
+                put_u64(out, *offset);
+            }
+        });
+    });
+}
+
+impl AttachmentIndex {
+    /// Appends the record.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_record(out, op::ATTACHMENT_INDEX, |out| {
+            put_u64(out, self.offset);
+            put_u64(out, self.length);
+            put_u64(out, self.log_time);
+            put_u64(out, self.create_time);
+            put_u64(out, self.data_size);
+            put_str(out, &self.name);
+            put_str(out, &self.media_type);
         });
     }
 }

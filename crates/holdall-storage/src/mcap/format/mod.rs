@@ -7,7 +7,7 @@ mod decode;
 mod encode;
 
 pub use decode::{Fields, RawRecord, take_record};
-pub use encode::{encode_data_end, encode_metadata, message_prefix, put_record};
+pub use encode::{encode_data_end, encode_message_index, encode_metadata, message_prefix, put_record};
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -25,7 +25,7 @@ const BYTES_PER_WANTED_MIN: u64 = 64 << 10;
 
 /// What is wanted, as the file numbers it.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// By channel number; empty for all.
     channels: Vec<bool>,
     start: u64,
@@ -71,6 +71,18 @@ impl Wanted {
         is_wanted.then_some(Entry { time, offset })
     }
 
+    /// Whether all messages of the extent are wanted, as far as its index tells.
+    pub fn takes_all(&self, extent: &Extent) -> bool {
+        extent.times.0 >= self.start
+            && extent.times.1 <= self.end
+            && match &extent.channels {
+                Some(ids) => ids
+                    .iter()
+                    .all(|(id, offset)| *offset != 0 && self.has_channel(*id)),
+                None => false,
+            }
+    }
+
     /// Whether the extent may have wanted messages.
     pub fn may_be_in(&self, extent: &Extent) -> bool {
         extent.times.0 <= self.end
@@ -84,7 +96,7 @@ impl Wanted {
 
 /// A wanted message of a loaded extent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// Log time or publish time, as the order wants.
     pub time: u64,
     /// Where its record begins in the records.
@@ -93,7 +105,7 @@ pub(super) struct Entry {
 
 /// The records of an extent.
 #[derive(Clone, Debug)]
-pub(super) struct Records {
+pub(crate) struct Records {
     source: Source,
     /// Where they begin in `source`.
     start: u64,

@@ -31,6 +31,8 @@ pub(crate) struct SchemaText {
     pub name: String,
     pub encoding: String,
     pub text: String,
+    /// The bytes of the text, which need not be one (protobuf, flatbuffers).
+    pub data: bytes::Bytes,
 }
 
 /// Schemas and channels of a file.
@@ -47,6 +49,7 @@ impl Definitions {
             name: schema.name.clone().into_owned(),
             encoding: schema.encoding.clone().into_owned(),
             text: String::from_utf8_lossy(&schema.data).into_owned(),
+            data: bytes::Bytes::copy_from_slice(&schema.data),
         });
     }
 
@@ -125,6 +128,12 @@ pub(crate) struct FileIndex {
     pub channel_of_id: Vec<Option<ChannelIndex>>,
     /// Channel number by place.
     pub ids: Vec<u16>,
+    /// Schemas and channels as the file has them.
+    pub definitions: Definitions,
+    /// What kind of recording it says it is: `ros2`, or something else.
+    pub profile: String,
+    /// Place and length of each attachment record.
+    pub attachments: Vec<(u64, u64)>,
     extents: OnceLock<Arc<[Extent]>>,
     chunk_indexes: Option<Section>,
 }
@@ -177,6 +186,7 @@ impl FileIndex {
             &statistics.channel_message_counts,
         );
         index.summary.metadata = metadata;
+        index.attachments = parsed.attachments;
         index.summary.message_count = statistics.message_count;
         index.set_times(
             (statistics.message_count > 0)
@@ -200,6 +210,7 @@ impl FileIndex {
         let mut index = Self::new(source, header, &found.definitions, &found.counts);
         index.summary.message_count = found.counts.values().sum();
         index.summary.metadata = found.metadata;
+        index.attachments = found.attachments;
         index.set_times(found.times);
         index.summary.compression = found.compression;
         index.summary.condition = condition;
@@ -234,6 +245,9 @@ impl FileIndex {
             summary,
             channel_of_id,
             ids,
+            definitions: definitions.clone(),
+            profile: header.profile.clone(),
+            attachments: Vec::new(),
             extents: OnceLock::new(),
             chunk_indexes: None,
         }

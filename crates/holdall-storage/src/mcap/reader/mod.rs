@@ -2,7 +2,7 @@
 
 pub(crate) mod codec;
 mod cursor;
-mod extent;
+pub(crate) mod extent;
 pub(crate) mod index;
 pub(crate) mod source;
 mod summary;

@@ -93,6 +93,14 @@ impl Source {
         }
     }
 
+    /// The file, if it is one.
+    pub fn as_file(&self) -> Option<&File> {
+        match &self.content {
+            Content::File(file) => Some(file),
+            Content::Memory(_) => None,
+        }
+    }
+
     /// Tells the system that these bytes will be read soon.
     pub fn will_need(&self, offset: u64, len: u64) {
         if let Content::File(file) = &self.content {

@@ -35,6 +35,8 @@ pub(super) struct Parsed {
     pub definitions: Definitions,
     pub statistics: Option<Statistics>,
     pub metadata: Vec<MetadataIndex>,
+    /// Place and length of each attachment record.
+    pub attachments: Vec<(u64, u64)>,
     pub chunk_indexes: Option<Section>,
     pub compression: Option<String>,
 }
@@ -219,6 +221,7 @@ fn parse_section(source: &Source, bytes: &[u8], start: u64, parsed: &mut Parsed)
             Record::Channel(channel) => parsed.definitions.add_channel(channel),
             Record::Statistics(statistics) => parsed.statistics = Some(statistics),
             Record::MetadataIndex(index) => parsed.metadata.push(index),
+            Record::AttachmentIndex(index) => parsed.attachments.push((index.offset, index.length)),
             Record::ChunkIndex(index) => {
                 // Where exactly is known by the caller; this notes that there are some.
                 parsed.chunk_indexes = Some(Section { start, length: 0 });

@@ -1,0 +1,367 @@
+//! Brings one extent after the other into the output: as it lies where nothing in it changes, unpacked where something does.
+
+use super::{Numbers, READER, SpliceInput, Tail};
+use crate::{
+    error::{StorageError, StorageResult},
+    mcap::{
+        format::{
+            ChunkHeader, ChunkIndex, INDEX_ENTRY_BYTES, MessageHeader, encode_message_index, message_prefix,
+            op, take_record,
+        },
+        reader::{
+            extent::{Records, Wanted},
+            index::{ChunkParts, Extent, ExtentKind, chunk_header_bytes},
+            source::Source,
+            walk::Walk,
+        },
+    },
+    reader::ReadMessage,
+};
+use holdall_io::output::OutputFile;
+use std::collections::BTreeMap;
+
+/// Longest message indexes of one chunk that are taken as they are.
+const INDEXES_BYTES_MAX: u64 = 64 << 20;
+/// A chunk that is made anew is closed from this many bytes on, when what it was made of was larger.
+const CHUNK_BYTES_MAX: usize = 64 << 20;
+/// zstd's level for chunks that are made anew.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Bytes of one input that come one behind the other and go to the output in one piece.
+struct Run {
+    input: usize,
+    start: u64,
+    end: u64,
+}
+
+/// Message indexes of a chunk as they lie behind it.
+struct Indexes {
+    /// Where they end.
+    end: u64,
+    bytes: bytes::Bytes,
+    /// By channel: where the record is behind the first one, and its messages.
+    channels: BTreeMap<u16, (u64, u64)>,
+}
+
+/// The work.
+pub(super) struct Copier<'a> {
+    inputs: &'a [SpliceInput],
+    numbers: &'a Numbers,
+    out: &'a mut OutputFile,
+    tail: &'a mut Tail,
+    run: Option<Run>,
+    copied_chunks: u64,
+    copied_bytes: u64,
+    unpacked: u64,
+    /// Records of the chunk that is made anew.
+    records: Vec<u8>,
+    /// Its messages by channel.
+    entries: BTreeMap<u16, Vec<(u64, u64)>>,
+}
+
+impl<'a> Copier<'a> {
+    pub fn new(
+        inputs: &'a [SpliceInput],
+        numbers: &'a Numbers,
+        out: &'a mut OutputFile,
+        tail: &'a mut Tail,
+    ) -> Self {
+        Self {
+            inputs,
+            numbers,
+            out,
+            tail,
+            run: None,
+            copied_chunks: 0,
+            copied_bytes: 0,
+            unpacked: 0,
+            records: Vec::new(),
+            entries: BTreeMap::new(),
+        }
+    }
+
+    /// Copies what waits; chunks copied, their bytes, and extents that were unpacked.
+    pub fn finish(mut self) -> StorageResult<(u64, u64, u64)> {
+        self.end_run()?;
+        Ok((self.copied_chunks, self.copied_bytes, self.unpacked))
+    }
+
+    /// One extent.
+    pub fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
+        if self.numbers.is_kept[input]
+            && wanted.takes_all(extent)
+            && let Some(indexes) = self.indexes(input, extent)?
+        {
+            return self.copy(input, extent, &indexes);
+        }
+        self.unpack(input, extent, wanted)
+    }
+
+    /// The message indexes behind a chunk; `None` when they are not all there, one behind the other.
+    fn indexes(&self, input: usize, extent: &Extent) -> StorageResult<Option<Indexes>> {
+        let Some(channels) = &extent.channels else {
+            return Ok(None);
+        };
+        let source = &self.inputs[input].index.source;
+        let start = extent.start + extent.length;
+        let Some((_, last)) = channels.iter().max_by_key(|(_, offset)| *offset) else {
+            return Ok(None);
+        };
+        let prefix = source.read_up_to(*last, 9)?;
+        let Some(length) = prefix
+            .get(1..9)
+            .and_then(|bytes| <[u8; 8]>::try_from(bytes).ok())
+            .map(u64::from_le_bytes)
+        else {
+            return Ok(None);
+        };
+        let Some(end) = last.checked_add(9).and_then(|at| at.checked_add(length)) else {
+            return Ok(None);
+        };
+        if *last < start || end > source.len() || end - start > INDEXES_BYTES_MAX {
+            return Ok(None);
+        }
+        let bytes = source.read(start, end - start, "message indexes")?;
+        let found = index_channels(&bytes);
+        let is_same = |found: &BTreeMap<u16, (u64, u64)>| {
+            found.len() == channels.len()
+                && channels
+                    .iter()
+                    .all(|(id, offset)| found.get(id).is_some_and(|(at, _)| start + at == *offset))
+        };
+        Ok(found
+            .filter(is_same)
+            .map(|channels| Indexes { end, bytes, channels }))
+    }
+
+    /// A chunk and its message indexes as they lie.
+    fn copy(&mut self, input: usize, extent: &Extent, indexes: &Indexes) -> StorageResult<()> {
+        let source = &self.inputs[input].index.source;
+        let (head, parts) = chunk_head(source, extent)?;
+        let follows = self
+            .run
+            .as_ref()
+            .is_some_and(|run| run.input == input && run.end == extent.start);
+        if !follows {
+            self.end_run()?;
+            self.run = Some(Run {
+                input,
+                start: extent.start,
+                end: extent.start,
+            });
+        }
+        let at = self.position();
+        if let Some(run) = &mut self.run {
+            run.end = indexes.end;
+        }
+        self.tail.sum(&head);
+        let crc = Some(parts.crc).filter(|crc| parts.compression.is_empty() && *crc != 0);
+        self.tail.sum_known(crc, extent.length - head.len() as u64);
+        self.tail.sum(&indexes.bytes);
+        self.tail.note_chunk(
+            &ChunkIndex {
+                message_start_time: parts.times.0,
+                message_end_time: parts.times.1,
+                chunk_start_offset: at,
+                chunk_length: extent.length,
+                message_index_offsets: indexes
+                    .channels
+                    .iter()
+                    .map(|(id, (offset, _))| (*id, at + extent.length + offset))
+                    .collect(),
+                message_index_length: indexes.bytes.len() as u64,
+                compression: parts.compression,
+                compressed_size: parts.stored,
+                uncompressed_size: parts.size,
+            },
+            indexes.channels.iter().map(|(id, (_, count))| (*id, *count)),
+        );
+        self.copied_chunks += 1;
+        self.copied_bytes += indexes.end - extent.start;
+        Ok(())
+    }
+
+    /// Where the next byte goes, with those that wait to be copied.
+    fn position(&self) -> u64 {
+        self.out.len_bytes() + self.run.as_ref().map_or(0, |run| run.end - run.start)
+    }
+
+    fn end_run(&mut self) -> StorageResult<()> {
+        let Some(run) = self.run.take() else {
+            return Ok(());
+        };
+        let source = &self.inputs[run.input].index.source;
+        match source.as_file() {
+            Some(file) => self.out.append_from(file, run.start, run.end - run.start)?,
+            None => self
+                .out
+                .append(&source.read(run.start, run.end - run.start, "chunks")?)?,
+        }
+        Ok(())
+    }
+
+    /// Takes what is wanted of an extent into chunks of its own.
+    fn unpack(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
+        self.end_run()?;
+        let index = &self.inputs[input].index;
+        index
+            .source
+            .will_need(extent.start + extent.length, extent.length.min(16 << 20));
+        let records = Records::load(index, READER, extent)?;
+        let compression = match &extent.kind {
+            ExtentKind::Chunk { compression, .. } => compression.clone(),
+            ExtentKind::Records => Box::default(),
+        };
+        for entry in records.entries(wanted)? {
+            let message = records.message(index, entry.offset)?;
+            let place = message.channel.0 as usize;
+            let Some(id) = self.numbers.of_channel[input].get(place).copied().flatten() else {
+                continue;
+            };
+            self.add(id, &message);
+            if self.records.len() >= CHUNK_BYTES_MAX {
+                self.close_chunk(&compression)?;
+            }
+        }
+        self.close_chunk(&compression)?;
+        self.unpacked += 1;
+        Ok(())
+    }
+
+    fn add(&mut self, id: u16, message: &ReadMessage) {
+        let unsigned = |time: holdall_model::time::Timestamp| u64::try_from(time.as_nanos()).unwrap_or(0);
+        let header = MessageHeader {
+            channel_id: id,
+            sequence: message.sequence,
+            log_time: unsigned(message.log_time),
+            publish_time: unsigned(message.publish_time),
+        };
+        let entry = (header.log_time, self.records.len() as u64);
+        self.entries.entry(id).or_default().push(entry);
+        self.records
+            .extend_from_slice(&message_prefix(&header, message.payload.len()));
+        self.records.extend_from_slice(&message.payload);
+    }
+
+    /// Writes the chunk that was made anew, compressed as what it was made of.
+    fn close_chunk(&mut self, compression: &str) -> StorageResult<()> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let records = std::mem::take(&mut self.records);
+        let entries = std::mem::take(&mut self.entries);
+        let packed = compress(compression, &records).map_err(|reason| StorageError::Codec {
+            path: self.inputs[0].index.source.path().to_owned(),
+            action: "compress",
+            offset: 0,
+            codec: compression.to_owned(),
+            reason,
+        })?;
+        let (compression, stored) = match &packed {
+            Some(packed) => (compression, packed.as_slice()),
+            None => ("", records.as_slice()),
+        };
+        let times = entries.values().flatten().map(|(time, _)| *time);
+        let (first, last) = times.fold((u64::MAX, 0), |(min, max), time| (min.min(time), max.max(time)));
+        let header = ChunkHeader {
+            message_start_time: first,
+            message_end_time: last,
+            uncompressed_size: records.len() as u64,
+            uncompressed_crc: crc32fast::hash(&records),
+            compression: compression.into(),
+            compressed_size: stored.len() as u64,
+        };
+        let at = self.out.len_bytes();
+        let mut bytes = Vec::new();
+        header.encode_prefix(&mut bytes);
+        let chunk_length = (bytes.len() + stored.len()) as u64;
+        self.tail.put(self.out, &bytes)?;
+        if packed.is_none() {
+            self.tail
+                .sum_known(Some(header.uncompressed_crc), stored.len() as u64);
+        } else {
+            self.tail.sum(stored);
+        }
+        self.out.append(stored)?;
+        bytes.clear();
+        let mut offsets = BTreeMap::new();
+        for (id, entries) in &entries {
+            offsets.insert(*id, at + chunk_length + bytes.len() as u64);
+            encode_message_index(&mut bytes, *id, entries);
+        }
+        self.tail.put(self.out, &bytes)?;
+        self.tail.note_chunk(
+            &ChunkIndex {
+                message_start_time: first,
+                message_end_time: last,
+                chunk_start_offset: at,
+                chunk_length,
+                message_index_offsets: offsets,
+                message_index_length: bytes.len() as u64,
+                compression: compression.to_owned(),
+                compressed_size: stored.len() as u64,
+                uncompressed_size: records.len() as u64,
+            },
+            entries.iter().map(|(id, entries)| (*id, entries.len() as u64)),
+        );
+        // The memory is used again for the next chunk.
+        self.records = records;
+        self.records.clear();
+        Ok(())
+    }
+}
+
+/// Opcode, length and header of a chunk, and what the header says.
+fn chunk_head(source: &Source, extent: &Extent) -> StorageResult<(bytes::Bytes, ChunkParts)> {
+    let mut walk = Walk::new(source, extent.start, extent.start + extent.length).sparse();
+    let found = chunk_header_bytes(&mut walk, extent.start + 9, extent.length.saturating_sub(9))?;
+    let whole = found.filter(|(count, parts)| parts.stored + *count as u64 + 9 == extent.length);
+    let Some((count, parts)) = whole else {
+        return Err(source.malformed(
+            extent.start,
+            "a chunk as long as its index says",
+            "another length",
+        ));
+    };
+    let head = source.read(extent.start, count as u64 + 9, "chunk")?;
+    if head.first() != Some(&op::CHUNK) {
+        return Err(source.malformed(extent.start, "a chunk, as the index says", "another record"));
+    }
+    Ok((head, parts))
+}
+
+/// The channels of message index records, each with the record's place and its messages; `None` for anything else.
+fn index_channels(bytes: &[u8]) -> Option<BTreeMap<u16, (u64, u64)>> {
+    let mut found = BTreeMap::new();
+    let mut rest = bytes;
+    loop {
+        let at = (bytes.len() - rest.len()) as u64;
+        let Some((opcode, body)) = take_record(&mut rest).ok()? else {
+            return Some(found);
+        };
+        let id = u16::from_le_bytes(*body.first_chunk::<2>()?);
+        let entries = body.len().checked_sub(6)?;
+        if opcode != op::MESSAGE_INDEX || entries % INDEX_ENTRY_BYTES != 0 {
+            return None;
+        }
+        found.insert(id, (at, (entries / INDEX_ENTRY_BYTES) as u64));
+    }
+}
+
+/// Compresses; `None` when the codec is none, or the result is no smaller.
+fn compress(codec: &str, records: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let packed = match codec {
+        "zstd" => zstd::bulk::compress(records, ZSTD_LEVEL).map_err(|error| error.to_string())?,
+        "lz4" => {
+            let mut encoder = lz4::EncoderBuilder::new()
+                .build(Vec::new())
+                .map_err(|error| error.to_string())?;
+            std::io::Write::write_all(&mut encoder, records).map_err(|error| error.to_string())?;
+            let (packed, result) = encoder.finish();
+            result.map_err(|error| error.to_string())?;
+            packed
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(packed).filter(|packed| packed.len() < records.len()))
+}

@@ -1,0 +1,224 @@
+//! Gives the channels and schemas of several files numbers in one, so that as many as possible keep the number that their chunks carry.
+
+use super::{SpliceChoice, SpliceInput};
+use crate::{
+    error::{StorageError, StorageResult},
+    mcap::{
+        format::{Channel, Schema},
+        reader::index::SchemaText,
+    },
+    writer::ChannelInfo,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::Path,
+};
+
+/// What the file's numbers are.
+pub(super) struct Numbers {
+    /// By input, by place of the channel: its number in the output; `None` when it is not taken.
+    pub of_channel: Vec<Vec<Option<u16>>>,
+    /// By input: true when all its definitions have their own numbers in the output, so that its chunks can be copied unseen.
+    pub is_kept: Vec<bool>,
+    /// Schema records and channel records.
+    pub schemas: Vec<u8>,
+    pub channels: Vec<u8>,
+    /// Both, for the data section.
+    pub records: Vec<u8>,
+    pub schema_count: u16,
+    pub channel_count: u32,
+    /// Each channel's number and what it is.
+    infos: Vec<(u16, ChannelInfo)>,
+}
+
+/// Definitions that are in the output, by number.
+#[derive(Default)]
+struct Taken {
+    schemas: BTreeMap<u16, SchemaText>,
+    channels: BTreeMap<u16, Channel>,
+    /// Numbers of channels that are in copied chunks but not in the output.
+    reserved: BTreeSet<u16>,
+}
+
+impl Numbers {
+    /// Assigns numbers: inputs with most bytes first, because it costs most to unpack them.
+    pub fn assign(inputs: &[SpliceInput], choice: &SpliceChoice, path: &Path) -> StorageResult<Self> {
+        let mut order: Vec<usize> = (0..inputs.len()).collect();
+        order.sort_by_key(|place| std::cmp::Reverse(inputs[*place].index.summary.file_bytes));
+        let mut taken = Taken::default();
+        let mut of_channel: Vec<Vec<Option<u16>>> = vec![Vec::new(); inputs.len()];
+        let mut is_kept = vec![false; inputs.len()];
+        let wanted = |place: usize, channel: usize| {
+            let taken = choice.channels.get(place).and_then(|taken| taken.get(channel));
+            taken.copied().unwrap_or(false)
+        };
+        for &place in &order {
+            if taken.keeps(&inputs[place]) {
+                is_kept[place] = true;
+                of_channel[place] = taken.keep(&inputs[place], |channel| wanted(place, channel));
+            }
+        }
+        for &place in order.iter().filter(|place| !is_kept[**place]) {
+            of_channel[place] = taken
+                .renumber(&inputs[place], |channel| wanted(place, channel))
+                .ok_or_else(|| StorageError::TooMany {
+                    path: path.to_owned(),
+                    what: "channels or schemas",
+                    limit: u64::from(u16::MAX),
+                })?;
+        }
+        Ok(taken.numbers(inputs, of_channel, is_kept))
+    }
+
+    /// Topics with their messages.
+    pub fn counted(&self, counts: &BTreeMap<u16, u64>) -> Vec<(ChannelInfo, u64)> {
+        let counted = self.infos.iter();
+        counted
+            .map(|(id, info)| (info.clone(), counts.get(id).copied().unwrap_or(0)))
+            .collect()
+    }
+}
+
+impl Taken {
+    /// True when every definition of the input can have its own number.
+    fn keeps(&self, input: &SpliceInput) -> bool {
+        let definitions = &input.index.definitions;
+        let schemas = definitions.schemas.iter().all(|(id, schema)| {
+            let known = self.schemas.get(id);
+            *id != 0 && known.is_none_or(|known| known == schema)
+        });
+        schemas
+            && definitions.channels.iter().all(|(id, channel)| {
+                let known = self.channels.get(id);
+                !self.reserved.contains(id) && known.is_none_or(|known| known == channel)
+            })
+    }
+
+    fn keep(&mut self, input: &SpliceInput, wanted: impl Fn(usize) -> bool) -> Vec<Option<u16>> {
+        let definitions = &input.index.definitions;
+        self.schemas.extend(
+            definitions
+                .schemas
+                .iter()
+                .map(|(id, schema)| (*id, schema.clone())),
+        );
+        let ids = input.index.ids.iter().enumerate();
+        ids.map(|(place, id)| {
+            let channel = definitions.channels.get(id).filter(|_| wanted(place));
+            match channel {
+                Some(channel) => {
+                    self.channels.insert(*id, channel.clone());
+                    Some(*id)
+                }
+                // A channel that another input gives to the output stays in it.
+                None => {
+                    if !self.channels.contains_key(id) {
+                        self.reserved.insert(*id);
+                    }
+                    None
+                }
+            }
+        })
+        .collect()
+    }
+
+    /// Numbers for the channels of an input whose own are taken by others; `None` when there are no more.
+    fn renumber(&mut self, input: &SpliceInput, wanted: impl Fn(usize) -> bool) -> Option<Vec<Option<u16>>> {
+        let definitions = &input.index.definitions;
+        let mut schema_of: HashMap<u16, u16> = HashMap::from([(0, 0)]);
+        let mut numbers = Vec::with_capacity(input.index.ids.len());
+        for (place, id) in input.index.ids.iter().enumerate() {
+            let Some(channel) = definitions.channels.get(id).filter(|_| wanted(place)) else {
+                numbers.push(None);
+                continue;
+            };
+            let schema_id = match schema_of.get(&channel.schema_id) {
+                Some(known) => *known,
+                None => {
+                    let schema = definitions
+                        .schemas
+                        .get(&channel.schema_id)
+                        .cloned()
+                        .unwrap_or_default();
+                    let number = self.schema(schema)?;
+                    schema_of.insert(channel.schema_id, number);
+                    number
+                }
+            };
+            let renumbered = Channel {
+                schema_id,
+                ..channel.clone()
+            };
+            numbers.push(Some(self.channel(renumbered)?));
+        }
+        Some(numbers)
+    }
+
+    fn schema(&mut self, schema: SchemaText) -> Option<u16> {
+        if let Some((id, _)) = self.schemas.iter().find(|(_, known)| **known == schema) {
+            return Some(*id);
+        }
+        let id = (1..=u16::MAX).find(|id| !self.schemas.contains_key(id))?;
+        self.schemas.insert(id, schema);
+        Some(id)
+    }
+
+    fn channel(&mut self, channel: Channel) -> Option<u16> {
+        let is_same = |known: &Channel| {
+            Channel {
+                id: channel.id,
+                ..known.clone()
+            } == channel
+        };
+        if let Some((id, _)) = self.channels.iter().find(|(_, known)| is_same(known)) {
+            return Some(*id);
+        }
+        let is_free = |id: &u16| !self.channels.contains_key(id) && !self.reserved.contains(id);
+        let own = Some(channel.id).filter(is_free);
+        let id = own.or_else(|| (1..=u16::MAX).find(is_free))?;
+        self.channels.insert(id, Channel { id, ..channel });
+        Some(id)
+    }
+
+    fn numbers(
+        self,
+        inputs: &[SpliceInput],
+        of_channel: Vec<Vec<Option<u16>>>,
+        is_kept: Vec<bool>,
+    ) -> Numbers {
+        let (mut schemas, mut channels) = (Vec::new(), Vec::new());
+        for (id, schema) in &self.schemas {
+            Schema {
+                id: *id,
+                name: schema.name.as_str().into(),
+                encoding: schema.encoding.as_str().into(),
+                data: schema.data.as_ref().into(),
+            }
+            .encode(&mut schemas);
+        }
+        self.channels
+            .values()
+            .for_each(|channel| channel.encode(&mut channels));
+        let mut infos: BTreeMap<u16, ChannelInfo> = BTreeMap::new();
+        for (input, numbers) in inputs.iter().zip(&of_channel) {
+            for (summary, id) in input.index.summary.channels.iter().zip(numbers) {
+                if let Some(id) = id {
+                    infos.entry(*id).or_insert_with(|| summary.info.clone());
+                }
+            }
+        }
+        let mut records = schemas.clone();
+        records.extend_from_slice(&channels);
+        Numbers {
+            of_channel,
+            is_kept,
+            schema_count: u16::try_from(self.schemas.len()).unwrap_or(u16::MAX),
+            // Not more than 65536.
+            channel_count: self.channels.len() as u32,
+            schemas,
+            channels,
+            records,
+            infos: infos.into_iter().collect(),
+        }
+    }
+}

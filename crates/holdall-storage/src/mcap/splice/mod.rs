@@ -1,0 +1,260 @@
+//! Makes an MCAP file out of parts of others: chunks in which nothing changes are copied as they lie, the rest is unpacked.
+
+mod copy;
+mod ids;
+mod tail;
+
+use super::{
+    format::{Header, MAGIC, encode_metadata},
+    reader::{
+        McapReaderOptions,
+        extent::Wanted,
+        index::{Extent, FileIndex, signed},
+        source::Source,
+    },
+};
+use crate::{
+    error::StorageResult,
+    reader::{FileCondition, ReadOrder, ReadQuery, StorageSummary},
+    writer::{ChannelIndex, ChannelInfo, MetadataEntries},
+};
+use copy::Copier;
+use holdall_io::output::OutputFile;
+use holdall_model::time::Timestamp;
+use ids::Numbers;
+use std::path::Path;
+use tail::Tail;
+
+/// A file that parts are taken from.
+pub struct SpliceInput {
+    index: FileIndex,
+}
+
+impl SpliceInput {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no MCAP file.
+    pub fn open(path: &Path) -> StorageResult<Self> {
+        Ok(Self {
+            index: FileIndex::open(Source::open(path)?)?,
+        })
+    }
+
+    /// What the file holds.
+    pub fn summary(&self) -> &StorageSummary {
+        &self.index.summary
+    }
+
+    /// True when the file is whole; a damaged one is not copied as if it were.
+    pub fn is_whole(&self) -> bool {
+        !matches!(self.index.summary.condition, FileCondition::Damaged { .. })
+    }
+
+    /// True when the file can be read by its index: chunks with message indexes are found without reading it.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn has_index(&self) -> StorageResult<bool> {
+        let extents = self.index.extents()?;
+        let is_indexed = |extent: &Extent| {
+            let channels = extent.channels.as_ref();
+            channels.is_some_and(|channels| channels.iter().all(|(_, offset)| *offset != 0))
+        };
+        Ok(self.index.summary.condition == FileCondition::Complete && extents.iter().all(is_indexed))
+    }
+
+    /// First log time, last log time and bytes of each part of the file that holds messages, with the indexes that belong to it.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn parts(&self) -> StorageResult<Vec<(Timestamp, Timestamp, u64)>> {
+        let extents = self.index.extents()?;
+        let next_starts = extents.iter().skip(1).map(|next| Some(next.start)).chain([None]);
+        let part = |(extent, next): (&Extent, Option<u64>)| {
+            // Message indexes lie between chunks; behind the last one as many are assumed as it has bytes, at most.
+            let with_indexes = next.map_or(extent.length * 2, |next| next.saturating_sub(extent.start));
+            let bytes = with_indexes.clamp(extent.length, extent.length * 2) + CHUNK_INDEX_BYTES;
+            (signed(extent.times.0), signed(extent.times.1), bytes)
+        };
+        Ok(extents.iter().zip(next_starts).map(part).collect())
+    }
+}
+
+/// Which messages of the inputs are taken.
+#[derive(Clone, Debug, Default)]
+pub struct SpliceChoice {
+    /// For each input, for each of its channels, whether it is taken.
+    pub channels: Vec<Vec<bool>>,
+    /// Only messages of this log time or later.
+    pub from: Option<Timestamp>,
+    /// Only messages of this log time or earlier.
+    pub until: Option<Timestamp>,
+}
+
+/// What a spliced file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spliced {
+    /// Its topics, and messages of each; a topic of several channels comes once for each.
+    pub channels: Vec<(ChannelInfo, u64)>,
+    /// Smallest log time.
+    pub starting_time: Option<Timestamp>,
+    /// Largest log time.
+    pub ending_time: Option<Timestamp>,
+    /// Chunks that were copied as they lie.
+    pub copied_chunks: u64,
+    /// Bytes of the file that were copied as they lie.
+    pub copied_bytes: u64,
+    /// Parts that had to be unpacked.
+    pub unpacked: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl Spliced {
+    /// Messages in the file.
+    pub fn message_count(&self) -> u64 {
+        self.channels.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Metadata records for the end of the file, made when it is known what the file holds.
+pub type ClosingRecords<'a> = &'a mut dyn FnMut(&Spliced) -> Vec<(String, MetadataEntries)>;
+
+/// Makes `path` out of what `choice` takes of `inputs`: parts in the order of their first log time, then of the inputs.
+///
+/// Metadata records of the inputs are not taken; `opening` and `closing` are written. Attachments are. `progress` is told the bytes
+/// that were gone through.
+///
+/// # Errors
+/// An input that cannot be read or is damaged where it is unpacked, a disk that fails or is full. What was made until then is not removed.
+pub fn splice(
+    inputs: &[SpliceInput],
+    choice: &SpliceChoice,
+    path: &Path,
+    opening: &[(&str, MetadataEntries)],
+    closing: ClosingRecords<'_>,
+    progress: &mut dyn FnMut(u64),
+) -> StorageResult<Spliced> {
+    let numbers = Numbers::assign(inputs, choice, path)?;
+    let mut out = OutputFile::create_new(path)?;
+    let mut tail = Tail::default();
+    let mut begin = MAGIC.to_vec();
+    Header {
+        profile: common_profile(inputs),
+        library: format!("holdall {}", env!("CARGO_PKG_VERSION")),
+    }
+    .encode(&mut begin);
+    tail.put(&mut out, &begin)?;
+    for (name, entries) in opening {
+        put_metadata(&mut tail, &mut out, name, entries)?;
+    }
+    tail.put(&mut out, &numbers.records)?;
+    let mut copier = Copier::new(inputs, &numbers, &mut out, &mut tail);
+    let mut done = 0;
+    for (input, extent) in planned(inputs, choice)? {
+        copier.extent(input, &extent, &wanted(inputs, choice, input))?;
+        done += extent.length;
+        progress(done);
+    }
+    let (copied_chunks, copied_bytes, unpacked) = copier.finish()?;
+    copy_attachments(inputs, &mut tail, &mut out)?;
+    let mut spliced = Spliced {
+        channels: numbers.counted(&tail.counts),
+        starting_time: tail.times.map(|(start, _)| signed(start)),
+        ending_time: tail.times.map(|(_, end)| signed(end)),
+        copied_chunks,
+        copied_bytes,
+        unpacked,
+        bytes: 0,
+    };
+    for (name, entries) in closing(&spliced) {
+        put_metadata(&mut tail, &mut out, &name, &entries)?;
+    }
+    tail.finish(&mut out, &numbers)?;
+    spliced.bytes = out.finish()?;
+    Ok(spliced)
+}
+
+/// The profile of all inputs, or none when they differ.
+fn common_profile(inputs: &[SpliceInput]) -> String {
+    let first = inputs.first().map_or("", |input| input.index.profile.as_str());
+    let same = inputs.iter().all(|input| input.index.profile == first);
+    if same { first.to_owned() } else { String::new() }
+}
+
+fn wanted(inputs: &[SpliceInput], choice: &SpliceChoice, input: usize) -> Wanted {
+    let taken = choice.channels.get(input).map(Vec::as_slice).unwrap_or_default();
+    let channels = if taken.iter().all(|taken| *taken) {
+        None
+    } else {
+        let places = (0u32..).map(ChannelIndex).zip(taken);
+        Some(
+            places
+                .filter(|(_, taken)| **taken)
+                .map(|(place, _)| place)
+                .collect(),
+        )
+    };
+    let query = ReadQuery {
+        channels,
+        start: choice.from,
+        end: choice.until,
+        order: ReadOrder::File,
+    };
+    Wanted::new(&inputs[input].index, &query)
+}
+
+/// The extents that may hold something that is taken, in order.
+fn planned(inputs: &[SpliceInput], choice: &SpliceChoice) -> StorageResult<Vec<(usize, Extent)>> {
+    let mut planned = Vec::new();
+    for (place, input) in inputs.iter().enumerate() {
+        let wanted = wanted(inputs, choice, place);
+        if !choice
+            .channels
+            .get(place)
+            .is_some_and(|taken| taken.contains(&true))
+        {
+            continue;
+        }
+        let extents = input.index.extents()?;
+        planned.extend(
+            extents
+                .iter()
+                .filter(|extent| wanted.may_be_in(extent))
+                .map(|extent| (place, extent.clone())),
+        );
+    }
+    planned.sort_by_key(|(place, extent)| (extent.times.0, *place, extent.start));
+    Ok(planned)
+}
+
+fn put_metadata(
+    tail: &mut Tail,
+    out: &mut OutputFile,
+    name: &str,
+    entries: &MetadataEntries,
+) -> StorageResult<()> {
+    let mut record = Vec::new();
+    encode_metadata(&mut record, name, entries);
+    tail.note_metadata(out.len_bytes(), record.len() as u64, name);
+    tail.put(out, &record)
+}
+
+fn copy_attachments(inputs: &[SpliceInput], tail: &mut Tail, out: &mut OutputFile) -> StorageResult<()> {
+    for input in inputs {
+        for &(start, length) in &input.index.attachments {
+            tail.attachment(out, &input.index.source, start, length)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a chunk takes in the summary, about.
+const CHUNK_INDEX_BYTES: u64 = 256;
+
+/// How chunks are unpacked.
+const READER: McapReaderOptions = McapReaderOptions {
+    loaded_bytes_max: 256 << 20,
+    chunk_bytes_max: 1 << 30,
+};

@@ -1,0 +1,194 @@
+//! What comes behind the chunks of a spliced file, collected while they are written; and the checksum of all before.
+
+use super::Numbers;
+use crate::{
+    error::StorageResult,
+    mcap::{
+        format::{
+            AttachmentIndex, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Fields, Footer, MAGIC, MetadataIndex,
+            Statistics, SummaryOffset, encode_data_end, op,
+        },
+        reader::source::Source,
+    },
+};
+use holdall_io::output::OutputFile;
+use std::collections::BTreeMap;
+
+/// Longest head of an attachment: its times, names and lengths.
+const ATTACHMENT_HEAD_BYTES: u64 = 1 << 20;
+
+/// The file's end in the making.
+#[derive(Default)]
+pub(super) struct Tail {
+    /// Messages by number of their channel.
+    pub counts: BTreeMap<u16, u64>,
+    /// Smallest and largest log time.
+    pub times: Option<(u64, u64)>,
+    /// Of everything so far; `None` since something was copied whose checksum is not known.
+    crc: Crc,
+    chunk_indexes: Vec<u8>,
+    chunk_count: u32,
+    metadata: Vec<u8>,
+    metadata_count: u32,
+    attachments: Vec<u8>,
+    attachment_count: u32,
+}
+
+/// A checksum that is lost when bytes pass unseen.
+#[derive(Clone, Default)]
+enum Crc {
+    #[default]
+    Empty,
+    Known(crc32fast::Hasher),
+    Lost,
+}
+
+impl Tail {
+    /// Appends bytes of the data section.
+    pub fn put(&mut self, out: &mut OutputFile, bytes: &[u8]) -> StorageResult<()> {
+        self.sum(bytes);
+        Ok(out.append(bytes)?)
+    }
+
+    /// Takes bytes that are copied into the checksum.
+    pub fn sum(&mut self, bytes: &[u8]) {
+        if matches!(self.crc, Crc::Empty) {
+            self.crc = Crc::Known(crc32fast::Hasher::new());
+        }
+        if let Crc::Known(crc) = &mut self.crc {
+            crc.update(bytes);
+        }
+    }
+
+    /// Takes in bytes that are copied by the checksum that their file says they have; `None` when it does not say.
+    ///
+    /// When these bytes are damaged, the checksum of the whole does not hold either: damage stays to be found.
+    pub fn sum_known(&mut self, crc: Option<u32>, count: u64) {
+        match (&mut self.crc, crc) {
+            (Crc::Known(all), Some(crc)) => {
+                all.combine(&crc32fast::Hasher::new_with_initial_len(crc, count));
+            }
+            _ => self.crc = Crc::Lost,
+        }
+    }
+
+    /// Notes a chunk.
+    pub fn note_chunk(&mut self, index: &ChunkIndex, counts: impl Iterator<Item = (u16, u64)>) {
+        index.encode(
+            &mut self.chunk_indexes,
+            index
+                .message_index_offsets
+                .iter()
+                .map(|(id, offset)| (*id, *offset)),
+        );
+        self.chunk_count += 1;
+        let mut messages = 0;
+        for (id, count) in counts {
+            *self.counts.entry(id).or_default() += count;
+            messages += count;
+        }
+        if messages > 0 {
+            let (start, end) = (index.message_start_time, index.message_end_time);
+            let known = self.times.unwrap_or((start, end));
+            self.times = Some((known.0.min(start), known.1.max(end)));
+        }
+    }
+
+    /// Notes a metadata record.
+    pub fn note_metadata(&mut self, offset: u64, length: u64, name: &str) {
+        self.metadata_count += 1;
+        MetadataIndex {
+            offset,
+            length,
+            name: name.to_owned(),
+        }
+        .encode(&mut self.metadata);
+    }
+
+    /// Copies an attachment record.
+    pub fn attachment(
+        &mut self,
+        out: &mut OutputFile,
+        source: &Source,
+        start: u64,
+        length: u64,
+    ) -> StorageResult<()> {
+        let head = source.read(start, length.min(ATTACHMENT_HEAD_BYTES), "attachment")?;
+        let mut fields = Fields::new(&head);
+        let unparsed = |error| source.unparsed(start, error);
+        let head = Fields::attachment_head(&mut fields).map_err(unparsed)?;
+        AttachmentIndex {
+            offset: out.len_bytes(),
+            length,
+            ..head
+        }
+        .encode(&mut self.attachments);
+        self.attachment_count += 1;
+        self.sum_known(None, length);
+        match source.as_file() {
+            Some(file) => Ok(out.append_from(file, start, length)?),
+            None => Ok(out.append(&source.read(start, length, "attachment")?)?),
+        }
+    }
+
+    /// Writes the data section's end, the summary and the footer.
+    pub fn finish(self, out: &mut OutputFile, numbers: &Numbers) -> StorageResult<()> {
+        let crc = match &self.crc {
+            Crc::Known(crc) => crc.clone().finalize(),
+            Crc::Empty | Crc::Lost => 0,
+        };
+        let mut data_end = Vec::new();
+        encode_data_end(&mut data_end, crc);
+        out.append(&data_end)?;
+        let start = out.len_bytes();
+        let mut statistics = Vec::new();
+        self.statistics(numbers).encode(&mut statistics);
+        let groups: [(u8, &[u8]); 6] = [
+            (op::SCHEMA, &numbers.schemas),
+            (op::CHANNEL, &numbers.channels),
+            (op::STATISTICS, &statistics),
+            (op::CHUNK_INDEX, &self.chunk_indexes),
+            (op::ATTACHMENT_INDEX, &self.attachments),
+            (op::METADATA_INDEX, &self.metadata),
+        ];
+        let mut crc = crc32fast::Hasher::new();
+        let mut offsets = Vec::new();
+        for (group_opcode, records) in groups.into_iter().filter(|(_, records)| !records.is_empty()) {
+            SummaryOffset {
+                group_opcode,
+                group_start: out.len_bytes(),
+                group_length: records.len() as u64,
+            }
+            .encode(&mut offsets);
+            crc.update(records);
+            out.append(records)?;
+        }
+        let footer = Footer {
+            summary_start: start,
+            summary_offset_start: out.len_bytes(),
+            summary_crc: 0,
+        };
+        let mut end = Vec::with_capacity(offsets.len() + FOOTER_AND_MAGIC_BYTES);
+        end.append(&mut offsets);
+        footer.encode_without_crc(&mut end);
+        crc.update(&end);
+        end.extend_from_slice(&crc.finalize().to_le_bytes());
+        end.extend_from_slice(&MAGIC);
+        Ok(out.append(&end)?)
+    }
+
+    fn statistics(&self, numbers: &Numbers) -> Statistics {
+        let times = self.times.unwrap_or((0, 0));
+        Statistics {
+            message_count: self.counts.values().sum(),
+            schema_count: numbers.schema_count,
+            channel_count: numbers.channel_count,
+            attachment_count: self.attachment_count,
+            metadata_count: self.metadata_count,
+            chunk_count: self.chunk_count,
+            message_start_time: times.0,
+            message_end_time: times.1,
+            channel_message_counts: self.counts.clone(),
+        }
+    }
+}
