@@ -125,6 +125,8 @@ pub struct BagReader {
     metadata: BagMetadata,
     files: Vec<BagFile>,
     notices: Vec<String>,
+    /// Messages are read as if there were none before and after.
+    bounds: (Option<Timestamp>, Option<Timestamp>),
 }
 
 impl BagReader {
@@ -151,6 +153,40 @@ impl BagReader {
             // A single storage file is a bag of its own, wherever it lies.
             Self::rebuilt(path, &[path.to_owned()], view)
         }
+    }
+
+    /// Opens a bag directory by its storage files alone, whatever its metadata says.
+    ///
+    /// # Errors
+    /// When there is no storage file, or none can be read.
+    pub fn rebuild(path: &Path) -> Result<Self, BagError> {
+        let listed = listing::storage_files(path)?;
+        if listed.is_empty() {
+            return Err(BagError::NotABag {
+                path: path.to_owned(),
+                reason: listing::describe_without_storage(path)?,
+            });
+        }
+        Self::rebuilt(path, &listed, Ros1View::Converted)
+    }
+
+    /// The first notice that tells of damage: something of the bag cannot be read.
+    pub fn damage(&self) -> Option<&str> {
+        let is_damage =
+            |notice: &&String| notice.contains(" is damaged at byte ") || notice.ends_with("left out");
+        self.notices.iter().find(is_damage).map(String::as_str)
+    }
+
+    /// The same bag, read as if it had no message logged before or after.
+    #[must_use]
+    pub fn within(mut self, start: Option<Timestamp>, end: Option<Timestamp>) -> Self {
+        self.bounds = (start, end);
+        self
+    }
+
+    /// The bounds set by [`BagReader::within`].
+    pub fn bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+        self.bounds
     }
 
     /// What the bag says about itself.
@@ -373,6 +409,7 @@ impl BagReader {
             metadata,
             files,
             notices,
+            bounds: (None, None),
         })
     }
 
@@ -388,6 +425,7 @@ impl BagReader {
             metadata,
             files,
             notices,
+            bounds: (None, None),
         })
     }
 }

@@ -31,8 +31,11 @@ const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// What ROS 1 bags begin with.
 const ROS1_MAGIC: &[u8] = b"#ROSBAG V";
 
+/// Longer files that do not describe themselves are opened without a look at their first message.
+const UNDESCRIBED_BYTES_MAX: u64 = 4 << 30;
+
 /// A reader that several streams may share.
-pub(super) type SharedReader = Arc<dyn StorageReader>;
+pub(crate) type SharedReader = Arc<dyn StorageReader>;
 
 /// The reader in a view, and what a user should know of that.
 pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Vec<String>) {
@@ -98,6 +101,8 @@ pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagE
         .and_then(|text| BagMetadata::from_yaml(text).ok());
     let payloads = match described {
         Some(metadata) => super::bag::payloads(&metadata).unwrap_or_default(),
+        // Of a long MCAP file the index alone has megabytes; without the record of a rosbag2 it was written by others, who pack no payloads.
+        None if reader.summary().file_bytes > UNDESCRIBED_BYTES_MAX => Payloads::Plain,
         None if matches!(has_packed_payloads(&*reader), Ok(true)) => Payloads::Packed,
         None => Payloads::Plain,
     };

@@ -158,7 +158,13 @@ fn file_streams(
     bag: &BagReader,
     filter: &MessageFilter,
 ) -> impl Iterator<Item = (Timestamp, OpenStream<BagMessage, BagError>)> {
-    let filter = filter.clone();
+    let mut filter = filter.clone();
+    let (start, end) = bag.bounds();
+    filter.from = filter.from.max(start);
+    filter.until = match (filter.until, end) {
+        (Some(until), Some(end)) => Some(until.min(end)),
+        (until, end) => until.or(end),
+    };
     bag.files()
         .iter()
         .filter(|file| !file.empty)

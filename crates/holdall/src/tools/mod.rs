@@ -1,3 +1,18 @@
 //! Work on whole bags: one file or folder per verb. Inputs are never changed; outputs appear whole or not at all.
 
+mod accounts;
 pub mod check;
+mod choice;
+mod copy;
+mod error;
+mod options;
+mod reindex;
+mod rewrite;
+mod staged;
+pub mod yaml;
+
+pub use choice::{Choice, Moment};
+pub use error::ToolError;
+pub use options::{OutputOptions, SplitAt};
+pub use reindex::{Reindexed, reindex};
+pub use rewrite::{Job, Written, run};

@@ -30,7 +30,7 @@ use std::{
 };
 
 /// Name and key of the record that carries rosbag2's metadata in a storage file.
-const ROSBAG2_RECORD: &str = "rosbag2";
+pub(crate) const ROSBAG2_RECORD: &str = "rosbag2";
 const ROSBAG2_KEY: &str = "serialized_metadata";
 
 /// In `custom_data` of `metadata.yaml` while the bag is being written: counts of its last file are not final, and it may have no end.
@@ -731,7 +731,8 @@ impl BagWriter {
     }
 }
 
-fn rosbag2_record(metadata: &BagMetadata) -> MetadataEntries {
+/// The record that carries rosbag2's metadata.
+pub(crate) fn rosbag2_record(metadata: &BagMetadata) -> MetadataEntries {
     MetadataEntries::from([(ROSBAG2_KEY.to_owned(), metadata.to_yaml_without_wrapper())])
 }
 

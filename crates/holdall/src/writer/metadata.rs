@@ -12,7 +12,7 @@ use holdall_storage::{
 use std::{collections::BTreeMap, time::Duration};
 
 /// A storage file as the metadata tells it.
-pub(super) struct FileFacts<'a> {
+pub(crate) struct FileFacts<'a> {
     /// Relative to the bag's directory.
     pub name: &'a str,
     /// What it holds; counts in the order of the bag's topics.
@@ -22,7 +22,7 @@ pub(super) struct FileFacts<'a> {
 }
 
 /// What the metadata is made of besides files and topics.
-pub(super) struct BagFacts<'a> {
+pub(crate) struct BagFacts<'a> {
     pub storage_id: &'a str,
     pub compression: CompressionMode,
     pub custom_data: &'a BTreeMap<String, String>,
@@ -30,7 +30,7 @@ pub(super) struct BagFacts<'a> {
 }
 
 /// The metadata of a bag with these topics and files.
-pub(super) fn bag_metadata<'a>(
+pub(crate) fn bag_metadata<'a>(
     bag: &BagFacts<'_>,
     topics: impl Iterator<Item = &'a TopicInfo>,
     files: &[FileFacts<'_>],

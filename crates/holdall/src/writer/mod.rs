@@ -9,11 +9,12 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bag::STATE_KEY;
 pub use bag::{
     BagEnd, BagOptions, BagTopic, BagWriter, ClosedBag, EndRecords, OpenDisk, TopicCount, os_disk,
 };
+pub(crate) use bag::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 pub use folder::{BagFolder, OsFolder};
+pub(crate) use metadata::{BagFacts, FileFacts, bag_metadata};
 pub use pack_payloads::{CopiedPayload, PayloadPacking};
 pub use split::SplitRule;
 

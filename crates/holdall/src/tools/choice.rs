@@ -1,0 +1,146 @@
+//! Which messages of the inputs go into an output: topics, times, rates.
+
+use super::ToolError;
+use crate::decode::Question;
+use holdall_model::{
+    selection::{Selection, TopicFilter},
+    time::Timestamp,
+    topic::NodeName,
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+/// A point in time as a user gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A log time.
+    At(Timestamp),
+    /// So long after the first message of the inputs.
+    AfterStart(Duration),
+}
+
+impl Moment {
+    /// The log time that is meant; `start` is that of the first message.
+    pub fn resolve(self, start: Option<Timestamp>) -> Timestamp {
+        match self {
+            Self::At(time) => time,
+            Self::AfterStart(span) => start.unwrap_or_default().saturating_add(span),
+        }
+    }
+}
+
+/// Which messages are taken.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// Which topics; one that selects nothing takes all, hidden ones too, except what it leaves out.
+    pub selection: Selection,
+    /// Only messages logged then or later.
+    pub start: Option<Moment>,
+    /// Only messages logged then or earlier.
+    pub end: Option<Moment>,
+    /// At most so many messages a second of log time, by topic; under the empty name for all others.
+    pub rates: BTreeMap<String, f64>,
+    /// Of these topics only messages for which an expression on their fields holds.
+    pub questions: Vec<Question>,
+}
+
+impl Choice {
+    /// Makes it ready to be asked.
+    pub(super) fn compile(&self) -> Result<Chooser, ToolError> {
+        let mut selection = self.selection.clone();
+        if selection.is_empty() {
+            (selection.all_topics, selection.all_services) = (true, true);
+            selection.include_hidden_topics = true;
+        }
+        // Whoever names a hidden topic means it.
+        let node = NodeName {
+            namespace: "/".to_owned(),
+            name: "holdall".to_owned(),
+        };
+        Ok(Chooser {
+            topics: selection.compile(&node)?,
+            periods: self
+                .rates
+                .iter()
+                .filter(|(_, rate)| **rate > 0.0)
+                .map(|(topic, rate)| (topic.clone(), Duration::from_secs_f64(1.0 / rate)))
+                .collect(),
+            last: HashMap::new(),
+        })
+    }
+
+    /// True when whole chunks can be judged by their indexes.
+    pub(super) fn is_by_index(&self) -> bool {
+        self.rates.is_empty() && self.questions.is_empty()
+    }
+}
+
+/// A choice that is being asked.
+pub(super) struct Chooser {
+    topics: TopicFilter,
+    periods: BTreeMap<String, Duration>,
+    /// Log time of the last message that was taken, of topics with a rate.
+    last: HashMap<String, Timestamp>,
+}
+
+impl Chooser {
+    /// Whether a topic is taken.
+    pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
+        self.topics.decide(name, type_name, true, true)
+    }
+
+    /// Whether a message of a taken topic is taken, by its topic's rate.
+    pub fn takes_now(&mut self, topic: &str, log_time: Timestamp) -> bool {
+        let Some(period) = self.periods.get(topic).or_else(|| self.periods.get("")) else {
+            return true;
+        };
+        match self.last.get_mut(topic) {
+            Some(last) if log_time < last.saturating_add(*period) && log_time >= *last => false,
+            Some(last) => {
+                *last = log_time;
+                true
+            }
+            None => {
+                self.last.insert(topic.to_owned(), log_time);
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_keeps_the_first_message_of_each_period() {
+        let choice = Choice {
+            rates: [("/a".to_owned(), 10.0)].into(),
+            ..Choice::default()
+        };
+        let mut chooser = choice.compile().unwrap();
+        let taken: Vec<i64> = (0..50)
+            .map(|n| n * 30)
+            .filter(|ms| chooser.takes_now("/a", Timestamp::from_nanos(ms * 1_000_000)))
+            .collect();
+        assert_eq!(taken[..5], [0, 120, 240, 360, 480]);
+        assert!((0..50).all(|n| chooser.takes_now("/b", Timestamp::from_nanos(n))));
+    }
+
+    #[test]
+    fn a_choice_of_nothing_takes_all_but_what_it_leaves_out() {
+        let choice = Choice {
+            selection: Selection {
+                exclude_topics: vec!["/a".to_owned()],
+                ..Selection::default()
+            },
+            ..Choice::default()
+        };
+        let chooser = choice.compile().unwrap();
+        assert!(!chooser.takes_topic("/a", "std_msgs/msg/String"));
+        assert!(chooser.takes_topic("/_hidden", "std_msgs/msg/String"));
+        assert!(chooser.takes_topic("/add/_service_event", "x/srv/Add_Event"));
+    }
+}

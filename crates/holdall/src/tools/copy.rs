@@ -1,0 +1,331 @@
+//! MCAP bags from MCAP bags by copying chunks as they lie.
+
+use super::{SplitAt, ToolError, Written, accounts::Accounts, choice::Chooser};
+use crate::{
+    reader::{BagFile, BagReader},
+    record::options::CompressionMode,
+    writer::{BagFacts, FileFacts, ROSBAG2_RECORD, bag_metadata, rosbag2_record},
+};
+use holdall_io::fs;
+use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};
+use holdall_storage::{
+    mcap::splice::{SpliceChoice, SpliceInput, Spliced, splice},
+    writer::{FileSummary, MetadataEntries},
+};
+use std::path::Path;
+
+/// Files that are to be smaller than this are cut exactly: definitions and metadata would make out too much of them.
+const FILE_BYTES_MIN: u64 = 1 << 20;
+/// A file is cut between chunks only when it is to hold at least so many of the largest ones.
+const CHUNKS_PER_FILE_MIN: u64 = 4;
+
+/// What is to be made.
+pub(super) struct Plan<'a> {
+    pub bags: &'a [BagReader],
+    pub chooser: &'a Chooser,
+    pub start: Option<Timestamp>,
+    pub end: Option<Timestamp>,
+    pub split: &'a SplitAt,
+    pub accounts: &'a Accounts,
+    /// To be made.
+    pub directory: &'a Path,
+}
+
+/// Makes the bag; `None`, and nothing is made, when it cannot be made in this way: another storage, files without an index in which
+/// chunks could be found, files to be cut after a number of messages or so small that most chunks would be cut.
+pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Option<Written>, ToolError> {
+    let is_plain = |file: &BagFile| !file.is_packed() && !file.has_packed_payloads();
+    let is_mcap = |bag: &BagReader| {
+        bag.metadata().storage_identifier == "mcap"
+            && bag.bounds() == (None, None)
+            && bag.files().iter().all(is_plain)
+    };
+    if plan.split.count_max.is_some() || !plan.bags.iter().all(is_mcap) {
+        return Ok(None);
+    }
+    let mut inputs = Vec::new();
+    for file in plan.bags.iter().flat_map(BagReader::files) {
+        inputs.push(SpliceInput::open(&file.path)?);
+    }
+    if let Some(damaged) = inputs.iter().find(|input| !input.is_whole()) {
+        let path = damaged.summary().path.clone();
+        let reason = "it is damaged; nothing was written, `holdall repair` saves what can be read".to_owned();
+        return Err(ToolError::Unsupported { path, reason });
+    }
+    let Some(ranges) = ranges(plan, &inputs)? else {
+        return Ok(None);
+    };
+    fs::create_dir_new(plan.directory)?;
+    let mut output = Output {
+        plan,
+        stem: plan
+            .directory
+            .file_name()
+            .map_or_else(|| "bag".to_owned(), |name| name.to_string_lossy().into_owned()),
+        topics: topics(plan, &inputs),
+        files: Vec::new(),
+        written: Written::default(),
+    };
+    let total: u64 = plan.bags.iter().map(BagReader::size_bytes).sum();
+    let channels = taken_channels(plan, &inputs);
+    let mut done = 0;
+    let count = ranges.len();
+    for (place, (from, until)) in ranges.into_iter().enumerate() {
+        let choice = SpliceChoice {
+            channels: channels.clone(),
+            from,
+            until,
+        };
+        let mut last = 0;
+        let is_last = place + 1 == count;
+        output.file(&inputs, &choice, is_last, &mut |at| {
+            last = at;
+            progress((done + at).min(total), total);
+        })?;
+        done += last;
+    }
+    output.finish().map(Some)
+}
+
+/// For each input, for each channel, whether it is taken.
+fn taken_channels(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<Vec<bool>> {
+    let takes = |topic: &TopicInfo| plan.chooser.takes_topic(&topic.name, &topic.type_name);
+    inputs
+        .iter()
+        .map(|input| {
+            let channels = input.summary().channels.iter();
+            channels.map(|channel| takes(&channel.info.topic)).collect()
+        })
+        .collect()
+}
+
+/// The output's topics: those of the metadata first, then those that only the files tell.
+fn topics(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<TopicInfo> {
+    let listed = plan
+        .bags
+        .iter()
+        .flat_map(|bag| &bag.metadata().topics_with_message_count)
+        .map(|topic| &topic.topic_metadata);
+    let found = inputs
+        .iter()
+        .flat_map(|input| &input.summary().channels)
+        .map(|channel| &channel.info.topic);
+    let mut topics: Vec<TopicInfo> = Vec::new();
+    for topic in listed.chain(found) {
+        if !plan.chooser.takes_topic(&topic.name, &topic.type_name) {
+            continue;
+        }
+        match topics.iter_mut().find(|known| is_same(known, topic)) {
+            Some(known) => {
+                for offer in &topic.offered_qos_profiles {
+                    if !known.offered_qos_profiles.contains(offer) {
+                        known.offered_qos_profiles.push(*offer);
+                    }
+                }
+            }
+            None => topics.push(topic.clone()),
+        }
+    }
+    topics
+}
+
+fn is_same(a: &TopicInfo, b: &TopicInfo) -> bool {
+    a.name == b.name && a.type_name == b.type_name
+}
+
+/// First and last log time of a file's messages; `None` for no bound.
+type Range = (Option<Timestamp>, Option<Timestamp>);
+
+/// The span of log time of each output file, one behind the other.
+fn ranges(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Result<Option<Vec<Range>>, ToolError> {
+    let mut parts = Vec::new();
+    for input in inputs {
+        parts.extend(input.parts()?);
+    }
+    parts.retain(|(first, last, _)| {
+        plan.start.is_none_or(|start| *last >= start) && plan.end.is_none_or(|end| *first <= end)
+    });
+    parts.sort_unstable_by_key(|(first, ..)| *first);
+    let largest = parts.iter().map(|(.., bytes)| *bytes).max().unwrap_or(0);
+    if plan
+        .split
+        .bytes_max
+        .is_some_and(|max| max < largest.saturating_mul(CHUNKS_PER_FILE_MIN).max(FILE_BYTES_MIN))
+    {
+        return Ok(None);
+    }
+    let mut cuts = plan.split.times.clone();
+    if let Some(span) = plan.split.duration_max {
+        let first = parts.first().map(|(first, ..)| *first);
+        let last = parts.iter().map(|(_, last, _)| *last).max();
+        let begin = plan.start.max(first);
+        let mut at = begin.map(|begin| begin.saturating_add(span));
+        while let (Some(cut), Some(last)) = (at, last)
+            && cut < last
+            && !span.is_zero()
+        {
+            // A file ends with the message that is exactly so long after its first one.
+            let cut = Timestamp::from_nanos(cut.as_nanos().saturating_add(1));
+            cuts.push(cut);
+            at = Some(cut.saturating_add(span));
+        }
+    }
+    if let Some(bytes_max) = plan.split.bytes_max {
+        cuts.extend(cuts_by_size(&parts, bytes_max));
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts.retain(|cut| {
+        plan.start.is_none_or(|start| *cut > start)
+            && plan.end.is_none_or(|end| *cut <= end)
+            && parts.iter().any(|(first, ..)| first < cut)
+            && parts.iter().any(|(_, last, _)| last >= cut)
+    });
+    let mut ranges = Vec::new();
+    let mut from = plan.start;
+    for cut in cuts {
+        ranges.push((from, Some(Timestamp::from_nanos(cut.as_nanos() - 1))));
+        from = Some(cut);
+    }
+    ranges.push((from, plan.end));
+    Ok(Some(ranges))
+}
+
+/// Times at which files are cut so that none is longer than `bytes_max`: chunks that reach over a cut count for both sides.
+fn cuts_by_size(parts: &[(Timestamp, Timestamp, u64)], bytes_max: u64) -> Vec<Timestamp> {
+    // Indexes, definitions and summary take their part of a file.
+    let bytes_max = bytes_max - bytes_max / 16;
+    let (mut cuts, mut bytes, mut begin) = (Vec::new(), 0, 0);
+    for (place, (first, _, length)) in parts.iter().enumerate() {
+        let can_cut = parts.get(begin).is_some_and(|(start, ..)| start < first);
+        if bytes + length > bytes_max && can_cut {
+            cuts.push(*first);
+            bytes = parts[begin..place]
+                .iter()
+                .filter(|(_, last, _)| last >= first)
+                .map(|(.., length)| length)
+                .sum();
+            begin = place;
+        }
+        bytes += length;
+    }
+    cuts
+}
+
+/// The bag in the making.
+struct Output<'a> {
+    plan: &'a Plan<'a>,
+    stem: String,
+    topics: Vec<TopicInfo>,
+    /// Name of each file and what it holds, in the order of the topics.
+    files: Vec<(String, FileSummary)>,
+    written: Written,
+}
+
+impl Output<'_> {
+    /// Makes the next file.
+    fn file(
+        &mut self,
+        inputs: &[SpliceInput],
+        choice: &SpliceChoice,
+        is_last: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), ToolError> {
+        let name = format!("{}_{}.mcap", self.stem, self.files.len());
+        let path = self.plan.directory.join(&name);
+        let opening = BagMetadata {
+            storage_identifier: "mcap".to_owned(),
+            custom_data: self.plan.accounts.custom_data.clone(),
+            ros_distro: self.plan.accounts.ros_distro.clone(),
+            ..BagMetadata::default()
+        };
+        let opening = [(ROSBAG2_RECORD, rosbag2_record(&opening))];
+        let mut closing = |spliced: &Spliced| -> Vec<(String, MetadataEntries)> {
+            let summary = self.summary(spliced, &path);
+            let mut files: Vec<_> = self.files.clone();
+            files.push((name.clone(), summary));
+            let record = rosbag2_record(&self.metadata(&files));
+            let mut records = vec![(ROSBAG2_RECORD.to_owned(), record)];
+            if is_last {
+                records.extend(self.plan.accounts.records.iter().cloned());
+            }
+            records
+        };
+        let spliced = splice(inputs, choice, &path, &opening, &mut closing, progress)?;
+        let summary = self.summary(&spliced, &path);
+        self.written.messages += summary.message_count;
+        self.written.bytes += spliced.bytes;
+        self.written.copied_chunks += spliced.copied_chunks;
+        self.written.copied_bytes += spliced.copied_bytes;
+        self.written.files.push(path);
+        self.files.push((name, summary));
+        Ok(())
+    }
+
+    fn summary(&self, spliced: &Spliced, path: &Path) -> FileSummary {
+        let count_of = |topic: &TopicInfo| {
+            let channels = spliced.channels.iter();
+            let counts = channels.filter(|(info, _)| is_same(&info.topic, topic));
+            counts.map(|(_, count)| count).sum()
+        };
+        FileSummary {
+            path: path.to_owned(),
+            message_count: spliced.message_count(),
+            starting_time: spliced.starting_time,
+            ending_time: spliced.ending_time,
+            channel_message_counts: self.topics.iter().map(count_of).collect(),
+            bytes: spliced.bytes,
+        }
+    }
+
+    fn metadata(&self, files: &[(String, FileSummary)]) -> BagMetadata {
+        let facts = BagFacts {
+            storage_id: "mcap",
+            compression: CompressionMode::None,
+            custom_data: &self.plan.accounts.custom_data,
+            ros_distro: &self.plan.accounts.ros_distro,
+        };
+        let files: Vec<FileFacts<'_>> = files
+            .iter()
+            .map(|(name, summary)| FileFacts {
+                name,
+                summary,
+                is_packed: false,
+            })
+            .collect();
+        bag_metadata(&facts, self.topics.iter(), &files)
+    }
+
+    fn finish(self) -> Result<Written, ToolError> {
+        let text = self.metadata(&self.files).to_yaml();
+        fs::write_atomically(&self.plan.directory.join("metadata.yaml"), text.as_bytes())?;
+        Ok(self.written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_cut_between_chunks_by_their_sizes() {
+        let part = |first: i64, last: i64, bytes: u64| {
+            (Timestamp::from_nanos(first), Timestamp::from_nanos(last), bytes)
+        };
+        let parts: Vec<_> = (0..10).map(|n| part(n * 10, n * 10 + 9, 100)).collect();
+        let cuts = |max| -> Vec<i64> {
+            cuts_by_size(&parts, max)
+                .iter()
+                .map(|cut| cut.as_nanos())
+                .collect()
+        };
+        assert_eq!(cuts(330), [30, 60, 90]);
+        assert_eq!(cuts(100_000), [] as [i64; 0]);
+        let overlapping: Vec<_> = (0..10).map(|n| part(n * 10, n * 10 + 19, 100)).collect();
+        let found: Vec<i64> = cuts_by_size(&overlapping, 330)
+            .iter()
+            .map(|cut| cut.as_nanos())
+            .collect();
+        assert_eq!(found, [30, 50, 70, 90], "a chunk on both sides counts on both");
+    }
+}

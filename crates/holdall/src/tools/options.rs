@@ -1,0 +1,56 @@
+//! How an output is written.
+
+use crate::record::options::{CompressionOptions, SplitOptions};
+use holdall_model::time::Timestamp;
+use holdall_storage::StorageOptions;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// Where an output goes on in a new file, besides size and span.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SplitAt {
+    /// At this many bytes.
+    pub bytes_max: Option<u64>,
+    /// After this span of log time.
+    pub duration_max: Option<Duration>,
+    /// After this many messages.
+    pub count_max: Option<u64>,
+    /// Before the first message logged at or after each of these times.
+    pub times: Vec<Timestamp>,
+}
+
+impl SplitAt {
+    /// What the bag writer watches by itself.
+    pub(super) fn by_writer(&self) -> SplitOptions {
+        SplitOptions {
+            bytes_max: self.bytes_max,
+            duration_max: self.duration_max,
+            files_max: None,
+        }
+    }
+
+    /// True when all goes into one file.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// How an output is written.
+#[derive(Clone, Debug, Default)]
+pub struct OutputOptions {
+    /// The bag directory; must not exist.
+    pub directory: PathBuf,
+    /// The storage; `None` for that of the inputs.
+    pub storage_id: Option<String>,
+    /// The storage's settings.
+    pub storage_options: StorageOptions,
+    /// Something was said about how storage files are written, so that nothing is copied as it lies.
+    pub is_rewritten: bool,
+    /// When it goes on in a new file.
+    pub split: SplitAt,
+    /// More times at which it goes on in a new file.
+    pub split_moments: Vec<super::Moment>,
+    /// rosbag2's own compression, of files or of messages.
+    pub compression: CompressionOptions,
+    /// More entries for `custom_data`.
+    pub custom_data: BTreeMap<String, String>,
+}

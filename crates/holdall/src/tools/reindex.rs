@@ -1,0 +1,119 @@
+//! `reindex`: makes `metadata.yaml` anew from what the storage files hold, and the index of MCAP files that have none.
+
+use super::{ToolError, accounts};
+use crate::reader::{BagReader, io_error, listing};
+use holdall_io::fs;
+use holdall_storage::{
+    mcap::splice::{SpliceChoice, SpliceInput, splice},
+    reader::FileCondition,
+    writer::MetadataEntries,
+};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// What was made anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reindexed {
+    /// The bag directory.
+    pub directory: PathBuf,
+    /// MCAP files that were given an index.
+    pub indexed: Vec<PathBuf>,
+    /// Messages in the bag.
+    pub messages: u64,
+    /// What a user should know about the files, one sentence each.
+    pub notices: Vec<String>,
+}
+
+/// Makes the description of a bag anew. A file with a new index takes the place of the old one when it is whole and durable.
+///
+/// # Errors
+/// A directory without storage files, a file that cannot be read or written.
+pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reindexed, ToolError> {
+    if !fs::is_dir(path) {
+        let reason = "it is no bag directory; a single file needs no metadata".to_owned();
+        return Err(ToolError::Unsupported {
+            path: path.to_owned(),
+            reason,
+        });
+    }
+    let listed = listing::storage_files(path)?;
+    let total: u64 = listed.iter().map(|file| fs::file_len(file).unwrap_or(0)).sum();
+    let mut done = Reindexed {
+        directory: path.to_owned(),
+        ..Reindexed::default()
+    };
+    let mut bytes = 0;
+    for file in &listed {
+        if file.extension().is_some_and(|extension| extension == "mcap") && index_file(file)? {
+            done.indexed.push(file.clone());
+        }
+        bytes += fs::file_len(file)?;
+        progress(bytes, total);
+    }
+    // What no storage file tells: what the user wanted to be kept.
+    let kept = BagReader::open(path)
+        .map(|bag| bag.metadata().clone())
+        .unwrap_or_default();
+    let bag = BagReader::rebuild(path)?;
+    let mut metadata = bag.metadata().clone();
+    for (key, value) in kept.custom_data {
+        if key != crate::writer::STATE_KEY {
+            metadata.custom_data.entry(key).or_insert(value);
+        }
+    }
+    metadata.custom_data.remove(crate::writer::STATE_KEY);
+    if metadata.ros_distro.is_empty() {
+        metadata.ros_distro = kept.ros_distro;
+    }
+    let accounts = accounts::gather(std::slice::from_ref(&bag), &|_| true, &BTreeMap::new())?;
+    metadata.custom_data.extend(accounts.custom_data);
+    fs::write_atomically(&path.join("metadata.yaml"), metadata.to_yaml().as_bytes())?;
+    done.messages = metadata.message_count;
+    done.notices = bag.notices().to_vec();
+    Ok(done)
+}
+
+/// Gives an MCAP file an index when it is whole and has none; true when it was given one.
+fn index_file(path: &Path) -> Result<bool, ToolError> {
+    let Ok(input) = SpliceInput::open(path) else {
+        // What is wrong with it is told when the bag is opened.
+        return Ok(false);
+    };
+    let has_index = input.has_index()?;
+    if has_index || matches!(input.summary().condition, FileCondition::Damaged { .. }) {
+        return Ok(false);
+    }
+    let temporary = temporary_beside(path);
+    drop(fs::remove_file(&temporary));
+    let choice = SpliceChoice {
+        channels: vec![vec![true; input.summary().channels.len()]],
+        ..SpliceChoice::default()
+    };
+    let records: Vec<(String, MetadataEntries)> = input.summary().metadata.clone();
+    let made = splice(
+        std::slice::from_ref(&input),
+        &choice,
+        &temporary,
+        &[],
+        &mut |_| records.clone(),
+        &mut |_| (),
+    );
+    let replaced = made.map_err(ToolError::from).and_then(|_| {
+        std::fs::rename(&temporary, path).map_err(|source| io_error("replace", path, source))?;
+        Ok(())
+    });
+    if replaced.is_err() {
+        // Best effort: the error is what counts.
+        drop(fs::remove_file(&temporary));
+    }
+    replaced.map(|()| true)
+}
+
+fn temporary_beside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".reindex.partial");
+    path.with_file_name(name)
+}

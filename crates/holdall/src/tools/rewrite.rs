@@ -1,0 +1,431 @@
+//! Makes a bag out of others: decides whether chunks can be copied as they lie, else goes through all messages in time order.
+
+use super::{
+    Choice, OutputOptions, ToolError, accounts,
+    accounts::Accounts,
+    choice::Chooser,
+    copy::{self, Plan},
+    staged::Staged,
+};
+use crate::{
+    decode::{Decoders, MessageChoice},
+    reader::{BagMessage, BagReader, BagSet},
+    record::options::CompressionMode,
+    writer::{BagOptions, BagTopic, BagWriter, CopiedPayload, OsFolder, PayloadPacking, os_disk},
+};
+use holdall_io::{block::BlockPoolOptions, os::DiskMode};
+use holdall_model::{
+    message::PayloadRef,
+    time::Timestamp,
+    topic::{MessageDefinition, TopicInfo},
+};
+use holdall_storage::{
+    DEFAULT_STORAGE_ID,
+    storage::storage_by_id,
+    writer::{ChannelInfo, StoredMessage},
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+    sync::Arc,
+};
+
+/// Messages between two looks at what the writer has to do besides writing.
+const MESSAGES_PER_STEP: u64 = 64;
+
+/// One output and what it is made of.
+pub struct Job {
+    /// The bags.
+    pub inputs: Vec<BagReader>,
+    /// Which of their messages.
+    pub choice: Choice,
+    /// Where they go, and how they are written.
+    pub output: OutputOptions,
+}
+
+/// What was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The bag directory.
+    pub directory: PathBuf,
+    /// Its storage files, in order.
+    pub files: Vec<PathBuf>,
+    /// Messages in it.
+    pub messages: u64,
+    /// Length of its storage files.
+    pub bytes: u64,
+    /// Chunks that were copied as they lie.
+    pub copied_chunks: u64,
+    /// Their bytes.
+    pub copied_bytes: u64,
+}
+
+/// Makes a bag. It is there whole, or not at all. `progress` is told the bytes done and the bytes in all.
+///
+/// # Errors
+/// Inputs that cannot be read or are damaged, an output that exists or cannot be written.
+pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, ToolError> {
+    let damaged = job.inputs.iter().find_map(|bag| bag.damage());
+    if let Some(notice) = damaged {
+        return Err(ToolError::Damaged {
+            notice: notice.to_owned(),
+        });
+    }
+    let chooser = job.choice.compile()?;
+    let staged = Staged::begin(&job.output.directory)?;
+    let set = BagSet::from(std::mem::take(&mut job.inputs));
+    let first = set.log_times().map(|(first, _)| first);
+    let start = job.choice.start.map(|moment| moment.resolve(first));
+    let end = job.choice.end.map(|moment| moment.resolve(first));
+    let moments = job.output.split_moments.iter();
+    let times: Vec<Timestamp> = moments.map(|moment| moment.resolve(first)).collect();
+    job.output.split.times.extend(times);
+    let accounts = gather(&set, &chooser, &job.output.custom_data)?;
+    let storage_id = storage_id(&set, &job.output);
+    let storage = storage_by_id(&storage_id)?;
+    let by_index = job.choice.is_by_index() && !job.output.is_rewritten;
+    let plan = Plan {
+        bags: set.bags(),
+        chooser: &chooser,
+        start,
+        end,
+        split: &job.output.split,
+        accounts: &accounts,
+        directory: staged.directory(),
+    };
+    let written = if by_index && storage_id == "mcap" {
+        copy::run(&plan, progress)?
+    } else {
+        None
+    };
+    let mut written = match written {
+        Some(written) => written,
+        None => {
+            keep_chunk_codec(&set, &mut job.output, &storage_id)?;
+            let options = BagOptions {
+                directory: staged.directory().to_owned(),
+                storage,
+                storage_options: job.output.storage_options.clone(),
+                split: job.output.split.by_writer(),
+                compression: job.output.compression.clone(),
+                custom_data: accounts.custom_data.clone(),
+                ros_distro: accounts.ros_distro.clone(),
+            };
+            let messages = MessageChoice {
+                from: start,
+                until: end,
+                questions: job.choice.questions.clone(),
+                ..MessageChoice::default()
+            };
+            Rewrite::new(&set, options, chooser, job.output.split.clone())?
+                .run(&messages, accounts, progress)?
+        }
+    };
+    let directory = staged.publish()?;
+    let in_place = |path: &PathBuf| directory.join(path.file_name().unwrap_or_default());
+    written.files = written.files.iter().map(in_place).collect();
+    written.directory = directory;
+    Ok(written)
+}
+
+fn gather(
+    set: &BagSet,
+    chooser: &Chooser,
+    custom_data: &BTreeMap<String, String>,
+) -> Result<Accounts, ToolError> {
+    let types: HashMap<String, String> = set
+        .topics()
+        .into_iter()
+        .map(|topic| (topic.name, topic.type_name))
+        .collect();
+    // A topic that was lost whole is in the ledger only; its type is not known, which matters for selections by type alone.
+    let takes = |name: &str| {
+        chooser.takes_topic(
+            name,
+            types.get(name).map_or("unknown/msg/Unknown", String::as_str),
+        )
+    };
+    accounts::gather(set.bags(), &takes, custom_data)
+}
+
+/// The storage asked for, else that of all inputs, else the default.
+fn storage_id(set: &BagSet, output: &OutputOptions) -> String {
+    output.storage_id.clone().unwrap_or_else(|| {
+        let mut ids = set
+            .bags()
+            .iter()
+            .map(|bag| bag.metadata().storage_identifier.as_str());
+        let first = ids.next().unwrap_or(DEFAULT_STORAGE_ID);
+        let same = ids.all(|id| id == first) && storage_by_id(first).is_ok();
+        if same { first } else { DEFAULT_STORAGE_ID }.to_owned()
+    })
+}
+
+/// Chunks of an MCAP file that is written anew are compressed as those of the first input, unless something else was asked for.
+fn keep_chunk_codec(set: &BagSet, output: &mut OutputOptions, storage_id: &str) -> Result<(), ToolError> {
+    let file = set.bags().first().and_then(|bag| bag.files().first());
+    let Some(file) = file.filter(|_| storage_id == "mcap" && !output.is_rewritten) else {
+        return Ok(());
+    };
+    let codec = match file.open()?.summary().compression.as_deref() {
+        Some("zstd") => "Zstd",
+        Some("lz4") => "Lz4",
+        _ => return Ok(()),
+    };
+    output.storage_options.config = Some(format!("compression: {codec}\n"));
+    Ok(())
+}
+
+/// A topic's type, by name and type.
+type TopicKey = (String, String);
+
+/// The way through all messages.
+struct Rewrite<'a> {
+    set: &'a BagSet,
+    chooser: Chooser,
+    bag: BagWriter,
+    topics: HashMap<TopicKey, Option<BagTopic>>,
+    /// What was found for each description that messages share, so that names are compared once per file.
+    known: HashMap<usize, (Arc<TopicInfo>, Option<BagTopic>)>,
+    definitions: HashMap<String, MessageDefinition>,
+    splitter: Splitter,
+    /// There for rosbag2's message compression.
+    packing: Option<PayloadPacking<Packed>>,
+    written: Written,
+}
+
+/// What of a message is not packed.
+struct Packed {
+    topic: BagTopic,
+    log_time: Timestamp,
+    publish_time: Timestamp,
+    sequence: u32,
+}
+
+impl<'a> Rewrite<'a> {
+    fn new(
+        set: &'a BagSet,
+        options: BagOptions,
+        chooser: Chooser,
+        split: super::SplitAt,
+    ) -> Result<Self, ToolError> {
+        let mut definitions = HashMap::new();
+        for bag in set.bags() {
+            for definition in bag.definitions()? {
+                definitions
+                    .entry(definition.type_name.clone())
+                    .or_insert(definition);
+            }
+        }
+        let packing = match options.compression.mode {
+            CompressionMode::Message => {
+                Some(PayloadPacking::start(&options.compression).map_err(ToolError::Compression)?)
+            }
+            CompressionMode::None | CompressionMode::File => None,
+        };
+        let bag = BagWriter::create(
+            options,
+            os_disk(DiskMode::Auto, BlockPoolOptions::default()),
+            Box::new(OsFolder),
+        )?;
+        let mut rewrite = Self {
+            set,
+            chooser,
+            bag,
+            topics: HashMap::new(),
+            known: HashMap::new(),
+            definitions,
+            splitter: Splitter::new(&split),
+            packing,
+            written: Written::default(),
+        };
+        for topic in set.topics() {
+            rewrite.topic(&topic)?;
+        }
+        Ok(rewrite)
+    }
+
+    /// The output's topic; `None` for one that is not taken.
+    fn topic(&mut self, info: &TopicInfo) -> Result<Option<BagTopic>, ToolError> {
+        let key = (info.name.clone(), info.type_name.clone());
+        if let Some(known) = self.topics.get(&key) {
+            return Ok(*known);
+        }
+        let topic = if self.chooser.takes_topic(&info.name, &info.type_name) {
+            let service = info.type_name.strip_suffix("_Event").unwrap_or(&info.type_name);
+            let definition = self
+                .definitions
+                .get(&info.type_name)
+                .or_else(|| self.definitions.get(service));
+            Some(self.bag.add_topic(ChannelInfo {
+                topic: info.clone(),
+                definition: definition.cloned().unwrap_or_else(|| MessageDefinition {
+                    type_name: info.type_name.clone(),
+                    ..MessageDefinition::default()
+                }),
+            })?)
+        } else {
+            None
+        };
+        self.topics.insert(key, topic);
+        Ok(topic)
+    }
+
+    fn topic_of(&mut self, message: &BagMessage) -> Result<Option<BagTopic>, ToolError> {
+        let key = Arc::as_ptr(&message.topic) as usize;
+        if let Some((_, topic)) = self.known.get(&key) {
+            return Ok(*topic);
+        }
+        let topic = self.topic(&message.topic)?;
+        self.known.insert(key, (Arc::clone(&message.topic), topic));
+        Ok(topic)
+    }
+
+    fn run(
+        mut self,
+        choice: &MessageChoice,
+        accounts: Accounts,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Written, ToolError> {
+        let total: u64 = self.set.bags().iter().map(BagReader::size_bytes).sum();
+        let mut done = 0;
+        let (mut decoders, mut seen) = (Decoders::new(self.set.clone()), 0u64);
+        for message in choice.messages(self.set, &mut decoders)? {
+            let message = message?;
+            done += message.payload.len() as u64;
+            seen += 1;
+            self.message(&message)?;
+            if seen.is_multiple_of(MESSAGES_PER_STEP) {
+                self.bag.step()?;
+                progress(done.min(total), total);
+            }
+        }
+        while self.write_packed()? {}
+        let closed = self.bag.close(accounts.records, None, |_| BTreeMap::new());
+        if let Some(failure) = closed.failure {
+            return Err(failure.into());
+        }
+        self.written.bytes = closed
+            .files
+            .iter()
+            .map(|file| holdall_io::fs::file_len(file).unwrap_or(0))
+            .sum();
+        self.written.files = closed.files;
+        Ok(self.written)
+    }
+
+    fn message(&mut self, message: &BagMessage) -> Result<(), ToolError> {
+        let Some(topic) = self.topic_of(message)? else {
+            return Ok(());
+        };
+        if !self.chooser.takes_now(&message.topic.name, message.log_time) {
+            return Ok(());
+        }
+        let about = Packed {
+            topic,
+            log_time: message.log_time,
+            publish_time: message.publish_time,
+            sequence: message.sequence,
+        };
+        while self.packing.as_ref().is_some_and(PayloadPacking::is_full) {
+            self.write_packed()?;
+        }
+        match &mut self.packing {
+            Some(packing) => {
+                packing.submit(about, Box::new(CopiedPayload(message.payload.to_vec().into())));
+                Ok(())
+            }
+            None => self.write(&about, &message.payload),
+        }
+    }
+
+    /// Writes the oldest message that is being packed; false when there is none.
+    fn write_packed(&mut self) -> Result<bool, ToolError> {
+        let Some((about, packed)) = self.packing.as_mut().and_then(|packing| packing.take_ready(true)) else {
+            return Ok(false);
+        };
+        let packed = packed.map_err(ToolError::Compression)?;
+        self.write(&about, &packed)?;
+        Ok(true)
+    }
+
+    fn write(&mut self, about: &Packed, payload: &[u8]) -> Result<(), ToolError> {
+        if self.splitter.is_due(about.log_time) {
+            self.bag.split()?;
+        }
+        self.bag.write(
+            about.topic,
+            StoredMessage {
+                log_time: about.log_time,
+                publish_time: about.publish_time,
+                sequence: about.sequence,
+                payload: PayloadRef::Bytes(payload),
+            },
+        )?;
+        self.written.messages += 1;
+        Ok(())
+    }
+}
+
+/// When to go on in a new file, by number and by given times.
+struct Splitter {
+    count_max: Option<u64>,
+    count: u64,
+    /// The next one last.
+    times: Vec<Timestamp>,
+}
+
+impl Splitter {
+    fn new(split: &super::SplitAt) -> Self {
+        let mut times = split.times.clone();
+        times.sort_unstable_by(|a, b| b.cmp(a));
+        Self {
+            count_max: split.count_max,
+            count: 0,
+            times,
+        }
+    }
+
+    /// True when the next message begins a new file.
+    fn is_due(&mut self, log_time: Timestamp) -> bool {
+        let mut is_due = self.count_max.is_some_and(|max| self.count >= max);
+        while self.times.last().is_some_and(|time| log_time >= *time) {
+            self.times.pop();
+            // Before the first message there is no file to end.
+            is_due |= self.count > 0;
+        }
+        if is_due {
+            self.count = 0;
+        }
+        self.count += 1;
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn splits(split: &super::super::SplitAt, times: &[i64]) -> Vec<i64> {
+        let mut splitter = Splitter::new(split);
+        let due = times
+            .iter()
+            .filter(|time| splitter.is_due(Timestamp::from_nanos(**time)));
+        due.copied().collect()
+    }
+
+    #[test]
+    fn files_end_after_a_number_and_at_times() {
+        let by_count = super::super::SplitAt {
+            count_max: Some(3),
+            ..Default::default()
+        };
+        assert_eq!(splits(&by_count, &[1, 2, 3, 4, 5, 6, 7]), [4, 7]);
+        let at = |nanos: &[i64]| super::super::SplitAt {
+            times: nanos.iter().map(|nanos| Timestamp::from_nanos(*nanos)).collect(),
+            ..Default::default()
+        };
+        assert_eq!(splits(&at(&[5, 3, 100]), &[1, 2, 3, 4, 5, 6]), [3, 5]);
+        assert_eq!(splits(&at(&[0, 3]), &[1, 2, 9]), [9], "an empty file is not made");
+    }
+}

@@ -1,0 +1,407 @@
+//! Work on whole bags: what comes out is what went in, in time order, sound, and copied as it lies where it can be.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
+mod bags;
+
+use bags::{Format, Message, START, message, write_mcap};
+use holdall::{
+    reader::{BagReader, BagSet, MessageFilter},
+    tools::{Choice, Job, Moment, OutputOptions, SplitAt, ToolError, Written, check, reindex, run},
+};
+use holdall_model::{selection::Selection, time::Timestamp};
+use holdall_storage::check::Severity;
+use proptest::prelude::*;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Topic, log time, publish time and payload of each message, in the order of reading.
+type Content = Vec<(String, i64, i64, Vec<u8>)>;
+
+fn content(path: &Path) -> Content {
+    BagSet::open(&[path])
+        .unwrap()
+        .messages(&MessageFilter::default())
+        .map(|message| {
+            let message = message.unwrap();
+            let times = (message.log_time.as_nanos(), message.publish_time.as_nanos());
+            (
+                message.topic.name.clone(),
+                times.0,
+                times.1,
+                message.payload.to_vec(),
+            )
+        })
+        .collect()
+}
+
+/// Messages of the same time come in the order of chunks, which tools may change between topics.
+fn sorted(mut content: Content) -> Content {
+    content.sort();
+    content
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos((START + millis * 1_000_000) as i64)
+}
+
+fn job(inputs: &[PathBuf], directory: &Path) -> Job {
+    Job {
+        inputs: inputs.iter().map(|path| BagReader::open(path).unwrap()).collect(),
+        choice: Choice::default(),
+        output: OutputOptions {
+            directory: directory.to_owned(),
+            ..OutputOptions::default()
+        },
+    }
+}
+
+fn make(job: Job) -> Written {
+    run(job, &mut |_, _| ()).unwrap()
+}
+
+/// Sound in every respect but the hashes, which these test bags invent.
+#[track_caller]
+fn assert_sound(path: &Path) {
+    let found = check::check(path, &mut |_, _| ()).unwrap();
+    let problems: Vec<String> = found
+        .findings()
+        .filter(|finding| finding.severity == Severity::Problem && !finding.what.contains("type hash"))
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(problems, [] as [String; 0]);
+}
+
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../../shared")
+        .join(name);
+    if !path.exists() {
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+/// md5 of all payloads of each topic, as the manifest of the sample bags has it.
+fn digests(path: &Path) -> BTreeMap<String, (u64, String)> {
+    let mut by_topic: BTreeMap<String, (u64, md5::Context)> = BTreeMap::new();
+    for (topic, _, _, payload) in content(path) {
+        let entry = by_topic.entry(topic).or_insert_with(|| (0, md5::Context::new()));
+        entry.0 += 1;
+        entry.1.consume(&payload);
+    }
+    let digest = |(topic, (count, md5)): (String, (u64, md5::Context))| {
+        (topic, (count, format!("{:x}", md5.finalize())))
+    };
+    by_topic.into_iter().map(digest).collect()
+}
+
+#[test]
+fn every_sample_bag_goes_through_every_storage() {
+    let Some(bags) = shared("bags") else { return };
+    let manifest: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(bags.join("manifest.json")).unwrap()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    for (name, told) in manifest.as_object().unwrap() {
+        let expected: BTreeMap<String, (u64, String)> = told["topics"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(topic, told)| {
+                let digest = told["md5"].as_str().unwrap().to_owned();
+                (topic.clone(), (told["count"].as_u64().unwrap(), digest))
+            })
+            .filter(|(_, (count, _))| *count > 0)
+            .collect();
+        let mut input = bags.join(name);
+        for (step, storage) in ["sqlite3", "mcap", "mcap", "sqlite3"].into_iter().enumerate() {
+            let output = dir.path().join(format!("{name}_{step}"));
+            let mut job = job(std::slice::from_ref(&input), &output);
+            job.output.storage_id = Some(storage.to_owned());
+            make(job);
+            assert_sound(&output);
+            assert_eq!(digests(&output), expected, "{name} to {storage}, step {step}");
+            input = output;
+        }
+    }
+}
+
+/// Two recordings of the same robot, one after the other, and one of another robot with the same channel numbers.
+fn recordings(dir: &Path) -> [PathBuf; 3] {
+    let paths = ["one.mcap", "two.mcap", "other.mcap"].map(|name| dir.join(name));
+    let first: Vec<Message> = (0..200)
+        .map(|n| message(["/a", "/b"][n as usize % 2], n * 10))
+        .collect();
+    let second: Vec<Message> = (0..200)
+        .map(|n| message(["/a", "/b"][n as usize % 2], 2000 + n * 10))
+        .collect();
+    let other: Vec<Message> = (0..200)
+        .map(|n| message(["/c", "/d"][n as usize % 2], 5 + n * 10))
+        .collect();
+    for (path, messages) in paths.iter().zip([first, second, other]) {
+        write_mcap(path, &messages, &Format::default());
+    }
+    paths
+}
+
+#[test]
+fn merging_copies_chunks_whose_channels_keep_their_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, two, other] = recordings(dir.path());
+    let out = dir.path().join("same");
+    let written = make(job(&[one.clone(), two.clone()], &out));
+    assert!(
+        written.copied_chunks > 10 && written.messages == 400,
+        "{written:?}"
+    );
+    assert_sound(&out);
+    let mut expected = content(&one);
+    expected.extend(content(&two));
+    assert_eq!(content(&out), expected);
+
+    let out = dir.path().join("both");
+    let written = make(job(&[one.clone(), other.clone()], &out));
+    assert!(
+        written.copied_chunks > 5,
+        "those of one input stay as they are: {written:?}"
+    );
+    assert_sound(&out);
+    let mut expected = content(&one);
+    expected.extend(content(&other));
+    expected.sort_by_key(|(_, log_time, ..)| *log_time);
+    assert_eq!(content(&out), expected);
+}
+
+#[test]
+fn time_ranges_cut_only_the_chunks_at_their_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, ..] = recordings(dir.path());
+    let out = dir.path().join("cut");
+    let mut job = job(std::slice::from_ref(&one), &out);
+    job.choice.start = Some(Moment::AfterStart(Duration::from_millis(333)));
+    job.choice.end = Some(Moment::At(at(1500)));
+    let written = make(job);
+    let expected: Content = content(&one)
+        .into_iter()
+        .filter(|(_, time, ..)| (at(333).as_nanos()..=at(1500).as_nanos()).contains(time))
+        .collect();
+    assert_eq!(content(&out), expected);
+    assert!(written.copied_chunks > 3, "{written:?}");
+    assert_sound(&out);
+}
+
+#[test]
+fn rates_keep_one_message_of_each_period() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, ..] = recordings(dir.path());
+    let out = dir.path().join("slow");
+    let mut job = job(&[one], &out);
+    job.choice.rates = [("/a".to_owned(), 10.0)].into();
+    make(job);
+    let found = content(&out);
+    assert_eq!(found.iter().filter(|(topic, ..)| topic == "/a").count(), 20);
+    assert_eq!(found.iter().filter(|(topic, ..)| topic == "/b").count(), 100);
+    assert_sound(&out);
+}
+
+#[test]
+fn bags_are_divided_by_span_size_number_and_times() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, ..] = recordings(dir.path());
+    let whole = content(&one);
+    let divisions = [
+        (
+            "span",
+            SplitAt {
+                duration_max: Some(Duration::from_millis(500)),
+                ..SplitAt::default()
+            },
+            4,
+        ),
+        (
+            "size",
+            SplitAt {
+                bytes_max: Some(8000),
+                ..SplitAt::default()
+            },
+            2,
+        ),
+        (
+            "count",
+            SplitAt {
+                count_max: Some(60),
+                ..SplitAt::default()
+            },
+            4,
+        ),
+        (
+            "times",
+            SplitAt {
+                times: vec![at(100), at(1905)],
+                ..SplitAt::default()
+            },
+            3,
+        ),
+    ];
+    for (name, split, files_min) in divisions {
+        let out = dir.path().join(name);
+        let mut job = job(std::slice::from_ref(&one), &out);
+        job.output.split = split.clone();
+        let written = make(job);
+        assert!(written.files.len() >= files_min, "{name}: {written:?}");
+        assert_eq!(content(&out), whole, "{name}");
+        assert_sound(&out);
+        for file in &written.files {
+            let part = content(file);
+            let span = part.last().unwrap().1 - part[0].1;
+            assert!(
+                split.duration_max.is_none_or(|max| span <= max.as_nanos() as i64),
+                "{name}"
+            );
+            assert!(
+                split.count_max.is_none_or(|max| part.len() as u64 <= max),
+                "{name}"
+            );
+            let bytes = fs::metadata(file).unwrap().len();
+            assert!(split.bytes_max.is_none_or(|max| bytes <= max), "{name}: {bytes}");
+        }
+    }
+}
+
+#[test]
+fn an_output_that_is_there_is_not_touched_and_a_damaged_input_makes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, ..] = recordings(dir.path());
+    let taken = dir.path().join("taken");
+    fs::create_dir(&taken).unwrap();
+    let error = run(job(std::slice::from_ref(&one), &taken), &mut |_, _| ()).unwrap_err();
+    assert!(matches!(error, ToolError::OutputExists { .. }), "{error}");
+    let bytes = fs::read(&one).unwrap();
+    fs::write(&one, &bytes[..bytes.len() / 2]).unwrap();
+    let before = fs::read_dir(dir.path()).unwrap().count();
+    let error = run(job(&[one], &dir.path().join("out")), &mut |_, _| ()).unwrap_err();
+    assert!(error.to_string().contains("holdall repair"), "{error}");
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        before,
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn records_of_others_and_what_users_keep_go_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let entries = BTreeMap::from([("key".to_owned(), "value".to_owned())]);
+    let messages: Vec<Message> = (0..50).map(|n| message("/a", n)).collect();
+    let input = dir.path().join("in.mcap");
+    bags::write_mcap_with_record(&input, &messages, "vendor", &entries);
+    for storage in ["mcap", "sqlite3"] {
+        let out = dir.path().join(storage);
+        let mut job = job(std::slice::from_ref(&input), &out);
+        job.output.storage_id = Some(storage.to_owned());
+        job.output.custom_data = [("run".to_owned(), "7".to_owned())].into();
+        make(job);
+        let bag = BagReader::open(&out).unwrap();
+        assert_eq!(bag.metadata().custom_data["run"], "7");
+        let summary = bag.files()[0].open().unwrap().summary().clone();
+        assert_eq!(summary.last_metadata("vendor"), Some(&entries), "{storage}");
+    }
+}
+
+#[test]
+fn reindexing_gives_files_an_index_and_the_bag_its_metadata() {
+    let dir = tempfile::tempdir().unwrap();
+    let messages: Vec<Message> = (0..200)
+        .map(|n| message(["/a", "/b"][n as usize % 2], n * 10))
+        .collect();
+    let format = Format {
+        indexed: false,
+        ..Format::default()
+    };
+    write_mcap(&dir.path().join("bag_0.mcap"), &messages, &format);
+    let before = content(dir.path());
+    let done = reindex(dir.path(), &mut |_, _| ()).unwrap();
+    assert_eq!((done.indexed.len(), done.messages), (1, 200));
+    assert_sound(dir.path());
+    assert_eq!(content(dir.path()), before);
+    let again = reindex(dir.path(), &mut |_, _| ()).unwrap();
+    assert_eq!(again.indexed, [] as [PathBuf; 0], "what has an index keeps it");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
+
+const TOPICS: [&str; 4] = ["/a", "/b", "/c", "/d"];
+
+fn messages() -> impl Strategy<Value = Vec<Message>> {
+    let one = (0usize..4, 0u64..400, 0usize..700).prop_map(|(topic, millis, padding)| {
+        let mut message = message(TOPICS[topic], millis);
+        message.payload.extend(vec![topic as u8; padding]);
+        message
+    });
+    prop::collection::vec(one, 0..80)
+}
+
+fn format() -> impl Strategy<Value = Format> {
+    let codec = prop_oneof![
+        Just(None),
+        Just(Some(mcap::Compression::Zstd)),
+        Just(Some(mcap::Compression::Lz4))
+    ];
+    let chunk = prop_oneof![Just(None), Just(Some(300)), Just(Some(2000))];
+    (codec, chunk, any::<bool>()).prop_map(|(compression, chunk_bytes, indexed)| Format {
+        compression,
+        chunk_bytes,
+        indexed,
+        ..Format::default()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    /// Whatever the files look like: what comes out is what a simple filter takes of what went in.
+    #[test]
+    fn whatever_is_chosen_comes_out(
+        inputs in prop::collection::vec((messages(), format()), 1..4),
+        wanted in prop::collection::btree_set(0usize..4, 1..4),
+        start in prop::option::of(0u64..400),
+        end in prop::option::of(0u64..400),
+        cut in prop::option::of(1u64..400),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut paths = Vec::new();
+        for (place, (messages, format)) in inputs.iter().enumerate() {
+            paths.push(dir.path().join(format!("in_{place}.mcap")));
+            write_mcap(&paths[place], messages, format);
+        }
+        let topics: BTreeSet<&str> = wanted.iter().map(|place| TOPICS[*place]).collect();
+        let out = dir.path().join("out");
+        let mut job = job(&paths, &out);
+        job.choice = Choice {
+            selection: Selection { topics: topics.iter().map(|topic| (*topic).to_owned()).collect(), ..Selection::default() },
+            start: start.map(|start| Moment::At(at(start))),
+            end: end.map(|end| Moment::At(at(end))),
+            ..Choice::default()
+        };
+        job.output.split.times = cut.map(at).into_iter().collect();
+        make(job);
+        let taken = |(topic, time, ..): &(String, i64, i64, Vec<u8>)| {
+            topics.contains(topic.as_str())
+                && start.is_none_or(|start| *time >= at(start).as_nanos())
+                && end.is_none_or(|end| *time <= at(end).as_nanos())
+        };
+        let expected: Content = paths.iter().flat_map(|path| content(path)).filter(taken).collect();
+        let found = content(&out);
+        prop_assert!(found.is_sorted_by_key(|(_, time, ..)| *time));
+        prop_assert_eq!(sorted(found), sorted(expected));
+        let problems: Vec<String> = check::check(&out, &mut |_, _| ())
+            .unwrap()
+            .findings()
+            .filter(|finding| finding.severity == Severity::Problem && !finding.what.contains("type hash"))
+            .map(ToString::to_string)
+            .collect();
+        prop_assert_eq!(problems, Vec::<String>::new());
+    }
+}
