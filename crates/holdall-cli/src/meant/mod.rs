@@ -7,6 +7,7 @@ pub mod play;
 pub mod record;
 pub mod static_topics;
 pub mod surroundings;
+pub mod tools;
 
 use holdall_model::qos::{QosProfile, parse_qos_overrides};
 use std::{

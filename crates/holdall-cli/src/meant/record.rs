@@ -374,7 +374,7 @@ fn cache(typed: &RecordArguments) -> Result<CacheOptions, UsageError> {
 }
 
 /// `KEY=VALUE` pairs; the last one of a key counts.
-fn custom_data(pairs: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+pub(super) fn custom_data(pairs: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
     pairs
         .iter()
         .map(|pair| match pair.split_once('=') {

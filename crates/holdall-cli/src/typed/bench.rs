@@ -11,7 +11,8 @@ Examples:
   holdall bench write --size 6220800 --producers 8 --rate 30 --duration 60 --out /data/bench
                                                                          eight cameras at 30 Hz for a minute
   holdall bench write --size mixed --storage mcap,mcap-crate,naive --repeat 5 --out /data/bench
-  holdall bench storage --out /data/bench                                storages alone, one table for each size";
+  holdall bench storage --out /data/bench                                storages alone, one table for each size
+  holdall bench tools --out /data/bench                                  merge, split, filter, check beside cp, mcap crate and pip";
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -20,6 +21,40 @@ pub enum BenchVerb {
     Write(Box<WriteArguments>),
     /// Storages alone: message sizes, batches and configurations of the storage plugin comparison
     Storage(StorageArguments),
+    /// Work on whole bags: merge, split, filter, convert, check, reindex, beside cp, a plain read, the mcap crate and pip
+    Tools(ToolsArguments),
+}
+
+/// All flags of `holdall bench tools`.
+#[derive(Args, Clone, Debug)]
+pub struct ToolsArguments {
+    /// Folder for files and results: empty, new, or with results of earlier runs only
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+
+    /// Length of each of the two inputs
+    #[arg(long, value_name = "BYTES", default_value = "1GB", value_parser = parse_bytes)]
+    pub size: u64,
+
+    /// Rounds
+    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+
+    /// Leave the inputs in the page cache
+    #[arg(long)]
+    pub warm: bool,
+
+    /// Python with pip mcap and rosbags
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+
+    /// Same seed, same payloads
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+
+    /// Print one JSON object instead of a table (it is stored in the folder in any case)
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// How files are written.

@@ -10,6 +10,7 @@ pub mod export;
 pub mod info;
 pub mod play;
 pub mod record;
+pub mod tools;
 
 use clap::{Parser, Subcommand, ValueEnum, builder::styling};
 use tracing::level_filters::LevelFilter;
@@ -84,6 +85,34 @@ pub enum Verb {
     /// Count what is in a bag and compare it with the recording's account of every message
     #[command(after_help = audit::EXAMPLES, after_long_help = audit::after_long_help())]
     Audit(audit::AuditArguments),
+    /// Convert bags to another storage, compression or choice of messages
+    #[command(after_help = tools::CONVERT_EXAMPLES)]
+    Convert(Box<tools::ConvertArguments>),
+    /// Make one bag out of several
+    #[command(after_help = tools::MERGE_EXAMPLES)]
+    Merge(Box<tools::MergeArguments>),
+    /// Divide a bag into files by size, span, number of messages or at times
+    #[command(after_help = tools::SPLIT_EXAMPLES)]
+    Split(Box<tools::SplitArguments>),
+    /// Keep some messages: by topic, type, time, rate or content
+    #[command(after_help = tools::FILTER_EXAMPLES)]
+    Filter(Box<tools::FilterArguments>),
+    /// Compress a bag: its chunks, its files or its messages
+    #[command(after_help = tools::COMPRESS_EXAMPLES)]
+    Compress(tools::CompressArguments),
+    /// Make an uncompressed bag out of a compressed one
+    #[command(after_help = tools::DECOMPRESS_EXAMPLES)]
+    Decompress(tools::DecompressArguments),
+    /// Make metadata.yaml anew, and the index of MCAP files that have none
+    #[command(after_help = tools::REINDEX_EXAMPLES)]
+    Reindex(tools::ReindexArguments),
+    /// List storages and codecs, or the topics and chunks of a bag
+    #[command(after_help = tools::LIST_EXAMPLES)]
+    List {
+        /// What to list.
+        #[command(subcommand)]
+        what: tools::ListWhat,
+    },
     /// Measure what recording costs and reaches on this machine
     #[command(after_help = bench::EXAMPLES)]
     Bench {
@@ -91,6 +120,9 @@ pub enum Verb {
         #[command(subcommand)]
         verb: bench::BenchVerb,
     },
+    /// Write the manual pages
+    #[command(after_help = tools::MAN_EXAMPLES)]
+    Man(tools::ManArguments),
     /// Write the completion script of a shell to standard output
     #[command(
         after_help = "Example:\n  holdall completion bash > ~/.local/share/bash-completion/completions/holdall"

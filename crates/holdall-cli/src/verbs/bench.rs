@@ -7,7 +7,7 @@ use crate::{
     terminal::log,
     typed::bench::{
         BenchVerb, CachePolicyName, CompressionName, DiskModeName, SharedArguments, StorageArguments,
-        WriteArguments,
+        ToolsArguments, WriteArguments,
     },
     units::parse_bytes,
 };
@@ -17,6 +17,7 @@ use holdall_bench::{
     candidate::{ours::DiskChoice, producers::OfferOptions},
     report::{storage_table, write_table},
     storage::{self, StorageBenchOptions, StorageConfiguration, default_configurations},
+    tools::{self, ToolsBenchOptions},
     workload::{Load, SizeMix},
     write::{self, Progress, WriteOptions},
 };
@@ -33,6 +34,7 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
     match verb {
         BenchVerb::Write(typed) => run_write(typed),
         BenchVerb::Storage(typed) => run_storage(typed),
+        BenchVerb::Tools(typed) => run_tools(typed),
     }
 }
 
@@ -53,6 +55,25 @@ fn run_storage(typed: &StorageArguments) -> VerbResult {
     let options = storage_options(typed)?;
     let report = storage::run(&options, &SystemClock, &mut tell).map_err(failure)?;
     show(typed.shared.json, &report, || storage_table(&report))?;
+    Ok(Outcome::Done)
+}
+
+fn run_tools(typed: &ToolsArguments) -> VerbResult {
+    log::start(if typed.json {
+        LevelFilter::WARN
+    } else {
+        LevelFilter::INFO
+    });
+    let options = ToolsBenchOptions {
+        input_bytes: typed.size,
+        repeat: typed.repeat,
+        cold: !typed.warm,
+        out: typed.out.clone(),
+        python: typed.python.clone(),
+        seed: typed.seed,
+    };
+    let report = tools::run(&options, &SystemClock, &mut tell).map_err(failure)?;
+    show(typed.json, &report, || tools::table(&report))?;
     Ok(Outcome::Done)
 }
 

@@ -5,12 +5,16 @@ mod bench;
 mod cat;
 mod check;
 mod completion;
+mod convert;
 mod diff;
 mod export;
 mod info;
 mod input;
+mod list;
+mod man;
 mod play;
 mod record;
+mod reindex;
 
 use crate::{VerbResult, typed::Verb};
 
@@ -28,6 +32,15 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Info(arguments) => info::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),
+        Verb::Convert(arguments) => convert::convert(&arguments),
+        Verb::Merge(arguments) => convert::merge(&arguments),
+        Verb::Split(arguments) => convert::split(&arguments),
+        Verb::Filter(arguments) => convert::filter(&arguments),
+        Verb::Compress(arguments) => convert::compress(&arguments),
+        Verb::Decompress(arguments) => convert::decompress(&arguments),
+        Verb::Reindex(arguments) => reindex::run(&arguments),
+        Verb::List { what } => list::run(&what),
+        Verb::Man(arguments) => man::run(&arguments),
         Verb::Bench { verb } => bench::run(&verb),
         Verb::Completion { shell } => completion::run(shell),
     }

@@ -1,0 +1,422 @@
+//! Makes two recordings, and goes through all work in rounds with the disk's own copying and reading around it.
+
+use super::{
+    report::{ToolRow, ToolsReport},
+    rivals,
+};
+use crate::{
+    candidate::ours::{TYPE_NAME, TYPE_TEXT},
+    error::{BenchError, BenchResult},
+    folder::BenchFolder,
+    machine::Machine,
+    measure::UsageMeter,
+    write::Progress,
+};
+use holdall::{
+    reader::BagReader,
+    record::options::{CompressionOptions, SplitOptions},
+    tools::{self, Choice, Job, Moment, OutputOptions},
+    writer::{BagError, BagOptions, BagWriter, OsFolder, os_disk},
+};
+use holdall_io::{
+    block::BlockPoolOptions,
+    clock::Clock,
+    fs::{File, forget_cached},
+    os::DiskMode,
+};
+use holdall_model::{
+    message::PayloadRef,
+    selection::Selection,
+    time::Timestamp,
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+};
+use holdall_storage::{
+    StorageOptions, storage_by_id,
+    writer::{ChannelInfo, StoredMessage},
+};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Sizes of messages: an image, and what comes with it.
+const IMAGE_BYTES: usize = 1 << 20;
+const SMALL_BYTES: usize = 1000;
+/// Small messages for each image.
+const SMALL_PER_IMAGE: u64 = 50;
+/// Log time between two images, and of the first message.
+const IMAGE_PERIOD_NANOS: i64 = 33_000_000;
+const START_NANOS: i64 = 1_700_000_000_000_000_000;
+/// Bytes that the plain read takes at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// Everything about one `bench tools`.
+#[derive(Clone, Debug)]
+pub struct ToolsBenchOptions {
+    /// Length of each of the two inputs.
+    pub input_bytes: u64,
+    /// Rounds.
+    pub repeat: u32,
+    /// Put inputs out of the page cache before each measurement.
+    pub cold: bool,
+    /// The folder for files and results.
+    pub out: PathBuf,
+    /// A Python with pip `mcap` and `rosbags`; `None` for `python3`.
+    pub python: Option<PathBuf>,
+    /// Same seed, same payloads.
+    pub seed: u64,
+}
+
+/// Measures.
+///
+/// # Errors
+/// Too little space, a failed disk, work that fails.
+pub fn run(
+    options: &ToolsBenchOptions,
+    clock: &dyn Clock,
+    tell: &mut dyn FnMut(Progress),
+) -> BenchResult<ToolsReport> {
+    let folder = BenchFolder::take(&options.out, false)?;
+    let usage = UsageMeter::start(clock);
+    // Two inputs, the largest output, and the copy for the limit.
+    folder.check_space(options.input_bytes.saturating_mul(5))?;
+    let scratch = folder.scratch().to_owned();
+    let inputs = [0u64, 1].map(|number| scratch.join(format!("input_{number}")));
+    for (number, input) in (0i64..).zip(&inputs) {
+        write_input(input, number, options).map_err(|error| failed(input, &error))?;
+    }
+    let mut bench = Bench {
+        options,
+        clock,
+        scratch,
+        inputs,
+        rows: Vec::new(),
+        limits: BTreeMap::new(),
+    };
+    for round in 0..options.repeat {
+        tell(Progress::Limits);
+        bench.limits(round)?;
+        tell(Progress::Running {
+            candidate: "tools".to_owned(),
+            repetition: round,
+        });
+        bench.round()?;
+        bench.rivals()?;
+    }
+    let mut rows = bench.rows;
+    rows.iter_mut().for_each(|row| row.settle(options.seed));
+    let report = ToolsReport {
+        benchmark: "tools",
+        rows,
+        input_bytes: options.input_bytes,
+        repeat: options.repeat,
+        cold: options.cold,
+        rss_max_bytes: usage.stop().rss_max_bytes,
+        machine: Machine::inspect(folder.scratch()),
+    };
+    for input in &bench.inputs {
+        folder.discard(input)?;
+    }
+    folder.store(
+        "tools",
+        "json",
+        &serde_json::to_string_pretty(&report).unwrap_or_default(),
+    )?;
+    Ok(report)
+}
+
+fn write_input(path: &Path, number: i64, options: &ToolsBenchOptions) -> Result<(), BagError> {
+    let bag = BagOptions {
+        directory: path.to_owned(),
+        storage: storage_by_id("mcap")?,
+        storage_options: StorageOptions::default(),
+        split: SplitOptions::default(),
+        compression: CompressionOptions::default(),
+        custom_data: BTreeMap::new(),
+        ros_distro: String::new(),
+    };
+    let disk = os_disk(DiskMode::Auto, BlockPoolOptions::default());
+    let mut bag = BagWriter::create(bag, disk, Box::new(OsFolder))?;
+    let topics = ["/image", "/imu"].map(|name| {
+        bag.add_topic(ChannelInfo {
+            topic: TopicInfo {
+                name: name.to_owned(),
+                type_name: TYPE_NAME.to_owned(),
+                serialization_format: "cdr".to_owned(),
+                ..TopicInfo::default()
+            },
+            definition: MessageDefinition {
+                type_name: TYPE_NAME.to_owned(),
+                encoding: DefinitionEncoding::Ros2Msg,
+                text: TYPE_TEXT.to_owned(),
+                ..MessageDefinition::default()
+            },
+        })
+    });
+    let [image, small] = topics;
+    let (image, small) = (image?, small?);
+    let mut random = fastrand::Rng::with_seed(options.seed + number.unsigned_abs());
+    let mut payload = vec![0; IMAGE_BYTES];
+    random.fill(&mut payload);
+    let per_image = IMAGE_BYTES as u64 + SMALL_PER_IMAGE * SMALL_BYTES as u64;
+    let images = (options.input_bytes / per_image).max(8);
+    let begin = START_NANOS + number * images as i64 * IMAGE_PERIOD_NANOS;
+    for place in 0..images as i64 {
+        let time = begin + place * IMAGE_PERIOD_NANOS;
+        payload[..8].copy_from_slice(&place.to_le_bytes());
+        bag.write(image, stored(time, &payload))?;
+        for step in 1..=SMALL_PER_IMAGE as i64 {
+            let time = time + step * (IMAGE_PERIOD_NANOS / (SMALL_PER_IMAGE as i64 + 1));
+            bag.write(small, stored(time, &payload[..SMALL_BYTES]))?;
+        }
+        bag.step()?;
+    }
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    closed.failure.map_or(Ok(()), Err)
+}
+
+fn stored(nanos: i64, payload: &[u8]) -> StoredMessage<'_> {
+    StoredMessage {
+        log_time: Timestamp::from_nanos(nanos),
+        publish_time: Timestamp::from_nanos(nanos),
+        sequence: 0,
+        payload: PayloadRef::Bytes(payload),
+    }
+}
+
+struct Bench<'a> {
+    options: &'a ToolsBenchOptions,
+    clock: &'a dyn Clock,
+    scratch: PathBuf,
+    inputs: [PathBuf; 2],
+    rows: Vec<ToolRow>,
+    /// Rate of each limit in the current round.
+    limits: BTreeMap<&'static str, f64>,
+}
+
+impl Bench<'_> {
+    fn file(&self, number: usize) -> PathBuf {
+        self.inputs[number].join(format!("input_{number}_0.mcap"))
+    }
+
+    /// Puts the inputs where a user finds them who has not just written them.
+    fn prepare(&self) -> BenchResult<()> {
+        for number in [0, 1] {
+            let path = self.file(number);
+            if self.options.cold {
+                forget_cached(&path)?;
+            } else {
+                read_plain(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn timed<T>(&self, work: impl FnOnce() -> BenchResult<T>) -> BenchResult<(T, f64)> {
+        let start = self.clock.monotonic();
+        let done = work()?;
+        Ok((done, (self.clock.monotonic() - start).as_secs_f64()))
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        who: &str,
+        against: Option<&'static str>,
+        counts: (u64, u64),
+        elapsed_s: f64,
+    ) {
+        let limit = against.and_then(|against| self.limits.get(against).copied());
+        let known = self
+            .rows
+            .iter()
+            .position(|row| row.name == name && row.who == who);
+        let place = known.unwrap_or_else(|| {
+            self.rows.push(ToolRow {
+                name: name.to_owned(),
+                who: who.to_owned(),
+                against,
+                ..ToolRow::default()
+            });
+            self.rows.len() - 1
+        });
+        let row = &mut self.rows[place];
+        (row.bytes, row.messages) = counts;
+        row.samples_s.push(elapsed_s);
+        row.limits_bytes_per_s.extend(limit);
+    }
+
+    /// What the disk copies and reads by itself.
+    fn limits(&mut self, round: u32) -> BenchResult<()> {
+        let (input, copy) = (self.file(0), self.scratch.join(format!("copy_{round}")));
+        let bytes = fs::metadata(&input)
+            .map_err(BenchError::io("inspect", &input))?
+            .len();
+        self.prepare()?;
+        let ((), elapsed_s) = self.timed(|| rivals::copy_with_cp(&input, &copy))?;
+        fs::remove_file(&copy).map_err(BenchError::io("remove", &copy))?;
+        self.limits.insert("copy", bytes as f64 / elapsed_s);
+        self.add("copy of one input", "cp + sync", None, (bytes, 0), elapsed_s);
+        self.prepare()?;
+        let (read, elapsed_s) = self.timed(|| read_plain(&input))?;
+        self.limits.insert("read", read as f64 / elapsed_s);
+        self.add("read of one input", "plain read", None, (read, 0), elapsed_s);
+        Ok(())
+    }
+
+    fn round(&mut self) -> BenchResult<()> {
+        let first = vec![self.inputs[0].clone()];
+        let both = self.inputs.to_vec();
+        let none = || (Choice::default(), OutputOptions::default());
+        self.make("merge of both inputs", both.clone(), none())?;
+        let span = |share: f64| {
+            let bag = BagReader::open(&self.inputs[0]).map_err(|error| failed(&self.inputs[0], &error))?;
+            Ok::<_, BenchError>(bag.metadata().duration.mul_f64(share))
+        };
+        let (quarter, eighth) = (span(0.26)?, span(0.125)?);
+        let mut output = OutputOptions::default();
+        output.split.duration_max = Some(quarter);
+        self.make(
+            "split into 4 files by span",
+            first.clone(),
+            (Choice::default(), output),
+        )?;
+        let by_time = Choice {
+            start: Some(Moment::AfterStart(eighth)),
+            end: Some(Moment::AfterStart(eighth * 7)),
+            ..Choice::default()
+        };
+        self.make(
+            "filter by time (3/4)",
+            first.clone(),
+            (by_time, OutputOptions::default()),
+        )?;
+        let by_topic = Choice {
+            selection: Selection {
+                topics: vec!["/image".to_owned()],
+                ..Selection::default()
+            },
+            ..Choice::default()
+        };
+        self.make(
+            "filter by topic (/image)",
+            first.clone(),
+            (by_topic, OutputOptions::default()),
+        )?;
+        let sqlite = OutputOptions {
+            storage_id: Some("sqlite3".to_owned()),
+            ..OutputOptions::default()
+        };
+        self.make("convert to sqlite3", first, (Choice::default(), sqlite))?;
+        self.check()?;
+        self.reindex()
+    }
+
+    fn make(&mut self, name: &str, inputs: Vec<PathBuf>, what: (Choice, OutputOptions)) -> BenchResult<()> {
+        let directory = self.scratch.join("made");
+        self.prepare()?;
+        let (choice, mut output) = what;
+        output.directory.clone_from(&directory);
+        let (written, elapsed_s) = self.timed(|| {
+            let inputs = inputs
+                .iter()
+                .map(|path| BagReader::open(path).map_err(|error| failed(path, &error)))
+                .collect::<BenchResult<_>>()?;
+            let job = Job {
+                inputs,
+                choice,
+                output,
+            };
+            tools::run(job, &mut |_, _| ()).map_err(|error| failed(&directory, &error))
+        })?;
+        fs::remove_dir_all(&directory).map_err(BenchError::io("remove", &directory))?;
+        self.add(
+            name,
+            "holdall",
+            Some("copy"),
+            (written.bytes, written.messages),
+            elapsed_s,
+        );
+        Ok(())
+    }
+
+    fn check(&mut self) -> BenchResult<()> {
+        let input = self.inputs[0].clone();
+        self.prepare()?;
+        let (found, elapsed_s) = self
+            .timed(|| tools::check::check(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error)))?;
+        if let Some(problem) = found.findings().next().filter(|_| !found.is_sound()) {
+            return Err(failed(&input, problem));
+        }
+        let bytes = found.files.iter().map(|file| file.file_bytes).sum();
+        let messages = found.files.iter().map(|file| file.message_count).sum();
+        self.add("check", "holdall", Some("read"), (bytes, messages), elapsed_s);
+        Ok(())
+    }
+
+    fn reindex(&mut self) -> BenchResult<()> {
+        let input = self.inputs[0].clone();
+        let metadata = input.join("metadata.yaml");
+        fs::remove_file(&metadata).map_err(BenchError::io("remove", &metadata))?;
+        self.prepare()?;
+        let (done, elapsed_s) =
+            self.timed(|| tools::reindex(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error)))?;
+        let bytes = fs::metadata(self.file(0))
+            .map_err(BenchError::io("inspect", &input))?
+            .len();
+        self.add(
+            "reindex (metadata.yaml)",
+            "holdall",
+            Some("read"),
+            (bytes, done.messages),
+            elapsed_s,
+        );
+        Ok(())
+    }
+
+    /// What others need to read all messages, without decoding them.
+    fn rivals(&mut self) -> BenchResult<()> {
+        let (file, bag) = (self.file(0), self.inputs[0].clone());
+        let bytes = fs::metadata(&file)
+            .map_err(BenchError::io("inspect", &file))?
+            .len();
+        self.prepare()?;
+        let (messages, elapsed_s) = self.timed(|| rivals::read_with_mcap_crate(&file))?;
+        self.add(
+            "read of all messages",
+            "mcap crate",
+            Some("read"),
+            (bytes, messages),
+            elapsed_s,
+        );
+        let python = rivals::python(self.options.python.as_deref());
+        for (package, path) in [("mcap", &file), ("rosbags", &bag)] {
+            self.prepare()?;
+            if let Some(told) = rivals::read_with_pip(&python, package, path)? {
+                let counts = (bytes, told.messages);
+                let who = format!("pip {package}");
+                self.add("read of all messages", &who, Some("read"), counts, told.elapsed_s);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(path: &Path, error: &dyn std::fmt::Display) -> BenchError {
+    BenchError::io("work on", path)(std::io::Error::other(error.to_string()))
+}
+
+/// Reads a file from front to end; its length.
+fn read_plain(path: &Path) -> BenchResult<u64> {
+    let file = File::open(path)?;
+    file.expect_sequential_reads();
+    let (mut buffer, mut at) = (vec![0; READ_BYTES], 0);
+    loop {
+        let read = file.read_at(&mut buffer, at)?;
+        if read == 0 {
+            return Ok(at);
+        }
+        at += read as u64;
+    }
+}

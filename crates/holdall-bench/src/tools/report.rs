@@ -1,0 +1,106 @@
+//! What `bench tools` tells.
+
+use crate::{
+    machine::Machine,
+    statistics::{Estimate, median},
+};
+use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// One thing that was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ToolRow {
+    /// What was done.
+    pub name: String,
+    /// Who did it.
+    pub who: String,
+    /// Bytes that the rate is about: of the input for reading, of the output for making bags.
+    pub bytes: u64,
+    /// Messages that were gone through.
+    pub messages: u64,
+    /// What the rate is held against: `copy`, `read`, or nothing.
+    pub against: Option<&'static str>,
+    /// Median time in seconds.
+    pub elapsed_s: f64,
+    /// Median rate.
+    pub bytes_per_s: f64,
+    /// Rate divided by the limit of the same round.
+    pub ratio: Option<Estimate>,
+    /// Seconds of each round.
+    pub samples_s: Vec<f64>,
+    /// Rate of the limit in each round.
+    pub limits_bytes_per_s: Vec<f64>,
+}
+
+impl ToolRow {
+    /// Fills in what follows from the samples.
+    pub(super) fn settle(&mut self, seed: u64) {
+        self.elapsed_s = median(&self.samples_s).unwrap_or(0.0);
+        let rates: Vec<f64> = self
+            .samples_s
+            .iter()
+            .map(|elapsed| self.bytes as f64 / elapsed)
+            .collect();
+        self.bytes_per_s = median(&rates).unwrap_or(0.0);
+        if self.limits_bytes_per_s.len() == rates.len() && !rates.is_empty() {
+            self.ratio = Estimate::of_ratio(&rates, &self.limits_bytes_per_s, seed);
+        }
+    }
+}
+
+/// All that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct ToolsReport {
+    /// `tools`.
+    pub benchmark: &'static str,
+    /// What was measured, in order.
+    pub rows: Vec<ToolRow>,
+    /// Length of each of the two inputs.
+    pub input_bytes: u64,
+    /// Rounds.
+    pub repeat: u32,
+    /// Inputs were put out of the page cache before each measurement.
+    pub cold: bool,
+    /// Most memory that the process held, in bytes.
+    pub rss_max_bytes: u64,
+    /// Where.
+    pub machine: Machine,
+}
+
+/// The report as text.
+pub fn table(report: &ToolsReport) -> String {
+    let mut table = Table::new();
+    table.set_header(["work", "by", "time", "rate", "÷ limit", "95 %"]);
+    for row in &report.rows {
+        let ratio = row.ratio.as_ref();
+        table.add_row([
+            row.name.clone(),
+            row.who.clone(),
+            format!("{:.3} s", row.elapsed_s),
+            format!("{:.2} GB/s", row.bytes_per_s / 1e9),
+            match (ratio, row.against) {
+                (Some(ratio), Some(against)) => format!("{:.2} {against}", ratio.median),
+                _ => "-".to_owned(),
+            },
+            ratio.and_then(|ratio| ratio.interval).map_or_else(
+                || "-".to_owned(),
+                |interval| format!("{:.2} to {:.2}", interval.low, interval.high),
+            ),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text = format!("{table}\n");
+    let cold = if report.cold { "cold" } else { "warm" };
+    let _never_fails = writeln!(
+        text,
+        "two inputs of {:.2} GB, {cold} before each measurement, {} rounds, at most {:.0} MB of memory; limits by cp and a sync, \
+         and by a plain read, in the same round",
+        report.input_bytes as f64 / 1e9,
+        report.repeat,
+        report.rss_max_bytes as f64 / 1e6
+    );
+    text
+}

@@ -1,0 +1,216 @@
+//! What the verbs that work on bags are meant to do: choices, outputs and divisions out of what was typed.
+
+use super::{UsageError, names, pattern, read_file, record::custom_data, surroundings::Surroundings};
+use crate::typed::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
+use holdall::{
+    decode::Question,
+    record::options::{CompressionMode, CompressionOptions},
+    tools::{Choice, OutputOptions, SplitAt},
+};
+use holdall_model::selection::Selection;
+use holdall_storage::{StorageOptions, storage_by_id};
+use std::path::Path;
+
+/// Which messages are meant.
+///
+/// # Errors
+/// The first thing that cannot be meant.
+pub fn choice(typed: &SelectionArguments) -> Result<Choice, UsageError> {
+    let questions = typed.questions.iter().map(|text| {
+        Question::parse(text).map_err(|error| UsageError::BadValue {
+            flag: "--where",
+            value: text.clone(),
+            reason: error.to_string(),
+        })
+    });
+    Ok(Choice {
+        selection: Selection {
+            topics: names::full_names("--topics", &typed.topics)?,
+            services: names::full_names("--services", &typed.services)?,
+            topic_types: names::type_names("--topic-types", &typed.topic_types)?,
+            regex: pattern::compile("--regex", typed.regex.as_deref())?,
+            exclude_regex: pattern::compile("--exclude-regex", typed.exclude_regex.as_deref())?,
+            exclude_topics: names::full_names("--exclude-topics", &typed.exclude_topics)?,
+            exclude_services: names::full_names("--exclude-services", &typed.exclude_services)?,
+            exclude_topic_types: names::type_names("--exclude-topic-types", &typed.exclude_topic_types)?,
+            // In a bag there is no reason to hide.
+            include_hidden_topics: true,
+            include_unpublished_topics: true,
+            ..Selection::default()
+        },
+        start: typed.start,
+        end: typed.end,
+        rates: typed
+            .rates
+            .iter()
+            .map(|text| rate(text))
+            .collect::<Result<_, _>>()?,
+        questions: questions.collect::<Result<_, _>>()?,
+    })
+}
+
+/// `/topic=10` or `10`.
+fn rate(text: &str) -> Result<(String, f64), UsageError> {
+    let bad = |reason: &str| UsageError::BadValue {
+        flag: "--rate",
+        value: text.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let (topic, number) = match text.rsplit_once('=') {
+        Some((topic, number)) => (names::full_name("--rate", topic)?, number),
+        None => (String::new(), text),
+    };
+    let hertz: f64 = number
+        .trim_end_matches("Hz")
+        .trim()
+        .parse()
+        .map_err(|_| bad("expected a number of messages a second, or /topic=number"))?;
+    // Periods of more than a day are spelling mistakes, and must fit.
+    if !(1e-5..=1e9).contains(&hertz) {
+        return Err(bad(
+            "expected a number of messages a second from 0.00001 to 1000000000",
+        ));
+    }
+    Ok((topic, hertz))
+}
+
+/// When an output is divided.
+pub fn division(typed: &DivisionArguments) -> SplitAt {
+    SplitAt {
+        bytes_max: typed.max_bag_size.filter(|bytes| *bytes > 0),
+        duration_max: typed.max_bag_duration.filter(|span| !span.is_zero()),
+        count_max: typed.count,
+        times: Vec::new(),
+    }
+}
+
+/// Where an output goes and how it is written.
+///
+/// # Errors
+/// The first thing that cannot be meant.
+pub fn output(
+    directory: &Path,
+    typed: &OutputArguments,
+    division: &DivisionArguments,
+    surroundings: &Surroundings<'_>,
+) -> Result<OutputOptions, UsageError> {
+    if (surroundings.exists)(directory) {
+        return Err(UsageError::OutputExists {
+            path: directory.to_owned(),
+        });
+    }
+    let storage_options = storage_options(typed, surroundings)?;
+    let compression = CompressionOptions {
+        mode: match typed.compression_mode {
+            None | Some(PackMode::None) => CompressionMode::None,
+            Some(PackMode::File) => CompressionMode::File,
+            Some(PackMode::Message) => CompressionMode::Message,
+        },
+        ..CompressionOptions::default()
+    };
+    Ok(OutputOptions {
+        directory: directory.to_owned(),
+        storage_id: typed.storage.clone(),
+        is_rewritten: storage_options != StorageOptions::default() || typed.compression_mode.is_some(),
+        storage_options,
+        split: self::division(division),
+        split_moments: division.at.clone(),
+        compression,
+        custom_data: custom_data(&typed.custom_data)?,
+    })
+}
+
+fn storage_options(
+    typed: &OutputArguments,
+    surroundings: &Surroundings<'_>,
+) -> Result<StorageOptions, UsageError> {
+    let mut options = StorageOptions {
+        preset: typed.storage_preset_profile.clone().unwrap_or_default(),
+        ..StorageOptions::default()
+    };
+    let mut config = match &typed.storage_config_file {
+        Some(path) => read_file(surroundings, "--storage-config-file", path)?,
+        None => String::new(),
+    };
+    if let Some(codec) = typed.compression {
+        let level = typed.level.unwrap_or(Level::Default);
+        config = format!("{}\n{}", config.trim_end(), chunk_config(codec, level));
+    }
+    options.config = Some(config).filter(|config| !config.trim().is_empty());
+    // Without a storage, what is said of one is said of MCAP.
+    let id = typed
+        .storage
+        .as_deref()
+        .unwrap_or(holdall_storage::DEFAULT_STORAGE_ID);
+    let bad = |flag: &'static str, value: &str, reason: String| UsageError::BadValue {
+        flag,
+        value: value.to_owned(),
+        reason,
+    };
+    let storage = storage_by_id(id).map_err(|error| bad("--storage", id, error.to_string()))?;
+    if typed.compression.is_some() && id != "mcap" {
+        return Err(UsageError::Clash {
+            first: "--compression",
+            second: "--storage",
+            reason: "only MCAP files have chunks; --compression-mode compresses files or messages of any storage",
+        });
+    }
+    storage.check_options(&options).map_err(|error| {
+        bad(
+            "--storage-config-file or --storage-preset-profile",
+            id,
+            error.to_string(),
+        )
+    })?;
+    Ok(options)
+}
+
+/// The MCAP storage's settings for a codec.
+pub fn chunk_config(codec: Codec, level: Level) -> String {
+    let codec = match codec {
+        Codec::None => "None",
+        Codec::Lz4 => "Lz4",
+        Codec::Zstd => "Zstd",
+    };
+    let level = match level {
+        Level::Fastest => "Fastest",
+        Level::Fast => "Fast",
+        Level::Default => "Default",
+        Level::Slow => "Slow",
+        Level::Slowest => "Slowest",
+    };
+    format!("compression: {codec}\ncompressionLevel: {level}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn rates_are_for_one_topic_or_all() {
+        let typed = SelectionArguments {
+            rates: vec!["camera=2.5".into(), "10Hz".into()],
+            ..SelectionArguments::default()
+        };
+        let expected: BTreeMap<String, f64> = [("/camera".to_owned(), 2.5), (String::new(), 10.0)].into();
+        assert_eq!(choice(&typed).unwrap().rates, expected);
+        for text in ["", "/a=", "/a=x", "0", "-1", "inf", "NaN", "1e-300"] {
+            let typed = SelectionArguments {
+                rates: vec![text.into()],
+                ..SelectionArguments::default()
+            };
+            assert!(choice(&typed).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_of_chunks_are_settings_of_the_storage() {
+        let config = chunk_config(Codec::Zstd, Level::Slowest);
+        let options = holdall_storage::mcap::McapOptions::default()
+            .with_config(&config)
+            .unwrap();
+        assert_eq!(options.compression.as_str(), "zstd");
+        assert_eq!(options.compression_level.zstd(), 19);
+    }
+}

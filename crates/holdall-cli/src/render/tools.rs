@@ -1,0 +1,94 @@
+//! What the verbs that work on bags tell when they are done.
+
+use crate::units::{format_bytes, format_count};
+use comfy_table::{CellAlignment, Table};
+use holdall::tools::{Reindexed, Written};
+use serde_json::{Value, json};
+
+/// One line about a bag that was made.
+pub fn written(written: &Written) -> String {
+    let files = match written.files.len() {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let copied = match written.copied_chunks {
+        0 => String::new(),
+        chunks => format!(
+            "; {} chunks ({}) copied as they lie",
+            format_count(chunks),
+            format_bytes(written.copied_bytes)
+        ),
+    };
+    format!(
+        "{}: {} messages, {}, {files}{copied}",
+        written.directory.display(),
+        format_count(written.messages),
+        format_bytes(written.bytes)
+    )
+}
+
+/// The same for programs.
+pub fn written_json(written: &Written) -> Value {
+    json!({
+        "path": written.directory,
+        "files": written.files,
+        "message_count": written.messages,
+        "bytes": written.bytes,
+        "copied_chunks": written.copied_chunks,
+        "copied_bytes": written.copied_bytes,
+    })
+}
+
+/// One line about a bag that was described anew.
+pub fn reindexed(done: &Reindexed) -> String {
+    let indexed = match done.indexed.len() {
+        0 => String::new(),
+        1 => ", 1 file was given an index".to_owned(),
+        count => format!(", {count} files were given an index"),
+    };
+    format!(
+        "{}: metadata.yaml written, {} messages{indexed}",
+        done.directory.display(),
+        format_count(done.messages)
+    )
+}
+
+/// The same for programs.
+pub fn reindexed_json(done: &Reindexed) -> Value {
+    json!({
+        "path": done.directory,
+        "message_count": done.messages,
+        "indexed_files": done.indexed,
+        "notices": done.notices,
+    })
+}
+
+/// Rows as a table; numbers stand to the right.
+pub fn table(columns: &[&str], rows: &[Value]) -> String {
+    let mut table = Table::new();
+    table.load_style(super::TABLE_STYLE);
+    table.set_header(columns.iter().map(|column| column.replace('_', " ")));
+    for row in rows {
+        table.add_row(columns.iter().map(|column| cell(&row[*column])));
+    }
+    for (place, column) in columns.iter().enumerate() {
+        let is_number = rows.first().is_some_and(|row| row[*column].is_number());
+        if let Some(column) = table.column_mut(place).filter(|_| is_number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
+        Value::String(text) if text.is_empty() => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "-".to_owned(),
+        Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,478 @@
+//! The verbs that work on bags, as they are typed.
+
+use crate::units;
+use clap::{Args, Subcommand, ValueEnum};
+use holdall::tools::Moment;
+use holdall_model::time::Timestamp;
+use std::{path::PathBuf, time::Duration};
+
+/// Shown below `holdall convert --help`.
+pub const CONVERT_EXAMPLES: &str = "\
+Examples:
+  holdall convert old_sqlite_bag -o new -s mcap             another storage
+  holdall convert lab -o lab_zstd --compression zstd        compressed chunks
+  holdall convert a b -o both -d 60 --topics /imu /tf       merged, split each minute, two topics
+  holdall convert ros1.bag -o ros2                          a ROS 1 bag, its messages as those of ROS 2
+  holdall convert -i a -i b sqlite3 -o output_options.yaml  as `ros2 bag convert`: the file says what is made";
+
+/// Shown below `holdall merge --help`.
+pub const MERGE_EXAMPLES: &str = "\
+Examples:
+  holdall merge robot_a robot_b -o both                     one bag in time order; chunks are copied as they lie
+  holdall merge lab/lab_3.mcap lab/lab_4.mcap -o part       single files too";
+
+/// Shown below `holdall split --help`.
+pub const SPLIT_EXAMPLES: &str = "\
+Examples:
+  holdall split lab -o lab_parts -d 60                      files of one minute
+  holdall split lab -o lab_parts -b 1GB                     files of at most 1 GB
+  holdall split lab -o lab_parts --count 100000             files of 100 000 messages
+  holdall split lab -o lab_parts --at +30 +90               cut 30 s and 90 s after the first message";
+
+/// Shown below `holdall filter --help`.
+pub const FILTER_EXAMPLES: &str = "\
+Examples:
+  holdall filter lab -o imu --topics /imu /tf               two topics
+  holdall filter lab -o cut --start +10 --end +20           ten seconds
+  holdall filter lab -o slow --rate /camera=1 --rate 10     1 Hz of the camera, 10 Hz of all others
+  holdall filter lab -o fast -w '/odom: twist.twist.linear.x > 2'";
+
+/// Shown below `holdall compress --help`.
+pub const COMPRESS_EXAMPLES: &str = "\
+Examples:
+  holdall compress lab -o lab_zstd                          MCAP: chunks by zstd; other storages: whole files
+  holdall compress lab -o lab_small --level slowest
+  holdall compress lab -o lab_file --mode file              as `ros2 bag record --compression-mode file`";
+
+/// Shown below `holdall decompress --help`.
+pub const DECOMPRESS_EXAMPLES: &str = "\
+Example:
+  holdall decompress lab_zstd -o lab";
+
+/// Shown below `holdall reindex --help`.
+pub const REINDEX_EXAMPLES: &str = "\
+Example:
+  holdall reindex lab                                       metadata.yaml from what the files hold";
+
+/// Shown below `holdall list --help`.
+pub const LIST_EXAMPLES: &str = "\
+Examples:
+  holdall list storages
+  holdall list topics lab
+  holdall list chunks --json lab | jq 'select(.compression == \"\")'";
+
+/// Shown below `holdall man --help`.
+pub const MAN_EXAMPLES: &str = "\
+Examples:
+  holdall man | man -l -                                    read the page of holdall
+  holdall man convert | man -l -                            the page of one verb
+  holdall man --dir ~/.local/share/man/man1                 write all pages";
+
+/// Reads a log time: seconds or nanoseconds since 1970, or `+10`: seconds after the first message.
+fn parse_moment(text: &str) -> Result<Moment, String> {
+    if let Some(span) = text.strip_prefix('+') {
+        return units::parse_seconds(span)
+            .map(Moment::AfterStart)
+            .map_err(|error| error.to_string());
+    }
+    // Nobody means the year 30 million: long whole numbers are nanoseconds, as rosbag2 has them.
+    if text.len() >= 16
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && let Ok(nanos) = text.parse()
+    {
+        return Ok(Moment::At(Timestamp::from_nanos(nanos)));
+    }
+    units::parse_instant(text).map(|nanos| Moment::At(Timestamp::from_nanos(nanos)))
+}
+
+/// Which messages go into the output.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SelectionArguments {
+    /// These topics
+    #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "Which messages")]
+    pub topics: Vec<String>,
+
+    /// Topics of these types
+    #[arg(long, alias = "types", value_name = "TYPE", num_args = 1.., help_heading = "Which messages")]
+    pub topic_types: Vec<String>,
+
+    /// The service events of these services
+    #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "Which messages")]
+    pub services: Vec<String>,
+
+    /// Topics and services whose name contains this pattern
+    #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "Which messages")]
+    pub regex: Option<String>,
+
+    /// Leave out these topics
+    #[arg(long, alias = "exclude", value_name = "TOPIC", num_args = 1.., help_heading = "Which messages")]
+    pub exclude_topics: Vec<String>,
+
+    /// Leave out topics of these types
+    #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "Which messages")]
+    pub exclude_topic_types: Vec<String>,
+
+    /// Leave out the service events of these services
+    #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "Which messages")]
+    pub exclude_services: Vec<String>,
+
+    /// Leave out topics and services whose name contains this pattern
+    #[arg(short = 'x', long, value_name = "PATTERN", help_heading = "Which messages")]
+    pub exclude_regex: Option<String>,
+
+    /// Not before: seconds or nanoseconds since 1970, or +S seconds after the first message
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = "Which messages")]
+    pub start: Option<Moment>,
+
+    /// Not after; as --start
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = "Which messages")]
+    pub end: Option<Moment>,
+
+    /// At most so many messages a second: of one topic, or of each that has no limit of its own
+    #[arg(long = "rate", value_name = "[TOPIC=]HZ", help_heading = "Which messages")]
+    pub rates: Vec<String>,
+
+    /// Of this topic only messages for which the expression holds; may be given for several topics
+    #[arg(
+        short = 'w',
+        long = "where",
+        value_name = "TOPIC: EXPRESSION",
+        help_heading = "Which messages"
+    )]
+    pub questions: Vec<String>,
+}
+
+/// How chunks of MCAP files are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Codec {
+    /// Not at all.
+    None,
+    /// Fast, little.
+    Lz4,
+    /// Slower, more.
+    Zstd,
+}
+
+/// How much effort compression takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// zstd -5, lz4 fast.
+    Fastest,
+    /// zstd -3.
+    Fast,
+    /// zstd 1.
+    Default,
+    /// zstd 5, lz4 high compression.
+    Slow,
+    /// zstd 19, lz4 highest compression.
+    Slowest,
+}
+
+/// What rosbag2's own compression packs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PackMode {
+    /// Nothing.
+    None,
+    /// Each storage file.
+    File,
+    /// Each message.
+    Message,
+}
+
+/// Where the output goes and how it is written.
+#[derive(Args, Clone, Debug, Default)]
+pub struct OutputArguments {
+    /// Storage of the output [default: that of the inputs]
+    #[arg(short = 's', long, value_name = "ID", help_heading = "Output")]
+    pub storage: Option<String>,
+
+    /// Preset of the storage, as `holdall record` has it
+    #[arg(long, value_name = "PRESET", help_heading = "Output")]
+    pub storage_preset_profile: Option<String>,
+
+    /// YAML file with settings of the storage, laid over the preset
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub storage_config_file: Option<PathBuf>,
+
+    /// How chunks of an MCAP output are compressed [default: as in the inputs]
+    #[arg(long, value_name = "CODEC", help_heading = "Output")]
+    pub compression: Option<Codec>,
+
+    /// How much effort that takes
+    #[arg(long, value_name = "LEVEL", requires = "compression", help_heading = "Output")]
+    pub level: Option<Level>,
+
+    /// rosbag2's own compression (zstd) around the storage
+    #[arg(long, value_name = "MODE", help_heading = "Output")]
+    pub compression_mode: Option<PackMode>,
+
+    /// Goes to custom_data of metadata.yaml
+    #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Output")]
+    pub custom_data: Vec<String>,
+
+    /// One JSON object that tells what was made
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
+/// Where the output goes on in a new file.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DivisionArguments {
+    /// Files of at most this many bytes
+    #[arg(short = 'b', long, value_name = "BYTES", value_parser = units::parse_bytes, help_heading = "Files")]
+    pub max_bag_size: Option<u64>,
+
+    /// Files of at most this span, in seconds
+    #[arg(short = 'd', long, value_name = "S", value_parser = units::parse_seconds, help_heading = "Files")]
+    pub max_bag_duration: Option<Duration>,
+
+    /// Files of at most this many messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Files")]
+    pub count: Option<u64>,
+
+    /// Begin a new file at these times: seconds or nanoseconds since 1970, or +S seconds after the first message
+    #[arg(long, value_name = "TIME", num_args = 1.., value_parser = parse_moment, help_heading = "Files")]
+    pub at: Vec<Moment>,
+}
+
+/// All flags of `holdall convert`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConvertArguments {
+    /// Bag directories or single files; several are merged by time
+    #[arg(value_name = "BAG")]
+    pub bags: Vec<PathBuf>,
+
+    /// A bag to read, as `ros2 bag convert` has it; a storage id behind it is not needed
+    #[arg(short = 'i', long = "input", value_name = "URI [STORAGE]", num_args = 1..=2, action = clap::ArgAction::Append)]
+    pub input: Vec<String>,
+
+    /// YAML file that lists bags to read under input_bags
+    #[arg(long, value_name = "FILE")]
+    pub input_options: Option<PathBuf>,
+
+    /// Bag directory to create; or rosbag2's YAML file that lists bags to make under output_bags
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "output-options",
+        value_name = "DIR or FILE.yaml"
+    )]
+    pub output: PathBuf,
+
+    /// How it is written.
+    #[command(flatten)]
+    pub how: OutputArguments,
+
+    /// When it is divided.
+    #[command(flatten)]
+    pub division: DivisionArguments,
+
+    /// Which messages.
+    #[command(flatten)]
+    pub selection: SelectionArguments,
+}
+
+/// All flags of `holdall merge`.
+#[derive(Args, Clone, Debug)]
+pub struct MergeArguments {
+    /// Bag directories or single files
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// Bag directory to create
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub output: PathBuf,
+
+    /// How it is written.
+    #[command(flatten)]
+    pub how: OutputArguments,
+
+    /// When it is divided.
+    #[command(flatten)]
+    pub division: DivisionArguments,
+}
+
+/// All flags of `holdall split`.
+#[derive(Args, Clone, Debug)]
+pub struct SplitArguments {
+    /// Bag directories or single files
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// Bag directory to create
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub output: PathBuf,
+
+    /// When it is divided.
+    #[command(flatten)]
+    pub division: DivisionArguments,
+
+    /// How it is written.
+    #[command(flatten)]
+    pub how: OutputArguments,
+}
+
+/// All flags of `holdall filter`.
+#[derive(Args, Clone, Debug)]
+pub struct FilterArguments {
+    /// Bag directories or single files
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// Bag directory to create
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub output: PathBuf,
+
+    /// Which messages.
+    #[command(flatten)]
+    pub selection: SelectionArguments,
+
+    /// How it is written.
+    #[command(flatten)]
+    pub how: OutputArguments,
+}
+
+/// What `compress` packs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompressMode {
+    /// The chunks of MCAP files: every MCAP reader reads them.
+    Chunk,
+    /// Each storage file (rosbag2's file compression).
+    File,
+    /// Each message (rosbag2's message compression).
+    Message,
+}
+
+/// All flags of `holdall compress`.
+#[derive(Args, Clone, Debug)]
+pub struct CompressArguments {
+    /// Bag directories or single files
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// Bag directory to create
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub output: PathBuf,
+
+    /// What is compressed [default: chunk for MCAP, file for others]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<CompressMode>,
+
+    /// Codec of chunks
+    #[arg(long, value_name = "CODEC", default_value = "zstd")]
+    pub codec: Codec,
+
+    /// How much effort it takes to compress chunks
+    #[arg(long, value_name = "LEVEL", default_value = "default")]
+    pub level: Level,
+
+    /// One JSON object that tells what was made
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// All flags of `holdall decompress`.
+#[derive(Args, Clone, Debug)]
+pub struct DecompressArguments {
+    /// Bag directories or single files
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// Bag directory to create
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub output: PathBuf,
+
+    /// One JSON object that tells what was made
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// All flags of `holdall reindex`.
+#[derive(Args, Clone, Debug)]
+pub struct ReindexArguments {
+    /// Bag directories
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// One JSON object for each bag
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `holdall list` lists.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ListWhat {
+    /// The storages, with their presets
+    #[command(alias = "storage")]
+    Storages {
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// The codecs that bags can be compressed with
+    #[command(alias = "codec", alias = "compressor", alias = "decompressor")]
+    Codecs {
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// The serialization formats that can be converted into each other
+    #[command(alias = "converter")]
+    Converters {
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// The topics of bags
+    Topics {
+        /// Bag directories or single files
+        #[arg(value_name = "BAG", required = true)]
+        bags: Vec<PathBuf>,
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// The chunks of MCAP bags: place, size, codec, times
+    Chunks {
+        /// Bag directories or single files
+        #[arg(value_name = "BAG", required = true)]
+        bags: Vec<PathBuf>,
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// All flags of `holdall man`.
+#[derive(Args, Clone, Debug)]
+pub struct ManArguments {
+    /// The verb; without one, the page of holdall itself
+    #[arg(value_name = "VERB", num_args = 0.., conflicts_with = "dir")]
+    pub verb: Vec<String>,
+
+    /// Write the pages of holdall and all verbs into this directory
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_given_in_three_ways() {
+        let at = |nanos| Moment::At(Timestamp::from_nanos(nanos));
+        assert_eq!(
+            parse_moment("+1.5"),
+            Ok(Moment::AfterStart(Duration::from_millis(1500)))
+        );
+        assert_eq!(
+            parse_moment("1700000000000000003"),
+            Ok(at(1_700_000_000_000_000_003))
+        );
+        assert_eq!(parse_moment("1700000000"), Ok(at(1_700_000_000_000_000_000)));
+        for text in ["", "+", "+-1", "yesterday"] {
+            assert!(parse_moment(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The verbs that make bags out of bags: `convert`, `merge`, `split`, `filter`, `compress`, `decompress`.
+
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    meant::{self, UsageError, surroundings::Surroundings},
+    output, render,
+    terminal::{log, progress::ByteProgress},
+    typed::tools::{
+        Codec, CompressArguments, CompressMode, ConvertArguments, DecompressArguments, DivisionArguments,
+        FilterArguments, MergeArguments, OutputArguments, PackMode, SplitArguments,
+    },
+};
+use holdall::{
+    reader::BagReader,
+    tools::{Choice, Job, OutputOptions, ToolError, run, yaml},
+};
+use holdall_io::clock::{Clock, SystemClock};
+use holdall_storage::readable_storages;
+use std::path::{Path, PathBuf};
+use tracing::{level_filters::LevelFilter, warn};
+
+/// `holdall convert`.
+pub fn convert(typed: &ConvertArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let surroundings = meant::surroundings::real(SystemClock.now());
+    let outputs = if is_yaml(&typed.output) {
+        yaml_outputs(&typed.output, &surroundings)?
+    } else {
+        let choice = meant::tools::choice(&typed.selection).map_err(Failure::refused)?;
+        let output = meant::tools::output(&typed.output, &typed.how, &typed.division, &surroundings)
+            .map_err(Failure::refused)?;
+        vec![(output, choice)]
+    };
+    let inputs = inputs(typed, &surroundings)?;
+    for (output, choice) in outputs {
+        make(inputs.clone(), choice, output, "converting", typed.how.json)?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// A name that ends like YAML, or is a file, is one of rosbag2's; anything else is the name of a bag.
+fn is_yaml(output: &Path) -> bool {
+    let extension = output.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("yaml" | "yml")) || output.is_file()
+}
+
+fn yaml_outputs(
+    path: &Path,
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<(OutputOptions, Choice)>, Failure> {
+    let text = meant::read_file(surroundings, "--output", path).map_err(Failure::refused)?;
+    let mut read =
+        |path: &Path| (surroundings.read_file)(path).map_err(|error| meant::surroundings::io_reason(&error));
+    let bags = yaml::output_bags(&text, &mut read).map_err(|reason| {
+        Failure::refused(UsageError::BrokenFile {
+            flag: "--output",
+            path: path.to_owned(),
+            reason,
+        })
+    })?;
+    Ok(bags.into_iter().map(|bag| (bag.options, bag.choice)).collect())
+}
+
+fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<Vec<BagReader>, Failure> {
+    let mut paths = typed.bags.clone();
+    for text in &typed.input {
+        // Behind a bag its storage may stand, which is seen by looking at it.
+        let is_storage = readable_storages().any(|storage| storage.id() == text);
+        if !is_storage || Path::new(text).exists() {
+            paths.push(PathBuf::from(text));
+        }
+    }
+    let mut bags = open(&paths)?;
+    if let Some(path) = &typed.input_options {
+        let text = meant::read_file(surroundings, "--input-options", path).map_err(Failure::refused)?;
+        let listed = yaml::input_bags(&text).map_err(|reason| {
+            Failure::refused(UsageError::BrokenFile {
+                flag: "--input-options",
+                path: path.clone(),
+                reason,
+            })
+        })?;
+        for bag in listed {
+            let opened = open(std::slice::from_ref(&bag.path))?;
+            bags.extend(opened.into_iter().map(|opened| opened.within(bag.start, bag.end)));
+        }
+    }
+    if bags.is_empty() {
+        return Err(Failure::refused(UsageError::NoBag { hint: String::new() }));
+    }
+    Ok(bags)
+}
+
+/// `holdall merge`.
+pub fn merge(typed: &MergeArguments) -> VerbResult {
+    one(
+        &typed.bags,
+        &typed.output,
+        Choice::default(),
+        &typed.how,
+        &typed.division,
+        "merging",
+    )
+}
+
+/// `holdall split`.
+pub fn split(typed: &SplitArguments) -> VerbResult {
+    let division = meant::tools::division(&typed.division);
+    if division.is_none() && typed.division.at.is_empty() {
+        return Err(Failure::refused(UsageError::Needs {
+            flag: "split",
+            needs: "to know where: -b/--max-bag-size, -d/--max-bag-duration, --count or --at",
+        }));
+    }
+    one(
+        &typed.bags,
+        &typed.output,
+        Choice::default(),
+        &typed.how,
+        &typed.division,
+        "splitting",
+    )
+}
+
+/// `holdall filter`.
+pub fn filter(typed: &FilterArguments) -> VerbResult {
+    let choice = meant::tools::choice(&typed.selection).map_err(Failure::refused)?;
+    let division = DivisionArguments::default();
+    one(
+        &typed.bags,
+        &typed.output,
+        choice,
+        &typed.how,
+        &division,
+        "filtering",
+    )
+}
+
+/// `holdall compress`.
+pub fn compress(typed: &CompressArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let bags = open(&typed.bags)?;
+    let is_mcap = bags.iter().all(|bag| bag.metadata().storage_identifier == "mcap");
+    let mode = typed.mode.unwrap_or(if is_mcap {
+        CompressMode::Chunk
+    } else {
+        CompressMode::File
+    });
+    if mode == CompressMode::Chunk && !is_mcap {
+        return Err(Failure::refused(
+            "--mode chunk: only MCAP files have chunks; use --mode file or --mode message",
+        ));
+    }
+    let mut how = OutputArguments {
+        json: typed.json,
+        compression_mode: Some(PackMode::None),
+        ..OutputArguments::default()
+    };
+    match mode {
+        CompressMode::Chunk => (how.compression, how.level) = (Some(typed.codec), Some(typed.level)),
+        CompressMode::File => how.compression_mode = Some(PackMode::File),
+        CompressMode::Message => how.compression_mode = Some(PackMode::Message),
+    }
+    rewritten(bags, &typed.output, &how, "compressing")
+}
+
+/// `holdall decompress`.
+pub fn decompress(typed: &DecompressArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let bags = open(&typed.bags)?;
+    let is_mcap = bags.iter().all(|bag| bag.metadata().storage_identifier == "mcap");
+    let how = OutputArguments {
+        json: typed.json,
+        compression: is_mcap.then_some(Codec::None),
+        compression_mode: Some(PackMode::None),
+        ..OutputArguments::default()
+    };
+    rewritten(bags, &typed.output, &how, "decompressing")
+}
+
+fn rewritten(bags: Vec<BagReader>, directory: &Path, how: &OutputArguments, doing: &str) -> VerbResult {
+    let surroundings = meant::surroundings::real(SystemClock.now());
+    let division = DivisionArguments::default();
+    let output = meant::tools::output(directory, how, &division, &surroundings).map_err(Failure::refused)?;
+    make(bags, Choice::default(), output, doing, how.json)?;
+    Ok(Outcome::Done)
+}
+
+fn one(
+    bags: &[PathBuf],
+    directory: &Path,
+    choice: Choice,
+    how: &OutputArguments,
+    division: &DivisionArguments,
+    doing: &str,
+) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let surroundings = meant::surroundings::real(SystemClock.now());
+    let output = meant::tools::output(directory, how, division, &surroundings).map_err(Failure::refused)?;
+    make(open(bags)?, choice, output, doing, how.json)?;
+    Ok(Outcome::Done)
+}
+
+fn open(paths: &[PathBuf]) -> Result<Vec<BagReader>, Failure> {
+    let mut bags = Vec::with_capacity(paths.len());
+    for path in paths {
+        let bag = BagReader::open(path).map_err(Failure::failed)?;
+        bag.notices().iter().for_each(|notice| warn!("{notice}"));
+        bags.push(bag);
+    }
+    Ok(bags)
+}
+
+fn make(
+    inputs: Vec<BagReader>,
+    choice: Choice,
+    output: OutputOptions,
+    doing: &str,
+    json: bool,
+) -> Result<(), Failure> {
+    let progress = ByteProgress::open(&format!("{doing} {}", output.directory.display()));
+    let job = Job {
+        inputs,
+        choice,
+        output,
+    };
+    let written = run(job, &mut |done, total| progress.show(done, total));
+    drop(progress);
+    let written = written.map_err(|error| match error {
+        ToolError::OutputExists { .. } | ToolError::OutputName { .. } | ToolError::Selection(_) => {
+            Failure::refused(error)
+        }
+        ToolError::Choice(
+            holdall::decode::ChoiceError::UnknownTopic { .. } | holdall::decode::ChoiceError::Question { .. },
+        ) => Failure::refused(error),
+        error => Failure::failed(error),
+    })?;
+    output::result(&if json {
+        render::tools::written_json(&written).to_string()
+    } else {
+        render::tools::written(&written)
+    })
+}

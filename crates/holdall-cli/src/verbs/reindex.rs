@@ -1,0 +1,28 @@
+//! `holdall reindex`: makes the description of bags anew.
+
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    output, render,
+    terminal::{log, progress::ByteProgress},
+    typed::tools::ReindexArguments,
+};
+use tracing::{level_filters::LevelFilter, warn};
+
+/// Reindexes each bag.
+pub fn run(typed: &ReindexArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    for path in &typed.bags {
+        let progress = ByteProgress::open(&format!("reindexing {}", path.display()));
+        let done = holdall::tools::reindex(path, &mut |done, total| progress.show(done, total));
+        drop(progress);
+        let done = done.map_err(Failure::failed)?;
+        done.notices.iter().for_each(|notice| warn!("{notice}"));
+        output::result(&if typed.json {
+            render::tools::reindexed_json(&done).to_string()
+        } else {
+            render::tools::reindexed(&done)
+        })?;
+    }
+    Ok(Outcome::Done)
+}
