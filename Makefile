@@ -6,7 +6,7 @@ export HOLDALL_VENV
 # Where programs are put: cargo's target folder, or the one that CARGO_TARGET_DIR names.
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
-.PHONY: help demo test build check lint unit e2e bench setup-build setup-nodes clean
+.PHONY: help demo test build install check lint unit e2e bench setup-build setup-nodes clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -19,6 +19,14 @@ test: setup-build setup-nodes lint unit e2e ## run the whole test suite
 build: setup-build ## build the program: target/release/holdall
 	cargo build --release -p holdall-cli
 	@if [ "$(TARGET)" != "$(CURDIR)/target" ]; then mkdir -p target/release && cp -f $(TARGET)/release/holdall target/release/holdall; fi
+
+PREFIX ?= $(HOME)/.local
+
+install: build ## install the program, its manual pages and completions below PREFIX (~/.local)
+	install -D -m 755 target/release/holdall $(DESTDIR)$(PREFIX)/bin/holdall
+	target/release/holdall man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	target/release/holdall completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/holdall
 
 check: ## the inner loop: types and unit tests of everything but the heavy transports
 	cargo test -q --workspace --no-default-features --lib

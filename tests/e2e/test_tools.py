@@ -1,0 +1,202 @@
+"""The verbs that work on bags, as a user runs them, judged by readers that are not ours."""
+
+import hashlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import HOLDALL
+from mcap.reader import make_reader
+from rosbags.rosbag2 import Reader, StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
+
+SHARED_BAGS = Path(__file__).resolve().parents[2].parent / "shared" / "bags"
+START = 1_700_000_000_000_000_000
+
+
+def manifest():
+    path = SHARED_BAGS / "manifest.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def holdall(*arguments, **options):
+    return subprocess.run([HOLDALL, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+
+
+def done(*arguments):
+    told = holdall(*arguments)
+    assert told.returncode == 0, told.stderr
+    return told
+
+
+def digests(bag):
+    """Count and md5 of all payloads of each topic, read with pip rosbags."""
+    found = {}
+    with Reader(bag) as reader:
+        for connection, _, payload in reader.messages():
+            count, digest = found.get(connection.topic, (0, hashlib.md5()))
+            digest.update(payload)
+            found[connection.topic] = (count + 1, digest)
+    return {topic: (count, digest.hexdigest()) for topic, (count, digest) in found.items()}
+
+
+def digests_by_mcap(bag):
+    found = {}
+    for path in sorted(Path(bag).glob("*.mcap"), key=lambda path: int(path.stem.rsplit("_", 1)[1])):
+        with open(path, "rb") as file:
+            for _, channel, message in make_reader(file, validate_crcs=True).iter_messages():
+                count, digest = found.get(channel.topic, (0, hashlib.md5()))
+                digest.update(message.data)
+                found[channel.topic] = (count + 1, digest)
+    return {topic: (count, digest.hexdigest()) for topic, (count, digest) in found.items()}
+
+
+@pytest.mark.parametrize("name", sorted(manifest()))
+def test_every_sample_bag_is_read_by_others_in_every_storage(tmp_path, name):
+    expected = {topic: (told["count"], told["md5"]) for topic, told in manifest()[name]["topics"].items() if told["count"]}
+    for storage, more in [("mcap", []), ("sqlite3", []), ("mcap", ["--compression", "zstd"]), ("sqlite3", ["--compression-mode", "file"])]:
+        out = tmp_path / "_".join([storage, *(word.strip("-") for word in more)])
+        done("convert", SHARED_BAGS / name, "-o", out, "-s", storage, *more)
+        assert digests(out) == expected, (storage, more)
+        if storage == "mcap":
+            assert digests_by_mcap(out) == expected
+        done("check", out)
+
+
+def write_bag(path, topics, count, start=START, padding=0):
+    store = get_typestore(Stores.ROS2_JAZZY)
+    string = store.types["std_msgs/msg/String"]
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connections = [writer.add_connection(topic, "std_msgs/msg/String", typestore=store) for topic in topics]
+        for number in range(count):
+            text = f"{number} " + "x" * padding
+            writer.write(
+                connections[number % len(topics)], start + number * 10_000_000, store.serialize_cdr(string(text), "std_msgs/msg/String")
+            )
+    return path
+
+
+def test_the_verbs_of_a_day(tmp_path):
+    a = write_bag(tmp_path / "a", ["/x", "/y"], 100)
+    b = write_bag(tmp_path / "b", ["/z"], 100, START + 5_000_000)
+    merged = tmp_path / "merged"
+    told = json.loads(done("merge", a, b, "-o", merged, "--json").stdout)
+    assert told["message_count"] == 200
+    with Reader(merged) as reader:
+        stamps = [stamp for _, stamp, _ in reader.messages()]
+        assert stamps == sorted(stamps) and len(stamps) == 200
+        assert {connection.topic for connection in reader.connections} == {"/x", "/y", "/z"}
+    parts = tmp_path / "parts"
+    assert len(json.loads(done("split", merged, "-o", parts, "--count", 50, "--json").stdout)["files"]) == 4
+    assert digests(parts) == digests(merged)
+    some = tmp_path / "some"
+    done("filter", merged, "-o", some, "--topics", "/x", "/z", "--start", "+0.2", "--end", "+0.5")
+    with Reader(some) as reader:
+        found = [(connection.topic, stamp) for connection, stamp, _ in reader.messages()]
+    assert {topic for topic, _ in found} == {"/x", "/z"}
+    assert all(START + 200_000_000 <= stamp <= START + 500_000_000 for _, stamp in found)
+    fields = tmp_path / "fields"
+    done("filter", merged, "-o", fields, "--topics", "/z", "-w", "/z: data == '7 '")
+    assert digests(fields)["/z"][0] == 1
+    small = tmp_path / "small"
+    done("compress", merged, "-o", small)
+    assert digests(small) == digests(merged)
+    plain = tmp_path / "plain"
+    done("decompress", small, "-o", plain)
+    assert digests(plain) == digests(merged)
+    (plain / "metadata.yaml").unlink()
+    done("reindex", plain)
+    assert digests(plain) == digests(merged)
+    for bag in [merged, parts, some, fields, small, plain]:
+        done("check", bag)
+
+
+def test_rosbag2s_yaml_makes_what_it_says(tmp_path):
+    write_bag(tmp_path / "a", ["/x", "/y"], 50)
+    write_bag(tmp_path / "b", ["/z"], 50)
+    (tmp_path / "out.yaml").write_text(
+        "output_bags:\n- uri: all\n  storage_id: sqlite3\n  all: true\n"
+        "- uri: some\n  topics: [/x, /z]\n  compression_mode: message\n  compression_format: zstd\n"
+    )
+    told = holdall("convert", "-i", "a", "-i", "b", "mcap", "-o", "out.yaml", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    assert {topic: count for topic, (count, _) in digests(tmp_path / "all").items()} == {"/x": 25, "/y": 25, "/z": 50}
+    assert {topic: count for topic, (count, _) in digests(tmp_path / "some").items()} == {"/x": 25, "/z": 50}
+    with sqlite3.connect(next((tmp_path / "all").glob("*.db3"))) as database:
+        assert database.execute("SELECT schema_version FROM schema").fetchone() == (4,)
+
+
+def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path):
+    a = write_bag(tmp_path / "a", ["/x", "/y"], 2000, padding=4000)
+    b = write_bag(tmp_path / "b", ["/x", "/z"], 2000, padding=4000)
+    before = {path: hashlib.md5(path.read_bytes()).hexdigest() for bag in (a, b) for path in bag.iterdir()}
+    out = tmp_path / "out"
+    outcomes = set()
+    for wait_s in [0.0, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 3.0]:
+        arguments = ["merge", a, b, "-o", out] if wait_s else ["convert", a, b, "-o", out, "-s", "sqlite3"]
+        process = subprocess.Popen([HOLDALL, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(wait_s)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        if out.exists():
+            outcomes.add("complete")
+            done("check", out)
+            subprocess.run(["rm", "-r", out], check=True)
+        else:
+            outcomes.add("absent")
+    assert outcomes == {"absent", "complete"}
+    assert before == {path: hashlib.md5(path.read_bytes()).hexdigest() for bag in (a, b) for path in bag.iterdir()}
+    done("merge", a, b, "-o", out)
+    assert sorted(os.listdir(tmp_path)) == ["a", "b", "out"], "what killed runs left is gone"
+
+
+@pytest.mark.parametrize("verb", ["check", "convert", "merge", "filter", "reindex"])
+def test_bad_input_is_one_sentence(tmp_path, verb):
+    good = write_bag(tmp_path / "good", ["/x"], 20)
+    data = next(good.glob("*.mcap")).read_bytes()
+    def bag(name, change):
+        path = tmp_path / name
+        path.mkdir()
+        for file in good.iterdir():
+            (path / file.name).write_bytes(file.read_bytes())
+        change(path)
+        return path
+    metadata = (good / "metadata.yaml").read_text()
+    file_name = next(good.glob("*.mcap")).name
+    at = data.index(b"\x06", 8 + 9)
+    bags = [
+        bag("missing", lambda path: (path / file_name).unlink()),
+        bag("outside", lambda path: (path / "metadata.yaml").write_text(metadata.replace(file_name, "../good/" + file_name))),
+        bag("empty", lambda path: (path / file_name).write_bytes(b"")),
+        bag("noise", lambda path: (path / file_name).write_bytes(os.urandom(5000))),
+        bag("lying", lambda path: (path / file_name).write_bytes(data[: at + 1] + b"\xff" * 8 + data[at + 9 :])),
+        bag("cut", lambda path: (path / file_name).write_bytes(data[: len(data) // 2])),
+        tmp_path / "none",
+    ]
+    for path in bags:
+        output = [] if verb in ("check", "reindex") else ["-o", tmp_path / f"out_{path.name}"]
+        told = holdall(verb, path, *output)
+        assert "panicked" not in told.stderr, told.stderr
+        if verb == "reindex":
+            # It mends what is wrong with metadata; what is wrong with files is told.
+            assert told.returncode in (0, 1), (path, told.stderr)
+            continue
+        assert told.returncode == 1, (path, told.returncode, told.stderr, told.stdout)
+        if verb == "check":
+            assert told.stdout or told.stderr.count("\n") == 1
+        else:
+            assert [line for line in told.stderr.splitlines() if line.startswith("holdall: ")], told.stderr
+            assert not (tmp_path / f"out_{path.name}").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")], "nothing is left behind"
+
+
+def test_manual_pages_come_from_the_program(tmp_path):
+    done("man", "--dir", tmp_path)
+    pages = {path.name for path in tmp_path.iterdir()}
+    assert {"holdall.1", "holdall-record.1", "holdall-convert.1", "holdall-bench-tools.1"} <= pages
+    assert ".TH" in (tmp_path / "holdall-convert.1").read_text()
