@@ -84,6 +84,7 @@ pub(super) fn gather(
 
 /// Adds the accounts of one recording to those of others: topics of the same name become one with the publishers of both.
 fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
+    all.restarts.extend(one.restarts);
     for topic in one.topics.into_iter().filter(|topic| takes(&topic.name)) {
         match all.topics.iter_mut().find(|known| known.name == topic.name) {
             Some(known) => merge(known, topic),
@@ -101,6 +102,20 @@ fn merge(known: &mut TopicAccount, topic: TopicAccount) {
     }
     known.loss_unknown |= topic.loss_unknown;
     known.publishers.extend(topic.publishers);
+    match (&mut known.folded, topic.folded) {
+        (Some(all), Some(one)) => {
+            all.publishers += one.publishers;
+            all.sent += one.sent;
+            all.sent_before += one.sent_before;
+            all.received += one.received;
+            all.recorded += one.recorded;
+            all.duplicates += one.duplicates;
+            for (stage, count) in one.missing {
+                *all.missing.entry(stage).or_default() += count;
+            }
+        }
+        (all, one) => *all = all.take().or(one),
+    }
 }
 
 #[cfg(test)]
