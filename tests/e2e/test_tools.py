@@ -168,7 +168,9 @@ def test_bad_input_is_one_sentence(tmp_path, verb):
         return path
     metadata = (good / "metadata.yaml").read_text()
     file_name = next(good.glob("*.mcap")).name
-    at = data.index(b"\x06", 8 + 9)
+    at = 8
+    while data[at] != 6:  # the first chunk
+        at += 9 + int.from_bytes(data[at + 1 : at + 9], "little")
     bags = [
         bag("missing", lambda path: (path / file_name).unlink()),
         bag("outside", lambda path: (path / "metadata.yaml").write_text(metadata.replace(file_name, "../good/" + file_name))),

@@ -312,6 +312,72 @@ fn records_of_others_and_what_users_keep_go_along() {
     }
 }
 
+/// Files of other worlds than ROS: schemas that are no text, attachments, messages without a schema.
+#[test]
+fn files_that_are_not_of_ros_go_along_with_their_attachments() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("foreign.mcap");
+    let mut writer = mcap::WriteOptions::new()
+        .profile("x-protobuf")
+        .chunk_size(Some(500))
+        .create(std::io::BufWriter::new(fs::File::create(&path).unwrap()))
+        .unwrap();
+    let schema_data: Vec<u8> = (0..=255).collect();
+    let schema = writer
+        .add_schema("vendor.Scan", "protobuf", &schema_data)
+        .unwrap();
+    let scans = writer
+        .add_channel(schema, "scans", "protobuf", &BTreeMap::new())
+        .unwrap();
+    let notes = writer.add_channel(0, "notes", "json", &BTreeMap::new()).unwrap();
+    for number in 0..100u64 {
+        let header = mcap::records::MessageHeader {
+            channel_id: if number % 2 == 0 { scans } else { notes },
+            sequence: number as u32,
+            log_time: START + number,
+            publish_time: START + number,
+        };
+        writer
+            .write_to_known_channel(&header, &[number as u8; 40])
+            .unwrap();
+    }
+    let attachment = mcap::Attachment {
+        log_time: 5,
+        create_time: 6,
+        name: "calibration.bin".to_owned(),
+        media_type: "application/octet-stream".to_owned(),
+        data: std::borrow::Cow::Owned(vec![7; 3000]),
+    };
+    writer.attach(&attachment).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let out = dir.path().join("out");
+    let mut job = job(std::slice::from_ref(&path), &out);
+    job.choice.end = Some(Moment::At(Timestamp::from_nanos((START + 60) as i64)));
+    let written = make(job);
+    assert_eq!(written.messages, 61);
+    assert_sound(&out);
+    let bytes = fs::read(&written.files[0]).unwrap();
+    let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+    assert_eq!(
+        summary.schemas.values().next().unwrap().data.as_ref(),
+        schema_data
+    );
+    let index = &summary.attachment_indexes[0];
+    assert_eq!((index.name.as_str(), index.data_size), ("calibration.bin", 3000));
+    assert_eq!(mcap::read::attachment(&bytes, index).unwrap(), attachment);
+    let found: Vec<_> = mcap::MessageStream::new(&bytes)
+        .unwrap()
+        .map(|message| message.unwrap())
+        .collect();
+    assert_eq!(found.len(), 61);
+    assert!(
+        found
+            .iter()
+            .all(|message| message.channel.schema.is_some() == (message.channel.topic == "scans"))
+    );
+}
+
 #[test]
 fn reindexing_gives_files_an_index_and_the_bag_its_metadata() {
     let dir = tempfile::tempdir().unwrap();

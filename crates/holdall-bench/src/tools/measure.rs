@@ -99,7 +99,7 @@ pub fn run(
         bench.limits(round)?;
         tell(Progress::Running {
             candidate: "tools".to_owned(),
-            repetition: round,
+            repetition: round + 1,
         });
         bench.round()?;
         bench.rivals()?;

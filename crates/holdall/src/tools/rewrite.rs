@@ -74,6 +74,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let chooser = job.choice.compile()?;
     let staged = Staged::begin(&job.output.directory)?;
     let set = BagSet::from(std::mem::take(&mut job.inputs));
+    tell_missing(&set, &job.choice);
     let first = set.log_times().map(|(first, _)| first);
     let start = job.choice.start.map(|moment| moment.resolve(first));
     let end = job.choice.end.map(|moment| moment.resolve(first));
@@ -126,6 +127,16 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     written.files = written.files.iter().map(in_place).collect();
     written.directory = directory;
     Ok(written)
+}
+
+/// Says which named topics are not there; the output is made all the same.
+fn tell_missing(set: &BagSet, choice: &Choice) {
+    let known = set.topics();
+    for named in &choice.selection.topics {
+        if !known.iter().any(|topic| topic.name == *named) {
+            tracing::warn!("there is no topic {named} in the inputs");
+        }
+    }
 }
 
 fn gather(

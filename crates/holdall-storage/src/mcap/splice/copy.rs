@@ -327,6 +327,12 @@ fn chunk_head(source: &Source, extent: &Extent) -> StorageResult<(bytes::Bytes, 
     if head.first() != Some(&op::CHUNK) {
         return Err(source.malformed(extent.start, "a chunk, as the index says", "another record"));
     }
+    // What is copied as it lies is read by its own length, too.
+    let body_bytes = extent.length - 9;
+    if head.get(1..9) != Some(&body_bytes.to_le_bytes()) {
+        let expected = format!("a chunk of {body_bytes} bytes, as the index says");
+        return Err(source.malformed(extent.start, expected, "another length"));
+    }
     Ok((head, parts))
 }
 
