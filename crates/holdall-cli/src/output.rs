@@ -18,17 +18,22 @@ pub fn result(text: &str) -> Result<(), Failure> {
 }
 
 /// Standard output for what may be long.
-pub struct Stream(io::StdoutLock<'static>);
+pub struct Stream {
+    out: io::StdoutLock<'static>,
+    is_terminal: bool,
+}
 
 impl Stream {
     /// Holds standard output until it is dropped.
     pub fn stdout() -> Self {
-        Self(io::stdout().lock())
+        let out = io::stdout().lock();
+        let is_terminal = out.is_terminal();
+        Self { out, is_terminal }
     }
 
     /// True when a person reads along.
     pub fn is_terminal(&self) -> bool {
-        self.0.is_terminal()
+        self.is_terminal
     }
 
     /// Writes bytes; false when the reader has closed the pipe and wants no more.
@@ -36,7 +41,7 @@ impl Stream {
     /// # Errors
     /// When they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<bool, Failure> {
-        wanted(self.0.write_all(bytes))
+        wanted(self.out.write_all(bytes))
     }
 
     /// Writes what has been held back.
@@ -44,7 +49,7 @@ impl Stream {
     /// # Errors
     /// As [`Stream::write`].
     pub fn flush(&mut self) -> Result<bool, Failure> {
-        wanted(self.0.flush())
+        wanted(self.out.flush())
     }
 }
 

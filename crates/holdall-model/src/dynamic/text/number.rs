@@ -61,7 +61,13 @@ pub(super) fn write(out: &mut Vec<u8>, value: Scalar<'_>, notation: &Notation) {
 }
 
 fn finite(out: &mut Vec<u8>, digits: &str, notation: &Notation) {
-    match digits.split_once('e').filter(|_| notation.full_exponent) {
+    // Looked for only where it matters: it cost a twentieth of `cat --json`.
+    let exponent = if notation.full_exponent {
+        digits.split_once('e')
+    } else {
+        None
+    };
+    match exponent {
         None => out.extend_from_slice(digits.as_bytes()),
         Some((mantissa, exponent)) => {
             out.extend_from_slice(mantissa.as_bytes());
