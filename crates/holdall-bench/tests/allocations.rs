@@ -67,14 +67,23 @@ fn allocations_per_message(message_bytes: usize, messages: u64, topics: u32) -> 
 fn small_messages_are_recorded_without_an_allocation() {
     // Segments of the cache and the chunks' index are the rest: one allocation for thousands of messages.
     let per_message = allocations_per_message(100, 200_000, 10);
-    assert!(per_message < 0.02, "{per_message} allocations for each message of 100 bytes");
+    assert!(
+        per_message < 0.02,
+        "{per_message} allocations for each message of 100 bytes"
+    );
     let per_message = allocations_per_message(10 << 10, 20_000, 10);
-    assert!(per_message < 0.2, "{per_message} allocations for each message of 10 KiB");
+    assert!(
+        per_message < 0.2,
+        "{per_message} allocations for each message of 10 KiB"
+    );
 }
 
 #[test]
 fn a_loan_costs_its_own_box_and_little_else() {
     // One is the loan itself, which a transport makes; the rest is what a batch of loans takes.
     let per_message = allocations_per_message(1 << 20, 300, 1);
-    assert!((1.0..3.0).contains(&per_message), "{per_message} allocations for each message of 1 MiB");
+    assert!(
+        (1.0..3.0).contains(&per_message),
+        "{per_message} allocations for each message of 1 MiB"
+    );
 }

@@ -21,6 +21,10 @@ pub const CACHE_BYTES_MIN: usize = 64 * 1024;
 /// Segments that may always exist: one being filled, one being written, and two to change with.
 const SEGMENTS_MIN: usize = 4;
 
+/// Where they take no more than a sixteenth of the cache there are so many from the start: a loan of some megabytes fills a segment by
+/// itself, and making one in the offer costs a system call and page faults, about 20 µs.
+const SEGMENTS_READY_MAX: usize = 16;
+
 /// Dense index of a publisher within its topic; the topic's intake hands it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublisherIndex(pub u32);
@@ -83,7 +87,7 @@ pub enum Taken {
 
 /// Messages between the transport and the disk, oldest first.
 ///
-/// Its memory is `max(segments, 4) × footprint + pinned by loans`, and that sum never exceeds `bytes_max`, with one exception: a
+/// Its memory is `max(segments, segments_min) × footprint + pinned by loans`, and that sum never exceeds `bytes_max`, with one exception: a
 /// loan larger than what the segments leave is taken when no other loan is held, so that it can be recorded at all.
 pub struct Cache {
     shape: SegmentShape,
@@ -104,6 +108,8 @@ pub struct Cache {
     spare: Vec<Segment>,
     /// All that exist: current, full, dumped, spare, and those being written or counted.
     segments: usize,
+    /// Segments that are never freed, and counted as if they always existed.
+    segments_min: usize,
     /// Pinned by all loans in here, and by those being written.
     pinned_bytes: usize,
 }
@@ -113,9 +119,10 @@ impl Cache {
     pub fn new(options: &CacheOptions) -> Self {
         let bytes_max = options.bytes_max.max(CACHE_BYTES_MIN);
         let shape = SegmentShape::for_cache(bytes_max);
-        let segments_max = bytes_max / shape.footprint_bytes() + SEGMENTS_MIN;
+        let segments_min = (bytes_max / 16 / shape.footprint_bytes()).clamp(SEGMENTS_MIN, SEGMENTS_READY_MAX);
+        let segments_max = bytes_max / shape.footprint_bytes() + segments_min;
         let mut spare = Vec::with_capacity(segments_max);
-        spare.extend((1..SEGMENTS_MIN).map(|_| Segment::touched(shape)));
+        spare.extend((1..segments_min).map(|_| Segment::touched(shape)));
         let policy = if options.snapshot {
             CachePolicy::DropOld
         } else {
@@ -133,7 +140,8 @@ impl Cache {
             dumped: VecDeque::with_capacity(if options.snapshot { segments_max } else { 0 }),
             dump_current: false,
             spare,
-            segments: SEGMENTS_MIN,
+            segments: segments_min,
+            segments_min,
             pinned_bytes: 0,
         }
     }
@@ -166,7 +174,7 @@ impl Cache {
 
     /// Memory that it takes from the system and the transports, in bytes, used or ready for use.
     pub fn memory_bytes(&self) -> usize {
-        self.segments.max(SEGMENTS_MIN) * self.shape.footprint_bytes() + self.pinned_bytes
+        self.segments.max(self.segments_min) * self.shape.footprint_bytes() + self.pinned_bytes
     }
 
     /// Memory that cannot be taken for another message, in bytes.
@@ -258,7 +266,7 @@ impl Cache {
     }
 
     fn may_add_segment(&self) -> bool {
-        self.segments < SEGMENTS_MIN
+        self.segments < self.segments_min
             || (self.segments + 1) * self.shape.footprint_bytes() + self.pinned_bytes <= self.bytes_max
     }
 
@@ -267,7 +275,7 @@ impl Cache {
         if self.memory_bytes() + pinned_bytes <= self.bytes_max {
             return Ok(());
         }
-        if self.segments > SEGMENTS_MIN
+        if self.segments > self.segments_min
             && let Some(surplus) = self.spare.pop()
         {
             self.segments -= 1;
@@ -445,7 +453,7 @@ impl Cache {
             segment.is_empty() && segment.pinned_bytes() == 0,
             "recycled with messages in it"
         );
-        if self.segments > SEGMENTS_MIN && self.memory_bytes() > self.bytes_max {
+        if self.segments > self.segments_min && self.memory_bytes() > self.bytes_max {
             self.segments -= 1;
             return Some(segment);
         }
