@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub fn join(node_name: &str, clock: Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
     use holdall_transport::dds::{DdsOptions, DdsTransport};
     let options = DdsOptions::for_node(node_name);
-    options.environment.domain().map_err(Failure::refused)?;
+    options.environment.check().map_err(Failure::refused)?;
     let transport = DdsTransport::new(&options, clock).map_err(Failure::failed)?;
     Ok(Box::new(transport))
 }

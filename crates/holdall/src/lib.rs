@@ -7,5 +7,6 @@ pub mod export;
 pub mod play;
 pub mod reader;
 pub mod record;
+pub mod supervise;
 pub mod tools;
 pub mod writer;

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cat;
 pub mod check;
 pub mod choice;
+pub mod control;
 pub mod diff;
 pub mod export;
 pub mod info;
@@ -113,6 +114,9 @@ pub enum Verb {
         #[command(subcommand)]
         what: tools::ListWhat,
     },
+    /// Ask something of a running recording
+    #[command(after_help = control::EXAMPLES)]
+    Control(control::ControlArguments),
     /// Measure what recording costs and reaches on this machine
     #[command(after_help = bench::EXAMPLES)]
     Bench {

@@ -312,6 +312,18 @@ pub struct RecordArguments {
     )]
     pub stats_max_publishing_rate: f64,
 
+    /// Take requests on this local socket (see holdall control); only this user may
+    #[arg(long, value_name = "PATH", help_heading = "While it runs")]
+    pub control_socket: Option<PathBuf>,
+
+    /// Keep the counters in this file as OpenMetrics text, replaced each second
+    #[arg(long, value_name = "PATH", help_heading = "While it runs")]
+    pub metrics_file: Option<PathBuf>,
+
+    /// Go on in a new file when messages arrive and nothing becomes durable for 2 s (or twice the loss window)
+    #[arg(long, help_heading = "While it runs")]
+    pub restart_on_stall: bool,
+
     /// Do not read keys
     #[arg(long, help_heading = "While it runs")]
     pub disable_keyboard_controls: bool,

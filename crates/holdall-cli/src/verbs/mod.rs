@@ -5,6 +5,7 @@ mod bench;
 mod cat;
 mod check;
 mod completion;
+mod control;
 mod convert;
 mod diff;
 mod export;
@@ -41,6 +42,7 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Reindex(arguments) => reindex::run(&arguments),
         Verb::List { what } => list::run(&what),
         Verb::Man(arguments) => man::run(&arguments),
+        Verb::Control(arguments) => control::run(&arguments),
         Verb::Bench { verb } => bench::run(&verb),
         Verb::Completion { shell } => completion::run(shell),
     }

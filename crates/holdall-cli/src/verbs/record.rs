@@ -21,6 +21,7 @@ use holdall::{
         RecordControl, RecordError, Recorder,
         status::{RecordReport, RecordStatus, TopicStatus},
     },
+    supervise::{ServiceManager, Supervision, control_socket::ControlSocket},
     writer::{self, OsFolder},
 };
 use holdall_io::{
@@ -61,6 +62,15 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
     let recorder =
         Recorder::start(meant.options, vec![transport], clock, disk, Box::new(OsFolder)).map_err(failure)?;
+    let control_socket = match &typed.control_socket {
+        Some(path) => {
+            let (control, observer) = (recorder.control(), recorder.observer());
+            Some(ControlSocket::listen(path, control, observer, snapshot).map_err(Failure::failed)?)
+        }
+        None => None,
+    };
+    let mut supervision = supervision(typed, snapshot);
+    supervision.ready();
     // In the words of rosbag2: scripts wait for them.
     info!("Listening for topics...");
     let keyboard = if typed.disable_keyboard_controls {
@@ -77,13 +87,33 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         screen: Screen::open(render::record::LIVE_LINES),
         rates: RateMeter::default(),
         hint,
+        supervision,
     };
     // A bug in what is shown must not keep the bag from being closed.
     let _ = catch_unwind(AssertUnwindSafe(|| watch(&recorder, &events, &mut live)));
     let report = close(recorder, &events, &mut live)?;
-    drop((live, keyboard));
+    let stall = live.supervision.finish(&report.status);
+    drop((live, keyboard, control_socket));
     show(&report, typed)?;
+    if let Some(span) = stall {
+        return Err(Failure::failed(format!(
+            "while recording, messages arrived and nothing of them became durable for {:.1} s",
+            span.as_secs_f64()
+        )));
+    }
     Ok(outcome(&report))
+}
+
+/// What is done beside the recording.
+fn supervision(typed: &RecordArguments, snapshot: bool) -> Supervision {
+    let manager = ServiceManager::from_environment(|name| std::env::var_os(name)).unwrap_or_else(|error| {
+        warn!("the service manager of NOTIFY_SOCKET cannot be told anything: {error}");
+        None
+    });
+    Supervision::new(snapshot)
+        .with_restart_on_stall(typed.restart_on_stall)
+        .with_metrics_file(typed.metrics_file.clone())
+        .with_service_manager(manager)
 }
 
 /// The status lines, where there is a terminal to draw them on.
@@ -91,9 +121,16 @@ struct Live {
     screen: Option<Screen>,
     rates: RateMeter,
     hint: &'static str,
+    supervision: Supervision,
 }
 
 impl Live {
+    /// Shows how the recording stands, and has it supervised.
+    fn look(&mut self, status: &RecordStatus, control: &RecordControl) {
+        self.supervision.look(status, control, SystemClock.monotonic());
+        self.draw(status);
+    }
+
     fn draw(&mut self, status: &RecordStatus) {
         if let Some(screen) = &self.screen {
             let rates = self
@@ -108,7 +145,7 @@ impl Live {
 fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
     let control = recorder.control();
     while !(recorder.wait_finished(Duration::ZERO) || panics::happened()) {
-        live.draw(&recorder.status());
+        live.look(&recorder.status(), &control);
         match events.next(LOOK_AGAIN) {
             Some(Event::Key(Key::Space)) => {
                 control.toggle_pause();
@@ -131,12 +168,14 @@ fn snapshot(control: &RecordControl) {
 /// Ends the recording and waits for its bag to be closed, unless a second signal comes.
 fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordReport, Failure> {
     live.hint = "closing the bag · Ctrl-C abandons what is not written yet";
-    recorder.control().stop("it cannot go on");
+    let control = recorder.control();
+    control.stop("it cannot go on");
+    live.supervision.stopping();
     let began = SystemClock.monotonic();
     // After a panic the end may never be told; then the recorder's own way to its end is all there is.
     while !(recorder.wait_finished(LOOK_AGAIN / 4) || panics::happened()) {
         let status = recorder.status();
-        live.draw(&status);
+        live.look(&status, &control);
         if let Some(Event::Stop(signal)) = events.next(Duration::ZERO)
             && SystemClock.monotonic().saturating_sub(began) >= SAME_WISH
         {

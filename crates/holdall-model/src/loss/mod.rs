@@ -50,6 +50,11 @@ impl LossStage {
         !matches!(self, Self::Head | Self::Policy)
     }
 
+    /// True where a message had arrived before it was lost.
+    pub const fn is_after_arrival(self) -> bool {
+        !matches!(self, Self::Head | Self::Transport | Self::Tail)
+    }
+
     /// The name as bags and JSON show it.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -56,6 +56,17 @@ impl DdsEnvironment {
         }
     }
 
+    /// Checks all of ROS's variables.
+    ///
+    /// # Errors
+    /// One sentence about the first one with a bad value.
+    pub fn check(&self) -> Result<(), String> {
+        self.domain()?;
+        self.range()?;
+        self.peers()?;
+        Ok(())
+    }
+
     /// True when `CYCLONEDDS_URI`, or a file that it points to, names interfaces. Files that cannot be read are Cyclone's to report.
     pub(super) fn names_interfaces(&self) -> bool {
         let Some(uri) = self.cyclonedds_uri.as_deref() else {

@@ -34,6 +34,11 @@ impl Checkpoints {
         *lock(&self.log_time) = log_time;
     }
 
+    /// Log time of the last message that was written.
+    pub(super) fn last_written(&self) -> Timestamp {
+        *lock(&self.log_time)
+    }
+
     /// What each file carries that is closed before the last one: the ledger as it stands then.
     pub(super) fn end_records(&self, ledger: &Arc<Mutex<Ledger>>) -> EndRecords {
         let (ledger, log_time) = (Arc::clone(ledger), Arc::clone(&self.log_time));

@@ -95,6 +95,12 @@ impl RecordControl {
         self.cache.wake();
     }
 
+    /// Goes on in a new file because the current one makes no progress; the ledger will say so, and why.
+    pub fn go_on_in_new_file(&self, reason: String) {
+        self.drain.command(DrainCommand::Restart(reason));
+        self.cache.wake();
+    }
+
     /// Writes what the ring holds; false when the recording is not in snapshot mode.
     pub fn snapshot(&self) -> bool {
         if self.snapshot_mode {

@@ -5,7 +5,7 @@ use super::{
     checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
     durability::{Arrivals, DURABILITY_RECORD, DurabilityStatus, LossWindow, Verdict},
     events::FinishedFile,
-    ledger::{Interval, Ledger},
+    ledger::{Interval, Ledger, Restart},
     options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES, RecordOptions},
     waiting::{HeldPayload, WaitingTopics},
 };
@@ -86,6 +86,8 @@ pub enum DrainCommand {
     },
     /// Go on in a new file.
     Split,
+    /// Go on in a new file, because the current one makes no progress: the reason, for the ledger.
+    Restart(String),
     /// Write what the ring of snapshot mode holds, into a file of its own.
     Snapshot,
 }
@@ -263,6 +265,11 @@ impl Drain {
                 }
                 DrainCommand::Define { topic, definition } => self.define(topic, definition),
                 DrainCommand::Split => self.split(),
+                DrainCommand::Restart(reason) => {
+                    let time = self.checkpoints.last_written();
+                    lock(&self.ledger).restarts.push(Restart { time, reason });
+                    self.split();
+                }
                 DrainCommand::Snapshot => {
                     self.split();
                     self.cache.dump();

@@ -29,3 +29,4 @@ pub use control::RecordControl;
 pub use error::RecordError;
 pub use recorder::Recorder;
 pub use stepped::SteppedRecorder;
+pub use view::RecordObserver;

@@ -7,7 +7,7 @@ use super::{
     options::RecordOptions,
     session::Session,
     status::{RecordReport, RecordStatus},
-    view::View,
+    view::{RecordObserver, View},
 };
 use crate::writer::{BagFolder, OpenDisk};
 use holdall_io::clock::Clock;
@@ -79,6 +79,11 @@ impl Recorder {
     /// How it stands.
     pub fn status(&self) -> RecordStatus {
         self.view.status()
+    }
+
+    /// Tells how it stands, from any thread.
+    pub fn observer(&self) -> RecordObserver {
+        RecordObserver(self.view.clone())
     }
 
     /// Waits until the recording has ended by itself or by [`RecordControl::stop`]; false when `at_most` ran out before.

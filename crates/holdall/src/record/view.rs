@@ -17,6 +17,17 @@ pub(super) struct View {
     pub started: Duration,
 }
 
+/// Tells how a recording stands, from any thread. Cheap to clone; of a recording that has ended it tells the end.
+#[derive(Clone)]
+pub struct RecordObserver(pub(super) View);
+
+impl RecordObserver {
+    /// How it stands.
+    pub fn status(&self) -> RecordStatus {
+        self.0.status()
+    }
+}
+
 impl View {
     pub(super) fn status(&self) -> RecordStatus {
         let parts = &self.parts;

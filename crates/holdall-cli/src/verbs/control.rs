@@ -1,0 +1,20 @@
+//! `holdall control`: asks something of a running recording.
+
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    output,
+    typed::control::ControlArguments,
+};
+use holdall::supervise::control_socket::ask;
+use serde_json::Value;
+
+/// Sends the request and shows the reply: metrics as text, all else as the JSON object that came.
+pub fn run(typed: &ControlArguments) -> VerbResult {
+    let reply = ask(&typed.socket, &typed.request).map_err(Failure::failed)?;
+    match reply.get("metrics").and_then(Value::as_str) {
+        Some(text) => output::result(text.trim_end()),
+        None => output::result(&reply.to_string()),
+    }?;
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,342 @@
+//! A local socket on which a recording takes requests, one JSON object a line, and the client that sends one.
+
+use super::metrics::open_metrics;
+use crate::record::{RecordControl, RecordObserver};
+use serde_json::{Value, json};
+use std::{
+    fs::{self, DirBuilder, Permissions},
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::{
+        fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// What can be asked; the names are those of rosbag2's services, where it has one.
+pub const REQUESTS: [&str; 9] = [
+    "status",
+    "is_paused",
+    "pause",
+    "resume",
+    "toggle_paused",
+    "split_bagfile",
+    "snapshot",
+    "stop",
+    "metrics",
+];
+
+/// Longest request in bytes.
+const REQUEST_BYTES_MAX: u64 = 64 * 1024;
+
+/// Longest reply that a client takes in bytes: the status of 100 000 topics.
+const REPLY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Clients at the same time.
+const CLIENTS_MAX: usize = 16;
+
+/// So long a client may say nothing, or take to read a reply.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// Why a request could not be made or was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The socket cannot be made.
+    #[error("cannot make the control socket {}: {source}", path.display())]
+    Bind {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Nobody answers on the socket.
+    #[error("cannot reach a recording on {}: {source}", path.display())]
+    Reach {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The recording refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The socket of a recording; it goes away with this.
+pub struct ControlSocket {
+    path: PathBuf,
+    ended: Arc<AtomicBool>,
+}
+
+impl ControlSocket {
+    /// Makes the socket, for the user alone, and takes requests on threads of its own.
+    ///
+    /// # Errors
+    /// When something else than a socket that nobody listens on is at the path, or it cannot be made.
+    pub fn listen(
+        path: &Path,
+        control: RecordControl,
+        observer: RecordObserver,
+        snapshot_mode: bool,
+    ) -> Result<Self, ControlError> {
+        let bind_error = |source| ControlError::Bind {
+            path: path.to_owned(),
+            source,
+        };
+        let listener = bind_private(path).map_err(bind_error)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let server = Arc::new(Server {
+            control,
+            observer,
+            snapshot_mode,
+            clients: AtomicUsize::new(0),
+        });
+        let stop = Arc::clone(&ended);
+        thread::Builder::new()
+            .name("control".to_owned())
+            .spawn(move || accept(&listener, &server, &stop))
+            .map_err(bind_error)?;
+        Ok(Self {
+            path: path.to_owned(),
+            ended,
+        })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // Wakes the thread that waits for clients.
+        drop(UnixStream::connect(&self.path));
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Binds in a folder that is the user's alone and moves the socket to its place, so that it never has other rights than 0600.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    if let Ok(about) = fs::symlink_metadata(path) {
+        if !about.file_type().is_socket() {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "something else is there already",
+            ));
+        }
+        if UnixStream::connect(path).is_ok() {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                "another recording listens there",
+            ));
+        }
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let folder = path.with_file_name(name);
+    DirBuilder::new().mode(0o700).create(&folder)?;
+    let bound = (|| {
+        let inside = folder.join("s");
+        let listener = UnixListener::bind(&inside)?;
+        fs::set_permissions(&inside, Permissions::from_mode(0o600))?;
+        fs::rename(&inside, path)?;
+        Ok(listener)
+    })();
+    let _ = fs::remove_dir_all(&folder);
+    bound
+}
+
+fn accept(listener: &UnixListener, server: &Arc<Server>, ended: &AtomicBool) {
+    for client in listener.incoming() {
+        if ended.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(client) = client else { continue };
+        if server.clients.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
+            server.clients.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let serving = Arc::clone(server);
+        let run = move || {
+            // A client that goes away is its own business.
+            let _ = serving.serve(&client);
+            serving.clients.fetch_sub(1, Ordering::SeqCst);
+        };
+        if thread::Builder::new()
+            .name("control client".to_owned())
+            .spawn(run)
+            .is_err()
+        {
+            server.clients.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+struct Server {
+    control: RecordControl,
+    observer: RecordObserver,
+    snapshot_mode: bool,
+    clients: AtomicUsize,
+}
+
+impl Server {
+    fn serve(&self, mut client: &UnixStream) -> io::Result<()> {
+        client.set_read_timeout(Some(SILENCE_MAX))?;
+        client.set_write_timeout(Some(SILENCE_MAX))?;
+        let mut reader = BufReader::new(client);
+        loop {
+            let mut line = Vec::new();
+            let len = reader
+                .by_ref()
+                .take(REQUEST_BYTES_MAX)
+                .read_until(b'\n', &mut line)?;
+            if len == 0 {
+                return Ok(());
+            }
+            let whole = line.last() == Some(&b'\n') || (len as u64) < REQUEST_BYTES_MAX;
+            let reply = if whole {
+                self.reply(&line)
+            } else {
+                refusal(&format!("the request is longer than {REQUEST_BYTES_MAX} bytes"))
+            };
+            client.write_all(format!("{reply}\n").as_bytes())?;
+            if !whole {
+                return Ok(());
+            }
+        }
+    }
+
+    fn reply(&self, line: &[u8]) -> Value {
+        let request: Value = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(error) => return refusal(&format!("the request is no JSON object: {error}")),
+        };
+        match request.get("request").and_then(Value::as_str) {
+            Some(name) => self.carry_out(name),
+            None => refusal(&format!(
+                "the request has no text \"request\", for example {{\"request\": \"{}\"}}",
+                REQUESTS[0]
+            )),
+        }
+    }
+
+    fn carry_out(&self, name: &str) -> Value {
+        let control = &self.control;
+        match name {
+            "status" => json!({"ok": true, "status": status(&self.observer)}),
+            "metrics" => json!({"ok": true, "metrics": open_metrics(&self.observer.status(), false)}),
+            "is_paused" => self.paused(),
+            "pause" => {
+                control.pause();
+                self.paused()
+            }
+            "resume" => {
+                control.resume();
+                self.paused()
+            }
+            "toggle_paused" => {
+                control.toggle_pause();
+                self.paused()
+            }
+            // In snapshot mode a file is begun by each snapshot.
+            "split_bagfile" if self.snapshot_mode => {
+                refusal("a recording in snapshot mode splits with each snapshot")
+            }
+            "split_bagfile" => {
+                control.split();
+                json!({"ok": true})
+            }
+            "snapshot" if control.snapshot() => json!({"ok": true, "success": true}),
+            "snapshot" => refusal("a snapshot needs --snapshot-mode"),
+            "stop" => {
+                control.stop("asked for on the control socket");
+                json!({"ok": true})
+            }
+            other => refusal(&format!(
+                "there is no request {other:?}, expected one of {}",
+                REQUESTS.join(", ")
+            )),
+        }
+    }
+
+    fn paused(&self) -> Value {
+        json!({"ok": true, "paused": self.control.is_paused()})
+    }
+}
+
+fn refusal(sentence: &str) -> Value {
+    json!({"ok": false, "error": sentence})
+}
+
+fn status(observer: &RecordObserver) -> Value {
+    let status = observer.status();
+    let topics: serde_json::Map<String, Value> = status
+        .topics
+        .iter()
+        .map(|topic| {
+            let lost: serde_json::Map<String, Value> = topic
+                .lost
+                .iter()
+                .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
+                .collect();
+            let row = json!({
+                "type": topic.type_name,
+                "publishers": topic.publishers,
+                "received": topic.received,
+                "recorded": topic.recorded,
+                "durable": topic.durable,
+                "bytes": topic.recorded_bytes,
+                "lost": lost,
+            });
+            (topic.name.clone(), row)
+        })
+        .collect();
+    json!({
+        "elapsed_s": status.elapsed.as_secs_f64(),
+        "paused": status.paused,
+        "recorded": status.recorded,
+        "recorded_bytes": status.recorded_bytes,
+        "durable": status.durability.durable,
+        "lost": status.shortfall(),
+        "cache_bytes": status.cache_bytes,
+        "cache_bytes_max": status.cache_bytes_max,
+        "disk_available_bytes": status.disk_available_bytes,
+        "file": status.current_file,
+        "topics": topics,
+    })
+}
+
+/// Sends one request and gives the reply.
+///
+/// # Errors
+/// When nobody listens, when the reply is none, or when the recording refuses.
+pub fn ask(path: &Path, request: &str) -> Result<Value, ControlError> {
+    let reach = |source| ControlError::Reach {
+        path: path.to_owned(),
+        source,
+    };
+    let mut stream = UnixStream::connect(path).map_err(reach)?;
+    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(reach)?;
+    stream
+        .write_all(format!("{}\n", json!({"request": request})).as_bytes())
+        .map_err(reach)?;
+    let mut line = String::new();
+    BufReader::new(&stream)
+        .take(REPLY_BYTES_MAX)
+        .read_line(&mut line)
+        .map_err(reach)?;
+    let reply: Value = serde_json::from_str(&line)
+        .map_err(|error| reach(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    if reply["ok"] == json!(true) {
+        Ok(reply)
+    } else {
+        let sentence = reply["error"]
+            .as_str()
+            .unwrap_or("the recording refused and did not say why");
+        Err(ControlError::Refused(sentence.to_owned()))
+    }
+}

@@ -1,0 +1,229 @@
+//! The counters of a recording as OpenMetrics text, for Prometheus and its like.
+
+use crate::record::status::RecordStatus;
+use std::{
+    fmt::{Display, Write},
+    fs, io,
+    path::Path,
+};
+
+/// The counters as text, with the closing `# EOF`.
+pub fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
+    let mut text = String::new();
+    let topics = || status.topics.iter();
+    let by_topic = |value: fn(&crate::record::status::TopicStatus) -> u64| {
+        topics().map(move |topic| (vec![("topic", topic.name.as_str())], value(topic)))
+    };
+    counter(
+        &mut text,
+        "received_messages",
+        "Messages received",
+        by_topic(|topic| topic.received),
+    );
+    counter(
+        &mut text,
+        "recorded_messages",
+        "Messages handed to the storage",
+        by_topic(|topic| topic.recorded),
+    );
+    counter(
+        &mut text,
+        "durable_messages",
+        "Messages that a power cut leaves",
+        by_topic(|topic| topic.durable),
+    );
+    counter(
+        &mut text,
+        "recorded_bytes",
+        "Payload bytes handed to the storage",
+        by_topic(|topic| topic.recorded_bytes),
+    );
+    let lost = topics().flat_map(|topic| {
+        let stages = topic.lost.iter();
+        stages.map(|(stage, count)| {
+            (
+                vec![("topic", topic.name.as_str()), ("stage", stage.as_str())],
+                *count,
+            )
+        })
+    });
+    counter(&mut text, "lost_messages", "Messages that are missing", lost);
+    gauge(
+        &mut text,
+        "publishers",
+        "Publishers seen",
+        by_topic(|topic| topic.publishers as u64),
+    );
+    gauge(
+        &mut text,
+        "cache_bytes",
+        "Bytes held by messages that wait",
+        one(status.cache_bytes),
+    );
+    gauge(
+        &mut text,
+        "cache_bytes_max",
+        "Bytes that may be held",
+        one(status.cache_bytes_max),
+    );
+    let waiting: u64 = topics()
+        .map(|topic| {
+            let dropped: u64 = topic
+                .lost
+                .iter()
+                .filter(|(stage, _)| stage.is_after_arrival())
+                .map(|(_, count)| count)
+                .sum();
+            topic.received.saturating_sub(topic.recorded + dropped)
+        })
+        .sum();
+    gauge(
+        &mut text,
+        "waiting_messages",
+        "Messages received and not yet written or lost",
+        one(waiting),
+    );
+    if let Some(bytes) = status.disk_available_bytes {
+        gauge(
+            &mut text,
+            "disk_available_bytes",
+            "Free bytes where the bag is",
+            one(bytes),
+        );
+    }
+    gauge(
+        &mut text,
+        "paused",
+        "1 while nothing is stored, on request",
+        one(u8::from(status.paused)),
+    );
+    gauge(
+        &mut text,
+        "stalled",
+        "1 while nothing becomes durable",
+        one(u8::from(stalled)),
+    );
+    gauge(
+        &mut text,
+        "elapsed_seconds",
+        "Time since the start",
+        one(status.elapsed.as_secs_f64()),
+    );
+    text.push_str("# EOF\n");
+    text
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+fn one<V>(value: V) -> impl Iterator<Item = (Labels<'static>, V)> {
+    std::iter::once((Vec::new(), value))
+}
+
+fn counter<'a, V: Display>(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (Labels<'a>, V)>,
+) {
+    family(text, (name, "_total", "counter"), help, values);
+}
+
+fn gauge<'a, V: Display>(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (Labels<'a>, V)>,
+) {
+    family(text, (name, "", "gauge"), help, values);
+}
+
+fn family<'a, V: Display>(
+    text: &mut String,
+    (name, suffix, kind): (&str, &str, &str),
+    help: &str,
+    values: impl Iterator<Item = (Labels<'a>, V)>,
+) {
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "# TYPE holdall_{name} {kind}\n# HELP holdall_{name} {help}.\n"
+    );
+    for (labels, value) in values {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(label, of)| format!("{label}=\"{}\"", escaped(of)))
+            .collect();
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        };
+        let _ = writeln!(text, "holdall_{name}{suffix}{labels} {value}");
+    }
+}
+
+fn escaped(label: &str) -> String {
+    label
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// Replaces a file so that readers see the old text or the new one, never a part.
+///
+/// # Errors
+/// As the file system says.
+pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".tmp");
+    let temporary = path.with_file_name(name);
+    fs::write(&temporary, text)?;
+    fs::rename(&temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::status::TopicStatus;
+    use holdall_model::loss::LossStage;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn each_topic_and_stage_has_its_line() {
+        let status = RecordStatus {
+            topics: vec![TopicStatus {
+                name: "/a\"b".to_owned(),
+                received: 10,
+                recorded: 6,
+                lost: BTreeMap::from([(LossStage::Cache, 3), (LossStage::Transport, 9)]),
+                ..TopicStatus::default()
+            }],
+            ..RecordStatus::default()
+        };
+        let text = open_metrics(&status, true);
+        for line in [
+            "# TYPE holdall_lost_messages counter",
+            "holdall_received_messages_total{topic=\"/a\\\"b\"} 10",
+            "holdall_lost_messages_total{topic=\"/a\\\"b\",stage=\"cache\"} 3",
+            "holdall_waiting_messages 1",
+            "holdall_stalled 1",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn a_replaced_file_leaves_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.txt");
+        for text in ["one", "two"] {
+            replace_file(&path, text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

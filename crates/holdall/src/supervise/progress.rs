@@ -1,0 +1,138 @@
+//! Notices when messages arrive and nothing becomes durable any more.
+
+use crate::record::status::RecordStatus;
+use std::time::Duration;
+
+/// So long nothing may become durable while messages arrive, when the loss window does not allow more.
+const STALL_MIN: Duration = Duration::from_secs(2);
+
+/// What a look has found to be new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgressChange {
+    /// There was no progress for this long.
+    Stalled(Duration),
+    /// There is progress again, after this long.
+    GoesOn(Duration),
+}
+
+/// Compares what arrives with what becomes durable.
+#[derive(Clone, Debug, Default)]
+pub struct ProgressWatch {
+    /// When there was progress last, or nothing to make progress with.
+    since: Option<Duration>,
+    received: u64,
+    kept: u64,
+    stalled: bool,
+    longest: Option<Duration>,
+}
+
+impl ProgressWatch {
+    /// Takes a look. `watched` is false while nothing is to be stored, on request.
+    pub fn look(&mut self, status: &RecordStatus, watched: bool, now: Duration) -> Option<ProgressChange> {
+        let received = status.topics.iter().map(|topic| topic.received).sum();
+        let kept = match status.durability.window {
+            Some(_) => status.durability.durable,
+            // Nobody syncs, so being handed to the storage is all there is to see.
+            None => status.recorded,
+        };
+        let since = *self.since.get_or_insert(now);
+        let span = now.saturating_sub(since);
+        if !watched || kept > self.kept || received <= self.received {
+            (self.kept, self.received, self.since) = (kept, received, Some(now));
+            return std::mem::take(&mut self.stalled).then_some(ProgressChange::GoesOn(span));
+        }
+        let allowed = status
+            .durability
+            .window
+            .map_or(STALL_MIN, |window| STALL_MIN.max(window * 2));
+        if span < allowed {
+            return None;
+        }
+        self.longest = self.longest.max(Some(span));
+        (!std::mem::replace(&mut self.stalled, true)).then_some(ProgressChange::Stalled(span))
+    }
+
+    /// No progress is being made.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled
+    }
+
+    /// The longest time without progress that was too long.
+    pub fn longest_stall(&self) -> Option<Duration> {
+        self.longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::status::{DurabilityStatus, TopicStatus};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn status(received: u64, durable: u64) -> RecordStatus {
+        RecordStatus {
+            durability: DurabilityStatus {
+                window: Some(SECOND),
+                durable,
+                ..DurabilityStatus::default()
+            },
+            topics: vec![TopicStatus {
+                received,
+                ..TopicStatus::default()
+            }],
+            ..RecordStatus::default()
+        }
+    }
+
+    #[test]
+    fn messages_that_never_become_durable_are_a_stall_told_once() {
+        let mut watch = ProgressWatch::default();
+        assert_eq!(watch.look(&status(10, 10), true, SECOND), None);
+        assert_eq!(watch.look(&status(20, 10), true, 2 * SECOND), None);
+        assert_eq!(
+            watch.look(&status(30, 10), true, 3 * SECOND),
+            Some(ProgressChange::Stalled(2 * SECOND))
+        );
+        assert_eq!(watch.look(&status(40, 10), true, 4 * SECOND), None);
+        assert!(watch.is_stalled());
+        assert_eq!(
+            watch.look(&status(50, 40), true, 5 * SECOND),
+            Some(ProgressChange::GoesOn(4 * SECOND))
+        );
+        assert!(!watch.is_stalled());
+        assert_eq!(watch.longest_stall(), Some(3 * SECOND));
+    }
+
+    #[test]
+    fn silence_a_pause_and_steady_syncs_are_no_stall() {
+        let mut watch = ProgressWatch::default();
+        for second in 0..10 {
+            assert_eq!(
+                watch.look(&status(10, 10), true, second * SECOND),
+                None,
+                "silence"
+            );
+        }
+        for second in 10..20 {
+            let paused = status(u64::from(second) * 10, 10);
+            assert_eq!(watch.look(&paused, false, second * SECOND), None, "paused");
+        }
+        for second in 20..30 {
+            let steady = status(u64::from(second) * 10, u64::from(second) * 10 - 5);
+            assert_eq!(watch.look(&steady, true, second * SECOND), None, "steady");
+        }
+        assert_eq!(watch.longest_stall(), None);
+    }
+
+    #[test]
+    fn a_wide_loss_window_is_no_stall() {
+        let mut watch = ProgressWatch::default();
+        let mut wide = status(10, 0);
+        wide.durability.window = Some(10 * SECOND);
+        for second in 0..19 {
+            wide.topics[0].received += 1;
+            assert_eq!(watch.look(&wide, true, second * SECOND), None);
+        }
+    }
+}
