@@ -113,7 +113,7 @@ impl Decoders {
 
     fn cdr(&mut self, topic: &TopicInfo) -> Result<Decoder, BagError> {
         let (type_name, hash) = (&topic.type_name, &topic.type_description_hash);
-        let mut why = match self.from_bags(type_name, hash)? {
+        let mut why = match self.stored_plan(type_name, hash)? {
             Ok(Some(plan)) => return Ok(Decoder::Cdr(Arc::new(plan))),
             Ok(None) => format!("no definition of {type_name} is in the bag"),
             Err(why) => why,
@@ -141,7 +141,7 @@ impl Decoders {
     }
 
     /// The plan of a definition in the bags; `Ok(Ok(None))` when there is none, `Ok(Err)` with what is wrong with it.
-    fn from_bags(
+    fn stored_plan(
         &mut self,
         type_name: &str,
         hash: &str,
