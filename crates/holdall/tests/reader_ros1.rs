@@ -166,3 +166,38 @@ fn a_message_that_does_not_fit_is_an_error_and_the_others_are_read() {
         "{error}"
     );
 }
+
+#[test]
+fn an_mcap_file_with_ros_1_messages_is_converted_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ros1.mcap");
+    let mut writer = mcap::Writer::new(std::fs::File::create(&path).unwrap()).unwrap();
+    let schema = writer
+        .add_schema("std_msgs/String", "ros1msg", b"string data\n")
+        .unwrap();
+    let channel = writer
+        .add_channel(schema, "/chatter", "ros1", &Default::default())
+        .unwrap();
+    let header = mcap::records::MessageHeader {
+        channel_id: channel,
+        sequence: 0,
+        log_time: 5,
+        publish_time: 5,
+    };
+    writer.write_to_known_channel(&header, b"\x02\0\0\0hi").unwrap();
+    writer.finish().unwrap();
+    let first = |view| {
+        let bags = BagSet::open_with(&[&path], view).unwrap();
+        bags.messages(&MessageFilter::default()).next().unwrap().unwrap()
+    };
+    for view in [Ros1View::AsStored, Ros1View::BagsConverted] {
+        let stored = first(view);
+        assert_eq!(
+            (stored.topic.type_name.as_str(), &stored.payload[..]),
+            ("std_msgs/String", &b"\x02\0\0\0hi"[..])
+        );
+    }
+    let converted = first(Ros1View::AllConverted);
+    assert_eq!(converted.topic.type_name, "std_msgs/msg/String");
+    assert_eq!(&converted.payload[..], b"\0\x01\0\0\x03\0\0\0hi\0");
+}

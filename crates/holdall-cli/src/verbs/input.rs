@@ -1,7 +1,7 @@
 //! Bags as they are named on the command line; `-` is a storage file on standard input.
 
 use crate::exit::Failure;
-use holdall::reader::BagSet;
+use holdall::reader::{BagSet, Ros1View};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -39,7 +39,7 @@ pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
             _ => path.as_path(),
         })
         .collect();
-    let bags = BagSet::open(&opened).map_err(Failure::failed)?;
+    let bags = BagSet::open_with(&opened, Ros1View::AllConverted).map_err(Failure::failed)?;
     bags.notices().iter().for_each(|notice| warn!("{notice}"));
     Ok(Input {
         bags,

@@ -13,7 +13,7 @@ use super::{
     status::{PlayReport, PlayStatus},
     topic_choice::TopicChoice,
 };
-use crate::reader::{BagMessage, BagSet, MessageFilter};
+use crate::reader::{BagMessage, BagSet, MessageFilter, Ros1View};
 use bytes::Bytes;
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::topic::TopicInfo;
@@ -52,7 +52,7 @@ impl Player {
     ) -> Result<Self, PlayError> {
         check(&options)?;
         let choice = TopicChoice::new(&options)?;
-        let bags = BagSet::open(&options.inputs)?;
+        let bags = BagSet::open_with(&options.inputs, Ros1View::AllConverted)?;
         let topics = all_topics(&bags)?;
         let range = PlayRange::new(&bags, &options)?;
         let publications = Publications::create(&topics, &options, &choice, &mut *transport)?;

@@ -33,10 +33,13 @@ const METADATA_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How messages of ROS 1 are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ros1View {
-    /// As messages of ROS 2: types `pkg/msg/Type`, payloads in CDR, definitions as ROS 2 writes them.
+    /// Those of ROS 1 bags as messages of ROS 2 (types `pkg/msg/Type`, payloads in CDR, definitions as ROS 2 writes them), those in
+    /// files of ROS 2's storages as they are stored.
     #[default]
-    Converted,
-    /// As they are stored: types `pkg/Type`, serialization `ros1`.
+    BagsConverted,
+    /// All as messages of ROS 2, also those that an MCAP file keeps as they were in ROS 1.
+    AllConverted,
+    /// All as they are stored: types `pkg/Type`, serialization `ros1`.
     AsStored,
 }
 
@@ -138,7 +141,7 @@ impl BagReader {
     /// # Errors
     /// When it is not a bag, a named file is missing or lies outside, or no storage file can be read.
     pub fn open(path: &Path) -> Result<Self, BagError> {
-        Self::open_with(path, Ros1View::Converted)
+        Self::open_with(path, Ros1View::default())
     }
 
     /// As [`BagReader::open`], with messages of ROS 1 as said.
@@ -148,7 +151,7 @@ impl BagReader {
     pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, BagError> {
         let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
         if about.is_dir() {
-            Self::open_directory(path)
+            Self::open_directory(path, view)
         } else {
             // A single storage file is a bag of its own, wherever it lies.
             Self::rebuilt(path, &[path.to_owned()], view)
@@ -334,11 +337,11 @@ impl BagReader {
         definitions_of(self.files.iter())
     }
 
-    fn open_directory(path: &Path) -> Result<Self, BagError> {
+    fn open_directory(path: &Path, view: Ros1View) -> Result<Self, BagError> {
         let metadata_path = path.join(METADATA_FILE);
         let why = match read_metadata(&metadata_path) {
             Ok(metadata) if metadata.custom_data.contains_key(STATE_KEY) => {
-                return Self::from_unfinished(path, metadata);
+                return Self::from_unfinished(path, metadata, view);
             }
             Ok(metadata) => return Self::from_metadata(path, metadata),
             Err(why) => why,
@@ -362,7 +365,7 @@ impl BagReader {
             Unusable::Damaged(error) => format!("{} is damaged: {error}", metadata_path.display()),
             Unusable::Unreadable(error) => error.to_string(),
         };
-        let mut bag = Self::rebuilt(path, &listed, Ros1View::default())?;
+        let mut bag = Self::rebuilt(path, &listed, view)?;
         let instead = match listed.len() {
             1 => "the storage file is read in its place".to_owned(),
             count => format!("{count} storage files are read in its place"),
@@ -372,12 +375,12 @@ impl BagReader {
     }
 
     /// Metadata of a recording that was killed or still goes on: it names files, but its counts are not final.
-    fn from_unfinished(path: &Path, metadata: BagMetadata) -> Result<Self, BagError> {
+    fn from_unfinished(path: &Path, metadata: BagMetadata, view: Ros1View) -> Result<Self, BagError> {
         let listed = listing::storage_files(path)?;
         if listed.is_empty() {
             return Self::from_metadata(path, metadata);
         }
-        let mut bag = Self::rebuilt(path, &listed, Ros1View::default())?;
+        let mut bag = Self::rebuilt(path, &listed, view)?;
         let notice = format!(
             "{}: its recording was not ended, or still goes on; what its files hold is told instead of {METADATA_FILE}",
             path.display()

@@ -33,15 +33,23 @@ const ROS1_MAGIC: &[u8] = b"#ROSBAG V";
 
 /// Longer files that do not describe themselves are opened without a look at their first message.
 const UNDESCRIBED_BYTES_MAX: u64 = 4 << 30;
+/// The storage of ROS 1 bags.
+const ROS1_STORAGE: &str = holdall_storage::rosbag1::format::STORAGE_ID;
 
 /// A reader that several streams may share.
 pub(crate) type SharedReader = Arc<dyn StorageReader>;
 
 /// The reader in a view, and what a user should know of that.
 pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Vec<String>) {
-    match view {
-        Ros1View::Converted => ros1::as_ros2(reader),
-        Ros1View::AsStored => (reader, Vec::new()),
+    let is_converted = match view {
+        Ros1View::BagsConverted => reader.summary().storage_id == ROS1_STORAGE,
+        Ros1View::AllConverted => true,
+        Ros1View::AsStored => false,
+    };
+    if is_converted {
+        ros1::as_ros2(reader)
+    } else {
+        (reader, Vec::new())
     }
 }
 
@@ -138,7 +146,7 @@ fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
     } else if head.starts_with(SQLITE_MAGIC) {
         Some("sqlite3")
     } else if head.starts_with(ROS1_MAGIC) {
-        Some("rosbag1")
+        Some(ROS1_STORAGE)
     } else {
         None
     };

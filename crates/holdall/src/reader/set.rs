@@ -1,7 +1,7 @@
 //! Several bags read as one: their topics together, their messages merged by time.
 
 use super::{
-    bag::BagReader,
+    bag::{BagReader, Ros1View},
     error::BagError,
     file,
     merge::{Merge, OpenStream, Stream},
@@ -85,9 +85,17 @@ impl BagSet {
     /// # Errors
     /// The first bag that cannot be opened.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, BagError> {
+        Self::open_with(paths, Ros1View::default())
+    }
+
+    /// As [`BagSet::open`], with messages of ROS 1 as said.
+    ///
+    /// # Errors
+    /// The first bag that cannot be opened.
+    pub fn open_with<P: AsRef<Path>>(paths: &[P], view: Ros1View) -> Result<Self, BagError> {
         paths
             .iter()
-            .map(|path| BagReader::open(path.as_ref()))
+            .map(|path| BagReader::open_with(path.as_ref(), view))
             .collect::<Result<Vec<_>, _>>()
             .map(Self::from)
     }
