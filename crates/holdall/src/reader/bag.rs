@@ -170,7 +170,7 @@ impl BagReader {
                 reason: listing::describe_without_storage(path)?,
             });
         }
-        Self::rebuilt(path, &listed, Ros1View::Converted)
+        Self::rebuilt(path, &listed, Ros1View::default())
     }
 
     /// The first notice that tells of damage: something of the bag cannot be read.
