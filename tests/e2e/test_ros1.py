@@ -144,3 +144,18 @@ def test_ros_2_nodes_receive_what_a_ros_1_bag_holds(recorded, world, tmp_path):
         # RTPS aligns payloads to four bytes.
         wire = b"".join(payload + bytes(-len(payload) % 4) for payload in expected[topic][1])
         assert received[topic]["md5"] == hashlib.md5(wire).hexdigest(), topic
+
+
+def test_converted_bags_are_what_rosbags_converts(recorded, world, tmp_path):
+    from rosbags.rosbag2 import Reader
+
+    expected = converted_by_rosbags(recorded[0], tmp_path / "expected")
+    for storage in ("mcap", "sqlite3"):
+        output = tmp_path / storage
+        told = world.run("convert", recorded[0], "-o", output, "-s", storage)
+        assert told.returncode == 0, told.stderr
+        found = {}
+        with Reader(output) as reader:
+            for connection, _, data in reader.messages():
+                found.setdefault(connection.topic, (connection.msgtype, []))[1].append(bytes(data))
+        assert found == expected, storage
