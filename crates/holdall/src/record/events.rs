@@ -121,7 +121,7 @@ impl EventPublishers {
             return;
         };
         if now >= self.next_lost && self.publish_lost(ledger) {
-            self.next_lost = now + interval;
+            self.next_lost = now.saturating_add(interval);
         }
     }
 

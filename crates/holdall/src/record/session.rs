@@ -211,9 +211,11 @@ impl Session {
 
     /// Tells other nodes how it ended.
     pub(super) fn tell_end(&mut self, last_file: Option<&Path>) {
-        let now = Duration::MAX;
-        self.tell_events(now);
+        let finished = self.parts.drain.take_finished();
         if let Some(events) = &mut self.events {
+            for file in &finished {
+                events.tell_finished(file);
+            }
             events.finish(&lock(&self.parts.ledger), last_file);
         }
     }

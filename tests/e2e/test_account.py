@@ -1,0 +1,111 @@
+"""The account of every message, on the real thing: floods, rosbag2's events, the audit, the control socket, metrics, a service manager."""
+
+import json
+import os
+import socket
+import stat
+import threading
+
+STRING = "std_msgs/msg/String"
+BYTES = "std_msgs/msg/UInt8MultiArray"
+
+
+def record(world, *arguments, bag="bag"):
+    return world.holdall("record", "-o", world.folder / bag, *arguments)
+
+
+def audit(world, bag="bag"):
+    told = world.run("audit", "--json", world.folder / bag)
+    return told.returncode, json.loads(told.stdout)
+
+
+def test_a_flood_into_a_tiny_cache_is_accounted_for_to_the_message(world):
+    plans = [
+        {"topic": "/best", "type": BYTES, "size": 200_000, "count": 1500, "hash": False, "qos": {"reliability": "best_effort", "depth": 1}},
+        {"topic": "/sure", "type": BYTES, "size": 60_000, "count": 3000, "hash": False, "qos": {"depth": 5}},
+    ]
+    talker = world.talker(*plans)
+    talker.wait_for("ready")
+    recorder = record(world, "--topics", "/best", "/sure", "--max-cache-size", "64KiB", "--cache-policy", "drop-new")
+    sent = talker.done()["sent"]
+    code, said = recorder.stop()
+    audited, told = audit(world)
+    assert told["balanced"], (told["faults"], said)
+    assert code == audited, said
+    for topic in ("/best", "/sure"):
+        account = told["topics"][topic]
+        known = account["recorded"] + account["lost"]
+        sent_before = sum(p.get("sent_before", 0) for p in account["publishers"])
+        # Best-effort messages behind the last one that arrived are announced by nobody.
+        if topic == "/sure":
+            assert known + sent_before == sent[topic][0]["count"], (account, said)
+        else:
+            last = max(p["covered"][1] for p in account["publishers"])
+            assert known + sent_before == last <= sent[topic][0]["count"], (account, said)
+    assert told["lost"]["total"] > 0, "the flood was no flood"
+
+
+def test_requests_on_the_control_socket_and_metrics(world):
+    path, metrics = world.folder / "control.sock", world.folder / "metrics.txt"
+    talker = world.talker({"topic": "/t", "type": STRING, "count": None, "rate_hz": 100, "hash": False})
+    talker.wait_for("ready")
+    recorder = record(world, "--topics", "/t", "--control-socket", path, "--metrics-file", metrics)
+    recorder.wait_until_says("recording /t")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+
+    def ask(request):
+        told = world.run("control", path, request)
+        assert told.returncode == 0, told.stderr
+        return told.stdout
+
+    assert json.loads(ask("is_paused")) == {"ok": True, "paused": False}
+    assert json.loads(ask("pause"))["paused"] is True
+    assert json.loads(ask("resume"))["paused"] is False
+    assert json.loads(ask("split_bagfile")) == {"ok": True}
+    recorder.wait_until_says("now recording into")
+    assert "/t" in json.loads(ask("status"))["status"]["topics"]
+    assert ask("metrics").rstrip().endswith("# EOF")
+    refused = world.run("control", path, "snapshot")
+    assert refused.returncode == 1 and "--snapshot-mode" in refused.stderr
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(str(path))
+        raw.sendall(b"no json\n{\"request\": 5}\n")
+        replies = raw.makefile()
+        for _ in range(2):
+            reply = json.loads(replies.readline())
+            assert reply["ok"] is False and reply["error"]
+    ask("stop")
+    code, said = recorder.wait()
+    assert code == 0, said
+    assert not path.exists()
+    text = metrics.read_text()
+    assert 'holdall_received_messages_total{topic="/t"}' in text and text.endswith("# EOF\n")
+    talker.interrupt()
+    code, told = audit(world)
+    assert (code, told["balanced"]) == (0, True), told
+    assert told["left_out"] >= 0 and len(list((world.folder / "bag").glob("*.mcap"))) == 2
+
+
+def test_a_service_manager_is_told_and_bad_ros_variables_are_refused(world):
+    path = world.folder / "notify"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(str(path))
+    listener.settimeout(60)
+    world.env["NOTIFY_SOCKET"], world.env["WATCHDOG_USEC"] = str(path), "1000000"
+    recorder = record(world, "-a")
+    heard = set()
+    while not {"READY=1", "WATCHDOG=1"} <= heard:
+        heard.add(listener.recv(4096).decode())
+    stopper = threading.Thread(target=recorder.stop)
+    stopper.start()
+    while "STOPPING=1" not in heard:
+        heard.add(listener.recv(4096).decode())
+    stopper.join()
+    assert any(state.startswith("STATUS=") for state in heard)
+    del world.env["NOTIFY_SOCKET"]
+    for name, value in (("ROS_AUTOMATIC_DISCOVERY_RANGE", "FAR"), ("ROS_DOMAIN_ID", "x"), ("ROS_STATIC_PEERS", "a b")):
+        kept = world.env.get(name)
+        world.env[name] = value
+        told = world.run("record", "-a", "-o", world.folder / "never")
+        assert told.returncode == 2 and name in told.stderr, (name, told)
+        world.env[name] = kept or ""
