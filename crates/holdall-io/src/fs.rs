@@ -303,6 +303,42 @@ pub fn list_dir(path: &Path) -> Result<Vec<DirEntry>, DiskError> {
     Ok(entries)
 }
 
+/// Appends bytes to a file, which is made where it is not there. Not durable before [`make_durable`].
+///
+/// # Errors
+/// When it cannot be opened or written.
+pub fn append(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let mut file = fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    file.write_all(bytes)
+        .map_err(|source| DiskError::new(path, Operation::Write, source))
+}
+
+/// Cuts an existing file to nothing.
+///
+/// # Errors
+/// When it is not there or cannot be cut.
+pub fn truncate(path: &Path) -> Result<(), DiskError> {
+    let opened = fs::OpenOptions::new().write(true).truncate(true).open(path);
+    opened
+        .map(drop)
+        .map_err(|source| DiskError::new(path, Operation::Open, source))
+}
+
+/// Waits until a file and its name survive a power cut.
+///
+/// # Errors
+/// When it cannot be opened or synced.
+pub fn make_durable(path: &Path) -> Result<(), DiskError> {
+    let file = fs::File::open(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    file.sync_all()
+        .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
+    sync_parent(path)
+}
+
 /// Removes a file.
 ///
 /// # Errors
@@ -429,6 +465,19 @@ mod tests {
         let error = create_dir_new(&dir.path().join("file/bag")).unwrap_err();
         assert!(!error.is_already_exists(), "{error}");
         assert!(error.to_string().contains("not a directory"), "{error}");
+    }
+
+    #[test]
+    fn appending_makes_the_file_and_truncating_empties_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        append(&path, b"ab").unwrap();
+        append(&path, b"c").unwrap();
+        make_durable(&path).unwrap();
+        assert_eq!(read(&path, 10).unwrap(), b"abc");
+        truncate(&path).unwrap();
+        assert_eq!(file_len(&path).unwrap(), 0);
+        assert!(truncate(&dir.path().join("none")).unwrap_err().is_not_found());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use std::{
     io::{self, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 /// The compression formats that rosbag2 has plugins for.
@@ -196,7 +196,9 @@ pub(crate) fn scratch() -> PathBuf {
 /// packed file and its directory are left alone.
 pub struct UnpackedReader {
     inner: Box<dyn StorageReader>,
-    summary: StorageSummary,
+    path: PathBuf,
+    outline: StorageSummary,
+    summary: OnceLock<StorageSummary>,
     directory: Arc<tempfile::TempDir>,
 }
 
@@ -224,23 +226,37 @@ impl UnpackedReader {
             .join(name.file_name().unwrap_or("storage".as_ref()));
         unpack_file(path, &copy)?;
         let inner = open(&copy)?;
-        let summary = StorageSummary {
-            path: path.to_owned(),
-            file_bytes: holdall_io::fs::file_len(path).map_err(StorageError::from)?,
-            compression: Some("zstd, whole file".to_owned()),
-            ..inner.summary().clone()
-        };
+        let file_bytes = holdall_io::fs::file_len(path).map_err(StorageError::from)?;
+        let outline = unpacked_summary(path, file_bytes, inner.outline());
         Ok(Self {
             inner,
-            summary,
+            path: path.to_owned(),
+            outline,
+            summary: OnceLock::new(),
             directory: Arc::new(directory),
         })
     }
 }
 
+/// What an unpacked copy holds, as the packed file tells it.
+fn unpacked_summary(path: &Path, file_bytes: u64, copy: &StorageSummary) -> StorageSummary {
+    StorageSummary {
+        path: path.to_owned(),
+        file_bytes,
+        compression: Some("zstd, whole file".to_owned()),
+        ..copy.clone()
+    }
+}
+
 impl StorageReader for UnpackedReader {
     fn summary(&self) -> &StorageSummary {
-        &self.summary
+        let bytes = self.outline.file_bytes;
+        self.summary
+            .get_or_init(|| unpacked_summary(&self.path, bytes, self.inner.summary()))
+    }
+
+    fn outline(&self) -> &StorageSummary {
+        &self.outline
     }
 
     fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
@@ -256,29 +272,42 @@ impl StorageReader for UnpackedReader {
 /// A storage file whose payloads are packed one by one; reads them unpacked.
 pub struct PayloadUnpackingReader {
     inner: Arc<dyn StorageReader>,
-    summary: StorageSummary,
+    outline: StorageSummary,
+    summary: OnceLock<StorageSummary>,
 }
 
 impl PayloadUnpackingReader {
     /// Over a reader that gives payloads as they are stored.
     pub fn new(inner: Arc<dyn StorageReader>) -> Self {
-        let summary = StorageSummary {
-            compression: Some("zstd, by message".to_owned()),
-            ..inner.summary().clone()
-        };
-        Self { inner, summary }
+        let outline = by_message(inner.outline());
+        Self {
+            inner,
+            outline,
+            summary: OnceLock::new(),
+        }
+    }
+}
+
+fn by_message(summary: &StorageSummary) -> StorageSummary {
+    StorageSummary {
+        compression: Some("zstd, by message".to_owned()),
+        ..summary.clone()
     }
 }
 
 impl StorageReader for PayloadUnpackingReader {
     fn summary(&self) -> &StorageSummary {
-        &self.summary
+        self.summary.get_or_init(|| by_message(self.inner.summary()))
+    }
+
+    fn outline(&self) -> &StorageSummary {
+        &self.outline
     }
 
     fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
-        let path = self.summary.path.clone();
+        let path = self.outline.path.clone();
         let topics: Vec<String> = self
-            .summary
+            .outline
             .channels
             .iter()
             .map(|channel| channel.info.topic.name.clone())
@@ -310,7 +339,7 @@ impl StorageReader for PayloadUnpackingReader {
 /// When the file cannot be read.
 pub fn has_packed_payloads(reader: &dyn StorageReader) -> StorageResult<bool> {
     let is_cdr = |message: &ReadMessage| {
-        let channel = reader.summary().channels.get(message.channel.0 as usize);
+        let channel = reader.outline().channels.get(message.channel.0 as usize);
         channel.is_some_and(|channel| channel.info.topic.serialization_format == "cdr")
     };
     let query = ReadQuery {

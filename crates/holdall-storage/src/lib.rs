@@ -4,6 +4,7 @@
 pub mod check;
 pub mod compression;
 pub mod error;
+pub mod leveldb;
 pub mod mcap;
 pub mod memory;
 pub mod reader;

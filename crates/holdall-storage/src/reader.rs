@@ -124,8 +124,13 @@ pub type Messages = Box<dyn Iterator<Item = StorageResult<ReadMessage>> + Send>;
 
 /// One storage file that is being read. Several iterations may go on at once; seeking is a new one.
 pub trait StorageReader: Send + Sync {
-    /// What the file holds.
+    /// What the file holds. Where the format does not tell how many messages there are, the first call counts them.
     fn summary(&self) -> &StorageSummary;
+
+    /// The same as far as it is told at once: channels, metadata and condition; counts and times may be missing (zero and `None`).
+    fn outline(&self) -> &StorageSummary {
+        self.summary()
+    }
 
     /// The wanted messages in the wanted order, with bounded memory.
     ///

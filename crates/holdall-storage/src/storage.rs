@@ -7,7 +7,7 @@ use crate::{
     writer::StorageWriter,
 };
 use holdall_io::{disk::FileId, queue::DiskQueue};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The backend that is used when the user does not say.
 pub const DEFAULT_STORAGE_ID: &str = crate::mcap::options::STORAGE_ID;
@@ -30,7 +30,7 @@ pub trait Storage: Send + Sync {
     /// The id as users and `metadata.yaml` name it.
     fn id(&self) -> &'static str;
 
-    /// Extension of its files, without dot.
+    /// Extension of its files, without dot; empty for a storage whose files are directories.
     fn file_extension(&self) -> &'static str;
 
     /// The smallest size in bytes at which a split makes sense.
@@ -42,6 +42,12 @@ pub trait Storage: Send + Sync {
         true
     }
 
+    /// The file that the queue makes for the storage file at `path`: that itself, or one in it where it is a directory, which must be
+    /// there then.
+    fn queue_path(&self, path: &Path) -> PathBuf {
+        path.to_owned()
+    }
+
     /// Names of its presets.
     fn presets(&self) -> &'static [&'static str];
 
@@ -51,7 +57,7 @@ pub trait Storage: Send + Sync {
     /// An unknown preset, an unknown key, a value out of range.
     fn check_options(&self, options: &StorageOptions) -> StorageResult<()>;
 
-    /// Begins to write `file`, which the queue has made at `path`.
+    /// Begins to write the storage file at `path`; `file` is what the queue has made at its [`Storage::queue_path`].
     ///
     /// # Errors
     /// Options that are not valid; a failed disk.
@@ -71,9 +77,13 @@ pub trait Storage: Send + Sync {
 }
 
 #[cfg(feature = "sqlite3")]
-static STORAGES: &[&dyn Storage] = &[&McapStorage, &crate::sqlite3::SqliteStorage];
+static STORAGES: &[&dyn Storage] = &[
+    &McapStorage,
+    &crate::sqlite3::SqliteStorage,
+    &crate::leveldb::LeveldbStorage,
+];
 #[cfg(not(feature = "sqlite3"))]
-static STORAGES: &[&dyn Storage] = &[&McapStorage];
+static STORAGES: &[&dyn Storage] = &[&McapStorage, &crate::leveldb::LeveldbStorage];
 
 /// Backends whose files are only read.
 static READ_ONLY_STORAGES: &[&dyn Storage] = &[&crate::rosbag1::Rosbag1Storage];
@@ -107,8 +117,11 @@ pub fn storage_by_id(id: &str) -> StorageResult<&'static dyn Storage> {
         })
 }
 
-/// The backend whose files have the extension of `path`.
+/// The backend whose files have the extension of `path`, or look like it.
 pub fn storage_by_path(path: &Path) -> Option<&'static dyn Storage> {
+    if crate::leveldb::is_leveldb(path) {
+        return Some(&crate::leveldb::LeveldbStorage);
+    }
     let extension = path.extension()?.to_str()?;
     readable_storages().find(|storage| storage.file_extension() == extension)
 }

@@ -43,6 +43,7 @@ fn backends() -> Vec<Backend> {
         backend(storage_by_id("mcap").unwrap(), true),
         #[cfg(feature = "sqlite3")]
         backend(storage_by_id("sqlite3").unwrap(), false),
+        backend(storage_by_id("leveldb").unwrap(), false),
         backend(Box::leak(Box::new(MemoryStorage::new())), true),
     ]
 }
@@ -59,9 +60,13 @@ struct Writing {
 
 fn begin(backend: &Backend, dir: &Path, preset: &str) -> Writing {
     let path = dir.join(format!("bag_0.{}", backend.storage.file_extension()));
+    let made = backend.storage.queue_path(&path);
+    if made != path {
+        std::fs::create_dir(&path).unwrap();
+    }
     let disk = OsDisk::open(dir, DiskMode::Auto).unwrap();
     let mut q = DiskQueue::new(Box::new(disk), BlockPoolOptions::default()).unwrap();
-    let file = q.create_file_ahead(&path, 1 << 20);
+    let file = q.create_file_ahead(&made, 1 << 20);
     let options = StorageOptions {
         preset: preset.into(),
         ..StorageOptions::default()
@@ -265,6 +270,19 @@ fn a_file_without_messages_is_whole() {
     }
 }
 
+/// Copies a file, or a directory with all that is in it.
+fn copy_all(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        std::fs::copy(from, to).unwrap();
+        return;
+    }
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        copy_all(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
 #[test]
 fn what_is_durable_can_be_read_although_the_file_was_never_closed() {
     for backend in backends() {
@@ -280,7 +298,7 @@ fn what_is_durable_can_be_read_although_the_file_was_never_closed() {
         let copy = dir.path().join("found_0.file");
         let is_in_memory = backend.storage.id() == "memory";
         if !is_in_memory {
-            std::fs::copy(&writing.path, &copy).unwrap();
+            copy_all(&writing.path, &copy);
         }
         let path = if is_in_memory { &writing.path } else { &copy };
         let reader = backend.storage.open_reader(path).unwrap();

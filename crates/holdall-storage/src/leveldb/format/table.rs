@@ -1,0 +1,373 @@
+//! LevelDB's tables: sorted keys in blocks, an index of the blocks at the end.
+
+use super::{Malformed, VALUE_BYTES_MAX, key_tag, masked_crc, put_varint, split_key, take_varint};
+use bytes::Bytes;
+
+/// What a table ends with.
+const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+/// Length of the end.
+pub const FOOTER_BYTES: usize = 48;
+/// Kind of compression and CRC behind each block.
+const TRAILER_BYTES: usize = 5;
+/// Entries after which a key is stored whole.
+const RESTART_INTERVAL: usize = 16;
+/// A snappy byte makes at most about this many.
+const SNAPPY_RATIO_MAX: u64 = 64;
+
+/// Where a block lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockHandle {
+    /// In bytes from the start of the file.
+    pub offset: u64,
+    /// Its length without trailer.
+    pub bytes: u64,
+}
+
+impl BlockHandle {
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        Some(Self {
+            offset: take_varint(bytes)?,
+            bytes: take_varint(bytes)?,
+        })
+    }
+
+    fn put(self, out: &mut Vec<u8>) {
+        put_varint(out, self.offset);
+        put_varint(out, self.bytes);
+    }
+
+    /// Its length with trailer; `None` where that is longer than the file.
+    pub fn stored_bytes(self, file_bytes: u64) -> Option<usize> {
+        let bytes = self.bytes.checked_add(TRAILER_BYTES as u64)?;
+        let end = self.offset.checked_add(bytes)?;
+        (end <= file_bytes).then_some(bytes as usize)
+    }
+}
+
+/// Reads the index's place out of a table's end.
+///
+/// # Errors
+/// A file of another kind.
+pub fn index_handle(footer: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<BlockHandle, Malformed> {
+    let at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
+    let magic = footer.last_chunk::<8>().copied().map(u64::from_le_bytes);
+    if magic != Some(MAGIC) {
+        return Err(Malformed::at(at, "the end of a table", "other bytes"));
+    }
+    let mut rest = &footer[..];
+    let handles = BlockHandle::take(&mut rest).and_then(|_| BlockHandle::take(&mut rest));
+    handles.ok_or_else(|| Malformed::at(at, "the place of the index", "other bytes"))
+}
+
+/// Checks a block as it is stored, with trailer, and unpacks it.
+///
+/// # Errors
+/// A wrong checksum; a compression that is not known, damaged, or too good to be true.
+pub fn open_block(stored: Vec<u8>, offset: u64) -> Result<Bytes, Malformed> {
+    let Some(bytes) = stored.len().checked_sub(TRAILER_BYTES) else {
+        return Err(Malformed::at(offset, "a block", "too few bytes"));
+    };
+    let (kind, crc) = (
+        stored[bytes],
+        stored.last_chunk::<4>().copied().map(u32::from_le_bytes),
+    );
+    if crc != Some(masked_crc(&[&stored[..=bytes]])) {
+        return Err(Malformed::at(offset, "a block", "a wrong checksum"));
+    }
+    match kind {
+        0 => Ok(Bytes::from(stored).slice(..bytes)),
+        1 => {
+            let packed = &stored[..bytes];
+            let said = snap::raw::decompress_len(packed).unwrap_or(usize::MAX) as u64;
+            let limit = VALUE_BYTES_MAX.min((bytes as u64 + 1) * SNAPPY_RATIO_MAX);
+            if said > limit {
+                let found = format!("{bytes} that say {said}");
+                return Err(Malformed::at(offset, format!("at most {limit} bytes"), found));
+            }
+            let unpacked = snap::raw::Decoder::new().decompress_vec(packed);
+            unpacked
+                .map(Bytes::from)
+                .map_err(|error| Malformed::at(offset, "a block packed with snappy", error.to_string()))
+        }
+        other => Err(Malformed::at(
+            offset,
+            "a block as it is or packed with snappy",
+            format!("compression {other}"),
+        )),
+    }
+}
+
+/// Walks through the keys and values of an open block.
+#[derive(Clone, Debug)]
+pub struct BlockEntries {
+    block: Bytes,
+    place: usize,
+    end: usize,
+    key: Vec<u8>,
+}
+
+impl BlockEntries {
+    /// From the first entry on; a block without its restart points is empty.
+    pub fn new(block: Bytes) -> Self {
+        let restarts = block
+            .last_chunk::<4>()
+            .map_or(0, |count| u64::from(u32::from_le_bytes(*count)));
+        let tail = (restarts + 1).saturating_mul(4);
+        let end = (block.len() as u64).saturating_sub(tail) as usize;
+        Self {
+            block,
+            place: 0,
+            end,
+            key: Vec::new(),
+        }
+    }
+
+    /// The next entry: the key, and the value as a part of the block. `None` at the end, or `Some(None)` where the block is damaged.
+    #[allow(clippy::option_option, reason = "the end and a damage are different things")]
+    pub fn next_entry(&mut self) -> Option<Option<(&[u8], Bytes)>> {
+        if self.place >= self.end {
+            return None;
+        }
+        let range = self.take_entry();
+        if range.is_none() {
+            self.place = self.end;
+        }
+        Some(range.map(|range| (&self.key[..], self.block.slice(range))))
+    }
+
+    fn take_entry(&mut self) -> Option<std::ops::Range<usize>> {
+        let mut rest = self.block.get(self.place..self.end)?;
+        let before = rest.len();
+        let shared = usize::try_from(take_varint(&mut rest)?).ok()?;
+        let unshared = usize::try_from(take_varint(&mut rest)?).ok()?;
+        let value_bytes = usize::try_from(take_varint(&mut rest)?).ok()?;
+        let (unshared, rest) = rest.split_at_checked(unshared)?;
+        if shared > self.key.len() || value_bytes > rest.len() {
+            return None;
+        }
+        let value = self.place + before - rest.len();
+        self.key.truncate(shared);
+        self.key.extend_from_slice(unshared);
+        self.place = value + value_bytes;
+        Some(value..value + value_bytes)
+    }
+}
+
+/// The blocks of a table with the last key of each, out of its index block.
+///
+/// # Errors
+/// An index that is damaged.
+pub fn index_entries(index: Bytes, offset: u64) -> Result<Vec<(Vec<u8>, BlockHandle)>, Malformed> {
+    let mut entries = BlockEntries::new(index);
+    let mut blocks = Vec::new();
+    let damaged = || Malformed::at(offset, "an index of blocks", "other bytes");
+    while let Some(entry) = entries.next_entry() {
+        let (key, value) = entry.ok_or_else(damaged)?;
+        let handle = BlockHandle::take(&mut &value[..]).ok_or_else(damaged)?;
+        blocks.push((key.to_vec(), handle));
+    }
+    Ok(blocks)
+}
+
+/// Builds a block: keys in order, each with what it shares with the one before.
+#[derive(Default)]
+struct BlockBuilder {
+    bytes: Vec<u8>,
+    restarts: Vec<u32>,
+    entries: usize,
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        let mut shared = 0;
+        if self.entries.is_multiple_of(RESTART_INTERVAL) {
+            // Blocks are cut at some kilobytes; only the value of the last entry reaches behind.
+            self.restarts.push(self.bytes.len() as u32);
+        } else {
+            shared = key.iter().zip(&self.last_key).take_while(|(a, b)| a == b).count();
+        }
+        put_varint(&mut self.bytes, shared as u64);
+        put_varint(&mut self.bytes, (key.len() - shared) as u64);
+        put_varint(&mut self.bytes, value.len() as u64);
+        self.bytes.extend_from_slice(&key[shared..]);
+        self.bytes.extend_from_slice(value);
+        self.last_key = key.to_vec();
+        self.entries += 1;
+    }
+
+    /// Appends the block with its trailer to `out`.
+    fn finish(&mut self, out: &mut Vec<u8>) -> BlockHandle {
+        let mut restarts = std::mem::take(&mut self.restarts);
+        if restarts.is_empty() {
+            restarts.push(0);
+        }
+        for restart in &restarts {
+            self.bytes.extend(restart.to_le_bytes());
+        }
+        self.bytes.extend((restarts.len() as u32).to_le_bytes());
+        let handle = BlockHandle {
+            offset: out.len() as u64,
+            bytes: self.bytes.len() as u64,
+        };
+        out.extend_from_slice(&self.bytes);
+        out.push(0);
+        let crc = masked_crc(&[&self.bytes, &[0]]);
+        out.extend(crc.to_le_bytes());
+        *self = Self::default();
+        handle
+    }
+}
+
+/// Builds a table without compression, as the plugin's are.
+#[derive(Default)]
+pub struct TableBuilder {
+    out: Vec<u8>,
+    block: BlockBuilder,
+    index: BlockBuilder,
+    block_bytes_max: usize,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+}
+
+/// A table as it is to be written.
+pub struct BuiltTable {
+    /// All its bytes.
+    pub bytes: Vec<u8>,
+    /// Its first key with tag.
+    pub smallest: Vec<u8>,
+    /// Its last key with tag.
+    pub largest: Vec<u8>,
+}
+
+impl TableBuilder {
+    /// An empty one, with blocks of about this many bytes.
+    pub fn new(block_bytes_max: usize) -> Self {
+        Self {
+            block_bytes_max,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a key, which must come behind all others in the order of the comparator.
+    pub fn add(&mut self, key: &[u8], sequence: u64, value: &[u8]) {
+        let mut tagged = key.to_vec();
+        tagged.extend(key_tag(sequence));
+        if self.smallest.is_empty() {
+            self.smallest.clone_from(&tagged);
+        }
+        self.block.add(&tagged, value);
+        self.largest = tagged;
+        if self.block.bytes.len() >= self.block_bytes_max {
+            self.end_block();
+        }
+    }
+
+    fn end_block(&mut self) {
+        if self.block.entries > 0 {
+            let handle = self.block.finish(&mut self.out);
+            let mut place = Vec::new();
+            handle.put(&mut place);
+            self.index.add(&self.largest, &place);
+        }
+    }
+
+    /// The whole table.
+    pub fn finish(mut self) -> BuiltTable {
+        self.end_block();
+        let metaindex = BlockBuilder::default().finish(&mut self.out);
+        let index = self.index.finish(&mut self.out);
+        let mut footer = Vec::new();
+        metaindex.put(&mut footer);
+        index.put(&mut footer);
+        footer.resize(FOOTER_BYTES - 8, 0);
+        footer.extend(MAGIC.to_le_bytes());
+        self.out.extend(footer);
+        BuiltTable {
+            bytes: self.out,
+            smallest: self.smallest,
+            largest: self.largest,
+        }
+    }
+}
+
+/// Reads all entries of a table that lies in memory, for tests and small tables: user key, sequence, value.
+///
+/// # Errors
+/// A damaged table.
+pub fn read_all(table: &[u8]) -> Result<Vec<(Vec<u8>, u64, Bytes)>, Malformed> {
+    let file_bytes = table.len() as u64;
+    let footer = table
+        .last_chunk::<FOOTER_BYTES>()
+        .ok_or_else(|| Malformed::at(0, "a table", "too few bytes"))?;
+    let stored = |handle: BlockHandle| {
+        let bytes = handle.stored_bytes(file_bytes);
+        let place = bytes.and_then(|bytes| {
+            let begin = usize::try_from(handle.offset).ok()?;
+            table.get(begin..begin + bytes)
+        });
+        let place = place.ok_or_else(|| Malformed::at(handle.offset, "a block in the file", "none"))?;
+        open_block(place.to_vec(), handle.offset)
+    };
+    let index = index_handle(footer, file_bytes)?;
+    let mut found = Vec::new();
+    for (_, handle) in index_entries(stored(index)?, index.offset)? {
+        let mut entries = BlockEntries::new(stored(handle)?);
+        while let Some(entry) = entries.next_entry() {
+            let damaged = || Malformed::at(handle.offset, "a key and a value", "other bytes");
+            let (key, value) = entry.ok_or_else(damaged)?;
+            let (key, sequence, _) = split_key(key).ok_or_else(damaged)?;
+            found.push((key.to_vec(), sequence, value));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(count: u64) -> BuiltTable {
+        let mut builder = TableBuilder::new(1000);
+        for n in 0..count {
+            builder.add(&n.to_be_bytes(), n + 1, &vec![n as u8; (n * 13 % 700) as usize]);
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn keys_and_values_come_back() {
+        for count in [0, 1, 17, 500] {
+            let found = read_all(&table(count).bytes).unwrap();
+            assert_eq!(found.len() as u64, count);
+            for (n, (key, sequence, value)) in (0..).zip(found) {
+                assert_eq!((key, sequence), (u64::to_be_bytes(n).to_vec(), n + 1));
+                assert_eq!(value, vec![n as u8; (n * 13 % 700) as usize]);
+            }
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_is_found_or_does_no_harm() {
+        let built = table(40).bytes;
+        let whole = read_all(&built).unwrap();
+        for place in 0..built.len() {
+            let mut changed = built.clone();
+            changed[place] ^= 0x41;
+            if let Ok(found) = read_all(&changed) {
+                assert_eq!(found, whole, "byte {place}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_packed_with_snappy_are_read_and_lies_refused() {
+        let mut stored = snap::raw::Encoder::new().compress_vec(&[5; 4000]).unwrap();
+        stored.push(1);
+        stored.extend(masked_crc(&[&stored]).to_le_bytes());
+        assert_eq!(open_block(stored, 0).unwrap(), vec![5; 4000]);
+        let mut lie = vec![0xff, 0xff, 0xff, 0xff, 0x0f, 0, 1];
+        lie.extend(masked_crc(&[&lie]).to_le_bytes());
+        assert!(open_block(lie, 9).unwrap_err().expected.contains("at most"));
+    }
+}

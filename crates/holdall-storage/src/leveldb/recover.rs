@@ -1,0 +1,203 @@
+//! Finds out what a database consists of, also when it was left in the middle of something, without changing it.
+
+use super::format::{
+    Malformed,
+    log::LogReader,
+    manifest::{TableInfo, Version},
+    number_of, numbered,
+    table::{BlockEntries, BlockHandle, FOOTER_BYTES, index_entries, index_handle, open_block},
+};
+use crate::error::{StorageError, StorageResult};
+use bytes::Bytes;
+use holdall_io::{disk::DiskError, fs, fs::File};
+use std::path::{Path, PathBuf};
+
+/// A manifest's name begins with this.
+const MANIFEST: &str = "MANIFEST-";
+/// Largest block that is read: one with the largest value.
+const BLOCK_BYTES_MAX: u64 = super::format::VALUE_BYTES_MAX + (1 << 20);
+
+/// What a database consists of.
+#[derive(Debug, Default)]
+pub(super) struct Database {
+    /// Name of its comparator, empty where nothing told.
+    pub comparator: String,
+    pub tables: Vec<(TableInfo, PathBuf)>,
+    /// In the order of their numbers.
+    pub logs: Vec<PathBuf>,
+    /// The first thing that is not as it should be.
+    pub damage: Option<StorageError>,
+}
+
+/// Makes an error of ours with a path.
+pub(super) fn malformed(path: &Path, what: Malformed) -> StorageError {
+    StorageError::Malformed {
+        path: path.to_owned(),
+        offset: what.offset,
+        expected: what.expected,
+        found: what.found,
+    }
+}
+
+/// Looks into a database's directory.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub(super) fn open(directory: &Path) -> StorageResult<Database> {
+    let mut tables = Vec::new();
+    let mut logs = Vec::new();
+    for entry in fs::list_dir(directory)? {
+        match number_of(&entry.path) {
+            Some((number, "ldb" | "sst")) => tables.push((number, entry.path.clone())),
+            Some((number, "log")) => logs.push((number, entry.path.clone())),
+            _ => {}
+        }
+    }
+    logs.sort();
+    match version(directory) {
+        Ok(version) => Ok(from_version(directory, version, &tables, logs)),
+        // Without a manifest everything that is there belongs to it, as LevelDB's own repair has it.
+        Err(damage) => Ok(Database {
+            comparator: String::new(),
+            tables: tables
+                .into_iter()
+                .map(|(number, path)| {
+                    let unknown = TableInfo {
+                        number,
+                        ..TableInfo::default()
+                    };
+                    (unknown, path)
+                })
+                .collect(),
+            logs: logs.into_iter().map(|(_, path)| path).collect(),
+            damage: Some(damage),
+        }),
+    }
+}
+
+fn from_version(
+    directory: &Path,
+    version: Version,
+    present: &[(u64, PathBuf)],
+    logs: Vec<(u64, PathBuf)>,
+) -> Database {
+    let mut database = Database::default();
+    for (number, info) in &version.tables {
+        match present.iter().find(|(found, _)| found == number) {
+            Some((_, path)) => database.tables.push((info.clone(), path.clone())),
+            None => {
+                let missing = StorageError::Malformed {
+                    path: numbered(directory, *number, "ldb"),
+                    offset: 0,
+                    expected: format!("a table of {} bytes", info.bytes),
+                    found: "no file".into(),
+                };
+                database.damage.get_or_insert(missing);
+            }
+        }
+    }
+    database.logs = logs
+        .into_iter()
+        .filter(|(number, _)| version.has_log(*number))
+        .map(|(_, path)| path)
+        .collect();
+    database.comparator = version.comparator;
+    database
+}
+
+fn version(directory: &Path) -> StorageResult<Version> {
+    let current = directory.join("CURRENT");
+    let text = fs::read_to_string(&current, 1024)?;
+    let name = text.trim_end();
+    if !name.starts_with(MANIFEST) || name.contains('/') {
+        let what = Malformed::at(0, "the name of a manifest", format!("{name:?}"));
+        return Err(malformed(&current, what));
+    }
+    let path = directory.join(name);
+    let file = File::open(&path)?;
+    let mut reader = LogReader::new(|into: &mut [u8], offset| file.read_at(into, offset), 0);
+    let mut version = Version::default();
+    while let Some(record) = reader.next_record()? {
+        let record = record.map_err(|what| malformed(&path, what))?;
+        version
+            .apply(&record.bytes)
+            .map_err(|expected| malformed(&path, Malformed::at(record.offset, expected, "other bytes")))?;
+    }
+    if version == Version::default() {
+        return Err(malformed(
+            &path,
+            Malformed::at(0, "a change of the database", "nothing"),
+        ));
+    }
+    Ok(version)
+}
+
+/// An open table.
+pub(super) struct Table {
+    file: File,
+    /// The last key and the place of each block.
+    pub blocks: Vec<(Vec<u8>, BlockHandle)>,
+}
+
+impl Table {
+    /// Reads a table's index.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is no table.
+    pub fn open(path: &Path) -> StorageResult<Self> {
+        let file = File::open(path)?;
+        let bytes = file.len_bytes();
+        let mut footer = [0; FOOTER_BYTES];
+        let Some(at) = bytes.checked_sub(FOOTER_BYTES as u64) else {
+            let what = Malformed::at(0, "a table", format!("{bytes} bytes"));
+            return Err(malformed(path, what));
+        };
+        file.read_exact_at(&mut footer, at)?;
+        let index = index_handle(&footer, bytes).map_err(|what| malformed(path, what))?;
+        let mut table = Self {
+            file,
+            blocks: Vec::new(),
+        };
+        let block = table.read(index)?;
+        table.blocks = index_entries(block, index.offset).map_err(|what| malformed(path, what))?;
+        Ok(table)
+    }
+
+    fn read(&self, handle: BlockHandle) -> StorageResult<Bytes> {
+        let path = self.file.path();
+        let stored_bytes = handle
+            .stored_bytes(self.file.len_bytes())
+            .filter(|bytes| *bytes as u64 <= BLOCK_BYTES_MAX);
+        let Some(stored_bytes) = stored_bytes else {
+            let found = format!("one of {} bytes", handle.bytes);
+            return Err(malformed(
+                path,
+                Malformed::at(handle.offset, "a block within the file", found),
+            ));
+        };
+        let mut stored = vec![0; stored_bytes];
+        self.file.read_exact_at(&mut stored, handle.offset)?;
+        open_block(stored, handle.offset).map_err(|what| malformed(path, what))
+    }
+
+    /// The entries of a block by its number.
+    ///
+    /// # Errors
+    /// A damaged block.
+    pub fn entries(&self, number: usize) -> StorageResult<BlockEntries> {
+        self.read(self.blocks[number].1).map(BlockEntries::new)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+}
+
+/// Reads a log record by record from a place on.
+pub(super) fn log_reader(
+    file: &File,
+    offset: u64,
+) -> LogReader<impl FnMut(&mut [u8], u64) -> Result<usize, DiskError> + '_> {
+    LogReader::new(move |into: &mut [u8], offset| file.read_at(into, offset), offset)
+}

@@ -1,0 +1,302 @@
+//! Writes the two databases of one topic: messages ahead into a log, then sorted into tables.
+
+use super::format::{
+    BYTEWISE_COMPARATOR, KEY_BYTE_ORDER, KEY_NAME, KEY_QOS, KEY_SERIALIZATION_FORMAT, KEY_TYPE,
+    MESSAGE_SUFFIX, METADATA_SUFFIX, TIMESTAMP_COMPARATOR, batch,
+    log::LogWriter,
+    manifest::{TableInfo, first_edit, tables_edit},
+    numbered,
+    table::TableBuilder,
+};
+use super::{options::LeveldbOptions, recover::Table};
+use crate::error::StorageResult;
+use holdall_io::fs;
+use holdall_model::{qos::profiles_to_text, topic::TopicInfo};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// The log's bytes are handed to the system in pieces of this length.
+const LOG_PIECE_BYTES: usize = 256 << 10;
+/// What a gathered message takes besides its bytes.
+const MESSAGE_OVERHEAD_BYTES: usize = 80;
+/// Tables that may wait for their sync.
+const UNSETTLED_MAX: usize = 8;
+/// The manifest's only name here.
+const MANIFEST: &str = "MANIFEST-000001";
+/// Tables that do not overlap lie on the last level, where LevelDB leaves them alone.
+const LEVEL_SORTED: u32 = 6;
+
+/// A table that was written, with its stamps.
+struct WrittenTable {
+    info: TableInfo,
+    first: i64,
+    last: i64,
+}
+
+/// The databases of one topic that are being written.
+pub(super) struct TopicWriter {
+    directory: PathBuf,
+    /// What the log holds as well, by stamp: sequence and payload.
+    gathered: BTreeMap<i64, (u64, Vec<u8>)>,
+    gathered_bytes: usize,
+    log: LogWriter,
+    log_piece: Vec<u8>,
+    log_number: u64,
+    log_bytes: u64,
+    next_file: u64,
+    last_sequence: u64,
+    tables: Vec<WrittenTable>,
+    /// Tables at the end of the list that the manifest does not name yet.
+    unsettled: usize,
+    table_bytes: u64,
+    manifest: LogWriter,
+    block_bytes: usize,
+    /// The stamp that was moved last: what was asked for, and what it got.
+    moved: Option<(i64, i64)>,
+    dirty: bool,
+}
+
+/// Writes a database that holds nothing but a few keys.
+fn write_description(directory: &Path, topic: &TopicInfo) -> StorageResult<()> {
+    fs::create_dir_new(directory)?;
+    let qos = profiles_to_text(&topic.offered_qos_profiles);
+    let byte_order: &[u8] = if cfg!(target_endian = "big") { b"B" } else { b"L" };
+    let entries: [(&[u8], &[u8]); 5] = [
+        (KEY_NAME, topic.name.as_bytes()),
+        (KEY_TYPE, topic.type_name.as_bytes()),
+        (KEY_SERIALIZATION_FORMAT, topic.serialization_format.as_bytes()),
+        (KEY_QOS, qos.as_bytes()),
+        (KEY_BYTE_ORDER, byte_order),
+    ];
+    let mut log = Vec::new();
+    LogWriter::default().append(&mut log, &batch(1, entries.into_iter()));
+    begin_database(directory, BYTEWISE_COMPARATOR)?;
+    fs::append(&numbered(directory, 2, "log"), &log)?;
+    Ok(fs::make_durable(&numbered(directory, 2, "log"))?)
+}
+
+/// Writes what makes a directory a database whose log has number 2.
+fn begin_database(directory: &Path, comparator: &str) -> StorageResult<LogWriter> {
+    let (mut manifest, mut bytes) = (LogWriter::default(), Vec::new());
+    manifest.append(&mut bytes, &first_edit(comparator, 2));
+    fs::append(&directory.join(MANIFEST), &bytes)?;
+    fs::write_atomically_unsynced(&directory.join("CURRENT"), format!("{MANIFEST}\n").as_bytes())?;
+    Ok(manifest)
+}
+
+impl TopicWriter {
+    /// Makes both databases in `parent`; their names begin with `base`.
+    pub fn create(
+        parent: &Path,
+        base: &str,
+        topic: &TopicInfo,
+        options: &LeveldbOptions,
+    ) -> StorageResult<Self> {
+        write_description(&parent.join(format!("{base}{METADATA_SUFFIX}")), topic)?;
+        let directory = parent.join(format!("{base}{MESSAGE_SUFFIX}"));
+        fs::create_dir_new(&directory)?;
+        let manifest = begin_database(&directory, TIMESTAMP_COMPARATOR)?;
+        fs::append(&numbered(&directory, 2, "log"), &[])?;
+        Ok(Self {
+            directory,
+            gathered: BTreeMap::new(),
+            gathered_bytes: 0,
+            log: LogWriter::default(),
+            log_piece: Vec::new(),
+            log_number: 2,
+            log_bytes: 0,
+            next_file: 3,
+            last_sequence: 0,
+            tables: Vec::new(),
+            unsettled: 0,
+            table_bytes: 0,
+            manifest,
+            block_bytes: options.block_bytes,
+            moved: None,
+            dirty: true,
+        })
+    }
+
+    /// Memory that waits to be sorted into a table, in bytes.
+    pub fn gathered_bytes(&self) -> usize {
+        self.gathered_bytes
+    }
+
+    /// Length of its files, in bytes, with what is on its way.
+    pub fn bytes(&self) -> u64 {
+        self.table_bytes + self.log_bytes + self.log_piece.len() as u64
+    }
+
+    /// Adds a message. One of the same stamp would take the place of another: it is moved to the next free nanosecond. The stamp that
+    /// it got.
+    pub fn write(&mut self, wanted: i64, payload: Vec<u8>) -> StorageResult<i64> {
+        let stamp = self.free_stamp(wanted)?;
+        self.last_sequence += 1;
+        let key = stamp.to_ne_bytes();
+        let record = batch(self.last_sequence, std::iter::once((&key[..], &payload[..])));
+        let before = self.log_piece.len();
+        self.log.append(&mut self.log_piece, &record);
+        self.log_bytes += (self.log_piece.len() - before) as u64;
+        self.gathered_bytes += payload.len() + MESSAGE_OVERHEAD_BYTES;
+        self.gathered.insert(stamp, (self.last_sequence, payload));
+        self.dirty = true;
+        if self.log_piece.len() >= LOG_PIECE_BYTES {
+            self.flush_log()?;
+        }
+        Ok(stamp)
+    }
+
+    fn free_stamp(&mut self, wanted: i64) -> StorageResult<i64> {
+        // Many with the same stamp, as with a simulated clock that stands still, are not counted up again and again.
+        let mut stamp = match self.moved {
+            Some((asked, given)) if asked == wanted => given.saturating_add(1),
+            _ => wanted,
+        };
+        while self.is_taken(stamp)? {
+            match stamp.checked_add(1) {
+                Some(next) => stamp = next,
+                // The end of time: the other way.
+                None => stamp = wanted.saturating_sub(1),
+            }
+        }
+        if stamp != wanted {
+            self.moved = Some((wanted, stamp));
+        }
+        Ok(stamp)
+    }
+
+    fn is_taken(&self, stamp: i64) -> StorageResult<bool> {
+        if self.gathered.contains_key(&stamp) {
+            return Ok(true);
+        }
+        for written in &self.tables {
+            if (written.first..=written.last).contains(&stamp) && self.has(&written.info, stamp)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks a stamp up in a table of our own; only for messages that come out of order.
+    fn has(&self, info: &TableInfo, stamp: i64) -> StorageResult<bool> {
+        let table = Table::open(&numbered(&self.directory, info.number, "ldb"))?;
+        let stamp_of = |key: &[u8]| key.first_chunk::<8>().copied().map(i64::from_ne_bytes);
+        let Some(block) = table
+            .blocks
+            .iter()
+            .position(|(last, _)| stamp_of(last) >= Some(stamp))
+        else {
+            return Ok(false);
+        };
+        let mut entries = table.entries(block)?;
+        while let Some(Some((key, _))) = entries.next_entry() {
+            if stamp_of(key) == Some(stamp) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Hands what is in the log's buffer to the system.
+    pub fn flush_log(&mut self) -> StorageResult<()> {
+        if !self.log_piece.is_empty() {
+            fs::append(
+                &numbered(&self.directory, self.log_number, "log"),
+                &self.log_piece,
+            )?;
+            self.log_piece.clear();
+        }
+        Ok(())
+    }
+
+    /// Sorts what was gathered into a table and begins a new log.
+    pub fn rotate(&mut self) -> StorageResult<()> {
+        let range = self
+            .gathered
+            .first_key_value()
+            .zip(self.gathered.last_key_value());
+        let Some(((&first, _), (&last, _))) = range else {
+            return Ok(());
+        };
+        self.flush_log()?;
+        let mut builder = TableBuilder::new(self.block_bytes);
+        for (stamp, (sequence, payload)) in &self.gathered {
+            builder.add(&stamp.to_ne_bytes(), *sequence, payload);
+        }
+        let built = builder.finish();
+        let is_behind = self.tables.iter().all(|written| written.last < first);
+        let info = TableInfo {
+            number: self.next_file,
+            level: if is_behind { LEVEL_SORTED } else { 0 },
+            bytes: built.bytes.len() as u64,
+            smallest: built.smallest,
+            largest: built.largest,
+        };
+        fs::append(&numbered(&self.directory, info.number, "ldb"), &built.bytes)?;
+        self.table_bytes += info.bytes;
+        self.tables.push(WrittenTable { info, first, last });
+        self.unsettled += 1;
+        self.gathered.clear();
+        self.gathered_bytes = 0;
+        self.log_number = self.next_file + 1;
+        self.next_file += 2;
+        self.log = LogWriter::default();
+        self.log_bytes = 0;
+        if self.unsettled > UNSETTLED_MAX {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Makes new tables durable, names them in the manifest, and removes the logs that they came from.
+    fn settle(&mut self) -> StorageResult<()> {
+        if self.unsettled == 0 {
+            return Ok(());
+        }
+        let new: Vec<TableInfo> = self.tables[self.tables.len() - self.unsettled..]
+            .iter()
+            .map(|written| written.info.clone())
+            .collect();
+        for table in &new {
+            fs::make_durable(&numbered(&self.directory, table.number, "ldb"))?;
+        }
+        let mut edit = Vec::new();
+        let change = tables_edit(&new, self.log_number, self.next_file, self.last_sequence);
+        self.manifest.append(&mut edit, &change);
+        let manifest = self.directory.join(MANIFEST);
+        fs::append(&manifest, &edit)?;
+        fs::make_durable(&manifest)?;
+        self.unsettled = 0;
+        for table in &new {
+            // The log of a table has the number before it.
+            let log = numbered(&self.directory, table.number - 1, "log");
+            match fs::remove_file(&log) {
+                Err(error) if error.is_not_found() => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all messages so far durable.
+    pub fn make_durable(&mut self) -> StorageResult<()> {
+        if !std::mem::take(&mut self.dirty) {
+            return Ok(());
+        }
+        self.flush_log()?;
+        self.settle()?;
+        let log = numbered(&self.directory, self.log_number, "log");
+        // A log without messages is not there yet.
+        fs::append(&log, &[])?;
+        Ok(fs::make_durable(&log)?)
+    }
+
+    /// Ends both databases: every message in a table.
+    pub fn finish(&mut self) -> StorageResult<()> {
+        self.rotate()?;
+        self.dirty = true;
+        self.make_durable()
+    }
+}

@@ -1,0 +1,284 @@
+//! Writes one LevelDB storage: a directory with two databases for each topic, and our records beside them.
+
+use super::{
+    format::{RECORDS_FILE, STORAGE_ID},
+    options::LeveldbOptions,
+    topic_writer::TopicWriter,
+};
+use crate::{
+    error::{StorageError, StorageResult},
+    writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
+};
+use holdall_io::{
+    disk::FileId,
+    fs,
+    queue::{DiskQueue, SyncToken},
+};
+use holdall_model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
+
+/// Memory for messages of all topics that wait to be sorted, in bytes.
+const GATHERED_BYTES_MAX: usize = 64 << 20;
+/// Longest part of a directory's name that comes from the topic's name.
+const NAME_BYTES_MAX: usize = 200;
+
+/// The record that describes a topic beyond what the plugin keeps.
+pub(super) const TOPIC_RECORD: &str = "holdall:topic";
+/// The record at the end: messages by topic, first and last stamp.
+pub(super) const COUNTS_RECORD: &str = "holdall:counts";
+
+/// A line of the records' file.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub name: String,
+    pub entries: MetadataEntries,
+}
+
+/// One LevelDB storage that is being written.
+pub struct LeveldbWriter {
+    path: PathBuf,
+    file: FileId,
+    options: LeveldbOptions,
+    topics: Vec<TopicWriter>,
+    /// Names of topics, and of directories that are taken.
+    names: Vec<String>,
+    bases: HashSet<String>,
+    counts: Vec<u64>,
+    times: Option<(i64, i64)>,
+    /// Topics with a stamp that was moved, told once each.
+    moved: HashSet<u32>,
+    records_bytes: u64,
+    /// Of all topics, waiting to be sorted.
+    gathered_bytes: usize,
+}
+
+impl LeveldbWriter {
+    /// Begins to write into the directory `path`, in which the queue has made the file of records.
+    ///
+    /// # Errors
+    /// A file that could not be made.
+    pub fn create(
+        q: &mut DiskQueue,
+        file: FileId,
+        path: &Path,
+        options: LeveldbOptions,
+    ) -> StorageResult<Self> {
+        while !q.is_created(file)? {
+            q.wait_one();
+        }
+        // Space reserved by the queue would look like records of zeros.
+        fs::truncate(&path.join(RECORDS_FILE))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            options,
+            topics: Vec::new(),
+            names: Vec::new(),
+            bases: HashSet::new(),
+            counts: Vec::new(),
+            times: None,
+            moved: HashSet::new(),
+            records_bytes: 0,
+            gathered_bytes: 0,
+        })
+    }
+
+    /// What the names of a topic's directories begin with: the topic's name with `_` for `/`, as the plugin has it. Two topics that
+    /// would share one (`/a/b` and `/a_b`) get a number: the plugin's reader goes by the name in the database.
+    fn base(&mut self, topic: &str) -> String {
+        let mut base = topic.replace(['/', '\0'], "_");
+        let mut end = base.len().min(NAME_BYTES_MAX);
+        while !base.is_char_boundary(end) {
+            end -= 1;
+        }
+        base.truncate(end);
+        let mut name = base.clone();
+        for number in 2.. {
+            if self.bases.insert(name.clone()) {
+                break;
+            }
+            name = format!("{base}__{number}");
+        }
+        if name != base {
+            tracing::info!("{topic}: its LevelDB is named {name}, because another topic has {base}");
+        }
+        name
+    }
+
+    fn append_record(&mut self, name: &str, entries: &MetadataEntries) -> StorageResult<()> {
+        let record = Record {
+            name: name.to_owned(),
+            entries: entries.clone(),
+        };
+        let mut line = serde_json::to_vec(&record).map_err(|error| StorageError::Setting {
+            storage: STORAGE_ID,
+            setting: name.to_owned(),
+            expected: "text".into(),
+            found: error.to_string(),
+        })?;
+        line.push(b'\n');
+        self.records_bytes += line.len() as u64;
+        Ok(fs::append(&self.path.join(RECORDS_FILE), &line)?)
+    }
+
+    fn counts_record(&self) -> MetadataEntries {
+        let mut entries: MetadataEntries = self
+            .names
+            .iter()
+            .zip(&self.counts)
+            .map(|(name, count)| (name.clone(), count.to_string()))
+            .collect();
+        if let Some((start, end)) = self.times {
+            entries.insert("start".to_owned(), start.to_string());
+            entries.insert("end".to_owned(), end.to_string());
+        }
+        entries
+    }
+
+    /// Keeps the memory of all topics within bounds.
+    fn make_room(&mut self, topic: usize) -> StorageResult<()> {
+        let full = if self.topics[topic].gathered_bytes() >= self.options.write_buffer_bytes {
+            Some(topic)
+        } else if self.gathered_bytes >= GATHERED_BYTES_MAX {
+            (0..self.topics.len()).max_by_key(|index| self.topics[*index].gathered_bytes())
+        } else {
+            None
+        };
+        if let Some(full) = full {
+            self.gathered_bytes -= self.topics[full].gathered_bytes();
+            self.topics[full].rotate()?;
+        }
+        Ok(())
+    }
+}
+
+impl StorageWriter for LeveldbWriter {
+    fn add_channel(&mut self, _q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
+        let index = u32::try_from(self.topics.len()).map_err(|_| StorageError::TooMany {
+            path: self.path.clone(),
+            what: "channels",
+            limit: u64::from(u32::MAX),
+        })?;
+        let (topic, definition) = (&info.topic, &info.definition);
+        let base = self.base(&topic.name);
+        let entries = [
+            ("name", &topic.name),
+            ("directory", &base),
+            ("type_description_hash", &topic.type_description_hash),
+            ("definition_type", &definition.type_name),
+            ("definition_encoding", &definition.encoding.as_str().to_owned()),
+            ("definition", &definition.text),
+            ("definition_hash", &definition.type_description_hash),
+        ];
+        let entries = entries.map(|(key, value)| (key.to_owned(), value.clone()));
+        self.append_record(TOPIC_RECORD, &entries.into_iter().collect())?;
+        self.topics
+            .push(TopicWriter::create(&self.path, &base, topic, &self.options)?);
+        self.names.push(base);
+        self.counts.push(0);
+        Ok(ChannelIndex(index))
+    }
+
+    fn write(
+        &mut self,
+        _q: &mut DiskQueue,
+        channel: ChannelIndex,
+        message: StoredMessage<'_>,
+    ) -> StorageResult<()> {
+        let (index, count) = (channel.0 as usize, self.topics.len());
+        let Some(topic) = self.topics.get_mut(index) else {
+            return Err(StorageError::UnknownChannel {
+                path: self.path.clone(),
+                index: channel.0,
+                count,
+            });
+        };
+        let mut payload = Vec::with_capacity(message.payload.len());
+        message
+            .payload
+            .for_each_slice(|slice| payload.extend_from_slice(slice));
+        let wanted = message.log_time.as_nanos();
+        let before = topic.gathered_bytes();
+        let stamp = topic.write(wanted, payload)?;
+        self.gathered_bytes += topic.gathered_bytes() - before;
+        if stamp != wanted && self.moved.insert(channel.0) {
+            tracing::warn!(
+                "{}: two messages of {} have the same stamp {wanted}; LevelDB would keep only one, so the stamp of such \
+                 messages is moved to the next free nanosecond",
+                self.path.display(),
+                self.names[index]
+            );
+        }
+        self.counts[index] += 1;
+        let (start, end) = self.times.unwrap_or((stamp, stamp));
+        self.times = Some((start.min(stamp), end.max(stamp)));
+        self.make_room(index)
+    }
+
+    fn write_metadata(
+        &mut self,
+        _q: &mut DiskQueue,
+        name: &str,
+        entries: &MetadataEntries,
+    ) -> StorageResult<()> {
+        self.append_record(name, entries)
+    }
+
+    fn summary(&self) -> FileSummary {
+        FileSummary {
+            path: self.path.clone(),
+            message_count: self.counts.iter().sum(),
+            starting_time: self.times.map(|(start, _)| Timestamp::from_nanos(start)),
+            ending_time: self.times.map(|(_, end)| Timestamp::from_nanos(end)),
+            channel_message_counts: self.counts.clone(),
+            bytes: self.bytes_written(),
+        }
+    }
+
+    fn bytes_written(&self) -> u64 {
+        self.records_bytes + self.topics.iter().map(TopicWriter::bytes).sum::<u64>()
+    }
+
+    fn step(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
+        Ok(())
+    }
+
+    fn close_chunks(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
+        self.topics.iter_mut().try_for_each(TopicWriter::flush_log)
+    }
+
+    fn make_durable(&mut self, _q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
+        self.topics.iter_mut().try_for_each(TopicWriter::make_durable)?;
+        Ok(None)
+    }
+
+    fn finish(
+        mut self: Box<Self>,
+        q: &mut DiskQueue,
+        closing_metadata: &[(&str, MetadataEntries)],
+    ) -> StorageResult<FileSummary> {
+        let ended = self
+            .topics
+            .iter_mut()
+            .try_for_each(TopicWriter::finish)
+            .and_then(|()| {
+                closing_metadata
+                    .iter()
+                    .try_for_each(|(name, entries)| self.write_metadata(q, name, entries))
+            })
+            .and_then(|()| self.append_record(COUNTS_RECORD, &self.counts_record()));
+        let mut summary = self.summary();
+        // The queue syncs and closes, also when the end could not be written.
+        let length = fs::file_len(&self.path.join(RECORDS_FILE));
+        let synced = q.close_file(self.file, length.as_ref().copied().unwrap_or(self.records_bytes));
+        ended?;
+        length?;
+        synced?;
+        summary.bytes = super::size_bytes(&self.path)?;
+        Ok(summary)
+    }
+}
