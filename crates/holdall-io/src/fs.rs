@@ -347,6 +347,14 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
     fs::remove_file(path).map_err(|source| DiskError::new(path, Operation::Remove, source))
 }
 
+/// Removes a directory and all that is in it.
+///
+/// # Errors
+/// When it is not there or something in it cannot be removed.
+pub fn remove_dir_all(path: &Path) -> Result<(), DiskError> {
+    fs::remove_dir_all(path).map_err(|source| DiskError::new(path, Operation::Remove, source))
+}
+
 /// Moves a file to a name that nothing has yet, in the same file system. Durable on return.
 ///
 /// # Errors

@@ -192,6 +192,19 @@ pub(crate) fn scratch() -> PathBuf {
     }
 }
 
+/// A temporary directory of its own for copies of storage files.
+pub(crate) fn scratch_directory() -> StorageResult<tempfile::TempDir> {
+    let scratch = scratch();
+    let made = tempfile::Builder::new()
+        .prefix("holdall-unpacked-")
+        .tempdir_in(&scratch);
+    made.map_err(|source| StorageError::Io {
+        action: "make a directory in",
+        path: scratch,
+        source,
+    })
+}
+
 /// A packed storage file that was unpacked to read it. The unpacked copy is removed with the last of this and its iterators; the
 /// packed file and its directory are left alone.
 pub struct UnpackedReader {
@@ -211,15 +224,7 @@ impl UnpackedReader {
         path: &Path,
         open: impl FnOnce(&Path) -> Result<Box<dyn StorageReader>, E>,
     ) -> Result<Self, E> {
-        let scratch = scratch();
-        let made = tempfile::Builder::new()
-            .prefix("holdall-unpacked-")
-            .tempdir_in(&scratch);
-        let directory = made.map_err(|source| StorageError::Io {
-            action: "make a directory in",
-            path: scratch,
-            source,
-        })?;
+        let directory = scratch_directory()?;
         let name = unpacked_name(path);
         let copy = directory
             .path()

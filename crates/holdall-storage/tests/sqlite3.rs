@@ -10,8 +10,8 @@ use holdall_io::{
 };
 use holdall_model::message::PayloadRef;
 use holdall_storage::{
-    StorageOptions,
-    reader::{ReadOrder, ReadQuery, StorageReader},
+    StorageError, StorageOptions,
+    reader::{FileCondition, ReadOrder, ReadQuery, StorageReader},
     sqlite3::SqliteReader,
     storage_by_id,
     writer::{ChannelIndex, StoredMessage},
@@ -376,4 +376,115 @@ fn what_is_no_bag_is_refused_with_its_path() {
             .to_string()
             .contains("topics")
     );
+}
+
+/// Names, lengths and times of what is in a directory.
+fn listing(dir: &Path) -> Vec<(std::ffi::OsString, u64, std::time::SystemTime)> {
+    let mut entries: Vec<_> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| {
+            let about = entry.metadata().unwrap();
+            (entry.file_name(), about.len(), about.modified().unwrap())
+        })
+        .collect();
+    entries.sort();
+    entries
+}
+
+/// A database with ten messages of which `committed` are in it, the rest in what a program left behind that stopped hard.
+fn left_behind(dir: &Path, journal_mode: &str) -> PathBuf {
+    let made = dir.join("made");
+    std::fs::create_dir(&made).unwrap();
+    let path = made.join("left_0.db3");
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute_batch(&format!(
+            "PRAGMA journal_mode = {journal_mode}; PRAGMA cache_size = 2; PRAGMA wal_autocheckpoint = 0;
+             CREATE TABLE topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL);
+             CREATE TABLE messages(id INTEGER PRIMARY KEY,topic_id INTEGER NOT NULL,timestamp INTEGER NOT NULL, data BLOB NOT NULL);
+             INSERT INTO topics VALUES (1, '/t', 'std_msgs/msg/String', 'cdr');
+             INSERT INTO messages VALUES (1, 1, 1, zeroblob(5000)), (2, 1, 2, zeroblob(5000));"
+        ))
+        .unwrap();
+    let many =
+        "INSERT INTO messages (topic_id, timestamp, data) SELECT 1, 100 + id, zeroblob(90000) FROM messages";
+    // With so little cache the pages of the open transaction go to the file.
+    connection.execute_batch("BEGIN").unwrap();
+    for _ in 0..3 {
+        connection.execute_batch(many).unwrap();
+    }
+    if journal_mode == "WAL" {
+        connection.execute_batch("COMMIT").unwrap();
+    }
+    // The program stops here: what is on the disk now is all there is.
+    let found = dir.join("found");
+    std::fs::create_dir(&found).unwrap();
+    for entry in std::fs::read_dir(&made).unwrap() {
+        let entry = entry.unwrap();
+        if !entry.file_name().to_string_lossy().ends_with("-shm") {
+            std::fs::copy(entry.path(), found.join(entry.file_name())).unwrap();
+        }
+    }
+    found.join("left_0.db3")
+}
+
+#[test]
+fn what_a_stopped_program_left_behind_is_put_to_use_and_the_directory_is_left_alone() {
+    for (journal_mode, expected) in [("WAL", 16), ("DELETE", 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = left_behind(dir.path(), journal_mode);
+        let before = listing(path.parent().unwrap());
+        assert_eq!(before.len(), 2, "{journal_mode}: {before:?}");
+        let reader = SqliteReader::open(&path).unwrap();
+        assert_eq!(reader.summary().message_count, expected, "{journal_mode}");
+        assert_eq!(reader.summary().path, path);
+        let is_damaged = matches!(reader.summary().condition, FileCondition::Damaged { .. });
+        assert_eq!(
+            is_damaged,
+            journal_mode == "DELETE",
+            "{:?}",
+            reader.summary().condition
+        );
+        let messages = reader.messages(&ReadQuery::default()).unwrap();
+        drop(reader);
+        assert_eq!(
+            messages.map(Result::unwrap).count() as u64,
+            expected,
+            "{journal_mode}"
+        );
+        assert_eq!(listing(path.parent().unwrap()), before, "{journal_mode}");
+    }
+}
+
+#[test]
+fn a_database_with_an_empty_write_ahead_log_is_read_without_making_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = record(dir.path(), &preset("resilient"), 0);
+    let before = listing(path.parent().unwrap());
+    let reader = SqliteReader::open(&path).unwrap();
+    assert_eq!(
+        reader.messages(&ReadQuery::default()).unwrap().count(),
+        messages().len()
+    );
+    assert_eq!(reader.summary().message_count, messages().len() as u64);
+    assert_eq!(listing(path.parent().unwrap()), before);
+}
+
+#[test]
+fn views_that_never_end_are_no_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("endless.db3");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "CREATE TABLE topics(id INTEGER PRIMARY KEY,name TEXT,type TEXT,serialization_format TEXT);
+             CREATE VIEW messages AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n)
+             SELECT id, 1 AS topic_id, id AS timestamp, x'00' AS data FROM n;",
+        )
+        .unwrap();
+    assert!(matches!(
+        SqliteReader::open(&path).err().unwrap(),
+        StorageError::WrongFormat { .. }
+    ));
 }

@@ -3,15 +3,19 @@
 use super::{
     failed,
     format::{Columns, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID},
-    recover,
+    recover::{self, Place},
 };
 use crate::{
     error::{StorageError, StorageResult},
-    reader::{ChannelSummary, Messages, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
+    reader::{
+        ChannelSummary, FileCondition, Messages, ReadMessage, ReadOrder, ReadQuery, StorageReader,
+        StorageSummary,
+    },
     writer::{ChannelIndex, ChannelInfo, MetadataEntries},
 };
 use bytes::Bytes;
 use holdall_model::{
+    metadata::BagMetadata,
     qos::parse_profiles,
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
@@ -20,6 +24,7 @@ use rusqlite::{Connection, params, types::Value};
 use std::{
     collections::{HashMap, VecDeque},
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
 /// Messages whose place is looked up at a time; their bytes are fetched one by one.
@@ -27,7 +32,10 @@ const PAGE_MESSAGES: i64 = 4096;
 
 /// An open database.
 pub struct SqliteReader {
-    summary: StorageSummary,
+    /// Without counts: counting reads the whole database.
+    outline: StorageSummary,
+    summary: OnceLock<StorageSummary>,
+    place: Place,
     /// The id of each channel's topic.
     topic_ids: Vec<i64>,
 }
@@ -38,7 +46,7 @@ impl SqliteReader {
     /// # Errors
     /// A file that cannot be read, or is no database of rosbag2.
     pub fn open(path: &Path) -> StorageResult<Self> {
-        let (connection, condition) = recover::open(path)?;
+        let (place, connection, condition) = recover::open(path)?;
         let columns = recover::columns(&connection, path)?;
         let open = Open {
             connection: &connection,
@@ -48,12 +56,12 @@ impl SqliteReader {
         let (topic_ids, channels) = open.channels()?;
         let (starting_time, ending_time) = open.times()?;
         let file_bytes = holdall_io::fs::file_len(path)?;
-        let summary = StorageSummary {
+        let outline = StorageSummary {
             path: path.to_owned(),
             storage_id: STORAGE_ID,
             library: None,
             file_bytes,
-            message_count: channels.iter().map(|channel| channel.message_count).sum(),
+            message_count: 0,
             starting_time,
             ending_time,
             channels,
@@ -61,7 +69,72 @@ impl SqliteReader {
             compression: None,
             condition,
         };
-        Ok(Self { summary, topic_ids })
+        Ok(Self {
+            outline,
+            summary: OnceLock::new(),
+            place,
+            topic_ids,
+        })
+    }
+
+    /// The outline with counts: as the file's own metadata has them, when its sum is that of the rows; counted row by row otherwise.
+    fn counted(&self) -> StorageSummary {
+        let mut summary = self.outline.clone();
+        let counts = self.told_counts().map_or_else(|| self.count_rows(), Ok);
+        match counts {
+            Ok(counts) => {
+                summary.message_count = counts.iter().sum();
+                for (channel, count) in summary.channels.iter_mut().zip(counts) {
+                    channel.message_count = count;
+                }
+            }
+            Err(error) => {
+                summary.condition = FileCondition::Damaged {
+                    offset: 0,
+                    reason: format!("its messages cannot be counted: {error}"),
+                };
+            }
+        }
+        summary
+    }
+
+    /// What the metadata of a bag of this one file tells of its topics. The number of rows is known from their first and last id,
+    /// because no row is ever removed.
+    fn told_counts(&self) -> Option<Vec<u64>> {
+        let metadata = BagMetadata::from_yaml(self.outline.rosbag2_metadata()?).ok()?;
+        let ids = "SELECT (SELECT max(id) FROM messages) - (SELECT min(id) FROM messages) + 1";
+        let connection = self.place.connect().ok()?;
+        let rows: i64 = connection.query_row(ids, [], |row| row.get(0)).ok()?;
+        let mut told: HashMap<(&str, &str), u64> = HashMap::new();
+        for topic in &metadata.topics_with_message_count {
+            let about = &topic.topic_metadata;
+            told.insert((&about.name, &about.type_name), topic.message_count);
+        }
+        let counts: Option<Vec<u64>> = self
+            .outline
+            .channels
+            .iter()
+            .map(|channel| {
+                let about = &channel.info.topic;
+                told.get(&(about.name.as_str(), about.type_name.as_str()))
+                    .copied()
+            })
+            .collect();
+        counts.filter(|counts| {
+            counts.iter().sum::<u64>() == rows.unsigned_abs() && metadata.message_count == rows.unsigned_abs()
+        })
+    }
+
+    fn count_rows(&self) -> StorageResult<Vec<u64>> {
+        let connection = self.place.connect()?;
+        let failed = failed("read", &self.outline.path);
+        let query = "SELECT topic_id, count(*) FROM messages GROUP BY topic_id";
+        let mut statement = connection.prepare(query).map_err(&failed)?;
+        let count = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+        let rows = statement.query_map([], count).and_then(Iterator::collect);
+        let counts: HashMap<i64, i64> = rows.map_err(&failed)?;
+        let count = |id: &i64| counts.get(id).copied().unwrap_or(0).unsigned_abs();
+        Ok(self.topic_ids.iter().map(count).collect())
     }
 }
 
@@ -88,11 +161,6 @@ impl Open<'_> {
 
     fn channels(&self) -> StorageResult<(Vec<i64>, Vec<ChannelSummary>)> {
         let definitions = self.definitions()?;
-        let count = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
-        let counts: HashMap<i64, i64> = self
-            .rows("SELECT topic_id, count(*) FROM messages GROUP BY topic_id", count)?
-            .into_iter()
-            .collect();
         let optional = |there: bool, name: &'static str| if there { name } else { "''" };
         let query = format!(
             "SELECT id, name, type, serialization_format, {}, {} FROM topics ORDER BY id",
@@ -121,12 +189,15 @@ impl Open<'_> {
                 .get(&topic.type_name)
                 .or_else(|| definitions.get(service))
                 .cloned();
-            let message_count = counts.get(&id).copied().unwrap_or(0).unsigned_abs();
             let info = ChannelInfo {
                 topic,
                 definition: definition.unwrap_or_default(),
             };
-            (id, ChannelSummary { info, message_count })
+            let channel = ChannelSummary {
+                info,
+                message_count: 0,
+            };
+            (id, channel)
         });
         Ok(channels.unzip())
     }
@@ -204,7 +275,11 @@ impl Open<'_> {
 
 impl StorageReader for SqliteReader {
     fn summary(&self) -> &StorageSummary {
-        &self.summary
+        self.summary.get_or_init(|| self.counted())
+    }
+
+    fn outline(&self) -> &StorageSummary {
+        &self.outline
     }
 
     fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
@@ -212,7 +287,7 @@ impl StorageReader for SqliteReader {
         let mut wanted = Vec::new();
         for channel in query.channels.iter().flatten() {
             let Some(id) = self.topic_ids.get(channel.0 as usize) else {
-                let path = self.summary.path.clone();
+                let path = self.outline.path.clone();
                 return Err(StorageError::UnknownChannel {
                     path,
                     index: channel.0,
@@ -248,8 +323,9 @@ impl StorageReader for SqliteReader {
             .map(|(channel, id)| (*id, channel))
             .collect();
         Ok(Box::new(Cursor {
-            path: self.summary.path.clone(),
-            connection: recover::open(&self.summary.path)?.0,
+            path: self.outline.path.clone(),
+            connection: self.place.connect()?,
+            place: self.place.clone(),
             page,
             channel_of_topic,
             places: VecDeque::new(),
@@ -261,7 +337,7 @@ impl StorageReader for SqliteReader {
 
 /// Where a message is.
 #[derive(Clone, Copy)]
-struct Place {
+struct Row {
     id: i64,
     topic_id: i64,
     timestamp: i64,
@@ -271,9 +347,12 @@ struct Place {
 struct Cursor {
     path: PathBuf,
     connection: Connection,
+    /// A copy is there as long as somebody reads it.
+    #[allow(dead_code, reason = "held, not read")]
+    place: Place,
     page: String,
     channel_of_topic: HashMap<i64, ChannelIndex>,
-    places: VecDeque<Place>,
+    places: VecDeque<Row>,
     /// Time and id of the last place.
     last: (i64, i64),
     is_done: bool,
@@ -284,7 +363,7 @@ impl Cursor {
         let refused = failed("read", &self.path);
         let mut statement = self.connection.prepare_cached(&self.page).map_err(&refused)?;
         let place = |row: &rusqlite::Row<'_>| {
-            Ok(Place {
+            Ok(Row {
                 id: row.get(0)?,
                 topic_id: row.get(1)?,
                 timestamp: row.get(2)?,
@@ -304,7 +383,7 @@ impl Cursor {
         Ok(())
     }
 
-    fn message(&self, place: Place) -> StorageResult<ReadMessage> {
+    fn message(&self, place: Row) -> StorageResult<ReadMessage> {
         let refused = failed("read", &self.path);
         let mut statement = self
             .connection

@@ -10,40 +10,165 @@ use crate::{
 };
 use holdall_io::fs::{self, File};
 use rusqlite::{Connection, OpenFlags};
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tempfile::TempDir;
 
-/// Opens for reading. A write-ahead log beside the file is read too; where that is not possible (a read-only medium), the
-/// database is read as it is without it.
-pub(super) fn open(path: &Path) -> StorageResult<(Connection, FileCondition)> {
-    check_magic(path)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let opened = Connection::open_with_flags(path, flags).and_then(|connection| {
-        connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
-        Ok(connection)
-    });
-    let first_error = match opened {
-        Ok(connection) => return Ok((connection, FileCondition::Complete)),
-        Err(error) => error,
-    };
-    let uri = immutable_uri(path);
-    let connection = Connection::open_with_flags(&uri, flags | OpenFlags::SQLITE_OPEN_URI)
-        .map_err(failed("open", path))?;
-    let readable = connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
-    if readable.is_err() {
-        return Err(failed("open", path)(first_error));
-    }
-    let condition = if fs::exists(&log_of(path))? {
-        let reason = "its write-ahead log cannot be read here: the newest messages are missing".into();
-        FileCondition::Damaged { offset: 0, reason }
-    } else {
-        FileCondition::Complete
-    };
-    Ok((connection, condition))
+/// The first bytes of a rollback journal that has something to roll back.
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// A write-ahead log is more than its header.
+const LOG_HEADER_BYTES: u64 = 32;
+/// Where the header of a database says that it has a write-ahead log.
+const READ_VERSION_AT: usize = 19;
+/// What is read of the beginning of a database.
+const HEADER_BYTES: usize = 20;
+/// Space on the disk that a copy leaves free, in bytes.
+const SPARE_BYTES: u64 = 256 << 20;
+
+/// How a database is opened: itself, or a copy in which SQLite has put in order what was left behind.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    path: PathBuf,
+    /// Without looking for logs and locks, which would be made.
+    immutable: bool,
+    /// Removed with the last of its readers.
+    copy: Option<Arc<TempDir>>,
 }
 
-fn log_of(path: &Path) -> PathBuf {
+impl Place {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// When SQLite refuses.
+    pub fn connect(&self) -> StorageResult<Connection> {
+        self.try_connect().map_err(failed("open", &self.path))
+    }
+
+    fn try_connect(&self) -> rusqlite::Result<Connection> {
+        let access = if self.copy.is_some() {
+            OpenFlags::SQLITE_OPEN_READ_WRITE
+        } else {
+            OpenFlags::SQLITE_OPEN_READ_ONLY
+        };
+        let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = if self.immutable {
+            let uri = immutable_uri(&self.path);
+            Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?
+        } else {
+            Connection::open_with_flags(&self.path, flags)?
+        };
+        // What a file says of functions and tables is not run.
+        connection.pragma_update(None, "trusted_schema", false)?;
+        connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+        Ok(connection)
+    }
+}
+
+/// What lies beside a database that a program left behind when it stopped hard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LeftBehind {
+    /// Messages that are not in the database yet.
+    WriteAheadLog,
+    /// What the database was before a transaction that did not end.
+    Journal,
+}
+
+/// Opens for reading, and changes nothing: neither the file, nor what lies beside it, nor its directory. A write-ahead log or a
+/// rollback journal is put to use in a copy.
+pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileCondition)> {
+    let header = check_magic(path)?;
+    let complete = FileCondition::Complete;
+    let in_place = |immutable| Place {
+        path: path.to_owned(),
+        immutable,
+        copy: None,
+    };
+    let Some(left) = left_behind(path)? else {
+        // With locks where none of them needs a file of its own; another program may be writing.
+        let has_log = header.get(READ_VERSION_AT) == Some(&2);
+        if !has_log && let Ok(connection) = in_place(false).try_connect() {
+            return Ok((in_place(false), connection, complete));
+        }
+        let connection = in_place(true).connect()?;
+        return Ok((in_place(true), connection, complete));
+    };
+    let damaged = |reason: String| FileCondition::Damaged { offset: 0, reason };
+    match copy(path, left).and_then(|place| Ok((place.connect()?, place))) {
+        Ok((connection, place)) => {
+            let condition = match left {
+                LeftBehind::WriteAheadLog => complete,
+                LeftBehind::Journal => damaged(
+                    "a program stopped in a transaction, which is rolled back in a copy: its messages are not there"
+                        .into(),
+                ),
+            };
+            Ok((place, connection, condition))
+        }
+        Err(error) => {
+            let connection = in_place(true).connect()?;
+            let what = match left {
+                LeftBehind::WriteAheadLog => {
+                    "its write-ahead log cannot be read here: the newest messages are missing"
+                }
+                LeftBehind::Journal => "a program stopped in a transaction that cannot be rolled back here",
+            };
+            Ok((in_place(true), connection, damaged(format!("{what} ({error})"))))
+        }
+    }
+}
+
+fn left_behind(path: &Path) -> StorageResult<Option<LeftBehind>> {
+    let log = beside(path, "-wal");
+    if fs::exists(&log)? && fs::file_len(&log)? > LOG_HEADER_BYTES {
+        return Ok(Some(LeftBehind::WriteAheadLog));
+    }
+    let journal = beside(path, "-journal");
+    if fs::exists(&journal)? {
+        let mut begin = [0; JOURNAL_MAGIC.len()];
+        let read = File::open(&journal)?.read_at(&mut begin, 0)?;
+        if read == begin.len() && begin == JOURNAL_MAGIC {
+            return Ok(Some(LeftBehind::Journal));
+        }
+    }
+    Ok(None)
+}
+
+/// Copies a database with what lies beside it.
+fn copy(path: &Path, left: LeftBehind) -> StorageResult<Place> {
+    let suffix = match left {
+        LeftBehind::WriteAheadLog => "-wal",
+        LeftBehind::Journal => "-journal",
+    };
+    let directory = crate::compression::scratch_directory()?;
+    let to = directory.path().join(path.file_name().unwrap_or_default());
+    let log = beside(path, suffix);
+    let needed = fs::file_len(path)? + fs::file_len(&log)?;
+    let available = fs::available_bytes(directory.path())?.saturating_sub(SPARE_BYTES);
+    if needed > available {
+        return Err(StorageError::TooLarge {
+            path: path.to_owned(),
+            offset: 0,
+            what: "a copy in the temporary directory",
+            limit: available,
+            found: needed,
+        });
+    }
+    for (from, to) in [(path, &to), (&log, &beside(&to, suffix))] {
+        fs::convert_file(from, to, false, |from, to| std::io::copy(from, to).map(drop))?;
+    }
+    Ok(Place {
+        path: to,
+        immutable: false,
+        copy: Some(Arc::new(directory)),
+    })
+}
+
+/// The file whose name is the database's with something behind it.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
+    name.push(suffix);
     PathBuf::from(name)
 }
 
@@ -61,13 +186,15 @@ fn immutable_uri(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-fn check_magic(path: &Path) -> StorageResult<()> {
-    let mut begin = vec![0; MAGIC.len()];
+/// The beginning of the database.
+fn check_magic(path: &Path) -> StorageResult<Vec<u8>> {
+    let mut begin = vec![0; HEADER_BYTES];
     let read = File::open(path)?.read_at(&mut begin, 0)?;
     begin.truncate(read);
-    if begin == MAGIC {
-        return Ok(());
+    if begin.starts_with(MAGIC) {
+        return Ok(begin);
     }
+    begin.truncate(MAGIC.len());
     let found = if begin.is_empty() {
         "an empty file".to_owned()
     } else {
@@ -85,7 +212,9 @@ fn check_magic(path: &Path) -> StorageResult<()> {
 /// Finds out what the database has: by its tables, not by the version it says.
 pub(super) fn columns(connection: &Connection, path: &Path) -> StorageResult<Columns> {
     let has = |table: &str, column: &str| {
-        let query = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+        // A view may be endless; what rosbag2 makes are tables.
+        let query = "SELECT count(*) FROM sqlite_master, pragma_table_info(?1) AS columns \
+                     WHERE sqlite_master.name = ?1 AND sqlite_master.type = 'table' AND columns.name = ?2";
         let count = connection.query_row(query, [table, column], |row| row.get::<_, i64>(0));
         count.map(|count| count > 0).map_err(failed("read", path))
     };

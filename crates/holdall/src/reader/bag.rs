@@ -150,7 +150,7 @@ impl BagReader {
     /// As [`BagReader::open`].
     pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, BagError> {
         let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
-        if about.is_dir() {
+        if about.is_dir() && !(is_leveldb(path) && !path.join(METADATA_FILE).exists()) {
             Self::open_directory(path, view)
         } else {
             // A single storage file is a bag of its own, wherever it lies.
@@ -220,14 +220,16 @@ impl BagReader {
     pub fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, BagError> {
         let mut unlisted: Vec<TopicInfo> = Vec::new();
         for file in self.outer_files() {
-            for channel in &file.open()?.summary().channels {
+            let reader = file.open()?;
+            for (place, channel) in reader.outline().channels.iter().enumerate() {
                 let topic = &channel.info.topic;
                 let is_same =
                     |known: &TopicInfo| known.name == topic.name && known.type_name == topic.type_name;
                 let listed = &self.metadata.topics_with_message_count;
                 let known =
                     listed.iter().any(|known| is_same(&known.topic_metadata)) || unlisted.iter().any(is_same);
-                if channel.message_count > 0 && !known {
+                // Asked last: it may have to count.
+                if !known && reader.summary().channels[place].message_count > 0 {
                     unlisted.push(topic.clone());
                 }
             }
@@ -436,7 +438,7 @@ impl BagReader {
 fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<MessageDefinition>, BagError> {
     let mut found = BTreeMap::new();
     for file in files {
-        for channel in &file.open()?.summary().channels {
+        for channel in &file.open()?.outline().channels {
             let definition = &channel.info.definition;
             let known = found
                 .entry(definition.type_name.clone())
@@ -527,8 +529,8 @@ fn named_files(bag: &Path, metadata: &BagMetadata, payloads: Payloads) -> Result
             Ok((path, about)) => {
                 let information = metadata.files.get(index).filter(|file| same_file(file, relative));
                 found.push(BagFile {
+                    bytes: file::length(&path, &about),
                     path,
-                    bytes: about.len(),
                     earliest: information.and_then(|file| file.starting_time),
                     empty: information.is_some_and(|file| file.message_count == 0),
                     payloads,

@@ -9,13 +9,15 @@ use super::{
 use crate::play::options::MessageOrder;
 use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
 use holdall_storage::{
+    Storage,
     compression::{PayloadUnpackingReader, UnpackedReader, ZSTD_MAGIC, has_packed_payloads},
+    leveldb::{self, LeveldbStorage, is_leveldb},
     readable_storages,
     reader::{FileCondition, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
     writer::ChannelIndex,
 };
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io::Read,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -89,7 +91,9 @@ impl UnpackedFiles {
 
 /// Opens a storage file and undoes rosbag2's compression; what it is is told by what it begins with, not by its name.
 pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, BagError> {
-    let opened: SharedReader = if begins_with(path)?.starts_with(&ZSTD_MAGIC) {
+    let opened: SharedReader = if path.is_dir() {
+        Arc::from(open_directory(path)?)
+    } else if begins_with(path)?.starts_with(&ZSTD_MAGIC) {
         Arc::new(UnpackedReader::open(path, open_plain)?)
     } else {
         Arc::from(open_plain(path)?)
@@ -104,7 +108,7 @@ pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, BagE
 pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagError> {
     let reader = open(path, Payloads::Plain)?;
     let described = reader
-        .summary()
+        .outline()
         .rosbag2_metadata()
         .and_then(|text| BagMetadata::from_yaml(text).ok());
     let payloads = match described {
@@ -128,6 +132,25 @@ fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
         .read_to_end(&mut head)
         .map_err(|source| super::bag::io_error("read", path, source))?;
     Ok(head)
+}
+
+/// A storage file that is a directory.
+fn open_directory(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
+    if is_leveldb(path) {
+        return Ok(LeveldbStorage.open_reader(path)?);
+    }
+    Err(BagError::NotABag {
+        path: path.to_owned(),
+        reason: "it is a directory without LevelDB databases".to_owned(),
+    })
+}
+
+/// Length of a storage file in bytes; of all its files when it is a directory.
+pub(super) fn length(path: &Path, about: &Metadata) -> u64 {
+    if !about.is_dir() {
+        return about.len();
+    }
+    leveldb::size_bytes(path).unwrap_or(about.len())
 }
 
 fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
@@ -204,7 +227,7 @@ pub(super) fn messages(
     filter: &MessageFilter,
 ) -> Result<impl Iterator<Item = Result<BagMessage, BagError>> + Send + use<>, BagError> {
     let reader = file.open()?;
-    let channels = &reader.summary().channels;
+    let channels = &reader.outline().channels;
     let topics: Vec<Arc<TopicInfo>> = channels
         .iter()
         .map(|channel| Arc::new(channel.info.topic.clone()))

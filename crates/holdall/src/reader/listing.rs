@@ -1,7 +1,10 @@
 //! Finds the storage files in a directory that has no metadata to name them.
 
 use super::{bag::io_error, error::BagError};
-use holdall_storage::compression::{is_packed_name, unpacked_name};
+use holdall_storage::{
+    compression::{is_packed_name, unpacked_name},
+    leveldb::is_leveldb,
+};
 use std::{
     collections::HashSet,
     fs,
@@ -27,7 +30,12 @@ pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
             .extension()
             .and_then(|extension| extension.to_str())
             .unwrap_or_default();
-        if EXTENSIONS.contains(&extension) && path.is_file() {
+        let is_storage = if path.is_dir() {
+            is_leveldb(&path)
+        } else {
+            EXTENSIONS.contains(&extension)
+        };
+        if is_storage {
             files.push(path);
         }
     }

@@ -50,9 +50,8 @@ impl Rebuild {
     ///
     /// A file that cannot be read at all is left out with a notice, unless it is the only one.
     pub fn add(&mut self, bag: &Path, path: &Path) -> Result<(), BagError> {
-        let bytes = fs::metadata(path)
-            .map_err(|source| io_error("open", path, source))?
-            .len();
+        let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
+        let bytes = file::length(path, &about);
         let (reader, payloads) = match file::open_unknown(path) {
             Ok(opened) => opened,
             Err(error) => {

@@ -20,7 +20,7 @@ use holdall_model::{
     topic::{MessageDefinition, TopicInfo},
 };
 use holdall_storage::{
-    Storage, StorageOptions,
+    Storage, StorageError, StorageOptions,
     compression::{FORMATS, packed_name},
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
@@ -125,6 +125,8 @@ struct PastFile {
     /// `Some` until the disk has closed it.
     closing: Option<FileId>,
     packing: Packing,
+    /// It was given up after a failure: what it holds is to be found out.
+    is_torn: bool,
 }
 
 impl PastFile {
@@ -201,6 +203,18 @@ impl BagWriter {
             .is_none_or(|max| max >= CHECKPOINTS_FROM_BYTES);
         options.storage_options.index_checkpoints &= is_long;
         options.storage.check_options(&options.storage_options)?;
+        let is_directory = options.storage.file_extension().is_empty();
+        if is_directory && options.compression.mode == CompressionMode::File {
+            return Err(StorageError::Unsupported {
+                path: options.directory,
+                what: "compression of whole files",
+                reason: format!(
+                    "storage {} keeps directories; use message compression",
+                    options.storage.id()
+                ),
+            }
+            .into());
+        }
         folder.create_new(&options.directory).map_err(|error| {
             if error.is_already_exists() {
                 BagError::Exists {
@@ -218,7 +232,7 @@ impl BagWriter {
         let mut bag = Self::begin(options, queue, folder);
         bag.packer = packer;
         let name = bag.file_name(0);
-        let path = bag.options.directory.join(&name);
+        let path = bag.queue_path(&name)?;
         let reserve_bytes = bag.reserve_bytes();
         let file = bag.queue.create_file(&path, reserve_bytes)?;
         bag.begin_file(NextFile { file, name })?;
@@ -269,7 +283,20 @@ impl BagWriter {
     }
 
     fn file_name(&self, number: u32) -> String {
-        format!("{}_{number}.{}", self.stem, self.options.storage.file_extension())
+        match self.options.storage.file_extension() {
+            "" => format!("{}_{number}", self.stem),
+            extension => format!("{}_{number}.{extension}", self.stem),
+        }
+    }
+
+    /// The file that the queue is to make for a storage file. Where that is a directory, it is made here.
+    fn queue_path(&self, name: &str) -> Result<PathBuf, BagError> {
+        let path = self.options.directory.join(name);
+        let made = self.options.storage.queue_path(&path);
+        if made != path {
+            self.folder.create_new(&path)?;
+        }
+        Ok(made)
     }
 
     /// What to reserve for a file in bytes; the disk reserves more as it grows. A database grows its file itself.
@@ -378,7 +405,7 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn split(&mut self) -> Result<(), BagError> {
-        self.open_next();
+        self.open_next()?;
         let records = self
             .end_records
             .as_ref()
@@ -391,13 +418,14 @@ impl BagWriter {
         self.settle()
     }
 
-    fn open_next(&mut self) {
+    fn open_next(&mut self) -> Result<(), BagError> {
         if self.next.is_none() {
             let name = self.file_name(self.files_begun);
-            let path = self.options.directory.join(&name);
+            let path = self.queue_path(&name)?;
             let file = self.queue.create_file_ahead(&path, self.reserve_bytes());
             self.next = Some(NextFile { file, name });
         }
+        Ok(())
     }
 
     /// Writes the end of the current file and hands it to the disk to be closed.
@@ -417,6 +445,7 @@ impl BagWriter {
                 Some(_) => Packing::Wanted,
                 None => Packing::No,
             },
+            is_torn: false,
         });
         let metadata = rosbag2_record(&self.metadata(&BTreeMap::new()));
         let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];
@@ -441,7 +470,7 @@ impl BagWriter {
         if let Some(current) = &mut self.current {
             current.writer.step(&mut self.queue)?;
             if self.split.is_near() {
-                self.open_next();
+                self.open_next()?;
             }
         }
         self.settle()
@@ -573,8 +602,9 @@ impl BagWriter {
             let Some(file) = self.past[index].closing.take() else {
                 continue;
             };
-            if let Err(error) = self.queue.wait_closed(file) {
-                first_error.get_or_insert(error.into());
+            let closed = self.queue.wait_closed(file);
+            if closed.is_err() || self.past[index].is_torn {
+                first_error = first_error.or(closed.err().map(BagError::from));
                 self.past[index].packing = Packing::No;
                 unreadable.extend(self.read_back(index));
             }
@@ -656,10 +686,14 @@ impl BagWriter {
         let summary = current.writer.summary();
         drop(current.writer);
         self.queue.drain();
-        let length = self
-            .queue
-            .progress(current.file)
-            .map_or(0, |progress| progress.written_bytes);
+        let path = self.options.directory.join(&current.name);
+        let length = if self.options.storage.writes_blocks() {
+            let progress = self.queue.progress(current.file);
+            progress.map_or(0, |progress| progress.written_bytes)
+        } else {
+            // The queue has not written it and does not know how long it is.
+            holdall_io::fs::file_len(&self.options.storage.queue_path(&path)).unwrap_or(0)
+        };
         // The error is known already, and the file is closed all the same.
         drop(self.queue.close_file(current.file, length));
         self.past.push_back(PastFile {
@@ -667,6 +701,7 @@ impl BagWriter {
             summary,
             closing: Some(current.file),
             packing: Packing::No,
+            is_torn: true,
         });
     }
 
