@@ -18,7 +18,7 @@ const COMPLAINTS_MAX: usize = 100;
 /// # Errors
 /// A file that cannot be read, or is no database of rosbag2.
 pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
-    let (connection, condition) = recover::open(path)?;
+    let (_place, connection, condition) = recover::open(path)?;
     let mut check = FileCheck {
         path: path.to_owned(),
         storage_id: STORAGE_ID,
