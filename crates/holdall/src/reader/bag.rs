@@ -16,7 +16,10 @@ use holdall_model::{
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
-use holdall_storage::compression::{CompressionMode, FORMATS, is_packed_name, packed_name, unpacked_name};
+use holdall_storage::{
+    compression::{CompressionMode, FORMATS, is_packed_name, packed_name, unpacked_name},
+    leveldb::is_leveldb,
+};
 use std::{
     collections::BTreeMap,
     fmt, fs, io,
