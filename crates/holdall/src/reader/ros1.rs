@@ -33,7 +33,7 @@ struct AsRos2 {
 /// The reader itself when it holds nothing of ROS 1, else one that converts, and what a user should know of that, one sentence
 /// each.
 pub(super) fn as_ros2(inner: SharedReader) -> (SharedReader, Vec<String>) {
-    if !inner.summary().channels.iter().any(is_ros1) {
+    if !inner.outline().channels.iter().any(is_ros1) {
         return (inner, Vec::new());
     }
     let mut summary = inner.summary().clone();

@@ -1,0 +1,365 @@
+//! LevelDB storages: the real LevelDB reads ours, theirs are read exactly, and nothing overwrites anything without a word.
+
+mod support;
+
+use holdall_io::{
+    block::BlockPoolOptions,
+    os::{DiskMode, OsDisk},
+    queue::DiskQueue,
+};
+use holdall_model::message::PayloadRef;
+use holdall_storage::{
+    StorageOptions,
+    leveldb::{LeveldbReader, is_leveldb, size_bytes},
+    reader::{FileCondition, ReadQuery, StorageReader},
+    storage_by_id,
+    writer::{ChannelIndex, StorageWriter, StoredMessage},
+};
+use md5::{Digest, Md5};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use support::{channel, metadata, payload, time};
+
+const START: i64 = 1_700_000_000_000_000_000;
+
+/// A storage that is being written.
+struct Writing {
+    q: DiskQueue,
+    path: PathBuf,
+    file: holdall_io::disk::FileId,
+    writer: Box<dyn StorageWriter>,
+}
+
+fn begin(dir: &Path, topics: &[&str], config: Option<&str>) -> Writing {
+    let storage = storage_by_id("leveldb").unwrap();
+    let path = dir.join("bag_0");
+    fs::create_dir(&path).unwrap();
+    let disk = OsDisk::open(dir, DiskMode::Buffered).unwrap();
+    let blocks = BlockPoolOptions {
+        block_bytes: 64 << 10,
+        block_count: 4,
+        huge_pages: false,
+    };
+    let mut q = DiskQueue::new(Box::new(disk), blocks).unwrap();
+    let file = q.create_file(&storage.queue_path(&path), 0).unwrap();
+    let options = StorageOptions {
+        config: config.map(str::to_owned),
+        ..StorageOptions::default()
+    };
+    let mut writer = storage.create_writer(&mut q, file, &path, &options).unwrap();
+    for topic in topics {
+        writer
+            .add_channel(&mut q, &channel(topic, "std_msgs/msg/String"))
+            .unwrap();
+    }
+    Writing {
+        q,
+        path,
+        file,
+        writer,
+    }
+}
+
+impl Writing {
+    fn write(&mut self, topic: u32, stamp: i64, payload: &[u8]) {
+        let time = time(stamp as u64);
+        let message = StoredMessage {
+            log_time: time,
+            publish_time: time,
+            sequence: 0,
+            payload: PayloadRef::Bytes(payload),
+        };
+        self.writer
+            .write(&mut self.q, ChannelIndex(topic), message)
+            .unwrap();
+    }
+
+    fn finish(mut self) -> PathBuf {
+        let closing = [("rosbag2", metadata("serialized_metadata", "version: 9\n"))];
+        self.writer.finish(&mut self.q, &closing).unwrap();
+        self.q.wait_closed(self.file).unwrap();
+        self.path
+    }
+}
+
+/// Topic, stamp and payload of all messages as they come.
+fn read(path: &Path) -> Vec<(String, i64, Vec<u8>)> {
+    let reader = LeveldbReader::open(path).unwrap();
+    let topic = |index: ChannelIndex| {
+        reader.outline().channels[index.0 as usize]
+            .info
+            .topic
+            .name
+            .clone()
+    };
+    reader
+        .messages(&ReadQuery::default())
+        .unwrap()
+        .map(|message| message.unwrap())
+        .map(|message| {
+            (
+                topic(message.channel),
+                message.log_time.as_nanos(),
+                message.payload.to_vec(),
+            )
+        })
+        .collect()
+}
+
+/// All files below a directory with their bytes.
+fn files(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).unwrap() {
+        let entry = entry.unwrap().path();
+        if entry.is_dir() {
+            found.extend(files(&entry));
+        } else {
+            found.push((entry.clone(), fs::read(&entry).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    for (path, bytes) in files(from) {
+        let to = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::write(to, bytes).unwrap();
+    }
+}
+
+fn plugin() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/plugin_0")
+}
+
+/// What was put into the databases of `plugin()` by LevelDB 1.22.
+fn put_by_leveldb(topic: &str, count: i64, bytes: i64) -> Vec<(String, i64, Vec<u8>)> {
+    let message = |stamp: i64, body: &[u8]| (topic.to_owned(), stamp, [&[0, 1, 0, 0], body].concat());
+    let mut all: Vec<_> = (0..count)
+        .map(|n| {
+            let back = if n % 17 == 3 { 5_000_000 } else { 0 };
+            let body = vec![(n % 251) as u8; (n * 7 % bytes) as usize];
+            message(START + n * 1_000_003 - back, &body)
+        })
+        .collect();
+    all.push(message(-5, b"first"));
+    // Put last, with the stamp of the first: LevelDB hides that one.
+    all.push(message(START, b"again"));
+    all.sort_by_key(|message| message.1);
+    all
+}
+
+#[test]
+fn databases_of_the_real_leveldb_are_read_with_the_messages_that_it_hides() {
+    let before = files(&plugin());
+    let found = read(&plugin());
+    assert!(found.is_sorted_by_key(|message| message.1));
+    for (topic, count, bytes) in [("/camera/info", 600, 500), ("/tf", 50, 100), ("/big", 60, 100)] {
+        let of_topic: Vec<_> = found
+            .iter()
+            .filter(|message| message.0 == topic)
+            .cloned()
+            .collect();
+        assert_eq!(of_topic, put_by_leveldb(topic, count, bytes), "{topic}");
+    }
+    let reader = LeveldbReader::open(&plugin()).unwrap();
+    let summary = reader.summary();
+    assert_eq!(
+        (summary.condition.clone(), summary.message_count),
+        (FileCondition::Complete, 716)
+    );
+    assert_eq!(
+        summary.starting_time,
+        Some(holdall_model::time::Timestamp::from_nanos(-5))
+    );
+    let topic = &summary.channels[1].info.topic;
+    assert_eq!(
+        (&*topic.name, &*topic.type_name),
+        ("/camera/info", "std_msgs/msg/String")
+    );
+    assert_eq!(topic.offered_qos_profiles[0].depth, 10);
+    let query = ReadQuery {
+        channels: Some(vec![ChannelIndex(1)]),
+        start: Some(time(START as u64 + 100_000_000)),
+        end: Some(time(START as u64 + 200_000_000)),
+        ..ReadQuery::default()
+    };
+    let in_range = put_by_leveldb("/camera/info", 600, 500)
+        .iter()
+        .filter(|message| (START + 100_000_000..=START + 200_000_000).contains(&message.1))
+        .count();
+    assert_eq!(reader.messages(&query).unwrap().count(), in_range);
+    assert!(files(&plugin()) == before, "reading changes nothing");
+}
+
+/// Writes some thousand messages of three topics, some out of order, into many small tables.
+fn many(dir: &Path) -> (Writing, Vec<(String, i64, Vec<u8>)>) {
+    let topics = ["/a", "/a/b", "/quiet"];
+    let config = "open_options: {write_buffer_size: 30000, block_size: 2000}";
+    let mut writing = begin(dir, &topics, Some(config));
+    let mut expected = Vec::new();
+    for n in 0..3000i64 {
+        let topic = (n % 2) as u32;
+        let back = if n % 97 == 5 { 300_500 } else { 0 };
+        let stamp = START + n * 1000 - back;
+        let body = payload(
+            n as u64,
+            if n % 500 == 7 {
+                100_000
+            } else {
+                (n * 7 % 400) as usize + 4
+            },
+        );
+        writing.write(topic, stamp, &body);
+        expected.push((topics[topic as usize].to_owned(), stamp, body));
+    }
+    expected.sort_by_key(|message| message.1);
+    (writing, expected)
+}
+
+#[test]
+fn the_real_leveldb_reads_what_we_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writing, expected) = many(dir.path());
+    let path = writing.finish();
+    assert!(read(&path) == expected);
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let venv = std::env::var_os("HOLDALL_VENV").map_or_else(|| repository.join(".venv"), PathBuf::from);
+    let python = venv.join("bin/python");
+    let has_leveldb = Command::new(&python).args(["-c", "import plyvel"]).output();
+    if !has_leveldb.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no plyvel in {} (set HOLDALL_VENV)", venv.display());
+        return;
+    }
+    let script = plugin().with_file_name("read.py");
+    let output = Command::new(python).arg(script).arg(&path).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut found: Vec<&str> = text.lines().collect();
+    let mut lines: Vec<String> = expected
+        .iter()
+        .map(|(topic, stamp, body)| {
+            let digest: String = Md5::digest(body)
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            format!("{topic} {stamp} {digest}")
+        })
+        .collect();
+    found.sort_unstable();
+    lines.sort_unstable();
+    assert!(found == lines);
+    // LevelDB has opened it, moved logs and written manifests: it is still what it was.
+    assert!(read(&path) == expected);
+}
+
+#[test]
+fn equal_stamps_and_topics_of_one_name_overwrite_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = "open_options: {write_buffer_size: 2000}";
+    let mut writing = begin(dir.path(), &["/a/b", "/a_b", "/a/_b"], Some(config));
+    for n in 0..200u8 {
+        for topic in 0..3 {
+            // A clock that stands still.
+            writing.write(topic, 1000, &[0, 1, 0, 0, n]);
+        }
+    }
+    writing.write(0, 1005, b"late");
+    writing.write(0, 900, b"early");
+    let path = writing.finish();
+    let found = read(&path);
+    for topic in ["/a/b", "/a_b", "/a/_b"] {
+        let bodies: Vec<u8> = found
+            .iter()
+            .filter(|message| message.0 == topic && message.2.len() == 5 && message.2[0] == 0)
+            .map(|message| message.2[4])
+            .collect();
+        assert_eq!(bodies, (0..200).collect::<Vec<_>>(), "{topic}");
+    }
+    assert!(found.contains(&("/a/b".to_owned(), 900, b"early".to_vec())));
+    assert!(
+        found.contains(&("/a/b".to_owned(), 1200, b"late".to_vec())),
+        "next free stamp"
+    );
+    for name in ["_a_b_ldb_message", "_a_b__2_ldb_message", "_a__b_ldb_message"] {
+        assert!(path.join(name).is_dir(), "{name}");
+    }
+}
+
+#[test]
+fn a_stopped_recording_and_one_without_manifest_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut writing, expected) = many(dir.path());
+    writing.writer.make_durable(&mut writing.q).unwrap();
+    let stopped = dir.path().join("stopped");
+    copy(&writing.path, &stopped);
+    assert!(read(&stopped) == expected, "from tables and logs");
+    let reader = LeveldbReader::open(&stopped).unwrap();
+    assert_eq!(reader.summary().message_count, 3000, "counted");
+    for name in ["CURRENT", "MANIFEST-000001"] {
+        fs::remove_file(stopped.join("_a_ldb_message").join(name)).unwrap();
+    }
+    let reader = LeveldbReader::open(&stopped).unwrap();
+    let (messages, errors): (Vec<_>, Vec<_>) = reader
+        .messages(&ReadQuery::default())
+        .unwrap()
+        .partition(Result::is_ok);
+    assert_eq!(
+        (messages.len(), errors.len()),
+        (3000, 1),
+        "all of it, and told once"
+    );
+    assert!(matches!(
+        reader.summary().condition,
+        FileCondition::Damaged { .. }
+    ));
+}
+
+#[test]
+fn a_damaged_block_costs_its_messages_and_is_told_with_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (writing, expected) = many(dir.path());
+    let path = writing.finish();
+    let (table, mut bytes) = files(&path)
+        .into_iter()
+        .find(|(path, _)| path.extension().is_some_and(|extension| extension == "ldb"))
+        .unwrap();
+    bytes[10] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let reader = LeveldbReader::open(&path).unwrap();
+    let (messages, errors): (Vec<_>, Vec<_>) = reader
+        .messages(&ReadQuery::default())
+        .unwrap()
+        .partition(Result::is_ok);
+    assert!(messages.len() < expected.len() && messages.len() > expected.len() - 100);
+    let error = errors[0].as_ref().unwrap_err().to_string();
+    assert!(
+        errors.len() == 1 && error.contains("checksum") && error.contains(".ldb"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_no_leveldb_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(!is_leveldb(dir.path()));
+    let error = LeveldbReader::open(dir.path()).err().unwrap().to_string();
+    assert!(error.contains("_ldb_metadata"), "{error}");
+    assert!(size_bytes(&plugin()).unwrap() > 100_000);
+    let other = dir.path().join("x_ldb_metadata");
+    fs::create_dir(&other).unwrap();
+    let reader = LeveldbReader::open(dir.path()).unwrap();
+    assert!(matches!(
+        reader.outline().condition,
+        FileCondition::Damaged { .. }
+    ));
+    assert_eq!(reader.messages(&ReadQuery::default()).unwrap().count(), 0);
+}
