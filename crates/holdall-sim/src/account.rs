@@ -223,7 +223,7 @@ impl LifeJudge<'_> {
                 stages.push(LossStage::Storage);
             }
             if self.plan.options.cache.snapshot {
-                stages = vec![LossStage::Policy, LossStage::Cache];
+                stages.push(LossStage::Policy);
             }
             return stages;
         }

@@ -91,7 +91,7 @@ fn judge_bag(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<FoundBag, Vio
     if after.stopped.is_some() && !after.disk_failed {
         crate::repair::check(bag)?;
     }
-    if plan.ending == Ending::PowerCut && plan.options.storage_preset == "fastwrite" {
+    if plan.ending != Ending::Stop && plan.options.storage_preset == "fastwrite" {
         // Without chunks there are no checksums: a message behind the last sync that is torn cannot be told from a whole one.
         found.messages.retain(|(message, _)| message.is_exact);
     }

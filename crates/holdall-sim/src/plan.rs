@@ -328,6 +328,8 @@ fn options(rng: &mut SimRng) -> RecordOptions {
         polling_interval: Duration::from_millis([10, 100, 400][rng.below(3) as usize]),
         ..RecordOptions::default()
     };
+    // No threads in here: one seed, one course of events.
+    options.compression.threads = Some(0);
     if rng.chance(80_000) {
         // A user who asks for what not all publishers offer.
         for topic in TOPICS {

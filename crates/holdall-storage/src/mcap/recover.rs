@@ -203,6 +203,13 @@ impl Scanner<'_> {
 
     fn take_in(&mut self, mut extent: Extent, tally: Tally) {
         let Some(times) = tally.times else { return };
+        // The chunk that introduced the channel is lost; without it nobody can tell what these messages are.
+        let known = &self.found.definitions.channels;
+        if let Some(unknown) = tally.counts.keys().find(|id| !known.contains_key(id)) {
+            let reason = format!("messages of channel {unknown}, whose definition is missing");
+            self.found.damage(extent.start, reason);
+            return;
+        }
         extent.times = times;
         extent.channels = Some(tally.counts.keys().map(|id| (*id, 0)).collect());
         self.found.widen(times);

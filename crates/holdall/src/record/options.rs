@@ -59,7 +59,8 @@ pub struct CompressionOptions {
     /// Messages that may wait for a thread, by message (`--compression-queue-size`): the oldest is given up when more come. `None`
     /// gives up nothing: the drain waits, and messages wait in the cache.
     pub queue_max: Option<NonZeroU32>,
-    /// Threads (`--compression-threads`), also for the compression of chunks; `None` for as many as there are processors.
+    /// Threads (`--compression-threads`), also for the compression of chunks; `None` for as many as there are processors, 0 to compress
+    /// chunks in the thread that writes (packing of files and messages has a thread at least).
     pub threads: Option<usize>,
     /// How nice these threads are to others, -20 to 19 (`--compression-threads-priority`).
     pub threads_nice: i32,
@@ -69,7 +70,7 @@ impl CompressionOptions {
     /// How many threads that is.
     pub fn thread_count(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(processors).clamp(1, THREADS_MAX)
+        self.threads.unwrap_or_else(processors).min(THREADS_MAX)
     }
 }
 

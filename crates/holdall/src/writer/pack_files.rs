@@ -41,7 +41,7 @@ impl FilePacker {
         let (finished, done) = channel();
         let waiting = Arc::new(Mutex::new(waiting));
         let mut threads = Vec::new();
-        for _ in 0..options.thread_count() {
+        for _ in 0..options.thread_count().max(1) {
             let (waiting, finished) = (Arc::clone(&waiting), finished.clone());
             let nice = options.threads_nice;
             threads.push(

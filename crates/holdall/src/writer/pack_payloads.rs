@@ -73,7 +73,7 @@ impl<T> PayloadPacking<T> {
             bytes: 0,
             queue_max: options.queue_max.map(|max| max.get() as usize),
         };
-        for _ in 0..options.thread_count() {
+        for _ in 0..options.thread_count().max(1) {
             let shared = Arc::clone(&shared);
             let nice = options.threads_nice;
             let packer = PayloadPacker::new()?;
