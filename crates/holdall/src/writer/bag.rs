@@ -11,7 +11,7 @@ use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
 use durable::PendingSync;
 use holdall_io::{
     block::BlockPoolOptions,
-    disk::{DiskError, FileId},
+    disk::{DiskError, FileId, Operation},
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
 };
@@ -597,18 +597,23 @@ impl BagWriter {
             first_error = self.finish_current(records).err();
         }
         self.give_up_current();
-        let mut unreadable = Vec::new();
+        let (mut unreadable, mut absent) = (Vec::new(), Vec::new());
         for index in 0..self.past.len() {
             let Some(file) = self.past[index].closing.take() else {
                 continue;
             };
             let closed = self.queue.wait_closed(file);
             if closed.is_err() || self.past[index].is_torn {
-                first_error = first_error.or(closed.err().map(BagError::from));
                 self.past[index].packing = Packing::No;
                 unreadable.extend(self.read_back(index));
+                if closed.as_ref().is_err_and(|error| error.operation == Operation::Create) {
+                    absent.push(self.past[index].name.clone());
+                }
+                first_error = first_error.or(closed.err().map(BagError::from));
             }
         }
+        // A file that could not be made is none of the bag's.
+        self.past.retain(|past| !absent.contains(&past.name));
         let packed = self.pack(true).map(drop);
         for result in [packed, self.remove_next(), self.settle()] {
             if let Err(error) = result {

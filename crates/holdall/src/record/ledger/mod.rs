@@ -176,10 +176,11 @@ impl Ledger {
         }
     }
 
-    /// Takes in that a topic has `in_bag` messages in the bag: a message whose write failed may be whole in the file all the same, and
-    /// is not lost then.
+    /// Takes in that a topic has `in_bag` messages in the bag after the disk has failed. A message whose write failed may be whole in the
+    /// file all the same, and is not lost then; one that was taken into a chunk which could not be written is lost, though nobody was told.
     pub fn found(&mut self, topic: TopicId, in_bag: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            account.take_back(account.in_bag().saturating_sub(in_bag));
             for _ in account.in_bag()..in_bag {
                 account.found_one();
             }
