@@ -174,6 +174,13 @@ impl LifeJudge<'_> {
         }
     }
 
+    /// A topic of two types is recorded from when one of them is gone: when the recorder then meets its publishers is its own affair.
+    fn has_rival_type(&self) -> bool {
+        let own = |other: &&Life| other.topic == self.life.topic;
+        let mut lives = self.after.lives.iter().filter(own);
+        lives.any(|other| other.type_name() != self.life.type_name())
+    }
+
     /// First and last sequence number that the recorder can know of, besides what came before its time.
     fn covered(&self) -> Option<(u64, u64)> {
         let mut arrived: Vec<(u64, u64)> = self
@@ -207,6 +214,9 @@ impl LifeJudge<'_> {
         if sent.arrival.is_some() {
             return true;
         }
+        if self.has_rival_type() && self.covered().is_none_or(|(begin, _)| sequence < begin) {
+            return false;
+        }
         self.covered().is_some_and(|(begin, end)| {
             (begin..=end).contains(&sequence) || (sequence < begin && self.came_during())
         })
@@ -226,6 +236,9 @@ impl LifeJudge<'_> {
                 stages.push(LossStage::Policy);
             }
             return stages;
+        }
+        if self.has_rival_type() && self.covered().is_none_or(|(begin, _)| sequence < begin) {
+            return vec![LossStage::Head, LossStage::Policy];
         }
         if !self.must_be_told(sequence, sent) {
             return Vec::new();

@@ -19,7 +19,7 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), Vio
         return Ok(());
     };
     // What a broken disk has kept is judged where the recording is stopped.
-    if after.disk_failed {
+    if after.disk_failed || plan.breaks_disk() {
         return Ok(());
     }
     let in_bag: BTreeSet<(usize, u64)> = found

@@ -56,6 +56,9 @@ struct Arguments {
     /// Stop after so many seeds that break something.
     #[arg(long, default_value_t = 5)]
     failures: usize,
+    /// Judge the account after a failed disk too (with --seed).
+    #[arg(long, requires = "seed")]
+    broken_disks: bool,
     /// Break the recorder on purpose: one of the names in docs/simulation.md.
     #[arg(long)]
     mutation: Option<String>,
@@ -158,6 +161,7 @@ fn tell_one(
     out: &mut impl Write,
 ) -> io::Result<ExitCode> {
     let mut plan = Plan::new(seed);
+    plan.judges_broken_disks = arguments.broken_disks;
     if let Some(keep) = &arguments.keep {
         let Some(kept) = ranges(keep) else {
             writeln!(

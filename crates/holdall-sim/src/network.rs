@@ -111,6 +111,11 @@ impl Life {
         }
     }
 
+    /// The type that it announces.
+    pub fn type_name(&self) -> &str {
+        &self.info.type_name
+    }
+
     fn tell(&mut self, last: u64) {
         if !self.has_arrived {
             self.told_before.get_or_insert(last);

@@ -200,6 +200,8 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// How it ends.
     pub ending: Ending,
+    /// After a failed disk too the ledger must tell exactly what the files hold.
+    pub judges_broken_disks: bool,
 }
 
 impl fmt::Debug for Plan {
@@ -265,6 +267,7 @@ impl Plan {
             block_count,
             drain_interval,
             ending,
+            judges_broken_disks: false,
         }
     }
 

@@ -358,8 +358,7 @@ impl<'a> World<'a> {
             self.pass(CATCH_UP);
         }
         let ended = self.clock.monotonic();
-        let (mut report, mut ledger) = self.recorder.stop_with_ledger();
-        mutation::change_report(self.mutation, &mut report, &mut ledger);
+        let (report, ledger) = self.recorder.stop_with_ledger();
         for path in &report.files {
             mutation::change_file(self.mutation, &self.disk, path);
         }

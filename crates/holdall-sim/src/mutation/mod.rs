@@ -7,15 +7,11 @@ mod storage;
 mod transport;
 
 use crate::folder::SimFolder;
-use holdall::{
-    record::{ledger::Ledger, options::RecordOptions, status::RecordReport},
-    writer::BagFolder,
-};
+use holdall::{record::options::RecordOptions, writer::BagFolder};
 use holdall_io::{
     disk::Disk,
     sim::{SimDisk, SimDiskHandle},
 };
-use holdall_model::loss::LossStage;
 use holdall_storage::{Storage, mcap::McapStorage};
 use holdall_transport::Transport;
 use std::path::Path;
@@ -55,8 +51,6 @@ pub enum Mutation {
     LedgerNotWritten,
     /// What the cache refused is told as lost on the network.
     WrongStage,
-    /// What a failed disk took is not counted.
-    StorageLossUncounted,
     /// The recorder takes eight times the memory that it may.
     MemoryBoundIgnored,
     /// What arrives during a pause is stored.
@@ -69,7 +63,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 20] = [
         Self::SkippedSync,
         Self::EarlySync,
         Self::ForgottenDirectorySync,
@@ -86,7 +80,6 @@ impl Mutation {
         Self::WrongStatistics,
         Self::LedgerNotWritten,
         Self::WrongStage,
-        Self::StorageLossUncounted,
         Self::MemoryBoundIgnored,
         Self::PauseIgnored,
         Self::StaleMetadata,
@@ -162,21 +155,6 @@ pub fn storage(mutation: Option<Mutation>) -> &'static dyn Storage {
 /// Whether a pause that the user asks for is carried out.
 pub fn obeys_pause(mutation: Option<Mutation>) -> bool {
     mutation != Some(Mutation::PauseIgnored)
-}
-
-/// Changes what the recorder tells at its end.
-pub fn change_report(mutation: Option<Mutation>, _report: &mut RecordReport, ledger: &mut Ledger) {
-    if mutation != Some(Mutation::StorageLossUncounted) {
-        return;
-    }
-    for topic in &mut ledger.topics {
-        topic.missing.remove(&LossStage::Storage);
-        for publisher in &mut topic.publishers {
-            publisher
-                .intervals
-                .retain(|interval| interval.stage != LossStage::Storage);
-        }
-    }
 }
 
 /// Changes a finished file, as a writer would have written it that is wrong there.

@@ -1,0 +1,71 @@
+//! The simulator itself: seeds that once failed, the same seed twice, and a recorder that is broken on purpose.
+
+use holdall_sim::{
+    mutation::Mutation,
+    plan::Plan,
+    run::{run, run_in},
+};
+use std::{fs, path::Path};
+
+/// Seeds that have failed, one a line, with what they showed.
+const SEEDS: &str = include_str!("seeds.txt");
+
+/// Each mutation with a seed that catches it.
+const CAUGHT: &str = include_str!("mutations.txt");
+
+/// Number and rest of each line that is no comment.
+fn lines(text: &str) -> Vec<(&str, &str)> {
+    text.lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+        .map(|line| line.split_once(' ').unwrap_or((line, "")))
+        .collect()
+}
+
+#[test]
+fn every_seed_that_ever_failed_holds() {
+    let seeds = lines(SEEDS);
+    assert!(seeds.len() > 10, "the list of seeds is gone");
+    for (seed, what) in seeds {
+        let seed = seed.parse().unwrap();
+        if let Err(violation) = run(&Plan::new(seed), None) {
+            panic!("seed {seed} ({what}): {violation}");
+        }
+    }
+}
+
+#[test]
+fn every_mutation_is_caught_by_its_seed_which_holds_without_it() {
+    let caught = lines(CAUGHT);
+    for mutation in Mutation::ALL {
+        let name = mutation.name();
+        let (_, seed) = caught
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap_or_else(|| panic!("no seed catches {name}"));
+        let plan = Plan::new(seed.trim().parse().unwrap());
+        assert_eq!(run(&plan, None).err(), None, "{name}: its seed must hold without it");
+        assert!(run(&plan, Some(mutation)).is_err(), "{name} is not caught by seed {seed}");
+    }
+}
+
+fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(directory.join("bag"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| (path.file_name().unwrap().display().to_string(), fs::read(&path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn one_seed_gives_the_same_bag_byte_by_byte() {
+    for seed in 0..40 {
+        let bags = [(); 2].map(|()| {
+            let scratch = tempfile::tempdir().unwrap();
+            run_in(&Plan::new(seed), None, scratch.path()).unwrap();
+            contents(scratch.path())
+        });
+        assert!(bags[0] == bags[1], "seed {seed} gave two different bags");
+    }
+}
