@@ -6,7 +6,7 @@ export HOLDALL_VENV
 # Where programs are put: cargo's target folder, or the one that CARGO_TARGET_DIR names.
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
-.PHONY: help demo test build install check lint unit e2e bench setup-build setup-nodes clean
+.PHONY: help demo test build install check lint unit sim e2e bench setup-build setup-nodes clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,7 +14,7 @@ help: ## list these commands
 demo: build setup-nodes ## record real ROS 2 nodes, look at the bag, play it back
 	@HOLDALL_BIN=$(CURDIR)/target/release/holdall $(HOLDALL_VENV)/bin/python demo/run.py
 
-test: setup-build setup-nodes lint unit e2e ## run the whole test suite
+test: setup-build setup-nodes lint unit sim e2e ## run the whole test suite
 
 build: setup-build ## build the program: target/release/holdall
 	cargo build --release -p holdall-cli
@@ -38,6 +38,9 @@ lint: setup-build ## formatting, clippy, and the rules of the house
 
 unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes included
 	cargo test --workspace --features holdall-transport/dds
+
+sim: setup-build ## a minute of simulated recordings and crashes with fresh seeds; docs/simulation.md
+	cargo run -q -p holdall-sim -- --minutes 1 --fresh
 
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
 	cargo build -p holdall-cli

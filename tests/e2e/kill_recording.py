@@ -4,8 +4,8 @@ By hand:  python tests/e2e/kill_recording.py --kills 200
 A seed that is printed gives the same moments again with --seed. test_kill.py runs a few kills in CI.
 
 One talker publishes all the time and logs every message at the moment it sends it. Recordings run side by side, each is killed at a random
-moment. Then, for each bag: `holdall info` opens it within a second, `holdall repair` mends it, a foreign reader (pip mcap, checksums on)
-reads it to its end, and what is missing of the log lies within the loss window before the kill. Exit code 0 when all of that holds.
+moment. Then, for each bag: `holdall info` opens it within a second, a foreign reader (pip mcap, checksums on) reads it up to where it was cut
+off, and what is missing of the log lies within the loss window before the kill. Exit code 0 when all of that holds.
 """
 
 import argparse
@@ -37,14 +37,24 @@ def read_log(path):
 
 
 def numbers_in(bag, topic):
-    """Message numbers in file order, read by pip mcap with checksums on."""
-    from mcap.reader import make_reader
+    """Message numbers in file order, read by pip mcap, checksums on, from front to end until a file that was cut off ends."""
+    from mcap.exceptions import McapError
+    from mcap.records import Channel, Message
+    from mcap.stream_reader import StreamReader
 
     numbers = []
     for path in sorted(Path(bag).glob("*.mcap"), key=lambda p: int(p.stem.rsplit("_", 1)[1])):
         with open(path, "rb") as stream:
-            for _, _, message in make_reader(stream, validate_crcs=True).iter_messages(topics=[topic], log_time_order=False):
-                numbers.append(int(text_of(message.data).split("x", 1)[0]))
+            channels = {}
+            try:
+                for record in StreamReader(stream, validate_crcs=True).records:
+                    if isinstance(record, Channel):
+                        channels[record.id] = record.topic
+                    elif isinstance(record, Message) and channels.get(record.channel_id) == topic:
+                        numbers.append(int(text_of(record.data).split("x", 1)[0]))
+            except (McapError, struct.error, EOFError, ValueError):
+                # The end of what was written.
+                pass
     return numbers
 
 
@@ -80,9 +90,6 @@ class Kill:
             return [f"info: {told.stderr}"], 0.0, opened_s
         if opened_s > REOPEN_MAX_S:
             faults.append(f"opening took {opened_s:.2f} s")
-        mended = self.world.run("repair", self.bag)
-        if mended.returncode != 0:
-            return [*faults, f"repair: {mended.stderr}"], 0.0, opened_s
         lost_s = 0.0
         for topic in ("/small", "/large"):
             there = numbers_in(self.bag, topic)

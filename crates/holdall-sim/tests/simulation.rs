@@ -43,8 +43,15 @@ fn every_mutation_is_caught_by_its_seed_which_holds_without_it() {
             .find(|(known, _)| *known == name)
             .unwrap_or_else(|| panic!("no seed catches {name}"));
         let plan = Plan::new(seed.trim().parse().unwrap());
-        assert_eq!(run(&plan, None).err(), None, "{name}: its seed must hold without it");
-        assert!(run(&plan, Some(mutation)).is_err(), "{name} is not caught by seed {seed}");
+        assert_eq!(
+            run(&plan, None).err(),
+            None,
+            "{name}: its seed must hold without it"
+        );
+        assert!(
+            run(&plan, Some(mutation)).is_err(),
+            "{name} is not caught by seed {seed}"
+        );
     }
 }
 
@@ -52,7 +59,12 @@ fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(directory.join("bag"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .map(|path| (path.file_name().unwrap().display().to_string(), fs::read(&path).unwrap()))
+        .map(|path| {
+            (
+                path.file_name().unwrap().display().to_string(),
+                fs::read(&path).unwrap(),
+            )
+        })
         .collect();
     files.sort();
     files
