@@ -349,6 +349,7 @@ impl Network {
         }
     }
 
+    #[expect(clippy::type_complexity, reason = "taken apart by the only caller")]
     fn take_due(&self) -> Option<(Arc<dyn Sink>, MessageHeader, usize, usize, usize)> {
         let now = self.clock.monotonic();
         let mut state = self.lock();

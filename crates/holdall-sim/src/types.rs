@@ -10,7 +10,7 @@ const ASKED_TEXT: &str = "uint32 publisher\nuint64 sequence\nuint8[] filler\n";
 
 static ASKED_HASH: LazyLock<String> = LazyLock::new(|| {
     let source = |name: &str| {
-        (name == ASKED).then(|| InterfaceSource {
+        (name == ASKED).then_some(InterfaceSource {
             format: SourceFormat::Msg,
             text: Cow::Borrowed(ASKED_TEXT),
         })

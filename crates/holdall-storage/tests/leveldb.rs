@@ -1,4 +1,5 @@
 //! LevelDB storages: the real LevelDB reads ours, theirs are read exactly, and nothing overwrites anything without a word.
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 mod support;
 

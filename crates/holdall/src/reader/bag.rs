@@ -153,7 +153,7 @@ impl BagReader {
     /// As [`BagReader::open`].
     pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, BagError> {
         let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
-        if about.is_dir() && !(is_leveldb(path) && !path.join(METADATA_FILE).exists()) {
+        if about.is_dir() && (!is_leveldb(path) || path.join(METADATA_FILE).exists()) {
             Self::open_directory(path, view)
         } else {
             // A single storage file is a bag of its own, wherever it lies.

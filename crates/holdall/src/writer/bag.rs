@@ -606,7 +606,10 @@ impl BagWriter {
             if closed.is_err() || self.past[index].is_torn {
                 self.past[index].packing = Packing::No;
                 unreadable.extend(self.read_back(index));
-                if closed.as_ref().is_err_and(|error| error.operation == Operation::Create) {
+                if closed
+                    .as_ref()
+                    .is_err_and(|error| error.operation == Operation::Create)
+                {
                     absent.push(self.past[index].name.clone());
                 }
                 first_error = first_error.or(closed.err().map(BagError::from));

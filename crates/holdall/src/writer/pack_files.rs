@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{Receiver, Sender, channel},
+        mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
 };
@@ -24,9 +24,13 @@ pub(super) struct PackedFile {
     pub result: StorageResult<()>,
 }
 
+/// Closed files that may wait; with more the writer waits, and messages in the cache. A file is hundreds of megabytes as a rule, so
+/// the disk is full long before.
+const WAITING_FILES_MAX: usize = 4096;
+
 /// Packs files in the order in which they are given.
 pub(super) struct FilePacker {
-    jobs: Option<Sender<PathBuf>>,
+    jobs: Option<SyncSender<PathBuf>>,
     done: Receiver<PackedFile>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -37,8 +41,9 @@ impl FilePacker {
     /// # Errors
     /// When the system gives none.
     pub fn start(options: &CompressionOptions) -> io::Result<Self> {
-        let (jobs, waiting) = channel::<PathBuf>();
-        let (finished, done) = channel();
+        let (jobs, waiting) = sync_channel::<PathBuf>(WAITING_FILES_MAX);
+        // All that waited may be done before anybody looks.
+        let (finished, done) = sync_channel(2 * WAITING_FILES_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         let mut threads = Vec::new();
         for _ in 0..options.thread_count().max(1) {

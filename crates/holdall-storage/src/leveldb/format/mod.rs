@@ -244,7 +244,7 @@ mod tests {
     fn checksums_are_those_of_leveldb() {
         // CRC-32C of 32 zeros is 0x8a9136aa (RFC 3720), then masked.
         let crc = 0x8a91_36aau32;
-        let masked = ((crc >> 15) | (crc << 17)).wrapping_add(0xa282_ead8);
+        let masked = crc.rotate_right(15).wrapping_add(0xa282_ead8);
         assert_eq!(masked_crc(&[&[0; 20], &[0; 12]]), masked);
     }
 
