@@ -104,6 +104,57 @@ impl File {
     }
 }
 
+/// An existing file that is changed in place: for repairs, which are few and small.
+#[derive(Debug)]
+pub struct EditedFile {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl EditedFile {
+    /// Opens an existing file for writing.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be written.
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        let opened = fs::OpenOptions::new().write(true).open(path);
+        let file = opened.map_err(|source| DiskError::new(path, Operation::Open, source))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// Puts bytes over what is there.
+    ///
+    /// # Errors
+    /// When they cannot all be written.
+    pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
+        let written = std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset);
+        written.map_err(|source| DiskError::new(&self.path, Operation::Write, source).at(offset))
+    }
+
+    /// Makes everything so far durable.
+    ///
+    /// # Errors
+    /// When that fails: what was written since the last time may be gone.
+    pub fn sync(&self) -> Result<(), DiskError> {
+        self.file
+            .sync_all()
+            .map_err(|source| DiskError::new(&self.path, Operation::Sync, source))
+    }
+
+    /// Cuts or extends the file.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn set_len(&self, length_bytes: u64) -> Result<(), DiskError> {
+        self.file
+            .set_len(length_bytes)
+            .map_err(|source| DiskError::new(&self.path, Operation::Write, source))
+    }
+}
+
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirEntry {
@@ -337,6 +388,24 @@ pub fn make_durable(path: &Path) -> Result<(), DiskError> {
     file.sync_all()
         .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
     sync_parent(path)
+}
+
+/// Copies a file to a name that nothing has yet, where the file system can by sharing its blocks. Durable on return.
+///
+/// # Errors
+/// When `to` exists, or the file cannot be copied; what was copied is removed then.
+pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
+    let open = || fs::OpenOptions::new().write(true).create_new(true).open(to);
+    let mut target = open().map_err(|source| DiskError::new(to, Operation::Create, source))?;
+    let copied = fs::File::open(from)
+        .and_then(|mut source| io::copy(&mut source, &mut target))
+        .and_then(|_| target.sync_all())
+        .and_then(|()| os::sync_directory_of(to));
+    copied.map_err(|source| {
+        // Nobody can do anything with a part; the error is what counts.
+        let _ = fs::remove_file(to);
+        DiskError::new(to, Operation::Write, source)
+    })
 }
 
 /// Removes a file.

@@ -8,6 +8,7 @@ pub mod leveldb;
 pub mod mcap;
 pub mod memory;
 pub mod reader;
+pub mod repair;
 pub mod rosbag1;
 #[cfg(feature = "sqlite3")]
 pub mod sqlite3;

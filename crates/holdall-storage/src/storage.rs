@@ -4,7 +4,8 @@ use crate::{
     error::{StorageError, StorageResult},
     mcap::McapStorage,
     reader::StorageReader,
-    writer::StorageWriter,
+    repair::Repaired,
+    writer::{MetadataEntries, StorageWriter},
 };
 use holdall_io::{disk::FileId, queue::DiskQueue};
 use std::path::{Path, PathBuf};
@@ -68,6 +69,24 @@ pub trait Storage: Send + Sync {
         path: &Path,
         options: &StorageOptions,
     ) -> StorageResult<Box<dyn StorageWriter>>;
+
+    /// Gives a torn file its end, with `records` before it; `None` for one that has its end. What could be read before can be read
+    /// at every moment, unless `is_copy` says that nobody needs the file meanwhile.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written, or a backend that cannot repair; it is as it was then, or can be repaired again.
+    fn repair(
+        &self,
+        path: &Path,
+        _records: &[(&str, MetadataEntries)],
+        _is_copy: bool,
+    ) -> StorageResult<Option<Repaired>> {
+        Err(StorageError::Unsupported {
+            path: path.to_owned(),
+            what: "repairing",
+            reason: format!("storage {} has no repair", self.id()),
+        })
+    }
 
     /// Opens a file for reading.
     ///

@@ -7,6 +7,7 @@ pub mod export;
 pub mod play;
 pub mod reader;
 pub mod record;
+pub mod repair;
 pub mod supervise;
 pub mod tools;
 pub mod writer;

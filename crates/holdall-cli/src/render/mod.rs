@@ -9,6 +9,7 @@ pub mod paint;
 pub mod play;
 pub mod rate;
 pub mod record;
+pub mod repair;
 pub mod tools;
 
 use comfy_table::{LineStyle, TableStyle};

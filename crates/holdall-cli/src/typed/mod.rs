@@ -11,6 +11,7 @@ pub mod export;
 pub mod info;
 pub mod play;
 pub mod record;
+pub mod repair;
 pub mod tools;
 
 use clap::{Parser, Subcommand, ValueEnum, builder::styling};
@@ -77,6 +78,9 @@ pub enum Verb {
     /// Check bags whole: records, checksums, indexes, counts, definitions
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArguments),
+    /// Give a bag whose recorder was killed its end: index, ledger, metadata.yaml
+    #[command(after_help = repair::EXAMPLES, after_long_help = format!("{}\n\n{}", repair::EXAMPLES, repair::NOTES))]
+    Repair(repair::RepairArguments),
     /// Write messages as tables (CSV, Parquet) or image files
     #[command(after_help = export::EXAMPLES, after_long_help = format!("{}\n\n{}", export::EXAMPLES, export::NOTES))]
     Export(Box<export::ExportArguments>),

@@ -16,6 +16,7 @@ mod man;
 mod play;
 mod record;
 mod reindex;
+mod repair;
 
 use crate::{VerbResult, typed::Verb};
 
@@ -31,6 +32,7 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Diff(arguments) => diff::run(&arguments),
         Verb::Export(arguments) => export::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
+        Verb::Repair(arguments) => repair::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Convert(arguments) => convert::convert(&arguments),

@@ -1,10 +1,12 @@
 //! MCAP: the storage of ROS 2 by default, one file of chunks with an index behind them.
 
 pub mod check;
+mod checkpoints;
 pub mod format;
 pub mod options;
 pub mod reader;
 mod recover;
+mod repair;
 pub mod splice;
 pub mod writer;
 
@@ -15,8 +17,9 @@ pub use writer::McapWriter;
 use crate::{
     error::StorageResult,
     reader::StorageReader,
+    repair::{RepairPlan, Repaired},
     storage::{Storage, StorageOptions},
-    writer::StorageWriter,
+    writer::{MetadataEntries, StorageWriter},
 };
 use holdall_io::{disk::FileId, queue::DiskQueue};
 use std::path::Path;
@@ -26,12 +29,26 @@ use std::path::Path;
 pub struct McapStorage;
 
 impl McapStorage {
+    /// Thinks out the repair of a torn file; `None` for one that has its end.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or not be repaired in place.
+    pub fn plan_repair(
+        &self,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+        is_copy: bool,
+    ) -> StorageResult<Option<RepairPlan>> {
+        repair::plan(&reader::source::Source::open(path)?, records, is_copy)
+    }
+
     fn options(options: &StorageOptions) -> StorageResult<McapOptions> {
         let mut mcap = McapOptions::preset(&options.preset)?;
         if let Some(text) = &options.config {
             mcap = mcap.with_config(text)?;
         }
         mcap.compression_threads = options.compression_threads;
+        mcap.checkpoint_bytes = options.index_checkpoints.then_some(options::CHECKPOINT_BYTES);
         Ok(mcap)
     }
 }
@@ -55,6 +72,19 @@ impl Storage for McapStorage {
 
     fn check_options(&self, options: &StorageOptions) -> StorageResult<()> {
         Self::options(options).map(drop)
+    }
+
+    fn repair(
+        &self,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+        is_copy: bool,
+    ) -> StorageResult<Option<Repaired>> {
+        let Some(plan) = self.plan_repair(path, records, is_copy)? else {
+            return Ok(None);
+        };
+        plan.apply()?;
+        Ok(Some(plan.outcome))
     }
 
     fn create_writer(

@@ -4,6 +4,10 @@ use crate::error::{StorageError, StorageResult};
 use serde::Deserialize;
 use std::time::Duration;
 
+/// Bytes between two checkpoints of the index. Reading a torn file goes through what follows its last one; a file of 10 GB has some
+/// hundred, which are read one by one.
+pub const CHECKPOINT_BYTES: u64 = 64 << 20;
+
 /// The id of this backend.
 pub const STORAGE_ID: &str = "mcap";
 /// Presets by name, as in rosbag2.
@@ -101,6 +105,8 @@ pub struct McapOptions {
     pub force_compression: bool,
     /// Worker threads for compression; zero compresses inside `write`.
     pub compression_threads: usize,
+    /// With the first sync after this many bytes write a checkpoint of the index; no key of rosbag2, and nothing that other readers see.
+    pub checkpoint_bytes: Option<u64>,
     /// Repeat schemas in the summary.
     pub repeated_schemas: bool,
     /// Repeat channels in the summary.
@@ -133,6 +139,7 @@ impl Default for McapOptions {
             compression_level: CompressionLevel::Default,
             force_compression: false,
             compression_threads: 0,
+            checkpoint_bytes: None,
             repeated_schemas: true,
             repeated_channels: true,
             attachment_index: true,

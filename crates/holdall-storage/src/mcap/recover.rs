@@ -1,11 +1,13 @@
 //! Finds what is in a file that has no index, or was cut off, by reading it from front to end.
 
 use super::{
-    format::{MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, Record, op},
+    checkpoints::{self, Known},
+    format::{ChunkIndex, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, MetadataIndex, Record, op},
     reader::{
         codec::decompress,
         index::{ChunkParts, Definitions, Extent, ExtentKind, chunk_header_bytes},
         source::Source,
+        summary::read_metadata,
         walk::{RecordPlace, Step, Walk},
     },
 };
@@ -37,9 +39,61 @@ pub(crate) struct Scan {
     /// The first compression found.
     pub compression: Option<String>,
     pub condition: FileCondition,
+    pub structure: Structure,
+}
+
+/// What a repair needs to know besides.
+#[derive(Debug, Default)]
+pub(crate) struct Structure {
+    /// Chunks by where they begin, as the summary would tell them; those that cannot be read included.
+    pub chunks: BTreeMap<u64, ChunkIndex>,
+    pub metadata: Vec<MetadataIndex>,
+    /// Whole records end here: from here on nothing is read.
+    pub end: u64,
+    /// The last chunk, cut off, of which the messages up to [`Self::end`] can be read.
+    pub cut_chunk: Option<u64>,
+    /// The last record is cut off: one sentence.
+    pub cut: Option<String>,
+    /// Chunks of which no message can be read, by where they begin.
+    pub torn: Vec<u64>,
+    /// Checksum of the file from the head to an offset, from a checkpoint.
+    pub crc: Option<(u32, u64)>,
 }
 
 impl Scan {
+    /// What is before the last checkpoint; `None` when its metadata cannot be read.
+    fn from_known(source: &Source, known: Known) -> Option<Self> {
+        let statistics = known.statistics;
+        let metadata = known
+            .metadata
+            .iter()
+            .map(|index| read_metadata(source, index).ok());
+        Some(Self {
+            metadata: metadata.collect::<Option<_>>()?,
+            // This program writes none while it records.
+            attachments: Default::default(),
+            definitions: known.definitions,
+            counts: statistics.channel_message_counts,
+            extents: known.chunks.values().map(checkpoints::extent).collect(),
+            times: (statistics.message_count > 0)
+                .then_some((statistics.message_start_time, statistics.message_end_time)),
+            compression: known
+                .chunks
+                .values()
+                .map(|chunk| &chunk.compression)
+                .find(|name| !name.is_empty())
+                .cloned(),
+            condition: FileCondition::Complete,
+            structure: Structure {
+                chunks: known.chunks,
+                metadata: known.metadata,
+                end: known.end,
+                crc: known.crc,
+                ..Structure::default()
+            },
+        })
+    }
+
     fn damage(&mut self, offset: u64, reason: impl Into<String>) {
         if self.condition == FileCondition::Complete {
             self.condition = FileCondition::Damaged {
@@ -47,6 +101,12 @@ impl Scan {
                 reason: reason.into(),
             };
         }
+    }
+
+    /// A chunk that is whole by its length, and of which no message can be read.
+    fn tear(&mut self, start: u64, reason: impl Into<String>) {
+        self.structure.torn.push(start);
+        self.damage(start, reason);
     }
 
     fn widen(&mut self, times: (u64, u64)) {
@@ -70,26 +130,35 @@ impl Tally {
     }
 }
 
-/// Reads the whole file, large payloads excepted.
+/// Reads the file, large payloads excepted: from its last checkpoint on, or the whole of it when it has none.
 ///
 /// # Errors
 /// The file cannot be read. What is wrong in it is no error here but noted as its condition.
 pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
+    let known = checkpoints::load(source)?.and_then(|known| Scan::from_known(source, known));
+    let start = known
+        .as_ref()
+        .map_or(MAGIC.len() as u64, |known| known.structure.end);
     let mut scanner = Scanner {
         source,
-        found: Scan::default(),
+        found: known.unwrap_or_default(),
         open: None,
         recent: VecDeque::new(),
     };
-    let mut walk = Walk::new(source, MAGIC.len() as u64, source.len());
+    let mut walk = Walk::new(source, start, source.len());
+    scanner.found.structure.end = start;
     loop {
         match walk.step()? {
             Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => break,
             Step::Record(place) if place.opcode == op::CHUNK => {
                 scanner.close_records();
                 scanner.chunk(&mut walk, place)?;
+                scanner.found.structure.end = place.end();
             }
-            Step::Record(place) => scanner.bare(&mut walk, place)?,
+            Step::Record(place) => {
+                scanner.bare(&mut walk, place)?;
+                scanner.found.structure.end = place.end();
+            }
             Step::Cut(place) => {
                 scanner.close_records();
                 scanner.cut(&mut walk, place)?;
@@ -170,13 +239,36 @@ impl Scanner<'_> {
                 let body = walk.body(&place)?;
                 match Record::decode(place.opcode, &body) {
                     Ok(Record::Metadata(metadata)) => {
-                        self.found.metadata.push((metadata.name, metadata.metadata))
+                        self.found.structure.metadata.push(MetadataIndex {
+                            offset: place.start,
+                            length: place.end() - place.start,
+                            name: metadata.name.clone(),
+                        });
+                        self.found.metadata.push((metadata.name, metadata.metadata));
                     }
                     Ok(_) => {}
                     Err(error) => self.found.damage(place.start, error.to_string()),
                 }
             }
+            op::MESSAGE_INDEX => self.message_index(walk, place)?,
             _ => self.definition(walk, place)?,
+        }
+        Ok(())
+    }
+
+    /// Notes where a channel's index of the chunk before it lies.
+    fn message_index(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+        let Some(mut last) = self.found.structure.chunks.last_entry() else {
+            return Ok(());
+        };
+        let chunk = last.get_mut();
+        let behind = chunk.chunk_start_offset + chunk.chunk_length + chunk.message_index_length;
+        if behind == place.start
+            && let [low, high] = walk.peek(place.body_start(), place.body_bytes.min(2))?[..]
+        {
+            let channel = u16::from_le_bytes([low, high]);
+            chunk.message_index_offsets.insert(channel, place.start);
+            chunk.message_index_length += place.end() - place.start;
         }
         Ok(())
     }
@@ -234,6 +326,17 @@ impl Scanner<'_> {
                 .damage(place.start, "expected a chunk, found fewer bytes than it says");
             return Ok(());
         }
+        let index = ChunkIndex {
+            message_start_time: parts.times.0,
+            message_end_time: parts.times.1,
+            chunk_start_offset: place.start,
+            chunk_length: place.end() - place.start,
+            compression: parts.compression.clone(),
+            compressed_size: parts.stored,
+            uncompressed_size: parts.size,
+            ..ChunkIndex::default()
+        };
+        self.found.structure.chunks.insert(place.start, index);
         let extent = Extent {
             start: place.start,
             length: place.end() - place.start,
@@ -268,7 +371,7 @@ impl Scanner<'_> {
         };
         match records {
             Ok(records) if parts.crc != 0 && crc32fast::hash(&records) != parts.crc => {
-                self.found.damage(place.start, "chunk checksum does not match");
+                self.found.tear(place.start, "chunk checksum does not match");
             }
             Ok(records) => {
                 let records = Source::memory(self.source.path(), Bytes::from(records));
@@ -277,7 +380,7 @@ impl Scanner<'_> {
             }
             Err(reason) => self
                 .found
-                .damage(place.start, format!("chunk cannot be decompressed: {reason}")),
+                .tear(place.start, format!("chunk cannot be decompressed: {reason}")),
         }
         Ok(())
     }
@@ -310,7 +413,7 @@ impl Scanner<'_> {
                 self.take_in(extent, tally);
             } else {
                 let reason = "chunk checksum does not match: a part of it never reached the disk";
-                self.found.damage(extent.start, reason);
+                self.found.tear(extent.start, reason);
             }
         }
         Ok(())
@@ -415,6 +518,10 @@ impl Scanner<'_> {
         let missing = place
             .body_bytes
             .saturating_sub(self.source.len().saturating_sub(place.body_start()));
+        self.found.structure.cut = Some(format!(
+            "the last record, at byte {}, is cut off: {missing} bytes of it are missing",
+            place.start
+        ));
         self.found.damage(
             place.start,
             format!("the last record lacks {missing} bytes: the file was cut off"),
@@ -440,6 +547,8 @@ impl Scanner<'_> {
                 ..Extent::default()
             };
             self.take_in(extent, tally);
+            self.found.structure.cut_chunk = Some(place.start);
+            self.found.structure.end = end;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ pub mod format;
 pub mod options;
 pub mod reader;
 mod recover;
+mod repair;
 pub mod writer;
 
 pub use options::SqliteOptions;
@@ -14,8 +15,9 @@ pub use writer::SqliteWriter;
 use crate::{
     error::{StorageError, StorageResult},
     reader::StorageReader,
+    repair::Repaired,
     storage::{Storage, StorageOptions},
-    writer::StorageWriter,
+    writer::{MetadataEntries, StorageWriter},
 };
 use holdall_io::{disk::FileId, queue::DiskQueue};
 use std::path::Path;
@@ -72,6 +74,15 @@ impl Storage for SqliteStorage {
             path,
             &Self::options(options)?,
         )?))
+    }
+
+    fn repair(
+        &self,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+        _is_copy: bool,
+    ) -> StorageResult<Option<Repaired>> {
+        repair::repair(path, records)
     }
 
     fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>> {

@@ -604,13 +604,16 @@ impl BagWriter {
             };
             let closed = self.queue.wait_closed(file);
             if closed.is_err() || self.past[index].is_torn {
+                let is_full = closed.as_ref().is_err_and(|error| error.is_no_space());
                 self.past[index].packing = Packing::No;
                 unreadable.extend(self.read_back(index));
-                if closed
+                let is_absent = closed
                     .as_ref()
-                    .is_err_and(|error| error.operation == Operation::Create)
-                {
+                    .is_err_and(|error| error.operation == Operation::Create);
+                if is_absent {
                     absent.push(self.past[index].name.clone());
+                } else if is_full {
+                    self.give_end(index);
                 }
                 first_error = first_error.or(closed.err().map(BagError::from));
             }

@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
         Ok(array)
     }
 
-    fn u8(&mut self, what: &str) -> Result<u8, FormatError> {
+    pub(super) fn u8(&mut self, what: &str) -> Result<u8, FormatError> {
         Ok(self.array::<1>(what)?[0])
     }
 
@@ -57,11 +57,11 @@ impl<'a> Fields<'a> {
         Ok(u16::from_le_bytes(self.array(what)?))
     }
 
-    fn u32(&mut self, what: &str) -> Result<u32, FormatError> {
+    pub(super) fn u32(&mut self, what: &str) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
-    fn u64(&mut self, what: &str) -> Result<u64, FormatError> {
+    pub(super) fn u64(&mut self, what: &str) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 

@@ -3,6 +3,7 @@
 //! After the MCAP specification, version 0 (<https://mcap.dev/spec>): every record is an opcode, a 64-bit length and a body; numbers
 //! are little-endian; bytes at the end of a body that the reader does not know are skipped.
 
+pub mod checkpoint;
 mod decode;
 mod encode;
 
@@ -58,6 +59,12 @@ pub mod op {
     pub const SUMMARY_OFFSET: u8 = 0x0e;
     /// Between data and summary.
     pub const DATA_END: u8 = 0x0f;
+    /// Ours, at the head of a file that is being written: points to the last checkpoint.
+    pub const ANCHOR: u8 = 0x80;
+    /// Ours: the index since the checkpoint before.
+    pub const CHECKPOINT: u8 = 0x81;
+    /// Ours: a chunk that was torn and is not to be read any more.
+    pub const TORN: u8 = 0x82;
 }
 
 /// Texts by key; in the file in key order.

@@ -5,7 +5,7 @@ mod cursor;
 pub(crate) mod extent;
 pub(crate) mod index;
 pub(crate) mod source;
-mod summary;
+pub(crate) mod summary;
 pub(crate) mod walk;
 
 use crate::{

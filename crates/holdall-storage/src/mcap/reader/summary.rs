@@ -42,7 +42,7 @@ pub(super) struct Parsed {
 }
 
 /// Checks the magic and reads the header record; a file cut inside its header has an empty one.
-pub(super) fn read_header(source: &Source) -> StorageResult<Header> {
+pub(crate) fn read_header(source: &Source) -> StorageResult<Header> {
     let begin = source.read_up_to(0, MAGIC.len() as u64)?;
     if begin[..] != MAGIC {
         let found = if begin.is_empty() {
@@ -234,7 +234,7 @@ fn parse_section(source: &Source, bytes: &[u8], start: u64, parsed: &mut Parsed)
     }
 }
 
-pub(super) fn read_metadata(
+pub(crate) fn read_metadata(
     source: &Source,
     index: &MetadataIndex,
 ) -> StorageResult<(String, MetadataEntries)> {

@@ -1,6 +1,7 @@
 //! Writes one MCAP file: messages into the open chunk of their lane, chunks into the file, and the summary behind them.
 
 mod catalog;
+mod checkpoint;
 mod chunks;
 mod compress;
 mod lane;
@@ -10,12 +11,15 @@ mod summary;
 use crate::{
     error::{StorageError, StorageResult},
     mcap::{
-        format::{Header, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, message_prefix},
+        format::{
+            Header, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, checkpoint::append_anchor, message_prefix,
+        },
         options::{CHUNK_BYTES_MAX, Compression, McapOptions},
     },
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
 use catalog::Catalog;
+use checkpoint::Checkpoints;
 use compress::Compressor;
 use holdall_io::{
     disk::FileId,
@@ -53,6 +57,8 @@ pub struct McapWriter {
     spare_content: Vec<ChunkContent>,
     spare_buffers: Vec<Vec<u8>>,
     latest_time: u64,
+    /// There for files that open at once when they are torn.
+    checkpoints: Option<Checkpoints>,
     span_max: u64,
 }
 
@@ -78,7 +84,17 @@ impl McapWriter {
             library: LIBRARY.into(),
         }
         .encode(&mut start);
-        output.put(q, &start)?;
+        let has_index = options.chunking && options.summary && options.chunk_index;
+        let checkpoints = options
+            .checkpoint_bytes
+            .filter(|_| has_index)
+            .map(Checkpoints::new);
+        if checkpoints.is_some() {
+            append_anchor(&mut start);
+            output.put_head(q, start)?;
+        } else {
+            output.put(q, &start)?;
+        }
         let compressor = Compressor::new(&options).map_err(|source| StorageError::Io {
             action: "start compression threads for",
             path: path.to_owned(),
@@ -95,6 +111,7 @@ impl McapWriter {
             spare_content: Vec::new(),
             spare_buffers: Vec::new(),
             latest_time: 0,
+            checkpoints,
             span_max: nanos(options.chunk_span_max),
             options,
         })
@@ -362,6 +379,7 @@ impl StorageWriter for McapWriter {
 
     fn step(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         while self.take_compressed(q, false)? {}
+        self.move_anchor(q)?;
         self.close_overdue(q)
     }
 
@@ -375,7 +393,10 @@ impl StorageWriter for McapWriter {
 
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
         self.close_chunks(q)?;
-        Ok(Some(self.output.make_durable(q)?))
+        let checkpoint = self.checkpoint(q)?;
+        let token = self.output.make_durable(q)?;
+        self.await_checkpoint(checkpoint, token);
+        Ok(Some(token))
     }
 
     fn finish(

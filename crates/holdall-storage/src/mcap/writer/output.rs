@@ -1,6 +1,6 @@
 //! The byte stream of one MCAP file: everything goes through here once, straight into aligned blocks, with its checksum taken on the way.
 
-use crate::mcap::format::{ChunkHeader, MESSAGE_PREFIX_BYTES};
+use crate::mcap::format::{ChunkHeader, MESSAGE_PREFIX_BYTES, checkpoint::ANCHOR_BLOCK};
 use crc32fast::Hasher;
 use holdall_io::{
     copy::{STREAMING_COPY_BYTES_MIN, copy_streaming},
@@ -50,6 +50,8 @@ pub(super) struct Output {
     /// Over all bytes of the section that are part of the stream, the open direct chunk excepted.
     section_crc: Hasher,
     chunk: Option<DirectChunk>,
+    /// The beginning of the file, where parts of it are rewritten: not in `section_crc`.
+    head: Vec<u8>,
 }
 
 impl Output {
@@ -60,7 +62,37 @@ impl Output {
             run_bytes: 0,
             section_crc: Hasher::new(),
             chunk: None,
+            head: Vec::new(),
         }
+    }
+
+    /// Begins the file with bytes of which [`ANCHOR_BLOCK`] may be rewritten later.
+    pub fn put_head(&mut self, q: &mut DiskQueue, head: Vec<u8>) -> Result<(), DiskError> {
+        self.stream.append(q, &head)?;
+        self.head = head;
+        Ok(())
+    }
+
+    /// Rewrites a part of [`ANCHOR_BLOCK`]. The block must have been given to the disk: everything behind it was synced.
+    pub fn rewrite_head(&mut self, q: &mut DiskQueue, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let mut block = q.take_block()?;
+        // The caller's places are constants inside of the head.
+        let start = offset as usize;
+        self.head[start..start + bytes.len()].copy_from_slice(bytes);
+        let content = &self.head[ANCHOR_BLOCK];
+        block.as_mut_slice()[..content.len()].copy_from_slice(content);
+        q.write(
+            self.stream.file(),
+            ANCHOR_BLOCK.start as u64,
+            block,
+            content.len(),
+        )
+    }
+
+    /// Checksum of everything behind the head so far; `None` when the data section has none. No chunk is open.
+    pub fn crc_behind_head(&mut self, q: &mut DiskQueue) -> Result<Option<u32>, DiskError> {
+        self.settle(q)?;
+        Ok(self.checksums.data.then(|| self.section_crc.clone().finalize()))
     }
 
     /// File offset of the next byte.
@@ -225,7 +257,11 @@ impl Output {
     /// Ends the section: the checksum over it so far, zero when none is wanted; the next section begins here.
     pub fn end_section(&mut self, q: &mut DiskQueue, checksum_next: bool) -> Result<u32, DiskError> {
         self.settle(q)?;
-        let crc = std::mem::take(&mut self.section_crc);
+        let rest = std::mem::take(&mut self.section_crc);
+        let mut crc = Hasher::new();
+        // Only now is it final.
+        crc.update(&std::mem::take(&mut self.head));
+        crc.combine(&rest);
         let wanted = std::mem::replace(&mut self.checksums.data, checksum_next);
         Ok(if wanted { crc.finalize() } else { 0 })
     }

@@ -53,6 +53,8 @@ fn a_full_disk_ends_the_recording_and_leaves_a_readable_bag() {
     let stream = mcap::MessageStream::new_with_options(&bytes, ignore_end).unwrap();
     let readable = stream.take_while(Result::is_ok).count() as u64;
     assert!(readable > 40, "{readable} messages can be read");
+    let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
+    assert_eq!(summary.stats.unwrap().message_count, readable, "it has its index");
     assert_eq!(report.status.recorded, readable, "recorded is what can be read");
     // One more may have been sent when nobody listened any more.
     assert_eq!(readable + recorded.lost(), report.status.topics[0].received);
@@ -60,6 +62,88 @@ fn a_full_disk_ends_the_recording_and_leaves_a_readable_bag() {
     let metadata = recorded.metadata();
     assert_eq!(metadata.message_count, readable);
     assert_eq!(metadata.custom_data["holdall.lost"], recorded.lost().to_string());
+}
+
+#[test]
+fn too_little_free_space_ends_the_recording_with_everything_that_was_received() {
+    let mut world = World::new();
+    world.options.min_free_space_bytes = Some(u64::MAX);
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    assert!(recording.recorder.wait_finished(PATIENCE));
+    let recorded = recording.stop();
+    let failure = recorded.report.failure.clone().unwrap();
+    assert!(
+        failure.contains("must stay free") && failure.contains("bag"),
+        "{failure}"
+    );
+    assert_eq!(recorded.lost(), 0);
+    let readable = read_messages(&recorded.report.files[0]).len() as u64;
+    assert_eq!(readable, recorded.report.status.recorded);
+    drop(publisher);
+}
+
+#[test]
+fn what_is_reported_durable_grows_while_messages_come_and_the_bound_is_in_the_bag() {
+    let mut world = World::new();
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(0, 1000));
+    recording.wait_recorded(1);
+    world.clock.advance(Duration::from_millis(1900));
+    recording.wait_until("the message is durable", |recording| {
+        recording.recorder.status().durability.durable == 1
+    });
+    let status = recording.recorder.status();
+    assert_eq!(status.topics[0].durable, 1);
+    assert!(status.durability.achieved.unwrap() >= Duration::from_millis(1900));
+    let recorded = recording.stop();
+    assert!(recorded.metadata().custom_data["holdall.loss_window"].starts_with("max=2.000s achieved="));
+}
+
+#[test]
+fn a_killed_recording_is_repaired_into_a_bag_that_knows_what_it_does_not_know() {
+    let mut world = World::new();
+    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    for number in 0..100 {
+        publisher.send(&payload(number, 2000));
+    }
+    recording.wait_recorded(100);
+    recording.control.split();
+    recording.wait_until("the new file is there", |recording| {
+        recording.recorder.status().current_file.ends_with("bag_1.mcap")
+    });
+    publisher.send(&payload(100, 2000));
+    recording.wait_recorded(101);
+    world.clock.advance(Duration::from_millis(1900));
+    recording.wait_until("all is durable", |recording| {
+        recording.recorder.status().durability.durable == 101
+    });
+    let killed = world.options.output.with_file_name("killed");
+    fs::create_dir(&killed).unwrap();
+    for entry in fs::read_dir(&world.options.output).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
+    }
+    let copy = killed.with_file_name("copy");
+    let copied = crate::repair::repair(&killed, Some(&copy)).unwrap();
+    assert!(copied.has_changed() && copied.bag == copy);
+    for report in [crate::repair::repair(&killed, None).unwrap(), copied] {
+        assert_eq!((report.messages, report.unsaved.len()), (101, 0), "{report:?}");
+        let bag = crate::reader::BagReader::open(&report.bag).unwrap();
+        assert!(bag.notices().is_empty(), "{:?}", bag.notices());
+        assert_eq!(bag.metadata().message_count, 101);
+        assert!(bag.metadata().custom_data["holdall.repaired"].contains("unknown"));
+        let ledger = bag.ledger().unwrap().unwrap();
+        assert_eq!((ledger.recorded(), ledger.topics[0].loss_unknown), (101, true));
+        let again = crate::repair::repair(&report.bag, None).unwrap();
+        assert!(!again.has_changed(), "once is enough");
+    }
+    recording.stop();
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What of a bag is durable, and how it makes room on a full disk.
 
-use super::{BagError, BagWriter, Packing, PastFile, counts};
+use super::{BagError, BagWriter, Packing, PastFile, ROSBAG2_RECORD, counts, rosbag2_record};
 use holdall_io::{disk::FileId, queue::SyncToken};
+use std::collections::BTreeMap;
 
 /// A sync that was asked for, with the files that were being closed at the time.
 #[derive(Debug)]
@@ -81,5 +82,19 @@ impl BagWriter {
         self.removed
             .extend(counts(&oldest.summary.channel_message_counts));
         Ok(true)
+    }
+
+    /// Gives a file that the full disk has torn its end: it was cut behind what is whole, so that there is room again. Not after other
+    /// errors: what a failing disk reads back is not what it will have tomorrow. A file that cannot get its end is read without.
+    pub(super) fn give_end(&self, index: usize) {
+        let path = self.options.directory.join(&self.past[index].name);
+        let metadata = rosbag2_record(&self.metadata(&BTreeMap::new()));
+        let records = [(ROSBAG2_RECORD, metadata)];
+        if let Err(error) = self.options.storage.repair(&path, &records, false) {
+            tracing::warn!(
+                "{} has no end, `holdall repair` adds one: {error}",
+                path.display()
+            );
+        }
     }
 }

@@ -1,0 +1,65 @@
+//! What a repair has done, for people and programs.
+
+use super::paint::Paint;
+use crate::units::{format_bytes, plural};
+use holdall::repair::RepairReport;
+use serde_json::{Value, json};
+
+/// A line for each file that was repaired, and what it comes to.
+pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
+    let mut lines: Vec<String> = report
+        .files
+        .iter()
+        .filter(|file| file.repaired)
+        .map(|file| {
+            format!(
+                "{}: {} kept, {} added",
+                file.path.display(),
+                plural(file.messages.unwrap_or(0), "message"),
+                format_bytes(file.tail_bytes),
+            )
+        })
+        .collect();
+    let bag = report.bag.display();
+    if report.has_changed() {
+        lines.push(format!(
+            "{bag}: {}, {}",
+            paint.good("repaired"),
+            plural(report.messages, "message")
+        ));
+        lines.push("what was lost at its end is unknown".to_owned());
+    } else {
+        lines.push(format!("{bag}: {}", paint.good("nothing to repair")));
+    }
+    lines.extend(
+        report
+            .unsaved
+            .iter()
+            .map(|what| paint.bad(&format!("not saved: {what}"))),
+    );
+    lines
+}
+
+/// The report for programs.
+pub fn json(report: &RepairReport) -> Value {
+    let files: Vec<Value> = report
+        .files
+        .iter()
+        .map(|file| {
+            json!({
+                "path": file.path,
+                "repaired": file.repaired,
+                "message_count": file.messages,
+                "tail_bytes": file.tail_bytes,
+            })
+        })
+        .collect();
+    json!({
+        "bag": report.bag,
+        "changed": report.has_changed(),
+        "metadata_written": report.metadata_written,
+        "message_count": report.messages,
+        "files": files,
+        "unsaved": report.unsaved,
+    })
+}

@@ -1,0 +1,35 @@
+//! `holdall repair` as it is typed.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall repair lab                      gives a bag whose recorder was killed its end: index, ledger, metadata.yaml
+  holdall repair lab/lab_3.mcap           a single storage file
+  holdall repair lab -o lab_repaired      leaves the bag as it is and repairs a copy";
+
+/// Shown below `--help`.
+pub const NOTES: &str = "\
+A torn bag can be read without repair; other programs open it faster, or at all, when it has an end. A repair writes only behind what can be
+read, and marks what cannot: whenever it is interrupted, everything that could be read before still can, and it can be run again.
+What was lost at the end of the recording is not known then, and the bag says so.
+
+Exit code 3 when something could not be saved; what, is told.";
+
+/// All flags of `holdall repair`.
+#[derive(Args, Clone, Debug)]
+pub struct RepairArguments {
+    /// Bag directory or single storage file
+    #[arg(value_name = "BAG")]
+    pub bag: PathBuf,
+
+    /// Repair a copy, which must not exist, and leave the bag as it is
+    #[arg(short = 'o', long, value_name = "NEW")]
+    pub output: Option<PathBuf>,
+
+    /// One JSON object
+    #[arg(long)]
+    pub json: bool,
+}

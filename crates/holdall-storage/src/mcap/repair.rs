@@ -1,0 +1,351 @@
+//! Plans the repair of a torn file: which bytes are written where, in which order, so that what can be read stays readable at each step.
+
+use super::{
+    format::{
+        Channel, ChunkHeader, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, MAGIC, MessageHeader,
+        MetadataIndex, Schema, Statistics, SummaryOffset, checkpoint::HEAD_BYTES, encode_data_end,
+        encode_metadata, op, put_record,
+    },
+    reader::{
+        index::{FileIndex, chunk_header_bytes},
+        source::Source,
+        walk::{RecordPlace, Step, Walk},
+    },
+    recover::{self, Scan},
+};
+use crate::{
+    error::{StorageError, StorageResult},
+    reader::FileCondition,
+    repair::{RepairPlan, RepairStep, Repaired},
+    writer::MetadataEntries,
+};
+use crc32fast::Hasher;
+use std::collections::BTreeMap;
+
+/// What a disk writes at once or not at all.
+const SECTOR_BYTES: u64 = 512;
+/// Bytes that are read at once for a checksum.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// Plans what gives a torn file its end; `None` for a file that has one. `records` go before it.
+///
+/// The order: torn chunks are marked (one byte each; nothing of them could be read), a cut-off chunk is made as short as its whole
+/// messages (one sector), then the tail is written behind the last whole record, where nothing could be read, and last the file is cut
+/// behind the tail. Between all of these is a sync. Of a copy (`is_copy`) nothing is asked while it is being repaired.
+///
+/// # Errors
+/// A file that cannot be read, or whose last chunk cannot be shortened in place.
+pub(super) fn plan(
+    source: &Source,
+    records: &[(&str, MetadataEntries)],
+    is_copy: bool,
+) -> StorageResult<Option<RepairPlan>> {
+    if FileIndex::open(source.clone())?.summary.condition == FileCondition::Complete {
+        return Ok(None);
+    }
+    let found = recover::scan(source)?;
+    let (mut steps, mut unsaved) = (Vec::new(), Vec::new());
+    let mut chunks = found.structure.chunks.clone();
+    for start in &found.structure.torn {
+        chunks.remove(start);
+        steps.push(RepairStep::write(*start, vec![op::TORN]));
+        unsaved.push(format!(
+            "the chunk at byte {start} is torn, its messages cannot be read"
+        ));
+    }
+    unsaved.extend(found.structure.cut.clone());
+    // Where the file was cut among the message indexes of its last chunk: some of them would hide the channels of the others.
+    if let Some((start, chunk)) = chunks
+        .last_key_value()
+        .map(|(start, chunk)| (*start, chunk.clone()))
+        && let Some(extent) = found.extents.iter().find(|extent| extent.start == start)
+        && extent
+            .channels
+            .as_ref()
+            .is_some_and(|ids| ids.len() != chunk.message_index_offsets.len())
+        && let Some(last) = chunks.get_mut(&start)
+    {
+        last.message_index_offsets.clear();
+        last.message_index_length = 0;
+    }
+    let mut tail = Tail::new(found.structure.end);
+    if let Some(start) = found.structure.cut_chunk {
+        let shortened = shorten(source, (start, found.structure.end), is_copy)?;
+        steps.push(RepairStep::write(start, shortened.header));
+        chunks.insert(start, tail.index_chunk(shortened.chunk, &shortened.messages));
+    }
+    if !steps.is_empty() {
+        steps.push(RepairStep::Sync);
+    }
+    tail.put_records(&found, records);
+    let crc = data_crc(source, &found, &steps, &tail.bytes)?;
+    tail.put_end(&found, &chunks, crc);
+    let length = tail.start + tail.bytes.len() as u64;
+    let tail_bytes = tail.bytes.len() as u64;
+    steps.push(RepairStep::write(tail.start, tail.bytes));
+    steps.push(RepairStep::Sync);
+    steps.push(RepairStep::SetLength(length));
+    steps.push(RepairStep::Sync);
+    Ok(Some(RepairPlan {
+        path: source.path().to_owned(),
+        steps,
+        outcome: Repaired {
+            messages: found.counts.values().sum(),
+            tail_bytes,
+            unsaved,
+        },
+    }))
+}
+
+/// What a cut-off chunk becomes.
+struct Shortened {
+    header: Vec<u8>,
+    chunk: ChunkIndex,
+    /// By channel: log time and place in the chunk's records.
+    messages: BTreeMap<u16, Vec<(u64, u64)>>,
+}
+
+/// A header for the chunk at `start` that says it ends at `end`.
+fn shorten(source: &Source, (start, end): (u64, u64), is_copy: bool) -> StorageResult<Shortened> {
+    let not_in_place = |reason: &str| StorageError::Unsupported {
+        path: source.path().to_owned(),
+        what: "repairing it in place",
+        reason: format!("{reason}; repair it into a new bag with -o"),
+    };
+    let place = RecordPlace {
+        opcode: op::CHUNK,
+        start,
+        body_bytes: source.len().saturating_sub(start),
+    };
+    let mut walk = Walk::new(source, start, source.len());
+    let Some((header_bytes, _)) = chunk_header_bytes(&mut walk, place.body_start(), place.body_bytes)? else {
+        return Err(not_in_place("its last chunk has no whole header"));
+    };
+    let records_start = place.body_start() + header_bytes as u64;
+    if !is_copy && start / SECTOR_BYTES != (records_start - 1) / SECTOR_BYTES {
+        return Err(not_in_place(
+            "the header of its last chunk lies in two sectors of the disk",
+        ));
+    }
+    let (mut messages, mut times) = (BTreeMap::<u16, Vec<(u64, u64)>>::new(), None);
+    let mut inner = Walk::new(source, records_start, end);
+    while let Step::Record(record) = inner.step()? {
+        if record.opcode != op::MESSAGE {
+            continue;
+        }
+        if let Some(MessageHeader {
+            channel_id, log_time, ..
+        }) = inner.message_header(&record)?
+        {
+            let (min, max) = times.unwrap_or((log_time, log_time));
+            times = Some((log_time.min(min), log_time.max(max)));
+            messages
+                .entry(channel_id)
+                .or_default()
+                .push((log_time, record.start - records_start));
+        }
+    }
+    let (first, last) = times.unwrap_or((0, 0));
+    let mut crc = Hasher::new();
+    hash(source, &mut crc, (records_start, end), &[])?;
+    let size = end - records_start;
+    let header = ChunkHeader {
+        message_start_time: first,
+        message_end_time: last,
+        uncompressed_size: size,
+        uncompressed_crc: crc.finalize(),
+        compressed_size: size,
+        ..ChunkHeader::default()
+    };
+    let mut prefix = Vec::new();
+    header.encode_prefix(&mut prefix);
+    let chunk = ChunkIndex {
+        message_start_time: first,
+        message_end_time: last,
+        chunk_start_offset: start,
+        chunk_length: end - start,
+        compressed_size: size,
+        uncompressed_size: size,
+        ..ChunkIndex::default()
+    };
+    Ok(Shortened {
+        header: prefix,
+        chunk,
+        messages,
+    })
+}
+
+/// Adds a part of the file to a checksum, as it will be after `steps`.
+fn hash(
+    source: &Source,
+    crc: &mut Hasher,
+    (start, end): (u64, u64),
+    steps: &[RepairStep],
+) -> StorageResult<()> {
+    let mut at = start;
+    while at < end {
+        let mut piece = source.read(at, (end - at).min(PIECE_BYTES), "file")?.to_vec();
+        steps.iter().for_each(|step| step.lay_over(at, &mut piece));
+        crc.update(&piece);
+        at += piece.len() as u64;
+    }
+    Ok(())
+}
+
+/// The checksum of the data section. Where no checkpoint knows the most of it, it is left out (0), because the whole file would have
+/// to be read; each chunk has its own.
+fn data_crc(source: &Source, found: &Scan, steps: &[RepairStep], tail: &[u8]) -> StorageResult<u32> {
+    let Some((known, offset)) = found.structure.crc else {
+        return Ok(0);
+    };
+    let mut crc = Hasher::new();
+    hash(source, &mut crc, (0, HEAD_BYTES as u64), steps)?;
+    let mut rest = Hasher::new_with_initial_len(known, offset - HEAD_BYTES as u64);
+    hash(source, &mut rest, (offset, found.structure.end), steps)?;
+    rest.update(tail);
+    crc.combine(&rest);
+    Ok(crc.finalize())
+}
+
+/// What is written behind the last whole record.
+struct Tail {
+    start: u64,
+    bytes: Vec<u8>,
+    metadata: Vec<MetadataIndex>,
+}
+
+impl Tail {
+    fn new(start: u64) -> Self {
+        Self {
+            start,
+            bytes: Vec::new(),
+            metadata: Vec::new(),
+        }
+    }
+
+    fn position(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Message indexes of a chunk that lies right before the tail.
+    fn index_chunk(
+        &mut self,
+        mut chunk: ChunkIndex,
+        messages: &BTreeMap<u16, Vec<(u64, u64)>>,
+    ) -> ChunkIndex {
+        for (channel, entries) in messages {
+            chunk.message_index_offsets.insert(*channel, self.position());
+            put_record(&mut self.bytes, op::MESSAGE_INDEX, |out| {
+                out.extend_from_slice(&channel.to_le_bytes());
+                // A cut-off chunk is far below 4 GiB.
+                out.extend_from_slice(&((entries.len() * 16) as u32).to_le_bytes());
+                for (time, offset) in entries {
+                    out.extend_from_slice(&time.to_le_bytes());
+                    out.extend_from_slice(&offset.to_le_bytes());
+                }
+            });
+        }
+        chunk.message_index_length = self.bytes.len() as u64;
+        chunk
+    }
+
+    fn put_records(&mut self, found: &Scan, records: &[(&str, MetadataEntries)]) {
+        self.metadata.clone_from(&found.structure.metadata);
+        for (name, entries) in records {
+            let offset = self.position();
+            encode_metadata(&mut self.bytes, name, entries);
+            self.metadata.push(MetadataIndex {
+                offset,
+                length: self.position() - offset,
+                name: (*name).to_owned(),
+            });
+        }
+    }
+
+    /// Everything from the data section's end on.
+    fn put_end(&mut self, found: &Scan, chunks: &BTreeMap<u64, ChunkIndex>, data_crc: u32) {
+        encode_data_end(&mut self.bytes, data_crc);
+        let (summary, mut offsets) = (self.bytes.len(), Vec::new());
+        let summary_start = self.position();
+        for opcode in [
+            op::SCHEMA,
+            op::CHANNEL,
+            op::STATISTICS,
+            op::CHUNK_INDEX,
+            op::METADATA_INDEX,
+        ] {
+            let group_start = self.position();
+            self.put_group(opcode, found, chunks);
+            let group_length = self.position() - group_start;
+            if group_length > 0 {
+                SummaryOffset {
+                    group_opcode: opcode,
+                    group_start,
+                    group_length,
+                }
+                .encode(&mut offsets);
+            }
+        }
+        let summary_offset_start = self.position();
+        self.bytes.extend_from_slice(&offsets);
+        self.bytes.reserve(FOOTER_AND_MAGIC_BYTES);
+        Footer {
+            summary_start,
+            summary_offset_start,
+            summary_crc: 0,
+        }
+        .encode_without_crc(&mut self.bytes);
+        let crc = crc32fast::hash(&self.bytes[summary..]);
+        self.bytes.extend_from_slice(&crc.to_le_bytes());
+        self.bytes.extend_from_slice(&MAGIC);
+    }
+
+    fn put_group(&mut self, opcode: u8, found: &Scan, chunks: &BTreeMap<u64, ChunkIndex>) {
+        let out = &mut self.bytes;
+        match opcode {
+            op::SCHEMA => {
+                for (id, schema) in &found.definitions.schemas {
+                    Schema {
+                        id: *id,
+                        name: schema.name.as_str().into(),
+                        encoding: schema.encoding.as_str().into(),
+                        data: schema.text.as_bytes().into(),
+                    }
+                    .encode(out);
+                }
+            }
+            op::CHANNEL => found
+                .definitions
+                .channels
+                .values()
+                .for_each(|channel: &Channel| channel.encode(out)),
+            op::STATISTICS => statistics(found, chunks.len(), self.metadata.len()).encode(out),
+            op::CHUNK_INDEX => {
+                for chunk in chunks.values() {
+                    let offsets = chunk
+                        .message_index_offsets
+                        .iter()
+                        .map(|(id, offset)| (*id, *offset));
+                    chunk.encode(out, offsets);
+                }
+            }
+            _ => self.metadata.iter().for_each(|index| index.encode(out)),
+        }
+    }
+}
+
+fn statistics(found: &Scan, chunks: usize, metadata: usize) -> Statistics {
+    let (message_start_time, message_end_time) = found.times.unwrap_or((0, 0));
+    Statistics {
+        message_count: found.counts.values().sum(),
+        // A file numbers schemas and channels with 16 bits.
+        schema_count: found.definitions.schemas.len() as u16,
+        channel_count: found.definitions.channels.len() as u32,
+        attachment_count: u32::try_from(found.attachments.len()).unwrap_or(u32::MAX),
+        metadata_count: u32::try_from(metadata).unwrap_or(u32::MAX),
+        chunk_count: u32::try_from(chunks).unwrap_or(u32::MAX),
+        message_start_time,
+        message_end_time,
+        channel_message_counts: found.counts.clone(),
+    }
+}

@@ -1,0 +1,110 @@
+//! Repairs a database that a recorder left behind: rolls back or takes in its journal, checks it, and adds the closing records.
+
+use super::{
+    failed,
+    format::{CREATE_RECORDS, ROSBAG2_KEY, ROSBAG2_RECORD, metadata_version},
+};
+use crate::{
+    error::{StorageError, StorageResult},
+    repair::Repaired,
+    writer::MetadataEntries,
+};
+use holdall_io::fs;
+use rusqlite::{Connection, OpenFlags, Transaction, params};
+use std::path::{Path, PathBuf};
+
+/// The metadata rows that a database which was closed has: one from its begin, one from its end.
+const METADATA_ROWS: i64 = 2;
+
+/// `None` for a database that has its end and no journal.
+///
+/// SQLite itself rolls back or takes in what a journal holds, each a step that can be killed; the records are one transaction.
+pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> StorageResult<Option<Repaired>> {
+    let had_journal = ["-journal", "-wal"]
+        .iter()
+        .map(|suffix| fs::exists(&beside(path, suffix)))
+        .collect::<Result<Vec<_>, _>>()?
+        .contains(&true);
+    let before = fs::file_len(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
+    let refused = failed("repair", path);
+    // Everything from here on is durable when it is told.
+    connection
+        .pragma_update(None, "synchronous", "FULL")
+        .map_err(&refused)?;
+    let count = |table: &str| {
+        let query = format!("SELECT count(*) FROM {table}");
+        connection
+            .query_row(&query, [], |row| row.get::<_, i64>(0))
+            .map_err(&refused)
+    };
+    let has_end = has_table(&connection, path, "metadata")? && count("metadata")? >= METADATA_ROWS;
+    if has_end && !had_journal {
+        return Ok(None);
+    }
+    let mut unsaved = Vec::new();
+    let verdict: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(&refused)?;
+    if verdict != "ok" {
+        return Err(StorageError::Malformed {
+            path: path.to_owned(),
+            offset: 0,
+            expected: "a whole database".to_owned(),
+            found: format!("{verdict}; nothing was changed, `sqlite3 FILE .recover` may get more out of it"),
+        });
+    }
+    if let Ok(messages) = count("messages") {
+        if let Err(error) = connection.pragma_update(None, "journal_mode", "DELETE") {
+            unsaved.push(format!("its write-ahead log is kept beside it: {error}"));
+        }
+        let transaction = connection.transaction().map_err(&refused)?;
+        if !has_end {
+            insert(&transaction, records).map_err(&refused)?;
+        }
+        transaction.commit().map_err(&refused)?;
+        connection.close().map_err(|(_, error)| refused(error))?;
+        return Ok(Some(Repaired {
+            messages: messages.unsigned_abs(),
+            tail_bytes: fs::file_len(path)?.saturating_sub(before),
+            unsaved,
+        }));
+    }
+    Err(StorageError::Malformed {
+        path: path.to_owned(),
+        offset: 0,
+        expected: "a table `messages`".to_owned(),
+        found: "none: the recording had not begun".to_owned(),
+    })
+}
+
+fn has_table(connection: &Connection, path: &Path, name: &str) -> StorageResult<bool> {
+    let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1";
+    let count = connection.query_row(query, [name], |row| row.get::<_, i64>(0));
+    count.map(|count| count > 0).map_err(failed("read", path))
+}
+
+fn insert(transaction: &Transaction<'_>, records: &[(&str, MetadataEntries)]) -> rusqlite::Result<()> {
+    transaction.execute(CREATE_RECORDS, [])?;
+    let last: Option<i64> =
+        transaction.query_row("SELECT max(record) FROM holdall_records", [], |row| row.get(0))?;
+    for (number, (name, entries)) in (last.unwrap_or(0) + 1..).zip(records) {
+        if let (ROSBAG2_RECORD, Some(text)) = (*name, entries.get(ROSBAG2_KEY)) {
+            let insert = "INSERT INTO metadata (metadata_version, metadata) VALUES (?1, ?2)";
+            transaction.execute(insert, params![metadata_version(text), text])?;
+            continue;
+        }
+        for (key, value) in entries {
+            let insert = "INSERT INTO holdall_records (record, name, key, value) VALUES (?1, ?2, ?3, ?4)";
+            transaction.execute(insert, params![number, name, key, value])?;
+        }
+    }
+    Ok(())
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

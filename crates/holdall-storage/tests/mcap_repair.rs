@@ -1,0 +1,344 @@
+//! Torn MCAP files: checkpoints tell what is in them, and a repair gives them their end without ever taking what could be read.
+
+mod support;
+
+use bytes::Bytes;
+use holdall_io::sim::SimRng;
+use holdall_model::message::PayloadRef;
+use holdall_storage::{
+    mcap::{McapOptions, McapReader, McapReaderOptions, McapStorage, McapWriter, options::Compression},
+    reader::{FileCondition, ReadQuery, StorageReader},
+    repair::RepairStep,
+    writer::{StorageWriter, StoredMessage},
+};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+use support::{channel, memory_queue, metadata, payload, time};
+
+type Key = (String, i64, Bytes);
+
+/// Writes with checkpoints and syncs; gives the file as it is at some moments, and at its end.
+fn torn_files(compression: Compression, len: usize) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let options = McapOptions {
+        compression,
+        chunk_bytes: Some(20_000),
+        checkpoint_bytes: Some(50_000),
+        ..McapOptions::default()
+    };
+    let (mut q, files) = memory_queue(16 << 10, 8);
+    let path = PathBuf::from("bag_0.mcap");
+    let file = q.create_file(&path, 0).unwrap();
+    let mut writer = Box::new(McapWriter::create(&mut q, file, &path, options).unwrap());
+    writer
+        .write_metadata(&mut q, "rosbag2", &metadata("serialized_metadata", "open"))
+        .unwrap();
+    let mut channels = Vec::new();
+    let mut torn = Vec::new();
+    for number in 0..400u64 {
+        if number % 100 == 0 {
+            let name = format!("/t{}", number / 100);
+            channels.push(
+                writer
+                    .add_channel(&mut q, &channel(&name, &format!("pkg/msg/T{number}")))
+                    .unwrap(),
+            );
+        }
+        let payload = payload(number, len + number as usize);
+        let message = StoredMessage {
+            log_time: time(number),
+            publish_time: time(number),
+            sequence: number as u32,
+            payload: PayloadRef::Bytes(&payload),
+        };
+        writer
+            .write(&mut q, channels[number as usize % channels.len()], message)
+            .unwrap();
+        if number % 20 == 19 {
+            writer.make_durable(&mut q).unwrap();
+            q.drain();
+            writer.step(&mut q).unwrap();
+            q.drain();
+        }
+        if number % 67 == 66 {
+            torn.push(files.read(&path).unwrap());
+        }
+    }
+    writer
+        .finish(&mut q, &[("rosbag2", metadata("serialized_metadata", "close"))])
+        .unwrap();
+    q.wait_closed(file).unwrap();
+    (torn, files.read(&path).unwrap())
+}
+
+fn open(bytes: &[u8]) -> McapReader {
+    let content = Bytes::copy_from_slice(bytes);
+    McapReader::from_bytes(Path::new("torn.mcap"), content, McapReaderOptions::default()).unwrap()
+}
+
+fn read(bytes: &[u8]) -> BTreeSet<Key> {
+    let reader = open(bytes);
+    let channels = &reader.summary().channels;
+    let messages: Vec<_> = reader
+        .messages(&ReadQuery::default())
+        .unwrap()
+        .filter_map(Result::ok)
+        .map(|message| {
+            let topic = channels[message.channel.0 as usize].info.topic.name.clone();
+            (topic, message.log_time.as_nanos(), message.payload)
+        })
+        .collect();
+    let distinct: BTreeSet<_> = messages.iter().cloned().collect();
+    assert_eq!(distinct.len(), messages.len(), "no message twice");
+    distinct
+}
+
+/// The first `done` steps were taken, with a power cut in the last of them: of what was not synced each sector is there or not.
+fn cut_after(bytes: &[u8], steps: &[RepairStep], done: usize, rng: &mut SimRng) -> Vec<u8> {
+    let mut durable = bytes.to_vec();
+    let mut pending: Vec<&RepairStep> = Vec::new();
+    let apply = |content: &mut Vec<u8>, step: &RepairStep, rng: Option<&mut SimRng>| match step {
+        RepairStep::Write { offset, bytes } => {
+            let mut rng = rng;
+            let start = *offset as usize;
+            for (n, byte) in bytes.iter().enumerate() {
+                let at = start + n;
+                if n == 0 || at % 512 == 0 {
+                    // One throw for each sector.
+                    let lost = rng.as_mut().is_some_and(|rng| rng.coin());
+                    if lost {
+                        let end = (at / 512 + 1) * 512;
+                        if end >= start + bytes.len() {
+                            return;
+                        }
+                        let skip = end - at;
+                        let rest = RepairStep::Write {
+                            offset: end as u64,
+                            bytes: bytes[n + skip..].to_vec(),
+                        };
+                        return lose_some(content, &rest, rng);
+                    }
+                }
+                if content.len() <= at {
+                    content.resize(at + 1, 0);
+                }
+                content[at] = *byte;
+            }
+        }
+        RepairStep::SetLength(length) => {
+            if rng.is_none_or(|rng| rng.coin()) {
+                content.resize(*length as usize, 0);
+            }
+        }
+        RepairStep::Sync => {}
+    };
+    fn lose_some(content: &mut Vec<u8>, step: &RepairStep, rng: Option<&mut SimRng>) {
+        let (RepairStep::Write { offset, bytes }, Some(rng)) = (step, rng) else {
+            return;
+        };
+        let mut at = *offset as usize;
+        for sector in bytes.chunks(512) {
+            if rng.coin() {
+                if content.len() < at + sector.len() {
+                    content.resize(at + sector.len(), 0);
+                }
+                content[at..at + sector.len()].copy_from_slice(sector);
+            }
+            at += sector.len();
+        }
+    }
+    for step in &steps[..done] {
+        if *step == RepairStep::Sync {
+            pending.drain(..).for_each(|step| apply(&mut durable, step, None));
+        } else {
+            pending.push(step);
+        }
+    }
+    for step in pending {
+        apply(&mut durable, step, Some(rng));
+    }
+    durable
+}
+
+/// Repairs `bytes`, killed at each step, and looks that nothing that could be read is gone.
+fn repair(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("torn.mcap");
+    fs::write(&path, bytes).unwrap();
+    let records = [("holdall:repair", metadata("by", "test"))];
+    let before = read(bytes);
+    let plan = McapStorage.plan_repair(&path, &records, false).unwrap().unwrap();
+    for done in 0..=plan.steps.len() {
+        for seed in 0..12 {
+            let cut = cut_after(bytes, &plan.steps, done, &mut SimRng::new(seed));
+            let left = read(&cut);
+            assert!(
+                left.is_superset(&before),
+                "{name}: killed after {done} of {:?}, seed {seed}: {} of {} messages, {:?}",
+                plan.steps
+                    .iter()
+                    .map(|step| match step {
+                        RepairStep::Write { offset, bytes } => format!("write {} at {offset}", bytes.len()),
+                        other => format!("{other:?}"),
+                    })
+                    .collect::<Vec<_>>(),
+                left.len(),
+                before.len(),
+                open(&cut).summary().condition,
+            );
+        }
+    }
+    plan.apply().unwrap();
+    let repaired = fs::read(&path).unwrap();
+    let after = read(&repaired);
+    assert!(after.is_superset(&before), "{name}");
+    let reader = open(&repaired);
+    assert_eq!(reader.summary().condition, FileCondition::Complete, "{name}");
+    assert_eq!(reader.summary().message_count, after.len() as u64, "{name}");
+    assert_eq!(plan.outcome.messages, after.len() as u64, "{name}");
+    assert_eq!(
+        reader.summary().last_metadata("holdall:repair"),
+        Some(&metadata("by", "test"))
+    );
+    let again = McapStorage.plan_repair(&path, &records, false).unwrap();
+    assert!(again.is_none(), "{name}: once is enough");
+    let foreign = mcap::MessageStream::new(&repaired).unwrap();
+    assert_eq!(
+        foreign.map(Result::unwrap).count(),
+        after.len(),
+        "{name}: a foreign reader"
+    );
+    check_index(&repaired, after.len());
+    repaired
+}
+
+/// The foreign reader's way over the index finds everything as well, and the data checksum holds.
+fn check_index(bytes: &[u8], messages: usize) {
+    let summary = mcap::Summary::read(bytes).unwrap().unwrap();
+    let by_index: usize = summary
+        .chunk_indexes
+        .iter()
+        .filter(|index| !index.message_index_offsets.is_empty())
+        .map(|index| {
+            let indexes = summary.read_message_indexes(bytes, index).unwrap();
+            indexes.values().map(Vec::len).sum::<usize>()
+        })
+        .sum();
+    // A chunk whose indexes were cut off has none.
+    let unindexed = summary
+        .chunk_indexes
+        .iter()
+        .filter(|index| index.message_index_offsets.is_empty())
+        .count();
+    assert!(
+        by_index == messages || (unindexed == 1 && by_index < messages),
+        "{by_index} of {messages}"
+    );
+    let mut crc = 0;
+    let mut data = 8;
+    for record in mcap::read::LinearReader::new(bytes).unwrap() {
+        match record.unwrap() {
+            mcap::records::Record::DataEnd(end) => {
+                crc = end.data_section_crc;
+                break;
+            }
+            _ => continue,
+        }
+    }
+    let mut rest = &bytes[8..];
+    while rest[0] != 0x0f {
+        let length = 9 + u64::from_le_bytes(rest[1..9].try_into().unwrap()) as usize;
+        data += length;
+        rest = &rest[length..];
+    }
+    if crc != 0 {
+        assert_eq!(crc, crc32fast::hash(&bytes[..data]), "the data checksum");
+    }
+}
+
+#[test]
+fn a_whole_file_with_checkpoints_is_as_good_as_any_for_foreign_readers() {
+    for compression in [Compression::None, Compression::Zstd] {
+        let (_, whole) = torn_files(compression, 500);
+        assert_eq!(read(&whole).len(), 400);
+        assert_eq!(
+            mcap::MessageStream::new(&whole)
+                .unwrap()
+                .map(Result::unwrap)
+                .count(),
+            400
+        );
+        check_index(&whole, 400);
+    }
+}
+
+#[test]
+fn files_cut_anywhere_are_repaired_whenever_the_repair_is_killed() {
+    for compression in [Compression::None, Compression::Zstd] {
+        let (torn, whole) = torn_files(compression, 500);
+        for (number, bytes) in torn.iter().enumerate() {
+            let name = format!("{compression:?} {number}");
+            repair(&name, bytes);
+            // As a file that had space reserved.
+            let mut reserved = bytes.clone();
+            reserved.resize(bytes.len() + 300_000, 0);
+            repair(&format!("{name} reserved"), &reserved);
+        }
+        for cut in [9_000, whole.len() / 3, whole.len() / 2 + 7, whole.len() - 40] {
+            repair_or_refuse(&format!("{compression:?} cut at {cut}"), &whole[..cut]);
+        }
+    }
+}
+
+/// A cut-off chunk whose header lies in two sectors is not repaired in place, and says so.
+fn repair_or_refuse(name: &str, bytes: &[u8]) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("torn.mcap");
+    fs::write(&path, bytes).unwrap();
+    match McapStorage.plan_repair(&path, &[], false) {
+        Ok(_) => drop(repair(name, bytes)),
+        Err(error) => {
+            assert!(error.to_string().contains("-o"), "{name}: {error}");
+            assert!(McapStorage.plan_repair(&path, &[], true).unwrap().is_some());
+        }
+    }
+}
+
+#[test]
+fn a_torn_chunk_is_marked_and_what_follows_it_is_kept() {
+    let (torn, _) = torn_files(Compression::None, 500);
+    let bytes = torn.last().unwrap();
+    // Read from front to back: what was durable is not suspected.
+    let mut bytes = bytes.clone();
+    bytes[4096..8192].fill(0);
+    let bytes = &bytes;
+    let all = read(bytes).len();
+    let chunks = open(bytes).chunks().unwrap();
+    let victim = chunks[chunks.len() - 2].clone();
+    let mut damaged = bytes.clone();
+    let middle = (victim.offset + victim.length / 2) as usize;
+    damaged[middle..middle + 100].fill(0);
+    let kept = read(&damaged).len();
+    assert!(kept < all && kept > all / 2, "{kept} of {all}");
+    let repaired = repair("torn chunk", &damaged);
+    assert_eq!(repaired[victim.offset as usize], 0x82);
+}
+
+#[test]
+fn what_lies_before_the_last_checkpoint_is_not_read_again() {
+    let (torn, _) = torn_files(Compression::None, 500);
+    let bytes = torn.last().unwrap();
+    let expected = open(bytes).summary().clone();
+    // Chunk headers before the checkpoint are overwritten: who reads only behind it does not notice.
+    let chunks = open(bytes).chunks().unwrap();
+    let mut blind = bytes.clone();
+    blind[chunks[0].offset as usize] = 0;
+    let found = open(&blind).summary().clone();
+    assert_eq!(found.message_count, expected.message_count);
+    assert_eq!(found.channels, expected.channels);
+    // Without the anchor there is only the long way, which ends at the damage.
+    blind[4096..8192].fill(0);
+    assert_eq!(open(&blind).summary().message_count, 0);
+}

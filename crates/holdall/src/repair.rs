@@ -1,0 +1,257 @@
+//! Repairs a bag that was not ended: each torn file gets its end, and `metadata.yaml` is written from what the files hold.
+
+use crate::{
+    reader::{BagError, BagReader},
+    record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    writer::STATE_KEY,
+};
+use holdall_io::{
+    disk::DiskError,
+    fs::{self, DirEntry},
+};
+use holdall_model::metadata::BagMetadata;
+use holdall_storage::{StorageError, storage_by_path, writer::MetadataEntries};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// Name of the record that a repair leaves in a file.
+pub const REPAIR_RECORD: &str = "holdall:repair";
+
+/// Key in `custom_data` that says that a bag was repaired: what was lost at its end is not known, and not 0.
+pub const REPAIRED_KEY: &str = "holdall.repaired";
+
+const METADATA_FILE: &str = "metadata.yaml";
+
+/// Why a bag cannot be repaired. What could be read of it still can.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Bag(#[from] BagError),
+    /// A file of it.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The directory.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+/// A file of the bag, after the repair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileReport {
+    /// Where it is.
+    pub path: PathBuf,
+    /// It had its end already, or has it now.
+    pub repaired: bool,
+    /// Messages in it that can be read, where it was repaired.
+    pub messages: Option<u64>,
+    /// Bytes that were added.
+    pub tail_bytes: u64,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RepairReport {
+    /// The repaired bag.
+    pub bag: PathBuf,
+    /// Its files in order.
+    pub files: Vec<FileReport>,
+    /// `metadata.yaml` was written.
+    pub metadata_written: bool,
+    /// Messages that can be read, in all files.
+    pub messages: u64,
+    /// What could not be saved, one sentence each.
+    pub unsaved: Vec<String>,
+}
+
+impl RepairReport {
+    /// Whether there was anything to do.
+    pub fn has_changed(&self) -> bool {
+        self.metadata_written || self.files.iter().any(|file| file.repaired)
+    }
+}
+
+/// Repairs the bag at `path` (a directory or a single storage file): in place, or a copy of it at `output`, which must not exist.
+///
+/// # Errors
+/// When it is no bag, or cannot be written. It can be repaired again then, and what could be read still can.
+pub fn repair(path: &Path, output: Option<&Path>) -> Result<RepairReport, RepairError> {
+    let Some(output) = output else {
+        return repair_there(path, false);
+    };
+    // The copy gets its name when it is whole.
+    let partial = partial_name(output);
+    if fs::exists(output)? || fs::exists(&partial)? {
+        let there = if fs::exists(output)? { output } else { &partial };
+        return Err(DiskError::new(
+            there,
+            holdall_io::disk::Operation::Create,
+            std::io::Error::from(std::io::ErrorKind::AlreadyExists),
+        )
+        .into());
+    }
+    copy_bag(path, &partial)?;
+    let mut report = repair_there(&partial, true)?;
+    fs::rename_new(&partial, output)?;
+    report.bag = output.to_owned();
+    for file in &mut report.files {
+        if let Ok(inside) = file.path.strip_prefix(&partial) {
+            file.path = if inside.as_os_str().is_empty() {
+                output.to_owned()
+            } else {
+                output.join(inside)
+            };
+        }
+    }
+    Ok(report)
+}
+
+fn partial_name(output: &Path) -> PathBuf {
+    let mut name = output
+        .file_name()
+        .map_or_else(Default::default, std::ffi::OsStr::to_owned);
+    let extension = output.extension().map(std::ffi::OsStr::to_owned);
+    name.push(".partial");
+    if let Some(extension) = extension {
+        // Which backend reads a file is told by its extension.
+        name.push(".");
+        name.push(extension);
+    }
+    output.with_file_name(name)
+}
+
+fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
+    if !fs::is_dir(from) {
+        return fs::copy_new(from, to);
+    }
+    fs::create_dir_new(to)?;
+    for DirEntry { path, is_dir } in fs::list_dir(from)? {
+        if let (false, Some(name)) = (is_dir, path.file_name()) {
+            fs::copy_new(&path, &to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn repair_there(path: &Path, is_copy: bool) -> Result<RepairReport, RepairError> {
+    let bag = BagReader::open(path)?;
+    let was_ended = is_ended(path, &bag);
+    let metadata = repaired_metadata(&bag);
+    let mut report = RepairReport {
+        bag: path.to_owned(),
+        messages: metadata.message_count,
+        ..RepairReport::default()
+    };
+    let paths: Vec<PathBuf> = bag.files().iter().map(|file| file.path.clone()).collect();
+    let ledger = bag
+        .ledger()
+        .ok()
+        .flatten()
+        .is_none()
+        .then(|| reconstructed_ledger(&metadata));
+    drop(bag);
+    for (number, file) in paths.iter().enumerate() {
+        let is_last = number + 1 == paths.len();
+        let ledger = ledger.as_ref().filter(|_| is_last && !was_ended);
+        report.files.push(repair_file(
+            file,
+            &metadata,
+            ledger,
+            is_copy,
+            &mut report.unsaved,
+        )?);
+    }
+    if fs::is_dir(path) && !was_ended {
+        fs::write_atomically(&path.join(METADATA_FILE), metadata.to_yaml().as_bytes())?;
+        report.metadata_written = true;
+    }
+    Ok(report)
+}
+
+/// Whether the bag's directory has metadata that was written at its end. A single file has none.
+fn is_ended(path: &Path, bag: &BagReader) -> bool {
+    if !fs::is_dir(path) {
+        return false;
+    }
+    let text = fs::read_to_string(&path.join(METADATA_FILE), 256 << 20);
+    let told = text.ok().and_then(|text| BagMetadata::from_yaml(&text).ok());
+    told.is_some_and(|told| !told.custom_data.contains_key(STATE_KEY)) && bag.notices().is_empty()
+}
+
+/// What the files hold, with a note that something may be missing behind it.
+fn repaired_metadata(bag: &BagReader) -> BagMetadata {
+    let mut metadata = bag.metadata().clone();
+    metadata.custom_data.remove(STATE_KEY);
+    metadata.custom_data.insert(
+        REPAIRED_KEY.to_owned(),
+        "what was lost at the end is unknown".to_owned(),
+    );
+    metadata
+}
+
+/// A ledger of what is there. Losses are unknown for each topic: those that were counted died with the recorder.
+fn reconstructed_ledger(metadata: &BagMetadata) -> Ledger {
+    let mut ledger = Ledger::new();
+    ledger.topics = metadata
+        .topics_with_message_count
+        .iter()
+        .map(|topic| {
+            let mut account = TopicAccount::default();
+            account.name.clone_from(&topic.topic_metadata.name);
+            account.recorded = topic.message_count;
+            account.loss_unknown = true;
+            account
+        })
+        .collect();
+    ledger
+}
+
+fn repair_file(
+    path: &Path,
+    metadata: &BagMetadata,
+    ledger: Option<&Ledger>,
+    is_copy: bool,
+    unsaved: &mut Vec<String>,
+) -> Result<FileReport, RepairError> {
+    let mut report = FileReport {
+        path: path.to_owned(),
+        repaired: false,
+        messages: None,
+        tail_bytes: 0,
+    };
+    // Packed files and those of ROS 1 are closed before they get their name, or have no repair.
+    let Some(storage) = storage_by_path(path) else {
+        return Ok(report);
+    };
+    let entry = |key: &str, value: String| MetadataEntries::from([(key.to_owned(), value)]);
+    let mut records = vec![
+        (
+            "rosbag2",
+            entry("serialized_metadata", metadata.to_yaml_without_wrapper()),
+        ),
+        (
+            REPAIR_RECORD,
+            BTreeMap::from([
+                (
+                    "by".to_owned(),
+                    concat!("holdall ", env!("CARGO_PKG_VERSION")).to_owned(),
+                ),
+                ("lost_at_the_end".to_owned(), "unknown".to_owned()),
+            ]),
+        ),
+    ];
+    if let Some(ledger) = ledger {
+        records.push((LEDGER_RECORD, entry(LEDGER_KEY, ledger.to_json())));
+    }
+    if let Some(repaired) = storage.repair(path, &records, is_copy)? {
+        report.repaired = true;
+        report.messages = Some(repaired.messages);
+        report.tail_bytes = repaired.tail_bytes;
+        let told = |what: &String| format!("{}: {what}", path.display());
+        unsaved.extend(repaired.unsaved.iter().map(told));
+    }
+    Ok(report)
+}
