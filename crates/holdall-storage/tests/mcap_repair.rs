@@ -105,7 +105,7 @@ fn cut_after(bytes: &[u8], steps: &[RepairStep], done: usize, rng: &mut SimRng) 
             let start = *offset as usize;
             for (n, byte) in bytes.iter().enumerate() {
                 let at = start + n;
-                if n == 0 || at % 512 == 0 {
+                if n == 0 || at.is_multiple_of(512) {
                     // One throw for each sector.
                     let lost = rng.as_mut().is_some_and(|rng| rng.coin());
                     if lost {

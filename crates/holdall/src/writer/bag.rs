@@ -1,5 +1,6 @@
 //! The writer of one bag: adds topics, writes messages in order, goes on in new files, and closes without losing the first error.
 
+mod close;
 mod durable;
 
 use super::{
@@ -11,7 +12,7 @@ use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
 use durable::PendingSync;
 use holdall_io::{
     block::BlockPoolOptions,
-    disk::{DiskError, FileId, Operation},
+    disk::{DiskError, FileId},
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
 };
@@ -583,71 +584,6 @@ impl BagWriter {
         self.queue.available_bytes(&self.options.directory).ok()
     }
 
-    /// Writes the end of the bag and waits until all of it is durable. `records` go into the last file. Goes on after an error (also
-    /// one that came before, `failure`), to keep what can be kept: files that have no end are cut behind what is written and read
-    /// back. `account` is told how the files ended, and gives more `custom_data`.
-    pub fn close(
-        mut self,
-        records: Vec<(String, MetadataEntries)>,
-        failure: Option<BagError>,
-        account: impl FnOnce(&BagEnd) -> BTreeMap<String, String>,
-    ) -> ClosedBag {
-        let mut first_error = failure;
-        if first_error.is_none() {
-            first_error = self.finish_current(records).err();
-        }
-        self.give_up_current();
-        let (mut unreadable, mut absent) = (Vec::new(), Vec::new());
-        for index in 0..self.past.len() {
-            let Some(file) = self.past[index].closing.take() else {
-                continue;
-            };
-            let closed = self.queue.wait_closed(file);
-            if closed.is_err() || self.past[index].is_torn {
-                let is_full = closed.as_ref().is_err_and(|error| error.is_no_space());
-                self.past[index].packing = Packing::No;
-                unreadable.extend(self.read_back(index));
-                let is_absent = closed
-                    .as_ref()
-                    .is_err_and(|error| error.operation == Operation::Create);
-                if is_absent {
-                    absent.push(self.past[index].name.clone());
-                } else if is_full {
-                    self.give_end(index);
-                }
-                first_error = first_error.or(closed.err().map(BagError::from));
-            }
-        }
-        // A file that could not be made is none of the bag's.
-        self.past.retain(|past| !absent.contains(&past.name));
-        let packed = self.pack(true).map(drop);
-        for result in [packed, self.remove_next(), self.settle()] {
-            if let Err(error) = result {
-                first_error.get_or_insert(error);
-            }
-        }
-        let end = BagEnd {
-            unreadable,
-            messages: self.messages_by_topic(),
-            failed: first_error.is_some(),
-        };
-        if let Err(error) = self.write_last_metadata(&account(&end)) {
-            first_error.get_or_insert(error);
-        }
-        let files = self
-            .past
-            .iter()
-            .map(|past| self.options.directory.join(past.present_name()))
-            .collect();
-        ClosedBag {
-            directory: self.options.directory,
-            files,
-            messages: end.messages,
-            account_faults: Vec::new(),
-            failure: first_error,
-        }
-    }
-
     /// Messages in the files that are finished.
     fn messages_by_topic(&self) -> Vec<TopicCount> {
         let mut by_topic = vec![0; self.topics.len()];
@@ -657,63 +593,6 @@ impl BagWriter {
             }
         }
         counts(&by_topic).collect()
-    }
-
-    /// Counts what can be read of a file that the disk has failed; tells what cannot.
-    fn read_back(&mut self, index: usize) -> Vec<TopicCount> {
-        let past = &mut self.past[index];
-        let path = self.options.directory.join(&past.name);
-        let mut readable = vec![0; self.topics.len()];
-        match self.folder.open_reader(self.options.storage, &path) {
-            Ok(reader) => {
-                let summary = reader.summary();
-                for channel in &summary.channels {
-                    let name = &channel.info.topic.name;
-                    if let Some(topic) = self.topics.iter().position(|topic| topic.topic.name == *name) {
-                        readable[topic] += channel.message_count;
-                    }
-                }
-                past.summary.starting_time = summary.starting_time;
-                past.summary.ending_time = summary.ending_time;
-            }
-            Err(error) => tracing::error!("nothing can be read of it: {error}"),
-        }
-        let written = std::mem::replace(&mut past.summary.channel_message_counts, readable);
-        let readable = &past.summary.channel_message_counts;
-        past.summary.message_count = readable.iter().sum();
-        let lost: Vec<u64> = written
-            .iter()
-            .zip(readable)
-            .map(|(written, readable)| written.saturating_sub(*readable))
-            .collect();
-        counts(&lost).collect()
-    }
-
-    /// After a failure: cuts the current file behind what is written, so that it can be read up to there.
-    fn give_up_current(&mut self) {
-        let Some(current) = self.current.take() else {
-            return;
-        };
-        let summary = current.writer.summary();
-        drop(current.writer);
-        self.queue.drain();
-        let path = self.options.directory.join(&current.name);
-        let length = if self.options.storage.writes_blocks() {
-            let progress = self.queue.progress(current.file);
-            progress.map_or(0, |progress| progress.written_bytes)
-        } else {
-            // The queue has not written it and does not know how long it is.
-            holdall_io::fs::file_len(&self.options.storage.queue_path(&path)).unwrap_or(0)
-        };
-        // The error is known already, and the file is closed all the same.
-        drop(self.queue.close_file(current.file, length));
-        self.past.push_back(PastFile {
-            name: current.name,
-            summary,
-            closing: Some(current.file),
-            packing: Packing::No,
-            is_torn: true,
-        });
     }
 
     /// Removes a file that was opened ahead and never needed.

@@ -16,7 +16,7 @@ def compare(a, b):
 for description in sorted(pathlib.Path(sys.argv[1]).glob("*_ldb_metadata")):
     about = dict(plyvel.DB(str(description), create_if_missing=False))
     assert about[b"E"] == b"L" and about[b"SF"] == b"cdr" and about[b"T"] == b"std_msgs/msg/String", about
-    assert about[b"QF"].startswith(b"- history: keep_last"), about
+    assert about[b"QF"].startswith(b"- history: system_default\n  depth: 7\n"), about
     messages = str(description).removesuffix("_ldb_metadata") + "_ldb_message"
     for key, value in plyvel.DB(messages, comparator=compare, comparator_name=b"Timestamp Comparator"):
         (stamp,) = struct.unpack("<q", key)
