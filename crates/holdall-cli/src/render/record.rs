@@ -322,6 +322,7 @@ mod tests {
             durable: recorded,
             recorded_bytes: recorded * 100,
             lost: lost.iter().copied().collect(),
+            left_out: 0,
             loss_unknown: false,
         }
     }

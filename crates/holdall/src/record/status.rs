@@ -23,8 +23,18 @@ pub struct TopicStatus {
     pub recorded_bytes: u64,
     /// Messages lost, by stage; stages without a loss are absent.
     pub lost: BTreeMap<LossStage, u64>,
+    /// Messages received and left out on request, in a pause for example; no loss.
+    pub left_out: u64,
     /// True when losses cannot be known because the transport gives no sequence numbers.
     pub loss_unknown: bool,
+}
+
+impl TopicStatus {
+    /// Messages that were received and will never be in the bag: dropped on their way, or left out on request.
+    pub fn dropped(&self) -> u64 {
+        let after_arrival = self.lost.iter().filter(|(stage, _)| stage.is_after_arrival());
+        after_arrival.map(|(_, count)| count).sum::<u64>() + self.left_out
+    }
 }
 
 /// A look at a running recording.

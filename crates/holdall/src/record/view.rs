@@ -68,7 +68,7 @@ fn topic_status(
     account: &TopicAccount,
 ) -> TopicStatus {
     let mut lost = account.missing.clone();
-    lost.remove(&LossStage::Policy);
+    let left_out = lost.remove(&LossStage::Policy).unwrap_or(0);
     TopicStatus {
         name: live.name.clone(),
         type_name: live.type_name.clone(),
@@ -78,6 +78,7 @@ fn topic_status(
         durable: 0,
         recorded_bytes: account.recorded_bytes,
         lost,
+        left_out,
         loss_unknown: account.loss_unknown,
     }
 }

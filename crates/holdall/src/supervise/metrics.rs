@@ -67,15 +67,7 @@ pub fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
         one(status.cache_bytes_max),
     );
     let waiting: u64 = topics()
-        .map(|topic| {
-            let dropped: u64 = topic
-                .lost
-                .iter()
-                .filter(|(stage, _)| stage.is_after_arrival())
-                .map(|(_, count)| count)
-                .sum();
-            topic.received.saturating_sub(topic.recorded + dropped)
-        })
+        .map(|topic| topic.received.saturating_sub(topic.recorded + topic.dropped()))
         .sum();
     gauge(
         &mut text,
