@@ -12,7 +12,7 @@ pub const DURABILITY_RECORD: &str = "holdall:durability";
 pub const LOSS_WINDOW_KEY: &str = "holdall.loss_window";
 
 /// The window when the user does not say. Syncs come every 1.7 s then: often enough that a cut takes what a person would call "the
-/// last moment", seldom enough that chunks reach their size on every topic that matters (docs/benchmarks/write-path.md).
+/// last moment", seldom enough that chunks reach their size on every topic that matters. What it costs is not measured yet.
 pub const DEFAULT_LOSS_WINDOW: Duration = Duration::from_secs(2);
 
 /// Syncs whose cost is remembered: some two minutes.
