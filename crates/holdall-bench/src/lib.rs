@@ -11,6 +11,7 @@ pub mod measure;
 pub mod report;
 pub mod statistics;
 pub mod storage;
+pub mod suite;
 pub mod tools;
 pub mod verify;
 pub mod workload;

@@ -1,10 +1,10 @@
 //! The machine that a result belongs to: without it no figure means anything.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
 
 /// What is known about the machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processors that this process may use.
     pub cores: usize,

@@ -3,7 +3,7 @@
 use holdall::record::options::{CacheOptions, SplitOptions};
 use holdall_bench::{
     candidate::{
-        ours::DiskChoice,
+        ours::{DiskChoice, channel_infos},
         pipeline::{Pipeline, PipelineOptions},
         producers::OfferOptions,
     },
@@ -47,7 +47,13 @@ fn allocations(message_bytes: usize, messages: u64, topics: u32) -> u64 {
         max_loss_window: None,
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let pipeline = Pipeline::new(&plan, &directory.path().join("bag"), &options, Arc::clone(&clock)).unwrap();
+    let pipeline = Pipeline::new(
+        &channel_infos(plan.topics()),
+        &directory.path().join("bag"),
+        &options,
+        Arc::clone(&clock),
+    )
+    .unwrap();
     let region = Region::new(ALLOCATOR);
     let recorded = pipeline.run(&plan, clock.as_ref()).unwrap();
     let change = region.change();

@@ -7,7 +7,7 @@ use holdall_bench::{
         RawMessage, RawWriter,
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         naive::NaiveWriter,
-        ours::{DiskChoice, OurWriter},
+        ours::{DiskChoice, OurWriter, channel_infos},
         pipeline::{Pipeline, PipelineOptions},
         producers::OfferOptions,
         sqlite_bare::{SqliteBareWriter, SqlitePreset},
@@ -68,12 +68,13 @@ fn round_trip(plan: &Plan, path: PathBuf, writer: BenchResult<Box<dyn RawWriter>
 
 fn each_candidate(plan: &Plan, dir: &Path) {
     let topics = plan.topics();
+    let channels = channel_infos(topics);
     let path = dir.join("naive.mcap");
     let naive = NaiveWriter::create(ANY_DISK.queue(dir).unwrap(), &path, 0, topics);
     round_trip(plan, path, naive.map(|writer| Box::new(writer) as _));
 
     let path = dir.join("crate.mcap");
-    let rival = McapCrateWriter::create(&path, topics, McapCrateOptions::default());
+    let rival = McapCrateWriter::create(&path, &channels, McapCrateOptions::default());
     round_trip(plan, path, rival.map(|writer| Box::new(writer) as _));
 
     for (name, preset) in [
@@ -81,7 +82,7 @@ fn each_candidate(plan: &Plan, dir: &Path) {
         ("b.db3", SqlitePreset::Resilient),
     ] {
         let path = dir.join(name);
-        let bare = SqliteBareWriter::create(&path, topics, preset);
+        let bare = SqliteBareWriter::create(&path, &channels, preset);
         round_trip(plan, path, bare.map(|writer| Box::new(writer) as _));
     }
     for preset in ["", "fastwrite", "zstd_fast"] {
@@ -90,7 +91,14 @@ fn each_candidate(plan: &Plan, dir: &Path) {
             preset: preset.to_owned(),
             ..StorageOptions::default()
         };
-        let ours = OurWriter::create(ANY_DISK.queue(dir).unwrap(), &path, 0, topics, "mcap", &options);
+        let ours = OurWriter::create(
+            ANY_DISK.queue(dir).unwrap(),
+            &path,
+            0,
+            &channels,
+            "mcap",
+            &options,
+        );
         round_trip(plan, path, ours.map(|writer| Box::new(writer) as _));
     }
 }
@@ -138,7 +146,13 @@ fn the_recorder_stores_everything_when_producers_wait_for_room() {
     ] {
         let plan = plan(mix, 2, topics, 24_000_000);
         let bag = dir.path().join(name);
-        let pipeline = Pipeline::new(&plan, &bag, &pipeline_options(), Arc::new(SystemClock)).unwrap();
+        let pipeline = Pipeline::new(
+            &channel_infos(plan.topics()),
+            &bag,
+            &pipeline_options(),
+            Arc::new(SystemClock),
+        )
+        .unwrap();
         let recorded = pipeline.run(&plan, &SystemClock).unwrap();
         assert_eq!(
             (recorded.stored, recorded.lost),
@@ -161,7 +175,13 @@ fn splits_lose_nothing() {
         },
         ..pipeline_options()
     };
-    let pipeline = Pipeline::new(&plan, &dir.path().join("bag"), &options, Arc::new(SystemClock)).unwrap();
+    let pipeline = Pipeline::new(
+        &channel_infos(plan.topics()),
+        &dir.path().join("bag"),
+        &options,
+        Arc::new(SystemClock),
+    )
+    .unwrap();
     let recorded = pipeline.run(&plan, &SystemClock).unwrap();
     assert!(
         recorded.files.len() >= 7 && recorded.splits as usize + 1 == recorded.files.len(),
@@ -185,7 +205,13 @@ fn what_is_dropped_is_counted_and_the_rest_is_whole() {
         },
         ..pipeline_options()
     };
-    let pipeline = Pipeline::new(&plan, &dir.path().join("bag"), &options, Arc::new(SystemClock)).unwrap();
+    let pipeline = Pipeline::new(
+        &channel_infos(plan.topics()),
+        &dir.path().join("bag"),
+        &options,
+        Arc::new(SystemClock),
+    )
+    .unwrap();
     let recorded = pipeline.run(&plan, &SystemClock).unwrap();
     assert_eq!(recorded.stored + recorded.lost, plan.message_count());
     assert_eq!(recorded.lost, recorded.lost_by_stage.values().sum::<u64>());
@@ -200,7 +226,12 @@ fn changed_bytes_are_found_when_reading_back() {
         plan(SizeMix::single(1000), 1, 1, 20_000),
     );
     let path = dir.path().join("a.mcap");
-    let mut writer = McapCrateWriter::create(&path, written.topics(), McapCrateOptions::default()).unwrap();
+    let mut writer = McapCrateWriter::create(
+        &path,
+        &channel_infos(written.topics()),
+        McapCrateOptions::default(),
+    )
+    .unwrap();
     for message in written.stream(0) {
         let payload = if message.sequence == 7 {
             &[0; 1000][..]

@@ -12,6 +12,6 @@ pub mod ros1;
 pub mod selection;
 pub mod time;
 pub mod topic;
-mod yaml;
+pub mod yaml;
 
 pub use yaml::YamlError;

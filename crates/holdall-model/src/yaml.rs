@@ -24,7 +24,7 @@ pub struct YamlError {
 
 impl YamlError {
     /// An error at a line, counted from 1.
-    pub(crate) fn new(line: usize, reason: impl Into<String>) -> Self {
+    pub fn new(line: usize, reason: impl Into<String>) -> Self {
         Self {
             line,
             reason: reason.into(),
@@ -34,7 +34,7 @@ impl YamlError {
 
 /// A value in the text, with the line where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub struct Node {
     /// Line in the text, from 1.
     pub line: usize,
     /// What stands there.
@@ -43,7 +43,7 @@ pub(crate) struct Node {
 
 /// What a [`Node`] can be.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+pub enum Value {
     /// Text as written, quotes and escapes resolved.
     Scalar(String),
     /// Nothing, or `~`, or `null`, without quotes.
@@ -147,7 +147,7 @@ impl Node {
 ///
 /// # Errors
 /// When the text is no YAML, is larger or deeper than any bag needs, repeats a key, or holds aliases.
-pub(crate) fn parse(text: &str) -> Result<Node, YamlError> {
+pub fn parse(text: &str) -> Result<Node, YamlError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(YamlError::new(
             1,

@@ -1,10 +1,8 @@
 //! The rival from crates.io: the `mcap` crate's writer on a buffered file, synced at the end.
 
 use super::raw::{RawMessage, RawWriter};
-use crate::{
-    error::{BenchError, BenchResult},
-    workload::TopicPlan,
-};
+use crate::error::{BenchError, BenchResult};
+use holdall_storage::writer::ChannelInfo;
 use mcap::{Compression, WriteOptions, Writer, records::MessageHeader};
 use std::{
     collections::BTreeMap,
@@ -39,7 +37,7 @@ impl McapCrateWriter {
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn create(path: &Path, topics: &[TopicPlan], options: McapCrateOptions) -> BenchResult<Self> {
+    pub fn create(path: &Path, channels: &[ChannelInfo], options: McapCrateOptions) -> BenchResult<Self> {
         let file = File::options()
             .read(true)
             .write(true)
@@ -54,16 +52,9 @@ impl McapCrateWriter {
             .profile("ros2")
             .create(BufWriter::with_capacity(BUFFER_BYTES, file))
             .map_err(failed(path))?;
-        let schema = writer
-            .add_schema(
-                super::ours::TYPE_NAME,
-                "ros2msg",
-                super::ours::TYPE_TEXT.as_bytes(),
-            )
-            .map_err(failed(path))?;
-        let channels = topics
+        let channels = channels
             .iter()
-            .map(|topic| writer.add_channel(schema, &topic.name, "cdr", &BTreeMap::new()))
+            .map(|channel| add_channel(&mut writer, channel))
             .collect::<Result<_, _>>()
             .map_err(failed(path))?;
         Ok(Self {
@@ -72,6 +63,17 @@ impl McapCrateWriter {
             channels,
         })
     }
+}
+
+/// Equal schemas get one number from the crate.
+fn add_channel(writer: &mut Writer<BufWriter<File>>, channel: &ChannelInfo) -> mcap::McapResult<u16> {
+    let (topic, definition) = (&channel.topic, &channel.definition);
+    let schema = writer.add_schema(
+        &topic.type_name,
+        definition.encoding.as_str(),
+        definition.text.as_bytes(),
+    )?;
+    writer.add_channel(schema, &topic.name, "cdr", &BTreeMap::new())
 }
 
 fn failed(path: &Path) -> impl Fn(mcap::McapError) -> BenchError + '_ {

@@ -8,5 +8,6 @@ pub mod pipeline;
 pub mod producers;
 pub mod raw;
 pub mod sqlite_bare;
+pub mod synchronous;
 
 pub use raw::{RawMessage, RawWriter};

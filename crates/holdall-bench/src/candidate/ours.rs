@@ -49,6 +49,11 @@ impl DiskChoice {
     }
 }
 
+/// The topics of a plan as channels of a bag.
+pub fn channel_infos(topics: &[TopicPlan]) -> Vec<ChannelInfo> {
+    topics.iter().map(channel_info).collect()
+}
+
 /// A topic of the plan as a channel of a bag.
 pub fn channel_info(topic: &TopicPlan) -> ChannelInfo {
     ChannelInfo {
@@ -85,7 +90,7 @@ impl OurWriter {
         mut q: DiskQueue,
         path: &Path,
         reserve_bytes: u64,
-        topics: &[TopicPlan],
+        channels: &[ChannelInfo],
         storage_id: &str,
         options: &StorageOptions,
     ) -> BenchResult<Self> {
@@ -93,9 +98,9 @@ impl OurWriter {
         storage.check_options(options)?;
         let file = q.create_file(path, reserve_bytes)?;
         let mut writer = storage.create_writer(&mut q, file, path, options)?;
-        let channels = topics
+        let channels = channels
             .iter()
-            .map(|topic| writer.add_channel(&mut q, &channel_info(topic)))
+            .map(|channel| writer.add_channel(&mut q, channel))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             q,

@@ -1,7 +1,7 @@
 //! The recorder without a transport: producers, intakes, cache, drain, bag writer and disk, as a recording puts them together.
 
 use super::{
-    ours::{DiskChoice, channel_info},
+    ours::DiskChoice,
     producers::{OfferOptions, Produced, produce},
 };
 use crate::{
@@ -14,14 +14,14 @@ use holdall::{
         drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
         gate::Gate,
         intake::Intake,
-        ledger::Ledger,
+        ledger::{Ledger, TopicAccount},
         options::{CacheOptions, CompressionOptions, SplitOptions},
     },
     writer::{BagOptions, BagWriter, OsFolder},
 };
 use holdall_io::clock::Clock;
 use holdall_model::loss::LossStage;
-use holdall_storage::{StorageOptions, storage_by_id};
+use holdall_storage::{StorageOptions, storage_by_id, writer::ChannelInfo};
 use holdall_transport::Sink;
 use std::{
     collections::BTreeMap,
@@ -58,6 +58,8 @@ pub struct Recorded {
     pub stored: u64,
     /// Messages lost.
     pub lost: u64,
+    /// The account of each topic, in the order of the channels; empty of candidates without one.
+    pub topics: Vec<TopicAccount>,
     /// Those, by stage.
     pub lost_by_stage: BTreeMap<LossStage, u64>,
     /// Storage files in order.
@@ -80,12 +82,12 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Makes the bag directory and gets everything ready for the topics of `plan`.
+    /// Makes the bag directory and gets everything ready for these topics.
     ///
     /// # Errors
     /// A directory that exists, options that are not valid, a failed disk, no thread.
     pub fn new(
-        plan: &Plan,
+        channels: &[ChannelInfo],
         directory: &Path,
         options: &PipelineOptions,
         clock: Arc<dyn Clock>,
@@ -125,13 +127,12 @@ impl Pipeline {
             drain_options,
         );
         let (mut intakes, mut sinks) = (Vec::new(), Vec::new());
-        for topic in plan.topics() {
-            let id = lock(&ledger).add_topic(&topic.name);
-            let info = channel_info(topic);
+        for channel in channels {
+            let id = lock(&ledger).add_topic(&channel.topic.name);
             shared.command(DrainCommand::AddTopic {
                 topic: id,
-                info: info.topic,
-                definition: Some(info.definition),
+                info: channel.topic.clone(),
+                definition: Some(channel.definition.clone()),
             });
             let intake = Arc::new(Intake::new(
                 id,
@@ -162,6 +163,20 @@ impl Pipeline {
     /// A failed disk or storage; accounts that do not add up.
     pub fn run(self, plan: &Plan, clock: &dyn Clock) -> BenchResult<Recorded> {
         let produced = produce(plan, &self.sinks, &self.cache, clock, self.offer)?;
+        let recorded = self.close(clock)?;
+        Ok(Recorded { produced, ..recorded })
+    }
+
+    /// Where the messages of each topic go, in the order of the channels.
+    pub fn sinks(&self) -> &[Arc<dyn Sink>] {
+        &self.sinks
+    }
+
+    /// Stores what the cache holds and closes the bag; returns when all of it is durable.
+    ///
+    /// # Errors
+    /// A failed disk or storage; accounts that do not add up.
+    pub fn close(self, clock: &dyn Clock) -> BenchResult<Recorded> {
         self.cache.close();
         let drain = self
             .drain
@@ -192,7 +207,8 @@ impl Pipeline {
             Vec::new()
         };
         Ok(Recorded {
-            produced,
+            produced: Produced::default(),
+            topics: ledger.topics.clone(),
             stored: ledger.recorded(),
             lost: ledger.lost(),
             lost_by_stage,

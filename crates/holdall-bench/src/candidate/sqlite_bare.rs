@@ -1,10 +1,8 @@
 //! The yardstick for databases: a prepared insert in one transaction for each batch, with rosbag2's tables and pragmas.
 
 use super::raw::{RawMessage, RawWriter};
-use crate::{
-    error::{BenchError, BenchResult},
-    workload::TopicPlan,
-};
+use crate::error::{BenchError, BenchResult};
+use holdall_storage::writer::ChannelInfo;
 use rusqlite::{Connection, params};
 use std::{
     fs::File,
@@ -47,7 +45,7 @@ impl SqliteBareWriter {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn create(path: &Path, topics: &[TopicPlan], preset: SqlitePreset) -> BenchResult<Self> {
+    pub fn create(path: &Path, channels: &[ChannelInfo], preset: SqlitePreset) -> BenchResult<Self> {
         let connection = Connection::open(path).map_err(failed(path))?;
         connection.execute_batch(preset.pragmas()).map_err(failed(path))?;
         connection.execute_batch(TABLES).map_err(failed(path))?;
@@ -55,15 +53,15 @@ impl SqliteBareWriter {
             path: path.to_owned(),
             connection,
         };
-        writer.insert_topics(topics).map_err(failed(path))?;
+        writer.insert_topics(channels).map_err(failed(path))?;
         Ok(writer)
     }
 
-    fn insert_topics(&mut self, topics: &[TopicPlan]) -> rusqlite::Result<()> {
+    fn insert_topics(&mut self, channels: &[ChannelInfo]) -> rusqlite::Result<()> {
         let transaction = self.connection.transaction()?;
         let mut insert = transaction.prepare("INSERT INTO topics VALUES (?1, ?2, ?3, 'cdr', '', '')")?;
-        for (topic, id) in topics.iter().zip(1_i64..) {
-            insert.execute(params![id, topic.name, super::ours::TYPE_NAME])?;
+        for (channel, id) in channels.iter().zip(1_i64..) {
+            insert.execute(params![id, channel.topic.name, channel.topic.type_name])?;
         }
         drop(insert);
         transaction.commit()

@@ -1,7 +1,7 @@
 //! Latencies in nanoseconds, from the median to the worst, merged over threads.
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Longest time that can be told apart; longer ones count as this.
@@ -60,7 +60,7 @@ impl Latencies {
 }
 
 /// Percentiles of latencies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Events.
     pub count: u64,

@@ -1,9 +1,11 @@
 //! Measurement: what a run costs the processor, memory and whoever offers messages.
 
+pub mod cores;
 pub mod latency;
 pub mod scheduling;
 pub mod usage;
 
+pub use cores::{CoreSample, CoreSampler};
 pub use latency::{Latencies, LatencySummary};
 pub use scheduling::SchedulingProbe;
 pub use usage::{Usage, UsageMeter};

@@ -11,7 +11,8 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 
 /// A line below the header, nothing else.
-const TABLE_STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
+pub(crate) const TABLE_STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
 
 /// Marks a comparison that its interval cannot carry.
 const UNCARRIED: &str = "≈";

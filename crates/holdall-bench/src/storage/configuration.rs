@@ -5,7 +5,7 @@ use crate::{
         RawMessage, RawWriter,
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         naive::NaiveWriter,
-        ours::{DiskChoice, OurWriter},
+        ours::{DiskChoice, OurWriter, channel_infos},
         sqlite_bare::{SqliteBareWriter, SqlitePreset},
     },
     error::{BenchError, BenchResult},
@@ -165,6 +165,7 @@ impl StorageConfiguration {
     /// Whatever the storage or the disk says.
     pub fn create(&self, plan: &Plan, path: &Path, disk: DiskChoice) -> BenchResult<Box<dyn RawWriter>> {
         let topics = plan.topics();
+        let channels = channel_infos(topics);
         let dir = path.parent().unwrap_or(Path::new("."));
         // As much as a recorder reserves that is told to split.
         let reserve_bytes = plan.byte_count();
@@ -179,14 +180,14 @@ impl StorageConfiguration {
                     disk.queue(dir)?,
                     path,
                     reserve_bytes,
-                    topics,
+                    &channels,
                     id,
                     &options,
                 )?)
             }
             Writer::McapCrate => Box::new(McapCrateWriter::create(
                 path,
-                topics,
+                &channels,
                 McapCrateOptions::default(),
             )?),
             Writer::Naive => Box::new(NaiveWriter::create(
@@ -195,7 +196,7 @@ impl StorageConfiguration {
                 reserve_bytes,
                 topics,
             )?),
-            Writer::SqliteBare(preset) => Box::new(SqliteBareWriter::create(path, topics, preset)?),
+            Writer::SqliteBare(preset) => Box::new(SqliteBareWriter::create(path, &channels, preset)?),
             Writer::Nobody => Box::new(Nobody),
         })
     }

@@ -10,7 +10,7 @@ use crate::{
         inline::run_inline,
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         naive::NaiveWriter,
-        ours::DiskChoice,
+        ours::{DiskChoice, channel_infos},
         pipeline::{Pipeline, PipelineOptions, Recorded},
         sqlite_bare::{SqliteBareWriter, SqlitePreset},
     },
@@ -233,7 +233,8 @@ impl Bench<'_> {
             disk: self.disk(),
             offer: self.options.offer,
         };
-        let pipeline = Pipeline::new(self.plan, place, &options, Arc::clone(self.clock))?;
+        let channels = channel_infos(self.plan.topics());
+        let pipeline = Pipeline::new(&channels, place, &options, Arc::clone(self.clock))?;
         let meter = UsageMeter::start(self.clock.as_ref());
         let recorded = pipeline.run(self.plan, self.clock.as_ref())?;
         Ok((meter.stop(), recorded))
@@ -267,6 +268,7 @@ impl Bench<'_> {
         place: &Path,
     ) -> BenchResult<(PathBuf, Box<dyn RawWriter>, usize)> {
         let topics = self.plan.topics();
+        let channels = channel_infos(topics);
         let mcap = place.join("rival.mcap");
         let database = place.join("rival.db3");
         Ok(match candidate {
@@ -276,7 +278,7 @@ impl Bench<'_> {
                 } else {
                     SqlitePreset::Default
                 };
-                let writer = SqliteBareWriter::create(&database, topics, preset)?;
+                let writer = SqliteBareWriter::create(&database, &channels, preset)?;
                 (database, Box::new(writer), TRANSACTION_BYTES)
             }
             WriteCandidate::Naive => {
@@ -286,7 +288,7 @@ impl Bench<'_> {
                 (mcap, Box::new(writer), INLINE_BATCH_BYTES)
             }
             WriteCandidate::McapCrate | WriteCandidate::Ours(_) | WriteCandidate::OursUnsynced(_) => {
-                let writer = McapCrateWriter::create(&mcap, topics, McapCrateOptions::default())?;
+                let writer = McapCrateWriter::create(&mcap, &channels, McapCrateOptions::default())?;
                 (mcap, Box::new(writer), INLINE_BATCH_BYTES)
             }
         })

@@ -12,7 +12,9 @@ Examples:
                                                                          eight cameras at 30 Hz for a minute
   holdall bench write --size mixed --storage mcap,mcap-crate,naive --repeat 5 --out /data/bench
   holdall bench storage --out /data/bench                                storages alone, one table for each size
-  holdall bench tools --out /data/bench                                  merge, split, filter, check beside cp, mcap crate and pip";
+  holdall bench tools --out /data/bench                                  merge, split, filter, check beside cp, mcap crate and pip
+  holdall bench list                                                     experiments of published reports
+  holdall bench run A6 --scale 0.1 --out /data/bench                     one of them, a tenth of its size";
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -23,6 +25,18 @@ pub enum BenchVerb {
     Storage(StorageArguments),
     /// Work on whole bags: merge, split, filter, convert, check, reindex, beside cp, a plain read, the mcap crate and pip
     Tools(ToolsArguments),
+    /// Experiments of published reports, or your own files of rosbag2_performance_benchmarking
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArguments),
+    /// The experiments that can be run by name
+    List {
+        /// Print the file of one experiment, as a start for your own
+        #[arg(value_name = "ID")]
+        id: Option<String>,
+        /// Print JSON instead of a table
+        #[arg(long, conflicts_with = "id")]
+        json: bool,
+    },
 }
 
 /// All flags of `holdall bench tools`.
@@ -53,6 +67,66 @@ pub struct ToolsArguments {
     pub seed: u64,
 
     /// Print one JSON object instead of a table (it is stored in the folder in any case)
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Shown below the help of `holdall bench run`.
+const RUN_EXAMPLES: &str = "\
+Examples:
+  holdall bench run A6 --scale 0.1 --out /data/bench       a tenth of the published experiment
+  holdall bench run A1 A6 B2 --repeat 3 --out /data/bench  several, three repetitions each
+  holdall bench run --producers mixed_110Mbs.yaml --benchmark default_no_transport.yaml --out /data/bench
+                                                           files of rosbag2_performance_benchmarking as they are
+  holdall bench list A6 > mine.yaml                        a start for an experiment file of your own
+  holdall bench run mine.yaml --out /data/bench
+  holdall bench run A6 --resume --out /data/bench          go on after an interruption";
+
+/// All flags of `holdall bench run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArguments {
+    /// Experiments: names (see `holdall bench list`) or experiment files
+    #[arg(value_name = "ID|FILE", required_unless_present = "producers")]
+    pub experiments: Vec<String>,
+
+    /// A producer file of rosbag2_performance_benchmarking
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "benchmark",
+        conflicts_with = "experiments"
+    )]
+    pub producers: Option<PathBuf>,
+
+    /// A benchmark file of rosbag2_performance_benchmarking
+    #[arg(long, value_name = "FILE", requires = "producers")]
+    pub benchmark: Option<PathBuf>,
+
+    /// Folder for results; each experiment gets a new one in it
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Factor on the number of messages: 0.1 runs a tenth
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub scale: f64,
+
+    /// Repetitions instead of those that the experiment asks for
+    #[arg(long, value_name = "N")]
+    pub repeat: Option<u32>,
+
+    /// Go on where an interrupted run has stopped
+    #[arg(long)]
+    pub resume: bool,
+
+    /// Keep all bags
+    #[arg(long)]
+    pub keep: bool,
+
+    /// Threads that publish [default: one, or two above 200 000 messages a second]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+
+    /// Print one JSON object for each experiment instead of a table
     #[arg(long)]
     pub json: bool,
 }

@@ -1,5 +1,6 @@
 //! `holdall bench`: what recording costs and reaches on this machine.
 
+use super::bench_suite;
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -35,6 +36,8 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
         BenchVerb::Write(typed) => run_write(typed),
         BenchVerb::Storage(typed) => run_storage(typed),
         BenchVerb::Tools(typed) => run_tools(typed),
+        BenchVerb::Run(typed) => bench_suite::run(typed),
+        BenchVerb::List { id, json } => bench_suite::list(id.as_deref(), *json),
     }
 }
 
@@ -105,7 +108,7 @@ fn tell(progress: Progress) {
     }
 }
 
-fn failure(error: BenchError) -> Failure {
+pub(super) fn failure(error: BenchError) -> Failure {
     if error.is_refusal() {
         Failure::refused(error)
     } else {

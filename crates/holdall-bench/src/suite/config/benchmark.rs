@@ -1,0 +1,469 @@
+//! Benchmark files: what is recorded with which settings, as a cross product of lists.
+
+use super::{
+    ConfigError,
+    keys::{Keys, one_or_more, positive},
+};
+use holdall_model::yaml::{self, Node, Value, YamlError};
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+};
+
+/// The root key of a benchmark file.
+const ROOT: &str = "rosbag2_performance_benchmarking";
+
+/// How messages get from the producers to the recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// Straight into the recorder's cache, in one process.
+    None,
+    /// DDS, from Cyclone publishers in a process of their own.
+    Dds,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "no_transport",
+            Self::Dds => "transport",
+        })
+    }
+}
+
+/// Who records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecorderKind {
+    /// This program.
+    Holdall,
+    /// A writer that stores within the receiving thread: what recorders did before double buffering.
+    Synchronous,
+}
+
+impl RecorderKind {
+    /// A recorder by its name.
+    ///
+    /// # Errors
+    /// A name that there is not.
+    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
+        match node.as_str()? {
+            "holdall" => Ok(Self::Holdall),
+            "synchronous" => Ok(Self::Synchronous),
+            _ => Err(node.expected("holdall or synchronous")),
+        }
+    }
+}
+
+impl fmt::Display for RecorderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holdall => "holdall",
+            Self::Synchronous => "synchronous",
+        })
+    }
+}
+
+/// One combination of the lists.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Setting {
+    /// Who records (not in rosbag2's files).
+    pub recorder: RecorderKind,
+    /// Storage backend.
+    pub storage_id: String,
+    /// Cache in bytes.
+    pub max_cache_size_bytes: u64,
+    /// A new file begins at this many bytes; `None` for one file.
+    pub max_bag_size_bytes: Option<u64>,
+    /// Compression format, `None` for none.
+    pub compression: Option<String>,
+    /// Messages that may wait for compression.
+    pub compression_queue_size: u32,
+    /// Threads that compress; 0 for one for each core.
+    pub compression_threads: u32,
+    /// The storage's own configuration file.
+    pub storage_config_file: Option<String>,
+    /// The storage's preset (not in rosbag2's files).
+    pub storage_preset_profile: Option<String>,
+}
+
+impl Setting {
+    /// The folder of a run, named as rosbag2's launch file names it.
+    pub fn run_folder(&self, repetition: u32) -> String {
+        let or = |value: &Option<String>, absent: &str| value.clone().unwrap_or_else(|| absent.to_owned());
+        let config = or(&self.storage_config_file, "default_config");
+        // A path would make folders of its own.
+        let config = config.rsplit('/').next().unwrap_or_default().to_owned();
+        let mut name = format!(
+            "run_{repetition}_{}_{}_{}_{}_{}_{config}_{}",
+            self.storage_id,
+            self.max_cache_size_bytes,
+            or(&self.compression, "default_compression"),
+            self.compression_queue_size,
+            self.compression_threads,
+            self.max_bag_size_bytes.unwrap_or(0),
+        );
+        if let Some(preset) = &self.storage_preset_profile {
+            name.push_str(&format!("_{preset}"));
+        }
+        if self.recorder != RecorderKind::Holdall {
+            name.push_str(&format!("_{}", self.recorder));
+        }
+        name
+    }
+}
+
+/// The lists whose combinations are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// See [`Setting::recorder`].
+    pub recorder: Vec<RecorderKind>,
+    /// See [`Setting::storage_id`].
+    pub storage_id: Vec<String>,
+    /// See [`Setting::max_cache_size_bytes`].
+    pub max_cache_size_bytes: Vec<u64>,
+    /// See [`Setting::max_bag_size_bytes`].
+    pub max_bag_size_bytes: Vec<Option<u64>>,
+    /// See [`Setting::compression`].
+    pub compression: Vec<Option<String>>,
+    /// See [`Setting::compression_queue_size`].
+    pub compression_queue_size: Vec<u32>,
+    /// See [`Setting::compression_threads`].
+    pub compression_threads: Vec<u32>,
+    /// See [`Setting::storage_config_file`].
+    pub storage_config_file: Vec<Option<String>>,
+    /// See [`Setting::storage_preset_profile`].
+    pub storage_preset_profile: Vec<Option<String>>,
+}
+
+impl Default for Matrix {
+    fn default() -> Self {
+        Self {
+            recorder: vec![RecorderKind::Holdall],
+            storage_id: vec!["mcap".to_owned()],
+            max_cache_size_bytes: vec![100_000_000],
+            max_bag_size_bytes: vec![None],
+            compression: vec![None],
+            compression_queue_size: vec![1],
+            compression_threads: vec![0],
+            storage_config_file: vec![None],
+            storage_preset_profile: vec![None],
+        }
+    }
+}
+
+impl Matrix {
+    fn read(node: &Node) -> Result<Self, YamlError> {
+        let mut keys = Keys::of(node)?;
+        let mut matrix = Self::default();
+        if let Some(node) = keys.optional("recorder") {
+            matrix.recorder = one_or_more(node, RecorderKind::read)?;
+        }
+        if let Some(node) = keys.optional("storage_id") {
+            matrix.storage_id = one_or_more(node, storage_id)?;
+        }
+        if let Some(node) = keys.optional("max_cache_size") {
+            matrix.max_cache_size_bytes = one_or_more(node, Node::as_number)?;
+        }
+        if let Some(node) = keys.optional("max_bag_size") {
+            matrix.max_bag_size_bytes = one_or_more(node, |node| {
+                let bytes: u64 = node.as_number()?;
+                Ok((bytes > 0).then_some(bytes))
+            })?;
+        }
+        if let Some(node) = keys.optional("compression") {
+            matrix.compression = one_or_more(node, text_or_none)?;
+        }
+        if let Some(node) = keys.optional("compression_queue_size") {
+            matrix.compression_queue_size = one_or_more(node, Node::as_number)?;
+        }
+        if let Some(node) = keys.optional("compression_threads") {
+            matrix.compression_threads = one_or_more(node, Node::as_number)?;
+        }
+        if let Some(node) = keys.optional("storage_config_file") {
+            matrix.storage_config_file = one_or_more(node, text_or_none)?;
+        }
+        if let Some(node) = keys.optional("storage_preset_profile") {
+            matrix.storage_preset_profile = one_or_more(node, text_or_none)?;
+        }
+        keys.finish()?;
+        Ok(matrix)
+    }
+
+    /// Every combination, in the order in which rosbag2's launch file nests its loops: caches turn slowest, storages fastest.
+    pub fn settings(&self) -> Vec<Setting> {
+        let mut settings = Vec::new();
+        for &max_cache_size_bytes in &self.max_cache_size_bytes {
+            for compression in &self.compression {
+                for &compression_queue_size in &self.compression_queue_size {
+                    for &compression_threads in &self.compression_threads {
+                        let base = Setting {
+                            recorder: RecorderKind::Holdall,
+                            storage_id: String::new(),
+                            max_cache_size_bytes,
+                            max_bag_size_bytes: None,
+                            compression: compression.clone(),
+                            compression_queue_size,
+                            compression_threads,
+                            storage_config_file: None,
+                            storage_preset_profile: None,
+                        };
+                        self.inner_settings(&base, &mut settings);
+                    }
+                }
+            }
+        }
+        settings
+    }
+
+    /// The inner loops: configuration, preset, bag size, storage, recorder.
+    fn inner_settings(&self, base: &Setting, settings: &mut Vec<Setting>) {
+        for storage_config_file in &self.storage_config_file {
+            for storage_preset_profile in &self.storage_preset_profile {
+                for &max_bag_size_bytes in &self.max_bag_size_bytes {
+                    for storage_id in &self.storage_id {
+                        for &recorder in &self.recorder {
+                            settings.push(Setting {
+                                recorder,
+                                storage_id: storage_id.clone(),
+                                max_bag_size_bytes,
+                                storage_config_file: storage_config_file.clone(),
+                                storage_preset_profile: storage_preset_profile.clone(),
+                                ..base.clone()
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a benchmark file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BenchmarkConfig {
+    /// Name of the CSV within the result folder.
+    pub summary_result_file: String,
+    /// Where bags and results go, unless the command line says so.
+    pub bag_root_folder: Option<PathBuf>,
+    /// Repetitions of each combination.
+    pub repeat_each: u32,
+    /// How messages reach the recorder.
+    pub transport: Transport,
+    /// Bags stay.
+    pub preserve_bags: bool,
+    /// Processors that producers may use; all when empty.
+    pub producers_cpu_affinity: Vec<u32>,
+    /// Processors that the recorder may use; all when empty.
+    pub recorder_cpu_affinity: Vec<u32>,
+    /// What is combined.
+    pub parameters: Matrix,
+}
+
+impl BenchmarkConfig {
+    /// Reads a benchmark file of rosbag2_performance_benchmarking.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or an unknown key or value in it.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path)
+            .map_err(|error| YamlError::new(1, format!("cannot be read: {error}")))
+            .map_err(ConfigError::at(path))?;
+        Self::parse(&text).map_err(ConfigError::at(path))
+    }
+
+    /// Reads the text of such a file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn parse(text: &str) -> Result<Self, YamlError> {
+        let root = yaml::parse(text)?;
+        let mut node = &root;
+        for key in [ROOT, "benchmark_node", "ros__parameters", "benchmark"] {
+            let mut keys = Keys::of(node)?;
+            let inner = keys.required(key)?;
+            keys.finish()?;
+            node = inner;
+        }
+        Self::from_node(node)
+    }
+
+    /// Reads the map below `benchmark`.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn from_node(node: &Node) -> Result<Self, YamlError> {
+        let mut keys = Keys::of(node)?;
+        // The older name of the same key; the newer one wins.
+        let older = keys.optional("db_root_folder");
+        let root = keys.optional("bag_root_folder").or(older);
+        let root = root.map(text_or_none).transpose()?.flatten();
+        let no_transport = keys.optional("no_transport").map_or(Ok(true), Node::as_bool)?;
+        let config = Self {
+            summary_result_file: match keys.optional("summary_result_file") {
+                Some(node) => file_name(node)?,
+                None => "results.csv".to_owned(),
+            },
+            bag_root_folder: root.map(PathBuf::from),
+            repeat_each: keys.optional("repeat_each").map_or(Ok(1), positive)?,
+            transport: if no_transport {
+                Transport::None
+            } else {
+                Transport::Dds
+            },
+            preserve_bags: keys.optional("preserve_bags").map_or(Ok(false), Node::as_bool)?,
+            producers_cpu_affinity: affinity(keys.optional("producers_cpu_affinity"))?,
+            recorder_cpu_affinity: affinity(keys.optional("recorder_cpu_affinity"))?,
+            parameters: keys
+                .optional("parameters")
+                .map_or_else(|| Ok(Matrix::default()), Matrix::read)?,
+        };
+        keys.finish()?;
+        Ok(config)
+    }
+}
+
+/// A name without folders, so that results stay in the result folder.
+fn file_name(node: &Node) -> Result<String, YamlError> {
+    let name = node.as_str()?;
+    if name.is_empty() || name.contains('/') || name == ".." {
+        return Err(node.expected("a file name without folders"));
+    }
+    Ok(name.to_owned())
+}
+
+fn storage_id(node: &Node) -> Result<String, YamlError> {
+    let id = node.as_str()?;
+    holdall_storage::storage_by_id(id)
+        .map(|storage| storage.id().to_owned())
+        .map_err(|error| node.error(error.to_string()))
+}
+
+/// Empty text stands for nothing in these files.
+fn text_or_none(node: &Node) -> Result<Option<String>, YamlError> {
+    Ok(Some(node.as_str()?.to_owned()).filter(|text| !text.is_empty()))
+}
+
+/// Processors as `[0, 1, 2]`, `"0-2"` or `"0,2-3"`.
+fn affinity(node: Option<&Node>) -> Result<Vec<u32>, YamlError> {
+    /// As many as the kernel's own masks have by default.
+    const PROCESSORS_MAX: u32 = 1024;
+    let Some(node) = node else { return Ok(Vec::new()) };
+    let refused = || node.expected("processor numbers like [0, 1] or \"0-1\"");
+    if let Value::Sequence(items) = &node.value {
+        return items.iter().map(Node::as_number).collect();
+    }
+    let mut processors = Vec::new();
+    for part in node
+        .as_str()?
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+    {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| *n < PROCESSORS_MAX);
+        let (Some(first), Some(last)) = (number(first), number(last)) else {
+            return Err(refused());
+        };
+        processors.extend(first..=last);
+    }
+    Ok(processors)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THROUGHPUT: &str = r#"
+rosbag2_performance_benchmarking:
+  benchmark_node:
+    ros__parameters:
+      benchmark:
+        summary_result_file:  "results.csv"
+        db_root_folder:       "/tmp/results"
+        repeat_each:          2
+        no_transport:         False
+        preserve_bags:        True
+        producers_cpu_affinity: "0,2-3"
+        recorder_cpu_affinity: [4, 5]
+        parameters:
+          storage_id:             ["mcap", "sqlite3"]
+          max_cache_size:         [10000000, 100000000]
+          max_bag_size:           [0, 1000000000]
+          compression:            ["", "zstd"]
+          compression_queue_size: [1]
+          compression_threads:    [0]
+          storage_config_file:    ["", "conf/storage_resilient.yaml"]
+"#;
+
+    #[test]
+    fn a_shipped_file_is_read_as_it_is() {
+        let config = BenchmarkConfig::parse(THROUGHPUT).unwrap();
+        assert_eq!((config.repeat_each, config.transport), (2, Transport::Dds));
+        assert_eq!(config.bag_root_folder.as_deref(), Some(Path::new("/tmp/results")));
+        assert!(config.preserve_bags);
+        assert_eq!(config.producers_cpu_affinity, [0, 2, 3]);
+        assert_eq!(config.recorder_cpu_affinity, [4, 5]);
+    }
+
+    #[test]
+    fn every_combination_comes_once_with_storages_turning_fastest() {
+        let settings = BenchmarkConfig::parse(THROUGHPUT).unwrap().parameters.settings();
+        assert_eq!(settings.len(), 32);
+        let distinct: std::collections::HashSet<_> = settings.iter().collect();
+        assert_eq!(distinct.len(), 32);
+        assert_eq!(
+            (settings[0].storage_id.as_str(), settings[1].storage_id.as_str()),
+            ("mcap", "sqlite3")
+        );
+        assert_eq!(
+            settings[0].max_cache_size_bytes,
+            settings[15].max_cache_size_bytes
+        );
+        assert_ne!(
+            settings[0].max_cache_size_bytes,
+            settings[16].max_cache_size_bytes
+        );
+    }
+
+    #[test]
+    fn run_folders_have_the_names_that_scripts_know() {
+        let settings = BenchmarkConfig::parse(THROUGHPUT).unwrap().parameters.settings();
+        assert_eq!(
+            settings[0].run_folder(0),
+            "run_0_mcap_10000000_default_compression_1_0_default_config_0"
+        );
+        let names: std::collections::HashSet<_> =
+            settings.iter().map(|setting| setting.run_folder(1)).collect();
+        assert_eq!(names.len(), 32);
+        assert!(names.iter().all(|name| !name.contains('/')));
+    }
+
+    #[test]
+    fn the_newer_folder_key_wins() {
+        let text = THROUGHPUT.replace(
+            "db_root_folder: ",
+            "bag_root_folder: \"/new\"\n        db_root_folder: ",
+        );
+        let config = BenchmarkConfig::parse(&text).unwrap();
+        assert_eq!(config.bag_root_folder.as_deref(), Some(Path::new("/new")));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_line() {
+        let told = |from: &str, to: &str| {
+            let text = THROUGHPUT.replacen(from, to, 1);
+            assert_ne!(text, THROUGHPUT, "{from}");
+            BenchmarkConfig::parse(&text).unwrap_err().to_string()
+        };
+        assert!(told("repeat_each:          2", "repeat_each:          0").starts_with("line 8: "));
+        assert!(told("\"sqlite3\"", "\"tape\"").contains("tape"));
+        assert!(told("max_cache_size", "cache").contains("unknown key cache; expected one of"));
+        assert!(told("\"results.csv\"", "\"../results.csv\"").contains("without folders"));
+        assert!(told("\"0,2-3\"", "\"0-x\"").contains("processor numbers"));
+        assert!(told("[0, 1000000000]", "[]").contains("one or more values, found none"));
+        assert!(told("benchmark_node", "node").contains("benchmark_node"));
+    }
+}

@@ -1,0 +1,228 @@
+//! Experiment files: several loads and benchmarks under one name, with what was published of them.
+
+use super::{
+    BenchmarkConfig, ConfigError, ProducerConfig, RecorderKind, Setting, Transport,
+    keys::{Keys, decimal},
+};
+use holdall_model::yaml::{self, Node, YamlError};
+use std::{fs, path::Path};
+
+/// One load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// How tables name it.
+    pub label: String,
+    /// What is published.
+    pub producers: ProducerConfig,
+}
+
+/// A figure of a published report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Published {
+    /// The case's label.
+    pub case: String,
+    /// Of this recorder only.
+    pub recorder: Option<RecorderKind>,
+    /// Of this storage only.
+    pub storage_id: Option<String>,
+    /// Of this preset only (empty for none).
+    pub storage_preset_profile: Option<String>,
+    /// Of this cache only, in bytes.
+    pub max_cache_size_bytes: Option<u64>,
+    /// With or without transport only.
+    pub transport: Option<Transport>,
+    /// Messages recorded, in percent of those sent.
+    pub recorded_percent: f64,
+}
+
+impl Published {
+    /// Whether the figure belongs to these settings.
+    pub fn is_of(&self, case: &str, transport: Transport, setting: &Setting) -> bool {
+        fn fits<T: PartialEq>(wanted: Option<&T>, found: &T) -> bool {
+            wanted.is_none_or(|wanted| wanted == found)
+        }
+        let preset = setting.storage_preset_profile.clone().unwrap_or_default();
+        self.case == case
+            && fits(self.transport.as_ref(), &transport)
+            && fits(self.recorder.as_ref(), &setting.recorder)
+            && fits(self.storage_id.as_ref(), &setting.storage_id)
+            && fits(self.storage_preset_profile.as_ref(), &preset)
+            && fits(self.max_cache_size_bytes.as_ref(), &setting.max_cache_size_bytes)
+    }
+}
+
+/// Loads and benchmarks that belong together: every case runs with every benchmark's every combination.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Experiment {
+    /// Its short name, for example `A6`.
+    pub id: String,
+    /// What it shows, one clause.
+    pub title: String,
+    /// Where it was published.
+    pub source: Option<String>,
+    /// What is published.
+    pub cases: Vec<Case>,
+    /// How it is recorded.
+    pub benchmarks: Vec<BenchmarkConfig>,
+    /// What others found.
+    pub published: Vec<Published>,
+}
+
+impl Experiment {
+    /// Reads an experiment file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or an unknown key or value in it.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path)
+            .map_err(|error| YamlError::new(1, format!("cannot be read: {error}")))
+            .map_err(ConfigError::at(path))?;
+        Self::parse(&text).map_err(ConfigError::at(path))
+    }
+
+    /// Reads the text of such a file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn parse(text: &str) -> Result<Self, YamlError> {
+        let root = yaml::parse(text)?;
+        let mut keys = Keys::of(&root)?;
+        let cases = keys.required("cases")?;
+        let benchmarks = keys.required("benchmarks")?;
+        let experiment = Self {
+            id: keys.required("experiment")?.as_str()?.to_owned(),
+            title: keys.required("title")?.as_str()?.to_owned(),
+            source: keys
+                .optional("source")
+                .map(|node| node.as_str().map(str::to_owned))
+                .transpose()?,
+            cases: cases
+                .as_sequence()?
+                .iter()
+                .map(read_case)
+                .collect::<Result<_, _>>()?,
+            benchmarks: benchmarks
+                .as_sequence()?
+                .iter()
+                .map(BenchmarkConfig::from_node)
+                .collect::<Result<_, _>>()?,
+            published: match keys.optional("published") {
+                Some(node) => node
+                    .as_sequence()?
+                    .iter()
+                    .map(read_published)
+                    .collect::<Result<_, _>>()?,
+                None => Vec::new(),
+            },
+        };
+        keys.finish()?;
+        if experiment.cases.is_empty() {
+            return Err(cases.error("expected at least one case, found none"));
+        }
+        if experiment.benchmarks.is_empty() {
+            return Err(benchmarks.error("expected at least one benchmark, found none"));
+        }
+        Ok(experiment)
+    }
+
+    /// A producer and a benchmark file of rosbag2_performance_benchmarking as an experiment of one case.
+    pub fn of_files(id: &str, producers: ProducerConfig, benchmark: BenchmarkConfig) -> Self {
+        Self {
+            id: id.to_owned(),
+            title: format!("files of {id}"),
+            source: None,
+            cases: vec![Case {
+                label: id.to_owned(),
+                producers,
+            }],
+            benchmarks: vec![benchmark],
+            published: Vec::new(),
+        }
+    }
+
+    /// The same with fewer or more messages of each publisher.
+    pub fn scaled(mut self, scale: f64) -> Self {
+        for case in &mut self.cases {
+            case.producers = case.producers.scaled(scale);
+        }
+        self
+    }
+}
+
+fn read_case(node: &Node) -> Result<Case, YamlError> {
+    let mut keys = Keys::of(node)?;
+    let case = Case {
+        label: keys.required("label")?.as_str()?.to_owned(),
+        producers: ProducerConfig::from_node(keys.required("publishers")?)?,
+    };
+    keys.finish()?;
+    Ok(case)
+}
+
+fn read_published(node: &Node) -> Result<Published, YamlError> {
+    let mut keys = Keys::of(node)?;
+    let text = |node: &Node| node.as_str().map(str::to_owned);
+    let published = Published {
+        case: text(keys.required("case")?)?,
+        recorder: keys.optional("recorder").map(RecorderKind::read).transpose()?,
+        storage_id: keys.optional("storage_id").map(text).transpose()?,
+        storage_preset_profile: keys.optional("storage_preset_profile").map(text).transpose()?,
+        max_cache_size_bytes: keys.optional("max_cache_size").map(Node::as_number).transpose()?,
+        transport: match keys.optional("no_transport").map(Node::as_bool).transpose()? {
+            Some(true) => Some(Transport::None),
+            Some(false) => Some(Transport::Dds),
+            None => None,
+        },
+        recorded_percent: decimal(keys.required("recorded_percent")?)?,
+    };
+    keys.finish()?;
+    Ok(published)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+experiment: X1
+title: one load, two recorders
+source: nowhere
+cases:
+  - label: tiny
+    publishers:
+      publisher_groups: [all]
+      all: {publishers_count: 2, topic_root: t, msg_size_bytes: 100, msg_count_each: 10, rate_hz: 100}
+benchmarks:
+  - repeat_each: 3
+    parameters: {recorder: [synchronous, holdall], max_cache_size: [1000000, 100000000]}
+published:
+  - {case: tiny, recorder: synchronous, max_cache_size: 1000000, recorded_percent: 58.66}
+"#;
+
+    #[test]
+    fn published_figures_find_their_settings() {
+        let experiment = Experiment::parse(SMALL).unwrap();
+        let settings = experiment.benchmarks[0].parameters.settings();
+        assert_eq!(settings.len(), 4);
+        let found: Vec<_> = settings
+            .iter()
+            .filter(|setting| experiment.published[0].is_of("tiny", Transport::None, setting))
+            .collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].recorder, found[0].max_cache_size_bytes),
+            (RecorderKind::Synchronous, 1_000_000)
+        );
+    }
+
+    #[test]
+    fn an_experiment_without_cases_is_refused() {
+        let text = SMALL.replace("cases:\n  - label: tiny\n    publishers:\n      publisher_groups: [all]\n      all: {publishers_count: 2, topic_root: t, msg_size_bytes: 100, msg_count_each: 10, rate_hz: 100}", "cases: []");
+        assert!(
+            Experiment::parse(&text)
+                .unwrap_err()
+                .to_string()
+                .contains("at least one case")
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! Sends what publishers send, each at its own rate, from few threads that never wait for whoever is late.
+
+use super::publishers::Publishers;
+use crate::{
+    error::{BenchError, BenchResult},
+    measure::Latencies,
+    workload::Schedule,
+};
+use holdall_io::{
+    clock::{Clock, wake_this_thread_exactly},
+    process::thread_cpu_time,
+};
+use holdall_model::{
+    message::{MessageHeader, Payload},
+    time::Timestamp,
+    topic::Gid,
+};
+use holdall_transport::Sink;
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, thread, time::Duration};
+
+/// Messages of this size and more are offered as loans, as transports do.
+const LOAN_BYTES_MIN: usize = 64 << 10;
+
+/// Messages that are due within this are sent without going to sleep again: a sleep costs as much as some messages.
+const WAKE_GRAIN: Duration = Duration::from_micros(50);
+
+/// What was sent, and how well.
+#[derive(Clone, Debug, Default)]
+pub struct Sent {
+    /// Messages of each publisher.
+    pub messages: Vec<u64>,
+    /// How long offers took.
+    pub offers: Latencies,
+    /// How much later than planned messages were offered.
+    pub lateness: Latencies,
+    /// Processor time of the generator without the offers' part being taken out.
+    pub cpu: Duration,
+    /// From the first due time to the end of the last offer.
+    pub elapsed: Duration,
+}
+
+/// Sends everything, publisher `i` to `sinks[i]`, and returns when all of it was offered.
+///
+/// # Errors
+/// When a thread cannot be started.
+pub fn generate(
+    publishers: &Publishers,
+    sinks: &[Arc<dyn Sink>],
+    threads: u32,
+    clock: &dyn Clock,
+) -> BenchResult<Sent> {
+    // Late enough that every thread stands ready.
+    let start = clock.monotonic() + Duration::from_millis(20);
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        for thread in 0..threads.max(1) {
+            let one = Generator {
+                publishers,
+                sinks,
+                clock,
+            };
+            let handle = thread::Builder::new()
+                .name(format!("generator-{thread}"))
+                .spawn_scoped(scope, move || one.run(thread, threads.max(1), start))
+                .map_err(|source| BenchError::Thread { source })?;
+            running.push(handle);
+        }
+        let mut all = Sent {
+            messages: vec![0; publishers.publishers.len()],
+            ..Sent::default()
+        };
+        for handle in running {
+            let one = handle.join().map_err(|_| BenchError::Thread {
+                source: std::io::Error::other("a generator panicked"),
+            })?;
+            all.messages
+                .iter_mut()
+                .zip(&one.messages)
+                .for_each(|(sum, part)| *sum += part);
+            all.offers.merge(&one.offers);
+            all.lateness.merge(&one.lateness);
+            all.cpu += one.cpu;
+            all.elapsed = all.elapsed.max(one.elapsed);
+        }
+        Ok(all)
+    })
+}
+
+struct Generator<'a> {
+    publishers: &'a Publishers,
+    sinks: &'a [Arc<dyn Sink>],
+    clock: &'a dyn Clock,
+}
+
+impl Generator<'_> {
+    fn run(self, thread: u32, threads: u32, start: Duration) -> Sent {
+        wake_this_thread_exactly();
+        let schedules = self.schedules(start);
+        let mut sent = Sent {
+            messages: vec![0; schedules.len()],
+            ..Sent::default()
+        };
+        // Every thread gets a share of each group: neighbours of a group go to different threads.
+        let own = (0..schedules.len()).filter(|index| index % threads as usize == thread as usize);
+        let mut due: BinaryHeap<_> = own
+            .filter_map(|index| Some(Reverse((schedules[index]?.due(0), index))))
+            .collect();
+        let mut buffer = Vec::new();
+        let mut now = self.clock.monotonic();
+        while let Some(Reverse((at, index))) = due.pop() {
+            if at > now {
+                now = self.clock.monotonic();
+                if at > now + WAKE_GRAIN {
+                    self.clock.sleep_until(at);
+                    now = self.clock.monotonic();
+                }
+            }
+            sent.lateness.record(now.saturating_sub(at));
+            self.offer(index, sent.messages[index], &mut buffer);
+            let after = self.clock.monotonic();
+            sent.offers.record(after.saturating_sub(now));
+            now = after;
+            sent.messages[index] += 1;
+            let left = sent.messages[index] < self.publishers.group_of(index).config.msg_count_each;
+            if let Some(schedule) = schedules[index].filter(|_| left) {
+                due.push(Reverse((schedule.due(sent.messages[index]), index)));
+            }
+        }
+        sent.elapsed = now.saturating_sub(start);
+        sent.cpu = thread_cpu_time().total();
+        sent
+    }
+
+    /// Publishers of a group begin one after the other within a period, so that not all are due at once. Rates were checked
+    /// when they were read.
+    fn schedules(&self, start: Duration) -> Vec<Option<Schedule>> {
+        let of = |publisher: &super::Publisher| {
+            let config = &self.publishers.groups[publisher.group].config;
+            Schedule::new(start, config.rate_hz, publisher.place, config.publishers_count)
+        };
+        self.publishers.publishers.iter().map(of).collect()
+    }
+
+    fn offer(&self, publisher: usize, index: u64, buffer: &mut Vec<u8>) {
+        let group = self.publishers.group_of(publisher);
+        let place = self.publishers.publishers[publisher].place;
+        let stamp: Timestamp = self.clock.now();
+        let header = MessageHeader {
+            publisher: Some(gid(publisher)),
+            sequence: Some(index + 1),
+            publish_time: Some(stamp),
+            log_time: stamp,
+        };
+        let payload = if group.frame.message_bytes() >= LOAN_BYTES_MIN {
+            Payload::Loaned(group.loan(place, index))
+        } else {
+            group.assemble(place, index, buffer);
+            Payload::Borrowed(buffer)
+        };
+        self.sinks[publisher].offer(header, payload);
+    }
+}
+
+/// Each publisher has an identifier of its own.
+fn gid(publisher: usize) -> Gid {
+    let mut gid = [0xBE; 16];
+    gid[..8].copy_from_slice(&(publisher as u64).to_le_bytes());
+    Gid(gid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::config::ProducerConfig;
+    use holdall_io::clock::SystemClock;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Received(Mutex<Vec<(u64, usize)>>);
+
+    impl Sink for Received {
+        fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
+            self.0
+                .lock()
+                .unwrap()
+                .push((header.sequence.unwrap(), payload.len()));
+        }
+    }
+
+    #[test]
+    fn every_publisher_sends_its_messages_in_order() {
+        let text = "rosbag2_performance_benchmarking_node: {ros__parameters: {publishers: {publisher_groups: [a, b], \
+                    a: {publishers_count: 3, topic_root: a, msg_size_bytes: 100, msg_count_each: 40, rate_hz: 4000}, \
+                    b: {publishers_count: 1, topic_root: b, msg_size_bytes: 100000, msg_count_each: 5, rate_hz: 1000}}}}";
+        let publishers = Publishers::new(&ProducerConfig::parse(text).unwrap(), 1).unwrap();
+        let received: Vec<Arc<Received>> = (0..4).map(|_| Arc::new(Received::default())).collect();
+        let sinks: Vec<Arc<dyn Sink>> = received
+            .iter()
+            .map(|one| Arc::clone(one) as Arc<dyn Sink>)
+            .collect();
+        let sent = generate(&publishers, &sinks, 2, &SystemClock).unwrap();
+        assert_eq!(sent.messages, [40, 40, 40, 5]);
+        for (index, (count, bytes)) in [(40, 108), (40, 108), (40, 108), (5, 100_008)]
+            .into_iter()
+            .enumerate()
+        {
+            let expected: Vec<(u64, usize)> = (1..=count).map(|sequence| (sequence, bytes)).collect();
+            assert_eq!(*received[index].0.lock().unwrap(), expected);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The load of a case: publishers with valid messages of the asked sizes, sent on an open-loop schedule by few threads.
+
+mod frame;
+mod generator;
+pub mod publishers;
+
+pub use frame::{Frame, FrameError};
+pub use generator::{Sent, generate};
+pub use publishers::{Publisher, Publishers};
+
+/// The ROS node whose topics are recorded; users' regular expressions name it.
+pub const NODE: &str = "/rosbag2_performance_benchmarking_node";

@@ -1,0 +1,234 @@
+//! The publishers of a producer file with the bytes that they send.
+
+use super::{
+    NODE,
+    frame::{Frame, FrameError},
+};
+use crate::{
+    suite::config::{ProducerConfig, PublisherGroup},
+    workload::{Content, Corpus},
+};
+use holdall_model::{message::Loan, topic::MessageDefinition};
+use std::{ops::Range, sync::Arc};
+
+/// Large payloads are cut from this many bytes, which no processor caches as a whole: a camera's frames come cold.
+const COLD_WINDOW_BYTES: usize = 64 << 20;
+
+/// Small payloads come hot, as they do out of a socket.
+const HOT_WINDOW_BYTES: usize = 256 << 10;
+
+/// Payloads start at multiples of a cache line.
+const ALIGNMENT: usize = 64;
+
+/// One publisher: a topic of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publisher {
+    /// Full ROS name.
+    pub topic: String,
+    /// Its group's place in [`Publishers::groups`].
+    pub group: usize,
+    /// Its place within the group, from 0.
+    pub place: u32,
+}
+
+/// What all publishers of a group have in common.
+pub struct Group {
+    /// As it was configured.
+    pub config: PublisherGroup,
+    /// Bytes around the bulk.
+    pub frame: Frame,
+    /// The type's definition as bags store it.
+    pub definition: MessageDefinition,
+    head: Arc<[u8]>,
+    tail: Arc<[u8]>,
+    corpus: Corpus,
+    /// Places at which a bulk may start: a power of two.
+    window_bytes: usize,
+}
+
+/// All publishers of a case.
+pub struct Publishers {
+    /// One for each topic.
+    pub publishers: Vec<Publisher>,
+    /// Their groups.
+    pub groups: Vec<Group>,
+}
+
+impl Publishers {
+    /// Works a producer file out; makes the payload bytes, which takes up to a second.
+    ///
+    /// # Errors
+    /// A message type that cannot be made.
+    pub fn new(config: &ProducerConfig, seed: u64) -> Result<Self, FrameError> {
+        let largest_bytes = |content| {
+            let sizes = config.groups.iter().filter(|group| group.content == content);
+            sizes.map(|group| group.msg_size_bytes).max().unwrap_or(0)
+        };
+        let mut corpora: Vec<(Content, Corpus)> = Vec::new();
+        let mut groups = Vec::new();
+        for group in &config.groups {
+            let corpus = match corpora.iter().find(|(content, _)| *content == group.content) {
+                Some((_, corpus)) => corpus.clone(),
+                None => {
+                    let largest = largest_bytes(group.content);
+                    let corpus = Corpus::new(group.content, window_bytes(largest) + largest, seed);
+                    corpora.push((group.content, corpus.clone()));
+                    corpus
+                }
+            };
+            let frame = Frame::new(&group.msg_type, group.msg_size_bytes)?;
+            groups.push(Group {
+                head: frame.head.clone().into(),
+                tail: frame.tail.clone().into(),
+                definition: frame.definition.message_definition(),
+                window_bytes: window_bytes(frame.bulk_bytes),
+                config: group.clone(),
+                frame,
+                corpus,
+            });
+        }
+        let publishers = config
+            .groups
+            .iter()
+            .enumerate()
+            .flat_map(|(group, config)| {
+                (0..config.publishers_count).map(move |place| Publisher {
+                    topic: format!("{NODE}/{}_{}", config.topic_root, place + 1),
+                    group,
+                    place,
+                })
+            })
+            .collect();
+        Ok(Self { publishers, groups })
+    }
+
+    /// The group of a publisher.
+    pub fn group_of(&self, publisher: usize) -> &Group {
+        &self.groups[self.publishers[publisher].group]
+    }
+
+    /// Messages of all publishers.
+    pub fn messages(&self) -> u64 {
+        self.groups.iter().map(|group| group.config.messages()).sum()
+    }
+
+    /// Bytes of all messages, with what surrounds their bulk.
+    pub fn bytes(&self) -> u64 {
+        let of = |group: &Group| group.config.messages() * group.frame.message_bytes() as u64;
+        self.groups.iter().map(of).sum()
+    }
+
+    /// Memory that the payload bytes take.
+    pub fn corpus_bytes(&self) -> u64 {
+        let mut seen: Vec<(Content, u64)> = Vec::new();
+        for group in &self.groups {
+            if !seen.iter().any(|(content, _)| *content == group.config.content) {
+                seen.push((group.config.content, group.corpus.bytes().len() as u64));
+            }
+        }
+        seen.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// Windows are powers of two, so that a place in them is a mask away.
+const fn window_bytes(bulk_bytes: usize) -> usize {
+    if bulk_bytes < 64 << 10 {
+        HOT_WINDOW_BYTES
+    } else {
+        COLD_WINDOW_BYTES
+    }
+}
+
+impl Group {
+    fn bulk(&self, place: u32, index: u64) -> Range<usize> {
+        let mixed = (index ^ u64::from(place) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        // Below the window, which is a usize.
+        let start = (mixed >> 20) as usize & (self.window_bytes - 1) & !(ALIGNMENT - 1);
+        start..start + self.frame.bulk_bytes
+    }
+
+    /// Writes message `index` (from 0) of publisher `place` of this group into `out`, replacing what is there.
+    pub fn assemble(&self, place: u32, index: u64, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.head);
+        out.extend_from_slice(&self.corpus.bytes()[self.bulk(place, index)]);
+        out.extend_from_slice(&self.tail);
+    }
+
+    /// The same message as a loan, without copying it.
+    pub fn loan(&self, place: u32, index: u64) -> Box<FramedLoan> {
+        Box::new(FramedLoan {
+            head: Arc::clone(&self.head),
+            tail: Arc::clone(&self.tail),
+            corpus: self.corpus.clone(),
+            bulk: self.bulk(place, index),
+        })
+    }
+}
+
+/// A message in the generator's memory, as one in a transport's receive buffers.
+pub struct FramedLoan {
+    head: Arc<[u8]>,
+    tail: Arc<[u8]>,
+    corpus: Corpus,
+    bulk: Range<usize>,
+}
+
+impl Loan for FramedLoan {
+    fn len(&self) -> usize {
+        self.head.len() + self.bulk.len() + self.tail.len()
+    }
+
+    /// Counted as if each message had memory of its own, which it would have in a transport.
+    fn pinned_bytes(&self) -> usize {
+        self.len()
+    }
+
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        visit(&self.head);
+        visit(&self.corpus.bytes()[self.bulk.clone()]);
+        if !self.tail.is_empty() {
+            visit(&self.tail);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(size: usize, count: u32) -> ProducerConfig {
+        let text = format!(
+            "rosbag2_performance_benchmarking_node: {{ros__parameters: {{publishers: {{publisher_groups: [g], g: {{\
+             publishers_count: {count}, topic_root: cam, msg_size_bytes: {size}, msg_count_each: 5, rate_hz: 10}}}}}}}}"
+        );
+        ProducerConfig::parse(&text).unwrap()
+    }
+
+    #[test]
+    fn topics_are_numbered_from_one_below_the_node() {
+        let publishers = Publishers::new(&config(100, 3), 1).unwrap();
+        let names: Vec<_> = publishers
+            .publishers
+            .iter()
+            .map(|one| one.topic.as_str())
+            .collect();
+        assert_eq!(names[0], "/rosbag2_performance_benchmarking_node/cam_1");
+        assert_eq!(names[2], "/rosbag2_performance_benchmarking_node/cam_3");
+        assert_eq!((publishers.messages(), publishers.bytes()), (15, 15 * 108));
+    }
+
+    #[test]
+    fn a_loan_holds_the_bytes_that_are_assembled() {
+        let publishers = Publishers::new(&config(200_001, 2), 7).unwrap();
+        let group = &publishers.groups[0];
+        let (mut whole, mut other) = (Vec::new(), Vec::new());
+        group.assemble(1, 3, &mut whole);
+        let mut lent = Vec::new();
+        let loan = group.loan(1, 3);
+        loan.for_each_slice(&mut |slice| lent.extend_from_slice(slice));
+        assert_eq!((loan.len(), &lent), (whole.len(), &whole));
+        group.assemble(1, 4, &mut other);
+        assert_ne!(whole, other);
+    }
+}

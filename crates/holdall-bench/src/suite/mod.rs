@@ -1,0 +1,9 @@
+//! The suite: experiments of the published reports and files of rosbag2_performance_benchmarking, run as they are.
+
+pub mod config;
+pub mod experiments;
+pub mod load;
+pub mod report;
+pub mod result;
+pub mod run;
+pub mod table;

@@ -1,0 +1,103 @@
+//! One page for the results of experiments: tables in their published shape, plots with their data and commands. Needs no network.
+
+mod compare;
+mod page;
+mod plots;
+
+pub use page::html;
+
+use super::{
+    config::Experiment,
+    experiments,
+    result::{ExperimentResult, summary_csv},
+};
+use crate::error::{BenchError, BenchResult};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A result folder that was read.
+pub struct Loaded {
+    /// Where it was.
+    pub folder: PathBuf,
+    /// What is in it.
+    pub result: ExperimentResult,
+    /// The experiment with its published figures, where it is one of ours.
+    pub experiment: Option<Experiment>,
+}
+
+/// Reads every experiment in `folder`: the folder of one, or one with several in it.
+///
+/// # Errors
+/// A folder without results, or results that cannot be read.
+pub fn load(folder: &Path) -> BenchResult<Vec<Loaded>> {
+    let mut folders = vec![folder.to_owned()];
+    let entries = fs::read_dir(folder).map_err(BenchError::io("list", folder))?;
+    folders.extend(entries.flatten().map(|entry| entry.path()));
+    folders[1..].sort();
+    let mut loaded = Vec::new();
+    for folder in folders {
+        let path = folder.join("results.json");
+        if !path.is_file() {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
+        let result: ExperimentResult = serde_json::from_str(&text).map_err(|error| BenchError::Verify {
+            path: path.clone(),
+            reason: format!("is not the result of an experiment: {error}"),
+        })?;
+        loaded.push(Loaded {
+            experiment: experiments::by_id(&result.experiment),
+            result,
+            folder,
+        });
+    }
+    if loaded.is_empty() {
+        return Err(BenchError::Option {
+            option: "DIR",
+            expected: "a folder with results of holdall bench run".to_owned(),
+            found: folder.display().to_string(),
+        });
+    }
+    Ok(loaded)
+}
+
+/// Writes `report.html`, and beside it each plot as SVG and its data as CSV and JSON. Returns the page's path.
+///
+/// # Errors
+/// A folder that cannot be written.
+pub fn write(loaded: &[Loaded], other: &[Loaded], out: &Path) -> BenchResult<PathBuf> {
+    fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
+    let keep = |name: &str, text: &str| {
+        let path = out.join(name);
+        fs::write(&path, text).map_err(BenchError::io("write", &path))?;
+        Ok::<_, BenchError>(path)
+    };
+    for one in loaded {
+        let id = file_stem(&one.result.experiment);
+        keep(&format!("{id}.csv"), &summary_csv(&one.result.runs))?;
+        let json = serde_json::to_string_pretty(&one.result).map_err(|error| BenchError::Verify {
+            path: out.to_owned(),
+            reason: error.to_string(),
+        })?;
+        keep(&format!("{id}.json"), &json)?;
+        for plot in plots::of(one)? {
+            keep(&format!("{id}_{}.svg", plot.name), &plots::standalone(&plot.svg))?;
+            keep(&format!("{id}_{}.csv", plot.name), &plot.csv)?;
+        }
+    }
+    keep("report.html", &html(loaded, other)?)
+}
+
+/// Letters, digits, `-` and `_` of a name, so that it stays a file name.
+fn file_stem(name: &str) -> String {
+    let keep = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
+            c
+        } else {
+            '_'
+        }
+    };
+    name.chars().map(keep).collect()
+}

@@ -1,0 +1,211 @@
+//! `holdall bench run` and `holdall bench list`: the published experiments.
+
+use super::bench::failure;
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    output,
+    terminal::log,
+    typed::bench::RunArguments,
+};
+use comfy_table::{LineStyle, Table, TableStyle};
+use holdall_bench::suite::{
+    config::{BenchmarkConfig, Experiment, ProducerConfig},
+    experiments,
+    result::RunResult,
+    run::{SuiteOptions, SuiteProgress, run as run_experiment},
+    table::table,
+};
+use holdall_io::clock::{Clock, SystemClock};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tracing::{info, level_filters::LevelFilter};
+
+/// Runs experiments one after the other.
+pub fn run(typed: &RunArguments) -> VerbResult {
+    log::start(if typed.json {
+        LevelFilter::WARN
+    } else {
+        LevelFilter::INFO
+    });
+    if !(typed.scale.is_finite() && typed.scale > 0.0) {
+        return Err(Failure::refused(format!(
+            "--scale {}: expected a number above 0",
+            typed.scale
+        )));
+    }
+    if typed.repeat == Some(0) {
+        return Err(Failure::refused("--repeat 0: expected 1 or more"));
+    }
+    let experiments = experiments_of(typed)?;
+    let out = out_folder(typed, &experiments)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    for experiment in &experiments {
+        let options = SuiteOptions {
+            out: out.clone(),
+            scale: typed.scale,
+            repeat: typed.repeat,
+            resume: typed.resume,
+            keep: typed.keep,
+            threads: typed.threads,
+            command: command_of(typed, experiment),
+        };
+        let result = run_experiment(experiment, &options, &clock, &mut tell).map_err(failure)?;
+        output::result(&if typed.json {
+            serde_json::to_string_pretty(&result).map_err(Failure::failed)?
+        } else {
+            table(&result, Some(experiment))
+        })?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Lists what can be run by name, or prints one file.
+pub fn list(id: Option<&str>, json: bool) -> VerbResult {
+    if let Some(id) = id {
+        let text = experiments::text_of(id).ok_or_else(|| unknown(id))?;
+        output::result(text)?;
+        return Ok(Outcome::Done);
+    }
+    let all = experiments::shipped();
+    if json {
+        let rows: Vec<_> = all.iter().map(as_json).collect();
+        output::result(&serde_json::to_string_pretty(&rows).map_err(Failure::failed)?)?;
+        return Ok(Outcome::Done);
+    }
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─')));
+    table.set_header(["id", "what it shows", "cases", "runs", "largest bag"]);
+    for experiment in &all {
+        table.add_row([
+            experiment.id.clone(),
+            experiment.title.clone(),
+            experiment.cases.len().to_string(),
+            runs(experiment).to_string(),
+            format!("{:.1} GB", largest_bytes(experiment) as f64 / 1e9),
+        ]);
+    }
+    output::result(&format!("{table}\n"))?;
+    Ok(Outcome::Done)
+}
+
+fn as_json(experiment: &Experiment) -> serde_json::Value {
+    serde_json::json!({
+        "id": experiment.id,
+        "title": experiment.title,
+        "source": experiment.source,
+        "cases": experiment.cases.iter().map(|case| case.label.as_str()).collect::<Vec<_>>(),
+        "runs": runs(experiment),
+        "largest_bag_bytes": largest_bytes(experiment),
+    })
+}
+
+fn runs(experiment: &Experiment) -> u64 {
+    let of = |benchmark: &BenchmarkConfig| {
+        u64::from(benchmark.repeat_each) * benchmark.parameters.settings().len() as u64
+    };
+    experiment.cases.len() as u64 * experiment.benchmarks.iter().map(of).sum::<u64>()
+}
+
+fn largest_bytes(experiment: &Experiment) -> u64 {
+    experiment
+        .cases
+        .iter()
+        .map(|case| case.producers.bytes())
+        .max()
+        .unwrap_or(0)
+}
+
+fn unknown(id: &str) -> Failure {
+    let known: Vec<String> = experiments::shipped().into_iter().map(|one| one.id).collect();
+    Failure::refused(format!(
+        "{id} is no experiment and no file; expected one of {}",
+        known.join(", ")
+    ))
+}
+
+fn experiments_of(typed: &RunArguments) -> Result<Vec<Experiment>, Failure> {
+    if let (Some(producers), Some(benchmark)) = (&typed.producers, &typed.benchmark) {
+        let stem = |path: &Path| {
+            path.file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
+        };
+        let id = format!("{}_{}", stem(benchmark), stem(producers));
+        let producers = ProducerConfig::read(producers).map_err(Failure::refused)?;
+        let benchmark = BenchmarkConfig::read(benchmark).map_err(Failure::refused)?;
+        return Ok(vec![Experiment::of_files(&id, producers, benchmark)]);
+    }
+    typed
+        .experiments
+        .iter()
+        .map(|name| one_experiment(name))
+        .collect()
+}
+
+fn one_experiment(name: &str) -> Result<Experiment, Failure> {
+    if let Some(experiment) = experiments::by_id(name) {
+        return Ok(experiment);
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        return Err(unknown(name));
+    }
+    Experiment::read(path).map_err(Failure::refused)
+}
+
+/// The command line's folder, or that of the benchmark file.
+fn out_folder(typed: &RunArguments, experiments: &[Experiment]) -> Result<PathBuf, Failure> {
+    let of_file = || {
+        experiments
+            .iter()
+            .flat_map(|one| &one.benchmarks)
+            .find_map(|one| one.bag_root_folder.clone())
+    };
+    typed.out.clone().or_else(of_file).ok_or_else(|| {
+        Failure::refused("no folder for results: give --out DIR, or bag_root_folder in the benchmark file")
+    })
+}
+
+/// What somebody else would type to run the same.
+fn command_of(typed: &RunArguments, experiment: &Experiment) -> String {
+    let mut words = vec!["holdall bench run".to_owned()];
+    match (&typed.producers, &typed.benchmark) {
+        (Some(producers), Some(benchmark)) => {
+            words.push(format!(
+                "--producers {} --benchmark {}",
+                producers.display(),
+                benchmark.display()
+            ));
+        }
+        _ => words.push(experiment.id.clone()),
+    }
+    if typed.scale != 1.0 {
+        words.push(format!("--scale {}", typed.scale));
+    }
+    if let Some(repeat) = typed.repeat {
+        words.push(format!("--repeat {repeat}"));
+    }
+    words.push("--out DIR".to_owned());
+    words.join(" ")
+}
+
+fn tell(progress: SuiteProgress) {
+    match progress {
+        SuiteProgress::Limits => {}
+        SuiteProgress::Running { number, of, name } => info!("run {number} of {of}: {name}"),
+        SuiteProgress::Found { path } => info!("done before: {}", path.display()),
+        SuiteProgress::Ended(result) => info!("{}", sentence(&result)),
+    }
+}
+
+fn sentence(result: &RunResult) -> String {
+    format!(
+        "{:.2} % recorded, {:.0} MB/s durable",
+        result.recorded_percent(),
+        result.durable_bytes_per_s / 1e6
+    )
+}
