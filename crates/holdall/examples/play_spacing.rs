@@ -81,7 +81,7 @@ fn play(path: &Path, hertz: u64, rate: f64) -> Result<(PlayReport, Histogram<u64
         discovery_wait: Duration::ZERO,
         ..PlayOptions::default()
     };
-    let report = Player::start(options, Box::new(player), Arc::new(SystemClock))?.wait();
+    let report = Player::start(options, vec![Box::new(player)], Arc::new(SystemClock))?.wait();
     drop(subscription);
 
     let times = stopwatch.0.lock().map_err(|_| "a sink panicked")?;

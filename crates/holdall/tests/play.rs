@@ -110,7 +110,7 @@ impl Listener {
     fn start(&self, options: PlayOptions) -> Result<Player, PlayError> {
         Player::start(
             options,
-            Box::new(join(&self.network, "player")),
+            vec![Box::new(join(&self.network, "player"))],
             Arc::new(SystemClock),
         )
     }

@@ -141,6 +141,20 @@ pub enum Verb {
     },
 }
 
+/// A way to reach live topics (`--transport`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TransportName {
+    /// DDS, as most ROS 2 systems do.
+    #[default]
+    Dds,
+    /// Shared memory of this host, through iceoryx2.
+    Iceoryx2,
+    /// Zenoh, as systems with rmw_zenoh do.
+    Zenoh,
+    /// Each one that this build has and that can be started here.
+    Auto,
+}
+
 /// How much is told on the way (`--log-level`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {

@@ -1,6 +1,6 @@
 //! `holdall play` as it is typed: the flags of `ros2 bag play`, same names and meaning.
 
-use super::LogLevel;
+use super::{LogLevel, TransportName};
 use crate::units;
 use clap::{Args, ValueEnum};
 use std::{path::PathBuf, time::Duration};
@@ -77,6 +77,16 @@ pub struct PlayArguments {
     /// Publish topics under other names
     #[arg(short = 'm', long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What to play")]
     pub remap: Vec<String>,
+
+    /// How topics are published; may be given several times; auto is each one that can be started here
+    #[arg(
+        long,
+        value_name = "TRANSPORT",
+        default_value = "dds",
+        action = clap::ArgAction::Append,
+        help_heading = "What to play"
+    )]
+    pub transport: Vec<TransportName>,
 
     /// YAML file with the QoS to publish with, by topic, instead of the recorded one
     #[arg(long, value_name = "FILE", help_heading = "What to play")]

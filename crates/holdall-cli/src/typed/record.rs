@@ -1,6 +1,6 @@
 //! `holdall record` as it is typed: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
 
-use super::LogLevel;
+use super::{LogLevel, TransportName};
 use crate::units;
 use clap::{Args, ValueEnum};
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
@@ -155,6 +155,16 @@ pub struct RecordArguments {
     /// Leave out topics that nobody subscribes to
     #[arg(long, help_heading = "What to record")]
     pub ignore_leaf_topics: bool,
+
+    /// How topics are reached; may be given several times; auto is each one that can be started here
+    #[arg(
+        long,
+        value_name = "TRANSPORT",
+        default_value = "dds",
+        action = clap::ArgAction::Append,
+        help_heading = "Discovery"
+    )]
+    pub transport: Vec<TransportName>,
 
     /// Look for topics at the start only; ones that appear later are not recorded
     #[arg(long, help_heading = "Discovery")]

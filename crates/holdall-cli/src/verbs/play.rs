@@ -51,11 +51,11 @@ pub fn run(typed: &PlayArguments) -> VerbResult {
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let transport = transport::join(NODE_NAME, Arc::clone(&clock))?;
-    for warning in transport.warnings() {
+    let transports = transport::join(&typed.transport, NODE_NAME, &clock)?;
+    for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }
-    let player = Player::start(options, transport, clock).map_err(failure)?;
+    let player = Player::start(options, transports, clock).map_err(failure)?;
     for notice in player.notices() {
         warn!("{notice}");
     }

@@ -57,11 +57,11 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let transport = transport::join(&meant.node_name, Arc::clone(&clock))?;
+    let transports = transport::join(&typed.transport, &meant.node_name, &clock)?;
     let snapshot = meant.options.cache.snapshot;
     let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
     let recorder =
-        Recorder::start(meant.options, vec![transport], clock, disk, Box::new(OsFolder)).map_err(failure)?;
+        Recorder::start(meant.options, transports, clock, disk, Box::new(OsFolder)).map_err(failure)?;
     let control_socket = match &typed.control_socket {
         Some(path) => {
             let (control, observer) = (recorder.control(), recorder.observer());

@@ -52,7 +52,8 @@ enum Drive {
 
 /// The `/clock` publisher.
 pub(super) struct ClockTopic {
-    publisher: Box<dyn Publisher>,
+    /// One per transport.
+    publishers: Vec<Box<dyn Publisher>>,
     drive: Drive,
     published: u64,
     refusal: Option<String>,
@@ -64,7 +65,7 @@ impl ClockTopic {
         source: &ClockSource,
         recorded_topics: &[&str],
         now: Duration,
-        transport: &mut dyn Transport,
+        transports: &mut [Box<dyn Transport>],
     ) -> Result<Option<Self>, TransportError> {
         let drive = match source {
             ClockSource::Off => return Ok(None),
@@ -85,14 +86,18 @@ impl ClockTopic {
             }
             ClockSource::AllTopics => Drive::BeforeAll,
         };
-        let publisher = transport.publish(&PublishRequest {
+        let request = PublishRequest {
             topic: CLOCK_TOPIC.to_owned(),
             type_name: "rosgraph_msgs/msg/Clock".to_owned(),
             type_hash: Some(CLOCK_TYPE_HASH.to_owned()),
             qos: CLOCK_QOS,
-        })?;
+        };
+        let publishers = transports
+            .iter_mut()
+            .map(|transport| transport.publish(&request))
+            .collect::<Result<_, _>>()?;
         Ok(Some(Self {
-            publisher,
+            publishers,
             drive,
             published: 0,
             refusal: None,
@@ -135,14 +140,18 @@ impl ClockTopic {
     }
 
     fn publish(&mut self, time: Timestamp) {
-        match self.publisher.publish(&clock_message(time)) {
-            Ok(()) => self.published += 1,
-            Err(error) if self.refusal.is_none() => {
-                tracing::warn!("{error}");
-                self.refusal = Some(error.to_string());
+        let mut published = false;
+        for publisher in &mut self.publishers {
+            match publisher.publish(&clock_message(time)) {
+                Ok(()) => published = true,
+                Err(error) if self.refusal.is_none() => {
+                    tracing::warn!("{error}");
+                    self.refusal = Some(error.to_string());
+                }
+                Err(_) => {}
             }
-            Err(_) => {}
         }
+        self.published += u64::from(published);
     }
 }
 

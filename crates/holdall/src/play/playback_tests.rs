@@ -50,6 +50,13 @@ struct Notebook {
     matched: Arc<AtomicUsize>,
 }
 
+impl Notebook {
+    /// The only transport of a playback.
+    fn as_transports(&self) -> Vec<Box<dyn Transport>> {
+        vec![Box::new(self.clone())]
+    }
+}
+
 struct NotingPublisher {
     topic: String,
     notebook: Notebook,
@@ -177,7 +184,8 @@ struct Stage {
 impl Stage {
     /// Plays messages of `/a` (0) and `/b` (1), stamped in milliseconds after the start.
     fn new(messages: &[(i64, usize)], options: PlayOptions) -> Self {
-        let mut notebook = Notebook::default();
+        let notebook = Notebook::default();
+        let mut transports = notebook.as_transports();
         let topic = |name: &str| TopicInfo {
             name: name.to_owned(),
             type_name: "std_msgs/msg/String".to_owned(),
@@ -187,10 +195,10 @@ impl Stage {
         let choice = TopicChoice::new(&options).expect("valid options");
         let topics = [topic("/a"), topic("/b")];
         let publications =
-            Publications::create(&topics, &options, &choice, &mut notebook).expect("publishers");
+            Publications::create(&topics, &options, &choice, &mut transports).expect("publishers");
         let now = ms(1000);
         let names = publications.recorded_names();
-        let clock_topic = ClockTopic::create(&options.clock, &names, now, &mut notebook).expect("clock");
+        let clock_topic = ClockTopic::create(&options.clock, &names, now, &mut transports).expect("clock");
         let all: Vec<_> = messages
             .iter()
             .map(|&(millis, publication)| PlayMessage {
@@ -624,9 +632,9 @@ fn clock_comes_before_the_messages_that_drive_it() {
 
 /// Creates publications of topics that `change` may alter.
 fn publish(topics: &[TopicInfo], options: &PlayOptions) -> Result<Vec<PublishRequest>, super::PlayError> {
-    let mut notebook = Notebook::default();
+    let notebook = Notebook::default();
     let choice = TopicChoice::new(options).expect("valid options");
-    Publications::create(topics, options, &choice, &mut notebook)?;
+    Publications::create(topics, options, &choice, &mut notebook.as_transports())?;
     let requests = notebook.requests.lock().unwrap().clone();
     Ok(requests)
 }

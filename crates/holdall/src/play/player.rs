@@ -42,12 +42,13 @@ pub struct Player {
 
 impl Player {
     /// Opens the bags, creates the publishers and begins to play as soon as enough was read ahead and discovery has settled.
+    /// A topic is published over the transport that it was recorded from when that is among `transports`, else over the first.
     ///
     /// # Errors
     /// When an option makes no sense, a bag cannot be read, there is nothing to play, or the transport refuses.
     pub fn start(
         options: PlayOptions,
-        mut transport: Box<dyn Transport>,
+        mut transports: Vec<Box<dyn Transport>>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, PlayError> {
         check(&options)?;
@@ -55,7 +56,7 @@ impl Player {
         let bags = BagSet::open_with(&options.inputs, Ros1View::AllConverted)?;
         let topics = all_topics(&bags)?;
         let range = PlayRange::new(&bags, &options)?;
-        let publications = Publications::create(&topics, &options, &choice, &mut *transport)?;
+        let publications = Publications::create(&topics, &options, &choice, &mut transports)?;
         if publications.is_empty() {
             return Err(PlayError::nothing(&options, "none of its topics is chosen"));
         }
@@ -63,7 +64,7 @@ impl Player {
             &options.clock,
             &publications.recorded_names(),
             clock.monotonic(),
-            &mut *transport,
+            &mut transports,
         )?;
         let mut notices = bags.notices();
         notices.extend(missing_topics(&choice, &topics));
@@ -107,7 +108,7 @@ impl Player {
         let acked = options.wait_for_all_acked;
         let thread = std::thread::Builder::new()
             .name("holdall-play".to_owned())
-            .spawn(move || play(playback, &shared, transport, acked))
+            .spawn(move || play(playback, &shared, transports, acked))
             .map_err(PlayError::Thread)?;
         Ok(Self {
             control,
@@ -175,11 +176,11 @@ impl Drop for Player {
     }
 }
 
-/// What the playing thread does. The transport lives as long as its publishers.
+/// What the playing thread does. The transports live as long as their publishers.
 fn play(
     mut playback: Playback<ReadAhead>,
     shared: &Shared,
-    transport: Box<dyn Transport>,
+    transports: Vec<Box<dyn Transport>>,
     acked: Option<Duration>,
 ) -> PlayReport {
     wake_this_thread_exactly();
@@ -217,7 +218,7 @@ fn play(
         failure,
     };
     drop((parts.clock_topic, parts.source));
-    drop(transport);
+    drop(transports);
     report
 }
 

@@ -41,7 +41,7 @@ impl Publications {
         topics: &[TopicInfo],
         options: &PlayOptions,
         choice: &TopicChoice,
-        transport: &mut dyn Transport,
+        transports: &mut [Box<dyn Transport>],
     ) -> Result<Self, PlayError> {
         let mut publications = Vec::new();
         let mut refusal = None;
@@ -58,6 +58,9 @@ impl Publications {
                 });
             }
             let request = publish_request(topic, published_as, options);
+            let Some(transport) = transports.first_mut() else {
+                break;
+            };
             match transport.publish(&request) {
                 Ok(publisher) => {
                     let report = TopicReport {
