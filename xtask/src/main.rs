@@ -1,5 +1,8 @@
 //! Chores of the project as one program: `cargo run -p xtask -- tidy` checks the rules of the house.
 
+// A program for the terminal: what it finds is its output.
+#![allow(clippy::print_stderr)]
+
 mod tidy;
 
 use std::process::ExitCode;
