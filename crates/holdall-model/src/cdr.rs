@@ -1,31 +1,45 @@
-//! Reading and writing plain CDR (XCDR1), as far as the few ROS types need it that the transport itself speaks; every read is bounded.
+//! Reading and writing plain CDR (XCDR1), as far as the few ROS types need it that holdall itself speaks; every read is bounded.
 
 /// Why bytes are not what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CdrError {
+pub enum CdrError {
     /// The data ends early.
     #[error("data ends at byte {len} while {needed} bytes at {offset} are read")]
     Truncated {
+        /// Where it is read, counted from the end of the encapsulation header.
         offset: usize,
+        /// Bytes that are read.
         needed: usize,
+        /// Bytes that there are.
         len: usize,
     },
     /// A representation other than plain CDR.
     #[error("representation {found:#06x} is not plain CDR")]
-    Representation { found: u16 },
+    Representation {
+        /// The one that the header names.
+        found: u16,
+    },
     /// A length that cannot be true.
     #[error("length {found} at byte {offset} is more than the data can hold")]
-    Length { offset: usize, found: usize },
+    Length {
+        /// Where it stands, counted from the end of the encapsulation header.
+        offset: usize,
+        /// It.
+        found: usize,
+    },
     /// A text that is not UTF-8 or lacks its final NUL.
     #[error("text at byte {offset} is malformed")]
-    Text { offset: usize },
+    Text {
+        /// Where it begins, counted from the end of the encapsulation header.
+        offset: usize,
+    },
 }
 
 /// Size of the encapsulation header in bytes.
-pub(super) const ENCAPSULATION_BYTES: usize = 4;
+pub const ENCAPSULATION_BYTES: usize = 4;
 
 /// Reads values one after the other; alignment counts from the end of the encapsulation header.
-pub(super) struct CdrReader<'a> {
+pub struct CdrReader<'a> {
     body: &'a [u8],
     offset: usize,
     big_endian: bool,
@@ -33,7 +47,10 @@ pub(super) struct CdrReader<'a> {
 
 impl<'a> CdrReader<'a> {
     /// Starts behind the encapsulation header.
-    pub(super) fn new(payload: &'a [u8]) -> Result<Self, CdrError> {
+    ///
+    /// # Errors
+    /// A payload without one, or another representation.
+    pub fn new(payload: &'a [u8]) -> Result<Self, CdrError> {
         let Some((header, body)) = payload.split_first_chunk::<ENCAPSULATION_BYTES>() else {
             return Err(CdrError::Truncated {
                 offset: 0,
@@ -57,12 +74,15 @@ impl<'a> CdrReader<'a> {
     }
 
     /// Bytes that are left.
-    pub(super) fn remaining(&self) -> usize {
+    pub fn remaining(&self) -> usize {
         self.body.len().saturating_sub(self.offset)
     }
 
     /// The next `len` bytes.
-    pub(super) fn bytes(&mut self, len: usize) -> Result<&'a [u8], CdrError> {
+    ///
+    /// # Errors
+    /// When the data does not hold it.
+    pub fn bytes(&mut self, len: usize) -> Result<&'a [u8], CdrError> {
         let truncated = CdrError::Truncated {
             offset: self.offset,
             needed: len,
@@ -86,22 +106,34 @@ impl<'a> CdrReader<'a> {
     }
 
     /// `octet`, `boolean`.
-    pub(super) fn u8(&mut self) -> Result<u8, CdrError> {
+    ///
+    /// # Errors
+    /// When the data does not hold it.
+    pub fn u8(&mut self) -> Result<u8, CdrError> {
         self.array::<1>().map(u8::from_be_bytes)
     }
 
     /// `unsigned long`.
-    pub(super) fn u32(&mut self) -> Result<u32, CdrError> {
+    ///
+    /// # Errors
+    /// When the data does not hold it.
+    pub fn u32(&mut self) -> Result<u32, CdrError> {
         self.array::<4>().map(u32::from_be_bytes)
     }
 
     /// `unsigned long long`.
-    pub(super) fn u64(&mut self) -> Result<u64, CdrError> {
+    ///
+    /// # Errors
+    /// When the data does not hold it.
+    pub fn u64(&mut self) -> Result<u64, CdrError> {
         self.array::<8>().map(u64::from_be_bytes)
     }
 
     /// The length of a sequence whose elements take at least `element_bytes_min` each.
-    pub(super) fn sequence_len(&mut self, element_bytes_min: usize) -> Result<usize, CdrError> {
+    ///
+    /// # Errors
+    /// When the data does not hold it.
+    pub fn sequence_len(&mut self, element_bytes_min: usize) -> Result<usize, CdrError> {
         let found = self.u32()? as usize;
         if found.saturating_mul(element_bytes_min.max(1)) > self.remaining() {
             return Err(CdrError::Length {
@@ -113,7 +145,10 @@ impl<'a> CdrReader<'a> {
     }
 
     /// `string`.
-    pub(super) fn text(&mut self) -> Result<&'a str, CdrError> {
+    ///
+    /// # Errors
+    /// When the data does not hold it.
+    pub fn text(&mut self) -> Result<&'a str, CdrError> {
         let len = self.sequence_len(1)?;
         let offset = self.offset;
         // Some writers send an empty text as length 0 instead of 1 and a NUL.
@@ -128,50 +163,62 @@ impl<'a> CdrReader<'a> {
 }
 
 /// Writes values one after the other as little-endian plain CDR, beginning with the encapsulation header.
-pub(super) struct CdrWriter(Vec<u8>);
+pub struct CdrWriter(Vec<u8>);
+
+impl Default for CdrWriter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl CdrWriter {
     /// Starts with the encapsulation header.
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self(vec![0, 1, 0, 0])
     }
 
     /// Fills up to a multiple of `to` bytes behind the header.
-    pub(super) fn align(&mut self, to: usize) {
+    pub fn align(&mut self, to: usize) {
         let len = (self.0.len() - ENCAPSULATION_BYTES).next_multiple_of(to) + ENCAPSULATION_BYTES;
         self.0.resize(len, 0);
     }
 
     /// Bytes as they are.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+    pub fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
     /// `octet`, `boolean`.
-    pub(super) fn u8(&mut self, value: u8) {
+    pub fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
 
     /// `unsigned long`.
-    pub(super) fn u32(&mut self, value: u32) {
+    pub fn u32(&mut self, value: u32) {
         self.align(4);
         self.bytes(&value.to_le_bytes());
     }
 
+    /// `unsigned long long`.
+    pub fn u64(&mut self, value: u64) {
+        self.align(8);
+        self.bytes(&value.to_le_bytes());
+    }
+
     /// A sequence's length; lengths beyond 32 bits do not occur here and are cut.
-    pub(super) fn sequence_len(&mut self, len: usize) {
+    pub fn sequence_len(&mut self, len: usize) {
         self.u32(u32::try_from(len).unwrap_or(u32::MAX));
     }
 
     /// `string`.
-    pub(super) fn text(&mut self, text: &str) {
+    pub fn text(&mut self, text: &str) {
         self.sequence_len(text.len() + 1);
         self.bytes(text.as_bytes());
         self.u8(0);
     }
 
     /// The payload.
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub fn finish(self) -> Vec<u8> {
         self.0
     }
 }
@@ -186,12 +233,14 @@ mod tests {
         writer.u8(7);
         writer.text("abc");
         writer.u32(9);
+        writer.u64(11);
         let payload = writer.finish();
         assert_eq!(&payload[..12], [0, 1, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0]);
         let mut reader = CdrReader::new(&payload).unwrap();
         assert_eq!(reader.u8(), Ok(7));
         assert_eq!(reader.text(), Ok("abc"));
         assert_eq!(reader.u32(), Ok(9));
+        assert_eq!(reader.u64(), Ok(11));
         assert_eq!(reader.remaining(), 0);
     }
 

@@ -1,6 +1,7 @@
 //! The nouns of recording (topics, messages, QoS, bags, losses) and the pure rules over them: no I/O, no thread, no clock.
 #![forbid(unsafe_code)]
 
+pub mod cdr;
 pub mod dynamic;
 pub mod interface;
 pub mod loss;

@@ -7,7 +7,6 @@
     allow(dead_code, reason = "only unit tests use it without the feature")
 )]
 
-mod cdr;
 mod config;
 mod node_graph;
 mod qos;

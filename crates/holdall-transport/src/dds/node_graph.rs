@@ -1,10 +1,10 @@
 //! Which endpoint belongs to which node: the `ros_discovery_info` messages of all participants.
 
-use super::{
+use super::qos::{DdsDurability, DdsHistory, DdsQos};
+use holdall_model::{
     cdr::{CdrError, CdrReader, CdrWriter},
-    qos::{DdsDurability, DdsHistory, DdsQos},
+    topic::{Gid, NodeName},
 };
-use holdall_model::topic::{Gid, NodeName};
 use std::collections::{BTreeSet, HashMap};
 
 /// DDS topic of the graph messages; without the prefix of ROS topics.

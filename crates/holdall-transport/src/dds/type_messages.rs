@@ -1,8 +1,10 @@
 //! The messages of the service `get_type_description`, in the two ways that rmw implementations wrap them.
 
-use super::cdr::{CdrError, CdrReader, CdrWriter};
 use crate::TypeSource;
-use holdall_model::topic::Gid;
+use holdall_model::{
+    cdr::{CdrError, CdrReader, CdrWriter},
+    topic::Gid,
+};
 
 /// How requests and replies are wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

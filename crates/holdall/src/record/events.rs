@@ -1,7 +1,8 @@
 //! Tells other nodes what happens to the recording, on the topics and in the message types of rosbag2: losses and finished files.
 
-use super::ledger::Ledger;
+use super::{ledger::Ledger, session::lock};
 use holdall_model::{
+    cdr::CdrWriter,
     interface::{Definition, InterfaceSource, SourceFormat, bundle::Bundle},
     loss::LossStage,
     qos::QosProfile,
@@ -11,6 +12,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Mutex,
     time::Duration,
 };
 
@@ -41,6 +43,9 @@ const EVENT_QOS: QosProfile = QosProfile {
     depth: 1,
     ..QosProfile::ROS_DEFAULT
 };
+
+/// How often is looked whether anything was lost, while nothing was: each look goes over all topics under the ledger's lock.
+const LOSS_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the end waits for subscriptions to have the last events.
 const LAST_EVENT_MAX: Duration = Duration::from_millis(200);
@@ -75,8 +80,8 @@ pub(super) struct EventPublishers {
     options: EventOptions,
     lost: Vec<Box<dyn Publisher>>,
     split: Vec<Box<dyn Publisher>>,
-    /// What was told, by topic.
-    told: BTreeMap<String, Lost>,
+    /// What was told, in the ledger's order of topics.
+    told: Vec<Lost>,
     next_lost: Duration,
     published: bool,
 }
@@ -91,7 +96,7 @@ impl EventPublishers {
             options,
             lost: Vec::new(),
             split: Vec::new(),
-            told: BTreeMap::new(),
+            told: Vec::new(),
             next_lost: Duration::ZERO,
             published: false,
         };
@@ -116,40 +121,52 @@ impl EventPublishers {
     }
 
     /// Tells what was lost since the last event, unless that was too short ago.
-    pub(super) fn tell_lost(&mut self, ledger: &Ledger, now: Duration) {
+    pub(super) fn tell_lost(&mut self, ledger: &Mutex<Ledger>, now: Duration) {
         let Some(interval) = self.options.lost_interval else {
             return;
         };
-        if now >= self.next_lost && self.publish_lost(ledger) {
-            self.next_lost = now.saturating_add(interval);
+        if now < self.next_lost {
+            return;
         }
+        let pause = if self.publish_lost(ledger) {
+            interval
+        } else {
+            LOSS_LOOK_INTERVAL.min(interval)
+        };
+        self.next_lost = now.saturating_add(pause);
     }
 
-    fn publish_lost(&mut self, ledger: &Ledger) -> bool {
-        let mut news = Vec::new();
-        for topic in &ledger.topics {
-            let total = lost(&topic.missing);
-            let told = self.told.get(&topic.name).copied().unwrap_or_default();
-            // A message that was counted and came late makes the sum smaller; the next losses are told only beyond what was told.
-            let new = Lost {
-                in_transport: total.in_transport.saturating_sub(told.in_transport),
-                in_recorder: total.in_recorder.saturating_sub(told.in_recorder),
-            };
-            if new != Lost::default() {
-                let told = Lost {
-                    in_transport: total.in_transport.max(told.in_transport),
-                    in_recorder: total.in_recorder.max(told.in_recorder),
-                };
-                self.told.insert(topic.name.clone(), told);
-                news.push((topic.name.as_str(), new));
-            }
-        }
+    fn publish_lost(&mut self, ledger: &Mutex<Ledger>) -> bool {
+        let news = self.news(&lock(ledger));
         if news.is_empty() {
             return false;
         }
         let event = messages_lost(&self.options.node_name, &news);
         self.published |= publish(&mut self.lost, &event);
         true
+    }
+
+    /// What was lost and nobody was told yet, by topic.
+    fn news(&mut self, ledger: &Ledger) -> Vec<(String, Lost)> {
+        let mut news = Vec::new();
+        self.told.resize(ledger.topics.len(), Lost::default());
+        for (topic, told) in ledger.topics.iter().zip(&mut self.told) {
+            if topic.missing.is_empty() {
+                continue;
+            }
+            let total = lost(&topic.missing);
+            // A message that was counted and came late makes the sum smaller; the next losses are told only beyond what was told.
+            let new = Lost {
+                in_transport: total.in_transport.saturating_sub(told.in_transport),
+                in_recorder: total.in_recorder.saturating_sub(told.in_recorder),
+            };
+            if new != Lost::default() {
+                told.in_transport += new.in_transport;
+                told.in_recorder += new.in_recorder;
+                news.push((topic.name.clone(), new));
+            }
+        }
+        news
     }
 
     /// Tells a finished file.
@@ -159,7 +176,7 @@ impl EventPublishers {
     }
 
     /// Tells the last losses, those at the tail too, and lets subscriptions take what was told.
-    pub(super) fn finish(&mut self, ledger: &Ledger, last_file: Option<&Path>) {
+    pub(super) fn finish(&mut self, ledger: &Mutex<Ledger>, last_file: Option<&Path>) {
         if self.options.lost_interval.is_some() {
             self.publish_lost(ledger);
         }
@@ -225,59 +242,26 @@ fn lost(missing: &BTreeMap<LossStage, u64>) -> Lost {
 }
 
 /// A serialized `MessagesLostEvent`.
-fn messages_lost(node_name: &str, topics: &[(&str, Lost)]) -> Vec<u8> {
-    let mut cdr = Cdr::new();
-    cdr.string(node_name);
-    cdr.u32(topics.len() as u32);
+fn messages_lost(node_name: &str, topics: &[(String, Lost)]) -> Vec<u8> {
+    let mut cdr = CdrWriter::new();
+    cdr.text(node_name);
+    cdr.sequence_len(topics.len());
     for (name, lost) in topics {
-        cdr.string(name);
+        cdr.text(name);
         cdr.u64(lost.in_transport);
         cdr.u64(lost.in_recorder);
     }
-    cdr.0
+    cdr.finish()
 }
 
 /// A serialized `WriteSplitEvent`.
 fn write_split(node_name: &str, file: &FinishedFile) -> Vec<u8> {
-    let mut cdr = Cdr::new();
-    cdr.string(&file.closed.to_string_lossy());
+    let mut cdr = CdrWriter::new();
+    cdr.text(&file.closed.to_string_lossy());
     let opened = file.opened.as_deref().map(Path::to_string_lossy);
-    cdr.string(&opened.unwrap_or_default());
-    cdr.string(node_name);
-    cdr.0
-}
-
-/// Little-endian CDR, first version.
-struct Cdr(Vec<u8>);
-
-impl Cdr {
-    const HEADER_BYTES: usize = 4;
-
-    fn new() -> Self {
-        Self(vec![0, 1, 0, 0])
-    }
-
-    fn align(&mut self, to: usize) {
-        let body_bytes = self.0.len() - Self::HEADER_BYTES;
-        self.0
-            .resize(Self::HEADER_BYTES + body_bytes.next_multiple_of(to), 0);
-    }
-
-    fn u32(&mut self, value: u32) {
-        self.align(4);
-        self.0.extend(value.to_le_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.align(8);
-        self.0.extend(value.to_le_bytes());
-    }
-
-    fn string(&mut self, text: &str) {
-        self.u32(text.len() as u32 + 1);
-        self.0.extend(text.as_bytes());
-        self.0.push(0);
-    }
+    cdr.text(&opened.unwrap_or_default());
+    cdr.text(node_name);
+    cdr.finish()
 }
 
 #[cfg(test)]
@@ -301,7 +285,7 @@ mod tests {
             in_transport: 5,
             in_recorder: 7,
         };
-        let event = messages_lost("/rec", &[("/tf", lost)]);
+        let event = messages_lost("/rec", &[("/tf".to_owned(), lost)]);
         let mut expected = vec![0, 1, 0, 0, 5, 0, 0, 0];
         expected.extend(b"/rec\0\0\0\0");
         expected.extend([1, 0, 0, 0, 4, 0, 0, 0]);
@@ -310,7 +294,7 @@ mod tests {
         expected.extend(5u64.to_le_bytes());
         expected.extend(7u64.to_le_bytes());
         assert_eq!(event, expected);
-        let shifted = messages_lost("/record", &[("/tf", lost)]);
+        let shifted = messages_lost("/record", &[("/tf".to_owned(), lost)]);
         assert_eq!(&shifted[4 + 24..4 + 32], &5u64.to_le_bytes());
     }
 

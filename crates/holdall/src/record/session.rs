@@ -202,7 +202,7 @@ impl Session {
     fn tell_events(&mut self, now: Duration) {
         let finished = self.parts.drain.take_finished();
         if let Some(events) = &mut self.events {
-            events.tell_lost(&lock(&self.parts.ledger), now);
+            events.tell_lost(&self.parts.ledger, now);
             for file in &finished {
                 events.tell_finished(file);
             }
@@ -216,7 +216,7 @@ impl Session {
             for file in &finished {
                 events.tell_finished(file);
             }
-            events.finish(&lock(&self.parts.ledger), last_file);
+            events.finish(&self.parts.ledger, last_file);
         }
     }
 
