@@ -1,11 +1,11 @@
 //! Keeps the ledger in the bag: its sums now and then while a file is written, all of it at the end of each file.
 
 use super::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger};
-use crate::writer::{BagEnd, BagTopic, EndRecords, TopicCount};
+use crate::writer::{BagEnd, EndRecords, TopicCount};
 use holdall_model::{time::Timestamp, topic::TopicId};
 use holdall_storage::writer::MetadataEntries;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -84,17 +84,13 @@ pub(super) fn ledger_record(ledger: &Ledger) -> (String, MetadataEntries) {
 }
 
 /// Takes in how the files ended; tells what `metadata.yaml` is to say of losses.
-pub(super) fn account_for(
-    ledger: &mut Ledger,
-    topics: &[Option<BagTopic>],
-    end: &BagEnd,
-) -> BTreeMap<String, String> {
-    let unreadable = by_topic_of_recording(topics, &end.unreadable);
+pub(super) fn account_for(ledger: &mut Ledger, of_bag: &[TopicId], end: &BagEnd) -> BTreeMap<String, String> {
+    let unreadable = by_topic_of_recording(of_bag, &end.unreadable);
     for (index, count) in unreadable.into_iter().enumerate() {
         ledger.take_back(TopicId(index as u32), count);
     }
     if end.failed {
-        let in_files = by_topic_of_recording(topics, &end.messages);
+        let in_files = by_topic_of_recording(of_bag, &end.messages);
         for (index, count) in in_files.into_iter().enumerate() {
             ledger.found(TopicId(index as u32), count);
         }
@@ -106,11 +102,14 @@ pub(super) fn account_for(
     entries
 }
 
-/// Messages in the bag's files, by the recording's numbers of topics.
-pub(super) fn by_topic_of_recording(topics: &[Option<BagTopic>], counts: &[TopicCount]) -> Vec<u64> {
-    let in_bag: HashMap<BagTopic, u64> = counts.iter().map(|count| (count.topic, count.messages)).collect();
-    topics
-        .iter()
-        .map(|topic| topic.and_then(|topic| in_bag.get(&topic).copied()).unwrap_or(0))
-        .collect()
+/// Messages in the bag's files, by the recording's numbers of topics. `of_bag` has these by the bag's numbers.
+pub(super) fn by_topic_of_recording(of_bag: &[TopicId], counts: &[TopicCount]) -> Vec<u64> {
+    let topics = of_bag.iter().map(|topic| topic.0 as usize + 1).max();
+    let mut messages = vec![0; topics.unwrap_or(0)];
+    for count in counts {
+        if let Some(topic) = of_bag.get(count.topic.0 as usize) {
+            messages[topic.0 as usize] = count.messages;
+        }
+    }
+    messages
 }

@@ -9,7 +9,7 @@ use super::{
     options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES, RecordOptions},
     waiting::{HeldPayload, WaitingTopics},
 };
-use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking, TopicCount};
+use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking};
 use holdall_io::clock::Clock;
 use holdall_model::{
     loss::LossStage,
@@ -31,6 +31,9 @@ const GATHER_MAX: Duration = Duration::from_millis(5);
 
 /// How long the drain sleeps while nothing comes.
 const IDLE_MAX: Duration = Duration::from_millis(100);
+
+/// How long it sleeps while a sync is on its way: its end is to be seen when it comes.
+const SYNC_LOOK: Duration = Duration::from_millis(10);
 
 /// How often the free space of the disk is told.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
@@ -130,6 +133,20 @@ impl DrainShared {
         std::mem::take(&mut *lock(&self.finished))
     }
 
+    /// Nothing is stored any more.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.status).failure.is_some()
+    }
+
+    /// The recording should be ended.
+    pub fn must_end(&self) -> bool {
+        lock(&self.status).must_end.is_some()
+    }
+
+    fn current_file(&self) -> PathBuf {
+        lock(&self.status).current_file.clone()
+    }
+
     /// A look at the drain.
     pub fn status(&self) -> DrainStatus {
         lock(&self.status).clone()
@@ -165,6 +182,8 @@ pub struct Drain {
     shared: Arc<DrainShared>,
     /// Indexed by [`TopicId`]; `None` while the topic's definition is being waited for.
     topics: Vec<Option<BagTopic>>,
+    /// The other way round: indexed by [`BagTopic`].
+    of_bag: Vec<TopicId>,
     waiting: WaitingTopics,
     runs: Vec<Run>,
     /// There for message compression.
@@ -196,6 +215,7 @@ impl Drain {
             ledger,
             shared,
             topics: Vec::new(),
+            of_bag: Vec::new(),
             waiting,
             runs: Vec::new(),
             packing: None,
@@ -267,7 +287,7 @@ impl Drain {
                 DrainCommand::Split => self.split(),
                 DrainCommand::Restart(reason) => {
                     let time = self.checkpoints.last_written();
-                    lock(&self.ledger).restarts.push(Restart { time, reason });
+                    lock(&self.ledger).restarted(Restart { time, reason });
                     self.split();
                 }
                 DrainCommand::Snapshot => {
@@ -294,7 +314,11 @@ impl Drain {
             topic: info,
             definition,
         }) {
-            Ok(added) => self.topics[topic.0 as usize] = Some(added),
+            Ok(added) => {
+                self.topics[topic.0 as usize] = Some(added);
+                self.of_bag.push(topic);
+                debug_assert_eq!(self.of_bag.len(), added.0 as usize + 1, "bags count from 0");
+            }
             Err(error) => self.fail(error),
         }
     }
@@ -336,9 +360,9 @@ impl Drain {
     }
 
     fn tell_split(&self) {
-        let closed = self.shared.status().current_file;
+        let closed = self.shared.current_file();
         self.tell_status(|status| status.splits += 1);
-        let opened = self.shared.status().current_file;
+        let opened = self.shared.current_file();
         tracing::info!("now recording into {}", opened.display());
         let mut finished = lock(&self.shared.finished);
         // Nobody takes them in a recording whose session is never stepped.
@@ -663,8 +687,8 @@ impl Drain {
 
     fn count_removed(&mut self) {
         for count in self.bag.take_removed() {
-            if let Some(topic) = topic_of(&self.topics, count) {
-                lock(&self.ledger).remove(topic, count.messages);
+            if let Some(topic) = self.of_bag.get(count.topic.0 as usize) {
+                lock(&self.ledger).remove(*topic, count.messages);
             }
         }
     }
@@ -680,7 +704,7 @@ impl Drain {
         let Self {
             bag,
             ledger,
-            topics,
+            of_bag,
             failure,
             shared,
             mut window,
@@ -697,23 +721,17 @@ impl Drain {
                 lock(&shared.status).durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
             }
             lock(&shared.status).durability = window.status().clone();
-            let mut custom_data = account_for(&mut lock(&ledger), &topics, end);
+            let mut custom_data = account_for(&mut lock(&ledger), &of_bag, end);
             custom_data.extend(window.status().custom_data());
             custom_data
         });
-        let in_files = by_topic_of_recording(&topics, &closed.messages);
+        let in_files = by_topic_of_recording(&of_bag, &closed.messages);
         let account_faults = lock(&ledger).audit_files(&in_files);
         ClosedBag {
             account_faults,
             ..closed
         }
     }
-}
-
-/// The recording's number of a topic of the bag.
-fn topic_of(topics: &[Option<BagTopic>], count: TopicCount) -> Option<TopicId> {
-    let index = topics.iter().position(|topic| *topic == Some(count.topic))?;
-    Some(TopicId(index as u32))
 }
 
 /// A drain on a thread of its own.
@@ -741,11 +759,16 @@ fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
     loop {
         // Ends when the recorder closes the cache.
         let deadline = drain.next_deadline();
-        let idle = deadline.map_or(IDLE_MAX, |deadline| {
+        let longest = if drain.window.is_in_flight() {
+            SYNC_LOOK
+        } else {
+            IDLE_MAX
+        };
+        let idle = deadline.map_or(longest, |deadline| {
             // A deadline that has passed is met by the step that follows.
             deadline
                 .saturating_sub(clock.monotonic())
-                .clamp(GATHER_MAX, IDLE_MAX)
+                .clamp(GATHER_MAX, longest)
         });
         match drain.cache.wait(GATHER_MAX, idle) {
             Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),

@@ -134,10 +134,10 @@ impl Recording {
         loop {
             let now = self.view.clock.monotonic();
             let moved = self.session.step(now);
-            if self.view.parts.drain.status().failure.is_some() {
+            if self.view.parts.drain.has_failed() {
                 self.control.stop("the bag cannot be written");
             }
-            if self.view.parts.drain.status().must_end.is_some() {
+            if self.view.parts.drain.must_end() {
                 self.control.stop("too little space is left");
             }
             if let Some(failure) = self.session.failure() {

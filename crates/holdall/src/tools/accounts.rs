@@ -84,7 +84,10 @@ pub(super) fn gather(
 
 /// Adds the accounts of one recording to those of others: topics of the same name become one with the publishers of both.
 fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
-    all.restarts.extend(one.restarts);
+    one.restarts
+        .into_iter()
+        .for_each(|restart| all.restarted(restart));
+    all.restarts_left_out += one.restarts_left_out;
     for topic in one.topics.into_iter().filter(|topic| takes(&topic.name)) {
         match all.topics.iter_mut().find(|known| known.name == topic.name) {
             Some(known) => merge(known, topic),

@@ -31,6 +31,9 @@ pub const LEDGER_CUSTOM_KEY: &str = "holdall.ledger";
 /// Intervals kept per publisher; more are merged into the last one of their stage, whose count stays right.
 const INTERVALS_MAX: usize = 1024;
 
+/// Restarts kept one by one; of more only the number is.
+const RESTARTS_MAX: usize = 256;
+
 /// All topics' accounts. Its JSON form is what a bag carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
@@ -44,6 +47,15 @@ pub struct Ledger {
     /// Times at which the storage file made no progress and the recording went on in a new one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<Restart>,
+    /// How many more there were.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarts_left_out: u64,
+}
+
+// Serde calls it with a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A new storage file that was begun because the old one made no progress.
@@ -65,6 +77,20 @@ impl Ledger {
             version: Self::VERSION,
             ..Self::default()
         }
+    }
+
+    /// Takes in that the recording went on in a new file.
+    pub fn restarted(&mut self, restart: Restart) {
+        if self.restarts.len() < RESTARTS_MAX {
+            self.restarts.push(restart);
+        } else {
+            self.restarts_left_out += 1;
+        }
+    }
+
+    /// How often the recording went on in a new file.
+    pub fn restart_count(&self) -> u64 {
+        self.restarts.len() as u64 + self.restarts_left_out
     }
 
     /// Opens the account of the next topic.
@@ -234,6 +260,7 @@ impl Ledger {
         Self {
             topics: self.topics.iter().map(TopicAccount::without_publishers).collect(),
             restarts: self.restarts.clone(),
+            restarts_left_out: self.restarts_left_out,
             ..Self::new()
         }
     }
@@ -246,6 +273,7 @@ impl Ledger {
             topics,
             checkpoint: self.checkpoint,
             restarts: self.restarts.clone(),
+            restarts_left_out: self.restarts_left_out,
         };
         // Maps with text keys, numbers and strings only: nothing that JSON cannot hold.
         serde_json::to_string(&compact).unwrap_or_default()

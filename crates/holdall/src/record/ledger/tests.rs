@@ -112,3 +112,20 @@ proptest! {
         prop_assert_eq!(ledger.topics[0].publishers[0].missing_total(), ledger.lost());
     }
 }
+
+#[test]
+fn of_many_restarts_the_first_are_kept_and_the_rest_counted() {
+    let mut ledger = Ledger::new();
+    for number in 0..1000 {
+        ledger.restarted(Restart {
+            time: Timestamp::from_nanos(number),
+            reason: "stalled".to_owned(),
+        });
+    }
+    assert_eq!(
+        (ledger.restarts.len(), ledger.restart_count()),
+        (RESTARTS_MAX, 1000)
+    );
+    let read = Ledger::from_json(&ledger.checkpoint(Timestamp::from_nanos(7), false).to_json()).unwrap();
+    assert_eq!((read.restarts_left_out, read.restart_count()), (744, 1000));
+}

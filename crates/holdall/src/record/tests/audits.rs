@@ -132,11 +132,12 @@ fn a_recording_that_was_cut_off_tells_its_losses_up_to_a_checkpoint() {
     publisher.lose(7);
     publisher.send(&payload(1, 100));
     recording.wait_recorded(2);
-    // The next checkpoint and a sync.
+    // The next checkpoint, and syncs until one of them began after it.
     world.clock.advance(Duration::from_secs(6));
-    publisher.send(&payload(2, 100));
     let cut = world.options.output.with_file_name("cut");
     recording.wait_until("a checkpoint with the loss is in the file", |recording| {
+        publisher.send(&payload(2, 100));
+        world.clock.advance(Duration::from_secs(1));
         copy_dir(&recording.output, &cut);
         let audit = BagReader::open(&cut).and_then(|bag| BagAudit::of(&bag));
         audit.is_ok_and(|audit| audit.missing().get(&LossStage::Transport) == Some(&7))
