@@ -60,16 +60,21 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let transports = transport::join(&typed.transport, &meant.node_name, &clock)?;
     let snapshot = meant.options.cache.snapshot;
     let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
+    // Before the bag is made: a path that will not do leaves no empty bag behind.
+    let control_path = typed.control_socket.as_deref();
+    let control_socket = control_path
+        .map(ControlSocket::bind)
+        .transpose()
+        .map_err(Failure::failed)?;
     let recorder =
         Recorder::start(meant.options, transports, clock, disk, Box::new(OsFolder)).map_err(failure)?;
-    let control_socket = match &typed.control_socket {
-        Some(path) => {
-            let (control, observer) = (recorder.control(), recorder.observer());
-            Some(ControlSocket::listen(path, control, observer, snapshot).map_err(Failure::failed)?)
-        }
-        None => None,
-    };
     let mut supervision = supervision(typed, snapshot);
+    if let Some(socket) = &control_socket {
+        let (control, observer) = (recorder.control(), recorder.observer());
+        socket
+            .serve(control, observer, supervision.stall_flag(), snapshot)
+            .map_err(Failure::failed)?;
+    }
     supervision.ready();
     // In the words of rosbag2: scripts wait for them.
     info!("Listening for topics...");

@@ -1,6 +1,6 @@
 //! A local socket on which a recording takes requests, one JSON object a line, and the client that sends one.
 
-use super::metrics::open_metrics;
+use super::{StallFlag, metrics::open_metrics};
 use crate::record::{RecordControl, RecordObserver};
 use serde_json::{Value, json};
 use std::{
@@ -69,44 +69,57 @@ pub enum ControlError {
     Refused(String),
 }
 
-/// The socket of a recording; it goes away with this.
+/// The socket of a recording; it goes away with this. Clients wait until [`Self::serve`] is called.
 pub struct ControlSocket {
     path: PathBuf,
+    listener: Arc<UnixListener>,
     ended: Arc<AtomicBool>,
 }
 
 impl ControlSocket {
-    /// Makes the socket, for the user alone, and takes requests on threads of its own.
+    /// Makes the socket, for the user alone. To be done before the bag is made, so that a path that will not do leaves no empty bag.
     ///
     /// # Errors
     /// When something else than a socket that nobody listens on is at the path, or it cannot be made.
-    pub fn listen(
-        path: &Path,
-        control: RecordControl,
-        observer: RecordObserver,
-        snapshot_mode: bool,
-    ) -> Result<Self, ControlError> {
-        let bind_error = |source| ControlError::Bind {
+    pub fn bind(path: &Path) -> Result<Self, ControlError> {
+        let listener = bind_private(path).map_err(|source| ControlError::Bind {
             path: path.to_owned(),
             source,
-        };
-        let listener = bind_private(path).map_err(bind_error)?;
-        let ended = Arc::new(AtomicBool::new(false));
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            listener: Arc::new(listener),
+            ended: Arc::new(AtomicBool::new(false)),
+        })
+    }
+
+    /// Takes requests, on threads of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn serve(
+        &self,
+        control: RecordControl,
+        observer: RecordObserver,
+        stalled: StallFlag,
+        snapshot_mode: bool,
+    ) -> Result<(), ControlError> {
         let server = Arc::new(Server {
             control,
             observer,
+            stalled,
             snapshot_mode,
             clients: AtomicUsize::new(0),
         });
-        let stop = Arc::clone(&ended);
+        let (listener, ended) = (Arc::clone(&self.listener), Arc::clone(&self.ended));
         thread::Builder::new()
             .name("control".to_owned())
-            .spawn(move || accept(&listener, &server, &stop))
-            .map_err(bind_error)?;
-        Ok(Self {
-            path: path.to_owned(),
-            ended,
-        })
+            .spawn(move || accept(&listener, &server, &ended))
+            .map_err(|source| ControlError::Bind {
+                path: self.path.clone(),
+                source,
+            })?;
+        Ok(())
     }
 }
 
@@ -179,6 +192,7 @@ fn accept(listener: &UnixListener, server: &Arc<Server>, ended: &AtomicBool) {
 struct Server {
     control: RecordControl,
     observer: RecordObserver,
+    stalled: StallFlag,
     snapshot_mode: bool,
     clients: AtomicUsize,
 }
@@ -228,7 +242,9 @@ impl Server {
         let control = &self.control;
         match name {
             "status" => json!({"ok": true, "status": status(&self.observer)}),
-            "metrics" => json!({"ok": true, "metrics": open_metrics(&self.observer.status(), false)}),
+            "metrics" => {
+                json!({"ok": true, "metrics": open_metrics(&self.observer.status(), self.stalled.is_set())})
+            }
             "is_paused" => self.paused(),
             "pause" => {
                 control.pause();

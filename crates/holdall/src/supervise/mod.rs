@@ -9,14 +9,37 @@ pub use progress::{ProgressChange, ProgressWatch};
 pub use service_manager::ServiceManager;
 
 use crate::record::{RecordControl, status::RecordStatus};
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 /// Time between two writes of the metrics file, and between two states told to the service manager.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Says to other threads whether progress is being made.
+#[derive(Clone, Debug, Default)]
+pub struct StallFlag(Arc<AtomicBool>);
+
+impl StallFlag {
+    /// No progress is being made.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, stalled: bool) {
+        self.0.store(stalled, Ordering::Relaxed);
+    }
+}
+
 /// Everything that is done beside a recording, driven by whoever looks at its status.
 pub struct Supervision {
     progress: ProgressWatch,
+    stalled: StallFlag,
     service_manager: Option<ServiceManager>,
     metrics_file: Option<PathBuf>,
     restart_on_stall: bool,
@@ -30,6 +53,7 @@ impl Supervision {
     pub fn new(snapshot_mode: bool) -> Self {
         Self {
             progress: ProgressWatch::default(),
+            stalled: StallFlag::default(),
             service_manager: None,
             metrics_file: None,
             restart_on_stall: false,
@@ -55,6 +79,11 @@ impl Supervision {
     pub fn with_service_manager(mut self, manager: Option<ServiceManager>) -> Self {
         self.service_manager = manager;
         self
+    }
+
+    /// Follows whether progress is being made.
+    pub fn stall_flag(&self) -> StallFlag {
+        self.stalled.clone()
     }
 
     /// Tells that the recording runs.
@@ -91,6 +120,7 @@ impl Supervision {
             }
             None => {}
         }
+        self.stalled.set(self.progress.is_stalled());
         if let Some(manager) = &mut self.service_manager
             && !self.progress.is_stalled()
         {
