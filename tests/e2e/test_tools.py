@@ -66,6 +66,13 @@ def test_every_sample_bag_is_read_by_others_in_every_storage(tmp_path, name):
         if storage == "mcap":
             assert digests_by_mcap(out) == expected
         done("check", out)
+    levels = tmp_path / "levels"
+    done("convert", SHARED_BAGS / name, "-o", levels, "-s", "leveldb")
+    assert "sound" in done("check", levels).stdout
+    for storage in ["sqlite3", "mcap"]:
+        back = tmp_path / f"back_{storage}"
+        done("convert", levels, "-o", back, "-s", storage)
+        assert digests(back) == expected, storage
 
 
 def write_bag(path, topics, count, start=START, padding=0):
@@ -129,6 +136,46 @@ def test_rosbag2s_yaml_makes_what_it_says(tmp_path):
     assert {topic: count for topic, (count, _) in digests(tmp_path / "some").items()} == {"/x": 25, "/z": 50}
     with sqlite3.connect(next((tmp_path / "all").glob("*.db3"))) as database:
         assert database.execute("SELECT schema_version FROM schema").fetchone() == (4,)
+
+
+def test_a_dash_is_standard_input_and_output(tmp_path):
+    a = write_bag(tmp_path / "a", ["/x", "/y"], 100)
+    data = next(a.glob("*.mcap")).read_bytes()
+
+    def piped(*arguments, given=data):
+        told = subprocess.run([HOLDALL, *map(str, arguments)], input=given, capture_output=True, timeout=60)
+        assert told.returncode == 0, told.stderr
+        return told.stdout
+
+    made = piped("filter", "-", "-o", "-", "--topics", "/x")
+    assert len(made) < len(data) and made.startswith(b"\x89MCAP0\r\n") and made.endswith(b"\x89MCAP0\r\n")
+    assert piped("convert", "-", "-o", "-", "-s", "sqlite3", given=made).startswith(b"SQLite format 3\0")
+    assert b"50 messages" in piped("check", "-", given=made)
+    assert b"/x" in piped("info", "-", given=made) and b"/x" in piped("list", "topics", "-", given=made)
+    assert piped("cat", "--json", "-", given=made).count(b"\n") == 50
+    assert piped("diff", "-", a) == b""
+    piped("merge", "-", a, "-o", tmp_path / "merged")
+    assert digests(tmp_path / "merged")["/x"][0] == 100
+    for refused in (["merge", "-", "-", "-o", "-"], ["split", "-", "-o", "-", "--count", "5"], ["convert", "-", "-o", "-", "-s", "leveldb"]):
+        told = subprocess.run([HOLDALL, *refused], input=data, capture_output=True, timeout=60)
+        assert told.returncode == 2 and told.stdout == b"", told
+
+
+@pytest.mark.parametrize("arguments", [["merge", "-o", "out"], ["convert", "-s", "sqlite3", "-o", "out"], ["export", "-f", "csv", "-o", "out"]])
+def test_an_interrupted_verb_leaves_nothing_behind(tmp_path, arguments):
+    a = write_bag(tmp_path / "a", ["/x", "/y"], 20_000, padding=2000)
+    process = subprocess.Popen([HOLDALL, arguments[0], *["a"] * 8, *arguments[1:]], cwd=tmp_path, stdout=subprocess.DEVNULL)
+
+    def hidden():
+        return [name for folder in (tmp_path, tmp_path / "out") if folder.exists() for name in os.listdir(folder) if name.startswith(".")]
+
+    end = time.monotonic() + 60
+    while not hidden() and process.poll() is None and time.monotonic() < end:
+        pass
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == -signal.SIGINT, "as any program that is interrupted"
+    assert not hidden()
+    assert not any((tmp_path / "out").glob("*")) and (a / "metadata.yaml").exists()
 
 
 def test_killed_at_any_moment_the_output_is_absent_or_complete(tmp_path):

@@ -1,7 +1,11 @@
 //! Writes results to standard output and complaints to standard error; a reader that has gone away is no failure.
 
 use crate::{exit::Failure, terminal::screen};
-use std::io::{self, IsTerminal, Write};
+use std::{
+    fs::File,
+    io::{self, IsTerminal, Write},
+    path::Path,
+};
 
 /// Writes a result and an end of line to standard output.
 ///
@@ -15,6 +19,16 @@ pub fn result(text: &str) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Copies a file to standard output.
+///
+/// # Errors
+/// As [`result`], and when the file cannot be read.
+pub fn file(path: &Path) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    let copied = File::open(path).and_then(|mut file| io::copy(&mut file, &mut stdout));
+    wanted(copied.and_then(|_| stdout.flush())).map(drop)
 }
 
 /// Standard output for what may be long.

@@ -129,6 +129,187 @@ fn version_1_has_no_later_keys_and_paths_below_its_folder() {
     assert!(error.contains("offered_qos_profiles is missing"), "{error}");
 }
 
+/// A value as it is to be written: maps in the order of a seed.
+#[derive(Clone, Copy)]
+struct Spelling {
+    seed: u64,
+    quotes: Option<char>,
+    flow: bool,
+}
+
+impl Spelling {
+    fn scalar(self, value: &serde_json::Value) -> String {
+        let text = match value {
+            serde_json::Value::String(text) => text.clone(),
+            other => return other.to_string(),
+        };
+        match self.quotes {
+            Some('\'') if !text.contains('\n') => format!("'{}'", text.replace('\'', "''")),
+            None if !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "/_.".contains(c)) => {
+                text
+            }
+            // JSON's texts are YAML's double-quoted ones.
+            _ => serde_json::Value::String(text).to_string(),
+        }
+    }
+
+    /// Keys in an order of their own at each level.
+    fn order<'a>(
+        self,
+        map: &'a serde_json::Map<String, serde_json::Value>,
+    ) -> Vec<(&'a String, &'a serde_json::Value)> {
+        let mut entries: Vec<_> = map.iter().collect();
+        entries.sort_by_key(|(key, _)| {
+            let start = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            key.bytes().fold(start, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            })
+        });
+        entries
+    }
+
+    fn key(self, key: &str) -> String {
+        self.quotes
+            .map_or_else(|| key.to_owned(), |quote| format!("{quote}{key}{quote}"))
+    }
+
+    fn in_flow(self, value: &serde_json::Value) -> String {
+        match value {
+            serde_json::Value::Object(map) => {
+                let entries: Vec<String> = self
+                    .order(map)
+                    .into_iter()
+                    .map(|(key, value)| format!("{}: {}", self.key(key), self.in_flow(value)))
+                    .collect();
+                format!("{{{}}}", entries.join(", "))
+            }
+            serde_json::Value::Array(items) => {
+                let items: Vec<String> = items.iter().map(|item| self.in_flow(item)).collect();
+                format!("[{}]", items.join(", "))
+            }
+            scalar => self.scalar(scalar),
+        }
+    }
+
+    fn block(self, value: &serde_json::Value, indent: usize) -> String {
+        let pad = " ".repeat(indent);
+        match value {
+            serde_json::Value::Object(map) if !map.is_empty() => self
+                .order(map)
+                .into_iter()
+                .map(|(key, value)| format!("\n{pad}{}:{}", self.key(key), self.block(value, indent + 2)))
+                .collect(),
+            serde_json::Value::Array(items) if !items.is_empty() => items
+                .iter()
+                .map(|item| {
+                    let text = self.block(item, indent + 2);
+                    format!(
+                        "\n{pad}-{}",
+                        text.strip_prefix(&format!("\n{pad} ")).unwrap_or(&text)
+                    )
+                })
+                .collect(),
+            other => format!(" {}", self.in_flow(other)),
+        }
+    }
+
+    fn document(self, value: &serde_json::Value) -> String {
+        if self.flow {
+            self.in_flow(value)
+        } else {
+            self.block(value, 0)
+        }
+    }
+}
+
+/// What rosbag2 of this version would have written of a bag with one topic.
+fn of_version(version: u64) -> serde_json::Value {
+    let qos_4 = "- history: 3\n  depth: 7\n  reliability: 2\n  durability: 1\n  deadline:\n    sec: 9223372036\n    nsec: 854775807\n  \
+        lifespan:\n    sec: 1\n    nsec: 5\n  liveliness: 1\n  liveliness_lease_duration:\n    sec: 9223372036\n    nsec: 854775807\n  \
+        avoid_ros_namespace_conventions: false";
+    let infinite = serde_json::json!({"sec": 9_223_372_036_u64, "nsec": 854_775_807});
+    let qos_9 = serde_json::json!([{
+        "history": "unknown", "depth": 7, "reliability": "best_effort", "durability": "transient_local", "deadline": infinite,
+        "lifespan": {"sec": 1, "nsec": 5}, "liveliness": "automatic", "liveliness_lease_duration": infinite,
+        "avoid_ros_namespace_conventions": false
+    }]);
+    let mut topic =
+        serde_json::json!({"name": "/it's", "type": "std_msgs/msg/String", "serialization_format": "cdr"});
+    let mut bag = serde_json::json!({
+        "version": version, "storage_identifier": "sqlite3", "duration": {"nanoseconds": 5},
+        "starting_time": {"nanoseconds_since_epoch": 7}, "message_count": 2,
+        "relative_file_paths": [if version <= 3 { "talker/talker_0.db3" } else { "talker_0.db3" }]
+    });
+    match version {
+        4..9 => topic["offered_qos_profiles"] = qos_4.into(),
+        9.. => topic["offered_qos_profiles"] = qos_9,
+        _ => {}
+    }
+    if version >= 7 {
+        topic["type_description_hash"] = format!("RIHS01_{}", "ab".repeat(32)).into();
+    }
+    bag["topics_with_message_count"] = serde_json::json!([{"topic_metadata": topic, "message_count": 2}]);
+    if version >= 3 {
+        (bag["compression_format"], bag["compression_mode"]) = ("zstd".into(), "FILE".into());
+    }
+    if version >= 5 {
+        bag["files"] = serde_json::json!([{"path": "talker_0.db3", "starting_time": {"nanoseconds_since_epoch": 7},
+            "duration": {"nanoseconds": 5}, "message_count": 2}]);
+    }
+    if version >= 6 {
+        bag["custom_data"] = serde_json::json!({"a key": "a: value", "empty": ""});
+    }
+    if version >= 8 {
+        bag["ros_distro"] = "jazzy".into();
+    }
+    serde_json::json!({"rosbag2_bagfile_information": bag})
+}
+
+#[test]
+fn every_version_is_read_in_every_key_order_and_quoting() {
+    for version in 1..=9 {
+        let said = of_version(version);
+        let mut first: Option<BagMetadata> = None;
+        for (seed, quotes, flow) in (0..12).flat_map(|seed| {
+            [None, Some('\''), Some('"')]
+                .into_iter()
+                .flat_map(move |quotes| [(seed, quotes, false), (seed, quotes, true)])
+        }) {
+            let text = Spelling { seed, quotes, flow }.document(&said);
+            let found = BagMetadata::from_yaml(&text)
+                .unwrap_or_else(|error| panic!("version {version}: {error}\n{text}"));
+            assert_eq!(found.relative_file_paths, ["talker_0.db3"], "version {version}");
+            assert_eq!((u64::from(found.version), found.message_count), (version, 2));
+            let topic = &found.topics_with_message_count[0].topic_metadata;
+            assert_eq!(topic.name, "/it's");
+            if version >= 4 {
+                let qos = topic.offered_qos_profiles[0];
+                assert_eq!(
+                    (qos.depth, qos.reliability),
+                    (7, Reliability::BestEffort),
+                    "version {version}"
+                );
+                assert_eq!(
+                    (qos.history, qos.deadline),
+                    (History::Unknown, QosDuration::INFINITE)
+                );
+            }
+            assert_eq!(found.compression_mode, if version >= 3 { "FILE" } else { "" });
+            assert_eq!(found.files.len(), usize::from(version >= 5));
+            assert_eq!(
+                found.custom_data.get("a key").map(String::as_str),
+                (version >= 6).then_some("a: value")
+            );
+            assert_eq!(
+                topic.type_description_hash.len(),
+                if version >= 7 { 71 } else { 0 }
+            );
+            assert_eq!(found.ros_distro, if version >= 8 { "jazzy" } else { "" });
+            assert_eq!(&found, first.get_or_insert_with(|| found.clone()), "{text}");
+        }
+    }
+}
+
 #[test]
 fn damaged_metadata_is_refused_with_the_place() {
     let error = |text: &str| BagMetadata::from_yaml(text).unwrap_err().to_string();

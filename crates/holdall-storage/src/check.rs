@@ -1,5 +1,7 @@
 //! What a full check of a storage file finds: each thing that is not as it should be, with its place.
 
+mod by_reading;
+
 use holdall_model::{
     interface::{Definition, InterfaceError, bundle::Bundle, is_rihs01},
     time::Timestamp,
@@ -12,8 +14,10 @@ use std::{
 };
 
 use crate::{
-    StorageError, StorageResult,
-    compression::{ZSTD_MAGIC, scratch, unpack_file, unpacked_name},
+    StorageResult,
+    compression::{ZSTD_MAGIC, scratch_directory, unpack_file, unpacked_name},
+    leveldb, rosbag1,
+    storage::Storage,
     writer::ChannelInfo,
 };
 
@@ -227,6 +231,9 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64);
 /// # Errors
 /// A file that cannot be read, or of no storage that can be checked. What is wrong in it is no error here but a finding.
 pub fn check_file(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
+    if leveldb::is_leveldb(path) {
+        return read_all(path, &leveldb::LeveldbStorage, progress);
+    }
     let mut begin = vec![0; 16];
     let read = holdall_io::fs::File::open(path)?.read_at(&mut begin, 0)?;
     begin.truncate(read);
@@ -237,19 +244,20 @@ pub fn check_file(path: &Path, progress: Progress<'_>) -> StorageResult<FileChec
     if begin == crate::sqlite3::format::MAGIC {
         return crate::sqlite3::check::check(path, progress);
     }
+    if begin.starts_with(rosbag1::format::MAGIC) {
+        return read_all(path, &rosbag1::Rosbag1Storage, progress);
+    }
     crate::mcap::check::check(path, progress)
+}
+
+fn read_all(path: &Path, storage: &dyn Storage, progress: Progress<'_>) -> StorageResult<FileCheck> {
+    let reader = storage.open_reader(path)?;
+    by_reading::check(path, storage.id(), reader.as_ref(), progress)
 }
 
 /// A file of rosbag2's file compression: checked as it comes out of the codec, in a temporary place.
 fn check_packed(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
-    let made = tempfile::Builder::new()
-        .prefix("holdall-check-")
-        .tempdir_in(scratch());
-    let directory = made.map_err(|source| StorageError::Io {
-        action: "make a directory in",
-        path: scratch(),
-        source,
-    })?;
+    let directory = scratch_directory()?;
     let name = unpacked_name(path);
     let copy = directory
         .path()

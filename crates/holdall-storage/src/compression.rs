@@ -5,6 +5,7 @@ use crate::{
     reader::{Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary},
 };
 use bytes::Bytes;
+use holdall_io::scratch::ScratchDirectory;
 use std::{
     io::{self, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
@@ -184,7 +185,7 @@ pub fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
 }
 
 /// Where packed files are unpacked to: `TMPDIR` where it is set, or the place for large temporary files.
-pub(crate) fn scratch() -> PathBuf {
+pub fn scratch() -> PathBuf {
     let large = Path::new("/var/tmp");
     match std::env::var_os("TMPDIR") {
         None if large.is_dir() => large.to_owned(),
@@ -193,16 +194,8 @@ pub(crate) fn scratch() -> PathBuf {
 }
 
 /// A temporary directory of its own for copies of storage files.
-pub(crate) fn scratch_directory() -> StorageResult<tempfile::TempDir> {
-    let scratch = scratch();
-    let made = tempfile::Builder::new()
-        .prefix("holdall-unpacked-")
-        .tempdir_in(&scratch);
-    made.map_err(|source| StorageError::Io {
-        action: "make a directory in",
-        path: scratch,
-        source,
-    })
+pub(crate) fn scratch_directory() -> StorageResult<ScratchDirectory> {
+    Ok(ScratchDirectory::create(&scratch())?)
 }
 
 /// A packed storage file that was unpacked to read it. The unpacked copy is removed with the last of this and its iterators; the
@@ -212,7 +205,7 @@ pub struct UnpackedReader {
     path: PathBuf,
     outline: StorageSummary,
     summary: OnceLock<StorageSummary>,
-    directory: Arc<tempfile::TempDir>,
+    directory: Arc<ScratchDirectory>,
 }
 
 impl UnpackedReader {

@@ -11,6 +11,7 @@ use holdall_io::{
 use holdall_model::message::PayloadRef;
 use holdall_storage::{
     StorageOptions,
+    check::check_file,
     leveldb::{LeveldbReader, is_leveldb, size_bytes},
     reader::{FileCondition, ReadQuery, StorageReader},
     storage_by_id,
@@ -329,6 +330,9 @@ fn a_damaged_block_costs_its_messages_and_is_told_with_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let (writing, expected) = many(dir.path());
     let path = writing.finish();
+    let whole = check_file(&path, &mut |_| ()).unwrap();
+    assert!(whole.findings.is_sound(), "{:?}", whole.findings);
+    assert_eq!(whole.message_count, expected.len() as u64);
     let (table, mut bytes) = files(&path)
         .into_iter()
         .find(|(path, _)| path.extension().is_some_and(|extension| extension == "ldb"))
@@ -346,6 +350,9 @@ fn a_damaged_block_costs_its_messages_and_is_told_with_its_place() {
         errors.len() == 1 && error.contains("checksum") && error.contains(".ldb"),
         "{error}"
     );
+    let damaged = check_file(&path, &mut |_| ()).unwrap();
+    let told: Vec<String> = damaged.findings.list.iter().map(ToString::to_string).collect();
+    assert!(told.iter().any(|told| told.contains("checksum")), "{told:?}");
 }
 
 #[test]

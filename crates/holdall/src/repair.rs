@@ -3,6 +3,7 @@
 use crate::{
     reader::{BagError, BagReader},
     record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    tools::{Staged, ToolError},
     writer::STATE_KEY,
 };
 use holdall_io::{
@@ -37,6 +38,9 @@ pub enum RepairError {
     /// The directory.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The place of the copy.
+    #[error(transparent)]
+    Output(#[from] Box<ToolError>),
 }
 
 /// A file of the bag, after the repair.
@@ -83,19 +87,11 @@ pub fn repair(path: &Path, output: Option<&Path>) -> Result<RepairReport, Repair
         return repair_there(path, false);
     };
     // The copy gets its name when it is whole.
-    let partial = partial_name(output);
-    if fs::exists(output)? || fs::exists(&partial)? {
-        let there = if fs::exists(output)? { output } else { &partial };
-        return Err(DiskError::new(
-            there,
-            holdall_io::disk::Operation::Create,
-            std::io::Error::from(std::io::ErrorKind::AlreadyExists),
-        )
-        .into());
-    }
+    let staged = Staged::begin(output).map_err(Box::new)?;
+    let partial = staged.directory().to_owned();
     copy_bag(path, &partial)?;
     let mut report = repair_there(&partial, true)?;
-    fs::rename_new(&partial, output)?;
+    staged.publish().map_err(Box::new)?;
     report.bag = output.to_owned();
     for file in &mut report.files {
         if let Ok(inside) = file.path.strip_prefix(&partial) {
@@ -107,20 +103,6 @@ pub fn repair(path: &Path, output: Option<&Path>) -> Result<RepairReport, Repair
         }
     }
     Ok(report)
-}
-
-fn partial_name(output: &Path) -> PathBuf {
-    let mut name = output
-        .file_name()
-        .map_or_else(Default::default, std::ffi::OsStr::to_owned);
-    let extension = output.extension().map(std::ffi::OsStr::to_owned);
-    name.push(".partial");
-    if let Some(extension) = extension {
-        // Which backend reads a file is told by its extension.
-        name.push(".");
-        name.push(extension);
-    }
-    output.with_file_name(name)
 }
 
 fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {

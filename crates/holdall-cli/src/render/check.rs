@@ -1,7 +1,7 @@
 //! What a check found: a verdict for each file with the findings below it, and as JSON.
 
 use super::paint::Paint;
-use crate::units::{format_bytes, format_count};
+use crate::units::{format_bytes, format_count, plural};
 use holdall::tools::check::BagCheck;
 use holdall_storage::check::{FileCheck, Finding, Findings, Severity};
 use serde_json::{Value, json};
@@ -15,9 +15,9 @@ pub fn text(check: &BagCheck, paint: Paint) -> String {
     let mut text = String::new();
     for file in &check.files {
         let facts = format!(
-            "{} messages, {} topics, {}",
-            format_count(file.message_count),
-            file.topics.len(),
+            "{}, {}, {}",
+            plural(file.message_count, "message"),
+            plural(file.topics.len() as u64, "topic"),
             format_bytes(file.file_bytes)
         );
         verdict(&mut text, &file.path, &file.findings, &facts, paint);

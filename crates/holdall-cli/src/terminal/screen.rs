@@ -68,6 +68,12 @@ pub fn add(bar: ProgressBar) -> ProgressBar {
     lines().add(bar)
 }
 
+/// Takes all status lines away.
+pub fn clear() {
+    // Best effort: a terminal that is gone needs no clearing.
+    let _ = lines().clear();
+}
+
 /// Writes whole lines to standard error, above the status lines.
 pub fn write_above(text: &[u8]) -> io::Result<()> {
     lines().suspend(|| io::stderr().lock().write_all(text))

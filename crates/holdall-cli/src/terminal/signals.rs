@@ -2,7 +2,7 @@
 
 use super::{
     events::{Event, EventSender},
-    mode,
+    mode, screen,
 };
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1},
@@ -49,6 +49,33 @@ fn handle(number: i32, events: &EventSender) {
         do_default(number);
     }
     events.send(Event::Stop(name));
+}
+
+/// For verbs that do one piece of work: when they are told to end, what is unfinished is removed and the program ends as if nobody had
+/// listened. Best effort: without it nothing but a hidden directory stays behind, which the next run removes.
+pub fn remove_unfinished_at_end() {
+    let mut numbers = vec![SIGINT, SIGTERM];
+    if !is_ignored(SIGHUP) {
+        numbers.push(SIGHUP);
+    }
+    let Ok(mut signals) = Signals::new(numbers) else {
+        return;
+    };
+    let wait = move || {
+        if let Some(number) = signals.forever().next() {
+            holdall_io::unfinished::remove_all_and_hold();
+            screen::clear();
+            do_default(number);
+        }
+    };
+    // Without a thread signals do nothing at all, so a program that cannot have one must not go on as if.
+    if thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(wait)
+        .is_err()
+    {
+        tracing::warn!("no thread to wait for signals: end with Ctrl-\\");
+    }
 }
 
 /// Does what the system does with a signal that nobody handles.

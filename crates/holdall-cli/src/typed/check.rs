@@ -13,7 +13,7 @@ Examples:
 /// All flags of `holdall check`.
 #[derive(Args, Clone, Debug)]
 pub struct CheckArguments {
-    /// Bag directories or single storage files
+    /// Bag directories or single storage files, - for one on standard input
     #[arg(value_name = "BAG", required = true)]
     pub bags: Vec<PathBuf>,
 

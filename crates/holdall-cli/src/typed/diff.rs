@@ -26,7 +26,7 @@ the second has.";
 /// All flags of `holdall diff`.
 #[derive(Args, Clone, Debug)]
 pub struct DiffArguments {
-    /// A bag directory or single storage file
+    /// A bag directory or single storage file, - for one on standard input
     #[arg(value_name = "FIRST")]
     pub first: PathBuf,
 

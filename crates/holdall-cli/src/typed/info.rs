@@ -26,7 +26,7 @@ pub enum Sort {
 /// All flags of `holdall info`.
 #[derive(Args, Clone, Debug)]
 pub struct InfoArguments {
-    /// Bag directory or single storage file
+    /// Bag directory or single storage file, - for one on standard input
     #[arg(value_name = "BAG")]
     pub bag: PathBuf,
 

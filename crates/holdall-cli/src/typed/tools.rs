@@ -238,7 +238,7 @@ pub struct DivisionArguments {
 /// All flags of `holdall convert`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ConvertArguments {
-    /// Bag directories or single files; several are merged by time
+    /// Bag directories or single files, - for one on standard input; several are merged by time
     #[arg(value_name = "BAG")]
     pub bags: Vec<PathBuf>,
 
@@ -250,7 +250,7 @@ pub struct ConvertArguments {
     #[arg(long, value_name = "FILE")]
     pub input_options: Option<PathBuf>,
 
-    /// Bag directory to create; or rosbag2's YAML file that lists bags to make under output_bags
+    /// Bag directory to create, or rosbag2's YAML file that lists bags to make under output_bags; - for one storage file on standard output
     #[arg(
         short = 'o',
         long = "output",
@@ -275,11 +275,11 @@ pub struct ConvertArguments {
 /// All flags of `holdall merge`.
 #[derive(Args, Clone, Debug)]
 pub struct MergeArguments {
-    /// Bag directories or single files
+    /// Bag directories or single files, - for one on standard input
     #[arg(value_name = "BAG", required = true)]
     pub bags: Vec<PathBuf>,
 
-    /// Bag directory to create
+    /// Bag directory to create; - for one storage file on standard output
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: PathBuf,
 
@@ -295,11 +295,11 @@ pub struct MergeArguments {
 /// All flags of `holdall split`.
 #[derive(Args, Clone, Debug)]
 pub struct SplitArguments {
-    /// Bag directories or single files
+    /// Bag directories or single files, - for one on standard input
     #[arg(value_name = "BAG", required = true)]
     pub bags: Vec<PathBuf>,
 
-    /// Bag directory to create
+    /// Bag directory to create; - for one storage file on standard output
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: PathBuf,
 
@@ -315,11 +315,11 @@ pub struct SplitArguments {
 /// All flags of `holdall filter`.
 #[derive(Args, Clone, Debug)]
 pub struct FilterArguments {
-    /// Bag directories or single files
+    /// Bag directories or single files, - for one on standard input
     #[arg(value_name = "BAG", required = true)]
     pub bags: Vec<PathBuf>,
 
-    /// Bag directory to create
+    /// Bag directory to create; - for one storage file on standard output
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: PathBuf,
 
@@ -346,11 +346,11 @@ pub enum CompressMode {
 /// All flags of `holdall compress`.
 #[derive(Args, Clone, Debug)]
 pub struct CompressArguments {
-    /// Bag directories or single files
+    /// Bag directories or single files, - for one on standard input
     #[arg(value_name = "BAG", required = true)]
     pub bags: Vec<PathBuf>,
 
-    /// Bag directory to create
+    /// Bag directory to create; - for one storage file on standard output
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: PathBuf,
 
@@ -374,11 +374,11 @@ pub struct CompressArguments {
 /// All flags of `holdall decompress`.
 #[derive(Args, Clone, Debug)]
 pub struct DecompressArguments {
-    /// Bag directories or single files
+    /// Bag directories or single files, - for one on standard input
     #[arg(value_name = "BAG", required = true)]
     pub bags: Vec<PathBuf>,
 
-    /// Bag directory to create
+    /// Bag directory to create; - for one storage file on standard output
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: PathBuf,
 
@@ -425,7 +425,7 @@ pub enum ListWhat {
     },
     /// The topics of bags
     Topics {
-        /// Bag directories or single files
+        /// Bag directories or single files, - for one on standard input
         #[arg(value_name = "BAG", required = true)]
         bags: Vec<PathBuf>,
         /// One JSON object per line
@@ -434,7 +434,7 @@ pub enum ListWhat {
     },
     /// The chunks of MCAP bags: place, size, codec, times
     Chunks {
-        /// Bag directories or single files
+        /// Bag directories or single files, - for one on standard input
         #[arg(value_name = "BAG", required = true)]
         bags: Vec<PathBuf>,
         /// One JSON object per line

@@ -1,5 +1,6 @@
 //! `holdall check`: reads bags whole and tells what is wrong with them.
 
+use super::input;
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -14,7 +15,8 @@ use tracing::level_filters::LevelFilter;
 pub fn run(typed: &CheckArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let mut is_sound = true;
-    for path in &typed.bags {
+    let named = input::resolve(&typed.bags)?;
+    for path in &named.paths {
         let progress = ByteProgress::open(&format!("checking {}", path.display()));
         let found = holdall::tools::check::check(path, &mut |done, total| progress.show(done, total));
         drop(progress);

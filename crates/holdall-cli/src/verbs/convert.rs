@@ -1,5 +1,6 @@
 //! The verbs that make bags out of bags: `convert`, `merge`, `split`, `filter`, `compress`, `decompress`.
 
+use super::input::{self, Named};
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -15,10 +16,16 @@ use holdall::{
     reader::BagReader,
     tools::{Choice, Job, OutputOptions, ToolError, run, yaml},
 };
-use holdall_io::clock::{Clock, SystemClock};
-use holdall_storage::readable_storages;
-use std::path::{Path, PathBuf};
-use tracing::{level_filters::LevelFilter, warn};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    scratch::ScratchDirectory,
+};
+use holdall_storage::{compression::scratch, readable_storages};
+use std::{
+    io::{self, IsTerminal},
+    path::{Path, PathBuf},
+};
+use tracing::level_filters::LevelFilter;
 
 /// `holdall convert`.
 pub fn convert(typed: &ConvertArguments) -> VerbResult {
@@ -34,7 +41,7 @@ pub fn convert(typed: &ConvertArguments) -> VerbResult {
     };
     let inputs = inputs(typed, &surroundings)?;
     for (output, choice) in outputs {
-        make(inputs.clone(), choice, output, "converting", typed.how.json)?;
+        make(inputs.bags.clone(), choice, output, "converting", typed.how.json)?;
     }
     Ok(Outcome::Done)
 }
@@ -62,7 +69,13 @@ fn yaml_outputs(
     Ok(bags.into_iter().map(|bag| (bag.options, bag.choice)).collect())
 }
 
-fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<Vec<BagReader>, Failure> {
+/// The inputs of `convert`, and what keeps standard input when it is one of them.
+struct Inputs {
+    bags: Vec<BagReader>,
+    _named: Named,
+}
+
+fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<Inputs, Failure> {
     let mut paths = typed.bags.clone();
     for text in &typed.input {
         // Behind a bag its storage may stand, which is seen by looking at it.
@@ -71,7 +84,8 @@ fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<V
             paths.push(PathBuf::from(text));
         }
     }
-    let mut bags = open(&paths)?;
+    let named = input::resolve(&paths)?;
+    let mut bags = input::open_each(&named)?;
     if let Some(path) = &typed.input_options {
         let text = meant::read_file(surroundings, "--input-options", path).map_err(Failure::refused)?;
         let listed = yaml::input_bags(&text).map_err(|reason| {
@@ -82,14 +96,15 @@ fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<V
             })
         })?;
         for bag in listed {
-            let opened = open(std::slice::from_ref(&bag.path))?;
+            let listed = input::resolve(std::slice::from_ref(&bag.path))?;
+            let opened = input::open_each(&listed)?;
             bags.extend(opened.into_iter().map(|opened| opened.within(bag.start, bag.end)));
         }
     }
     if bags.is_empty() {
         return Err(Failure::refused(UsageError::NoBag { hint: String::new() }));
     }
-    Ok(bags)
+    Ok(Inputs { bags, _named: named })
 }
 
 /// `holdall merge`.
@@ -140,7 +155,8 @@ pub fn filter(typed: &FilterArguments) -> VerbResult {
 /// `holdall compress`.
 pub fn compress(typed: &CompressArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let bags = open(&typed.bags)?;
+    let named = input::resolve(&typed.bags)?;
+    let bags = input::open_each(&named)?;
     let is_mcap = bags.iter().all(|bag| bag.metadata().storage_identifier == "mcap");
     let mode = typed.mode.unwrap_or(if is_mcap {
         CompressMode::Chunk
@@ -168,7 +184,8 @@ pub fn compress(typed: &CompressArguments) -> VerbResult {
 /// `holdall decompress`.
 pub fn decompress(typed: &DecompressArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let bags = open(&typed.bags)?;
+    let named = input::resolve(&typed.bags)?;
+    let bags = input::open_each(&named)?;
     let is_mcap = bags.iter().all(|bag| bag.metadata().storage_identifier == "mcap");
     let how = OutputArguments {
         json: typed.json,
@@ -198,28 +215,33 @@ fn one(
     log::start(LevelFilter::WARN);
     let surroundings = meant::surroundings::real(SystemClock.now());
     let output = meant::tools::output(directory, how, division, &surroundings).map_err(Failure::refused)?;
-    make(open(bags)?, choice, output, doing, how.json)?;
+    let named = input::resolve(bags)?;
+    make(input::open_each(&named)?, choice, output, doing, how.json)?;
     Ok(Outcome::Done)
-}
-
-fn open(paths: &[PathBuf]) -> Result<Vec<BagReader>, Failure> {
-    let mut bags = Vec::with_capacity(paths.len());
-    for path in paths {
-        let bag = BagReader::open(path).map_err(Failure::failed)?;
-        bag.notices().iter().for_each(|notice| warn!("{notice}"));
-        bags.push(bag);
-    }
-    Ok(bags)
 }
 
 fn make(
     inputs: Vec<BagReader>,
     choice: Choice,
-    output: OutputOptions,
+    mut output: OutputOptions,
     doing: &str,
     json: bool,
 ) -> Result<(), Failure> {
-    let progress = ByteProgress::open(&format!("{doing} {}", output.directory.display()));
+    let is_standard_output = output.directory == Path::new("-");
+    let scratch = if is_standard_output {
+        check_standard_output(&output)?;
+        let made = ScratchDirectory::create(&scratch()).map_err(Failure::failed)?;
+        output.directory = made.path().join("bag");
+        Some(made)
+    } else {
+        None
+    };
+    let shown = if is_standard_output {
+        "for standard output".to_owned()
+    } else {
+        output.directory.display().to_string()
+    };
+    let progress = ByteProgress::open(&format!("{doing} {shown}"));
     let job = Job {
         inputs,
         choice,
@@ -236,9 +258,32 @@ fn make(
         ) => Failure::refused(error),
         error => Failure::failed(error),
     })?;
+    if scratch.is_some() {
+        return written.files.first().map_or(Ok(()), |file| output::file(file));
+    }
     output::result(&if json {
         render::tools::written_json(&written).to_string()
     } else {
         render::tools::written(&written)
     })
+}
+
+/// Standard output takes one storage file, and no person reads it.
+fn check_standard_output(output: &OutputOptions) -> Result<(), Failure> {
+    if io::stdout().is_terminal() {
+        return Err(Failure::refused(
+            "-o - writes a storage file to standard output, which is a terminal: send it to a file or a program",
+        ));
+    }
+    if !output.split.is_none() || !output.split_moments.is_empty() {
+        return Err(Failure::refused(
+            "-o - takes one storage file, which cannot be split",
+        ));
+    }
+    if output.storage_id.as_deref() == Some("leveldb") {
+        return Err(Failure::refused(
+            "-o - takes one storage file, and a LevelDB storage is a directory",
+        ));
+    }
+    Ok(())
 }

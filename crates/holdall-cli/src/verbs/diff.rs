@@ -1,5 +1,6 @@
 //! `holdall diff`: what one bag has and the other has not.
 
+use super::input;
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -20,7 +21,8 @@ use tracing::{level_filters::LevelFilter, warn};
 /// Compares two bags. What stops the comparison is exit code 2, as with `diff`.
 pub fn run(typed: &DiffArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let (first, second) = (open(&typed.first)?, open(&typed.second)?);
+    let named = input::resolve(&[typed.first.clone(), typed.second.clone()])?;
+    let (first, second) = (open(&named.paths[0])?, open(&named.paths[1])?);
     let options = DiffOptions {
         messages: !typed.summary,
         told_max: typed.count,

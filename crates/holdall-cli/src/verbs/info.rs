@@ -1,5 +1,6 @@
 //! `holdall info`: what is in a bag, and what was lost.
 
+use super::input;
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -17,7 +18,8 @@ use tracing::{level_filters::LevelFilter, warn};
 /// Shows a bag.
 pub fn run(typed: &InfoArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let bag = BagReader::open_with(&typed.bag, Ros1View::AsStored).map_err(Failure::failed)?;
+    let named = input::resolve(std::slice::from_ref(&typed.bag))?;
+    let bag = BagReader::open_with(&named.paths[0], Ros1View::AsStored).map_err(Failure::failed)?;
     for notice in bag.notices() {
         warn!("{notice}");
     }

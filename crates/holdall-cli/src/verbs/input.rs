@@ -1,29 +1,34 @@
 //! Bags as they are named on the command line; `-` is a storage file on standard input.
 
 use crate::exit::Failure;
-use holdall::reader::{BagSet, Ros1View};
+use holdall::reader::{BagReader, BagSet, Ros1View};
+use holdall_io::scratch::ScratchDirectory;
+use holdall_storage::compression::scratch;
 use std::{
+    fs::File,
     io,
     path::{Path, PathBuf},
 };
-use tempfile::NamedTempFile;
 use tracing::warn;
 
-/// Bags that are open. What came from standard input is kept in a temporary file as long as this lives: a bag's index stands at its
-/// end, so it cannot be read before it is there.
-pub struct Input {
-    /// The bags in the order of the command line.
-    pub bags: BagSet,
-    _standard_input: Option<NamedTempFile>,
+/// What the copy of standard input is called; messages name it.
+const STANDARD_INPUT: &str = "standard-input";
+
+/// Paths of bags with `-` resolved: what came from standard input is kept in a temporary file as long as this lives. A bag's index stands
+/// at its end, so it cannot be read before it is there.
+pub struct Named {
+    /// In the order of the command line.
+    pub paths: Vec<PathBuf>,
+    _standard_input: Option<ScratchDirectory>,
 }
 
-/// Opens bags and tells once what a user should know about their state.
+/// Resolves `-`.
 ///
 /// # Errors
-/// The first that cannot be opened.
-pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
-    let is_standard_input = |path: &&PathBuf| path.as_path() == Path::new("-");
-    let kept = match paths.iter().filter(is_standard_input).count() {
+/// `-` more than once; standard input that cannot be kept.
+pub fn resolve(paths: &[PathBuf]) -> Result<Named, Failure> {
+    let is_standard_input = |path: &PathBuf| path.as_path() == Path::new("-");
+    let kept = match paths.iter().filter(|path| is_standard_input(path)).count() {
         0 => None,
         1 => Some(keep_standard_input()?),
         _ => {
@@ -32,32 +37,59 @@ pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
             ));
         }
     };
-    let opened: Vec<&Path> = paths
-        .iter()
-        .map(|path| match &kept {
-            Some(kept) if is_standard_input(&path) => kept.path(),
-            _ => path.as_path(),
-        })
-        .collect();
-    let bags = BagSet::open_with(&opened, Ros1View::AllConverted).map_err(Failure::failed)?;
-    bags.notices().iter().for_each(|notice| warn!("{notice}"));
-    Ok(Input {
-        bags,
+    let resolved = paths.iter().map(|path| match &kept {
+        Some(kept) if is_standard_input(path) => kept.path().join(STANDARD_INPUT),
+        _ => path.clone(),
+    });
+    Ok(Named {
+        paths: resolved.collect(),
         _standard_input: kept,
     })
 }
 
-fn keep_standard_input() -> Result<NamedTempFile, Failure> {
-    let failed = |error: io::Error| {
+/// Bags that are open.
+pub struct Input {
+    /// The bags in the order of the command line.
+    pub bags: BagSet,
+    _named: Named,
+}
+
+/// Opens bags and tells once what a user should know about their state.
+///
+/// # Errors
+/// The first that cannot be opened.
+pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
+    let named = resolve(paths)?;
+    let bags = BagSet::open_with(&named.paths, Ros1View::AllConverted).map_err(Failure::failed)?;
+    bags.notices().iter().for_each(|notice| warn!("{notice}"));
+    Ok(Input { bags, _named: named })
+}
+
+/// Opens bags one by one, as the verbs need them that make bags of them.
+///
+/// # Errors
+/// The first that cannot be opened.
+pub fn open_each(named: &Named) -> Result<Vec<BagReader>, Failure> {
+    let mut bags = Vec::with_capacity(named.paths.len());
+    for path in &named.paths {
+        let bag = BagReader::open(path).map_err(Failure::failed)?;
+        bag.notices().iter().for_each(|notice| warn!("{notice}"));
+        bags.push(bag);
+    }
+    Ok(bags)
+}
+
+fn keep_standard_input() -> Result<ScratchDirectory, Failure> {
+    let parent = scratch();
+    let failed = |error: &dyn std::fmt::Display| {
         Failure::failed(format!(
             "cannot keep standard input in {}: {error}",
-            std::env::temp_dir().display()
+            parent.display()
         ))
     };
-    let mut file = tempfile::Builder::new()
-        .prefix("holdall-")
-        .tempfile()
-        .map_err(failed)?;
-    io::copy(&mut io::stdin().lock(), &mut file).map_err(failed)?;
-    Ok(file)
+    let directory = ScratchDirectory::create(&parent).map_err(|error| failed(&error))?;
+    File::create(directory.path().join(STANDARD_INPUT))
+        .and_then(|mut file| io::copy(&mut io::stdin().lock(), &mut file))
+        .map_err(|error| failed(&error))?;
+    Ok(directory)
 }

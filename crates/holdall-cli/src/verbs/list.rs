@@ -1,5 +1,6 @@
 //! `holdall list`: what this program can do, and what is in bags.
 
+use super::input;
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -83,8 +84,9 @@ fn converter_rows() -> Vec<Value> {
 type RowsOf<'a> = &'a dyn Fn(&Path, &BagReader) -> Result<Vec<Value>, Failure>;
 
 fn of_bags(bags: &[PathBuf], rows: RowsOf<'_>) -> Result<Vec<Value>, Failure> {
+    let named = input::resolve(bags)?;
     let mut all = Vec::new();
-    for path in bags {
+    for path in &named.paths {
         let bag = BagReader::open(path).map_err(Failure::failed)?;
         all.extend(rows(path, &bag)?);
     }

@@ -19,13 +19,16 @@ mod record;
 mod reindex;
 mod repair;
 
-use crate::{VerbResult, typed::Verb};
+use crate::{VerbResult, terminal::signals, typed::Verb};
 
 /// Does what was typed.
 ///
 /// # Errors
 /// Why it could not be done.
 pub fn run(verb: Verb) -> VerbResult {
+    if !matches!(verb, Verb::Record(_) | Verb::Play(_)) {
+        signals::remove_unfinished_at_end();
+    }
     match verb {
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Play(arguments) => play::run(&arguments),

@@ -8,13 +8,15 @@ use crate::{
     error::{StorageError, StorageResult},
     reader::FileCondition,
 };
-use holdall_io::fs::{self, File};
+use holdall_io::{
+    fs::{self, File},
+    scratch::ScratchDirectory,
+};
 use rusqlite::{Connection, OpenFlags};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tempfile::TempDir;
 
 /// The first bytes of a rollback journal that has something to roll back.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -34,7 +36,7 @@ pub(super) struct Place {
     /// Without looking for logs and locks, which would be made.
     immutable: bool,
     /// Removed with the last of its readers.
-    copy: Option<Arc<TempDir>>,
+    copy: Option<Arc<ScratchDirectory>>,
 }
 
 impl Place {

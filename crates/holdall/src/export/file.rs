@@ -1,6 +1,7 @@
 //! A file under a temporary name, which gets its own when it is complete.
 
 use super::ExportError;
+use holdall_io::unfinished::Unfinished;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
@@ -15,6 +16,7 @@ pub(super) struct PartialFile {
     writer: Option<io::BufWriter<File>>,
     partial: PathBuf,
     path: PathBuf,
+    _unfinished: Unfinished,
 }
 
 impl PartialFile {
@@ -27,6 +29,7 @@ impl PartialFile {
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let partial = path.with_file_name(format!(".{name}.partial"));
+        let unfinished = Unfinished::new(&partial);
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -37,6 +40,7 @@ impl PartialFile {
             writer: Some(io::BufWriter::with_capacity(GATHERED_BYTES, file)),
             partial,
             path: path.to_owned(),
+            _unfinished: unfinished,
         })
     }
 

@@ -173,6 +173,9 @@ impl BagAudit {
             // They were handed to the disk when the account was written, and the end came before they were safe there.
             *missing.entry(LossStage::Storage).or_insert(0) += told - found.messages;
         }
+        if account.left_out > 0 {
+            *missing.entry(LossStage::Policy).or_insert(0) += account.left_out;
+        }
         self.topics.push(TopicAudit {
             name: account.name.clone(),
             recorded: found.messages,
@@ -217,7 +220,8 @@ impl Found {
 /// The fingerprint of the sequence numbers that a topic's messages must have: a sum that does not depend on their order, so that messages
 /// of many publishers in one topic are compared in constant memory. `None` where the account does not know each number.
 fn expected_fingerprint(account: &TopicAccount) -> Option<u64> {
-    if account.removed > 0 || account.folded.is_some() || account.publishers.is_empty() {
+    let is_changed = account.removed > 0 || account.left_out > 0 || account.unaccounted > 0;
+    if is_changed || account.folded.is_some() || account.publishers.is_empty() {
         return None;
     }
     let mut sum = 0u64;

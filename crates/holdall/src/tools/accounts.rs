@@ -3,7 +3,7 @@
 use super::ToolError;
 use crate::{
     reader::BagReader,
-    record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    record::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
     writer::STATE_KEY,
 };
 use holdall_storage::writer::MetadataEntries;
@@ -17,23 +17,101 @@ const LOST_KEY: &str = "holdall.lost";
 /// What goes from the inputs into the output besides messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accounts {
-    /// Named text records: the ledgers as one, and whatever others have written.
-    pub records: Vec<(String, MetadataEntries)>,
+    /// Named text records that others have written.
+    records: Vec<(String, MetadataEntries)>,
+    /// The ledgers as one; `None` when no input has one.
+    ledger: Option<Ledger>,
+    /// By topic, the messages of the inputs.
+    counts: BTreeMap<String, InputCount>,
     /// Entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
     /// The newest distribution that an input names.
     pub ros_distro: String,
 }
 
+/// Messages of a topic in the inputs.
+#[derive(Clone, Copy, Debug, Default)]
+struct InputCount {
+    /// In all.
+    all: u64,
+    /// Of types that are taken: a name may have several types.
+    taken: u64,
+}
+
+/// What of the inputs is asked for.
+pub(super) struct Taken<'a> {
+    /// Whether a topic is taken, by name and type.
+    pub topic: &'a dyn Fn(&str, &str) -> bool,
+    /// True when messages of taken topics may be left out: by time, rate or expression.
+    pub is_partial: bool,
+}
+
+impl Accounts {
+    /// The records that the output gets at its end; `written` is what it holds of each topic. A message that is missing in the output and
+    /// was not left out on request is not explained: the audit of the output tells of it.
+    pub fn records(
+        &self,
+        taken: &Taken<'_>,
+        written: &BTreeMap<String, u64>,
+    ) -> Vec<(String, MetadataEntries)> {
+        let mut records = self.records.clone();
+        if let Some(ledger) = &self.ledger {
+            let mut ledger = ledger.clone();
+            for topic in &mut ledger.topics {
+                let count = self.counts.get(&topic.name).copied().unwrap_or_default();
+                topic.left_out += count.all - count.taken;
+                if taken.is_partial {
+                    let written = written.get(&topic.name).copied().unwrap_or(0);
+                    topic.left_out += count.taken.saturating_sub(written);
+                }
+            }
+            let entries = MetadataEntries::from([(LEDGER_KEY.to_owned(), ledger.to_json())]);
+            records.push((LEDGER_RECORD.to_owned(), entries));
+        }
+        records
+    }
+
+    /// Counts the messages of an input, and takes in the records of others. The counts, by topic, are given back.
+    fn read_files(
+        &mut self,
+        bag: &BagReader,
+        taken: &Taken<'_>,
+        seen: &mut BTreeSet<(String, MetadataEntries)>,
+    ) -> Result<BTreeMap<String, u64>, ToolError> {
+        let mut counts = BTreeMap::new();
+        for file in bag.files() {
+            let reader = file.open()?;
+            let summary = reader.summary();
+            for channel in &summary.channels {
+                let topic = &channel.info.topic;
+                *counts.entry(topic.name.clone()).or_default() += channel.message_count;
+                let count = self.counts.entry(topic.name.clone()).or_default();
+                count.all += channel.message_count;
+                if (taken.topic)(&topic.name, &topic.type_name) {
+                    count.taken += channel.message_count;
+                }
+            }
+            for (name, entries) in &summary.metadata {
+                let is_ours = [LEDGER_RECORD, CHECKPOINT_RECORD, ROSBAG2_RECORD].contains(&name.as_str());
+                if !is_ours && seen.insert((name.clone(), entries.clone())) {
+                    self.records.push((name.clone(), entries.clone()));
+                }
+            }
+        }
+        Ok(counts)
+    }
+}
+
 /// Gathers what the inputs tell. A topic that is not taken takes its account with it: what is left out on request is no loss, and
-/// what was lost of it is none of this bag.
+/// what was lost of it is none of this bag. `takes` is asked for topics whose type is not known, too.
 pub(super) fn gather(
     bags: &[BagReader],
+    taken: &Taken<'_>,
     takes: &dyn Fn(&str) -> bool,
     more_custom_data: &BTreeMap<String, String>,
 ) -> Result<Accounts, ToolError> {
     let mut accounts = Accounts::default();
-    let mut ledger: Option<Ledger> = None;
+    let (mut ledger, mut without): (Option<Ledger>, Vec<BTreeMap<String, u64>>) = (None, Vec::new());
     let mut seen = BTreeSet::new();
     for bag in bags {
         let metadata = bag.metadata();
@@ -41,39 +119,26 @@ pub(super) fn gather(
             accounts.ros_distro.clone_from(&metadata.ros_distro);
         }
         for (key, value) in &metadata.custom_data {
-            if key != STATE_KEY && !key.starts_with(LOST_KEY) {
+            if key != STATE_KEY && key != LEDGER_CUSTOM_KEY && !key.starts_with(LOST_KEY) {
                 accounts
                     .custom_data
                     .entry(key.clone())
                     .or_insert_with(|| value.clone());
             }
         }
-        let mut newest = None;
-        for file in bag.files() {
-            for (name, entries) in &file.open()?.summary().metadata {
-                if name == LEDGER_RECORD {
-                    newest = Some((file.path.clone(), entries.clone()));
-                } else if name != ROSBAG2_RECORD && seen.insert((name.clone(), entries.clone())) {
-                    accounts.records.push((name.clone(), entries.clone()));
-                }
-            }
-        }
-        // The last file carries the account of the whole recording.
-        if let Some((path, entries)) = newest {
-            let text = entries.get(LEDGER_KEY).map(String::as_str).unwrap_or_default();
-            let found: Ledger = serde_json::from_str(text).map_err(|error| ToolError::Unsupported {
-                path,
-                reason: format!("its loss ledger cannot be read: {error}"),
-            })?;
-            add(ledger.get_or_insert_with(Ledger::new), found, takes);
+        let counts = accounts.read_files(bag, taken, &mut seen)?;
+        match bag.any_ledger()?.filter(|ledger| is_of(ledger, bag, &counts)) {
+            Some(found) => add(ledger.get_or_insert_with(Ledger::new), found, takes),
+            None => without.push(counts),
         }
     }
-    if let Some(ledger) = ledger {
+    if let Some(ledger) = &mut ledger {
+        for counts in without {
+            add_unaccounted(ledger, counts, takes);
+        }
         accounts.custom_data.extend(ledger.custom_data());
-        let text = serde_json::to_string(&ledger).unwrap_or_default();
-        let entries = MetadataEntries::from([(LEDGER_KEY.to_owned(), text)]);
-        accounts.records.push((LEDGER_RECORD.to_owned(), entries));
     }
+    accounts.ledger = ledger;
     accounts.custom_data.extend(
         more_custom_data
             .iter()
@@ -82,8 +147,30 @@ pub(super) fn gather(
     Ok(accounts)
 }
 
+/// Whether a ledger tells of these messages: one file of a bag carries the account of the whole recording.
+fn is_of(ledger: &Ledger, bag: &BagReader, counts: &BTreeMap<String, u64>) -> bool {
+    let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+    let is_of = bag.path().is_dir()
+        || ledger
+            .topics
+            .iter()
+            .all(|topic| topic.in_bag() == count(&topic.name));
+    if !is_of {
+        tracing::warn!(
+            "{}: its account is that of a whole recording, of which this is one file; it does not go along",
+            bag.path().display()
+        );
+    }
+    is_of
+}
+
 /// Adds the accounts of one recording to those of others: topics of the same name become one with the publishers of both.
 fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
+    // The account of a recording that was cut off is that of its last checkpoint, and so is then the sum.
+    all.checkpoint = match (all.checkpoint, one.checkpoint) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
     one.restarts
         .into_iter()
         .for_each(|restart| all.restarted(restart));
@@ -96,10 +183,22 @@ fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
     }
 }
 
+/// Adds the messages of a bag that has no account to those that have one.
+fn add_unaccounted(all: &mut Ledger, counts: BTreeMap<String, u64>, takes: &dyn Fn(&str) -> bool) {
+    for (name, count) in counts.into_iter().filter(|(name, _)| takes(name)) {
+        let place = all.topics.iter().position(|topic| topic.name == name);
+        let place = place.unwrap_or_else(|| all.add_topic(&name).0 as usize);
+        all.topics[place].unaccounted += count;
+        all.topics[place].loss_unknown = true;
+    }
+}
+
 fn merge(known: &mut TopicAccount, topic: TopicAccount) {
     known.recorded += topic.recorded;
     known.recorded_bytes += topic.recorded_bytes;
     known.removed += topic.removed;
+    known.left_out += topic.left_out;
+    known.unaccounted += topic.unaccounted;
     for (stage, count) in topic.missing {
         *known.missing.entry(stage).or_default() += count;
     }

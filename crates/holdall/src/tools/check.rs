@@ -9,7 +9,10 @@ use holdall_model::{
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
 };
-use holdall_storage::check::{FileCheck, Finding, Findings, Severity, check_file};
+use holdall_storage::{
+    check::{FileCheck, Finding, Findings, Severity, check_file},
+    leveldb::is_leveldb,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, fs, io,
@@ -98,7 +101,8 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
         path: path.to_owned(),
         ..BagCheck::default()
     };
-    if !about.is_dir() {
+    let is_file = !about.is_dir() || is_leveldb(path);
+    if is_file {
         check
             .files
             .push(check_file(path, &mut |done| progress(done, about.len()))?);
@@ -141,8 +145,14 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
     Ok(check)
 }
 
+/// Length of a storage file, or of all files of a storage that is a directory.
 fn file_bytes(path: &Path) -> u64 {
-    fs::metadata(path).map_or(0, |about| about.len())
+    let about = fs::metadata(path);
+    if about.as_ref().is_ok_and(fs::Metadata::is_dir) {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        return entries.map(|entry| file_bytes(&entry.path())).sum();
+    }
+    about.map_or(0, |about| about.len())
 }
 
 /// The metadata; `None` and a finding when it is missing or damaged.

@@ -1,6 +1,10 @@
 //! MCAP bags from MCAP bags by copying chunks as they lie.
 
-use super::{SplitAt, ToolError, Written, accounts::Accounts, choice::Chooser};
+use super::{
+    SplitAt, ToolError, Written,
+    accounts::{Accounts, Taken},
+    choice::Chooser,
+};
 use crate::{
     reader::{BagFile, BagReader},
     record::options::CompressionMode,
@@ -12,7 +16,7 @@ use holdall_storage::{
     mcap::splice::{SpliceChoice, SpliceInput, Spliced, splice},
     writer::{FileSummary, MetadataEntries},
 };
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 /// Files that are to be smaller than this are cut exactly: definitions and metadata would make out too much of them.
 const FILE_BYTES_MIN: u64 = 1 << 20;
@@ -27,6 +31,7 @@ pub(super) struct Plan<'a> {
     pub end: Option<Timestamp>,
     pub split: &'a SplitAt,
     pub accounts: &'a Accounts,
+    pub taken: &'a Taken<'a>,
     /// To be made.
     pub directory: &'a Path,
 }
@@ -247,7 +252,11 @@ impl Output<'_> {
             let record = rosbag2_record(&self.metadata(&files));
             let mut records = vec![(ROSBAG2_RECORD.to_owned(), record)];
             if is_last {
-                records.extend(self.plan.accounts.records.iter().cloned());
+                records.extend(
+                    self.plan
+                        .accounts
+                        .records(self.plan.taken, &self.by_topic(&files)),
+                );
             }
             records
         };
@@ -276,6 +285,17 @@ impl Output<'_> {
             channel_message_counts: self.topics.iter().map(count_of).collect(),
             bytes: spliced.bytes,
         }
+    }
+
+    /// Messages in all files, by topic.
+    fn by_topic(&self, files: &[(String, FileSummary)]) -> BTreeMap<String, u64> {
+        let mut by_topic = BTreeMap::new();
+        for (_, summary) in files {
+            for (topic, count) in self.topics.iter().zip(&summary.channel_message_counts) {
+                *by_topic.entry(topic.name.clone()).or_default() += count;
+            }
+        }
+        by_topic
     }
 
     fn metadata(&self, files: &[(String, FileSummary)]) -> BagMetadata {

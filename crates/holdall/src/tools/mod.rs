@@ -16,3 +16,4 @@ pub use error::ToolError;
 pub use options::{OutputOptions, SplitAt};
 pub use reindex::{Reindexed, reindex};
 pub use rewrite::{Job, Written, run};
+pub(crate) use staged::Staged;

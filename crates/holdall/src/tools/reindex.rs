@@ -2,7 +2,7 @@
 
 use super::{ToolError, accounts};
 use crate::reader::{BagReader, io_error, listing};
-use holdall_io::fs;
+use holdall_io::{fs, unfinished::Unfinished};
 use holdall_storage::{
     mcap::splice::{SpliceChoice, SpliceInput, splice},
     reader::FileCondition,
@@ -67,7 +67,11 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     if metadata.ros_distro.is_empty() {
         metadata.ros_distro = kept.ros_distro;
     }
-    let accounts = accounts::gather(std::slice::from_ref(&bag), &|_| true, &BTreeMap::new())?;
+    let all = accounts::Taken {
+        topic: &|_, _| true,
+        is_partial: false,
+    };
+    let accounts = accounts::gather(std::slice::from_ref(&bag), &all, &|_| true, &BTreeMap::new())?;
     metadata.custom_data.extend(accounts.custom_data);
     fs::write_atomically(&path.join("metadata.yaml"), metadata.to_yaml().as_bytes())?;
     done.messages = metadata.message_count;
@@ -87,6 +91,7 @@ fn index_file(path: &Path) -> Result<bool, ToolError> {
     }
     let temporary = temporary_beside(path);
     drop(fs::remove_file(&temporary));
+    let _unfinished = Unfinished::new(&temporary);
     let choice = SpliceChoice {
         channels: vec![vec![true; input.summary().channels.len()]],
         ..SpliceChoice::default()

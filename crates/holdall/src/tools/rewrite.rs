@@ -2,7 +2,7 @@
 
 use super::{
     Choice, OutputOptions, ToolError, accounts,
-    accounts::Accounts,
+    accounts::{Accounts, Taken},
     choice::Chooser,
     copy::{self, Plan},
     staged::Staged,
@@ -22,7 +22,7 @@ use holdall_model::{
 use holdall_storage::{
     DEFAULT_STORAGE_ID,
     storage::storage_by_id,
-    writer::{ChannelInfo, StoredMessage},
+    writer::{ChannelInfo, MetadataEntries, StoredMessage},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -81,7 +81,14 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let moments = job.output.split_moments.iter();
     let times: Vec<Timestamp> = moments.map(|moment| moment.resolve(first)).collect();
     job.output.split.times.extend(times);
-    let accounts = gather(&set, &chooser, &job.output.custom_data)?;
+    let is_bounded = set.bags().iter().any(|bag| bag.bounds() != (None, None));
+    let is_partial = start.is_some() || end.is_some() || is_bounded || !job.choice.is_by_index();
+    let asked = job.choice.compile()?;
+    let taken = Taken {
+        topic: &|name, type_name| asked.takes_topic(name, type_name),
+        is_partial,
+    };
+    let accounts = gather(&set, &taken, &job.output.custom_data)?;
     let storage_id = storage_id(&set, &job.output);
     let storage = storage_by_id(&storage_id)?;
     let by_index = job.choice.is_by_index() && !job.output.is_rewritten;
@@ -92,6 +99,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         end,
         split: &job.output.split,
         accounts: &accounts,
+        taken: &taken,
         directory: staged.directory(),
     };
     let written = if by_index && storage_id == "mcap" {
@@ -118,8 +126,11 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 questions: job.choice.questions.clone(),
                 ..MessageChoice::default()
             };
-            Rewrite::new(&set, options, chooser, job.output.split.clone())?
-                .run(&messages, accounts, progress)?
+            Rewrite::new(&set, options, chooser, job.output.split.clone())?.run(
+                &messages,
+                &|written| accounts.records(&taken, written),
+                progress,
+            )?
         }
     };
     let directory = staged.publish()?;
@@ -141,7 +152,7 @@ fn tell_missing(set: &BagSet, choice: &Choice) {
 
 fn gather(
     set: &BagSet,
-    chooser: &Chooser,
+    taken: &Taken<'_>,
     custom_data: &BTreeMap<String, String>,
 ) -> Result<Accounts, ToolError> {
     let types: HashMap<String, String> = set
@@ -151,12 +162,12 @@ fn gather(
         .collect();
     // A topic that was lost whole is in the ledger only; its type is not known, which matters for selections by type alone.
     let takes = |name: &str| {
-        chooser.takes_topic(
+        (taken.topic)(
             name,
             types.get(name).map_or("unknown/msg/Unknown", String::as_str),
         )
     };
-    accounts::gather(set.bags(), &takes, custom_data)
+    accounts::gather(set.bags(), taken, &takes, custom_data)
 }
 
 /// The storage asked for, else that of all inputs, else the default.
@@ -203,6 +214,8 @@ struct Rewrite<'a> {
     /// There for rosbag2's message compression.
     packing: Option<PayloadPacking<Packed>>,
     written: Written,
+    /// Messages written, by topic.
+    by_topic: BTreeMap<String, u64>,
 }
 
 /// What of a message is not packed.
@@ -249,6 +262,7 @@ impl<'a> Rewrite<'a> {
             splitter: Splitter::new(&split),
             packing,
             written: Written::default(),
+            by_topic: BTreeMap::new(),
         };
         for topic in set.topics() {
             rewrite.topic(&topic)?;
@@ -295,7 +309,7 @@ impl<'a> Rewrite<'a> {
     fn run(
         mut self,
         choice: &MessageChoice,
-        accounts: Accounts,
+        records: &dyn Fn(&BTreeMap<String, u64>) -> Vec<(String, MetadataEntries)>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Written, ToolError> {
         let total: u64 = self.set.bags().iter().map(BagReader::size_bytes).sum();
@@ -312,7 +326,7 @@ impl<'a> Rewrite<'a> {
             }
         }
         while self.write_packed()? {}
-        let closed = self.bag.close(accounts.records, None, |_| BTreeMap::new());
+        let closed = self.bag.close(records(&self.by_topic), None, |_| BTreeMap::new());
         if let Some(failure) = closed.failure {
             return Err(failure.into());
         }
@@ -331,6 +345,10 @@ impl<'a> Rewrite<'a> {
         };
         if !self.chooser.takes_now(&message.topic.name, message.log_time) {
             return Ok(());
+        }
+        match self.by_topic.get_mut(&message.topic.name) {
+            Some(count) => *count += 1,
+            None => drop(self.by_topic.insert(message.topic.name.clone(), 1)),
         }
         let about = Packed {
             topic,

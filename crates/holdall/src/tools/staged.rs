@@ -5,6 +5,7 @@ use holdall_io::{
     disk::DiskError,
     fs,
     output::{publish_dir, remove_dir_all},
+    unfinished::Unfinished,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -16,11 +17,12 @@ const SUFFIX: &str = "partial";
 
 /// An output in the making; dropping it removes what was made.
 #[derive(Debug)]
-pub(super) struct Staged {
+pub(crate) struct Staged {
     place: PathBuf,
     /// Holds the bag, under its own name, so that its files are named after it.
     around: PathBuf,
     directory: PathBuf,
+    _unfinished: Unfinished,
 }
 
 impl Staged {
@@ -41,10 +43,12 @@ impl Staged {
         remove_left_over(place, name);
         let around = place.with_file_name(staging_name(name, &std::process::id().to_string()));
         remove_dir_all(&around)?;
+        let unfinished = Unfinished::new(&around);
         fs::create_dir_new(&around)?;
         Ok(Self {
             place: place.to_owned(),
             directory: around.join(name),
+            _unfinished: unfinished,
             around,
         })
     }

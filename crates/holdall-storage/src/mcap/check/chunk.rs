@@ -7,7 +7,7 @@ use super::{
     stream::{Limited, Summing, prefix, skip, take},
 };
 use crate::mcap::format::{ChunkHeader, Fields, MESSAGE_HEADER_BYTES, MessageHeader, op};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 
 /// Longest chunk header: codec names that are longer belong to no codec.
 const HEADER_BYTES_MAX: u64 = 4096;
@@ -113,6 +113,9 @@ impl Checker<'_> {
         // Taken out for the time of the walk, which notes its findings in `self`.
         let mut events = Vec::new();
         let is_plain = said.compression.is_empty();
+        if is_plain {
+            self.stream.leave_summing();
+        }
         let limited = Limited {
             inner: &mut self.stream,
             left: stored,
@@ -126,13 +129,21 @@ impl Checker<'_> {
             chunk_start: head.start,
         };
         let walked = match said.compression.as_str() {
-            "" => walk(limited, said, visit),
+            "" => {
+                let mut records = Summing::new(limited);
+                let walked = walk(&mut records, said, visit);
+                // All of them are in the checksums, also those behind a record that is cut.
+                let rest = skip(&mut records, u64::MAX);
+                let crc = records.crc;
+                self.stream.go_on_summing(&crc);
+                walked.and_then(|(walked, size)| rest.map(|_| (walked, size, crc.finalize())))
+            }
             "zstd" => match zstd::stream::read::Decoder::with_buffer(limited) {
-                Ok(decoder) => walk(BufReader::with_capacity(WINDOW_BYTES, decoder), said, visit),
+                Ok(decoder) => walk_decoded(decoder, said, visit),
                 Err(error) => Err(error),
             },
             "lz4" => match lz4::Decoder::new(limited) {
-                Ok(decoder) => walk(BufReader::with_capacity(WINDOW_BYTES, decoder), said, visit),
+                Ok(decoder) => walk_decoded(decoder, said, visit),
                 Err(error) => Err(error),
             },
             other => {
@@ -269,22 +280,32 @@ impl Visit<'_> {
     }
 }
 
-/// Walks over the records of a chunk; how it ended, how many bytes there were, and their checksum.
-fn walk<R: BufRead>(reader: R, said: &Said, mut visit: Visit<'_>) -> io::Result<(Walked, u64, u32)> {
-    let mut records = Summing::new(reader);
+/// Walks over the records that a decoder gives; as [`walk`], with their checksum.
+fn walk_decoded(decoder: impl Read, said: &Said, visit: Visit<'_>) -> io::Result<(Walked, u64, u32)> {
+    let mut records = Summing::new(BufReader::with_capacity(WINDOW_BYTES, decoder));
+    let (walked, size) = walk(&mut records, said, visit)?;
+    Ok((walked, size, records.crc.finalize()))
+}
+
+/// Walks over the records of a chunk; how it ended, and how many bytes there were.
+fn walk<R: BufRead>(
+    records: &mut Summing<R>,
+    said: &Said,
+    mut visit: Visit<'_>,
+) -> io::Result<(Walked, u64)> {
     let walked = loop {
         let offset = records.count;
         if offset > said.size {
             break Walked::TooMuch;
         }
-        let (opcode, body_bytes) = match prefix(&mut records)? {
+        let (opcode, body_bytes) = match prefix(records)? {
             None => break Walked::Whole,
             Some(Err(_)) => break Walked::Cut(visit.at(offset)),
             Some(Ok(head)) => head,
         };
         if body_bytes > said.size.saturating_sub(offset + 9) {
             let left = said.size.saturating_sub(records.count) + 1;
-            skip(&mut records, left)?;
+            skip(records, left)?;
             break if records.count > said.size {
                 Walked::TooMuch
             } else {
@@ -292,10 +313,10 @@ fn walk<R: BufRead>(reader: R, said: &Said, mut visit: Visit<'_>) -> io::Result<
             };
         }
         let passed = match opcode {
-            op::MESSAGE => message(&mut records, offset, body_bytes, &mut visit)?,
+            op::MESSAGE => message(records, offset, body_bytes, &mut visit)?,
             op::SCHEMA | op::CHANNEL if body_bytes <= BODY_BYTES_MAX => {
                 let mut body = Vec::new();
-                take(&mut records, body_bytes as usize, &mut body)?;
+                take(records, body_bytes as usize, &mut body)?;
                 let at = visit.at(offset);
                 let is_whole = body.len() as u64 == body_bytes;
                 visit.event(Event::Definition { opcode, at, body });
@@ -306,14 +327,14 @@ fn walk<R: BufRead>(reader: R, said: &Said, mut visit: Visit<'_>) -> io::Result<
                     let at = visit.at(offset);
                     visit.event(Event::Misplaced { at, opcode });
                 }
-                skip(&mut records, body_bytes)? == body_bytes
+                skip(records, body_bytes)? == body_bytes
             }
         };
         if !passed {
             break Walked::Cut(visit.at(offset));
         }
     };
-    Ok((walked, records.count, records.crc.finalize()))
+    Ok((walked, records.count))
 }
 
 /// A message; true when it was whole.

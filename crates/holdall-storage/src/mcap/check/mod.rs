@@ -18,7 +18,7 @@ use crate::{
 };
 use content::{Content, EntrySum};
 use holdall_io::fs::File;
-use std::{io, path::Path};
+use std::{io, path::Path, sync::Arc};
 use stream::{FileStream, prefix, skip, take};
 
 /// Longest body of a definition, an index of a chunk, or statistics that is looked into.
@@ -67,7 +67,7 @@ struct Checker<'a> {
 /// # Errors
 /// A file that cannot be read or is no MCAP file. What is wrong in it is a finding.
 pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
-    let file = File::open(path)?;
+    let file = Arc::new(File::open(path)?);
     let mut checker = Checker {
         stream: FileStream::new(&file, progress),
         file: FileCheck {

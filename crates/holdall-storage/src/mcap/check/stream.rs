@@ -1,46 +1,38 @@
 //! A file from front to end with bounded memory: read ahead, with a checksum over all that was passed.
 
-use holdall_io::{disk::DiskError, fs::File};
-use std::io::{self, BufRead, Read};
-
-/// Bytes that are read at once: large enough for the disk, small enough to be in the cache when they are looked at.
-const WINDOW_BYTES: usize = 1 << 20;
-/// How far ahead the system is told to read.
-const READ_AHEAD_BYTES: u64 = 16 << 20;
+use holdall_io::{disk::DiskError, fs::File, read_ahead::ReadAhead};
+use std::{
+    io::{self, BufRead, Read},
+    sync::Arc,
+};
 
 /// The file.
 pub(super) struct FileStream<'a> {
-    file: &'a File,
+    file: Arc<File>,
+    ahead: ReadAhead,
     window: Vec<u8>,
-    /// The part of the window that was read and not yet consumed.
+    /// The first byte of the window that was not yet consumed.
     start: usize,
-    end: usize,
     /// Where in the file the window ends.
     window_end: u64,
     crc: crc32fast::Hasher,
-    /// Up to here the window is in the checksum.
-    summed: usize,
+    /// Up to here the window is in the checksum; `None` while another takes it of what is consumed.
+    summed: Option<usize>,
     /// Why reading failed; errors that pass through decoders lose their type.
     failure: Option<DiskError>,
     progress: &'a mut dyn FnMut(u64),
 }
 
 impl<'a> FileStream<'a> {
-    pub fn new(file: &'a File, progress: &'a mut dyn FnMut(u64)) -> Self {
-        file.expect_sequential_reads();
+    pub fn new(file: &Arc<File>, progress: &'a mut dyn FnMut(u64)) -> Self {
         Self {
-            file,
-            // At least one byte, so that the end of an empty file is seen.
-            window: vec![
-                0;
-                usize::try_from(file.len_bytes())
-                    .map_or(WINDOW_BYTES, |len| len.clamp(1, WINDOW_BYTES))
-            ],
+            file: Arc::clone(file),
+            ahead: ReadAhead::new(Arc::clone(file)),
+            window: Vec::new(),
             start: 0,
-            end: 0,
             window_end: 0,
             crc: crc32fast::Hasher::new(),
-            summed: 0,
+            summed: Some(0),
             failure: None,
             progress,
         }
@@ -48,7 +40,7 @@ impl<'a> FileStream<'a> {
 
     /// Where in the file the next byte is.
     pub fn position(&self) -> u64 {
-        self.window_end - (self.end - self.start) as u64
+        self.window_end - (self.window.len() - self.start) as u64
     }
 
     /// Bytes up to the end of the file.
@@ -58,15 +50,33 @@ impl<'a> FileStream<'a> {
 
     /// The checksum of everything before the next byte, since the start or the last restart.
     pub fn crc(&mut self) -> u32 {
-        self.crc.update(&self.window[self.summed..self.start]);
-        self.summed = self.start;
+        self.sum_up_to(self.start);
         self.crc.clone().finalize()
     }
 
     /// Begins a new checksum with the next byte.
     pub fn restart_crc(&mut self) {
         self.crc = crc32fast::Hasher::new();
-        self.summed = self.start;
+        self.summed = Some(self.start);
+    }
+
+    /// Leaves the checksum of what is consumed from here on to the caller, who gives it to [`Self::go_on_summing`]: no byte is summed twice.
+    pub fn leave_summing(&mut self) {
+        self.sum_up_to(self.start);
+        self.summed = None;
+    }
+
+    /// Takes in the checksum of exactly what was consumed since [`Self::leave_summing`].
+    pub fn go_on_summing(&mut self, passed: &crc32fast::Hasher) {
+        self.crc.combine(passed);
+        self.summed = Some(self.start);
+    }
+
+    fn sum_up_to(&mut self, end: usize) {
+        if let Some(summed) = &mut self.summed {
+            self.crc.update(&self.window[*summed..end]);
+            *summed = end;
+        }
     }
 
     /// Why the file could not be read, when that was what went wrong.
@@ -75,23 +85,17 @@ impl<'a> FileStream<'a> {
     }
 
     fn refill(&mut self) -> io::Result<()> {
-        self.crc.update(&self.window[self.summed..self.end]);
-        (self.start, self.end, self.summed) = (0, 0, 0);
+        self.sum_up_to(self.window.len());
         (self.progress)(self.window_end);
-        self.file
-            .expect_read(self.window_end + WINDOW_BYTES as u64, READ_AHEAD_BYTES);
-        match self.file.read_at(&mut self.window, self.window_end) {
-            Ok(read) => {
-                self.end = read;
-                self.window_end += read as u64;
-                Ok(())
-            }
-            Err(error) => {
-                let told = io::Error::other(error.to_string());
-                self.failure = Some(error);
-                Err(told)
-            }
-        }
+        self.start = 0;
+        self.summed = self.summed.map(|_| 0);
+        let read = self.ahead.next(&mut self.window);
+        self.window_end += self.window.len() as u64;
+        read.map_err(|error| {
+            let told = io::Error::other(error.to_string());
+            self.failure = Some(error);
+            told
+        })
     }
 }
 
@@ -103,14 +107,14 @@ impl Read for FileStream<'_> {
 
 impl BufRead for FileStream<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.start == self.end {
+        if self.start == self.window.len() {
             self.refill()?;
         }
-        Ok(&self.window[self.start..self.end])
+        Ok(&self.window[self.start..])
     }
 
     fn consume(&mut self, count: usize) {
-        self.start = (self.start + count).min(self.end);
+        self.start = (self.start + count).min(self.window.len());
     }
 }
 

@@ -219,6 +219,12 @@ pub struct TopicAccount {
     /// Messages that were in the bag until the ring of files removed their file (`--max-bag-files`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub removed: u64,
+    /// Messages of the recording that a tool left out on request when it made this bag out of others.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+    /// Messages that a tool put in from bags without an account, of which nothing else is known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unaccounted: u64,
     /// Missing messages by stage; stages without any are absent. `policy` is what was left out on request and no loss.
     pub missing: BTreeMap<LossStage, u64>,
     /// True when the transport gives no sequence numbers, so that losses on its way cannot be known.
@@ -235,9 +241,10 @@ pub struct TopicAccount {
 }
 
 impl TopicAccount {
-    /// Messages that are in the bag now: recorded, and not removed since.
+    /// Messages that are in the bag now: recorded, and not removed or left out since, with those that came from elsewhere.
     pub fn in_bag(&self) -> u64 {
-        self.recorded.saturating_sub(self.removed)
+        let put_in = self.recorded.saturating_add(self.unaccounted);
+        put_in.saturating_sub(self.removed).saturating_sub(self.left_out)
     }
 
     /// Takes a publisher in and tells its place: that of a folded one, or a new one.

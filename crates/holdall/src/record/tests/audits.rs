@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     reader::{AccountKind, BagAudit, BagReader},
     record::options::{CachePolicy, SplitOptions},
+    tools::{self, Choice, Job, Moment, OutputOptions},
 };
 use holdall_model::loss::LossStage;
 
@@ -183,10 +184,9 @@ fn a_recording_that_filled_the_disk_adds_up_by_the_sums_in_its_metadata() {
     assert!(audit.missing()[&LossStage::Storage] > 0);
 }
 
-#[test]
-fn a_bag_of_another_recorder_has_no_account() {
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("foreign_0.mcap");
+/// A bag of one message on `/t` without an account.
+fn foreign_bag(dir: &Path) -> PathBuf {
+    let file = dir.join("foreign_0.mcap");
     let mut writer = mcap::Writer::new(std::io::BufWriter::new(fs::File::create(&file).unwrap())).unwrap();
     let schema = writer.add_schema(STRING, "ros2msg", b"string data").unwrap();
     let channel = writer.add_channel(schema, "/t", "cdr", &BTreeMap::new()).unwrap();
@@ -198,8 +198,97 @@ fn a_bag_of_another_recorder_has_no_account() {
     };
     writer.write_to_known_channel(&header, &payload(1, 16)).unwrap();
     writer.finish().unwrap();
-    drop(writer);
+    file
+}
+
+#[test]
+fn a_bag_of_another_recorder_has_no_account() {
+    let dir = tempfile::tempdir().unwrap();
+    foreign_bag(dir.path());
     let audit = audit(dir.path());
     assert_eq!((audit.account, audit.recorded()), (AccountKind::Missing, 1));
     assert!(!audit.is_balanced());
+}
+
+/// The audit of what a tool makes of `inputs`.
+fn audit_of_made(inputs: &[&Path], change: impl FnOnce(&mut Job)) -> BagAudit {
+    let dir = tempfile::tempdir().unwrap();
+    let mut job = Job {
+        inputs: inputs.iter().map(|path| BagReader::open(path).unwrap()).collect(),
+        choice: Choice::default(),
+        output: OutputOptions {
+            directory: dir.path().join("made"),
+            ..OutputOptions::default()
+        },
+    };
+    change(&mut job);
+    let made = tools::run(job, &mut |_, _| ()).unwrap();
+    audit(&made.directory)
+}
+
+#[test]
+fn what_a_tool_makes_of_a_whole_recording_adds_up_with_the_same_losses() {
+    let mut world = World::new();
+    let recorded = recorded(&mut world);
+    let lost = BTreeMap::from([(LossStage::Transport, 4)]);
+    let split: fn(&mut Job) = |job| job.output.split.count_max = Some(40);
+    let sqlite: fn(&mut Job) = |job| job.output.storage_id = Some("sqlite3".to_owned());
+    let leveldb: fn(&mut Job) = |job| job.output.storage_id = Some("leveldb".to_owned());
+    for (what, change) in [
+        ("copy", (|_| ()) as fn(&mut Job)),
+        ("split", split),
+        ("sqlite3", sqlite),
+        ("leveldb", leveldb),
+    ] {
+        let audit = audit_of_made(&[&recorded.output], change);
+        assert_eq!(audit.faults, Vec::<String>::new(), "{what}");
+        assert!(audit.is_balanced(), "{what}");
+        assert_eq!((audit.recorded(), audit.missing()), (150, lost.clone()), "{what}");
+    }
+}
+
+#[test]
+fn what_a_tool_leaves_out_on_request_is_told_as_policy_and_is_no_loss() {
+    let mut world = World::new();
+    let recorded = recorded(&mut world);
+    let by_time: fn(&mut Job) = |job| {
+        let bag = job.inputs[0].metadata();
+        let middle = bag.starting_time.unwrap().saturating_add(bag.duration / 2);
+        job.choice.start = Some(Moment::At(middle));
+    };
+    let by_rate: fn(&mut Job) = |job| drop(job.choice.rates.insert("/t".to_owned(), 0.001));
+    for (what, change) in [("time", by_time), ("rate", by_rate)] {
+        let audit = audit_of_made(&[&recorded.output], change);
+        assert_eq!(audit.faults, Vec::<String>::new(), "{what}");
+        assert!(audit.is_balanced() && audit.recorded() < 150, "{what}");
+        let missing = audit.missing();
+        assert_eq!(missing[&LossStage::Policy], 150 - audit.recorded(), "{what}");
+        assert_eq!(missing[&LossStage::Transport], 4, "{what}");
+        assert_eq!(audit.shortfall(), 4, "{what}");
+    }
+    let topic = audit_of_made(&[&recorded.output], |job| {
+        job.choice.selection.topics = vec!["/other".to_owned()];
+    });
+    assert_eq!((topic.faults.clone(), topic.recorded()), (Vec::new(), 50));
+}
+
+#[test]
+fn messages_of_bags_without_an_account_are_told_apart_and_unexplained_ones_stay_faults() {
+    let mut worlds = [World::new(), World::new()];
+    let [first, second] = worlds.each_mut().map(recorded);
+    let merged = audit_of_made(&[&first.output, &second.output], |_| ());
+    assert_eq!((merged.faults.clone(), merged.recorded()), (Vec::new(), 300));
+    let dir = tempfile::tempdir().unwrap();
+    let foreign = foreign_bag(dir.path());
+    let mixed = audit_of_made(&[&first.output, &foreign], |_| ());
+    assert_eq!((mixed.faults.clone(), mixed.recorded()), (Vec::new(), 151));
+    let of_t = mixed.topics.iter().find(|topic| topic.name == "/t").unwrap();
+    assert_eq!(of_t.account.as_ref().unwrap().unaccounted, 1);
+    rewrite(&first.report.files[0], None);
+    for change in [(|_| ()) as fn(&mut Job), |job: &mut Job| {
+        job.choice.rates.insert("/other".to_owned(), 0.001);
+    }] {
+        let tampered = audit_of_made(&[&first.output], change);
+        assert!(!tampered.is_balanced(), "{tampered:?}");
+    }
 }

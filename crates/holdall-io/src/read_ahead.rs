@@ -1,0 +1,187 @@
+//! Reads a file from front to end in a thread of its own, a few windows ahead of the one who looks at them.
+
+use crate::{disk::DiskError, fs::File};
+use std::{
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::JoinHandle,
+};
+
+/// Bytes that are read at once: large enough for the disk, small enough to be in the cache when they are looked at.
+pub const WINDOW_BYTES: usize = 1 << 20;
+/// Windows that are read, or wait, at once.
+const WINDOW_COUNT: usize = 6;
+/// How far ahead of the reading the system is told of it.
+const EXPECTED_BYTES: u64 = 16 << 20;
+
+/// A file, window by window. It holds at most six windows of 1 MiB.
+pub struct ReadAhead {
+    file: Arc<File>,
+    /// Where the next window begins.
+    position: u64,
+    /// `None` for files of one window, and where there is no thread to be had.
+    thread: Option<Thread>,
+}
+
+struct Thread {
+    filled: Receiver<Result<Vec<u8>, DiskError>>,
+    /// Taken out to end the thread.
+    empty: Option<Sender<Vec<u8>>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl ReadAhead {
+    /// Begins to read `file` from its start.
+    pub fn new(file: Arc<File>) -> Self {
+        file.expect_sequential_reads();
+        let thread = if file.len_bytes() > WINDOW_BYTES as u64 {
+            Thread::start(&file)
+        } else {
+            None
+        };
+        Self {
+            file,
+            position: 0,
+            thread,
+        }
+    }
+
+    /// The next window in place of `window`, whose memory is used again; it is empty at the end of the file.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub fn next(&mut self, window: &mut Vec<u8>) -> Result<(), DiskError> {
+        let spent = std::mem::take(window);
+        *window = match &self.thread {
+            Some(thread) => thread.next(spent)?,
+            None => read_window(&self.file, self.position, spent)?,
+        };
+        self.position += window.len() as u64;
+        Ok(())
+    }
+}
+
+/// Reads the window at `position` into `window`; shorter only at the end of the file.
+fn read_window(file: &File, position: u64, mut window: Vec<u8>) -> Result<Vec<u8>, DiskError> {
+    let left = file.len_bytes().saturating_sub(position);
+    // One byte at least, so that a file that has grown, or tells no length, is read on.
+    let wanted = usize::try_from(left).map_or(WINDOW_BYTES, |left| left.clamp(1, WINDOW_BYTES));
+    window.resize(wanted, 0);
+    let count = file.read_at(&mut window, position)?;
+    window.truncate(count);
+    Ok(window)
+}
+
+impl Thread {
+    /// The thread with all its windows, or `None` when the system gives none.
+    fn start(file: &Arc<File>) -> Option<Self> {
+        let (filled_in, filled) = channel();
+        let (empty, empty_out) = channel::<Vec<u8>>();
+        let file = Arc::clone(file);
+        let handle = std::thread::Builder::new()
+            .name("holdall-read".to_owned())
+            .spawn(move || {
+                let mut position = 0;
+                // Ends when the other side is dropped, or has nothing more to get.
+                for window in empty_out {
+                    file.expect_read(position + WINDOW_BYTES as u64, EXPECTED_BYTES);
+                    let read = read_window(&file, position, window);
+                    let is_last = read.as_ref().map_or(true, Vec::is_empty);
+                    position += read.as_ref().map_or(0, |window| window.len() as u64);
+                    if filled_in.send(read).is_err() || is_last {
+                        return;
+                    }
+                }
+            })
+            .ok()?;
+        for _ in 0..WINDOW_COUNT {
+            // Windows take memory when they are first filled.
+            let _ = empty.send(Vec::new());
+        }
+        Some(Self {
+            filled,
+            empty: Some(empty),
+            handle: Some(handle),
+        })
+    }
+
+    fn next(&self, spent: Vec<u8>) -> Result<Vec<u8>, DiskError> {
+        // A first, empty one would be one too many. A thread that has ended needs none.
+        if spent.capacity() > 0
+            && let Some(empty) = &self.empty
+        {
+            let _ = empty.send(spent);
+        }
+        // The thread has ended: the end, or an error that was told, is behind us.
+        self.filled.recv().unwrap_or(Ok(Vec::new()))
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        self.empty = None;
+        if let Some(handle) = self.handle.take() {
+            // It holds the file: when this returns, the file is closed as far as we are concerned.
+            let _ = handle.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file_of(bytes: &[u8]) -> (tempfile::TempDir, Arc<File>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, bytes).unwrap();
+        let file = Arc::new(File::open(&path).unwrap());
+        (dir, file)
+    }
+
+    #[test]
+    fn gives_every_byte_once_and_in_order() {
+        for length in [0, 1, 4096, WINDOW_BYTES, WINDOW_BYTES + 1, 9 * WINDOW_BYTES + 77] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at * 31 % 251) as u8).collect();
+            let (_dir, file) = file_of(&bytes);
+            let (mut ahead, mut window, mut found) = (ReadAhead::new(file), Vec::new(), Vec::new());
+            loop {
+                ahead.next(&mut window).unwrap();
+                if window.is_empty() {
+                    break;
+                }
+                found.extend_from_slice(&window);
+            }
+            assert!(found == bytes, "{length}");
+            ahead.next(&mut window).unwrap();
+            assert!(window.is_empty(), "the end stays the end");
+        }
+    }
+
+    #[test]
+    fn may_be_left_in_the_middle() {
+        let (_dir, file) = file_of(&vec![7; 20 * WINDOW_BYTES]);
+        let mut ahead = ReadAhead::new(file);
+        let mut window = Vec::new();
+        ahead.next(&mut window).unwrap();
+        assert_eq!(window.len(), WINDOW_BYTES);
+    }
+
+    #[test]
+    fn a_file_that_shrinks_meanwhile_just_ends() {
+        let (dir, file) = file_of(&vec![7; 20 * WINDOW_BYTES]);
+        let mut ahead = ReadAhead::new(file);
+        std::fs::write(dir.path().join("file"), [1, 2, 3]).unwrap();
+        let (mut window, mut count) = (Vec::new(), 0);
+        loop {
+            ahead.next(&mut window).unwrap();
+            if window.is_empty() {
+                break;
+            }
+            count += window.len();
+        }
+        assert!(count <= 20 * WINDOW_BYTES, "{count}");
+    }
+}
