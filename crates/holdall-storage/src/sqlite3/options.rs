@@ -19,9 +19,16 @@ pub struct SqliteOptions {
 }
 
 impl Default for SqliteOptions {
+    /// As fast as rosbag2's default, and whole after a kill: what a transaction changes is kept in a journal on the disk, which the next one
+    /// to open the database for writing rolls back. With room for a whole transaction in memory there is one only during a commit.
+    /// docs/adr/0009-sqlite-default-journal.md has the figures.
     fn default() -> Self {
         Self {
-            write_pragmas: vec!["journal_mode = MEMORY".into(), "synchronous = OFF".into()],
+            write_pragmas: vec![
+                "journal_mode = DELETE".into(),
+                "synchronous = OFF".into(),
+                "cache_size = -32768".into(),
+            ],
             read_pragmas: Vec::new(),
         }
     }
@@ -75,13 +82,18 @@ fn lay_over(pragmas: &mut Vec<String>, over: Vec<String>) -> StorageResult<()> {
 }
 
 impl SqliteOptions {
-    /// The options of a preset, empty is none: fast (`none`) or safe when the program or the machine stops (`resilient`).
+    /// The options of a preset: ours (empty), or those of rosbag2: fast, and damaged by a kill at a bad moment (`none`), or safe when the
+    /// program or the machine stops (`resilient`).
     ///
     /// # Errors
     /// A preset that there is not.
     pub fn preset(name: &str) -> StorageResult<Self> {
         match name {
-            "" | "none" => Ok(Self::default()),
+            "" => Ok(Self::default()),
+            "none" => Ok(Self {
+                write_pragmas: vec!["journal_mode = MEMORY".into(), "synchronous = OFF".into()],
+                read_pragmas: Vec::new(),
+            }),
             "resilient" => Ok(Self {
                 write_pragmas: vec!["journal_mode = WAL".into(), "synchronous = NORMAL".into()],
                 read_pragmas: Vec::new(),
