@@ -133,7 +133,7 @@ fn repair_there(path: &Path, is_copy: bool) -> Result<RepairReport, RepairError>
         .ok()
         .flatten()
         .is_none()
-        .then(|| reconstructed_ledger(&metadata));
+        .then(|| reconstructed_ledger(&metadata, bag.any_ledger().ok().flatten()));
     drop(bag);
     for (number, file) in paths.iter().enumerate() {
         let is_last = number + 1 == paths.len();
@@ -174,9 +174,11 @@ fn repaired_metadata(bag: &BagReader) -> BagMetadata {
     metadata
 }
 
-/// A ledger of what is there. Losses are unknown for each topic: those that were counted died with the recorder.
-fn reconstructed_ledger(metadata: &BagMetadata) -> Ledger {
+/// A ledger of what is there, with what its last checkpoint knew to be missing. What else is, is unknown for each topic: it died with the
+/// recorder.
+fn reconstructed_ledger(metadata: &BagMetadata, checkpoint: Option<Ledger>) -> Ledger {
     let mut ledger = Ledger::new();
+    let known = checkpoint.unwrap_or_default();
     ledger.topics = metadata
         .topics_with_message_count
         .iter()
@@ -185,9 +187,15 @@ fn reconstructed_ledger(metadata: &BagMetadata) -> Ledger {
             account.name.clone_from(&topic.topic_metadata.name);
             account.recorded = topic.message_count;
             account.loss_unknown = true;
+            let mut before = known.topics.iter();
+            if let Some(before) = before.find(|before| before.name == account.name) {
+                account.missing.clone_from(&before.missing);
+            }
             account
         })
         .collect();
+    ledger.restarts = known.restarts;
+    ledger.restarts_left_out = known.restarts_left_out;
     ledger
 }
 

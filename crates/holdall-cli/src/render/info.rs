@@ -2,9 +2,12 @@
 
 use crate::{
     typed::info::Sort,
-    units::{format_bytes, format_count},
+    units::{format_bytes, format_count, plural},
 };
-use holdall::reader::LostByTopic;
+use holdall::{
+    reader::{AccountSummary, LostByTopic},
+    record::ledger::Restart,
+};
 use holdall_model::{
     metadata::{BagMetadata, TopicWithMessageCount},
     names::{service_of_event_topic, service_of_event_type},
@@ -45,6 +48,8 @@ pub struct BagView<'a> {
     pub bytes: u64,
     /// Losses; `None` when the bag has no ledger because another recorder wrote it.
     pub lost: Option<&'a LostByTopic>,
+    /// The account in short; `None` as with `lost`.
+    pub account: Option<&'a AccountSummary>,
     /// What reading all messages told.
     pub contents: Option<&'a Contents>,
     /// Order of topics and services.
@@ -121,7 +126,10 @@ impl BagView<'_> {
             .map(|topic| self.service_line(topic))
             .collect();
         push_list(&mut text, SERVICE_LABEL, SERVICE_LABEL.len(), &lines);
-        push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines());
+        push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines(zone));
+        if let Some(account) = self.account {
+            push_account(&mut text, account, zone);
+        }
         text
     }
 
@@ -170,8 +178,18 @@ impl BagView<'_> {
     }
 
     /// What is not in the bag: total, then each topic with its stages.
-    fn lost_lines(&self) -> Vec<String> {
+    fn lost_lines(&self, zone: &TimeZone) -> Vec<String> {
         let Some(lost) = self.lost else {
+            let checkpoint = self
+                .account
+                .and_then(|account| Some((account, account.checkpoint?)));
+            if let Some((account, time)) = checkpoint {
+                return vec![format!(
+                    "{} until {}; what was lost after that is not known: the recording was cut off",
+                    format_count(account.lost),
+                    time_point(time, zone)
+                )];
+            }
             return vec!["unknown (the recorder of this bag kept no account)".to_owned()];
         };
         let mut lines = vec![format_count(total(lost))];
@@ -204,6 +222,7 @@ impl BagView<'_> {
                 total: total(topics),
                 topics,
             }),
+            account: self.account.map(AccountJson::of),
             bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
         })
     }
@@ -218,6 +237,8 @@ struct BagJson<'a> {
     /// Null when the bag has no ledger.
     lost_messages: Option<LostJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<AccountJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     bytes_by_topic: Option<&'a BTreeMap<String, u64>>,
 }
 
@@ -225,6 +246,87 @@ struct BagJson<'a> {
 struct LostJson<'a> {
     total: u64,
     topics: &'a LostByTopic,
+}
+
+#[derive(Serialize)]
+struct AccountJson<'a> {
+    recorded: u64,
+    lost: u64,
+    left_out: u64,
+    removed: u64,
+    topics_unknown: u64,
+    /// Nanoseconds; null when the account is about the whole recording.
+    cut_off_after: Option<i64>,
+    loss_window: Option<WindowJson>,
+    restarts: &'a [Restart],
+    restarts_left_out: u64,
+}
+
+#[derive(Serialize)]
+struct WindowJson {
+    max_s: f64,
+    achieved_s: Option<f64>,
+    missed: u64,
+}
+
+impl<'a> AccountJson<'a> {
+    fn of(account: &'a AccountSummary) -> Self {
+        Self {
+            recorded: account.recorded,
+            lost: account.lost,
+            left_out: account.left_out,
+            removed: account.removed,
+            topics_unknown: account.topics_unknown,
+            cut_off_after: account.checkpoint.map(Timestamp::as_nanos),
+            loss_window: account.window.map(|window| WindowJson {
+                max_s: window.max_s,
+                achieved_s: window.achieved_s,
+                missed: window.missed,
+            }),
+            restarts: &account.restarts,
+            restarts_left_out: account.restarts_left_out,
+        }
+    }
+}
+
+/// The account in short, the loss window and restarts, each where there is something to tell.
+fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
+    let mut sums = vec![format!("{} recorded", format_count(account.recorded))];
+    for (count, what) in [
+        (account.lost, "lost"),
+        (account.left_out, "left out on request"),
+        (account.removed, "removed later by --max-bag-files"),
+    ] {
+        sums.extend((count > 0).then(|| format!("{} {what}", format_count(count))));
+    }
+    if account.topics_unknown > 0 {
+        sums.push(format!(
+            "{} whose losses on the way cannot be known",
+            plural(account.topics_unknown, "topic")
+        ));
+    }
+    push(text, "Account:", &sums.join(", "));
+    if let Some(window) = account.window {
+        let achieved = window
+            .achieved_s
+            .map_or_else(String::new, |span| format!(", at worst {span:.3} s"));
+        let missed = match window.missed {
+            0 => "always kept".to_owned(),
+            count => format!("missed {}", plural(count, "time")),
+        };
+        let line = format!("{:.3} s{achieved}, {missed}", window.max_s);
+        push(text, "Loss window:", &line);
+    }
+    let restarts = account.restarts.iter();
+    let mut lines: Vec<String> = restarts
+        .map(|restart| format!("{}: {}", time_point(restart.time, zone), restart.reason))
+        .collect();
+    if account.restarts_left_out > 0 {
+        lines.push(format!("and {} more", format_count(account.restarts_left_out)));
+    }
+    if !lines.is_empty() {
+        push_list(text, "Restarts:", LABEL_CELLS, &lines);
+    }
 }
 
 fn total(lost: &LostByTopic) -> u64 {
@@ -268,6 +370,7 @@ fn time_point(time: Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdall::record::durability::KeptWindow;
     use holdall_model::{loss::LossStage, topic::TopicInfo};
 
     fn topic(name: &str, type_name: &str, message_count: u64) -> TopicWithMessageCount {
@@ -307,6 +410,7 @@ mod tests {
             metadata,
             bytes: 143_269,
             lost: Some(lost),
+            account: None,
             contents: None,
             sort: Sort::Name,
         }
@@ -364,6 +468,58 @@ mod tests {
         let json = parsed(&view(&metadata, &lost));
         assert_eq!(json["lost_messages"]["total"], 1005);
         assert_eq!(json["lost_messages"]["topics"]["/imu/data"]["cache"], 5);
+    }
+
+    #[test]
+    fn the_account_tells_the_loss_window_and_restarts() {
+        let (metadata, lost) = (metadata(), LostByTopic::new());
+        let account = AccountSummary {
+            recorded: 291,
+            removed: 12,
+            window: Some(KeptWindow {
+                max_s: 2.0,
+                achieved_s: Some(2.5),
+                missed: 3,
+            }),
+            restarts: vec![Restart {
+                time: Timestamp::from_nanos(1_700_000_000_000_000_003),
+                reason: "the disk does not take what is written".to_owned(),
+            }],
+            restarts_left_out: 1,
+            ..AccountSummary::default()
+        };
+        let view = BagView {
+            account: Some(&account),
+            ..view(&metadata, &lost)
+        };
+        let text = view.text(&TimeZone::UTC);
+        let end = "Account:           291 recorded, 12 removed later by --max-bag-files\n\
+                   Loss window:       2.000 s, at worst 2.500 s, missed 3 times\n\
+                   Restarts:          Nov 14 2023 22:13:20.000000003 (1700000000.000000003): the disk does not take what is written\n                   and 1 more\n";
+        assert!(text.ends_with(end), "{text}");
+        let json = parsed(&view);
+        assert_eq!(json["account"]["loss_window"]["missed"], 3);
+        assert_eq!(
+            json["account"]["restarts"][0]["time"],
+            1_700_000_000_000_000_003_i64
+        );
+    }
+
+    #[test]
+    fn a_recording_that_was_cut_off_tells_how_far_its_account_goes() {
+        let (metadata, lost) = (metadata(), LostByTopic::new());
+        let account = AccountSummary {
+            lost: 7,
+            checkpoint: Some(Timestamp::from_nanos(1_700_000_000_000_000_003)),
+            ..AccountSummary::default()
+        };
+        let view = BagView {
+            lost: None,
+            account: Some(&account),
+            ..view(&metadata, &lost)
+        };
+        let text = view.text(&TimeZone::UTC);
+        assert!(text.contains("Lost messages:     7 until Nov 14"), "{text}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
         warn!("{notice}");
     }
     let lost = bag.lost().map_err(Failure::failed)?;
+    let account = bag.account().map_err(Failure::failed)?;
     let contents = if typed.verbose {
         Some(read_contents(bag.clone()).map_err(Failure::failed)?)
     } else {
@@ -33,6 +34,7 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
         metadata: bag.metadata(),
         bytes: bag.size_bytes(),
         lost: lost.as_ref(),
+        account: account.as_ref(),
         contents: contents.as_ref(),
         sort: typed.sort,
     };

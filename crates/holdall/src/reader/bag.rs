@@ -292,11 +292,7 @@ impl BagReader {
     /// As [`BagReader::ledger`].
     pub fn lost(&self) -> Result<Option<LostByTopic>, BagError> {
         // The ledger lies in a file that would have to be unpacked; the metadata has the sums of what was lost.
-        if self
-            .files
-            .last()
-            .is_some_and(|last| last.is_packed() && last.reader.is_none())
-        {
+        if self.is_account_packed() {
             return Ok(self.lost_by_metadata());
         }
         let Some(ledger) = self.ledger()? else {
@@ -308,6 +304,13 @@ impl BagReader {
             (topic.name, topic.missing)
         });
         Ok(Some(topics.filter(|(_, missing)| !missing.is_empty()).collect()))
+    }
+
+    /// The file that carries the ledger is packed, and not unpacked yet.
+    pub(super) fn is_account_packed(&self) -> bool {
+        self.files
+            .last()
+            .is_some_and(|last| last.is_packed() && last.reader.is_none())
     }
 
     /// What `custom_data` of the metadata says of losses; `None` when it says nothing.

@@ -1,5 +1,6 @@
 //! Reading bags: a directory with its metadata or a single storage file, several of them, in time order.
 
+mod account;
 mod audit;
 mod bag;
 mod contents;
@@ -11,6 +12,7 @@ mod rebuild;
 mod ros1;
 mod set;
 
+pub use account::AccountSummary;
 pub use audit::{AccountKind, BagAudit, TopicAudit};
 pub(crate) use bag::io_error;
 pub use bag::{BagFile, BagReader, LostByTopic, Ros1View};

@@ -289,6 +289,34 @@ impl DurabilityStatus {
     }
 }
 
+/// What a bag tells of its loss window, as [`DurabilityStatus::custom_data`] has put it; in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeptWindow {
+    /// What was promised.
+    pub max_s: f64,
+    /// The longest that a message was received and not yet durable; `None` when there was none.
+    pub achieved_s: Option<f64>,
+    /// How often the window was exceeded.
+    pub missed: u64,
+}
+
+impl KeptWindow {
+    /// Reads it; `None` where it is not told, or not in these words.
+    pub fn from_custom_data(data: &BTreeMap<String, String>) -> Option<Self> {
+        let text = data.get(LOSS_WINDOW_KEY)?;
+        let value = |key: &str| {
+            let mut parts = text.split(' ').filter_map(|part| part.split_once('='));
+            parts.find_map(|(found, value)| (found == key).then_some(value))
+        };
+        let seconds = |key: &str| -> Option<f64> { value(key)?.strip_suffix('s')?.parse().ok() };
+        Some(Self {
+            max_s: seconds("max")?,
+            achieved_s: seconds("achieved"),
+            missed: value("missed")?.parse().ok()?,
+        })
+    }
+}
+
 /// Seconds with three decimals.
 fn seconds(span: Duration) -> String {
     format!("{:.3}", span.as_secs_f64())
@@ -321,6 +349,13 @@ mod tests {
         let status = window.status();
         assert_eq!((status.durable, status.syncs, status.missed), (7, 1, 0));
         assert_eq!(status.achieved, Some(ms(1440)));
+        let read = KeptWindow::from_custom_data(&status.custom_data());
+        let expected = KeptWindow {
+            max_s: 2.0,
+            achieved_s: Some(1.44),
+            missed: 0,
+        };
+        assert_eq!(read, Some(expected), "a bag tells the same");
     }
 
     #[test]

@@ -146,6 +146,15 @@ fn a_recording_that_was_cut_off_tells_its_losses_up_to_a_checkpoint() {
     let audit = audit(&cut);
     assert!(matches!(audit.account, AccountKind::Checkpoint(_)), "{audit:?}");
     assert!(audit.is_balanced(), "{:?}", audit.faults);
+    // A repair keeps what was known.
+    crate::repair::repair(&cut, None).unwrap();
+    let bag = BagReader::open(&cut).unwrap();
+    let account = bag.account().unwrap().unwrap();
+    assert_eq!(
+        (account.lost, account.topics_unknown, account.checkpoint),
+        (7, 1, None)
+    );
+    assert!(BagAudit::of(&bag).unwrap().is_balanced());
     assert_eq!(recording.stop().lost(), 7);
 }
 

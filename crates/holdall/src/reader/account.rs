@@ -1,0 +1,69 @@
+//! What the account in a bag says in short: the sums of its ledger, how far it goes, and how well the loss window was kept.
+
+use super::{BagError, BagReader};
+use crate::record::{
+    durability::KeptWindow,
+    ledger::{Ledger, Restart},
+};
+use holdall_model::{loss::LossStage, time::Timestamp};
+
+/// The account of a recording in short.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AccountSummary {
+    /// Messages that were written into the bag.
+    pub recorded: u64,
+    /// Messages that are missing, without those left out on request.
+    pub lost: u64,
+    /// Messages left out on request.
+    pub left_out: u64,
+    /// Messages that the ring of files removed (`--max-bag-files`).
+    pub removed: u64,
+    /// Topics whose losses on the way cannot be known.
+    pub topics_unknown: u64,
+    /// Where the recording was cut off: log time of the last message that the account knows of.
+    pub checkpoint: Option<Timestamp>,
+    /// Times at which the recording went on in a new file because the old one made no progress.
+    pub restarts: Vec<Restart>,
+    /// How many more of these there were.
+    pub restarts_left_out: u64,
+    /// How well the loss window was kept, where there was one and the recording was ended.
+    pub window: Option<KeptWindow>,
+}
+
+impl AccountSummary {
+    /// The sums of a ledger.
+    fn of(ledger: &Ledger) -> Self {
+        let topics = || ledger.topics.iter();
+        let left_out = |missing: &std::collections::BTreeMap<LossStage, u64>| {
+            missing.get(&LossStage::Policy).copied().unwrap_or(0)
+        };
+        Self {
+            recorded: ledger.recorded(),
+            lost: ledger.lost(),
+            left_out: topics().map(|topic| left_out(&topic.missing)).sum(),
+            removed: topics().map(|topic| topic.removed).sum(),
+            topics_unknown: topics().filter(|topic| topic.loss_unknown).count() as u64,
+            checkpoint: ledger.checkpoint,
+            restarts: ledger.restarts.clone(),
+            restarts_left_out: ledger.restarts_left_out,
+            window: None,
+        }
+    }
+}
+
+impl BagReader {
+    /// The account in short; `None` when another recorder wrote the bag, or when the file that has it would have to be unpacked first.
+    ///
+    /// # Errors
+    /// As [`BagReader::any_ledger`].
+    pub fn account(&self) -> Result<Option<AccountSummary>, BagError> {
+        if self.is_account_packed() {
+            return Ok(None);
+        }
+        let window = KeptWindow::from_custom_data(&self.metadata().custom_data);
+        Ok(self.any_ledger()?.map(|ledger| AccountSummary {
+            window,
+            ..AccountSummary::of(&ledger)
+        }))
+    }
+}
