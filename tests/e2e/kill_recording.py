@@ -4,15 +4,18 @@ By hand:  python tests/e2e/kill_recording.py --kills 200
 A seed that is printed gives the same moments again with --seed. test_kill.py runs a few kills in CI.
 
 One talker publishes all the time and logs every message at the moment it sends it. Recordings run side by side, each is killed at a random
-moment. Then, for each bag: `holdall info` opens it within a second, a foreign reader (pip mcap, checksums on) reads it up to where it was cut
-off, and what is missing of the log lies within the loss window before the kill. Exit code 0 when all of that holds.
+moment. Then, for each bag: `holdall info` opens it within a second; for MCAP a foreign reader (pip mcap, checksums on) reads it up to where it
+was cut off; what is missing of the log lies within the loss window before the kill; and after `holdall repair` foreign readers (pip mcap with the
+index, SQLite's own integrity check, pip rosbags) find it whole, with at least the same messages. Exit code 0 when all of that holds.
 """
 
 import argparse
+import io
 import os
 import random
 import shutil
 import signal
+import sqlite3
 import struct
 import sys
 import tempfile
@@ -23,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from conftest import World, text_of  # noqa: E402
 
 STRING = "std_msgs/msg/String"
+TOPICS = ("/small", "/large")
 WINDOW_S = 2.0
 # A process that is killed takes with it what no write had brought to the system: what came in the last window.
 REOPEN_MAX_S = 1.0
@@ -36,26 +40,69 @@ def read_log(path):
     return dict(struct.iter_unpack("<Qd", data[: len(data) // 16 * 16]))
 
 
-def numbers_in(bag, topic):
-    """Message numbers in file order, read by pip mcap, checksums on, from front to end until a file that was cut off ends."""
+def number_of(payload):
+    return int(text_of(payload).split("x", 1)[0])
+
+
+def files_of(bag):
+    files = [*Path(bag).glob("*.mcap"), *Path(bag).glob("*.db3")]
+    return sorted(files, key=lambda path: int(path.stem.rsplit("_", 1)[1]))
+
+
+def numbers_in_torn(bag):
+    """Topic -> message numbers in file order, read by pip mcap, checksums on, from front to end until a file that was cut off ends."""
     from mcap.exceptions import McapError
     from mcap.records import Channel, Message
     from mcap.stream_reader import StreamReader
 
-    numbers = []
-    for path in sorted(Path(bag).glob("*.mcap"), key=lambda p: int(p.stem.rsplit("_", 1)[1])):
-        with open(path, "rb") as stream:
-            channels = {}
-            try:
-                for record in StreamReader(stream, validate_crcs=True).records:
-                    if isinstance(record, Channel):
-                        channels[record.id] = record.topic
-                    elif isinstance(record, Message) and channels.get(record.channel_id) == topic:
-                        numbers.append(int(text_of(record.data).split("x", 1)[0]))
-            except (McapError, struct.error, EOFError, ValueError):
-                # The end of what was written.
-                pass
+    numbers = {topic: [] for topic in TOPICS}
+    for path in files_of(bag):
+        # Behind what was written lies space that was reserved: zeros, each nine of which the reader would take for a record.
+        stream = io.BytesIO(path.read_bytes().rstrip(b"\0"))
+        channels = {}
+        try:
+            for record in StreamReader(stream, validate_crcs=True).records:
+                if isinstance(record, Channel):
+                    channels[record.id] = record.topic
+                elif isinstance(record, Message):
+                    numbers[channels[record.channel_id]].append(number_of(record.data))
+        except (McapError, struct.error, EOFError, ValueError):
+            # The end of what was written.
+            pass
     return numbers
+
+
+def numbers_in_repaired(bag):
+    """The same of a bag that is said to be whole, by readers that take no damage: pip mcap by the index, or SQLite after its own check."""
+    from mcap.reader import make_reader
+
+    numbers = {topic: [] for topic in TOPICS}
+    import yaml
+
+    told = yaml.safe_load((Path(bag) / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
+    # The file that was made ahead of the next split, and that holds nothing yet, is not among these.
+    for path in (Path(bag) / name for name in told["relative_file_paths"]):
+        if path.suffix == ".mcap":
+            with open(path, "rb") as stream:
+                for _, channel, message in make_reader(stream, validate_crcs=True).iter_messages():
+                    numbers[channel.topic].append(number_of(message.data))
+            continue
+        assert not path.with_name(path.name + "-wal").exists() and not path.with_name(path.name + "-journal").exists()
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        query = "SELECT name, data FROM messages JOIN topics ON topics.id = topic_id ORDER BY messages.id"
+        for topic, data in connection.execute(query):
+            numbers[topic].append(number_of(data))
+        connection.close()
+    return numbers
+
+
+def count_by_rosbags(bag):
+    from rosbags.highlevel import AnyReader
+    from rosbags.typesys import Stores, get_typestore
+
+    with AnyReader([bag], default_typestore=get_typestore(Stores.ROS2_JAZZY)) as reader:
+        return sum(1 for _ in reader.messages())
 
 
 class Kill:
@@ -67,6 +114,8 @@ class Kill:
         self.number = number
         self.after_s = after_s
         self.options = options
+        self.is_mcap = "sqlite3" not in options
+        self.window_s = float(options[options.index("--max-loss-window") + 1]) if "--max-loss-window" in options else WINDOW_S
         self.recorder = world.holdall("record", "-o", self.bag, "--topics", "/small", "/large", *options)
         self.recorder.wait_until_says("/large")
         self.recorder.wait_until_says("/small")
@@ -86,35 +135,66 @@ class Kill:
         start = time.monotonic()
         told = self.world.run("info", "--json", self.bag)
         opened_s = time.monotonic() - start
-        if told.returncode != 0:
+        # Killed before the first file had its head: there is nothing to open.
+        if told.returncode != 0 and self.killed - self.begun > self.window_s:
             return [f"info: {told.stderr}"], 0.0, opened_s
         if opened_s > REOPEN_MAX_S:
             faults.append(f"opening took {opened_s:.2f} s")
-        lost_s = 0.0
-        for topic in ("/small", "/large"):
-            there = numbers_in(self.bag, topic)
-            if not there:
-                # Nothing reached the disk: that may be when it was killed before the first window was over.
-                first_sent = min((t for n, t in log[topic].items() if t > self.begun), default=self.killed)
-                lost_s = max(lost_s, self.killed - first_sent)
-                continue
-            if there != list(range(there[0], there[0] + len(there))):
-                faults.append(f"{topic}: {len(there)} messages from {there[0]} to {there[-1]} are not one run")
-            # The talker sends in one order, so what is missing before the kill is what came behind the last message.
-            missing = [t for n, t in log[topic].items() if n > there[-1] and t < self.killed]
-            if missing:
-                lost_s = max(lost_s, self.killed - min(missing))
-        if lost_s > WINDOW_S + SLACK_S:
-            faults.append(f"{lost_s:.2f} s are lost, more than the window of {WINDOW_S} s")
+        torn = numbers_in_torn(self.bag) if self.is_mcap else None
+        repaired = self.world.run("repair", self.bag)
+        if repaired.returncode != 0:
+            if any(torn.values() if torn else []) or self.killed - self.begun > self.window_s:
+                faults.append(f"repair: {repaired.stderr}")
+            there = torn or {topic: [] for topic in TOPICS}
+        else:
+            try:
+                there = numbers_in_repaired(self.bag)
+                by_rosbags = count_by_rosbags(self.bag)
+            except Exception as error:
+                return [*faults, f"after repair a foreign reader says: {error!r}"], 0.0, opened_s
+            counts = {topic: len(numbers) for topic, numbers in there.items()}
+            if by_rosbags != sum(counts.values()):
+                faults.append(f"pip rosbags reads {by_rosbags} messages, others {counts}")
+            if torn and any(there[topic][: len(torn[topic])] != torn[topic] for topic in TOPICS):
+                faults.append(f"repair lost messages: {counts} of {({topic: len(numbers) for topic, numbers in torn.items()})}")
+            audit = self.world.run("audit", "--json", self.bag)
+            if audit.returncode not in (0, 3):
+                faults.append(f"audit: {audit.stdout[-500:]} {audit.stderr}")
+        lost_s = max(self.lost_s(topic, there[topic], log[topic], faults) for topic in TOPICS)
+        if lost_s > self.window_s + SLACK_S:
+            faults.append(f"{lost_s:.2f} s are lost, more than the window of {self.window_s} s")
         return faults, lost_s, opened_s
+
+    def lost_s(self, topic, there, log, faults):
+        """What of the log is missing before the kill, in seconds."""
+        if not there:
+            # Nothing reached the disk: that may be when it was killed before the first window was over.
+            return self.killed - min((t for t in log.values() if t > self.begun), default=self.killed)
+        if there != list(range(there[0], there[0] + len(there))):
+            faults.append(f"{topic}: {len(there)} messages from {there[0]} to {there[-1]} are not one run")
+        # The talker sends in one order, so what is missing before the kill is what came behind the last message.
+        return self.killed - min((t for n, t in log.items() if n > there[-1] and t < self.killed), default=self.killed)
 
 
 def options_of(rng):
-    """What a recording is asked for: mostly nothing, now and then splits, compression, another window."""
-    return rng.choice([[], [], ["-b", "2000000"], ["-d", "1"], ["--storage-preset-profile", "zstd_fast"], ["--storage-preset-profile", "fastwrite"]])
+    """What a recording is asked for: mostly nothing, now and then splits, compression, another window, another storage."""
+    return rng.choice(
+        [
+            [],
+            [],
+            ["--max-loss-window", "0.5"],
+            ["-b", "2000000"],
+            ["-d", "1"],
+            ["--storage-preset-profile", "zstd_fast"],
+            ["--storage-preset-profile", "fastwrite"],
+            ["-s", "sqlite3"],
+            ["-s", "sqlite3"],
+            ["-s", "sqlite3", "-b", "4000000"],
+        ]
+    )
 
 
-def run(world, kills, seed, side_by_side, tell=print):
+def run(world, kills, seed, side_by_side, longest_s=4.0, tell=print):
     """Kills that many recordings; the faults, one sentence each."""
     rng = random.Random(seed)
     logs = {"/small": world.folder / "small.log", "/large": world.folder / "large.log"}
@@ -124,12 +204,12 @@ def run(world, kills, seed, side_by_side, tell=print):
         wait_for_subscriptions=0,
     )
     talker.wait_for("matched")
-    faults, worst_lost_s, worst_open_s = [], 0.0, 0.0
+    faults, worst_lost_s, worst_open_s, opened_s = [], 0.0, 0.0, []
     waiting = list(range(kills))
     running = []
     while waiting or running:
         while waiting and len(running) < side_by_side:
-            running.append(Kill(world, waiting.pop(0), rng.uniform(0.0, 6.0), options_of(rng)))
+            running.append(Kill(world, waiting.pop(0), rng.uniform(0.0, longest_s), options_of(rng)))
         due = [one for one in running if one.is_due()]
         if not due:
             time.sleep(0.005)
@@ -139,10 +219,11 @@ def run(world, kills, seed, side_by_side, tell=print):
             one.kill()
             found, lost_s, open_s = one.judge({topic: read_log(path) for topic, path in logs.items()})
             worst_lost_s, worst_open_s = max(worst_lost_s, lost_s), max(worst_open_s, open_s)
+            opened_s.append(open_s)
             for fault in found:
                 faults.append(f"kill {one.number} ({' '.join(one.options)}) after {one.after_s:.2f} s: {fault}")
                 tell(faults[-1])
-            shutil.rmtree(one.bag)
+            shutil.rmtree(one.bag, ignore_errors=True)
     talker.interrupt()
     tell(f"kills: {kills}, faults: {len(faults)}, at most {worst_lost_s:.2f} s lost, opened in at most {worst_open_s:.2f} s")
     return faults
@@ -157,6 +238,8 @@ def main():
     print(f"seed: {arguments.seed}")
     folder = Path(tempfile.mkdtemp(prefix="holdall-kill-"))
     world = World(folder)
+    # Ended from outside, it ends what it started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         faults = run(world, arguments.kills, arguments.seed, arguments.side_by_side)
     finally:

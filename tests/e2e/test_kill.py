@@ -1,0 +1,12 @@
+"""A few real recordings killed with SIGKILL at random moments; kill_recording.py has the long form, and says what is looked at."""
+
+import os
+
+import kill_recording
+
+
+def test_what_a_killed_recording_leaves_opens_at_once_and_is_repaired_within_the_loss_window(world):
+    seed = int.from_bytes(os.urandom(4), "little")
+    said = []
+    faults = kill_recording.run(world, kills=10, seed=seed, side_by_side=5, tell=said.append)
+    assert not faults, f"seed {seed}: {faults}"
