@@ -79,6 +79,25 @@ pub enum BenchError {
         /// What it said.
         reason: String,
     },
+    /// A program that was started for a measurement failed.
+    #[error("{program} {reason}")]
+    Program {
+        /// Which program.
+        program: String,
+        /// One clause, with what it said last.
+        reason: String,
+    },
+    /// A transport refused or failed.
+    #[error(transparent)]
+    Transport(#[from] holdall_transport::TransportError),
+    /// A bag that was written could not be read.
+    #[error("{}: {reason}", path.display())]
+    Bag {
+        /// Which bag.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// What was read back is not what was offered.
     #[error("{}: {reason}", path.display())]
     Verify {

@@ -1,6 +1,6 @@
 //! No allocation for a message on its way from the offer into the file: what `docs/data-path.md` says is counted here.
 
-use holdall::record::options::{CacheOptions, SplitOptions};
+use holdall::record::options::{CacheOptions, CompressionOptions, SplitOptions};
 use holdall_bench::{
     candidate::{
         ours::{DiskChoice, channel_infos},
@@ -42,6 +42,8 @@ fn allocations(message_bytes: usize, messages: u64, topics: u32) -> u64 {
         storage: StorageOptions::default(),
         cache: CacheOptions::default(),
         split: SplitOptions::default(),
+        compression: CompressionOptions::default(),
+        meter: None,
         disk: DiskChoice::Discard,
         offer: OfferOptions::default(),
         max_loss_window: None,

@@ -1,6 +1,6 @@
 //! Every candidate stores a small workload whole: what is read back with foreign libraries is what was offered.
 
-use holdall::record::options::{CacheOptions, SplitOptions};
+use holdall::record::options::{CacheOptions, CompressionOptions, SplitOptions};
 use holdall_bench::{
     BenchResult,
     candidate::{
@@ -130,6 +130,8 @@ fn pipeline_options() -> PipelineOptions {
             ..CacheOptions::default()
         },
         split: SplitOptions::default(),
+        compression: CompressionOptions::default(),
+        meter: None,
         max_loss_window: Some(Duration::from_millis(200)),
         disk: ANY_DISK,
         offer: OfferOptions::default(),

@@ -1,7 +1,9 @@
 //! Candidates: everything that can store a workload and be measured while it does.
 
+pub mod double_buffered;
 pub mod inline;
 pub mod mcap_crate;
+pub mod metered;
 pub mod naive;
 pub mod ours;
 pub mod pipeline;

@@ -1,9 +1,13 @@
 //! Our storage alone: a storage writer on a disk queue, without cache, drain and splits.
 
-use super::raw::{RawMessage, RawWriter};
+use super::{
+    metered::{MeteredDisk, SharedDiskCounts},
+    raw::{RawMessage, RawWriter},
+};
 use crate::{error::BenchResult, workload::TopicPlan};
 use holdall_io::{
     block::BlockPoolOptions,
+    clock::Clock,
     disk::{Disk, DiskError, FileId},
     memory::MemoryDisk,
     os::{DiskMode, OsDisk},
@@ -18,7 +22,7 @@ use holdall_storage::{
     storage::{StorageOptions, storage_by_id},
     writer::{ChannelIndex, ChannelInfo, StorageWriter, StoredMessage},
 };
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 /// The ROS type of all messages of a benchmark.
 pub const TYPE_NAME: &str = "holdall_bench/msg/Payload";
@@ -41,11 +45,28 @@ impl DiskChoice {
     /// # Errors
     /// When the mode is not possible there, or memory is short.
     pub fn queue(self, dir: &Path) -> Result<DiskQueue, DiskError> {
-        let disk: Box<dyn Disk> = match self {
+        DiskQueue::new(self.open(dir)?, BlockPoolOptions::default())
+    }
+
+    /// The same, with all that is asked of it counted.
+    ///
+    /// # Errors
+    /// As [`Self::queue`].
+    pub fn metered_queue(
+        self,
+        dir: &Path,
+        counts: &SharedDiskCounts,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<DiskQueue, DiskError> {
+        let disk = MeteredDisk::new(self.open(dir)?, Arc::clone(counts), Arc::clone(clock));
+        DiskQueue::new(Box::new(disk), BlockPoolOptions::default())
+    }
+
+    fn open(self, dir: &Path) -> Result<Box<dyn Disk>, DiskError> {
+        Ok(match self {
             Self::Os(mode) => Box::new(OsDisk::open(dir, mode)?),
             Self::Discard => Box::new(MemoryDisk::discarding()),
-        };
-        DiskQueue::new(disk, BlockPoolOptions::default())
+        })
     }
 }
 

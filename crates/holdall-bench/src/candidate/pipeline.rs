@@ -1,6 +1,7 @@
 //! The recorder without a transport: producers, intakes, cache, drain, bag writer and disk, as a recording puts them together.
 
 use super::{
+    metered::SharedDiskCounts,
     ours::DiskChoice,
     producers::{OfferOptions, Produced, produce},
 };
@@ -43,8 +44,12 @@ pub struct PipelineOptions {
     pub split: SplitOptions,
     /// What a power cut may take at most; `None` syncs at the end only.
     pub max_loss_window: Option<Duration>,
+    /// rosbag2's own compression.
+    pub compression: CompressionOptions,
     /// Where the bytes go.
     pub disk: DiskChoice,
+    /// What the disk is asked for is counted here.
+    pub meter: Option<SharedDiskCounts>,
     /// How messages are offered.
     pub offer: OfferOptions,
 }
@@ -93,6 +98,10 @@ impl Pipeline {
         clock: Arc<dyn Clock>,
     ) -> BenchResult<Self> {
         let disk = options.disk;
+        let meter = options
+            .meter
+            .as_ref()
+            .map(|counts| (Arc::clone(counts), Arc::clone(&clock)));
         let mut storage_options = options.storage.clone();
         storage_options.index_checkpoints = options.max_loss_window.is_some();
         let bag = BagOptions {
@@ -100,13 +109,16 @@ impl Pipeline {
             storage: storage_by_id(&options.storage_id)?,
             storage_options,
             split: options.split.clone(),
-            compression: CompressionOptions::default(),
+            compression: options.compression.clone(),
             custom_data: BTreeMap::new(),
             ros_distro: String::new(),
         };
         let bag = BagWriter::create(
             bag,
-            Box::new(move |folder| disk.queue(folder)),
+            Box::new(move |folder| match &meter {
+                Some((counts, clock)) => disk.metered_queue(folder, counts, clock),
+                None => disk.queue(folder),
+            }),
             Box::new(OsFolder),
         )
         .map_err(recorder_failed)?;

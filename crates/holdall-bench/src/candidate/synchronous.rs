@@ -4,7 +4,11 @@
 //! synchronous and cached writing, with a bare SQLite loop or the `mcap` crate as its storage.
 
 use super::raw::{RawMessage, RawWriter};
-use crate::error::{BenchError, BenchResult};
+use crate::{
+    error::{BenchError, BenchResult},
+    measure::Latencies,
+};
+use holdall_io::clock::Clock;
 use holdall_model::message::{MessageHeader, Payload, PayloadRef};
 use holdall_transport::Sink;
 use std::{
@@ -13,12 +17,39 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// A message that waits in a queue.
-struct Waiting {
+/// A message that waits, with its own copy of the payload.
+pub(super) struct Waiting {
     topic: u32,
     sequence: u64,
     log_time_nanos: u64,
-    payload: Vec<u8>,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Waiting {
+    pub(super) fn new(topic: u32, header: &MessageHeader, payload: Payload<'_>) -> Self {
+        let mut bytes = Vec::with_capacity(payload.len());
+        match payload {
+            Payload::Borrowed(slice) => bytes.extend_from_slice(slice),
+            Payload::Loaned(loan) => {
+                PayloadRef::Loan(loan.as_ref()).for_each_slice(|slice| bytes.extend_from_slice(slice));
+            }
+        }
+        Self {
+            topic,
+            sequence: header.sequence.unwrap_or(0),
+            log_time_nanos: u64::try_from(header.log_time.as_nanos()).unwrap_or(0),
+            payload: bytes,
+        }
+    }
+
+    pub(super) fn as_raw(&self) -> RawMessage<'_> {
+        RawMessage {
+            topic: self.topic,
+            sequence: self.sequence,
+            log_time_nanos: self.log_time_nanos,
+            payload: &self.payload,
+        }
+    }
 }
 
 /// Queues of all topics and what the writing thread should know.
@@ -56,38 +87,28 @@ impl Sink for QueueSink {
         queues.held[index] += 1;
         drop(queues);
         // Copied outside of the lock, as a subscription deserializes before its callback is called.
-        let mut bytes = Vec::with_capacity(payload.len());
-        match payload {
-            Payload::Borrowed(slice) => bytes.extend_from_slice(slice),
-            Payload::Loaned(loan) => {
-                PayloadRef::Loan(loan.as_ref()).for_each_slice(|slice| bytes.extend_from_slice(slice));
-            }
-        }
-        let waiting = Waiting {
-            topic: self.topic,
-            sequence: header.sequence.unwrap_or(0),
-            log_time_nanos: u64::try_from(header.log_time.as_nanos()).unwrap_or(0),
-            payload: bytes,
-        };
+        let waiting = Waiting::new(self.topic, &header, payload);
         lock(&self.shared.state).waiting.push_back(waiting);
         self.shared.arrived.notify_one();
     }
 }
 
-/// What a synchronous recorder has stored and lost, by topic.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SynchronousCounts {
+/// What a recorder of a rival's kind has stored and lost, by topic.
+#[derive(Clone, Debug, Default)]
+pub struct StoredCounts {
     /// Messages in the file.
     pub stored: Vec<u64>,
-    /// Messages that found their queue full.
+    /// Messages that found their queue or buffer full.
     pub lost: Vec<u64>,
+    /// How long its storage took for each batch.
+    pub writes: Latencies,
 }
 
 /// A synchronous recorder that is running.
 pub struct Synchronous {
     shared: Arc<Shared>,
     sinks: Vec<Arc<dyn Sink>>,
-    thread: JoinHandle<BenchResult<Vec<u64>>>,
+    thread: JoinHandle<BenchResult<(Vec<u64>, Latencies)>>,
 }
 
 impl Synchronous {
@@ -95,7 +116,12 @@ impl Synchronous {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(writer: Box<dyn RawWriter>, depths: &[u64], cache_bytes_max: u64) -> BenchResult<Self> {
+    pub fn start(
+        writer: Box<dyn RawWriter>,
+        depths: &[u64],
+        cache_bytes_max: u64,
+        clock: Arc<dyn Clock>,
+    ) -> BenchResult<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(Queues {
                 held: vec![0; depths.len()],
@@ -119,6 +145,8 @@ impl Synchronous {
             cache: Vec::new(),
             cached_bytes: 0,
             stored: vec![0; depths.len()],
+            writes: Latencies::default(),
+            clock,
         };
         let thread = thread::Builder::new()
             .name("synchronous".to_owned())
@@ -140,14 +168,14 @@ impl Synchronous {
     ///
     /// # Errors
     /// Whatever the storage said.
-    pub fn close(self) -> BenchResult<SynchronousCounts> {
+    pub fn close(self) -> BenchResult<StoredCounts> {
         lock(&self.shared.state).closed = true;
         self.shared.arrived.notify_one();
-        let stored = self.thread.join().map_err(|_| BenchError::Thread {
+        let (stored, writes) = self.thread.join().map_err(|_| BenchError::Thread {
             source: std::io::Error::other("the synchronous recorder panicked"),
         })??;
         let lost = std::mem::take(&mut lock(&self.shared.state).lost);
-        Ok(SynchronousCounts { stored, lost })
+        Ok(StoredCounts { stored, lost, writes })
     }
 }
 
@@ -159,10 +187,12 @@ struct Taker {
     cache: Vec<Waiting>,
     cached_bytes: u64,
     stored: Vec<u64>,
+    writes: Latencies,
+    clock: Arc<dyn Clock>,
 }
 
 impl Taker {
-    fn run(mut self) -> BenchResult<Vec<u64>> {
+    fn run(mut self) -> BenchResult<(Vec<u64>, Latencies)> {
         while let Some(message) = self.next() {
             self.cached_bytes += message.payload.len() as u64;
             self.cache.push(message);
@@ -172,7 +202,7 @@ impl Taker {
         }
         self.store()?;
         self.writer.close()?;
-        Ok(self.stored)
+        Ok((self.stored, self.writes))
     }
 
     /// Waits for a message; `None` when closed and empty.
@@ -195,17 +225,10 @@ impl Taker {
     }
 
     fn store(&mut self) -> BenchResult<()> {
-        let batch: Vec<RawMessage<'_>> = self
-            .cache
-            .iter()
-            .map(|message| RawMessage {
-                topic: message.topic,
-                sequence: message.sequence,
-                log_time_nanos: message.log_time_nanos,
-                payload: &message.payload,
-            })
-            .collect();
+        let batch: Vec<RawMessage<'_>> = self.cache.iter().map(Waiting::as_raw).collect();
+        let began = self.clock.monotonic();
         self.writer.write_batch(&batch)?;
+        self.writes.record(self.clock.monotonic().saturating_sub(began));
         for message in &self.cache {
             self.stored[message.topic as usize] += 1;
         }
@@ -223,6 +246,7 @@ fn lock(mutex: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdall_io::clock::SystemClock;
     use holdall_model::time::Timestamp;
     use std::sync::mpsc;
 
@@ -248,7 +272,8 @@ mod tests {
     fn queues_lose_messages_while_the_thread_writes() {
         let (release, go) = mpsc::sync_channel(16);
         let (entered, inside) = mpsc::sync_channel(16);
-        let recorder = Synchronous::start(Box::new(Gate { go, entered }), &[10], 1).unwrap();
+        let recorder =
+            Synchronous::start(Box::new(Gate { go, entered }), &[10], 1, Arc::new(SystemClock)).unwrap();
         let offer = |sequence| {
             let header = MessageHeader {
                 publisher: None,

@@ -2,10 +2,12 @@
 
 pub mod cores;
 pub mod latency;
+pub mod processes;
 pub mod scheduling;
 pub mod usage;
 
 pub use cores::{CoreSample, CoreSampler};
 pub use latency::{Latencies, LatencySummary};
+pub use processes::{ProcessSample, ProcessSampler, ProcessUse, process_use};
 pub use scheduling::SchedulingProbe;
 pub use usage::{Usage, UsageMeter};

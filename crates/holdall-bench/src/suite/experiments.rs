@@ -2,8 +2,8 @@
 
 use super::config::Experiment;
 
-/// Name and text of each, in the order of the published documents.
-const TEXTS: [(&str, &str); 9] = [
+/// Name and text of each, in the order of the published documents; B1 is `holdall bench storage`, L1 is our own.
+const TEXTS: [(&str, &str); 15] = [
     ("A1", include_str!("../../experiments/a1.yaml")),
     ("A2", include_str!("../../experiments/a2.yaml")),
     ("A3", include_str!("../../experiments/a3.yaml")),
@@ -12,7 +12,13 @@ const TEXTS: [(&str, &str); 9] = [
     ("A6", include_str!("../../experiments/a6.yaml")),
     ("A7", include_str!("../../experiments/a7.yaml")),
     ("A8", include_str!("../../experiments/a8.yaml")),
+    ("A9", include_str!("../../experiments/a9.yaml")),
+    ("A10", include_str!("../../experiments/a10.yaml")),
     ("B2", include_str!("../../experiments/b2.yaml")),
+    ("C1", include_str!("../../experiments/c1.yaml")),
+    ("C2", include_str!("../../experiments/c2.yaml")),
+    ("C3", include_str!("../../experiments/c3.yaml")),
+    ("L1", include_str!("../../experiments/l1.yaml")),
 ];
 
 /// All of them.
@@ -72,6 +78,9 @@ mod tests {
         }
         assert!(about(of("A7", 0).bytes_per_s(), 550e6));
         assert_eq!(by_id("A8").unwrap().benchmarks[0].repeat_each, 20);
+        assert!(about(of("C1", 0).bytes_per_s(), 1.49e9) && of("C1", 0).duration_s() == 13.0);
+        assert_eq!([0, 1, 2].map(|case| of("A10", case).publishers()), [10, 100, 500]);
+        assert!(!of("A10", 0).wait_for_subscriptions);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 pub mod config;
 pub mod experiments;
+pub mod ladders;
+pub mod live;
 pub mod load;
+pub mod noise;
 pub mod report;
 pub mod result;
 pub mod run;

@@ -1,10 +1,14 @@
 //! What a run of the suite found, as it is kept in the result folder: one JSON file for each run, one CSV for all.
 
-use super::config::{RecorderKind, Setting, Transport};
+use super::config::{
+    PlayRate, ProducerConfig, PublisherKind, RecorderKind, SelectionKind, Setting, Transport,
+};
 use crate::{
+    candidate::metered::DiskResult,
     error::{BenchError, BenchResult},
     machine::Machine,
-    measure::{CoreSample, LatencySummary},
+    measure::{CoreSample, LatencySummary, ProcessUse},
+    statistics,
 };
 use holdall_model::loss::LossStage;
 use serde::{Deserialize, Serialize};
@@ -27,6 +31,72 @@ pub struct GroupResult {
     pub recorded: u64,
     /// Missing messages by the stage that lost them.
     pub lost: BTreeMap<LossStage, u64>,
+}
+
+/// One topic in a run; each has one publisher.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TopicResult {
+    /// Full ROS name.
+    pub topic: String,
+    /// Messages that its publisher sent.
+    pub sent: u64,
+    /// Messages that are in the bag.
+    pub recorded: u64,
+    /// Missing messages by the stage that lost them, as the recorder tells.
+    pub lost: BTreeMap<LossStage, u64>,
+}
+
+/// How long publishers waited for their first subscription.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DiscoveryResult {
+    /// Publishers that got one while it was looked for.
+    pub matched: u64,
+    /// All publishers.
+    pub publishers: u64,
+    /// The first one's wait in seconds after all publishers were there (0: it was there before).
+    pub first_s: f64,
+    /// Half of them waited at most this.
+    pub median_s: f64,
+    /// The last one's wait.
+    pub last_s: f64,
+    /// Messages sent by publishers that had no subscription yet; publishers of other programs do not tell.
+    #[serde(default)]
+    pub sent_before: u64,
+}
+
+impl DiscoveryResult {
+    /// Of these waits; `None` when nobody got a subscription.
+    pub fn of(matched_s: &[f64], publishers: usize, sent_before: u64) -> Option<Self> {
+        Some(Self {
+            matched: matched_s.len() as u64,
+            publishers: publishers as u64,
+            first_s: matched_s.iter().copied().reduce(f64::min)?,
+            median_s: statistics::median(matched_s)?,
+            last_s: matched_s.iter().copied().reduce(f64::max)?,
+            sent_before,
+        })
+    }
+}
+
+/// How well a recording was played back.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlaybackResult {
+    /// How fast.
+    pub rate: PlayRate,
+    /// Messages in the bag.
+    pub messages: u64,
+    /// Messages published.
+    pub published: u64,
+    /// Times that a message was not read early enough.
+    pub starved: u64,
+    /// From the first message due to the last published, in seconds.
+    pub elapsed_s: f64,
+    /// How long it should have taken, in seconds; 0 flat out.
+    pub planned_s: f64,
+    /// Payload bytes a second.
+    pub bytes_per_s: f64,
+    /// How much later than planned messages were published; means nothing flat out.
+    pub lateness: Option<LatencySummary>,
 }
 
 /// The limits of the machine beside a run.
@@ -55,6 +125,9 @@ pub struct RunResult {
     pub setting: Setting,
     /// By group.
     pub groups: Vec<GroupResult>,
+    /// By topic and publisher.
+    #[serde(default)]
+    pub topics: Vec<TopicResult>,
     /// Messages that were sent.
     pub sent: u64,
     /// Messages in the bag.
@@ -65,6 +138,12 @@ pub struct RunResult {
     pub sent_bytes: u64,
     /// Missing messages by stage.
     pub lost: BTreeMap<LossStage, u64>,
+    /// Missing messages that the recorder does not account for; recorders of others tell nothing of theirs.
+    #[serde(default)]
+    pub unexplained: u64,
+    /// From the first message due to the end of the last hand-over, in seconds.
+    #[serde(default)]
+    pub sending_s: f64,
     /// From the first message due to the end of close and sync, in seconds.
     pub elapsed_s: f64,
     /// Of that, after the last message was offered: draining, closing, syncing.
@@ -85,8 +164,26 @@ pub struct RunResult {
     pub bag_bytes: u64,
     /// Files begun after the first.
     pub splits: u64,
-    /// How long offers took.
+    /// How long offers took: into the cache without transport, to the transport with one.
     pub offer: Option<LatencySummary>,
+    /// How long the storage of a rival took for each batch.
+    #[serde(default)]
+    pub write: Option<LatencySummary>,
+    /// What was asked of the disk by holdall, without transport.
+    #[serde(default)]
+    pub disk: Option<DiskResult>,
+    /// How soon publishers were subscribed to, over a transport.
+    #[serde(default)]
+    pub discovery: Option<DiscoveryResult>,
+    /// How well it was played back, where that was measured.
+    #[serde(default)]
+    pub playback: Option<PlaybackResult>,
+    /// The recorder and the publishers as processes, over a transport.
+    #[serde(default)]
+    pub processes: Vec<ProcessUse>,
+    /// Programs that wanted to run when this run began (`/proc/loadavg`, last minute).
+    #[serde(default)]
+    pub load_average: f64,
     /// How much later than planned messages were offered.
     pub lateness: Option<LatencySummary>,
     /// How late the machine woke a thread that only sleeps.
@@ -98,6 +195,98 @@ pub struct RunResult {
 }
 
 impl RunResult {
+    /// A run of which nothing is known yet.
+    pub fn new(transport: Transport, setting: &Setting, producers: &ProducerConfig) -> Self {
+        let group = |group: &super::config::PublisherGroup| GroupResult {
+            name: group.name.clone(),
+            publishers: group.publishers_count,
+            message_bytes: group.msg_size_bytes as u64,
+            rate_hz: group.rate_hz,
+            ..GroupResult::default()
+        };
+        Self {
+            experiment: String::new(),
+            case: String::new(),
+            repetition: 0,
+            transport,
+            setting: setting.clone(),
+            groups: producers.groups.iter().map(group).collect(),
+            topics: Vec::new(),
+            sent: 0,
+            recorded: 0,
+            recorded_bytes: 0,
+            sent_bytes: 0,
+            lost: BTreeMap::new(),
+            unexplained: 0,
+            sending_s: 0.0,
+            elapsed_s: 0.0,
+            close_s: 0.0,
+            durable_bytes_per_s: 0.0,
+            offered_bytes_per_s: producers.bytes_per_s(),
+            recorder_cpu_s: 0.0,
+            producer_cpu_s: 0.0,
+            rss_max_bytes: 0,
+            generator_bytes: 0,
+            bag_bytes: 0,
+            splits: 0,
+            offer: None,
+            write: None,
+            disk: None,
+            discovery: None,
+            playback: None,
+            processes: Vec::new(),
+            load_average: 0.0,
+            lateness: None,
+            wake_up: None,
+            cores: Vec::new(),
+            limits: RunLimits::default(),
+        }
+    }
+
+    /// Adds a topic of a group whose messages are so long.
+    pub fn add(&mut self, group: usize, message_bytes: u64, topic: TopicResult) {
+        self.sent += topic.sent;
+        self.recorded += topic.recorded;
+        self.sent_bytes += topic.sent * message_bytes;
+        self.recorded_bytes += topic.recorded * message_bytes;
+        let known: u64 = topic.lost.values().sum();
+        self.unexplained += topic.sent.saturating_sub(topic.recorded + known);
+        if let Some(group) = self.groups.get_mut(group) {
+            group.sent += topic.sent;
+            group.recorded += topic.recorded;
+            for (stage, count) in &topic.lost {
+                *group.lost.entry(*stage).or_insert(0) += count;
+            }
+        }
+        for (stage, count) in &topic.lost {
+            *self.lost.entry(*stage).or_insert(0) += count;
+        }
+        self.topics.push(topic);
+    }
+
+    /// Sets what follows from how long it took; after all topics were added.
+    pub fn set_times(&mut self, elapsed_s: f64, close_s: f64) {
+        self.elapsed_s = elapsed_s;
+        self.close_s = close_s;
+        self.durable_bytes_per_s = self.recorded_bytes as f64 / elapsed_s.max(1e-9);
+    }
+
+    /// Missing messages by the place where they got lost, as tables name it; what nobody accounts for is `unexplained`.
+    pub fn missing(&self) -> BTreeMap<&'static str, u64> {
+        let stages = self.lost.iter().map(|(stage, count)| (stage.as_str(), *count));
+        let unexplained = ("unexplained", self.unexplained);
+        stages
+            .chain([unexplained])
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    /// Bytes written to the disk through bytes of messages in the bag, or of the bag's files where writes are not counted.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let written = self.disk.map_or(self.bag_bytes, |disk| disk.written_bytes);
+        (self.recorded_bytes > 0).then(|| written as f64 / self.recorded_bytes as f64)
+    }
+
     /// Messages recorded, in percent of those sent.
     pub fn recorded_percent(&self) -> f64 {
         percent(self.recorded, self.sent)
@@ -162,6 +351,17 @@ fn percent(part: u64, whole: u64) -> f64 {
     }
 }
 
+/// A setting that could not be run here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Which case.
+    pub case: String,
+    /// Who would have recorded, and what is special about it.
+    pub setting: String,
+    /// Why not: one sentence.
+    pub reason: String,
+}
+
 /// The results of one experiment, with the machine they belong to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentResult {
@@ -177,6 +377,9 @@ pub struct ExperimentResult {
     pub machine: Machine,
     /// Every run in order.
     pub runs: Vec<RunResult>,
+    /// What could not be run here.
+    #[serde(default)]
+    pub skipped: Vec<Skipped>,
 }
 
 /// The columns of rosbag2's result file, blank-separated there; `core_<i>` follow.
@@ -266,10 +469,27 @@ pub fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
     all
 }
 
-/// What tables call a recorder with its transport.
-pub fn recorder_label(transport: Transport, recorder: RecorderKind) -> String {
+/// What tables call a recorder with its transport and all that is special about it.
+pub fn recorder_label(transport: Transport, setting: &Setting) -> String {
+    let mut text = match setting.recorder {
+        RecorderKind::Holdall => "holdall".to_owned(),
+        RecorderKind::Synchronous => "synchronous".to_owned(),
+        RecorderKind::DoubleBuffered => "double-buffered".to_owned(),
+        RecorderKind::Ros2Bag => "ros2 bag".to_owned(),
+        RecorderKind::Rosbag => "rosbag (ROS 1)".to_owned(),
+    };
     match transport {
-        Transport::None => recorder.to_string(),
-        Transport::Dds => format!("{recorder}, DDS"),
+        Transport::None => {}
+        _ if setting.recorder == RecorderKind::Rosbag => {}
+        Transport::Dds if setting.publishers == PublisherKind::Rclpy => text.push_str(", rclpy"),
+        Transport::Dds => text.push_str(", DDS"),
+        Transport::Iceoryx2 | Transport::Zenoh => text.push_str(&format!(", {transport}")),
     }
+    if setting.selection != SelectionKind::default() {
+        text.push_str(&format!(", {}", setting.selection));
+    }
+    if let Some(rate) = setting.play_rate {
+        text.push_str(&format!(", played {rate}"));
+    }
+    text
 }

@@ -1,13 +1,14 @@
 //! The results of an experiment as a table for people: a row for each case and setting, the published figure beside ours.
 
 use super::{
-    config::{Experiment, Setting},
-    result::{ExperimentResult, RunResult, by_setting, recorder_label},
+    config::{Experiment, PlayRate, RecorderKind, Setting},
+    ladders,
+    noise::Noise,
+    result::{ExperimentResult, PlaybackResult, RunResult, by_setting, recorder_label},
 };
-use crate::{report::TABLE_STYLE, statistics::Estimate};
+use crate::{measure::LatencySummary, report::TABLE_STYLE, statistics::Estimate};
 use comfy_table::{CellAlignment, Table};
-use holdall_model::loss::LossStage;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// One row: all repetitions of a case with a setting.
 pub struct Row<'a> {
@@ -23,6 +24,9 @@ pub struct Row<'a> {
     pub recorded_percent: Estimate,
     /// What was published of it, in percent.
     pub published_percent: Option<f64>,
+    /// Whether the intervals tell this row from the first one of its case; absent of that row itself, without intervals, and where both
+    /// recorded everything.
+    pub is_carried: Option<bool>,
 }
 
 impl Row<'_> {
@@ -33,19 +37,88 @@ impl Row<'_> {
     }
 
     /// Missing messages of all repetitions by stage.
-    pub fn lost(&self) -> BTreeMap<LossStage, u64> {
+    pub fn missing(&self) -> BTreeMap<&'static str, u64> {
         let mut all = BTreeMap::new();
-        for (stage, count) in self.runs.iter().flat_map(|run| &run.lost) {
-            *all.entry(*stage).or_insert(0) += count;
+        for (stage, count) in self.runs.iter().flat_map(|run| run.missing()) {
+            *all.entry(stage).or_insert(0) += count;
         }
         all
+    }
+
+    /// `cache 12, transport 3`, or nothing.
+    pub fn missing_text(&self) -> String {
+        let each: Vec<String> = self
+            .missing()
+            .iter()
+            .map(|(stage, count)| format!("{stage} {count}"))
+            .collect();
+        each.join(", ")
+    }
+
+    /// Durable bytes a second through the disk's limit of the same run, run by run.
+    pub fn ratio_to_limit(&self) -> Option<Estimate> {
+        let rates: Vec<f64> = self.runs.iter().map(|run| run.durable_bytes_per_s).collect();
+        let limits: Option<Vec<f64>> = self
+            .runs
+            .iter()
+            .map(|run| run.limits.direct_write_bytes_per_s)
+            .collect();
+        Estimate::of_ratio(&rates, &limits?, 1)
+    }
+
+    /// How many publishers were subscribed to, and how late the last of them, the worst of all repetitions.
+    pub fn discovery_text(&self) -> String {
+        let each: Vec<_> = self.runs.iter().filter_map(|run| run.discovery).collect();
+        if each.is_empty() {
+            return "–".to_owned();
+        }
+        let matched: u64 = each.iter().map(|one| one.matched).sum();
+        let of: u64 = each.iter().map(|one| one.publishers).sum();
+        let before: u64 = each.iter().map(|one| one.sent_before).sum();
+        let last_s = each.iter().map(|one| one.last_s).fold(0.0, f64::max);
+        let before = if before > 0 {
+            format!(", {before} sent before")
+        } else {
+            String::new()
+        };
+        format!("{matched} of {of}, {last_s:.2} s{before}")
+    }
+
+    /// Storage, and its preset where it has one.
+    pub fn storage(&self) -> String {
+        if self.setting.recorder == RecorderKind::Rosbag {
+            return "rosbag1".to_owned();
+        }
+        let preset = self
+            .setting
+            .storage_preset_profile
+            .as_deref()
+            .map(|preset| format!(" {preset}"));
+        format!("{}{}", self.setting.storage_id, preset.unwrap_or_default())
+    }
+
+    /// Recorded percent with its interval. `≈` where the interval cannot tell it from the first row of the same case.
+    pub fn recorded_text(&self) -> String {
+        let estimate = &self.recorded_percent;
+        let doubt = if self.is_carried == Some(false) {
+            "≈ "
+        } else {
+            ""
+        };
+        match &estimate.interval {
+            Some(interval) => format!(
+                "{doubt}{:.2} % [{:.2}, {:.2}]",
+                estimate.median, interval.low, interval.high
+            ),
+            None => format!("{:.2} %", estimate.median),
+        }
     }
 }
 
 /// The rows of a result in the order in which they were run.
 pub fn rows<'a>(result: &'a ExperimentResult, experiment: Option<&Experiment>) -> Vec<Row<'a>> {
     let published = experiment.map_or(&[][..], |experiment| &experiment.published);
-    by_setting(&result.runs)
+    let mut rows: Vec<Row<'a>> = by_setting(&result.runs)
         .into_iter()
         .filter_map(|runs| {
             let first = runs[0];
@@ -56,81 +129,134 @@ pub fn rows<'a>(result: &'a ExperimentResult, experiment: Option<&Experiment>) -
             Some(Row {
                 case: &first.case,
                 setting: &first.setting,
-                recorder: recorder_label(first.transport, first.setting.recorder),
+                recorder: recorder_label(first.transport, &first.setting),
                 recorded_percent: Estimate::of(&percents, 1)?,
                 published_percent: published.map(|published| published.recorded_percent),
+                is_carried: None,
                 runs,
             })
         })
-        .collect()
+        .collect();
+    let carried: Vec<Option<bool>> = rows
+        .iter()
+        .map(|row| {
+            let first = rows.iter().find(|first| first.case == row.case)?;
+            let (a, b) = (first.recorded_percent.interval?, row.recorded_percent.interval?);
+            let both_whole = a.low >= 100.0 && b.low >= 100.0;
+            (!std::ptr::eq(first, row) && !both_whole).then(|| a.high < b.low || b.high < a.low)
+        })
+        .collect();
+    for (row, carried) in rows.iter_mut().zip(carried) {
+        row.is_carried = carried;
+    }
+    rows
 }
 
 /// The result as text.
 pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> String {
     let rows = rows(result, experiment);
+    let mut text = format!(
+        "{}: {}; scale {}, {} runs\n",
+        result.experiment,
+        result.title,
+        result.scale,
+        result.runs.len()
+    );
+    for sheet in sheets(&rows) {
+        let _never_fails = writeln!(text, "{}", sheet.text()).is_ok();
+    }
+    if let Some(experiment) = experiment {
+        for line in ladders::sentences(&rows, experiment) {
+            let _never_fails = writeln!(text, "{line}").is_ok();
+        }
+    }
+    for skipped in &result.skipped {
+        let _never_fails = writeln!(
+            text,
+            "not run: {}, {}: {}",
+            skipped.case, skipped.setting, skipped.reason
+        )
+        .is_ok();
+    }
+    text + &machine(result) + "\n"
+}
+
+/// A table for whoever draws it: the first columns are words, the others figures.
+pub struct Sheet {
+    /// Names of the columns.
+    pub header: Vec<&'static str>,
+    /// How many columns are words.
+    pub words: usize,
+    /// Cells by row.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Sheet {
+    fn text(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(TABLE_STYLE);
+        table.set_header(&self.header);
+        self.rows.iter().for_each(|row| {
+            table.add_row(row);
+        });
+        for column in table.column_iter_mut().skip(self.words) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+/// The tables of a result: what was recorded, and what was played back; those without rows are left out.
+pub fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
+    let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
+        rows.iter().partition(|row| row.setting.play_rate.is_some());
+    let sheets = [recording_sheet(&recorded), playback_sheet(&played)];
+    sheets
+        .into_iter()
+        .filter(|sheet| !sheet.rows.is_empty())
+        .collect()
+}
+
+fn recording_sheet(rows: &[&Row<'_>]) -> Sheet {
     let has_published = rows.iter().any(|row| row.published_percent.is_some());
-    let mut table = Table::new();
-    table.load_style(TABLE_STYLE);
+    let has_discovery = rows
+        .iter()
+        .any(|row| row.runs.iter().any(|run| run.discovery.is_some()));
     let mut header = vec![
-        "case", "recorder", "storage", "cache", "split", "offered", "durable", "÷ limit", "recorded",
+        "case", "recorder", "storage", "cache", "split", "offered", "durable", "÷ limit", "recorded", "bytes",
     ];
     if has_published {
         header.push("published");
     }
-    header.extend(["lost by stage", "CPU", "memory"]);
-    table.set_header(header);
-    for row in &rows {
-        table.add_row(cells(row, has_published));
+    header.extend(["lost by stage", "CPU", "memory", "p99.99"]);
+    if has_discovery {
+        header.push("subscribed");
     }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
+    Sheet {
+        header,
+        words: 3,
+        rows: rows
+            .iter()
+            .map(|row| cells(row, has_published, has_discovery))
+            .collect(),
     }
-    format!(
-        "{}: {}; scale {}, {} runs\n{table}\n{}\n",
-        result.experiment,
-        result.title,
-        result.scale,
-        result.runs.len(),
-        machine(result)
-    )
 }
 
-fn cells(row: &Row<'_>, has_published: bool) -> Vec<String> {
+fn cells(row: &Row<'_>, has_published: bool, has_discovery: bool) -> Vec<String> {
     let setting = row.setting;
-    let storage = [
-        Some(setting.storage_id.as_str()),
-        setting.storage_preset_profile.as_deref(),
-    ];
-    let limit = row.median(|run| match run.limits.direct_write_bytes_per_s {
-        Some(limit) => run.durable_bytes_per_s / limit,
-        None => f64::NAN,
-    });
-    let recorded = match &row.recorded_percent.interval {
-        Some(interval) => format!(
-            "{:.2} % [{:.2}, {:.2}]",
-            row.recorded_percent.median, interval.low, interval.high
-        ),
-        None => format!("{:.2} %", row.recorded_percent.median),
-    };
-    let lost: Vec<String> = row
-        .lost()
-        .iter()
-        .map(|(stage, count)| format!("{} {count}", stage.as_str()))
-        .collect();
+    let or_dash = |text: String| if text.is_empty() { "–".to_owned() } else { text };
     let mut cells = vec![
         row.case.to_owned(),
         row.recorder.clone(),
-        storage.into_iter().flatten().collect::<Vec<_>>().join(" "),
+        row.storage(),
         megabytes(setting.max_cache_size_bytes),
         setting.max_bag_size_bytes.map_or("–".to_owned(), megabytes),
-        format!("{:.0} MB/s", row.median(|run| run.offered_bytes_per_s) / 1e6),
-        format!("{:.0} MB/s", row.median(|run| run.durable_bytes_per_s) / 1e6),
-        if limit.is_nan() {
-            "–".to_owned()
-        } else {
-            format!("{limit:.2}")
-        },
-        recorded,
+        rate(row.median(|run| run.offered_bytes_per_s)),
+        rate(row.median(|run| run.durable_bytes_per_s)),
+        row.ratio_to_limit()
+            .map_or("–".to_owned(), |ratio| format!("{:.2}", ratio.median)),
+        row.recorded_text(),
+        format!("{:.2} %", row.median(RunResult::recorded_bytes_percent)),
     ];
     if has_published {
         cells.push(
@@ -138,11 +264,7 @@ fn cells(row: &Row<'_>, has_published: bool) -> Vec<String> {
                 .map_or("–".to_owned(), |percent| format!("{percent:.2} %")),
         );
     }
-    cells.push(if lost.is_empty() {
-        "–".to_owned()
-    } else {
-        lost.join(", ")
-    });
+    cells.push(or_dash(row.missing_text()));
     cells.push(format!(
         "{:.0} %",
         row.median(|run| 100.0 * run.recorder_cpu_s / run.elapsed_s.max(1e-9))
@@ -151,7 +273,72 @@ fn cells(row: &Row<'_>, has_published: bool) -> Vec<String> {
         "{:.0} MiB",
         row.median(|run| run.rss_max_bytes.saturating_sub(run.generator_bytes) as f64) / f64::from(1 << 20)
     ));
+    cells.push(milliseconds(
+        row.median(|run| run.offer.map_or(0.0, |offer| offer.p99_99_ns as f64)),
+    ));
+    if has_discovery {
+        cells.push(row.discovery_text());
+    }
     cells
+}
+
+fn playback_sheet(rows: &[&Row<'_>]) -> Sheet {
+    let header = vec![
+        "case", "rate", "played", "planned", "took", "MB/s", "starved", "late p50", "p99", "p99.9", "p99.99",
+        "worst",
+    ];
+    let cells = |row: &&Row<'_>| {
+        let of = |figure: &dyn Fn(&PlaybackResult) -> f64| {
+            row.median(|run| run.playback.as_ref().map_or(0.0, figure))
+        };
+        let late = |pick: fn(&LatencySummary) -> u64| {
+            if row.setting.play_rate == Some(PlayRate::Unlimited) {
+                return "–".to_owned();
+            }
+            milliseconds(of(&|played| {
+                played.lateness.as_ref().map_or(0.0, |late| pick(late) as f64)
+            }))
+        };
+        vec![
+            row.case.to_owned(),
+            row.setting
+                .play_rate
+                .map_or_else(String::new, |rate| rate.to_string()),
+            format!(
+                "{:.2} %",
+                of(&|played| 100.0 * played.published as f64 / played.messages.max(1) as f64)
+            ),
+            format!("{:.2} s", of(&|played| played.planned_s)),
+            format!("{:.2} s", of(&|played| played.elapsed_s)),
+            format!("{:.0}", of(&|played| played.bytes_per_s / 1e6)),
+            format!("{:.0}", of(&|played| played.starved as f64)),
+            late(|late| late.p50_ns),
+            late(|late| late.p99_ns),
+            late(|late| late.p99_9_ns),
+            late(|late| late.p99_99_ns),
+            late(|late| late.max_ns),
+        ]
+    };
+    Sheet {
+        header,
+        words: 2,
+        rows: rows.iter().map(cells).collect(),
+    }
+}
+
+fn milliseconds(nanos: f64) -> String {
+    match nanos {
+        nanos if nanos < 1e6 => format!("{:.0} µs", nanos / 1e3),
+        nanos => format!("{:.1} ms", nanos / 1e6),
+    }
+}
+
+/// Megabytes a second, with digits that say something.
+pub fn rate(bytes_per_s: f64) -> String {
+    match bytes_per_s / 1e6 {
+        rate if rate < 10.0 => format!("{rate:.2} MB/s"),
+        rate => format!("{rate:.0} MB/s"),
+    }
 }
 
 fn megabytes(bytes: u64) -> String {
@@ -160,17 +347,16 @@ fn megabytes(bytes: u64) -> String {
 
 fn machine(result: &ExperimentResult) -> String {
     let machine = &result.machine;
-    let limits = |pick: fn(&RunResult) -> Option<f64>| {
-        let samples: Vec<f64> = result.runs.iter().filter_map(pick).collect();
-        crate::statistics::median(&samples).map_or("–".to_owned(), |rate| format!("{:.0} MB/s", rate / 1e6))
-    };
+    let noise = Noise::of(&result.runs);
     format!(
-        "{} × {}, Linux {}, {}; limits of this run: direct write {}, buffered write with sync {}\nCPU: percent of one core behind the offer; memory: without the generator's payloads",
+        "{} × {}, Linux {}, {}\nlimits of these runs: {}\nnoise: {}\n\
+         CPU: percent of one core, without transport behind the offer, with it the recorder's process; memory: without the generator's \
+         payloads; p99.99: of an offer; ≈: the intervals cannot tell it from the first row of its case",
         machine.cores,
         machine.processor,
         machine.kernel,
         machine.file_system,
-        limits(|run| run.limits.direct_write_bytes_per_s),
-        limits(|run| run.limits.buffered_write_bytes_per_s),
+        noise.limits_text(),
+        noise.text(),
     )
 }

@@ -225,6 +225,8 @@ impl Bench<'_> {
         place: &Path,
     ) -> BenchResult<(Usage, Recorded)> {
         let options = PipelineOptions {
+            compression: holdall::record::options::CompressionOptions::default(),
+            meter: None,
             storage_id: storage_id.to_owned(),
             storage: self.options.storage.clone(),
             cache: self.options.cache.clone(),

@@ -160,6 +160,8 @@ pub fn json(report: &PlayReport) -> Value {
             "count": status.lateness.count,
             "p50_s": status.lateness.p50.as_secs_f64(),
             "p99_s": status.lateness.p99.as_secs_f64(),
+            "p99_9_s": status.lateness.p99_9.as_secs_f64(),
+            "p99_99_s": status.lateness.p99_99.as_secs_f64(),
             "max_s": status.lateness.max.as_secs_f64(),
         },
         "unacked": report.unacked,
@@ -203,6 +205,7 @@ mod tests {
                     p50: Duration::from_micros(40),
                     p99: Duration::from_micros(1250),
                     max: Duration::from_millis(2000),
+                    ..Lateness::default()
                 },
                 ..PlayStatus::default()
             },

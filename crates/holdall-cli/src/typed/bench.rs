@@ -1,5 +1,6 @@
 //! `holdall bench` as it is typed.
 
+use super::TransportName;
 use crate::units::{parse_bytes, parse_seconds};
 use clap::{Args, Subcommand, ValueEnum};
 use std::{path::PathBuf, time::Duration};
@@ -14,7 +15,8 @@ Examples:
   holdall bench storage --out /data/bench                                storages alone, one table for each size
   holdall bench tools --out /data/bench                                  merge, split, filter, check beside cp, mcap crate and pip
   holdall bench list                                                     experiments of published reports
-  holdall bench run A6 --scale 0.1 --out /data/bench                     one of them, a tenth of its size";
+  holdall bench run A6 --scale 0.1 --out /data/bench                     one of them, a tenth of its size
+  holdall bench report /data/bench                                       what was found, as a page with plots";
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -27,7 +29,16 @@ pub enum BenchVerb {
     Tools(ToolsArguments),
     /// Experiments of published reports, or your own files of rosbag2_performance_benchmarking
     #[command(after_help = RUN_EXAMPLES)]
-    Run(RunArguments),
+    Run(Box<RunArguments>),
+    /// One page for results of `bench run`: tables, plots, CSV and JSON; two folders can be compared
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(ReportArguments),
+    /// Publishes the load of a run over a transport; started by `bench run`
+    #[command(hide = true)]
+    Publish(LiveArguments),
+    /// Records a load with a rival's writer; started by `bench run`
+    #[command(hide = true)]
+    Rival(LiveArguments),
     /// The experiments that can be run by name
     List {
         /// Print the file of one experiment, as a start for your own
@@ -71,6 +82,41 @@ pub struct ToolsArguments {
     pub json: bool,
 }
 
+/// Shown below the help of `holdall bench report`.
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  holdall bench report /data/bench                         writes /data/bench/report.html with plots, CSV and JSON beside it
+  holdall bench report /data/bench/A6 --out page           one experiment, elsewhere
+  holdall bench report /data/new --compare /data/old       what changed, and whether the intervals carry it";
+
+/// All flags of `holdall bench report`.
+#[derive(Args, Clone, Debug)]
+pub struct ReportArguments {
+    /// Folders with results of `holdall bench run`
+    #[arg(value_name = "DIR", required = true)]
+    pub folders: Vec<PathBuf>,
+
+    /// A folder with other results of the same experiments
+    #[arg(long, value_name = "DIR")]
+    pub compare: Option<PathBuf>,
+
+    /// Folder for the page [default: the first folder with results]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// Flags of the processes that `holdall bench run` starts.
+#[derive(Args, Clone, Debug)]
+pub struct LiveArguments {
+    /// The transport
+    #[arg(long, value_name = "NAME", default_value = "dds")]
+    pub transport: TransportName,
+
+    /// Only join the transport, to see whether this build can
+    #[arg(long)]
+    pub probe: bool,
+}
+
 /// Shown below the help of `holdall bench run`.
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -80,7 +126,8 @@ Examples:
                                                            files of rosbag2_performance_benchmarking as they are
   holdall bench list A6 > mine.yaml                        a start for an experiment file of your own
   holdall bench run mine.yaml --out /data/bench
-  holdall bench run A6 --resume --out /data/bench          go on after an interruption";
+  holdall bench run A6 --resume --out /data/bench          go on after an interruption
+  holdall bench run C1 --transport dds --out /data/bench   over another transport than the experiment asks for";
 
 /// All flags of `holdall bench run`.
 #[derive(Args, Clone, Debug)]
@@ -126,9 +173,42 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
 
+    /// How our own publishers and recorders reach each other, instead of what the experiment says [none: no transport]
+    #[arg(long, value_name = "NAME")]
+    pub transport: Option<BenchTransportName>,
+
+    /// Only cases with this in their label; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub case: Vec<String>,
+
+    /// `ros2`, if it is neither on PATH nor below /opt/ros
+    #[arg(long, value_name = "FILE")]
+    pub ros2: Option<PathBuf>,
+
+    /// A Python with rclpy, for real nodes that publish [default: that of VIRTUAL_ENV or .venv, or python3]
+    #[arg(long, value_name = "FILE")]
+    pub python: Option<PathBuf>,
+
+    /// What each measurement of the disk's limit writes at most
+    #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = parse_bytes)]
+    pub limit_total: u64,
+
     /// Print one JSON object for each experiment instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// How messages of a benchmark travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchTransportName {
+    /// Straight into the recorder's cache.
+    None,
+    /// DDS.
+    Dds,
+    /// Shared memory through iceoryx2.
+    Iceoryx2,
+    /// Zenoh.
+    Zenoh,
 }
 
 /// How files are written.

@@ -1,6 +1,6 @@
 //! `holdall bench`: what recording costs and reaches on this machine.
 
-use super::bench_suite;
+use super::{bench_live, bench_suite};
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -37,6 +37,9 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
         BenchVerb::Storage(typed) => run_storage(typed),
         BenchVerb::Tools(typed) => run_tools(typed),
         BenchVerb::Run(typed) => bench_suite::run(typed),
+        BenchVerb::Report(typed) => bench_suite::report(typed),
+        BenchVerb::Publish(typed) => bench_live::publish(typed),
+        BenchVerb::Rival(typed) => bench_live::rival(typed),
         BenchVerb::List { id, json } => bench_suite::list(id.as_deref(), *json),
     }
 }
@@ -97,7 +100,7 @@ fn show(json: bool, report: &impl serde::Serialize, table: impl FnOnce() -> Stri
     })
 }
 
-fn tell(progress: Progress) {
+pub(super) fn tell(progress: Progress) {
     match progress {
         Progress::Limits => info!("measuring the limits of this machine"),
         Progress::Running {
@@ -116,7 +119,7 @@ pub(super) fn failure(error: BenchError) -> Failure {
     }
 }
 
-fn size_mix(text: &str, flag: &str) -> Result<SizeMix, Failure> {
+pub(super) fn size_mix(text: &str, flag: &str) -> Result<SizeMix, Failure> {
     if text == "mixed" {
         return Ok(SizeMix::mixed());
     }

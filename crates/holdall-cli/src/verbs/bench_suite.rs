@@ -6,22 +6,40 @@ use crate::{
     exit::{Failure, Outcome},
     output,
     terminal::log,
-    typed::bench::RunArguments,
+    typed::bench::{BenchTransportName, ReportArguments, RunArguments},
 };
 use comfy_table::{LineStyle, Table, TableStyle};
 use holdall_bench::suite::{
-    config::{BenchmarkConfig, Experiment, ProducerConfig},
+    config::{BenchmarkConfig, Experiment, ProducerConfig, Transport},
     experiments,
+    live::Programs,
+    report as suite_report,
     result::RunResult,
     run::{SuiteOptions, SuiteProgress, run as run_experiment},
     table::table,
 };
-use holdall_io::clock::{Clock, SystemClock};
+use holdall_bench::{
+    candidate::ours::DiskChoice,
+    report::storage_table,
+    storage::{self, StorageBenchOptions, default_configurations},
+    workload::{Content, SizeMix},
+};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    os::DiskMode,
+};
 use std::{
+    env,
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tracing::{info, level_filters::LevelFilter};
+use tracing::{info, level_filters::LevelFilter, warn};
+
+/// The experiment that measures storages alone.
+const STORAGE_COMPARISON: &str = "B1";
+
+/// Payload bytes of each of its runs at full size.
+const STORAGE_COMPARISON_BYTES: f64 = 250.0 * 1024.0 * 1024.0;
 
 /// Runs experiments one after the other.
 pub fn run(typed: &RunArguments) -> VerbResult {
@@ -39,8 +57,15 @@ pub fn run(typed: &RunArguments) -> VerbResult {
     if typed.repeat == Some(0) {
         return Err(Failure::refused("--repeat 0: expected 1 or more"));
     }
-    let experiments = experiments_of(typed)?;
+    if typed.experiments.iter().any(|name| is_storage_comparison(name)) {
+        return storage_comparison(typed);
+    }
+    let mut experiments = experiments_of(typed)?;
+    for experiment in &mut experiments {
+        adapt(experiment, typed)?;
+    }
     let out = out_folder(typed, &experiments)?;
+    let programs = programs_of(typed, &experiments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     for experiment in &experiments {
         let options = SuiteOptions {
@@ -51,6 +76,8 @@ pub fn run(typed: &RunArguments) -> VerbResult {
             keep: typed.keep,
             threads: typed.threads,
             command: command_of(typed, experiment),
+            limit_bytes_max: Some(typed.limit_total),
+            programs: programs.clone(),
         };
         let result = run_experiment(experiment, &options, &clock, &mut tell).map_err(failure)?;
         output::result(&if typed.json {
@@ -59,6 +86,124 @@ pub fn run(typed: &RunArguments) -> VerbResult {
             table(&result, Some(experiment))
         })?;
     }
+    Ok(Outcome::Done)
+}
+
+/// The storage comparison by its name.
+fn is_storage_comparison(name: &str) -> bool {
+    name.eq_ignore_ascii_case(STORAGE_COMPARISON)
+}
+
+/// B1: raw write throughput of the storages, as the storage plugin comparison measured it; `holdall bench storage` has more flags.
+fn storage_comparison(typed: &RunArguments) -> VerbResult {
+    if typed.experiments.len() > 1 {
+        return Err(Failure::refused(format!(
+            "{STORAGE_COMPARISON} measures storages alone: run it by itself"
+        )));
+    }
+    let out = out_folder(typed, &[])?.join(STORAGE_COMPARISON);
+    let total = (STORAGE_COMPARISON_BYTES * typed.scale).round().max(1.0);
+    let options = StorageBenchOptions {
+        sizes: ["1MiB", "10KiB", "100B", "mixed"]
+            .into_iter()
+            .map(size_of)
+            .collect::<Result<_, _>>()?,
+        batches: vec![1 << 10, 10 << 20],
+        configurations: default_configurations(),
+        // Between a byte and what fits a disk.
+        total_bytes: total as u64,
+        content: Content::Entropy(8.0),
+        repeat: typed.repeat.unwrap_or(5),
+        disk: DiskChoice::Os(DiskMode::Auto),
+        out,
+        keep: typed.keep,
+        verify: true,
+        seed: 1,
+        limit_bytes: Some(typed.limit_total),
+    };
+    let report = storage::run(&options, &SystemClock, &mut super::bench::tell).map_err(failure)?;
+    output::result(&if typed.json {
+        serde_json::to_string_pretty(&report).map_err(Failure::failed)?
+    } else {
+        storage_table(&report)
+    })?;
+    Ok(Outcome::Done)
+}
+
+fn size_of(text: &str) -> Result<SizeMix, Failure> {
+    super::bench::size_mix(text, "size")
+}
+
+/// What the command line says instead of the file.
+fn adapt(experiment: &mut Experiment, typed: &RunArguments) -> Result<(), Failure> {
+    if let Some(name) = typed.transport {
+        let transport = match name {
+            BenchTransportName::None => Transport::None,
+            BenchTransportName::Dds => Transport::Dds,
+            BenchTransportName::Iceoryx2 => Transport::Iceoryx2,
+            BenchTransportName::Zenoh => Transport::Zenoh,
+        };
+        *experiment = experiment.clone().over(transport).map_err(Failure::refused)?;
+    }
+    if !typed.case.is_empty() {
+        let labels: Vec<String> = experiment.cases.iter().map(|case| case.label.clone()).collect();
+        experiment.cases.retain(|case| {
+            typed
+                .case
+                .iter()
+                .any(|wanted| case.label.contains(wanted.as_str()))
+        });
+        if experiment.cases.is_empty() {
+            return Err(Failure::refused(format!(
+                "--case {}: {} has only {}",
+                typed.case.join(", "),
+                experiment.id,
+                labels.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Looks for programs when a run over a transport needs them.
+fn programs_of(typed: &RunArguments, experiments: &[Experiment]) -> Result<Programs, Failure> {
+    let mut transports: Vec<Transport> = experiments
+        .iter()
+        .flat_map(|experiment| &experiment.benchmarks)
+        .map(|benchmark| benchmark.transport)
+        .filter(|transport| *transport != Transport::None)
+        .collect();
+    transports.sort_unstable();
+    transports.dedup();
+    for file in [&typed.ros2, &typed.python].into_iter().flatten() {
+        if !file.is_file() {
+            return Err(Failure::refused(format!("{}: no such file", file.display())));
+        }
+    }
+    let holdall = env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program's own file: {error}")))?;
+    Ok(Programs::find(
+        holdall,
+        typed.ros2.as_deref(),
+        typed.python.as_deref(),
+        &transports,
+    ))
+}
+
+/// Writes the page of results.
+pub fn report(typed: &ReportArguments) -> VerbResult {
+    log::start(LevelFilter::INFO);
+    let mut loaded = Vec::new();
+    for folder in &typed.folders {
+        loaded.extend(suite_report::load(folder).map_err(failure)?);
+    }
+    let other = match &typed.compare {
+        Some(folder) => suite_report::load(folder).map_err(failure)?,
+        None => Vec::new(),
+    };
+    let out = typed.out.as_deref().unwrap_or(&typed.folders[0]);
+    let page = suite_report::write(&loaded, &other, out).map_err(failure)?;
+    output::result(&page.display().to_string())?;
     Ok(Outcome::Done)
 }
 
@@ -79,6 +224,10 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
     table.load_style(TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─')));
     table.set_header(["id", "what it shows", "cases", "runs", "largest bag"]);
     for experiment in &all {
+        if experiment.id == "B2" {
+            let title = "raw write throughput of storages (as holdall bench storage)";
+            table.add_row([STORAGE_COMPARISON, title, "8", "520", "0.3 GB"]);
+        }
         table.add_row([
             experiment.id.clone(),
             experiment.title.clone(),
@@ -186,6 +335,12 @@ fn command_of(typed: &RunArguments, experiment: &Experiment) -> String {
     if typed.scale != 1.0 {
         words.push(format!("--scale {}", typed.scale));
     }
+    if let Some(transport) = typed.transport {
+        words.push(format!("--transport {}", format!("{transport:?}").to_lowercase()));
+    }
+    for case in &typed.case {
+        words.push(format!("--case '{case}'"));
+    }
     if let Some(repeat) = typed.repeat {
         words.push(format!("--repeat {repeat}"));
     }
@@ -198,6 +353,10 @@ fn tell(progress: SuiteProgress) {
         SuiteProgress::Limits => {}
         SuiteProgress::Running { number, of, name } => info!("run {number} of {of}: {name}"),
         SuiteProgress::Found { path } => info!("done before: {}", path.display()),
+        SuiteProgress::Skipped(skipped) => warn!(
+            "not run: {}, {}: {}",
+            skipped.case, skipped.setting, skipped.reason
+        ),
         SuiteProgress::Ended(result) => info!("{}", sentence(&result)),
     }
 }

@@ -25,6 +25,10 @@ pub struct Lateness {
     pub p50: Duration,
     /// 99 of 100 were at most this late.
     pub p99: Duration,
+    /// 999 of 1000 were at most this late.
+    pub p99_9: Duration,
+    /// 9999 of 10 000 were at most this late.
+    pub p99_99: Duration,
     /// The worst.
     pub max: Duration,
 }
@@ -123,6 +127,8 @@ impl LatenessMeter {
             count: self.0.len(),
             p50: Duration::from_nanos(self.0.value_at_quantile(0.5)),
             p99: Duration::from_nanos(self.0.value_at_quantile(0.99)),
+            p99_9: Duration::from_nanos(self.0.value_at_quantile(0.999)),
+            p99_99: Duration::from_nanos(self.0.value_at_quantile(0.9999)),
             max: Duration::from_nanos(self.0.max()),
         }
     }

@@ -1,125 +1,29 @@
 //! Benchmark files: what is recorded with which settings, as a cross product of lists.
 
 use super::{
-    ConfigError,
+    ConfigError, PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport,
     keys::{Keys, one_or_more, positive},
 };
 use holdall_model::yaml::{self, Node, Value, YamlError};
-use serde::{Deserialize, Serialize};
 use std::{
-    fmt, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
 /// The root key of a benchmark file.
 const ROOT: &str = "rosbag2_performance_benchmarking";
 
-/// How messages get from the producers to the recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Transport {
-    /// Straight into the recorder's cache, in one process.
-    None,
-    /// DDS, from Cyclone publishers in a process of their own.
-    Dds,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "no_transport",
-            Self::Dds => "transport",
-        })
-    }
-}
-
-/// Who records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RecorderKind {
-    /// This program.
-    Holdall,
-    /// A writer that stores within the receiving thread: what recorders did before double buffering.
-    Synchronous,
-}
-
-impl RecorderKind {
-    /// A recorder by its name.
-    ///
-    /// # Errors
-    /// A name that there is not.
-    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
-        match node.as_str()? {
-            "holdall" => Ok(Self::Holdall),
-            "synchronous" => Ok(Self::Synchronous),
-            _ => Err(node.expected("holdall or synchronous")),
-        }
-    }
-}
-
-impl fmt::Display for RecorderKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Holdall => "holdall",
-            Self::Synchronous => "synchronous",
-        })
-    }
-}
-
-/// One combination of the lists.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Setting {
-    /// Who records (not in rosbag2's files).
-    pub recorder: RecorderKind,
-    /// Storage backend.
-    pub storage_id: String,
-    /// Cache in bytes.
-    pub max_cache_size_bytes: u64,
-    /// A new file begins at this many bytes; `None` for one file.
-    pub max_bag_size_bytes: Option<u64>,
-    /// Compression format, `None` for none.
-    pub compression: Option<String>,
-    /// Messages that may wait for compression.
-    pub compression_queue_size: u32,
-    /// Threads that compress; 0 for one for each core.
-    pub compression_threads: u32,
-    /// The storage's own configuration file.
-    pub storage_config_file: Option<String>,
-    /// The storage's preset (not in rosbag2's files).
-    pub storage_preset_profile: Option<String>,
-}
-
-impl Setting {
-    /// The folder of a run, named as rosbag2's launch file names it.
-    pub fn run_folder(&self, repetition: u32) -> String {
-        let or = |value: &Option<String>, absent: &str| value.clone().unwrap_or_else(|| absent.to_owned());
-        let config = or(&self.storage_config_file, "default_config");
-        // A path would make folders of its own.
-        let config = config.rsplit('/').next().unwrap_or_default().to_owned();
-        let mut name = format!(
-            "run_{repetition}_{}_{}_{}_{}_{}_{config}_{}",
-            self.storage_id,
-            self.max_cache_size_bytes,
-            or(&self.compression, "default_compression"),
-            self.compression_queue_size,
-            self.compression_threads,
-            self.max_bag_size_bytes.unwrap_or(0),
-        );
-        if let Some(preset) = &self.storage_preset_profile {
-            name.push_str(&format!("_{preset}"));
-        }
-        if self.recorder != RecorderKind::Holdall {
-            name.push_str(&format!("_{}", self.recorder));
-        }
-        name
-    }
-}
-
 /// The lists whose combinations are run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matrix {
     /// See [`Setting::recorder`].
     pub recorder: Vec<RecorderKind>,
+    /// See [`Setting::publishers`].
+    pub publishers: Vec<PublisherKind>,
+    /// See [`Setting::selection`].
+    pub selection: Vec<SelectionKind>,
+    /// See [`Setting::play_rate`].
+    pub play_rate: Vec<Option<PlayRate>>,
     /// See [`Setting::storage_id`].
     pub storage_id: Vec<String>,
     /// See [`Setting::max_cache_size_bytes`].
@@ -142,6 +46,9 @@ impl Default for Matrix {
     fn default() -> Self {
         Self {
             recorder: vec![RecorderKind::Holdall],
+            publishers: vec![PublisherKind::default()],
+            selection: vec![SelectionKind::default()],
+            play_rate: vec![None],
             storage_id: vec!["mcap".to_owned()],
             max_cache_size_bytes: vec![100_000_000],
             max_bag_size_bytes: vec![None],
@@ -160,6 +67,15 @@ impl Matrix {
         let mut matrix = Self::default();
         if let Some(node) = keys.optional("recorder") {
             matrix.recorder = one_or_more(node, RecorderKind::read)?;
+        }
+        if let Some(node) = keys.optional("publishers") {
+            matrix.publishers = one_or_more(node, PublisherKind::read)?;
+        }
+        if let Some(node) = keys.optional("selection") {
+            matrix.selection = one_or_more(node, SelectionKind::read)?;
+        }
+        if let Some(node) = keys.optional("play_rate") {
+            matrix.play_rate = one_or_more(node, |node| PlayRate::read(node).map(Some))?;
         }
         if let Some(node) = keys.optional("storage_id") {
             matrix.storage_id = one_or_more(node, storage_id)?;
@@ -201,6 +117,9 @@ impl Matrix {
                     for &compression_threads in &self.compression_threads {
                         let base = Setting {
                             recorder: RecorderKind::Holdall,
+                            publishers: PublisherKind::default(),
+                            selection: SelectionKind::default(),
+                            play_rate: None,
                             storage_id: String::new(),
                             max_cache_size_bytes,
                             max_bag_size_bytes: None,
@@ -224,16 +143,37 @@ impl Matrix {
             for storage_preset_profile in &self.storage_preset_profile {
                 for &max_bag_size_bytes in &self.max_bag_size_bytes {
                     for storage_id in &self.storage_id {
-                        for &recorder in &self.recorder {
-                            settings.push(Setting {
-                                recorder,
+                        self.innermost_settings(
+                            &Setting {
                                 storage_id: storage_id.clone(),
                                 max_bag_size_bytes,
                                 storage_config_file: storage_config_file.clone(),
                                 storage_preset_profile: storage_preset_profile.clone(),
                                 ..base.clone()
-                            });
-                        }
+                            },
+                            settings,
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Matrix {
+    /// What rosbag2's files know nothing of: rates of playback, ways to choose, publishers, recorders.
+    fn innermost_settings(&self, base: &Setting, settings: &mut Vec<Setting>) {
+        for &play_rate in &self.play_rate {
+            for &selection in &self.selection {
+                for &publishers in &self.publishers {
+                    for &recorder in &self.recorder {
+                        settings.push(Setting {
+                            recorder,
+                            publishers,
+                            selection,
+                            play_rate,
+                            ..base.clone()
+                        });
                     }
                 }
             }
@@ -300,7 +240,6 @@ impl BenchmarkConfig {
         let older = keys.optional("db_root_folder");
         let root = keys.optional("bag_root_folder").or(older);
         let root = root.map(text_or_none).transpose()?.flatten();
-        let no_transport = keys.optional("no_transport").map_or(Ok(true), Node::as_bool)?;
         let config = Self {
             summary_result_file: match keys.optional("summary_result_file") {
                 Some(node) => file_name(node)?,
@@ -308,11 +247,7 @@ impl BenchmarkConfig {
             },
             bag_root_folder: root.map(PathBuf::from),
             repeat_each: keys.optional("repeat_each").map_or(Ok(1), positive)?,
-            transport: if no_transport {
-                Transport::None
-            } else {
-                Transport::Dds
-            },
+            transport: transport(&mut keys)?,
             preserve_bags: keys.optional("preserve_bags").map_or(Ok(false), Node::as_bool)?,
             producers_cpu_affinity: affinity(keys.optional("producers_cpu_affinity"))?,
             recorder_cpu_affinity: affinity(keys.optional("recorder_cpu_affinity"))?,
@@ -321,7 +256,38 @@ impl BenchmarkConfig {
                 .map_or_else(|| Ok(Matrix::default()), Matrix::read)?,
         };
         keys.finish()?;
+        config.check(node)?;
         Ok(config)
+    }
+
+    /// Refuses combinations that there are not.
+    fn check(&self, node: &Node) -> Result<(), YamlError> {
+        let matrix = &self.parameters;
+        let foreign = matrix.recorder.iter().find(|recorder| recorder.is_foreign());
+        if let (Transport::None, Some(recorder)) = (self.transport, foreign) {
+            return Err(node.error(format!("recorder {recorder} needs no_transport: false")));
+        }
+        let plays = matrix.play_rate.iter().any(Option::is_some);
+        let by_others = matrix
+            .recorder
+            .iter()
+            .any(|recorder| *recorder != RecorderKind::Holdall);
+        if plays && (self.transport != Transport::None || by_others) {
+            return Err(node.error("play_rate needs no_transport: true and the recorder holdall"));
+        }
+        Ok(())
+    }
+}
+
+/// `no_transport: false` is DDS unless `transport` says otherwise.
+fn transport<'a>(keys: &mut Keys<'a>) -> Result<Transport, YamlError> {
+    let named = keys.optional("transport");
+    let without = keys.optional("no_transport").map(Node::as_bool).transpose()?;
+    match (named, without) {
+        (Some(node), Some(true)) => Err(node.error("transport cannot be given with no_transport: true")),
+        (Some(node), _) => Transport::read(node),
+        (None, Some(false)) => Ok(Transport::Dds),
+        (None, _) => Ok(Transport::None),
     }
 }
 

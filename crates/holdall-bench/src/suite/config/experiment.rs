@@ -1,7 +1,7 @@
 //! Experiment files: several loads and benchmarks under one name, with what was published of them.
 
 use super::{
-    BenchmarkConfig, ConfigError, ProducerConfig, RecorderKind, Setting, Transport,
+    BenchmarkConfig, ConfigError, ProducerConfig, PublisherKind, RecorderKind, Setting, Transport,
     keys::{Keys, decimal},
 };
 use holdall_model::yaml::{self, Node, YamlError};
@@ -14,6 +14,8 @@ pub struct Case {
     pub label: String,
     /// What is published.
     pub producers: ProducerConfig,
+    /// Cases of one ladder are the same load in growing amounts: the first loss on it is looked for.
+    pub ladder: Option<String>,
 }
 
 /// A figure of a published report.
@@ -29,8 +31,10 @@ pub struct Published {
     pub storage_preset_profile: Option<String>,
     /// Of this cache only, in bytes.
     pub max_cache_size_bytes: Option<u64>,
-    /// With or without transport only.
+    /// With this transport, or without one, only.
     pub transport: Option<Transport>,
+    /// With these publishers only.
+    pub publishers: Option<PublisherKind>,
     /// Messages recorded, in percent of those sent.
     pub recorded_percent: f64,
 }
@@ -44,6 +48,7 @@ impl Published {
         let preset = setting.storage_preset_profile.clone().unwrap_or_default();
         self.case == case
             && fits(self.transport.as_ref(), &transport)
+            && fits(self.publishers.as_ref(), &setting.publishers)
             && fits(self.recorder.as_ref(), &setting.recorder)
             && fits(self.storage_id.as_ref(), &setting.storage_id)
             && fits(self.storage_preset_profile.as_ref(), &preset)
@@ -134,10 +139,46 @@ impl Experiment {
             cases: vec![Case {
                 label: id.to_owned(),
                 producers,
+                ladder: None,
             }],
             benchmarks: vec![benchmark],
             published: Vec::new(),
         }
+    }
+
+    /// The same over another transport; recorders that cannot be reached by it are left out.
+    ///
+    /// # Errors
+    /// When nobody is left to record.
+    pub fn over(mut self, transport: Transport) -> Result<Self, String> {
+        for benchmark in &mut self.benchmarks {
+            benchmark.transport = transport;
+            if transport == Transport::None {
+                benchmark
+                    .parameters
+                    .recorder
+                    .retain(|recorder| !recorder.is_foreign());
+            } else if benchmark.parameters.play_rate.iter().any(Option::is_some) {
+                return Err(format!(
+                    "{}: what is played back is recorded without a transport",
+                    self.id
+                ));
+            }
+        }
+        self.benchmarks
+            .retain(|benchmark| !benchmark.parameters.recorder.is_empty());
+        // One that was the same but for its transport is now there twice.
+        let mut distinct: Vec<BenchmarkConfig> = Vec::new();
+        for benchmark in self.benchmarks {
+            if !distinct.contains(&benchmark) {
+                distinct.push(benchmark);
+            }
+        }
+        self.benchmarks = distinct;
+        if self.benchmarks.is_empty() {
+            return Err(format!("{}: no recorder is left without its transport", self.id));
+        }
+        Ok(self)
     }
 
     /// The same with fewer or more messages of each publisher.
@@ -154,6 +195,10 @@ fn read_case(node: &Node) -> Result<Case, YamlError> {
     let case = Case {
         label: keys.required("label")?.as_str()?.to_owned(),
         producers: ProducerConfig::from_node(keys.required("publishers")?)?,
+        ladder: keys
+            .optional("ladder")
+            .map(|node| node.as_str().map(str::to_owned))
+            .transpose()?,
     };
     keys.finish()?;
     Ok(case)
@@ -171,8 +216,9 @@ fn read_published(node: &Node) -> Result<Published, YamlError> {
         transport: match keys.optional("no_transport").map(Node::as_bool).transpose()? {
             Some(true) => Some(Transport::None),
             Some(false) => Some(Transport::Dds),
-            None => None,
+            None => keys.optional("transport").map(Transport::read).transpose()?,
         },
+        publishers: keys.optional("publishers").map(PublisherKind::read).transpose()?,
         recorded_percent: decimal(keys.required("recorded_percent")?)?,
     };
     keys.finish()?;

@@ -4,10 +4,12 @@ mod benchmark;
 mod experiment;
 mod keys;
 mod producers;
+mod setting;
 
-pub use benchmark::{BenchmarkConfig, Matrix, RecorderKind, Setting, Transport};
+pub use benchmark::{BenchmarkConfig, Matrix};
 pub use experiment::{Case, Experiment, Published};
 pub use producers::{MSG_TYPE_DEFAULT, ProducerConfig, PublisherGroup};
+pub use setting::{PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport};
 
 use holdall_model::yaml::YamlError;
 use std::path::{Path, PathBuf};

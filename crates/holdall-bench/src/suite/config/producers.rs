@@ -48,7 +48,8 @@ impl PublisherGroup {
 
     /// Messages of the whole group.
     pub fn messages(&self) -> u64 {
-        self.msg_count_each * u64::from(self.publishers_count)
+        self.msg_count_each
+            .saturating_mul(u64::from(self.publishers_count))
     }
 
     /// How long it sends, in seconds.
@@ -144,15 +145,18 @@ impl ProducerConfig {
 
     /// Messages of all groups.
     pub fn messages(&self) -> u64 {
-        self.groups.iter().map(PublisherGroup::messages).sum()
+        self.groups
+            .iter()
+            .map(PublisherGroup::messages)
+            .fold(0, u64::saturating_add)
     }
 
     /// Payload bytes of all groups.
     pub fn bytes(&self) -> u64 {
         self.groups
             .iter()
-            .map(|group| group.messages() * group.msg_size_bytes as u64)
-            .sum()
+            .map(|group| group.messages().saturating_mul(group.msg_size_bytes as u64))
+            .fold(0, u64::saturating_add)
     }
 
     /// Payload bytes that are offered each second while all groups send.

@@ -39,7 +39,8 @@ pub struct Sent {
     pub elapsed: Duration,
 }
 
-/// Sends everything, publisher `i` to `sinks[i]`, and returns when all of it was offered.
+/// Sends everything, publisher `i` to `sinks[i]`, and returns when all of it was offered. With `loans` large messages are lent, as a
+/// transport lends its receive buffers; without, every message is put together in one piece, as a node does.
 ///
 /// # Errors
 /// When a thread cannot be started.
@@ -47,6 +48,7 @@ pub fn generate(
     publishers: &Publishers,
     sinks: &[Arc<dyn Sink>],
     threads: u32,
+    loans: bool,
     clock: &dyn Clock,
 ) -> BenchResult<Sent> {
     // Late enough that every thread stands ready.
@@ -57,6 +59,7 @@ pub fn generate(
             let one = Generator {
                 publishers,
                 sinks,
+                loans,
                 clock,
             };
             let handle = thread::Builder::new()
@@ -89,6 +92,7 @@ pub fn generate(
 struct Generator<'a> {
     publishers: &'a Publishers,
     sinks: &'a [Arc<dyn Sink>],
+    loans: bool,
     clock: &'a dyn Clock,
 }
 
@@ -151,7 +155,7 @@ impl Generator<'_> {
             publish_time: Some(stamp),
             log_time: stamp,
         };
-        let payload = if group.frame.message_bytes() >= LOAN_BYTES_MIN {
+        let payload = if self.loans && group.frame.message_bytes() >= LOAN_BYTES_MIN {
             Payload::Loaned(group.loan(place, index))
         } else {
             group.assemble(place, index, buffer);
@@ -173,7 +177,10 @@ mod tests {
     use super::*;
     use crate::suite::config::ProducerConfig;
     use holdall_io::clock::SystemClock;
-    use std::sync::Mutex;
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    };
 
     #[derive(Default)]
     struct Received(Mutex<Vec<(u64, usize)>>);
@@ -198,7 +205,7 @@ mod tests {
             .iter()
             .map(|one| Arc::clone(one) as Arc<dyn Sink>)
             .collect();
-        let sent = generate(&publishers, &sinks, 2, &SystemClock).unwrap();
+        let sent = generate(&publishers, &sinks, 2, true, &SystemClock).unwrap();
         assert_eq!(sent.messages, [40, 40, 40, 5]);
         for (index, (count, bytes)) in [(40, 108), (40, 108), (40, 108), (5, 100_008)]
             .into_iter()
@@ -206,6 +213,71 @@ mod tests {
         {
             let expected: Vec<(u64, usize)> = (1..=count).map(|sequence| (sequence, bytes)).collect();
             assert_eq!(*received[index].0.lock().unwrap(), expected);
+        }
+    }
+
+    /// A clock that goes on by a microsecond with every look and jumps when somebody sleeps; it counts both.
+    #[derive(Default)]
+    struct CountingClock {
+        nanos: AtomicU64,
+        looks: AtomicU64,
+        sleeps: AtomicU64,
+    }
+
+    impl Clock for CountingClock {
+        fn now(&self) -> Timestamp {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            Timestamp::from_nanos(0)
+        }
+
+        fn monotonic(&self) -> Duration {
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            Duration::from_nanos(self.nanos.fetch_add(1000, Ordering::Relaxed))
+        }
+
+        fn sleep_until(&self, deadline: Duration) {
+            self.sleeps.fetch_add(1, Ordering::Relaxed);
+            let nanos = u64::try_from(deadline.as_nanos()).unwrap();
+            self.nanos.fetch_max(nanos, Ordering::Relaxed);
+        }
+    }
+
+    /// At 10 kHz the rate is kept to a thousandth, and at 500 MB/s a message costs a few looks at the clock, one sleep and no copy:
+    /// what a processor does with that is in `docs/benchmarks/suite.md`.
+    #[test]
+    fn rates_are_kept_and_a_message_costs_little() {
+        let one = |size: usize, rate: u64| {
+            let text = format!(
+                "rosbag2_performance_benchmarking_node: {{ros__parameters: {{publishers: {{publisher_groups: [a], a: {{\
+                 publishers_count: 1, topic_root: a, msg_size_bytes: {size}, msg_count_each: {rate}, rate_hz: {rate}}}}}}}}}"
+            );
+            let publishers = Publishers::new(&ProducerConfig::parse(&text).unwrap(), 1).unwrap();
+            let received = Arc::new(Received::default());
+            let clock = CountingClock::default();
+            let sent = generate(
+                &publishers,
+                &[Arc::clone(&received) as Arc<dyn Sink>],
+                1,
+                true,
+                &clock,
+            )
+            .unwrap();
+            assert_eq!(received.0.lock().unwrap().len() as u64, rate);
+            let found_hz = (rate - 1) as f64 / sent.elapsed.as_secs_f64();
+            let per_message = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / rate as f64;
+            (
+                found_hz / rate as f64 - 1.0,
+                per_message(&clock.looks),
+                per_message(&clock.sleeps),
+            )
+        };
+        for (size, rate) in [(100, 10_000), (50_000, 10_000), (1_000_000, 500)] {
+            let (error, looks, sleeps) = one(size, rate);
+            assert!(error.abs() < 0.001, "{size} B at {rate} Hz: rate off by {error}");
+            assert!(
+                looks <= 5.01 && sleeps <= 1.01,
+                "{size} B at {rate} Hz: {looks} looks, {sleeps} sleeps"
+            );
         }
     }
 }

@@ -2,10 +2,14 @@
 
 mod frame;
 mod generator;
+mod plan;
+mod publish;
 pub mod publishers;
 
 pub use frame::{Frame, FrameError};
 pub use generator::{Sent, generate};
+pub use plan::{GroupPlan, INSTALLED_BYTE_ARRAY, PublishEvent, PublishPlan, PublishReport};
+pub use publish::publish;
 pub use publishers::{Publisher, Publishers};
 
 /// The ROS node whose topics are recorded; users' regular expressions name it.

@@ -3,7 +3,11 @@
 use super::{Loaded, compare, plots};
 use crate::{
     error::BenchResult,
-    suite::table::{Row, rows},
+    suite::{
+        ladders,
+        noise::Noise,
+        table::{Row, Sheet, rows, sheets},
+    },
 };
 use std::fmt::Write;
 
@@ -69,7 +73,10 @@ fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) -> BenchResu
         ),
     );
     let rows = rows(result, one.experiment.as_ref());
-    table(body, &rows);
+    for sheet in sheets(&rows) {
+        table(body, &sheet);
+    }
+    notes(body, one, &rows);
     if let Some(there) = there {
         comparison(body, &compare::changes(one, there));
     }
@@ -98,71 +105,46 @@ fn labelled(svg: &str, title: &str) -> String {
     )
 }
 
-fn table(body: &mut String, rows: &[Row<'_>]) {
-    body.push_str(
-        "<div class=scroll><table><thead><tr><th class=name>case<th class=name>recorder<th class=name>storage<th>cache<th>split<th>offered\
-         <th>durable<th>÷ disk limit<th>recorded<th>published<th>lost<th>CPU<th>memory</tr></thead><tbody>",
-    );
-    for row in rows {
-        let setting = row.setting;
-        let storage = [
-            Some(setting.storage_id.as_str()),
-            setting.storage_preset_profile.as_deref(),
-        ];
-        let limit = row.median(|run| {
-            run.limits
-                .direct_write_bytes_per_s
-                .map_or(0.0, |limit| run.durable_bytes_per_s / limit)
-        });
-        let lost: Vec<String> = row
-            .lost()
-            .iter()
-            .map(|(stage, count)| format!("{} {count}", stage.as_str()))
-            .collect();
-        push(
-            body,
-            format_args!(
-                "<tr><td>{}<td class=name>{}<td class=name>{}<td>{} MB<td>{}<td>{:.0} MB/s<td>{:.0} MB/s<td>{}<td>{}<td>{}<td>{}<td>{:.0} %<td>{:.0} MiB</tr>",
-                escape(row.case),
-                escape(&row.recorder),
-                escape(&storage.into_iter().flatten().collect::<Vec<_>>().join(" ")),
-                setting.max_cache_size_bytes as f64 / 1e6,
-                setting
-                    .max_bag_size_bytes
-                    .map_or("–".to_owned(), |bytes| format!("{} MB", bytes as f64 / 1e6)),
-                row.median(|run| run.offered_bytes_per_s) / 1e6,
-                row.median(|run| run.durable_bytes_per_s) / 1e6,
-                if limit > 0.0 {
-                    format!("{limit:.2}")
-                } else {
-                    "–".to_owned()
-                },
-                percent(row),
-                row.published_percent
-                    .map_or("–".to_owned(), |percent| format!("{percent:.2} %")),
-                if lost.is_empty() {
-                    "–".to_owned()
-                } else {
-                    lost.join(", ")
-                },
-                row.median(|run| 100.0 * run.recorder_cpu_s / run.elapsed_s.max(1e-9)),
-                row.median(|run| run.rss_max_bytes.saturating_sub(run.generator_bytes) as f64)
-                    / f64::from(1 << 20),
-            ),
-        );
+fn table(body: &mut String, sheet: &Sheet) {
+    body.push_str("<div class=scroll tabindex=0><table><thead><tr>");
+    for (column, name) in sheet.header.iter().enumerate() {
+        let class = if column < sheet.words { " class=name" } else { "" };
+        push(body, format_args!("<th{class} scope=col>{}", escape(name)));
     }
-    body.push_str("</tbody></table></div><p class=soft>CPU: percent of one processor behind the offer. Memory: without the generator's payloads. Brackets: 95 % bootstrap interval of the median.</p>");
+    body.push_str("</tr></thead><tbody>");
+    for row in &sheet.rows {
+        body.push_str("<tr>");
+        for (column, cell) in row.iter().enumerate() {
+            let class = if column < sheet.words { " class=name" } else { "" };
+            push(body, format_args!("<td{class}>{}", escape(cell)));
+        }
+        body.push_str("</tr>");
+    }
+    body.push_str("</tbody></table></div>");
 }
 
-fn percent(row: &Row<'_>) -> String {
-    let estimate = &row.recorded_percent;
-    match &estimate.interval {
-        Some(interval) => format!(
-            "{:.2} % [{:.2}, {:.2}]",
-            estimate.median, interval.low, interval.high
-        ),
-        None => format!("{:.2} %", estimate.median),
+/// What belongs to the tables: ladders, what was not run, limits and noise of the machine, how to read it.
+fn notes(body: &mut String, one: &Loaded, rows: &[Row<'_>]) {
+    let mut lines = one
+        .experiment
+        .as_ref()
+        .map_or_else(Vec::new, |experiment| ladders::sentences(rows, experiment));
+    let skipped = one.result.skipped.iter();
+    lines.extend(skipped.map(|one| format!("Not run: {}, {}: {}", one.case, one.setting, one.reason)));
+    let noise = Noise::of(&one.result.runs);
+    lines.push(format!("Limits of these runs: {}.", noise.limits_text()));
+    lines.push(format!("Noise of the machine: {}.", noise.text()));
+    lines.push(
+        "Durable: bytes in the bag through the time from the first message to the end of close and sync. Brackets: 95 % bootstrap \
+         interval of the median. ≈: the intervals cannot tell it from the first row of its case. CPU: percent of one processor, without \
+         transport behind the offer, with one the recorder's process. Memory: without the generator's payloads. p99.99: of an offer."
+            .to_owned(),
+    );
+    body.push_str("<ul class=soft>");
+    for line in lines {
+        push(body, format_args!("<li>{}</li>", escape(&line)));
     }
+    body.push_str("</ul>");
 }
 
 fn comparison(body: &mut String, changes: &[compare::Change]) {

@@ -3,6 +3,7 @@
 use super::Loaded;
 use crate::{
     error::{BenchError, BenchResult},
+    measure::LatencySummary,
     suite::{
         result::RunResult,
         table::{Row, rows},
@@ -57,12 +58,17 @@ fn failed(error: impl std::fmt::Display) -> BenchError {
 /// A plot that cannot be drawn.
 pub fn of(loaded: &Loaded) -> BenchResult<Vec<Plot>> {
     let rows = rows(&loaded.result, loaded.experiment.as_ref());
-    let mut plots = vec![recorded(&rows)?];
+    let mut plots = Vec::new();
+    if rows.iter().any(|row| row.setting.play_rate.is_none()) {
+        plots.push(recorded(&rows)?);
+    }
     if rows.iter().any(|row| row.recorded_percent.median < 100.0) {
         plots.push(loss_against_load(&rows)?);
     }
     plots.extend(latencies(&rows)?);
+    plots.extend(lateness(&rows)?);
     plots.extend(processors(&loaded.result.runs)?);
+    plots.extend(processes(&loaded.result.runs)?);
     Ok(plots)
 }
 
@@ -213,6 +219,7 @@ fn axes<'a, 'b>(
 ) -> BenchResult<Chart<'a, 'b>> {
     let mut chart = ChartBuilder::on(root)
         .margin(10)
+        .margin_right(24)
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d(x, y)
@@ -240,40 +247,66 @@ fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> BenchResult<()> {
         .map_err(failed)
 }
 
-/// Offer latencies by percentile, one line for each recorder and case; `None` where nothing was timed.
+/// Percentiles along the axis of latency plots.
+const PLACES: [&str; 5] = ["p50", "p99", "p99.9", "p99.99", "worst"];
+
+/// Offer latencies by percentile, a line for each of the first rows; `None` where nothing was timed.
 fn latencies(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
-    const PLACES: [&str; 5] = ["p50", "p99", "p99.9", "p99.99", "worst"];
+    percentiles(
+        rows,
+        &|run| run.offer,
+        (
+            "offer",
+            "time of an offer, µs",
+            "How long offering a message takes, by percentile (first repetition)",
+        ),
+    )
+}
+
+/// How late playback was, by percentile; `None` where nothing was played.
+fn lateness(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
+    percentiles(
+        rows,
+        &|run| run.playback?.lateness,
+        (
+            "lateness",
+            "later than planned, µs",
+            "How much later than planned messages were played (first repetition)",
+        ),
+    )
+}
+
+fn percentiles(
+    rows: &[Row<'_>],
+    pick: &dyn Fn(&RunResult) -> Option<LatencySummary>,
+    (name, axis, title): (&'static str, &str, &str),
+) -> BenchResult<Option<Plot>> {
     let timed: Vec<(String, [f64; 5])> = rows
         .iter()
         .filter_map(|row| {
-            let summary = row.runs.first()?.offer?;
-            let nanos = [
-                summary.p50_ns,
-                summary.p99_ns,
-                summary.p99_9_ns,
-                summary.p99_99_ns,
-                summary.max_ns,
-            ];
+            let one = pick(row.runs.first()?)?;
+            let nanos = [one.p50_ns, one.p99_ns, one.p99_9_ns, one.p99_99_ns, one.max_ns];
             Some((label(row), nanos.map(|nanos| nanos as f64 / 1e3)))
         })
-        .take(SERIES.len())
         .collect();
     if timed.is_empty() {
         return Ok(None);
     }
     let worst = timed.iter().map(|(_, micros)| micros[4]).fold(1.0, f64::max);
+    // More lines than colours cannot be told apart: the data have all.
+    let shown = &timed[..timed.len().min(SERIES.len())];
+    // Room for the names above the lines.
+    let height = 330 + 22 * u32::try_from(shown.len()).unwrap_or(0);
+    let top = worst * 2.0 * 10_f64.powf(0.4 * shown.len() as f64);
     let mut svg = String::new();
-    let mut csv = format!(
-        "setting,{}\n",
-        PLACES.map(|place| format!("{place}_us")).join(",")
-    );
     {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, 380)).into_drawing_area();
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
         let mut chart = ChartBuilder::on(&root)
             .margin(10)
+            .margin_right(34)
             .x_label_area_size(44)
-            .y_label_area_size(74)
-            .build_cartesian_2d(0.0..4.0, (0.05..worst * 2.0).log_scale())
+            .y_label_area_size(84)
+            .build_cartesian_2d(0.0..4.0, (0.05..top).log_scale())
             .map_err(failed)?;
         chart
             .configure_mesh()
@@ -282,15 +315,12 @@ fn latencies(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
             .axis_style(INK)
             .label_style(("sans-serif", 13).into_font().color(&INK))
             .x_labels(5)
-            .x_label_formatter(&|x: &f64| {
-                PLACES
-                    .get(x.round() as usize)
-                    .map_or(String::new(), ToString::to_string)
-            })
-            .y_desc("time of an offer, µs")
+            .x_label_formatter(&place)
+            .y_label_formatter(&|y: &f64| format!("{y}"))
+            .y_desc(axis)
             .draw()
             .map_err(failed)?;
-        for (index, (name, micros)) in timed.iter().enumerate() {
+        for (index, (name, micros)) in shown.iter().enumerate() {
             let colour = SERIES[index % SERIES.len()];
             let points = micros
                 .iter()
@@ -311,13 +341,74 @@ fn latencies(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
             .map_err(failed)?;
         root.present().map_err(failed)?;
     }
+    let mut csv = format!(
+        "setting,{}\n",
+        PLACES.map(|place| format!("{place}_us")).join(",")
+    );
     for (name, micros) in &timed {
         let figures = micros.map(|micros| micros.to_string()).join(",");
         let _never_fails = writeln!(csv, "\"{name}\",{figures}").is_ok();
     }
     Ok(Some(Plot {
-        name: "offer",
-        title: "How long offering a message takes, by percentile (first repetition)".to_owned(),
+        name,
+        title: title.to_owned(),
+        svg,
+        csv,
+    }))
+}
+
+/// The name of a percentile by its place on the axis; there is none between two.
+fn place(x: &f64) -> String {
+    // Between 0 and 4.
+    PLACES
+        .get(x.round() as usize)
+        .map_or(String::new(), ToString::to_string)
+}
+
+/// What recorder and publishers used over time in the longest run over a transport; `None` without one.
+fn processes(runs: &[RunResult]) -> BenchResult<Option<Plot>> {
+    let long = runs
+        .iter()
+        .filter(|run| run.processes.iter().any(|one| one.samples.len() > 2));
+    let Some(run) = long.max_by(|a, b| a.elapsed_s.total_cmp(&b.elapsed_s)) else {
+        return Ok(None);
+    };
+    let samples = || run.processes.iter().flat_map(|one| &one.samples);
+    let end = samples().map(|sample| sample.at_s).fold(1.0, f64::max);
+    let most = samples().map(|sample| 100.0 * sample.busy).fold(100.0, f64::max) * 1.2;
+    let mut svg = String::new();
+    let mut csv = "process,seconds,busy_percent,rss_bytes\n".to_owned();
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, 320)).into_drawing_area();
+        let mut chart = axes(&root, 0.0..end, 0.0..most, "seconds", "% of one processor")?;
+        for (index, one) in run.processes.iter().enumerate() {
+            let colour = SERIES[index % SERIES.len()];
+            let points = one
+                .samples
+                .iter()
+                .map(|sample| (sample.at_s, 100.0 * sample.busy));
+            chart
+                .draw_series(LineSeries::new(points, colour.stroke_width(2)))
+                .map_err(failed)?
+                .label(&one.name)
+                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], colour.stroke_width(2)));
+        }
+        legend(&mut chart)?;
+        root.present().map_err(failed)?;
+    }
+    for one in &run.processes {
+        for sample in &one.samples {
+            let (at_s, busy, rss) = (sample.at_s, 100.0 * sample.busy, sample.rss_bytes);
+            let _never_fails = writeln!(csv, "{},{at_s:.3},{busy:.1},{rss}", one.name).is_ok();
+        }
+    }
+    Ok(Some(Plot {
+        name: "processes",
+        title: format!(
+            "Recorder and publishers: {}, {}",
+            run.case,
+            run.setting.run_folder(run.repetition)
+        ),
         svg,
         csv,
     }))

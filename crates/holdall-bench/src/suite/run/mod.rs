@@ -1,13 +1,16 @@
 //! Runs experiments: every repetition of every setting in turn, results kept as soon as they are there.
 
-mod affinity;
+pub(super) mod affinity;
+pub(super) mod bare;
+mod playback;
 mod recorder;
 mod space;
 
 use super::{
-    config::{BenchmarkConfig, Case, Experiment, RecorderKind, Setting},
-    load::Publishers,
-    result::{ExperimentResult, RunLimits, RunResult, summary_csv},
+    config::{BenchmarkConfig, Case, Experiment, ProducerConfig, Setting, Transport},
+    live::{LiveRun, Programs},
+    load::{Frame, FrameError, Publishers},
+    result::{ExperimentResult, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
 };
 use crate::{
     error::{BenchError, BenchResult},
@@ -23,6 +26,15 @@ use std::{
 
 /// What each measurement of the disk's limit writes at most: often enough beside the runs, it need not be long.
 const LIMIT_BYTES_MAX: u64 = 1 << 30;
+
+/// Less than this says nothing about a disk.
+const LIMIT_BYTES_MIN: u64 = 64 << 20;
+
+/// One thread offers this many messages a second without sweat; more get a second one.
+const MESSAGES_PER_THREAD_AND_S: f64 = 200_000.0;
+
+/// More threads than this that publish are of no use: they do not wait for anything.
+const PRODUCER_THREADS_MAX: u32 = 8;
 
 /// How experiments are run.
 #[derive(Clone, Debug)]
@@ -41,6 +53,10 @@ pub struct SuiteOptions {
     pub threads: Option<u32>,
     /// The command line, to be told with the results.
     pub command: String,
+    /// What each measurement of the disk's limit writes at most; a GiB when absent.
+    pub limit_bytes_max: Option<u64>,
+    /// Programs for runs over a transport.
+    pub programs: Programs,
 }
 
 /// What has just been done, for whoever watches.
@@ -64,6 +80,8 @@ pub enum SuiteProgress {
     },
     /// A run has ended.
     Ended(Box<RunResult>),
+    /// A setting cannot be run here.
+    Skipped(Skipped),
 }
 
 /// One run that is to be done.
@@ -89,7 +107,8 @@ pub fn run(
     let folder = options.out.join(&experiment.id);
     let planned = plan(&experiment, &folder, options);
     check_folder(&folder, options.resume)?;
-    space::check(&experiment, &options.out, options.keep)?;
+    check_types(&experiment)?;
+    space::check(&experiment, options)?;
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
     let mut suite = Suite {
         experiment: &experiment,
@@ -97,9 +116,13 @@ pub fn run(
         clock,
         limits: None,
         folder: &folder,
+        skipped: Vec::new(),
     };
     let mut runs = Vec::new();
     for (index, one) in planned.iter().enumerate() {
+        if suite.skips(one, tell) {
+            continue;
+        }
         let kept = one.folder.join("result.json");
         if kept.exists() {
             tell(SuiteProgress::Found { path: kept.clone() });
@@ -111,12 +134,21 @@ pub fn run(
             of: planned.len(),
             name: format!("{}, {}", one.case.label, one.setting.run_folder(one.repetition)),
         });
-        let result = suite.one(one, tell)?;
-        result.store(&kept)?;
-        tell(SuiteProgress::Ended(Box::new(result.clone())));
-        runs.push(result);
+        match suite.one(one, tell) {
+            Ok(result) => {
+                result.store(&kept)?;
+                tell(SuiteProgress::Ended(Box::new(result.clone())));
+                runs.push(result);
+            }
+            // A program of somebody else that fails is told like one that is not there; ours must not fail.
+            Err(error @ BenchError::Program { .. }) if one.setting.recorder.is_foreign() => {
+                suite.skip(one, error.to_string(), tell);
+            }
+            Err(error) => return Err(error),
+        }
         suite.keep_summary(&runs)?;
     }
+    suite.keep_summary(&runs)?;
     Ok(suite.whole(runs))
 }
 
@@ -156,6 +188,22 @@ fn check_folder(folder: &Path, resume: bool) -> BenchResult<()> {
     Ok(())
 }
 
+/// Refuses messages that cannot be made before anything is written.
+fn check_types(experiment: &Experiment) -> BenchResult<()> {
+    for group in experiment.cases.iter().flat_map(|case| &case.producers.groups) {
+        Frame::new(&group.msg_type, 0).map_err(unknown_type)?;
+    }
+    Ok(())
+}
+
+fn unknown_type(source: FrameError) -> BenchError {
+    BenchError::Option {
+        option: "msg_type",
+        expected: "a message type that can be made".to_owned(),
+        found: source.to_string(),
+    }
+}
+
 struct Suite<'a> {
     experiment: &'a Experiment,
     options: &'a SuiteOptions,
@@ -163,19 +211,70 @@ struct Suite<'a> {
     /// Made when the first run needs it.
     limits: Option<LimitMeter>,
     folder: &'a Path,
+    skipped: Vec<Skipped>,
 }
 
 impl Suite<'_> {
+    /// Whether a run cannot be done here, which is told once for each setting.
+    fn skips(&mut self, planned: &Planned<'_>, tell: &mut dyn FnMut(SuiteProgress)) -> bool {
+        let transport = planned.benchmark.transport;
+        let absent = match transport {
+            Transport::None => None,
+            _ => self.options.programs.absence(transport, &planned.setting),
+        };
+        if let Some(absent) = &absent {
+            self.skip(planned, absent.0.clone(), tell);
+        }
+        absent.is_some()
+    }
+
+    fn skip(&mut self, planned: &Planned<'_>, reason: String, tell: &mut dyn FnMut(SuiteProgress)) {
+        let skipped = Skipped {
+            case: planned.case.label.clone(),
+            setting: format!(
+                "{}, {}",
+                recorder_label(planned.benchmark.transport, &planned.setting),
+                planned.setting.storage_id
+            ),
+            reason,
+        };
+        if !self.skipped.contains(&skipped) {
+            tell(SuiteProgress::Skipped(skipped.clone()));
+            self.skipped.push(skipped);
+        }
+    }
+
     fn one(&mut self, planned: &Planned<'_>, tell: &mut dyn FnMut(SuiteProgress)) -> BenchResult<RunResult> {
         fs::create_dir_all(&planned.folder).map_err(BenchError::io("create", &planned.folder))?;
         tell(SuiteProgress::Limits);
         let limits = self.measure_limits(&planned.case.producers)?;
+        let load_average = load_average();
+        let bag = planned.folder.join(recorder::BAG);
+        // What an interrupted run has left.
+        remove_bag(&bag)?;
+        let mut recorded = match planned.benchmark.transport {
+            Transport::None => self.in_process(planned)?,
+            _ => self.live(planned)?,
+        };
+        if let Some(rate) = planned.setting.play_rate {
+            recorded.playback = Some(playback::play(&bag, rate, self.clock)?);
+        }
+        if !planned.benchmark.preserve_bags && !self.options.keep {
+            remove_bag(&bag)?;
+        }
+        Ok(RunResult {
+            experiment: self.experiment.id.clone(),
+            case: planned.case.label.clone(),
+            repetition: planned.repetition,
+            limits,
+            load_average,
+            ..recorded
+        })
+    }
+
+    fn in_process(&self, planned: &Planned<'_>) -> BenchResult<RunResult> {
         let publishers = Publishers::new(&planned.case.producers, u64::from(planned.repetition) + 1)
-            .map_err(|source| BenchError::Option {
-                option: "msg_type",
-                expected: "a message type that can be made".to_owned(),
-                found: source.to_string(),
-            })?;
+            .map_err(unknown_type)?;
         let run = recorder::Run {
             publishers: &publishers,
             producers: &planned.case.producers,
@@ -185,22 +284,27 @@ impl Suite<'_> {
             threads: self.options.threads,
             clock: self.clock,
         };
-        let recorded = run.run()?;
-        if !planned.benchmark.preserve_bags && !self.options.keep {
-            remove_bag(&planned.folder.join(recorder::BAG))?;
-        }
-        Ok(RunResult {
-            experiment: self.experiment.id.clone(),
-            case: planned.case.label.clone(),
+        run.run()
+    }
+
+    fn live(&self, planned: &Planned<'_>) -> BenchResult<RunResult> {
+        let run = LiveRun {
+            producers: &planned.case.producers,
+            benchmark: planned.benchmark,
+            setting: &planned.setting,
+            folder: &planned.folder,
             repetition: planned.repetition,
-            limits,
-            ..recorded
-        })
+            threads: producer_threads(&planned.case.producers, self.options.threads),
+            programs: &self.options.programs,
+            clock: self.clock,
+        };
+        run.run()
     }
 
     /// The direct limit anew beside each run, the buffered one and memory once.
-    fn measure_limits(&mut self, producers: &super::config::ProducerConfig) -> BenchResult<RunLimits> {
-        let bytes = producers.bytes().clamp(64 << 20, LIMIT_BYTES_MAX);
+    fn measure_limits(&mut self, producers: &ProducerConfig) -> BenchResult<RunLimits> {
+        let most = self.options.limit_bytes_max.unwrap_or(LIMIT_BYTES_MAX);
+        let bytes = producers.bytes().clamp(LIMIT_BYTES_MIN.min(most), most);
         let meter = match &mut self.limits {
             Some(meter) => meter,
             None => {
@@ -241,6 +345,7 @@ impl Suite<'_> {
             command: self.options.command.clone(),
             machine: Machine::inspect(self.folder),
             runs,
+            skipped: self.skipped.clone(),
         }
     }
 }
@@ -254,12 +359,34 @@ fn remove_bag(path: &Path) -> BenchResult<()> {
     }
 }
 
-/// The presets of [`RecorderKind::Synchronous`]'s SQLite are those of rosbag2.
-pub(super) fn is_resilient(setting: &Setting) -> bool {
-    setting.recorder == RecorderKind::Synchronous
-        && (setting.storage_preset_profile.as_deref() == Some("resilient")
-            || setting
-                .storage_config_file
-                .as_deref()
-                .is_some_and(|name| name.contains("resilient")))
+/// Threads that publish this load: as asked for, as the file says, or as many as it needs.
+fn producer_threads(producers: &ProducerConfig, asked: Option<u32>) -> u32 {
+    let of = |group: &super::config::PublisherGroup| group.rate_hz * f64::from(group.publishers_count);
+    let messages_per_s: f64 = producers.groups.iter().map(of).sum();
+    let needed = if messages_per_s > MESSAGES_PER_THREAD_AND_S {
+        2
+    } else {
+        1
+    };
+    asked
+        .or(producers.number_of_threads)
+        .map_or(needed, |threads| threads.clamp(1, PRODUCER_THREADS_MAX))
+}
+
+/// Programs that want to run, the mean of the last minute; 0 where the kernel does not say.
+fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ')
+        .next()
+        .and_then(|first| first.parse().ok())
+        .unwrap_or(0.0)
+}
+
+/// Length of all files in a folder, which has no folders in it.
+pub(super) fn folder_bytes(path: &Path) -> u64 {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .map(|about| about.len())
+        .sum()
 }

@@ -1,39 +1,35 @@
 //! One run: the load through one recorder into one bag, measured.
 
-use super::{affinity::Pinned, is_resilient};
+use super::{affinity::Pinned, bare::bare_writer, folder_bytes, producer_threads};
 use crate::{
     candidate::{
-        RawWriter,
-        mcap_crate::{McapCrateOptions, McapCrateWriter},
+        double_buffered::DoubleBuffered,
+        metered::{DiskResult, SharedDiskCounts, counted},
         ours::DiskChoice,
         pipeline::{Pipeline, PipelineOptions},
         producers::OfferOptions,
-        sqlite_bare::{SqliteBareWriter, SqlitePreset},
-        synchronous::Synchronous,
+        synchronous::{StoredCounts, Synchronous},
     },
     error::{BenchError, BenchResult},
-    measure::{CoreSampler, SchedulingProbe, UsageMeter},
+    measure::{CoreSampler, LatencySummary, SchedulingProbe, UsageMeter},
     suite::{
         config::{BenchmarkConfig, ProducerConfig, RecorderKind, Setting, Transport},
         load::{Publishers, Sent, generate},
-        result::{GroupResult, RunLimits, RunResult},
+        result::{RunResult, TopicResult},
     },
 };
 use holdall::record::{
     durability::DEFAULT_LOSS_WINDOW,
-    options::{CacheOptions, SplitOptions},
+    options::{CacheOptions, CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{clock::Clock, os::DiskMode};
 use holdall_model::{loss::LossStage, topic::TopicInfo};
 use holdall_storage::{StorageOptions, writer::ChannelInfo};
 use holdall_transport::Sink;
-use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fs, num::NonZeroU32, path::Path, sync::Arc};
 
 /// The bag's folder within that of its run.
 pub const BAG: &str = "bag";
-
-/// One thread offers this many messages a second without sweat; more get a second one.
-const MESSAGES_PER_THREAD_AND_S: f64 = 200_000.0;
 
 /// All that a run needs.
 pub struct Run<'a> {
@@ -58,6 +54,8 @@ struct Stored {
     recorded: Vec<u64>,
     lost: Vec<BTreeMap<LossStage, u64>>,
     splits: u64,
+    write: Option<LatencySummary>,
+    disk: Option<DiskResult>,
 }
 
 impl Run<'_> {
@@ -77,15 +75,14 @@ impl Run<'_> {
         let meter = UsageMeter::start(self.clock.as_ref());
         let (sent, stored) = match self.setting.recorder {
             RecorderKind::Holdall => self.through_cache(&bag)?,
-            RecorderKind::Synchronous => self.synchronously(&bag)?,
+            _ => self.through_buffer(&bag)?,
         };
         let usage = meter.stop();
         let (woken, probe_cpu) = probe.stop();
         let mut result = self.figures(&sent, &stored);
         let aside_s = sent.cpu.as_secs_f64() + probe_cpu.as_secs_f64();
-        result.elapsed_s = usage.elapsed_s;
-        result.close_s = (usage.elapsed_s - sent.elapsed.as_secs_f64()).max(0.0);
-        result.durable_bytes_per_s = result.recorded_bytes as f64 / usage.elapsed_s.max(1e-9);
+        let close_s = (usage.elapsed_s - sent.elapsed.as_secs_f64()).max(0.0);
+        result.set_times(usage.elapsed_s, close_s);
         result.recorder_cpu_s = (usage.cpu_s - aside_s).max(0.0);
         result.producer_cpu_s = sent.cpu.as_secs_f64();
         result.rss_max_bytes = usage.rss_max_bytes;
@@ -96,6 +93,7 @@ impl Run<'_> {
     }
 
     fn through_cache(&self, bag: &Path) -> BenchResult<(Sent, Stored)> {
+        let counts = SharedDiskCounts::default();
         let options = PipelineOptions {
             storage_id: self.setting.storage_id.clone(),
             storage: self.storage_options()?,
@@ -107,6 +105,8 @@ impl Run<'_> {
                 bytes_max: self.setting.max_bag_size_bytes,
                 ..SplitOptions::default()
             },
+            compression: self.compression(),
+            meter: Some(Arc::clone(&counts)),
             max_loss_window: Some(DEFAULT_LOSS_WINDOW),
             disk: DiskChoice::Os(DiskMode::Auto),
             offer: OfferOptions::default(),
@@ -118,72 +118,61 @@ impl Run<'_> {
             recorded: closed.topics.iter().map(|topic| topic.recorded).collect(),
             lost: closed.topics.into_iter().map(|topic| topic.missing).collect(),
             splits: closed.splits,
+            write: None,
+            // SQLite and LevelDB have files of their own beside the queue.
+            disk: (self.setting.storage_id == "mcap").then(|| counted(&counts)),
         };
         Ok((sent, stored))
     }
 
-    fn synchronously(&self, bag: &Path) -> BenchResult<(Sent, Stored)> {
-        fs::create_dir_all(bag).map_err(BenchError::io("create", bag))?;
-        let depths: Vec<u64> = (0..self.publishers.publishers.len())
-            .map(|index| self.publishers.group_of(index).config.qos.depth)
-            .collect();
-        let writer = self.bare_writer(bag)?;
-        let recorder = Synchronous::start(writer, &depths, self.setting.max_cache_size_bytes)?;
-        let sent = self.send(recorder.sinks())?;
-        let counts = recorder.close()?;
-        let lost = |count: u64| {
-            (count > 0)
-                .then_some((LossStage::Transport, count))
-                .into_iter()
-                .collect()
-        };
-        let stored = Stored {
-            recorded: counts.stored,
-            lost: counts.lost.into_iter().map(lost).collect(),
-            splits: 0,
-        };
-        Ok((sent, stored))
-    }
-
-    fn bare_writer(&self, bag: &Path) -> BenchResult<Box<dyn RawWriter>> {
-        let channels = self.channels();
-        if self.setting.storage_id == "sqlite3" {
-            let preset = if is_resilient(self.setting) {
-                SqlitePreset::Resilient
-            } else {
-                SqlitePreset::Default
-            };
-            return Ok(Box::new(SqliteBareWriter::create(
-                &bag.join("bag_0.db3"),
-                &channels,
-                preset,
-            )?));
+    /// rosbag2's own compression, by message as its launch file has it.
+    fn compression(&self) -> CompressionOptions {
+        if self.setting.compression.is_none() {
+            return CompressionOptions::default();
         }
-        let options = McapCrateOptions::default();
-        Ok(Box::new(McapCrateWriter::create(
-            &bag.join("bag_0.mcap"),
-            &channels,
-            options,
-        )?))
+        let threads = usize::try_from(self.setting.compression_threads).unwrap_or(usize::MAX);
+        CompressionOptions {
+            mode: CompressionMode::Message,
+            queue_max: NonZeroU32::new(self.setting.compression_queue_size),
+            threads: (threads > 0).then_some(threads),
+            threads_nice: 0,
+        }
+    }
+
+    fn through_buffer(&self, bag: &Path) -> BenchResult<(Sent, Stored)> {
+        fs::create_dir_all(bag).map_err(BenchError::io("create", bag))?;
+        let channels = self.channels();
+        let writer = bare_writer(self.setting, bag, &channels)?;
+        let (cache, clock) = (self.setting.max_cache_size_bytes, Arc::clone(self.clock));
+        let (sent, counts, stage) = if self.setting.recorder == RecorderKind::Synchronous {
+            let depths: Vec<u64> = (0..channels.len())
+                .map(|index| self.publishers.group_of(index).config.qos.depth)
+                .collect();
+            let recorder = Synchronous::start(writer, &depths, cache, clock)?;
+            let sent = self.send(recorder.sinks())?;
+            // Its queues are those of the subscriptions.
+            (sent, recorder.close()?, LossStage::Transport)
+        } else {
+            let recorder = DoubleBuffered::start(writer, channels.len(), cache, clock)?;
+            let sent = self.send(recorder.sinks())?;
+            (sent, recorder.close()?, LossStage::Cache)
+        };
+        let StoredCounts { stored, lost, writes } = counts;
+        let by_stage = |count: u64| (count > 0).then_some((stage, count)).into_iter().collect();
+        let stored = Stored {
+            recorded: stored,
+            lost: lost.into_iter().map(by_stage).collect(),
+            splits: 0,
+            write: writes.summary(),
+            disk: None,
+        };
+        Ok((sent, stored))
     }
 
     fn send(&self, sinks: &[Arc<dyn Sink>]) -> BenchResult<Sent> {
-        let messages_per_s: f64 = self
-            .producers
-            .groups
-            .iter()
-            .map(|group| group.rate_hz * f64::from(group.publishers_count))
-            .sum();
-        let threads = self
-            .threads
-            .or(self.producers.number_of_threads.map(|threads| threads.min(8)))
-            .unwrap_or(if messages_per_s > MESSAGES_PER_THREAD_AND_S {
-                2
-            } else {
-                1
-            });
+        let threads = producer_threads(self.producers, self.threads);
         let _pinned = Pinned::to("producers_cpu_affinity", &self.benchmark.producers_cpu_affinity)?;
-        generate(self.publishers, sinks, threads, self.clock.as_ref())
+        generate(self.publishers, sinks, threads, true, self.clock.as_ref())
     }
 
     fn storage_options(&self) -> BenchResult<StorageOptions> {
@@ -218,68 +207,24 @@ impl Run<'_> {
     }
 
     fn figures(&self, sent: &Sent, stored: &Stored) -> RunResult {
-        let mut groups: Vec<GroupResult> = self
-            .publishers
-            .groups
-            .iter()
-            .map(|group| GroupResult {
-                name: group.config.name.clone(),
-                publishers: group.config.publishers_count,
-                message_bytes: group.config.msg_size_bytes as u64,
-                rate_hz: group.config.rate_hz,
-                ..GroupResult::default()
-            })
-            .collect();
-        let (mut recorded_bytes, mut sent_bytes) = (0, 0);
-        let mut lost_all: BTreeMap<LossStage, u64> = BTreeMap::new();
+        let mut result = RunResult::new(Transport::None, self.setting, self.producers);
         for (index, publisher) in self.publishers.publishers.iter().enumerate() {
-            let group = &mut groups[publisher.group];
             let message_bytes = self.publishers.groups[publisher.group].frame.message_bytes() as u64;
-            group.sent += sent.messages[index];
-            group.recorded += stored.recorded[index];
-            sent_bytes += sent.messages[index] * message_bytes;
-            recorded_bytes += stored.recorded[index] * message_bytes;
-            for (stage, count) in &stored.lost[index] {
-                *group.lost.entry(*stage).or_insert(0) += count;
-                *lost_all.entry(*stage).or_insert(0) += count;
-            }
+            let topic = TopicResult {
+                topic: publisher.topic.clone(),
+                sent: sent.messages[index],
+                recorded: stored.recorded[index],
+                lost: stored.lost[index].clone(),
+            };
+            result.add(publisher.group, message_bytes, topic);
         }
-        RunResult {
-            experiment: String::new(),
-            case: String::new(),
-            repetition: 0,
-            transport: Transport::None,
-            setting: self.setting.clone(),
-            sent: groups.iter().map(|group| group.sent).sum(),
-            recorded: groups.iter().map(|group| group.recorded).sum(),
-            groups,
-            recorded_bytes,
-            sent_bytes,
-            lost: lost_all,
-            elapsed_s: 0.0,
-            close_s: 0.0,
-            durable_bytes_per_s: 0.0,
-            offered_bytes_per_s: self.producers.bytes_per_s(),
-            recorder_cpu_s: 0.0,
-            producer_cpu_s: 0.0,
-            rss_max_bytes: 0,
-            generator_bytes: self.publishers.corpus_bytes(),
-            bag_bytes: 0,
-            splits: stored.splits,
-            offer: sent.offers.summary(),
-            lateness: sent.lateness.summary(),
-            wake_up: None,
-            cores: Vec::new(),
-            limits: RunLimits::default(),
-        }
+        result.sending_s = sent.elapsed.as_secs_f64();
+        result.generator_bytes = self.publishers.corpus_bytes();
+        result.splits = stored.splits;
+        result.offer = sent.offers.summary();
+        result.lateness = sent.lateness.summary();
+        result.write = stored.write;
+        result.disk = stored.disk;
+        result
     }
-}
-
-/// Length of all files in a folder, which has no folders in it.
-fn folder_bytes(path: &Path) -> u64 {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .map(|about| about.len())
-        .sum()
 }

@@ -16,13 +16,16 @@ const SPARE_BYTES: u64 = 1 << 30;
 /// What a message takes in a bag besides its bytes, from above.
 const OVERHEAD_BYTES: u64 = 160;
 
-/// Checks `experiment` against the free space below `out`, or below its nearest parent that exists.
+/// Checks `experiment` against the free space below the results' folder, or below its nearest parent that exists.
 ///
 /// # Errors
 /// Too little free space.
-pub fn check(experiment: &Experiment, out: &Path, keep: bool) -> BenchResult<()> {
+pub fn check(experiment: &Experiment, options: &super::SuiteOptions) -> BenchResult<()> {
+    let out = options.out.as_path();
     let of_case = |producers: &crate::suite::config::ProducerConfig| {
-        producers.bytes() + producers.messages() * OVERHEAD_BYTES
+        producers
+            .bytes()
+            .saturating_add(producers.messages().saturating_mul(OVERHEAD_BYTES))
     };
     let largest = experiment
         .cases
@@ -30,16 +33,21 @@ pub fn check(experiment: &Experiment, out: &Path, keep: bool) -> BenchResult<()>
         .map(|case| of_case(&case.producers))
         .max()
         .unwrap_or(0);
-    let all: u64 = experiment.cases.iter().map(|case| of_case(&case.producers)).sum();
+    let all: u64 = experiment
+        .cases
+        .iter()
+        .map(|case| of_case(&case.producers))
+        .fold(0, u64::saturating_add);
     let kept: u64 = experiment
         .benchmarks
         .iter()
-        .filter(|benchmark| keep || benchmark.preserve_bags)
+        .filter(|benchmark| options.keep || benchmark.preserve_bags)
         .map(|benchmark| {
-            let runs = benchmark.parameters.settings().len() as u64 * u64::from(benchmark.repeat_each);
+            let runs = benchmark.parameters.settings().len() as u64
+                * u64::from(options.repeat.unwrap_or(benchmark.repeat_each));
             all.saturating_mul(runs)
         })
-        .sum();
+        .fold(0, u64::saturating_add);
     let needed_bytes = largest.max(kept).saturating_add(SPARE_BYTES);
     let place = out
         .ancestors()

@@ -1,0 +1,224 @@
+//! A recorder with two buffers as rosbag2 has them: one is filled while the other is stored, and what finds the first full is dropped.
+//!
+//! Like rosbag2's it may hold twice its cache size. Its storage is the `mcap` crate or a bare SQLite loop: the rivals' storages
+//! behind the best queue that they come with.
+
+use super::{
+    raw::{RawMessage, RawWriter},
+    synchronous::{StoredCounts, Waiting},
+};
+use crate::{
+    error::{BenchError, BenchResult},
+    measure::Latencies,
+};
+use holdall_io::clock::Clock;
+use holdall_model::message::{MessageHeader, Payload};
+use holdall_transport::Sink;
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+/// The buffer that is being filled.
+#[derive(Default)]
+struct Filling {
+    messages: Vec<Waiting>,
+    bytes: u64,
+    lost: Vec<u64>,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    filling: Mutex<Filling>,
+    arrived: Condvar,
+    bytes_max: u64,
+}
+
+struct BufferSink {
+    shared: Arc<Shared>,
+    topic: u32,
+}
+
+impl Sink for BufferSink {
+    fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
+        // Copied before the lock is taken, as a subscription takes a message before the writer sees it.
+        let waiting = Waiting::new(self.topic, &header, payload);
+        let bytes = waiting.payload.len() as u64;
+        let mut filling = lock(&self.shared.filling);
+        // One message always fits, or a small cache would take none at all.
+        if filling.bytes + bytes > self.shared.bytes_max && !filling.messages.is_empty() {
+            filling.lost[self.topic as usize] += 1;
+            return;
+        }
+        filling.bytes += bytes;
+        filling.messages.push(waiting);
+        drop(filling);
+        self.shared.arrived.notify_one();
+    }
+}
+
+/// A double-buffered recorder that is running.
+pub struct DoubleBuffered {
+    shared: Arc<Shared>,
+    sinks: Vec<Arc<dyn Sink>>,
+    thread: JoinHandle<BenchResult<(Vec<u64>, Latencies)>>,
+}
+
+impl DoubleBuffered {
+    /// Starts one for so many topics; each buffer holds `bytes_max`.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(
+        writer: Box<dyn RawWriter>,
+        topics: usize,
+        bytes_max: u64,
+        clock: Arc<dyn Clock>,
+    ) -> BenchResult<Self> {
+        let shared = Arc::new(Shared {
+            filling: Mutex::new(Filling {
+                lost: vec![0; topics],
+                ..Filling::default()
+            }),
+            bytes_max,
+            ..Shared::default()
+        });
+        let sinks = (0..topics)
+            .zip(0_u32..)
+            .map(|(_, topic)| {
+                let shared = Arc::clone(&shared);
+                Arc::new(BufferSink { shared, topic }) as Arc<dyn Sink>
+            })
+            .collect();
+        let taken = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("double-buffered".to_owned())
+            .spawn(move || store_all(&taken, writer, topics, clock.as_ref()))
+            .map_err(|source| BenchError::Thread { source })?;
+        Ok(Self {
+            shared,
+            sinks,
+            thread,
+        })
+    }
+
+    /// Where the messages of each topic go.
+    pub fn sinks(&self) -> &[Arc<dyn Sink>] {
+        &self.sinks
+    }
+
+    /// Stores what waits and closes the file; returns when it is durable.
+    ///
+    /// # Errors
+    /// Whatever the storage said.
+    pub fn close(self) -> BenchResult<StoredCounts> {
+        lock(&self.shared.filling).closed = true;
+        self.shared.arrived.notify_one();
+        let (stored, writes) = self.thread.join().map_err(|_| BenchError::Thread {
+            source: std::io::Error::other("the double-buffered recorder panicked"),
+        })??;
+        let lost = std::mem::take(&mut lock(&self.shared.filling).lost);
+        Ok(StoredCounts { stored, lost, writes })
+    }
+}
+
+/// The storing thread: swaps buffers and stores what it has got.
+fn store_all(
+    shared: &Shared,
+    mut writer: Box<dyn RawWriter>,
+    topics: usize,
+    clock: &dyn Clock,
+) -> BenchResult<(Vec<u64>, Latencies)> {
+    let mut stored = vec![0; topics];
+    let mut writes = Latencies::default();
+    let mut taken = Vec::new();
+    loop {
+        let closed = take(shared, &mut taken);
+        let batch: Vec<RawMessage<'_>> = taken.iter().map(Waiting::as_raw).collect();
+        if !batch.is_empty() {
+            let began = clock.monotonic();
+            writer.write_batch(&batch)?;
+            writes.record(clock.monotonic().saturating_sub(began));
+        }
+        batch
+            .iter()
+            .for_each(|message| stored[message.topic as usize] += 1);
+        drop(batch);
+        taken.clear();
+        if closed {
+            writer.close()?;
+            return Ok((stored, writes));
+        }
+    }
+}
+
+/// Waits for messages and takes all that there are; true when no more will come.
+fn take(shared: &Shared, taken: &mut Vec<Waiting>) -> bool {
+    let mut filling = lock(&shared.filling);
+    while filling.messages.is_empty() && !filling.closed {
+        filling = shared
+            .arrived
+            .wait(filling)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+    std::mem::swap(&mut filling.messages, taken);
+    filling.bytes = 0;
+    filling.closed
+}
+
+/// A panic elsewhere leaves the buffer as it was between two messages.
+fn lock(mutex: &Mutex<Filling>) -> MutexGuard<'_, Filling> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_io::clock::SystemClock;
+    use holdall_model::time::Timestamp;
+    use std::sync::mpsc;
+
+    /// Stores nothing and can be held up.
+    struct Gate {
+        go: mpsc::Receiver<()>,
+        entered: mpsc::SyncSender<()>,
+    }
+
+    impl RawWriter for Gate {
+        fn write_batch(&mut self, _: &[RawMessage<'_>]) -> BenchResult<()> {
+            self.entered.send(()).unwrap();
+            self.go.recv().unwrap();
+            Ok(())
+        }
+
+        fn close(self: Box<Self>) -> BenchResult<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_buffer_drops_what_comes_while_the_other_is_stored() {
+        let (release, go) = mpsc::sync_channel(16);
+        let (entered, inside) = mpsc::sync_channel(16);
+        let writer = Box::new(Gate { go, entered });
+        let recorder = DoubleBuffered::start(writer, 1, 24, Arc::new(SystemClock)).unwrap();
+        let offer = |sequence| {
+            let header = MessageHeader {
+                publisher: None,
+                sequence: Some(sequence),
+                publish_time: None,
+                log_time: Timestamp::from_nanos(1),
+            };
+            recorder.sinks()[0].offer(header, Payload::Borrowed(b"12345678"));
+        };
+        offer(1);
+        inside.recv().unwrap();
+        // The first is being stored: three more of eight bytes fit into 24, two do not.
+        (2..=6).for_each(offer);
+        (0..4).for_each(|_| release.send(()).unwrap());
+        let counts = recorder.close().unwrap();
+        assert_eq!((counts.stored, counts.lost), (vec![4], vec![2]));
+        assert_eq!(counts.writes.summary().unwrap().count, 2);
+    }
+}

@@ -1,0 +1,185 @@
+//! A disk that counts what it is asked for and how long that takes: bytes, syncs, files, and latencies from submission to completion.
+
+use crate::measure::{Latencies, LatencySummary};
+use holdall_io::{
+    block::{Block, BlockPool},
+    clock::Clock,
+    disk::{Completion, Disk, DiskError, FileId, Wait},
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// What was asked of a disk.
+#[derive(Clone, Debug, Default)]
+pub struct DiskCounts {
+    written_bytes: u64,
+    files: u64,
+    writes: Latencies,
+    syncs: Latencies,
+    closes: Latencies,
+}
+
+/// What was asked of a disk, as results have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskResult {
+    /// Bytes of all writes.
+    pub written_bytes: u64,
+    /// Files made.
+    pub files: u64,
+    /// From the submission of a write until its completion was looked at, which is never before the drain has time for it.
+    pub write: Option<LatencySummary>,
+    /// The same of syncs.
+    pub sync: Option<LatencySummary>,
+    /// The same of closing a file: at splits another thread of the disk does it.
+    pub close: Option<LatencySummary>,
+}
+
+/// Shared with whoever wants to know.
+pub type SharedDiskCounts = Arc<Mutex<DiskCounts>>;
+
+/// What was counted so far.
+pub fn counted(counts: &SharedDiskCounts) -> DiskResult {
+    let counts = lock(counts);
+    DiskResult {
+        written_bytes: counts.written_bytes,
+        files: counts.files,
+        write: counts.writes.summary(),
+        sync: counts.syncs.summary(),
+        close: counts.closes.summary(),
+    }
+}
+
+/// A panic elsewhere leaves the counts as they were between two events.
+fn lock(counts: &SharedDiskCounts) -> MutexGuard<'_, DiskCounts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The disk.
+pub struct MeteredDisk {
+    inner: Box<dyn Disk>,
+    counts: SharedDiskCounts,
+    clock: Arc<dyn Clock>,
+    writing: HashMap<(FileId, u64), Duration>,
+    syncing: HashMap<(FileId, u64), Duration>,
+    closing: HashMap<FileId, Duration>,
+}
+
+impl MeteredDisk {
+    /// Counts what `inner` is asked for in `counts`.
+    pub fn new(inner: Box<dyn Disk>, counts: SharedDiskCounts, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            inner,
+            counts,
+            clock,
+            writing: HashMap::new(),
+            syncing: HashMap::new(),
+            closing: HashMap::new(),
+        }
+    }
+
+    fn note(&mut self, completion: &Completion, now: Duration) {
+        let mut counts = lock(&self.counts);
+        match completion {
+            Completion::Written { file, offset, .. } => {
+                if let Some(began) = self.writing.remove(&(*file, *offset)) {
+                    counts.writes.record(now.saturating_sub(began));
+                }
+            }
+            Completion::Synced { file, token, .. } => {
+                if let Some(began) = self.syncing.remove(&(*file, *token)) {
+                    counts.syncs.record(now.saturating_sub(began));
+                }
+            }
+            Completion::Closed { file, .. } => {
+                if let Some(began) = self.closing.remove(file) {
+                    counts.closes.record(now.saturating_sub(began));
+                }
+            }
+            Completion::Created { .. } => {}
+        }
+    }
+}
+
+impl Disk for MeteredDisk {
+    fn create(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError> {
+        lock(&self.counts).files += 1;
+        self.inner.create(path, reserve_bytes)
+    }
+
+    fn submit_create(&mut self, path: &Path, reserve_bytes: u64) -> FileId {
+        lock(&self.counts).files += 1;
+        self.inner.submit_create(path, reserve_bytes)
+    }
+
+    fn submit_write(&mut self, file: FileId, offset: u64, block: Block, len: usize) {
+        lock(&self.counts).written_bytes += len as u64;
+        self.writing.insert((file, offset), self.clock.monotonic());
+        self.inner.submit_write(file, offset, block, len);
+    }
+
+    fn submit_sync(&mut self, file: FileId, token: u64) {
+        self.syncing.insert((file, token), self.clock.monotonic());
+        self.inner.submit_sync(file, token);
+    }
+
+    fn submit_close(&mut self, file: FileId, length: u64) {
+        self.closing.insert(file, self.clock.monotonic());
+        self.inner.submit_close(file, length);
+    }
+
+    fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) {
+        let before = completions.len();
+        self.inner.reap(wait, completions);
+        let now = self.clock.monotonic();
+        for completion in &completions[before..] {
+            self.note(completion, now);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inner.in_flight()
+    }
+
+    fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
+        self.inner.available_bytes(dir)
+    }
+
+    fn prefers_streaming_stores(&self) -> bool {
+        self.inner.prefers_streaming_stores()
+    }
+
+    fn register(&mut self, pool: &BlockPool) {
+        self.inner.register(pool);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_io::{block::BlockPoolOptions, clock::SystemClock, memory::MemoryDisk, queue::DiskQueue};
+
+    #[test]
+    fn what_goes_through_is_counted() {
+        let counts = SharedDiskCounts::default();
+        let disk = MeteredDisk::new(
+            Box::new(MemoryDisk::discarding()),
+            Arc::clone(&counts),
+            Arc::new(SystemClock),
+        );
+        let mut q = DiskQueue::new(Box::new(disk), BlockPoolOptions::default()).unwrap();
+        let file = q.create_file(Path::new("a"), 0).unwrap();
+        let mut stream = holdall_io::stream::BlockStream::new(file);
+        stream.append(&mut q, &[7; 10_000]).unwrap();
+        stream.finish(&mut q).unwrap();
+        q.wait_closed(file).unwrap();
+        let found = counted(&counts);
+        assert_eq!((found.files, found.written_bytes), (1, 12_288));
+        assert_eq!(found.write.unwrap().count, 1);
+        assert_eq!(found.close.unwrap().count, 1);
+    }
+}

@@ -1,0 +1,165 @@
+//! What other processes use: processor time and memory, over time and at their end, from `/proc`.
+
+use crate::error::{BenchError, BenchResult};
+use holdall_io::clock::Clock;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// The kernel counts in hundredths of a second; shorter looks say nothing.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Samples kept at most: an hour. A longer run keeps its beginning.
+const SAMPLES_MAX: usize = 18_000;
+
+/// One look at a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessSample {
+    /// Seconds since the beginning.
+    pub at_s: f64,
+    /// Processors that it kept busy since the last look: 1 is one of them all the time.
+    pub busy: f64,
+    /// Resident memory in bytes.
+    pub rss_bytes: u64,
+}
+
+/// What a process used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessUse {
+    /// What it was.
+    pub name: String,
+    /// Processor time of all its threads in seconds.
+    pub cpu_s: f64,
+    /// Of that, in the kernel.
+    pub cpu_system_s: f64,
+    /// Highest resident memory that was seen, in bytes.
+    pub rss_max_bytes: u64,
+    /// Over time.
+    pub samples: Vec<ProcessSample>,
+}
+
+/// What the process `id` has used until now; also of one that has ended and is not yet reaped, without its memory.
+pub fn process_use(name: &str, id: u32) -> ProcessUse {
+    let (user, system) = cpu_seconds(&fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default());
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    ProcessUse {
+        name: name.to_owned(),
+        cpu_s: user + system,
+        cpu_system_s: system,
+        rss_max_bytes: kibibytes(&status, "VmHWM:"),
+        samples: Vec::new(),
+    }
+}
+
+/// Reads `utime` and `stime` (proc_pid_stat(5)), which stand behind a name that may hold blanks itself.
+fn cpu_seconds(stat: &str) -> (f64, f64) {
+    let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_ascii_whitespace().collect())
+        .unwrap_or_default();
+    // Field 3 (state) comes first here.
+    let seconds = |number: usize| {
+        let ticks = fields.get(number - 3).and_then(|field| field.parse::<f64>().ok());
+        ticks.unwrap_or(0.0) / ticks_per_s
+    };
+    (seconds(14), seconds(15))
+}
+
+fn kibibytes(status: &str, field: &str) -> u64 {
+    let value = status.lines().find_map(|line| line.strip_prefix(field));
+    let number = value.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    number.unwrap_or(0) * 1024
+}
+
+/// Looks at processes again and again until it is stopped.
+#[derive(Debug)]
+pub struct ProcessSampler {
+    stop: mpsc::SyncSender<()>,
+    thread: JoinHandle<Vec<ProcessUse>>,
+}
+
+impl ProcessSampler {
+    /// Begins to look at these processes.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(processes: Vec<(String, u32)>, clock: Arc<dyn Clock>) -> BenchResult<Self> {
+        let (stop, stopped) = mpsc::sync_channel::<()>(1);
+        let thread = thread::Builder::new()
+            .name("process-sampler".to_owned())
+            .spawn(move || sample(&processes, clock.as_ref(), &stopped))
+            .map_err(|source| BenchError::Thread { source })?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Ends; what was seen of each process.
+    pub fn stop(self) -> Vec<ProcessUse> {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn sample(processes: &[(String, u32)], clock: &dyn Clock, stopped: &mpsc::Receiver<()>) -> Vec<ProcessUse> {
+    let start = clock.monotonic();
+    let look = || processes.iter().map(|(name, id)| process_use(name, *id));
+    let mut seen: Vec<ProcessUse> = look().collect();
+    let mut last_s = 0.0;
+    loop {
+        let ended = !matches!(
+            stopped.recv_timeout(INTERVAL),
+            Err(mpsc::RecvTimeoutError::Timeout)
+        );
+        let at_s = clock.monotonic().saturating_sub(start).as_secs_f64();
+        for (kept, now) in seen.iter_mut().zip(look()) {
+            // One that has ended has no memory any more; what it had stays known.
+            if now.rss_max_bytes == 0 || kept.samples.len() >= SAMPLES_MAX {
+                continue;
+            }
+            kept.samples.push(ProcessSample {
+                at_s,
+                busy: (now.cpu_s - kept.cpu_s).max(0.0) / (at_s - last_s).max(1e-9),
+                rss_bytes: now.rss_max_bytes,
+            });
+            kept.cpu_s = now.cpu_s;
+            kept.cpu_system_s = now.cpu_system_s;
+            kept.rss_max_bytes = kept.rss_max_bytes.max(now.rss_max_bytes);
+        }
+        last_s = at_s;
+        if ended {
+            return seen;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_io::clock::SystemClock;
+
+    #[test]
+    fn names_with_brackets_and_blanks_are_skipped() {
+        let stat = "7 (a (b) c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 1 0 5 6 7";
+        assert_eq!(cpu_seconds(stat), (2.5, 0.5));
+        assert_eq!(
+            kibibytes("VmPeak:\t 9 kB\nVmHWM:\t    12 kB\n", "VmHWM:"),
+            12 << 10
+        );
+    }
+
+    #[test]
+    fn this_process_is_seen_at_least_once() {
+        let id = std::process::id();
+        let sampler = ProcessSampler::start(vec![("me".to_owned(), id)], Arc::new(SystemClock)).unwrap();
+        let seen = sampler.stop();
+        assert_eq!(seen.len(), 1);
+        assert!(
+            !seen[0].samples.is_empty() && seen[0].rss_max_bytes > 0,
+            "{seen:?}"
+        );
+    }
+}

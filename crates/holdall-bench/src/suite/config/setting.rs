@@ -1,0 +1,279 @@
+//! One way to record: who, from whom, into what.
+
+use super::keys::decimal;
+use holdall_model::yaml::{Node, YamlError};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How messages get from the producers to the recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// Straight into the recorder's cache, in one process.
+    None,
+    /// DDS, from publishers in a process of their own.
+    Dds,
+    /// Shared memory through iceoryx2, from publishers in a process of their own.
+    Iceoryx2,
+    /// Zenoh, from publishers in a process of their own.
+    Zenoh,
+}
+
+impl Transport {
+    /// What `--transport` takes; `None` without one.
+    pub fn flag(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Dds => Some("dds"),
+            Self::Iceoryx2 => Some("iceoryx2"),
+            Self::Zenoh => Some("zenoh"),
+        }
+    }
+
+    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
+        match node.as_str()? {
+            "dds" => Ok(Self::Dds),
+            "iceoryx2" => Ok(Self::Iceoryx2),
+            "zenoh" => Ok(Self::Zenoh),
+            _ => Err(node.expected("dds, iceoryx2 or zenoh")),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "no_transport",
+            Self::Dds => "transport",
+            Self::Iceoryx2 => "iceoryx2",
+            Self::Zenoh => "zenoh",
+        })
+    }
+}
+
+/// Who records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecorderKind {
+    /// This program.
+    Holdall,
+    /// A writer that stores within the receiving thread: what recorders did before double buffering.
+    Synchronous,
+    /// A double buffer as rosbag2 has one, in front of the `mcap` crate or of a bare SQLite loop.
+    DoubleBuffered,
+    /// `ros2 bag record`, where it is installed.
+    Ros2Bag,
+    /// `rosbag record` of ROS 1 with publishers of ROS 1, where they are installed.
+    Rosbag,
+}
+
+impl RecorderKind {
+    /// A recorder by its name.
+    ///
+    /// # Errors
+    /// A name that there is not.
+    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
+        match node.as_str()? {
+            "holdall" => Ok(Self::Holdall),
+            "synchronous" => Ok(Self::Synchronous),
+            "double_buffered" => Ok(Self::DoubleBuffered),
+            "ros2_bag" => Ok(Self::Ros2Bag),
+            "rosbag" => Ok(Self::Rosbag),
+            _ => Err(node.expected("holdall, synchronous, double_buffered, ros2_bag or rosbag")),
+        }
+    }
+
+    /// Whether it is a program of somebody else, which can only be reached over a transport.
+    pub fn is_foreign(self) -> bool {
+        matches!(self, Self::Ros2Bag | Self::Rosbag)
+    }
+}
+
+impl fmt::Display for RecorderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Holdall => "holdall",
+            Self::Synchronous => "synchronous",
+            Self::DoubleBuffered => "double_buffered",
+            Self::Ros2Bag => "ros2_bag",
+            Self::Rosbag => "rosbag",
+        })
+    }
+}
+
+/// Who publishes, over a transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PublisherKind {
+    /// Our own, with the transport's own library (Cyclone for DDS). Of [`RecorderKind::Rosbag`]: rospy.
+    #[default]
+    Own,
+    /// Nodes of rclpy with the middleware that they have.
+    Rclpy,
+}
+
+impl PublisherKind {
+    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
+        match node.as_str()? {
+            "own" => Ok(Self::Own),
+            "rclpy" => Ok(Self::Rclpy),
+            _ => Err(node.expected("own or rclpy")),
+        }
+    }
+}
+
+impl fmt::Display for PublisherKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Own => "own",
+            Self::Rclpy => "rclpy",
+        })
+    }
+}
+
+/// How the recorder is told which topics, over a transport.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SelectionKind {
+    /// By an expression that fits the benchmark's topics, as rosbag2's launch file does.
+    #[default]
+    Regex,
+    /// All topics.
+    All,
+    /// Each topic by its name.
+    Names,
+}
+
+impl SelectionKind {
+    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
+        match node.as_str()? {
+            "regex" => Ok(Self::Regex),
+            "all" => Ok(Self::All),
+            "names" => Ok(Self::Names),
+            _ => Err(node.expected("regex, all or names")),
+        }
+    }
+}
+
+impl fmt::Display for SelectionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Regex => "regex",
+            Self::All => "all",
+            Self::Names => "names",
+        })
+    }
+}
+
+/// How fast a recording is played back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlayRate {
+    /// In thousandths of real time.
+    Milli(u32),
+    /// As fast as possible.
+    Unlimited,
+}
+
+impl PlayRate {
+    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
+        if node.as_str()? == "unlimited" {
+            return Ok(Self::Unlimited);
+        }
+        let milli = decimal(node)? * 1000.0;
+        if (1.0..=1e6).contains(&milli) {
+            // Between 1 and a million, so it fits.
+            Ok(Self::Milli(milli.round() as u32))
+        } else {
+            Err(node.expected("a rate between 0.001 and 1000, or unlimited"))
+        }
+    }
+
+    /// As the player takes it.
+    pub fn factor(self) -> f64 {
+        match self {
+            Self::Milli(milli) => f64::from(milli) / 1e3,
+            // The schedule is then behind from the first message on, and nothing is waited for.
+            Self::Unlimited => 1e6,
+        }
+    }
+}
+
+impl fmt::Display for PlayRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Milli(_) => write!(f, "×{}", self.factor()),
+            Self::Unlimited => f.write_str("flat out"),
+        }
+    }
+}
+
+/// One combination of the lists.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Setting {
+    /// Who records (not in rosbag2's files).
+    pub recorder: RecorderKind,
+    /// Who publishes over a transport (not in rosbag2's files).
+    pub publishers: PublisherKind,
+    /// How topics are chosen over a transport (not in rosbag2's files).
+    pub selection: SelectionKind,
+    /// The recording is played back at this rate, and that is what is measured (not in rosbag2's files).
+    pub play_rate: Option<PlayRate>,
+    /// Storage backend.
+    pub storage_id: String,
+    /// Cache in bytes.
+    pub max_cache_size_bytes: u64,
+    /// A new file begins at this many bytes; `None` for one file.
+    pub max_bag_size_bytes: Option<u64>,
+    /// Compression format, `None` for none.
+    pub compression: Option<String>,
+    /// Messages that may wait for compression.
+    pub compression_queue_size: u32,
+    /// Threads that compress; 0 for one for each core.
+    pub compression_threads: u32,
+    /// The storage's own configuration file.
+    pub storage_config_file: Option<String>,
+    /// The storage's preset (not in rosbag2's files).
+    pub storage_preset_profile: Option<String>,
+}
+
+impl Setting {
+    /// The folder of a run, named as rosbag2's launch file names it; what that knows nothing of follows.
+    pub fn run_folder(&self, repetition: u32) -> String {
+        let or = |value: &Option<String>, absent: &str| value.clone().unwrap_or_else(|| absent.to_owned());
+        let config = or(&self.storage_config_file, "default_config");
+        // A path would make folders of its own.
+        let config = config.rsplit('/').next().unwrap_or_default().to_owned();
+        let mut name = format!(
+            "run_{repetition}_{}_{}_{}_{}_{}_{config}_{}",
+            self.storage_id,
+            self.max_cache_size_bytes,
+            or(&self.compression, "default_compression"),
+            self.compression_queue_size,
+            self.compression_threads,
+            self.max_bag_size_bytes.unwrap_or(0),
+        );
+        let mut also = |part: String| {
+            name.push('_');
+            name.push_str(&part);
+        };
+        if let Some(preset) = &self.storage_preset_profile {
+            also(preset.clone());
+        }
+        if self.recorder != RecorderKind::Holdall {
+            also(self.recorder.to_string());
+        }
+        if self.publishers != PublisherKind::default() {
+            also(self.publishers.to_string());
+        }
+        if self.selection != SelectionKind::default() {
+            also(self.selection.to_string());
+        }
+        match self.play_rate {
+            Some(PlayRate::Milli(milli)) => also(format!("play{milli}")),
+            Some(PlayRate::Unlimited) => also("playflat".to_owned()),
+            None => {}
+        }
+        name
+    }
+}

@@ -1,0 +1,290 @@
+//! A program in the background: what it says, what it uses, how it ends.
+
+use crate::{
+    error::{BenchError, BenchResult},
+    measure::{ProcessUse, process_use},
+};
+use holdall_io::clock::Clock;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use std::{
+    collections::VecDeque,
+    io::{BufRead, BufReader, Read, Write},
+    process::{ChildStdin, Command, Stdio},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Lines that are kept; older ones are forgotten, so that a talkative program takes no memory.
+const LINES_MAX: usize = 10_000;
+
+/// A line longer than this is cut: our own reports of a thousand topics stay far below it.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// Between two looks at whether a program has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Lines with their numbers, and whether more can come.
+#[derive(Default)]
+struct Lines {
+    kept: VecDeque<(u64, String)>,
+    next: u64,
+    open_streams: usize,
+}
+
+#[derive(Default)]
+struct Said {
+    lines: Mutex<Lines>,
+    changed: Condvar,
+}
+
+/// The program; ended by force when dropped before its end.
+pub struct Program {
+    name: String,
+    process: std::process::Child,
+    pid: Pid,
+    stdin: Option<ChildStdin>,
+    said: Arc<Said>,
+    readers: Vec<JoinHandle<()>>,
+    clock: Arc<dyn Clock>,
+    reaped: bool,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Exit code; absent after a signal.
+    pub code: Option<i32>,
+    /// What it used.
+    pub used: ProcessUse,
+    /// The last lines that it said, standard output and standard error as they came.
+    pub lines: Vec<String>,
+}
+
+impl Program {
+    /// Starts it; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(name: &str, command: &mut Command, clock: &Arc<dyn Clock>) -> BenchResult<Self> {
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(BenchError::io("start", command.get_program()))?;
+        let said = Arc::new(Said::default());
+        lock(&said).open_streams = 2;
+        let stdout: Option<Box<dyn Read + Send>> = process.stdout.take().map(|stream| Box::new(stream) as _);
+        let stderr: Option<Box<dyn Read + Send>> = process.stderr.take().map(|stream| Box::new(stream) as _);
+        let readers = [stdout, stderr]
+            .into_iter()
+            .flatten()
+            .filter_map(|stream| {
+                let said = Arc::clone(&said);
+                let builder = thread::Builder::new().name("suite-lines".to_owned());
+                builder.spawn(move || read_lines(stream, &said)).ok()
+            })
+            .collect();
+        Ok(Self {
+            name: name.to_owned(),
+            pid: Pid::from_child(&process),
+            stdin: process.stdin.take(),
+            process,
+            said,
+            readers,
+            clock: Arc::clone(clock),
+            reaped: false,
+        })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Writes a line to its standard input, which stays open.
+    ///
+    /// # Errors
+    /// When it does not listen.
+    pub fn tell(&mut self, line: &str) -> BenchResult<()> {
+        let Some(stdin) = &mut self.stdin else {
+            return Ok(());
+        };
+        writeln!(stdin, "{line}")
+            .and_then(|()| stdin.flush())
+            .map_err(|error| self.failed(&format!("does not listen: {error}")))
+    }
+
+    /// Waits for a line that `pick` takes.
+    ///
+    /// # Errors
+    /// When it ends before, or says nothing of the kind in time.
+    pub fn wait_for<T>(&self, within: Duration, mut pick: impl FnMut(&str) -> Option<T>) -> BenchResult<T> {
+        let deadline = self.clock.monotonic() + within;
+        let mut seen = 0;
+        let mut lines = lock(&self.said);
+        loop {
+            let new = lines.kept.iter().filter(|(number, _)| *number >= seen);
+            if let Some(found) = new.map(|(_, line)| line).find_map(|line| pick(line)) {
+                return Ok(found);
+            }
+            seen = lines.next;
+            let left = deadline.saturating_sub(self.clock.monotonic());
+            if lines.open_streams == 0 || left.is_zero() {
+                let what = if left.is_zero() {
+                    "was not ready in time"
+                } else {
+                    "ended early"
+                };
+                return Err(self.failed(&format!("{what}; it said: {}", last_words(&lines))));
+            }
+            let waited = self.said.changed.wait_timeout(lines, left);
+            (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Asks it to end, as Ctrl-C does.
+    pub fn interrupt(&self) {
+        // One that has ended already needs no asking.
+        let _gone = kill_process(self.pid, Signal::INT).is_err();
+    }
+
+    /// Closes its standard input.
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end in time; it is ended by force then.
+    pub fn finish(mut self, within: Duration) -> BenchResult<Ended> {
+        self.stdin = None;
+        let deadline = self.clock.monotonic() + within;
+        // Left in place after its end, so that what it used can still be read.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        while matches!(waitid(WaitId::Pid(self.pid), options), Ok(None)) {
+            let now = self.clock.monotonic();
+            if now >= deadline {
+                let words = last_words(&lock(&self.said));
+                return Err(self.failed(&format!("did not end in time; it said: {words}")));
+            }
+            self.clock.sleep_until(now + LOOK_AGAIN);
+        }
+        let used = process_use(&self.name, self.id());
+        let status = self
+            .process
+            .wait()
+            .map_err(BenchError::io("wait for", self.name.clone()))?;
+        self.reaped = true;
+        for reader in self.readers.drain(..) {
+            // A reader does not panic; if it did, its lines are missing and nothing else.
+            let _panicked = reader.join().is_err();
+        }
+        Ok(Ended {
+            code: status.code(),
+            used,
+            lines: lock(&self.said)
+                .kept
+                .iter()
+                .map(|(_, line)| line.clone())
+                .collect(),
+        })
+    }
+
+    fn failed(&self, reason: &str) -> BenchError {
+        BenchError::Program {
+            program: self.name.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if !self.reaped {
+            // It may have ended by itself.
+            let _gone = self.process.kill().is_err();
+            let _gone = self.process.wait().is_err();
+        }
+    }
+}
+
+fn read_lines(stream: Box<dyn Read + Send>, said: &Said) {
+    let mut reader = BufReader::new(stream);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        let read = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes);
+        let mut lines = lock(said);
+        if !matches!(read, Ok(1..)) {
+            lines.open_streams -= 1;
+            said.changed.notify_all();
+            return;
+        }
+        let number = lines.next;
+        lines.next += 1;
+        let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+        lines.kept.push_back((number, text));
+        if lines.kept.len() > LINES_MAX {
+            lines.kept.pop_front();
+        }
+        said.changed.notify_all();
+    }
+}
+
+fn last_words(lines: &Lines) -> String {
+    const SHOWN: usize = 4;
+    let from = lines.kept.len().saturating_sub(SHOWN);
+    let shown: Vec<&str> = lines.kept.range(from..).map(|(_, line)| line.as_str()).collect();
+    if shown.is_empty() {
+        "nothing".to_owned()
+    } else {
+        shown.join(" | ")
+    }
+}
+
+/// A panic elsewhere leaves the lines as they were between two of them.
+fn lock(said: &Said) -> MutexGuard<'_, Lines> {
+    said.lines.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_io::clock::SystemClock;
+
+    fn shell(script: &str) -> Program {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Program::start("sh", Command::new("sh").args(["-c", script]), &clock).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_is_found_and_the_end_is_told() {
+        let mut program = shell("echo ready; read x; echo got $x; exit 3");
+        program
+            .wait_for(Duration::from_secs(20), |line| (line == "ready").then_some(()))
+            .unwrap();
+        program.tell("this").unwrap();
+        let ended = program.finish(Duration::from_secs(20)).unwrap();
+        assert_eq!(ended.code, Some(3));
+        assert_eq!(ended.lines, ["ready", "got this"]);
+    }
+
+    #[test]
+    fn one_that_ends_early_is_quoted() {
+        let error = shell("echo no licence >&2")
+            .wait_for(Duration::from_secs(20), |_| None::<()>)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("no licence"), "{error}");
+    }
+
+    #[test]
+    fn what_it_used_is_read_after_its_end() {
+        let program = shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done");
+        let ended = program.finish(Duration::from_secs(60)).unwrap();
+        assert!(ended.used.cpu_s > 0.0, "{:?}", ended.used);
+    }
+}

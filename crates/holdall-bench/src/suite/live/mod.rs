@@ -1,0 +1,372 @@
+//! One run over a transport: publishers and recorder in processes of their own, as on a robot.
+
+mod child;
+mod programs;
+mod rival;
+
+pub use child::{Ended, Program};
+pub use programs::{Absent, Programs};
+pub use rival::{Rival, RivalPlan, RivalReport};
+
+use super::{
+    config::{BenchmarkConfig, ProducerConfig, PublisherKind, RecorderKind, SelectionKind, Setting},
+    load::{NODE, PublishEvent, PublishPlan, PublishReport},
+    result::{DiscoveryResult, RunResult, TopicResult},
+    run::affinity::Pinned,
+};
+use crate::{
+    error::{BenchError, BenchResult},
+    measure::{CoreSampler, ProcessSampler, ProcessUse, SchedulingProbe},
+};
+use holdall::reader::BagReader;
+use holdall_io::clock::Clock;
+use holdall_model::loss::LossStage;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+    time::Duration,
+};
+
+/// Programs get this long to be ready or to end, besides the time that the load takes.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What is still on its way when the last message was handed over gets this long, before every recorder alike is told to end.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// All that a run over a transport needs.
+pub struct LiveRun<'a> {
+    /// What is published.
+    pub producers: &'a ProducerConfig,
+    /// How it is recorded.
+    pub benchmark: &'a BenchmarkConfig,
+    /// With which settings.
+    pub setting: &'a Setting,
+    /// Where the bag goes, as `bag` in it.
+    pub folder: &'a Path,
+    /// Which repetition, from 0.
+    pub repetition: u32,
+    /// Threads that publish.
+    pub threads: u32,
+    /// What is there to be started.
+    pub programs: &'a Programs,
+    /// The time.
+    pub clock: &'a Arc<dyn Clock>,
+}
+
+/// What the recorder itself told: by topic, in the order of the publishers.
+#[derive(Default)]
+struct Told {
+    lost: Vec<BTreeMap<LossStage, u64>>,
+    write: Option<crate::measure::LatencySummary>,
+}
+
+impl LiveRun<'_> {
+    /// Sends, records, closes, and tells what was found; experiment, case and limits are the caller's.
+    ///
+    /// # Errors
+    /// A program that does not do what it should; a bag that cannot be read.
+    pub fn run(&self) -> BenchResult<RunResult> {
+        let bag = self.folder.join("bag");
+        let world = self.programs.world(self.setting.recorder, self.clock)?;
+        let probe =
+            SchedulingProbe::start(Arc::clone(self.clock)).map_err(|source| BenchError::Thread { source })?;
+        let cores = CoreSampler::start(Arc::clone(self.clock))?;
+        let recorder = self.start_recorder(&bag, &world)?;
+        let mut publishers = self.start_publishers(&world)?;
+        let watched = vec![
+            ("recorder".to_owned(), recorder.id()),
+            ("publishers".to_owned(), publishers.id()),
+        ];
+        let sampler = ProcessSampler::start(watched, Arc::clone(self.clock))?;
+        let event = |line: &str| serde_json::from_str::<PublishEvent>(line).ok();
+        publishers.wait_for(PATIENCE, |line| {
+            (event(line)? == PublishEvent::Started).then_some(())
+        })?;
+        let started = self.clock.monotonic();
+        let expected = Duration::from_secs_f64(self.producers.duration_s() * 4.0) + PATIENCE;
+        let sent = publishers.wait_for(expected, |line| match event(line)? {
+            PublishEvent::Done(report) => Some(*report),
+            _ => None,
+        })?;
+        let sending_s = self.clock.monotonic().saturating_sub(started).as_secs_f64();
+        self.clock.sleep_until(self.clock.monotonic() + GRACE);
+        let stopped = self.clock.monotonic();
+        let ended = self.end_recorder(recorder)?;
+        sync_all(&bag)?;
+        let close_s = self.clock.monotonic().saturating_sub(stopped).as_secs_f64();
+        let seen = sampler.stop();
+        publishers.close_stdin();
+        let published = publishers.finish(PATIENCE)?;
+        let (woken, _) = probe.stop();
+        let mut result = self.figures(&bag, &sent, &self.told(&ended)?)?;
+        result.set_times(sending_s + close_s, close_s);
+        result.processes = together(seen, &[&ended.used, &published.used]);
+        result.recorder_cpu_s = ended.used.cpu_s;
+        result.producer_cpu_s = published.used.cpu_s;
+        result.rss_max_bytes = result.processes.first().map_or(0, |used| used.rss_max_bytes);
+        result.wake_up = woken.summary();
+        result.cores = cores.stop();
+        result.bag_bytes = super::run::folder_bytes(&bag);
+        Ok(result)
+    }
+
+    fn plan(&self) -> PublishPlan {
+        let installed_only =
+            self.setting.publishers == PublisherKind::Rclpy || self.setting.recorder.is_foreign();
+        PublishPlan::new(
+            self.producers,
+            u64::from(self.repetition) + 1,
+            self.threads,
+            installed_only,
+        )
+    }
+
+    fn topics(&self) -> Vec<String> {
+        let of = |group: &super::config::PublisherGroup| {
+            let root = group.topic_root.clone();
+            (1..=group.publishers_count).map(move |place| format!("{NODE}/{root}_{place}"))
+        };
+        self.producers.groups.iter().flat_map(of).collect()
+    }
+
+    fn start_recorder(&self, bag: &Path, world: &programs::World) -> BenchResult<Program> {
+        let _pinned = Pinned::to("recorder_cpu_affinity", &self.benchmark.recorder_cpu_affinity)?;
+        let mut command = self
+            .programs
+            .recorder(self.setting, self.benchmark.transport, bag, world);
+        self.choose(&mut command);
+        let mut program = Program::start(&self.setting.recorder.to_string(), &mut command, self.clock)?;
+        match self.setting.recorder {
+            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => {
+                fs::create_dir_all(bag).map_err(BenchError::io("create", bag))?;
+                let plan = RivalPlan {
+                    load: self.plan(),
+                    setting: self.setting.clone(),
+                    folder: bag.to_owned(),
+                };
+                program.tell(&line(&plan)?)?;
+            }
+            // It says nothing before the first message; the publishers wait for it.
+            RecorderKind::Rosbag => return Ok(program),
+            RecorderKind::Holdall | RecorderKind::Ros2Bag => {}
+        }
+        program.wait_for(PATIENCE, |line| {
+            line.contains("Listening for topics").then_some(())
+        })?;
+        Ok(program)
+    }
+
+    /// Says which topics; the rivals' own process is told by its plan.
+    fn choose(&self, command: &mut Command) {
+        let recorder = self.setting.recorder;
+        if matches!(recorder, RecorderKind::Synchronous | RecorderKind::DoubleBuffered) {
+            return;
+        }
+        match self.setting.selection {
+            SelectionKind::All => command.arg("-a"),
+            SelectionKind::Regex => command.args(["-e", &format!("{NODE}/.*")]),
+            SelectionKind::Names if recorder == RecorderKind::Rosbag => command.args(self.topics()),
+            SelectionKind::Names => command.arg("--topics").args(self.topics()),
+        };
+    }
+
+    fn start_publishers(&self, world: &programs::World) -> BenchResult<Program> {
+        let _pinned = Pinned::to("producers_cpu_affinity", &self.benchmark.producers_cpu_affinity)?;
+        let kind = self.setting.publishers;
+        let mut command = self.programs.publishers(
+            kind,
+            self.setting.recorder,
+            self.benchmark.transport,
+            self.folder,
+            world,
+        )?;
+        let mut program = Program::start("the publishers", &mut command, self.clock)?;
+        let plan = self.plan().with_frames().map_err(|source| BenchError::Option {
+            option: "msg_type",
+            expected: "a message type that can be made".to_owned(),
+            found: source.to_string(),
+        })?;
+        program.tell(&line(&plan)?)?;
+        Ok(program)
+    }
+
+    fn end_recorder(&self, mut recorder: Program) -> BenchResult<Ended> {
+        match self.setting.recorder {
+            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => recorder.close_stdin(),
+            _ => recorder.interrupt(),
+        }
+        let name = self.setting.recorder.to_string();
+        let ended = recorder.finish(PATIENCE)?;
+        // holdall tells a loss by exit code 3; programs of others end in many ways after a signal.
+        let is_failed = match self.setting.recorder {
+            RecorderKind::Holdall => !matches!(ended.code, Some(0 | 3)),
+            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => ended.code != Some(0),
+            RecorderKind::Ros2Bag | RecorderKind::Rosbag => false,
+        };
+        if is_failed {
+            let words = ended.lines.join(" | ");
+            return Err(BenchError::Program {
+                program: name,
+                reason: format!("ended with exit code {:?}; it said: {words}", ended.code),
+            });
+        }
+        Ok(ended)
+    }
+
+    fn told(&self, ended: &Ended) -> BenchResult<Told> {
+        let topics = self.topics();
+        match self.setting.recorder {
+            RecorderKind::Holdall => Ok(Told {
+                lost: lost_of_holdall(&ended.lines, &topics),
+                write: None,
+            }),
+            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => {
+                let report = ended
+                    .lines
+                    .iter()
+                    .rev()
+                    .find_map(|line| serde_json::from_str::<RivalReport>(line).ok());
+                let report = report.ok_or_else(|| BenchError::Program {
+                    program: self.setting.recorder.to_string(),
+                    reason: "told no report".to_owned(),
+                })?;
+                let of = |count: &u64| {
+                    (*count > 0)
+                        .then_some((LossStage::Cache, *count))
+                        .into_iter()
+                        .collect()
+                };
+                Ok(Told {
+                    lost: report.lost.iter().map(of).collect(),
+                    write: report.write,
+                })
+            }
+            RecorderKind::Ros2Bag | RecorderKind::Rosbag => Ok(Told::default()),
+        }
+    }
+
+    /// Puts together what was sent, what is in the bag, and what the recorder says of the rest.
+    fn figures(&self, bag: &Path, sent: &PublishReport, told: &Told) -> BenchResult<RunResult> {
+        let recorded = recorded_by_topic(bag)?;
+        let mut result = RunResult::new(self.benchmark.transport, self.setting, self.producers);
+        let mut index = 0;
+        for (group, config) in self.producers.groups.iter().enumerate() {
+            let message_bytes = sent.message_bytes.get(group).copied().unwrap_or(0);
+            for place in 1..=config.publishers_count {
+                let topic = format!("{NODE}/{}_{place}", config.topic_root);
+                let one = TopicResult {
+                    sent: sent.sent.get(index).copied().unwrap_or(0),
+                    recorded: recorded.get(&topic).copied().unwrap_or(0),
+                    lost: told.lost.get(index).cloned().unwrap_or_default(),
+                    topic,
+                };
+                result.add(group, message_bytes, one);
+                index += 1;
+            }
+        }
+        result.write = told.write;
+        result.offer = sent.offer;
+        result.lateness = sent.lateness;
+        result.sending_s = sent.elapsed_s;
+        result.discovery = DiscoveryResult::of(&sent.matched_s, index, sent.sent_before_match);
+        Ok(result)
+    }
+}
+
+/// One JSON object on a line.
+fn line(plan: &impl serde::Serialize) -> BenchResult<String> {
+    serde_json::to_string(plan).map_err(|error| BenchError::Program {
+        program: "holdall".to_owned(),
+        reason: format!("cannot be told its plan: {error}"),
+    })
+}
+
+/// What `holdall record --json` says of each topic, which it prints over several lines.
+fn lost_of_holdall(lines: &[String], topics: &[String]) -> Vec<BTreeMap<LossStage, u64>> {
+    let from = lines.iter().rposition(|line| line == "{").unwrap_or(lines.len());
+    let until = lines
+        .iter()
+        .rposition(|line| line == "}")
+        .map_or(from, |end| end + 1);
+    let text = lines.get(from..until).unwrap_or_default().join("\n");
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let of = |topic: &String| {
+        let lost = report["topics"][topic]["lost_by_stage"].clone();
+        serde_json::from_value(lost).unwrap_or_default()
+    };
+    topics.iter().map(of).collect()
+}
+
+/// Messages of each topic as the bag itself says.
+fn recorded_by_topic(bag: &Path) -> BenchResult<BTreeMap<String, u64>> {
+    let path = bag_path(bag);
+    let failed = |reason: String| BenchError::Bag {
+        path: path.clone(),
+        reason,
+    };
+    let reader = BagReader::open(&path)
+        .or_else(|_| BagReader::rebuild(&path))
+        .map_err(|error| failed(error.to_string()))?;
+    let topics = &reader.metadata().topics_with_message_count;
+    Ok(topics
+        .iter()
+        .map(|topic| (topic.topic_metadata.name.clone(), topic.message_count))
+        .collect())
+}
+
+/// ROS 1 and the bare writers make a file; whoever makes a bag with `metadata.yaml` made a folder.
+fn bag_path(bag: &Path) -> PathBuf {
+    let entries = fs::read_dir(bag).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file())
+        .collect();
+    if files.iter().any(|path| path.ends_with("metadata.yaml")) {
+        return bag.to_owned();
+    }
+    files.sort();
+    match files.as_slice() {
+        [only] => only.clone(),
+        _ => bag.to_owned(),
+    }
+}
+
+/// Makes everything in a folder durable: what holdall has done by itself, so that all are measured up to the same point.
+fn sync_all(folder: &Path) -> BenchResult<()> {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        fs::File::open(&path)
+            .and_then(|file| file.sync_all())
+            .map_err(BenchError::io("sync", &path))?;
+    }
+    Ok(())
+}
+
+/// Samples with the exact figures of the end.
+fn together(seen: Vec<ProcessUse>, ended: &[&ProcessUse]) -> Vec<ProcessUse> {
+    let one = |(seen, ended): (ProcessUse, &&ProcessUse)| ProcessUse {
+        cpu_s: ended.cpu_s,
+        cpu_system_s: ended.cpu_system_s,
+        rss_max_bytes: seen.rss_max_bytes.max(ended.rss_max_bytes),
+        ..seen
+    };
+    seen.into_iter().zip(ended).map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_read_from_the_report_among_other_lines() {
+        let text = "2026 info: Listening\n{\n  \"topics\": {\n    \"/a\": {\"lost_by_stage\": {\"cache\": 3, \"head\": 1}}\n  }\n}\n2026 info: bye";
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let lost = lost_of_holdall(&lines, &["/a".to_owned(), "/b".to_owned()]);
+        assert_eq!(lost[0], [(LossStage::Head, 1), (LossStage::Cache, 3)].into());
+        assert!(lost[1].is_empty());
+        assert!(lost_of_holdall(&["}".to_owned(), "{".to_owned()], &["/a".to_owned()])[0].is_empty());
+    }
+}

@@ -1,0 +1,461 @@
+//! The programs that a run over a transport starts: which there are, and how each is called.
+
+use super::child::Program;
+use crate::{
+    error::{BenchError, BenchResult},
+    suite::config::{PublisherKind, RecorderKind, Setting, Transport},
+};
+use holdall_io::clock::Clock;
+use std::{
+    env, fs,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+const PUBLISH_RCLPY: &str = include_str!("../../../scripts/publish_rclpy.py");
+const PUBLISH_ROSPY: &str = include_str!("../../../scripts/publish_rospy.py");
+
+/// Debian's own Python, where its ROS 1 lives.
+const SYSTEM_PYTHON: &str = "/usr/bin/python3";
+
+/// The recorder behind the script `rosbag`, whose own processor time and memory are the script's.
+const ROSBAG_RECORD: &str = "lib/rosbag/record";
+
+/// A master that does not answer in this time is none.
+const MASTER_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Domains up to this are safe with Linux's ephemeral ports.
+const DOMAINS: u32 = 100;
+
+/// Why something cannot be run here: one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent(pub String);
+
+/// What was found on this machine.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// This program.
+    pub holdall: PathBuf,
+    /// How `ros2` is called: itself, or a shell that sources a prefix first.
+    ros2: Option<Vec<String>>,
+    /// ROS 1's recorder itself, where all is there that a run with it needs.
+    ros1: Result<PathBuf, Absent>,
+    /// A Python with `rclpy`.
+    rclpy: Option<PathBuf>,
+    /// Transports that this build cannot join, with what it said.
+    lacking: Vec<(Transport, Absent)>,
+}
+
+/// Surroundings of one run: environment and, for ROS 1, a master.
+pub(super) struct World {
+    environment: Vec<(String, String)>,
+    _master: Option<Program>,
+}
+
+impl Programs {
+    /// Looks for programs: `ros2` by path, on `PATH` or below `/opt/ros`, a Python with `rclpy` by path, in the virtual environment or
+    /// on `PATH`, ROS 1 where Debian puts it. `transports` are those that will be needed.
+    pub fn find(
+        holdall: PathBuf,
+        ros2: Option<&Path>,
+        python: Option<&Path>,
+        transports: &[Transport],
+    ) -> Self {
+        let lacking = transports
+            .iter()
+            .filter_map(|transport| Some((*transport, lacking(&holdall, *transport)?)))
+            .collect();
+        Self {
+            ros2: find_ros2(ros2),
+            ros1: find_ros1(),
+            rclpy: find_rclpy(python),
+            lacking,
+            holdall,
+        }
+    }
+
+    /// Why a setting cannot be run here; `None` when it can.
+    pub fn absence(&self, transport: Transport, setting: &Setting) -> Option<Absent> {
+        let absent = |text: &str| Some(Absent(text.to_owned()));
+        let needs_own_transport = setting.recorder != RecorderKind::Rosbag
+            && !(setting.recorder == RecorderKind::Ros2Bag && setting.publishers == PublisherKind::Rclpy);
+        if let Some((_, reason)) = self
+            .lacking
+            .iter()
+            .find(|(lacking, _)| needs_own_transport && *lacking == transport)
+        {
+            return Some(reason.clone());
+        }
+        match setting.recorder {
+            RecorderKind::Ros2Bag if self.ros2.is_none() => {
+                return absent(
+                    "ros2 is not installed: not on PATH and not below /opt/ros; name it by --ros2 FILE",
+                );
+            }
+            RecorderKind::Ros2Bag | RecorderKind::Rosbag if transport != Transport::Dds => {
+                return absent("recorders of ROS are run over their own transport only");
+            }
+            RecorderKind::Rosbag => return self.ros1.as_ref().err().cloned(),
+            _ => {}
+        }
+        if setting.publishers == PublisherKind::Rclpy {
+            if transport != Transport::Dds {
+                return absent("publishers of rclpy are run over DDS only");
+            }
+            if self.rclpy.is_none() {
+                return absent("no Python with rclpy was found; name one by --python FILE");
+            }
+        }
+        None
+    }
+
+    /// A domain of our own on this host alone, unless the environment says otherwise; a master for ROS 1.
+    pub(super) fn world(&self, recorder: RecorderKind, clock: &Arc<dyn Clock>) -> BenchResult<World> {
+        let mut environment = Vec::new();
+        let mut unless_set = |name: &str, value: String| {
+            if env::var_os(name).is_none() {
+                environment.push((name.to_owned(), value));
+            }
+        };
+        unless_set("ROS_DOMAIN_ID", (1 + std::process::id() % DOMAINS).to_string());
+        unless_set("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST".to_owned());
+        if recorder != RecorderKind::Rosbag {
+            return Ok(World {
+                environment,
+                _master: None,
+            });
+        }
+        let port = free_port()?;
+        environment.push(("ROS_MASTER_URI".to_owned(), format!("http://127.0.0.1:{port}")));
+        environment.push(("ROS_IP".to_owned(), "127.0.0.1".to_owned()));
+        let mut command = Command::new("rosmaster");
+        command.args(["--core", "-p", &port.to_string()]);
+        prepare(&mut command, &environment, true);
+        let master = Program::start("rosmaster", &mut command, clock)?;
+        let deadline = clock.monotonic() + MASTER_WAIT_MAX;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if clock.monotonic() > deadline {
+                return Err(BenchError::Program {
+                    program: "rosmaster".to_owned(),
+                    reason: "does not answer".to_owned(),
+                });
+            }
+            clock.sleep_until(clock.monotonic() + Duration::from_millis(20));
+        }
+        Ok(World {
+            environment,
+            _master: Some(master),
+        })
+    }
+
+    /// The recorder's command, but for which topics.
+    pub(super) fn recorder(
+        &self,
+        setting: &Setting,
+        transport: Transport,
+        bag: &Path,
+        world: &World,
+    ) -> Command {
+        let mut command = match setting.recorder {
+            RecorderKind::Holdall => self.holdall_record(setting, transport, bag),
+            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => {
+                let mut command = Command::new(&self.holdall);
+                command.args(["bench", "rival", "--transport", transport.flag().unwrap_or("dds")]);
+                command
+            }
+            RecorderKind::Ros2Bag => self.ros2_record(setting, bag),
+            RecorderKind::Rosbag => self.rosbag_record(setting, bag),
+        };
+        prepare(
+            &mut command,
+            &world.environment,
+            setting.recorder == RecorderKind::Rosbag,
+        );
+        command
+    }
+
+    fn holdall_record(&self, setting: &Setting, transport: Transport, bag: &Path) -> Command {
+        let mut command = Command::new(&self.holdall);
+        command.args(["record", "--json", "--disable-keyboard-controls", "--transport"]);
+        command.arg(transport.flag().unwrap_or("dds"));
+        record_flags(&mut command, setting, bag);
+        command
+    }
+
+    fn ros2_record(&self, setting: &Setting, bag: &Path) -> Command {
+        let words = self.ros2.clone().unwrap_or_else(|| vec!["ros2".to_owned()]);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(["bag", "record"]);
+        record_flags(&mut command, setting, bag);
+        command
+    }
+
+    /// The recorder of ROS 1, which makes no folder itself.
+    fn rosbag_record(&self, setting: &Setting, bag: &Path) -> Command {
+        /// ROS 1 counts in these.
+        const MEBIBYTE: u64 = 1 << 20;
+        let mut command = Command::new(self.ros1.as_deref().unwrap_or(Path::new("rosbag")));
+        // A folder is made here, because rosbag makes none.
+        let _made_or_refused_by_rosbag = fs::create_dir_all(bag).is_ok();
+        command.arg("-O").arg(bag.join("bag.bag"));
+        let buffer = setting.max_cache_size_bytes.div_ceil(MEBIBYTE);
+        command.args(["--buffsize", &buffer.to_string()]);
+        if let Some(bytes) = setting.max_bag_size_bytes {
+            command.args(["--split", "--size", &bytes.div_ceil(MEBIBYTE).to_string()]);
+        }
+        command
+    }
+
+    /// The command of whoever publishes.
+    pub(super) fn publishers(
+        &self,
+        kind: PublisherKind,
+        recorder: RecorderKind,
+        transport: Transport,
+        folder: &Path,
+        world: &World,
+    ) -> BenchResult<Command> {
+        let script = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(BenchError::io("write", &path))?;
+            Ok::<_, BenchError>(path)
+        };
+        let is_ros1 = recorder == RecorderKind::Rosbag;
+        let mut command = if is_ros1 {
+            let mut command = Command::new(SYSTEM_PYTHON);
+            command.arg(script("publish_rospy.py", PUBLISH_ROSPY)?);
+            command
+        } else if kind == PublisherKind::Rclpy {
+            let python = self.rclpy.clone().unwrap_or_else(|| PathBuf::from("python3"));
+            let mut command = Command::new(python);
+            command.arg(script("publish_rclpy.py", PUBLISH_RCLPY)?);
+            command
+        } else {
+            let mut command = Command::new(&self.holdall);
+            command.args([
+                "bench",
+                "publish",
+                "--transport",
+                transport.flag().unwrap_or("dds"),
+            ]);
+            command
+        };
+        prepare(&mut command, &world.environment, is_ros1);
+        Ok(command)
+    }
+}
+
+/// Flags that `holdall record` and `ros2 bag record` have in common.
+fn record_flags(command: &mut Command, setting: &Setting, bag: &Path) {
+    command.arg("-o").arg(bag).args(["-s", &setting.storage_id]);
+    command.args(["--max-cache-size", &setting.max_cache_size_bytes.to_string()]);
+    if let Some(bytes) = setting.max_bag_size_bytes {
+        command.args(["-b", &bytes.to_string()]);
+    }
+    if let Some(format) = &setting.compression {
+        command.args(["--compression-mode", "message", "--compression-format", format]);
+        command.args([
+            "--compression-queue-size",
+            &setting.compression_queue_size.to_string(),
+        ]);
+        command.args(["--compression-threads", &setting.compression_threads.to_string()]);
+    }
+    if let Some(path) = &setting.storage_config_file {
+        command.args(["--storage-config-file", path]);
+    }
+    if let Some(preset) = &setting.storage_preset_profile {
+        command.args(["--storage-preset-profile", preset]);
+    }
+}
+
+/// Sets the environment; ROS 1 must not find the messages of ROS 2, which have the same names.
+fn prepare(command: &mut Command, environment: &[(String, String)], is_ros1: bool) {
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    if is_ros1 {
+        for name in ["PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"] {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// Asks this program to join a transport and to publish nothing.
+fn lacking(holdall: &Path, transport: Transport) -> Option<Absent> {
+    let flag = transport.flag()?;
+    let output = Command::new(holdall)
+        .args(["bench", "publish", "--probe", "--transport", flag])
+        .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let sentence = text.lines().last().unwrap_or("it said nothing").to_owned();
+            Some(Absent(format!("{flag} cannot be used: {sentence}")))
+        }
+        Err(error) => Some(Absent(format!(
+            "{flag} cannot be used: {}: {error}",
+            holdall.display()
+        ))),
+    }
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+fn find_ros2(named: Option<&Path>) -> Option<Vec<String>> {
+    let as_text = |path: &Path| path.to_string_lossy().into_owned();
+    if let Some(path) = named {
+        return Some(vec![as_text(path)]);
+    }
+    if let Some(path) = on_path("ros2") {
+        return Some(vec![as_text(&path)]);
+    }
+    let mut prefixes: Vec<PathBuf> = fs::read_dir("/opt/ros")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("bin/ros2").is_file() && path.join("setup.bash").is_file())
+        .collect();
+    prefixes.sort();
+    let setup = as_text(&prefixes.last()?.join("setup.bash"));
+    let script = "setup=$1; shift; . \"$setup\" && exec ros2 \"$@\"".to_owned();
+    Some(vec![
+        "bash".to_owned(),
+        "-c".to_owned(),
+        script,
+        "ros2".to_owned(),
+        setup,
+    ])
+}
+
+fn find_ros1() -> Result<PathBuf, Absent> {
+    let mut prefixes = vec![PathBuf::from("/usr")];
+    prefixes.extend(
+        fs::read_dir("/opt/ros")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path()),
+    );
+    let recorder = prefixes
+        .iter()
+        .map(|prefix| prefix.join(ROSBAG_RECORD))
+        .find(|file| file.is_file());
+    let (Some(recorder), Some(_)) = (recorder, on_path("rosmaster")) else {
+        return Err(Absent(
+            "ROS 1 is not installed: there is no rosbag or no rosmaster (Debian: python3-rosbag, python3-rosmaster)".to_owned(),
+        ));
+    };
+    let mut command = Command::new(SYSTEM_PYTHON);
+    command.args(["-c", "import rospy, std_msgs.msg"]);
+    prepare(&mut command, &[], true);
+    if imports(command) {
+        Ok(recorder)
+    } else {
+        Err(Absent(format!(
+            "ROS 1 is not complete: {SYSTEM_PYTHON} has no rospy or no std_msgs"
+        )))
+    }
+}
+
+fn find_rclpy(named: Option<&Path>) -> Option<PathBuf> {
+    let in_venv = |name: &str| env::var_os(name).map(|folder| Path::new(&folder).join("bin/python"));
+    let candidates = [
+        named.map(Path::to_owned),
+        in_venv("VIRTUAL_ENV"),
+        in_venv("HOLDALL_VENV"),
+        Some(PathBuf::from(".venv/bin/python")),
+        on_path("python3"),
+    ];
+    candidates.into_iter().flatten().find(|python| {
+        let mut command = Command::new(python);
+        command.args(["-c", "import rclpy, std_msgs.msg"]);
+        imports(command)
+    })
+}
+
+/// Whether a Python does what it is asked for without complaint.
+fn imports(mut command: Command) -> bool {
+    let silent = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    silent.status().is_ok_and(|status| status.success())
+}
+
+/// A port that nobody listens on. Somebody else may take it before the master does; then the master says so.
+fn free_port() -> BenchResult<u16> {
+    TcpListener::bind(("127.0.0.1", 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(BenchError::io("listen on", "127.0.0.1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::config::Matrix;
+
+    fn nothing_here() -> Programs {
+        Programs {
+            holdall: PathBuf::from("holdall"),
+            ros2: None,
+            ros1: Err(Absent("ROS 1 is not installed".to_owned())),
+            rclpy: None,
+            lacking: vec![(
+                Transport::Zenoh,
+                Absent("this build of holdall has no zenoh".to_owned()),
+            )],
+        }
+    }
+
+    #[test]
+    fn what_is_absent_is_said_and_what_is_there_is_not() {
+        let programs = nothing_here();
+        let setting = Matrix::default().settings().remove(0);
+        let with = |recorder| Setting {
+            recorder,
+            ..setting.clone()
+        };
+        assert_eq!(programs.absence(Transport::Dds, &setting), None);
+        let absence = |transport, setting: &Setting| programs.absence(transport, setting).unwrap().0;
+        assert!(absence(Transport::Zenoh, &setting).contains("no zenoh"));
+        assert!(absence(Transport::Dds, &with(RecorderKind::Ros2Bag)).contains("--ros2"));
+        assert!(absence(Transport::Dds, &with(RecorderKind::Rosbag)).contains("ROS 1"));
+        let rclpy = Setting {
+            publishers: PublisherKind::Rclpy,
+            ..setting.clone()
+        };
+        assert!(absence(Transport::Dds, &rclpy).contains("--python"));
+    }
+
+    #[test]
+    fn flags_are_those_of_rosbag2() {
+        let setting = Setting {
+            max_bag_size_bytes: Some(7),
+            compression: Some("zstd".to_owned()),
+            storage_preset_profile: Some("fastwrite".to_owned()),
+            ..Matrix::default().settings().remove(0)
+        };
+        let mut command = Command::new("x");
+        record_flags(&mut command, &setting, Path::new("/b"));
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(
+            words.join(" "),
+            "-o /b -s mcap --max-cache-size 100000000 -b 7 --compression-mode message --compression-format zstd \
+             --compression-queue-size 1 --compression-threads 0 --storage-preset-profile fastwrite"
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! Publishes a load over a transport: the process that stands for the nodes of a robot.
+
+use super::{
+    generator::generate,
+    plan::{PublishEvent, PublishPlan, PublishReport},
+    publishers::Publishers,
+};
+use crate::error::{BenchError, BenchResult};
+use holdall_io::clock::Clock;
+use holdall_model::message::{MessageHeader, Payload};
+use holdall_transport::{PublishRequest, Publisher, Sink, Transport};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Between two looks at which publishers have subscriptions.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Publishers without subscriptions are waited for no longer than this.
+const MATCH_WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Acknowledgements of all publishers together are waited for no longer than this.
+const ACK_WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// A transport's publisher behind the generator.
+struct PublisherSink {
+    publisher: Mutex<Box<dyn Publisher>>,
+    sent: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl PublisherSink {
+    /// A panic elsewhere leaves a publisher as it was between two messages.
+    fn lock(&self) -> MutexGuard<'_, Box<dyn Publisher>> {
+        self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for PublisherSink {
+    fn offer(&self, _: MessageHeader, payload: Payload<'_>) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        let refused = match payload {
+            Payload::Borrowed(bytes) => self.lock().publish(bytes).is_err(),
+            Payload::Loaned(loan) => {
+                let mut bytes = Vec::with_capacity(loan.len());
+                loan.for_each_slice(&mut |slice| bytes.extend_from_slice(slice));
+                self.lock().publish(&bytes).is_err()
+            }
+        };
+        if refused {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Publishes all of `plan`, tells what happens, and returns the publishers' transport still joined: what was sent last may have to be
+/// sent again.
+///
+/// # Errors
+/// A message that cannot be made, a transport that refuses, publishers that nobody subscribes to.
+pub fn publish(
+    plan: &PublishPlan,
+    transport: &mut dyn Transport,
+    clock: &dyn Clock,
+    tell: &mut dyn FnMut(&PublishEvent),
+) -> BenchResult<Vec<Arc<dyn Sink>>> {
+    let publishers = Publishers::new(&plan.producers(), plan.seed).map_err(|source| BenchError::Option {
+        option: "msg_type",
+        expected: "a message type that can be made".to_owned(),
+        found: source.to_string(),
+    })?;
+    let own = create(&publishers, transport)?;
+    let began = clock.monotonic();
+    tell(&PublishEvent::Ready);
+    let mut matched = Matched::new(&own, began);
+    if plan.wait_for_subscriptions {
+        while !matched.look(clock) {
+            if clock.monotonic() > began + MATCH_WAIT_MAX {
+                return Err(BenchError::Program {
+                    program: "the publishers".to_owned(),
+                    reason: format!(
+                        "got no subscription for {} of {} topics",
+                        matched.missing(),
+                        own.len()
+                    ),
+                });
+            }
+            transport.poll_graph(&mut Vec::new())?;
+            clock.sleep_until(clock.monotonic() + LOOK_AGAIN);
+        }
+    }
+    tell(&PublishEvent::Started);
+    let sinks: Vec<Arc<dyn Sink>> = own.iter().map(|one| Arc::clone(one) as Arc<dyn Sink>).collect();
+    let sent = watched(&mut matched, clock, || {
+        generate(&publishers, &sinks, plan.threads, false, clock)
+    })??;
+    await_acknowledgements(&own, clock);
+    tell(&PublishEvent::Done(Box::new(PublishReport {
+        sent: sent.messages,
+        refused: own.iter().map(|one| one.refused.load(Ordering::Relaxed)).sum(),
+        message_bytes: publishers
+            .groups
+            .iter()
+            .map(|group| group.frame.message_bytes() as u64)
+            .collect(),
+        offer: sent.offers.summary(),
+        lateness: sent.lateness.summary(),
+        cpu_s: sent.cpu.as_secs_f64(),
+        elapsed_s: sent.elapsed.as_secs_f64(),
+        sent_before_match: matched.sent_before + matched.sent_by_waiting(),
+        matched_s: matched.at_s,
+    })));
+    Ok(sinks)
+}
+
+fn create(publishers: &Publishers, transport: &mut dyn Transport) -> BenchResult<Vec<Arc<PublisherSink>>> {
+    let one = |index: usize| {
+        let group = publishers.group_of(index);
+        let request = PublishRequest {
+            topic: publishers.publishers[index].topic.clone(),
+            type_name: group.config.msg_type.clone(),
+            type_hash: Some(group.definition.type_description_hash.clone()).filter(|hash| !hash.is_empty()),
+            qos: group.config.qos,
+        };
+        Ok(Arc::new(PublisherSink {
+            publisher: Mutex::new(transport.publish(&request)?),
+            sent: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }))
+    };
+    (0..publishers.publishers.len()).map(one).collect()
+}
+
+/// Looks for subscriptions while messages are sent, for as long as some are missing.
+fn watched<T: Send>(
+    matched: &mut Matched<'_>,
+    clock: &dyn Clock,
+    send: impl FnOnce() -> T,
+) -> BenchResult<T> {
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = || {
+            while !ended.load(Ordering::Relaxed) && !matched.look(clock) {
+                clock.sleep_until(clock.monotonic() + LOOK_AGAIN);
+            }
+        };
+        thread::Builder::new()
+            .name("publish-watch".to_owned())
+            .spawn_scoped(scope, watch)
+            .map_err(|source| BenchError::Thread { source })?;
+        let sent = send();
+        ended.store(true, Ordering::Relaxed);
+        Ok(sent)
+    })
+}
+
+fn await_acknowledgements(own: &[Arc<PublisherSink>], clock: &dyn Clock) {
+    let deadline = clock.monotonic() + ACK_WAIT_MAX;
+    for one in own {
+        let left = deadline.saturating_sub(clock.monotonic());
+        // Who has not acknowledged shows in what was recorded.
+        let _acknowledged = !left.is_zero() && one.lock().wait_for_acked(left);
+    }
+}
+
+/// When publishers got their first subscriptions.
+struct Matched<'a> {
+    waiting: Vec<&'a PublisherSink>,
+    began: Duration,
+    at_s: Vec<f64>,
+    /// Messages that those who have one now had sent before.
+    sent_before: u64,
+}
+
+impl<'a> Matched<'a> {
+    fn new(own: &'a [Arc<PublisherSink>], began: Duration) -> Self {
+        Self {
+            waiting: own.iter().map(Arc::as_ref).collect(),
+            began,
+            at_s: Vec::new(),
+            sent_before: 0,
+        }
+    }
+
+    /// Notes who has one now; true when all have.
+    fn look(&mut self, clock: &dyn Clock) -> bool {
+        let at_s = clock.monotonic().saturating_sub(self.began).as_secs_f64();
+        let before = self.waiting.len();
+        let mut sent_before = 0;
+        self.waiting.retain(|one| {
+            let publisher = one.lock();
+            let is_waiting = publisher.matched_subscriptions() == 0;
+            if !is_waiting {
+                sent_before += one.sent.load(Ordering::Relaxed);
+            }
+            is_waiting
+        });
+        self.sent_before += sent_before;
+        self.at_s.extend((self.waiting.len()..before).map(|_| at_s));
+        self.waiting.is_empty()
+    }
+
+    /// Messages of those who have none at all.
+    fn sent_by_waiting(&self) -> u64 {
+        self.waiting
+            .iter()
+            .map(|one| one.sent.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    fn missing(&self) -> usize {
+        self.waiting.len()
+    }
+}

@@ -1,0 +1,118 @@
+//! The processes that `holdall bench run` starts beside the recorder: publishers, and rivals' writers.
+
+use super::bench::failure;
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    output,
+    terminal::log,
+    transport,
+    typed::{TransportName, bench::LiveArguments},
+};
+use holdall_bench::suite::{
+    live::{Rival, RivalPlan},
+    load::{PublishEvent, PublishPlan, publish as publish_plan},
+};
+use holdall_io::clock::{Clock, SystemClock};
+use holdall_transport::Transport;
+use serde::de::DeserializeOwned;
+use std::{
+    io::{self, BufRead, Read},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+use tracing::{info, level_filters::LevelFilter};
+
+/// The node of the publishers; the topics are named after it.
+const PUBLISHER_NODE: &str = "rosbag2_performance_benchmarking_node";
+
+/// The node of a rival.
+const RIVAL_NODE: &str = "benchmark_rival";
+
+/// Between two looks when nothing has arrived, of transports that have to be asked.
+const LOOK_AGAIN: Duration = Duration::from_micros(500);
+
+/// Publishes what a line of standard input says; stays until standard input ends.
+pub fn publish(typed: &LiveArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let mut transport = join(typed.transport, PUBLISHER_NODE, &clock)?;
+    if typed.probe {
+        return Ok(Outcome::Done);
+    }
+    let plan: PublishPlan = plan()?;
+    let mut told = Ok(());
+    let mut tell = |event: &PublishEvent| {
+        told = serde_json::to_string(event)
+            .map_err(Failure::failed)
+            .and_then(|line| output::result(&line));
+    };
+    // Held until nobody needs anything sent again.
+    let publishers = publish_plan(&plan, transport.as_mut(), clock.as_ref(), &mut tell).map_err(failure)?;
+    told?;
+    await_end();
+    drop(publishers);
+    Ok(Outcome::Done)
+}
+
+/// Records what a line of standard input says until standard input ends.
+pub fn rival(typed: &LiveArguments) -> VerbResult {
+    log::start(LevelFilter::INFO);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let mut transport = join(typed.transport, RIVAL_NODE, &clock)?;
+    let plan: RivalPlan = plan()?;
+    let mut rival = Rival::start(&plan, transport.as_mut(), &clock).map_err(failure)?;
+    info!("Listening for topics...");
+    let ended = Arc::new(AtomicBool::new(false));
+    let tell = Arc::clone(&ended);
+    thread::Builder::new()
+        .name("rival-stdin".to_owned())
+        .spawn(move || {
+            await_end();
+            tell.store(true, Ordering::Release);
+        })
+        .map_err(|error| Failure::failed(format!("could not start a thread: {error}")))?;
+    while !ended.load(Ordering::Acquire) {
+        transport.poll_graph(&mut Vec::new()).map_err(Failure::failed)?;
+        if rival.pump() == 0 {
+            clock.sleep_until(clock.monotonic() + LOOK_AGAIN);
+        }
+    }
+    let report = rival.close().map_err(failure)?;
+    output::result(&serde_json::to_string(&report).map_err(Failure::failed)?)?;
+    Ok(Outcome::Done)
+}
+
+fn join(name: TransportName, node: &str, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
+    let mut joined = transport::join(&[name], node, clock)?;
+    if joined.is_empty() {
+        return Err(Failure::refused("--transport: none could be joined"));
+    }
+    Ok(joined.remove(0))
+}
+
+/// The plan on the first line of standard input.
+fn plan<T: DeserializeOwned>() -> Result<T, Failure> {
+    /// Thousands of topics stay far below this.
+    const PLAN_BYTES_MAX: u64 = 64 << 20;
+    let mut line = String::new();
+    let mut stdin = io::stdin().lock().take(PLAN_BYTES_MAX);
+    stdin
+        .read_line(&mut line)
+        .map_err(|error| Failure::failed(format!("cannot read standard input: {error}")))?;
+    serde_json::from_str(&line).map_err(|error| {
+        Failure::refused(format!(
+            "standard input holds no plan ({error}); holdall bench run starts this by itself"
+        ))
+    })
+}
+
+/// Waits until standard input ends.
+fn await_end() {
+    // An error ends it, too.
+    let _ended = io::copy(&mut io::stdin().lock(), &mut io::sink()).is_err();
+}

@@ -1,0 +1,221 @@
+//! `holdall bench run`, `list` and `report` as a user meets them: what is refused, and that nothing is written then.
+
+use assert_cmd::Command;
+use std::{fs, path::Path};
+
+/// Exit code and both streams.
+fn bench(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::cargo_bin("holdall")
+        .unwrap()
+        .current_dir(folder)
+        .arg("bench")
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code().unwrap(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+/// Refused with exit code 2 in one sentence on one line; the folder is as it was.
+#[track_caller]
+fn refused(folder: &Path, arguments: &[&str], because: &str) {
+    let before = fs::read_dir(folder).unwrap().count();
+    let (code, stdout, stderr) = bench(folder, arguments);
+    assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
+    assert!(stderr.contains(because), "{stderr}");
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+    assert_eq!(
+        fs::read_dir(folder).unwrap().count(),
+        before,
+        "something was written"
+    );
+}
+
+const PRODUCERS: &str = "rosbag2_performance_benchmarking_node:\n  ros__parameters:\n    publishers:\n      publisher_groups: [\"g\"]\n      g:\n        publishers_count: 2\n        topic_root: \"t\"\n        msg_size_bytes: 100\n        msg_count_each: 5\n        rate_hz: 100\n";
+
+const BENCHMARK: &str = "rosbag2_performance_benchmarking:\n  benchmark_node:\n    ros__parameters:\n      benchmark:\n        summary_result_file: \"results.csv\"\n        repeat_each: 1\n        no_transport: True\n        parameters:\n          max_cache_size: [1000000]\n";
+
+#[test]
+fn bad_files_and_flags_are_refused_before_anything_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
+    let keep = |name: &str, text: &str| fs::write(folder.join(name), text).unwrap();
+    keep("good_p.yaml", PRODUCERS);
+    keep("good_b.yaml", BENCHMARK);
+    keep("unknown_key.yaml", &BENCHMARK.replace("repeat_each", "repeats"));
+    keep(
+        "missing_group.yaml",
+        &PRODUCERS.replace("[\"g\"]", "[\"g\", \"h\"]"),
+    );
+    keep("zero_rate.yaml", &PRODUCERS.replace("rate_hz: 100", "rate_hz: 0"));
+    keep(
+        "no_type.yaml",
+        &PRODUCERS.replace(
+            "rate_hz: 100",
+            "rate_hz: 100\n        msg_type: \"nobody/msg/Knows\"",
+        ),
+    );
+    keep(
+        "ros1.yaml",
+        &BENCHMARK.replace("parameters:\n", "parameters:\n          recorder: [rosbag]\n"),
+    );
+    keep("no_yaml.yaml", "a: b: c");
+    let files = |producers, benchmark| {
+        [
+            "run",
+            "--producers",
+            producers,
+            "--benchmark",
+            benchmark,
+            "--out",
+            "out",
+        ]
+    };
+    refused(
+        folder,
+        &files("good_p.yaml", "unknown_key.yaml"),
+        "unknown key repeats",
+    );
+    refused(
+        folder,
+        &files("missing_group.yaml", "good_b.yaml"),
+        "publisher_groups names h, which is not there",
+    );
+    refused(
+        folder,
+        &files("zero_rate.yaml", "good_b.yaml"),
+        "line 10: expected a rate of 0.001 Hz or more",
+    );
+    refused(
+        folder,
+        &files("good_p.yaml", "ros1.yaml"),
+        "recorder rosbag needs no_transport: false",
+    );
+    refused(folder, &files("absent.yaml", "good_b.yaml"), "absent.yaml");
+    refused(folder, &["run", "no_yaml.yaml", "--out", "out"], "no_yaml.yaml");
+    refused(
+        folder,
+        &["run", "A99", "--out", "out"],
+        "A99 is no experiment and no file; expected one of A1",
+    );
+    refused(folder, &["run", "A6"], "no folder for results: give --out DIR");
+    refused(
+        folder,
+        &["run", "A6", "--scale", "0", "--out", "out"],
+        "--scale 0",
+    );
+    refused(
+        folder,
+        &["run", "A6", "--repeat", "0", "--out", "out"],
+        "--repeat 0",
+    );
+    refused(
+        folder,
+        &["run", "A6", "--scale", "1e9", "--out", "out"],
+        "bytes are needed below out",
+    );
+    refused(
+        folder,
+        &["run", "A6", "--case", "7 GB", "--out", "out"],
+        "--case 7 GB: A6 has only 1000 × 1 KB",
+    );
+    refused(
+        folder,
+        &["run", "A8", "--ros2", "nowhere", "--out", "out"],
+        "nowhere: no such file",
+    );
+    refused(
+        folder,
+        &["run", "A9", "--transport", "dds", "--out", "out"],
+        "recorded without a transport",
+    );
+    refused(folder, &["list", "A99"], "A99 is no experiment");
+    refused(
+        folder,
+        &["report", "."],
+        "expected a folder with results of holdall bench run",
+    );
+    fs::create_dir_all(folder.join("out/A6")).unwrap();
+    refused(
+        folder,
+        &["run", "A6", "--scale", "0.001", "--out", "out"],
+        "out/A6 is not empty",
+    );
+}
+
+#[test]
+fn a_message_type_that_nobody_knows_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
+    fs::write(
+        folder.join("p.yaml"),
+        PRODUCERS.replace(
+            "rate_hz: 100",
+            "rate_hz: 100\n        msg_type: \"nobody/msg/Knows\"",
+        ),
+    )
+    .unwrap();
+    fs::write(folder.join("b.yaml"), BENCHMARK).unwrap();
+    refused(
+        folder,
+        &[
+            "run",
+            "--producers",
+            "p.yaml",
+            "--benchmark",
+            "b.yaml",
+            "--out",
+            "out",
+        ],
+        "nobody/msg/Knows",
+    );
+}
+
+#[test]
+fn every_experiment_is_listed_and_its_file_runs_as_ones_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
+    let (code, table, _) = bench(folder, &["list"]);
+    assert_eq!(code, 0);
+    for id in [
+        "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "B1", "B2", "C1", "C2", "C3", "L1",
+    ] {
+        assert!(
+            table
+                .lines()
+                .any(|line| line.split_whitespace().next() == Some(id)),
+            "{id} in {table}"
+        );
+    }
+    let (_, text, _) = bench(folder, &["list", "a8"]);
+    let own = text
+        .replace("experiment: A8", "experiment: mine")
+        .replace("no_transport: false", "no_transport: true");
+    let own = own.replace("recorder: [holdall, ros2_bag]", "recorder: [holdall]");
+    let own = own.replace("recorder: [rosbag]", "recorder: [double_buffered]");
+    fs::write(folder.join("mine.yaml"), own).unwrap();
+    let flags = [
+        "run",
+        "mine.yaml",
+        "--scale",
+        "0.001",
+        "--repeat",
+        "1",
+        "--limit-total",
+        "16MB",
+        "--out",
+        "out",
+    ];
+    let (code, table, stderr) = bench(folder, &flags);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        table.contains("1 × 1 MB × 100 Hz") && table.contains("100.00 %"),
+        "{table}"
+    );
+    let (code, page, stderr) = bench(folder, &["report", "out"]);
+    assert_eq!((code, page.trim()), (0, "out/report.html"), "{stderr}");
+}
