@@ -52,9 +52,9 @@ class Node:
 class Program:
     """The holdall program in the background, with all that it says."""
 
-    def __init__(self, arguments, env, stdin=subprocess.DEVNULL):
+    def __init__(self, arguments, env, stdin=subprocess.DEVNULL, program=(HOLDALL,)):
         self.process = subprocess.Popen(
-            [HOLDALL, *map(str, arguments)], env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*program, *map(str, arguments)], env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         self.lines = []
         self.changed = threading.Condition()
@@ -116,8 +116,15 @@ class World:
     def listener(self, *subscriptions, **plan):
         return self._keep(Node("listener.py", {"subscriptions": list(subscriptions), **plan}, self.env))
 
+    def events_listener(self, *subscriptions):
+        return self._keep(Node("events_listener.py", {"subscriptions": list(subscriptions)}, self.env))
+
     def holdall(self, *arguments, **how):
         return self._keep(Program(arguments, self.env, **how))
+
+    def program(self, command):
+        """Another program in the background, with all that it says."""
+        return self._keep(Program((), self.env, program=command))
 
     def run(self, *arguments, timeout=DEADLINE_S):
         return subprocess.run(

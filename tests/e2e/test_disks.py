@@ -1,0 +1,142 @@
+"""Real, small file systems that fill up, freeze and vanish while real nodes are recorded.
+
+A full one needs user namespaces (`unshare -Urm`), the others root and loop devices; where these are not to be had the tests are skipped.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import HOLDALL
+
+BYTES = "std_msgs/msg/UInt8MultiArray"
+# _IOR('X', 125, __u32), ext4's and xfs' way to pull the plug; 2 leaves the journal as it is.
+SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, struct.pack("I", 2)
+
+
+def run(*command, **how):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, **how)
+
+
+def flood(world, size=200_000, rate_hz=200, count=None):
+    talker = world.talker({"topic": "/t", "type": BYTES, "size": size, "count": count, "rate_hz": rate_hz, "hash": False, "qos": {"depth": 100}})
+    talker.wait_for("ready")
+    return talker
+
+
+def audit(world, bag):
+    told = world.run("audit", "--json", bag)
+    assert told.stdout, told.stderr
+    return json.loads(told.stdout)
+
+
+def ask(world, control):
+    told = world.run("control", control, "status")
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)["status"]
+
+
+def make(world, kind):
+    """An empty file system of 100 MB (xfs wants 300) on a loop device."""
+    image, folder = world.folder / "image", world.folder / "disk"
+    folder.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(300_000_000 if kind == "xfs" else 100_000_000)
+    options = ["-F"] if kind == "ext4" else []
+    if os.geteuid() != 0 or shutil.which(f"mkfs.{kind}") is None or run(f"mkfs.{kind}", "-q", *options, image).returncode != 0:
+        pytest.skip(f"no root or no mkfs.{kind}")
+    mounted = run("mount", "-o", "loop", image, folder)
+    if mounted.returncode != 0:
+        pytest.skip(f"no loop devices: {mounted.stderr}")
+    return folder
+
+
+@pytest.fixture(params=["ext4", "xfs"])
+def disk(world, request):
+    folder = make(world, request.param)
+    yield folder
+    run("fsfreeze", "-u", folder)
+    world.close()
+    run("umount", "-l", folder)
+
+
+@pytest.mark.parametrize("policy", ["stop", "ring"])
+def test_a_full_file_system_ends_the_recording_or_gives_up_its_oldest_files(world, policy):
+    small, kept = world.folder / "small", world.folder / "kept"
+    small.mkdir()
+    # A ring wants more than this file system has, unless told otherwise.
+    spare = "--min-free-space 20MiB" if policy == "ring" else ""
+    inside = (
+        f"mount -t tmpfs -o size=60m none {small} || exit 99\n"
+        f"{HOLDALL} record -o {small}/bag --topics /t --on-disk-full {policy} {spare} -b 5000000; code=$?\n"
+        f"cp -r {small}/bag {kept}; exit $code"
+    )
+    if run("unshare", "-Urm", "true").returncode != 0:
+        pytest.skip("no user namespaces")
+    talker = flood(world, count=1000)
+    recorder = world.program(["unshare", "-Urm", "sh", "-c", inside])
+    recorder.wait_until_says("recording /t")
+    if policy == "ring":
+        # More than twice what the file system holds.
+        talker.done()
+        children = Path(f"/proc/{recorder.process.pid}/task/{recorder.process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGINT)
+    code, said = recorder.wait()
+    told = audit(world, kept)
+    assert told["balanced"], (told["faults"], said)
+    if policy == "stop":
+        assert code == 1 and "no space left" in said.lower() and str(small / "bag") in said, said
+        assert told["recorded"] * 200_000 > 30_000_000, said
+    else:
+        assert code in (0, 3), said
+        assert told["topics"]["/t"]["removed"] > 0, told
+
+
+def test_a_frozen_disk_is_told_and_nothing_is_lost_when_it_thaws(world, disk):
+    recorder = world.holdall("record", "-o", disk / "bag", "--topics", "/t", "--restart-on-stall", "--max-loss-window", "0.5")
+    talker = flood(world, size=10_000, rate_hz=100)
+    recorder.wait_until_says("recording /t")
+    talker.wait_for("matched")
+    assert run("fsfreeze", "-f", disk).returncode == 0
+    recorder.wait_until_says("no progress")
+    assert run("fsfreeze", "-u", disk).returncode == 0
+    recorder.wait_until_says("progress again")
+    talker.interrupt()
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 1 and "nothing of them became durable" in said, said
+    told = audit(world, disk / "bag")
+    assert told["balanced"] and told["lost"]["total"] == 0, (told, said)
+    about = world.info(disk / "bag")
+    assert about["account"]["loss_window"]["missed"] >= 1
+    assert len(about["account"]["restarts"]) >= 1 and len(about["relative_file_paths"]) >= 2, about
+
+
+def test_a_disk_that_vanishes_ends_the_recording_with_its_path_and_leaves_what_was_synced(world, disk):
+    control = world.folder / "control"
+    recorder = world.holdall("record", "-o", disk / "bag", "--topics", "/t", "--max-loss-window", "0.5", "--control-socket", control)
+    talker = flood(world, size=10_000, rate_hz=100)
+    recorder.wait_until_says("recording /t")
+    talker.wait_for("matched")
+    # Some syncs later: by the recorder's own word.
+    while ask(world, control)["durable"] < 100:
+        time.sleep(0.05)
+    folder = os.open(disk, os.O_RDONLY)
+    fcntl.ioctl(folder, SHUTDOWN, NO_LOG_FLUSH)
+    os.close(folder)
+    code, said = recorder.wait()
+    talker.interrupt()
+    assert code == 1 and str(disk / "bag") in said, said
+    # The cable is in again.
+    assert run("umount", disk).returncode == 0
+    assert run("mount", "-o", "loop", world.folder / "image", disk).returncode == 0
+    assert world.run("repair", disk / "bag").returncode == 0
+    about = world.info(disk / "bag")
+    assert about["message_count"] >= 100, (about, said)
