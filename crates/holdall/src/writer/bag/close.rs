@@ -33,7 +33,7 @@ impl BagWriter {
                 let is_absent = closed
                     .as_ref()
                     .is_err_and(|error| error.operation == Operation::Create);
-                if is_absent {
+                if is_absent || self.is_left_empty(index) {
                     absent.push(self.past[index].name.clone());
                 } else if is_full {
                     self.give_end(index);
@@ -41,7 +41,7 @@ impl BagWriter {
                 first_error = first_error.or(closed.err().map(BagError::from));
             }
         }
-        // A file that could not be made is none of the bag's.
+        // A file that could not be made, or that a full disk left without a byte, is none of the bag's.
         self.past.retain(|past| !absent.contains(&past.name));
         let packed = self.pack(true).map(drop);
         for result in [packed, self.remove_next(), self.settle()] {
@@ -69,6 +69,15 @@ impl BagWriter {
             account_faults: Vec::new(),
             failure: first_error,
         }
+    }
+
+    /// Removes a file that the disk has taken nothing of; readers could not open it. False for one that has something, or that is the
+    /// only one: a bag has a file.
+    fn is_left_empty(&self, index: usize) -> bool {
+        let path = self.options.directory.join(&self.past[index].name);
+        self.past.len() > 1
+            && holdall_io::fs::file_len(&path).is_ok_and(|length| length == 0)
+            && self.folder.remove_file(&path).is_ok()
     }
 
     /// Counts what can be read of a file that the disk has failed; tells what cannot.
