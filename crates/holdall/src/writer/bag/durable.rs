@@ -51,15 +51,16 @@ impl BagWriter {
         Ok(false)
     }
 
-    /// Removes the oldest finished file to make room; false when there is none.
+    /// Removes the oldest finished file to make room, and tells its length in bytes; `None` when there is none.
     ///
     /// # Errors
     /// When it cannot be removed.
-    pub fn give_up_oldest(&mut self) -> Result<bool, BagError> {
+    pub fn give_up_oldest(&mut self) -> Result<Option<u64>, BagError> {
+        let bytes = self.past.front().map(|oldest| oldest.summary.bytes);
         if !self.remove_oldest("to make room on the disk")? {
-            return Ok(false);
+            return Ok(None);
         }
-        self.write_metadata(false).map(|()| true)
+        self.write_metadata(false).map(|()| bytes)
     }
 
     /// Whether a finished file will be there to be removed as soon as the disk has closed it.
