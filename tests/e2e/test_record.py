@@ -4,6 +4,7 @@ import hashlib
 import re
 import signal
 
+import pytest
 from conftest import cdr_string, messages_of, text_of
 
 STRING = "std_msgs/msg/String"
@@ -172,12 +173,13 @@ def test_splits_and_keeps_all_messages_in_order(world):
     assert md5(messages_of(world.folder / "bag")["/t"]) == sent["md5"]
 
 
-def test_sigterm_closes_the_bag_properly(world):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_sigterm_and_a_closed_terminal_close_the_bag_properly(world, number):
     talker = world.talker({"topic": "/t", "type": STRING, "count": 20, "rate_hz": 100})
     talker.wait_for("ready")
     recorder = record(world, "-a")
     talker.done()
-    code, said = recorder.stop(signal.SIGTERM)
+    code, said = recorder.stop(number)
     assert code == 0, said
     assert world.info(world.folder / "bag")["message_count"] >= 20
 
