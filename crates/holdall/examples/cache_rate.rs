@@ -171,7 +171,7 @@ fn bag(settings: &Settings) -> BagWriter {
     };
     let blocks = BlockPoolOptions::default();
     let (disk, folder): (OpenDisk, Box<dyn BagFolder>) = match settings.out {
-        Some(_) => (os_disk(DiskMode::Auto, blocks), Box::new(OsFolder)),
+        Some(_) => (os_disk(DiskMode::Auto, blocks), Box::<OsFolder>::default()),
         None => {
             let discarding: OpenDisk =
                 Box::new(move |_| DiskQueue::new(Box::new(MemoryDisk::discarding()), blocks));

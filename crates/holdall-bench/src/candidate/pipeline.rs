@@ -119,7 +119,7 @@ impl Pipeline {
                 Some((counts, clock)) => disk.metered_queue(folder, counts, clock),
                 None => disk.queue(folder),
             }),
-            Box::new(OsFolder),
+            Box::<OsFolder>::default(),
         )
         .map_err(recorder_failed)?;
         let ledger = Arc::new(Mutex::new(Ledger::new()));

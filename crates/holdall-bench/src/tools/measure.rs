@@ -137,7 +137,7 @@ fn write_input(path: &Path, number: i64, options: &ToolsBenchOptions) -> Result<
         ros_distro: String::new(),
     };
     let disk = os_disk(DiskMode::Auto, BlockPoolOptions::default());
-    let mut bag = BagWriter::create(bag, disk, Box::new(OsFolder))?;
+    let mut bag = BagWriter::create(bag, disk, Box::<OsFolder>::default())?;
     let topics = ["/image", "/imu"].map(|name| {
         bag.add_topic(ChannelInfo {
             topic: TopicInfo {

@@ -66,8 +66,8 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         .map(ControlSocket::bind)
         .transpose()
         .map_err(Failure::failed)?;
-    let recorder =
-        Recorder::start(meant.options, transports, clock, disk, Box::new(OsFolder)).map_err(failure)?;
+    let recorder = Recorder::start(meant.options, transports, clock, disk, Box::<OsFolder>::default())
+        .map_err(failure)?;
     let mut supervision = supervision(typed, snapshot);
     if let Some(socket) = &control_socket {
         let (control, observer) = (recorder.control(), recorder.observer());

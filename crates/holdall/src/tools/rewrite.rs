@@ -250,7 +250,7 @@ impl<'a> Rewrite<'a> {
         let bag = BagWriter::create(
             options,
             os_disk(DiskMode::Auto, BlockPoolOptions::default()),
-            Box::new(OsFolder),
+            Box::<OsFolder>::default(),
         )?;
         let mut rewrite = Self {
             set,

@@ -2,9 +2,15 @@
 
 use holdall_io::{disk::DiskError, fs};
 use holdall_storage::{Storage, error::StorageResult, reader::StorageReader};
-use std::path::Path;
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread::JoinHandle,
+};
 
-/// What a bag needs of the directory besides its storage files.
+/// What a bag needs of the directory besides its storage files. Replacing and removing may be done later, in order and all before a
+/// durable text is written; an error is then told by a later call.
 pub trait BagFolder: Send {
     /// Makes the directory and its parents.
     ///
@@ -33,9 +39,137 @@ pub trait BagFolder: Send {
     }
 }
 
-/// Directories of the operating system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OsFolder;
+/// What the thread of a folder is to do.
+enum Job {
+    Replace(PathBuf, String),
+    Remove(PathBuf),
+}
+
+/// Jobs that wait at most; who brings more waits for one to end.
+const JOBS_MAX: usize = 64;
+
+/// What the thread shares with the one that gives it jobs.
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    is_working: bool,
+    is_ending: bool,
+    /// The first error; told by the next call.
+    failure: Option<DiskError>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    /// A panic elsewhere leaves the state as it was between two jobs.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait_while(&self, condition: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {
+        self.changed
+            .wait_while(self.lock(), condition)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until all is done; the error that there was meanwhile.
+    fn settle(&self) -> Result<(), DiskError> {
+        let mut state = self.wait_while(|state| state.is_working || !state.jobs.is_empty());
+        state.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn give(&self, job: Job) -> Result<(), DiskError> {
+        let mut state = self.wait_while(|state| state.jobs.len() >= JOBS_MAX);
+        if let Some(failure) = state.failure.take() {
+            return Err(failure);
+        }
+        match (state.jobs.back_mut(), job) {
+            // Nobody has seen the older text yet.
+            (Some(Job::Replace(last_path, last_text)), Job::Replace(path, text)) if *last_path == path => {
+                *last_text = text;
+            }
+            (_, job) => state.jobs.push_back(job),
+        }
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn work(&self) {
+        loop {
+            let mut state = self.wait_while(|state| state.jobs.is_empty() && !state.is_ending);
+            let Some(job) = state.jobs.pop_front() else {
+                return;
+            };
+            state.is_working = true;
+            drop(state);
+            let done = match job {
+                Job::Replace(path, text) => fs::write_atomically_unsynced(&path, text.as_bytes()),
+                Job::Remove(path) => remove(&path),
+            };
+            let mut state = self.lock();
+            state.is_working = false;
+            if let Err(error) = done {
+                state.failure.get_or_insert(error);
+            }
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+}
+
+fn remove(path: &Path) -> Result<(), DiskError> {
+    let removed = if fs::is_dir(path) {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+/// Directories of the operating system. What need not be waited for is done in order by a thread of its own: the drain must not stand
+/// still for it. On ext4 with `discard` freeing a file of 1 GB waits 120 to 300 ms for the disk, and replacing a small one up to 200 ms while
+/// the disk is busy (measured: 110 of 2400 camera images lost to that in 10 s of 1.49 GB/s with nine splits).
+#[derive(Default)]
+pub struct OsFolder {
+    shared: Arc<Shared>,
+    thread: OnceLock<Option<JoinHandle<()>>>,
+}
+
+impl OsFolder {
+    /// Gives a job to the thread, or does it here where the system has no thread for it.
+    fn give(&self, job: Job) -> Result<(), DiskError> {
+        let thread = self.thread.get_or_init(|| {
+            let shared = Arc::clone(&self.shared);
+            let named = std::thread::Builder::new().name("bag-folder".to_owned());
+            named.spawn(move || shared.work()).ok()
+        });
+        match (thread, job) {
+            (Some(_), job) => self.shared.give(job),
+            (None, Job::Replace(path, text)) => fs::write_atomically_unsynced(&path, text.as_bytes()),
+            (None, Job::Remove(path)) => remove(&path),
+        }
+    }
+}
+
+impl Drop for OsFolder {
+    /// Waits until all is done. Who wants to know of an error has asked for a durable text before.
+    fn drop(&mut self) {
+        self.shared.lock().is_ending = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take().flatten() {
+            // A panic in there was printed, and nobody is left to tell.
+            let _ = thread.join();
+        }
+    }
+}
 
 impl BagFolder for OsFolder {
     fn create_new(&self, directory: &Path) -> Result<(), DiskError> {
@@ -44,33 +178,18 @@ impl BagFolder for OsFolder {
 
     fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
         if durable {
-            fs::write_atomically(path, text.as_bytes())
-        } else {
-            fs::write_atomically_unsynced(path, text.as_bytes())
+            self.shared.settle()?;
+            return fs::write_atomically(path, text.as_bytes());
         }
+        if self.thread.get().is_none() && !fs::exists(path)? {
+            // The first one: nothing is being recorded yet, and who sees the directory finds it there.
+            return fs::write_atomically_unsynced(path, text.as_bytes());
+        }
+        self.give(Job::Replace(path.to_owned(), text.to_owned()))
     }
 
-    /// The name is gone on return. The blocks are freed by a thread of their own: ext4 takes 120 to 190 ms for a file of 1 GB, in
-    /// which the drain would not empty the cache.
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
-        if fs::is_dir(path) {
-            return fs::remove_dir_all(path);
-        }
-        // The kernel frees the blocks where the last handle is closed. Without a handle they are freed here, only slower.
-        let handle = fs::File::open(path).ok();
-        let removed = match fs::remove_file(path) {
-            Err(error) if error.is_not_found() => Ok(()),
-            other => other,
-        };
-        if let Some(handle) = handle {
-            // Without a thread the handle is dropped here. The thread ends with the close and is waited for by nobody.
-            drop(
-                std::thread::Builder::new()
-                    .name("free-blocks".to_owned())
-                    .spawn(move || drop(handle)),
-            );
-        }
-        removed
+        self.give(Job::Remove(path.to_owned()))
     }
 }
 
@@ -82,12 +201,33 @@ mod tests {
     fn a_text_is_replaced_and_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metadata.yaml");
-        for (text, durable) in [("one", false), ("two", true)] {
-            OsFolder.replace_text(&path, text, durable).unwrap();
-            assert_eq!(fs::read_to_string(&path, 10).unwrap(), text);
+        let folder = OsFolder::default();
+        for (text, durable) in [("one", false), ("two", false), ("three", true)] {
+            folder.replace_text(&path, text, durable).unwrap();
         }
+        assert_eq!(fs::read_to_string(&path, 10).unwrap(), "three");
         assert_eq!(fs::list_dir(dir.path()).unwrap().len(), 1);
-        OsFolder.remove_file(&path).unwrap();
-        OsFolder.remove_file(&path).unwrap();
+        folder.remove_file(&path).unwrap();
+        folder.remove_file(&path).unwrap();
+        drop(folder);
+        assert!(!fs::exists(&path).unwrap());
+    }
+
+    #[test]
+    fn what_is_done_later_is_done_in_order_and_its_error_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, gone) = (dir.path().join("kept"), dir.path().join("no directory/text"));
+        let folder = OsFolder::default();
+        folder.replace_text(&kept, "first", false).unwrap();
+        for number in 0..1000 {
+            folder.remove_file(&kept).unwrap();
+            folder.replace_text(&kept, &number.to_string(), false).unwrap();
+        }
+        folder.shared.settle().unwrap();
+        assert_eq!(fs::read_to_string(&kept, 10).unwrap(), "999");
+        folder.replace_text(&gone, "text", false).unwrap();
+        assert!(folder.replace_text(&kept, "last", true).is_err());
+        folder.replace_text(&kept, "last", true).unwrap();
+        assert_eq!(fs::read_to_string(&kept, 10).unwrap(), "last");
     }
 }

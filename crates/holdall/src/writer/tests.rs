@@ -39,7 +39,12 @@ fn compressed_bag(directory: &Path, split: SplitOptions, mode: CompressionMode) 
         custom_data: BTreeMap::new(),
         ros_distro: String::new(),
     };
-    BagWriter::create(options, os_disk(DiskMode::Buffered, BLOCKS), Box::new(OsFolder)).unwrap()
+    BagWriter::create(
+        options,
+        os_disk(DiskMode::Buffered, BLOCKS),
+        Box::<OsFolder>::default(),
+    )
+    .unwrap()
 }
 
 fn channel(name: &str) -> ChannelInfo {

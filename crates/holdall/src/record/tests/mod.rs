@@ -171,7 +171,7 @@ impl World {
             transports,
             self.clock(),
             disk,
-            Box::new(OsFolder),
+            Box::<OsFolder>::default(),
         )?;
         let control = recorder.control();
         Ok(Recording {
