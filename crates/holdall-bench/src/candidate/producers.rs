@@ -28,9 +28,12 @@ const SMALL_BYTES: usize = 4096;
 /// How long a producer sleeps while there is no room.
 const ROOM_POLL: Duration = Duration::from_micros(100);
 
-/// Producers that wait for room fill this part of the cache: an eighth is 4 ms of a fast disk, enough that it never waits for them, and
-/// small enough to stay in the processor's last cache, as what a recorder has in hand does that keeps up.
+/// Producers that wait for room fill this part of the cache, …
 const ROOM_SHARE: usize = 8;
+
+/// … and never more than this: 4 ms of a fast disk, enough that it never waits for them, and small enough to stay in the processor's last
+/// cache, as what a recorder has in hand does that keeps up.
+const ROOM_BYTES_MAX: usize = 12 << 20;
 
 /// What a message takes in the cache besides its payload, from above.
 const OVERHEAD_BYTES: usize = 64;
@@ -82,13 +85,12 @@ struct Room<'a> {
 
 impl<'a> Room<'a> {
     fn new(cache: &'a SharedCache, clock: &'a dyn Clock, producers: u32) -> Self {
-        let bytes_max = cache.bytes_max();
-        let step_bytes = bytes_max / ROOM_SHARE / 4 / producers.max(1) as usize;
+        let held_bytes_max = (cache.bytes_max() / ROOM_SHARE).min(ROOM_BYTES_MAX);
         Self {
             cache,
             clock,
-            held_bytes_max: bytes_max / ROOM_SHARE,
-            step_bytes,
+            held_bytes_max,
+            step_bytes: held_bytes_max / 4 / producers.max(1) as usize,
             left_bytes: 0,
         }
     }

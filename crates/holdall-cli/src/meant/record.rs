@@ -11,7 +11,7 @@ use holdall::record::{
         SplitOptions,
     },
 };
-use holdall_io::os::DiskMode;
+use holdall_io::{os::DiskMode, process::memory_bytes};
 use holdall_model::selection::Selection;
 use holdall_storage::{Storage, StorageOptions, compression::FORMATS, storage_by_id};
 use std::{collections::BTreeMap, ffi::OsStr, num::NonZeroU32, path::PathBuf, time::Duration};
@@ -66,7 +66,7 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
             OnDiskFullName::Ring => OnDiskFull::Ring,
         },
         min_free_space_bytes: typed.min_free_space.filter(|bytes| *bytes > 0),
-        cache: cache(typed)?,
+        cache: cache(typed, surroundings)?,
         start_paused: typed.start_paused,
         use_sim_time: typed.use_sim_time,
         custom_data: custom_data(&typed.custom_data)?,
@@ -188,7 +188,7 @@ fn check_combinations(typed: &RecordArguments) -> Result<(), UsageError> {
             needs: "-b/--max-bag-size or -d/--max-bag-duration: whole files are what can be given up",
         });
     }
-    if typed.snapshot_mode && typed.max_cache_size == 0 && typed.max_cache_duration.is_zero() {
+    if typed.snapshot_mode && typed.max_cache_size == Some(0) && typed.max_cache_duration.is_zero() {
         return Err(UsageError::Needs {
             flag: "--snapshot-mode",
             needs: "a bound: --max-cache-size or --max-cache-duration greater than 0",
@@ -350,15 +350,18 @@ fn output(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<Pa
     Ok(path)
 }
 
-fn cache(typed: &RecordArguments) -> Result<CacheOptions, UsageError> {
+fn cache(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<CacheOptions, UsageError> {
+    let size = typed.max_cache_size.unwrap_or_else(|| {
+        CacheOptions::bytes_max_by_memory(memory_bytes(surroundings.read_file), typed.snapshot_mode)
+    });
     // As in rosbag2: without a size, the time alone bounds the cache, up to the largest size that can be given there.
-    let bytes = match typed.max_cache_size {
+    let bytes = match size {
         0 if !typed.max_cache_duration.is_zero() => u64::from(u32::MAX),
         bytes => bytes,
     };
     let bytes_max = usize::try_from(bytes).map_err(|_| UsageError::BadValue {
         flag: "--max-cache-size",
-        value: typed.max_cache_size.to_string(),
+        value: size.to_string(),
         reason: "more than this machine can address".to_owned(),
     })?;
     Ok(CacheOptions {

@@ -337,9 +337,9 @@ pub struct WriteArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
 
-    /// What the cache may hold
-    #[arg(long, value_name = "BYTES", default_value = "100MiB", value_parser = parse_bytes)]
-    pub max_cache_size: u64,
+    /// What the cache may hold [default: as `holdall record`, by the memory of this machine]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub max_cache_size: Option<u64>,
 
     /// What to do when the cache is full
     #[arg(long, value_name = "POLICY", default_value = "fair")]

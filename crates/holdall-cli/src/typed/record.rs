@@ -287,9 +287,10 @@ pub struct RecordArguments {
     #[arg(long, value_name = "POLICY", default_value = "stop", help_heading = "Safety")]
     pub on_disk_full: OnDiskFullName,
 
-    /// Memory for messages that wait for the disk, all in all; 0 is as little as possible, or by --max-cache-duration alone
-    #[arg(long, value_name = "SIZE", default_value = "100MiB", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Cache")]
-    pub max_cache_size: u64,
+    /// Memory for messages that wait for the disk, all in all; 0 is as little as possible, or by --max-cache-duration alone [default: a
+    /// sixteenth of the memory, at least 100MiB, at most 512MiB; 100MiB with --snapshot-mode]
+    #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Cache")]
+    pub max_cache_size: Option<u64>,
 
     /// Longest time that messages may wait in the cache, in seconds; 0 is by size only
     #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Cache")]

@@ -25,6 +25,7 @@ use holdall_bench::{
 use holdall_io::{
     clock::{Clock, SystemClock},
     os::DiskMode,
+    process::memory_bytes,
 };
 use holdall_storage::StorageOptions;
 use std::{fs, path::Path, sync::Arc};
@@ -169,6 +170,12 @@ fn paced_bytes(typed: &WriteArguments, mix: &SizeMix) -> Option<u64> {
         .map(|bytes| bytes.saturating_mul(u64::from(typed.producers)))
 }
 
+fn cache_bytes(typed: &WriteArguments) -> u64 {
+    typed.max_cache_size.unwrap_or_else(|| {
+        CacheOptions::bytes_max_by_memory(memory_bytes(|path| fs::read_to_string(path)), false)
+    })
+}
+
 fn write_options(typed: &WriteArguments) -> Result<WriteOptions, Failure> {
     let mix = size_mix(&typed.size, "--size")?;
     let candidates = typed
@@ -206,7 +213,7 @@ fn write_options(typed: &WriteArguments) -> Result<WriteOptions, Failure> {
             ..StorageOptions::default()
         },
         cache: CacheOptions {
-            bytes_max: bytes_in_memory(typed.max_cache_size, "--max-cache-size")?,
+            bytes_max: bytes_in_memory(cache_bytes(typed), "--max-cache-size")?,
             policy,
             ..CacheOptions::default()
         },

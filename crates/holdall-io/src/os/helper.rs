@@ -69,6 +69,8 @@ pub(super) enum Job {
         handle: Arc<File>,
         path: Arc<Path>,
         length: u64,
+        /// Sync the directory too.
+        with_entry: bool,
     },
 }
 
@@ -293,8 +295,9 @@ fn perform(job: Job, write_back: &mut WriteBack) -> Option<Done> {
             handle,
             path,
             length,
+            with_entry,
         } => {
-            let result = close(handle, &path, length)
+            let result = close(handle, &path, length, with_entry)
                 .map_err(|source| DiskError::new(&*path, Operation::Close, source));
             Done::Closed { file, result }
         }
@@ -350,11 +353,16 @@ fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-fn close(handle: Arc<File>, path: &Path, length: u64) -> io::Result<()> {
+/// Each sync makes the disk stand still for a moment, so the directory entry is only synced where no sync of the file has done it.
+fn close(handle: Arc<File>, path: &Path, length: u64, with_entry: bool) -> io::Result<()> {
     handle.set_len(length)?;
     handle.sync_all()?;
     drop(handle);
-    sync_directory_of(path)
+    if with_entry {
+        sync_directory_of(path)
+    } else {
+        Ok(())
+    }
 }
 
 /// Makes the directory entry of `path` durable.

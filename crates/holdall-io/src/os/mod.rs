@@ -283,6 +283,7 @@ impl OsDisk {
                     });
                 }
                 (Barrier::Close { length }, handle) => {
+                    let with_entry = !open.entry_synced;
                     self.files.remove(&file);
                     if let Engine::Buffered(writer) = &self.engine {
                         writer.give(Job::Forget { file });
@@ -293,6 +294,7 @@ impl OsDisk {
                             handle,
                             path,
                             length,
+                            with_entry,
                         }),
                         Err(error) => self.ready.push(Completion::Closed {
                             file,
