@@ -4,5 +4,13 @@
 pub mod dds;
 pub mod memory;
 mod transport;
+#[cfg(any(test, feature = "dds", feature = "zenoh"))]
+#[cfg_attr(
+    not(all(feature = "dds", feature = "zenoh")),
+    allow(dead_code, reason = "each transport uses a part of it")
+)]
+mod type_messages;
+#[cfg(feature = "zenoh")]
+pub mod zenoh;
 
 pub use transport::*;

@@ -3,6 +3,8 @@
 #[cfg(feature = "dds")]
 mod dds;
 mod support;
+#[cfg(feature = "zenoh")]
+mod zenoh;
 
 use holdall_model::{
     message::{MessageHeader, Payload},
@@ -315,3 +317,27 @@ fn dds_pair() -> Pair {
 conformance!(memory, super::memory_pair());
 #[cfg(feature = "dds")]
 conformance!(dds_backend, super::dds_pair());
+
+/// One waits for the other on a port of this machine.
+#[cfg(feature = "zenoh")]
+fn zenoh_pair() -> Pair {
+    let meeting = zenoh::Meeting::new();
+    let theirs = Box::new(meeting.host("talker", "peer"));
+    let ours = Box::new(meeting.guest("recorder", "peer"));
+    Pair { ours, theirs }
+}
+
+// In zenoh every subscription matches every publisher, and publishers do not announce what they have sent.
+#[cfg(feature = "zenoh")]
+conformance!(
+    zenoh_backend,
+    super::zenoh_pair(),
+    [
+        messages_of_all_sizes_arrive_exactly,
+        latched_history_is_as_deep_as_offered,
+        own_endpoints_are_not_shown_and_those_of_others_come_and_go,
+        no_call_comes_after_a_subscription_is_dropped,
+        bad_names_are_refused_with_a_reason,
+        loans_outlive_subscription_and_transport,
+    ]
+);

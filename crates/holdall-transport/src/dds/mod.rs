@@ -10,7 +10,6 @@
 mod config;
 mod node_graph;
 mod qos;
-mod type_messages;
 
 pub use config::DdsEnvironment;
 

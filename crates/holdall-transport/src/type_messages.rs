@@ -8,7 +8,7 @@ use holdall_model::{
 
 /// How requests and replies are wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mapping {
+pub(crate) enum Mapping {
     /// The body only; the transport correlates (rmw_fastrtps and others).
     Bare,
     /// The client's identifier and a sequence number before the body (rmw_cyclonedds).
@@ -16,7 +16,7 @@ pub(super) enum Mapping {
 }
 
 /// How rmw_cyclonedds names a client: any number will do that no other client has.
-pub(super) fn client_id(writer: Gid) -> u64 {
+pub(crate) fn client_id(writer: Gid) -> u64 {
     let (mut high, mut low) = ([0; 8], [0; 8]);
     high.copy_from_slice(&writer.0[..8]);
     low.copy_from_slice(&writer.0[8..]);
@@ -24,7 +24,7 @@ pub(super) fn client_id(writer: Gid) -> u64 {
 }
 
 /// The payload of a request for a type with its sources.
-pub(super) fn encode_request(mapping: Mapping, number: u64, type_name: &str, type_hash: &str) -> Vec<u8> {
+pub(crate) fn encode_request(mapping: Mapping, number: u64, type_name: &str, type_hash: &str) -> Vec<u8> {
     let mut writer = CdrWriter::new();
     if let Mapping::Header { client } = mapping {
         writer.bytes(&client.to_le_bytes());
@@ -39,7 +39,7 @@ pub(super) fn encode_request(mapping: Mapping, number: u64, type_name: &str, typ
 
 /// A type and its sources.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Described {
+pub(crate) struct Described {
     /// Its name.
     pub type_name: String,
     /// Its own source first, then those of nested types.
@@ -48,7 +48,7 @@ pub(super) struct Described {
 
 /// `GetTypeDescription_Response`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Reply {
+pub(crate) struct Reply {
     /// The request's number, with [`Mapping::Header`].
     pub number: Option<u64>,
     /// The answer, or the node's reason for having none.
@@ -57,7 +57,7 @@ pub(super) struct Reply {
 
 impl Reply {
     /// Reads a reply; `None` when it is for another client.
-    pub(super) fn decode(mapping: Mapping, payload: &[u8]) -> Result<Option<Self>, CdrError> {
+    pub(crate) fn decode(mapping: Mapping, payload: &[u8]) -> Result<Option<Self>, CdrError> {
         let mut reader = CdrReader::new(payload)?;
         let mut number = None;
         if let Mapping::Header { client } = mapping {

@@ -1,0 +1,370 @@
+//! The graph as liveliness tokens show it: zenoh's threads note what comes and goes, the recorder asks what has changed.
+
+use super::token::{EntityKind, Token, TokenTopic, gid_of};
+use crate::{EndpointInfo, GraphEvent};
+use holdall_model::{
+    qos::Durability,
+    topic::{Gid, NodeName},
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Malformed tokens that are told, one line each; with this many the reason is no single token any more.
+const REFUSED_TOLD_MAX: usize = 32;
+
+/// A publisher or subscription that is there.
+struct Endpoint {
+    kind: EntityKind,
+    session: Arc<str>,
+    info: EndpointInfo,
+}
+
+/// A publisher that keeps messages for late subscriptions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LatchedPublisher {
+    /// Full ROS topic name.
+    pub topic: String,
+    /// ROS type.
+    pub type_name: String,
+    /// The session that it belongs to.
+    pub session: Arc<str>,
+}
+
+/// A service that is there.
+struct Server {
+    name: String,
+    type_name: String,
+    type_hash: Option<String>,
+}
+
+/// How many publishers and subscriptions a topic has.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    publishers: usize,
+    subscriptions: usize,
+}
+
+#[derive(Default)]
+struct State {
+    endpoints: HashMap<Gid, Endpoint>,
+    servers: HashMap<Gid, Server>,
+    counts: HashMap<(String, String), Counts>,
+    /// What has come or gone since the last look.
+    changed: HashSet<Gid>,
+    /// What the recorder was told to be there.
+    told: HashMap<Gid, EntityKind>,
+    refused: HashSet<Gid>,
+}
+
+/// What others have declared; shared by all that belongs to a session.
+pub(super) struct Graph {
+    /// Tokens of our own session are left out.
+    own_session: String,
+    state: Mutex<State>,
+}
+
+impl Graph {
+    /// A graph without anybody.
+    pub(super) fn new(own_session: &str) -> Self {
+        Self {
+            own_session: own_session.to_owned(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a token is there. Called on zenoh's threads.
+    pub(super) fn appeared(&self, key: &str) {
+        let gid = gid_of(key);
+        let token = match Token::decode(key) {
+            Ok(token) => token,
+            Err(error) => {
+                let mut state = self.lock();
+                if state.refused.len() < REFUSED_TOLD_MAX && state.refused.insert(gid) {
+                    tracing::warn!("zenoh: {key:?} is no token of rmw_zenoh, so it is left out: {error}");
+                }
+                return;
+            }
+        };
+        if token.session == self.own_session {
+            return;
+        }
+        let Token {
+            session,
+            kind,
+            node,
+            topic: Some(topic),
+            ..
+        } = token
+        else {
+            return;
+        };
+        let mut state = self.lock();
+        match kind {
+            EntityKind::Publisher | EntityKind::Subscription => {
+                state.add(gid, kind, session.into(), endpoint_info(gid, node, topic));
+            }
+            EntityKind::Server => {
+                let TokenTopic {
+                    name,
+                    type_name,
+                    type_hash,
+                    ..
+                } = topic;
+                let server = Server {
+                    name,
+                    type_name,
+                    type_hash,
+                };
+                state.servers.insert(gid, server);
+            }
+            EntityKind::Client | EntityKind::Node => {}
+        }
+    }
+
+    /// Notes that a token is gone. Called on zenoh's threads.
+    pub(super) fn vanished(&self, key: &str) {
+        let gid = gid_of(key);
+        let mut state = self.lock();
+        state.servers.remove(&gid);
+        state.remove(gid);
+    }
+
+    /// Appends what has changed since the last call; returns the publishers that came and keep messages for late subscriptions.
+    pub(super) fn poll(&self, events: &mut Vec<GraphEvent>) -> Vec<LatchedPublisher> {
+        let mut state = self.lock();
+        let State {
+            endpoints,
+            changed,
+            told,
+            ..
+        } = &mut *state;
+        let mut latched = Vec::new();
+        for gid in changed.drain() {
+            match (endpoints.get(&gid), told.get(&gid)) {
+                (Some(endpoint), None) => {
+                    told.insert(gid, endpoint.kind);
+                    events.push(endpoint.event());
+                    latched.extend(endpoint.latched());
+                }
+                (None, Some(kind)) => {
+                    events.push(match kind {
+                        EntityKind::Subscription => GraphEvent::SubscriptionGone(gid),
+                        _ => GraphEvent::PublisherGone(gid),
+                    });
+                    told.remove(&gid);
+                }
+                // Gone and back: the token says the same as before, but what was sent meanwhile may be in the cache.
+                (Some(endpoint), Some(_)) => latched.extend(endpoint.latched()),
+                (None, None) => {}
+            }
+        }
+        latched
+    }
+
+    /// Publishers of a topic that are there right now.
+    pub(super) fn publishers(&self, topic: &str, type_name: &str) -> usize {
+        self.counts(topic, type_name).publishers
+    }
+
+    /// Subscriptions of a topic that are there right now.
+    pub(super) fn subscriptions(&self, topic: &str, type_name: &str) -> usize {
+        self.counts(topic, type_name).subscriptions
+    }
+
+    fn counts(&self, topic: &str, type_name: &str) -> Counts {
+        let key = (topic.to_owned(), type_name.to_owned());
+        self.lock().counts.get(&key).copied().unwrap_or_default()
+    }
+
+    /// The hash that some endpoint of a topic announces.
+    pub(super) fn hash_of(&self, topic: &str, type_name: &str) -> Option<String> {
+        let state = self.lock();
+        let mut on_topic = state
+            .endpoints
+            .values()
+            .filter(|endpoint| endpoint.info.topic == topic && endpoint.info.type_name == type_name);
+        on_topic.find_map(|endpoint| endpoint.info.type_hash.clone())
+    }
+
+    /// The session that a publisher belongs to.
+    pub(super) fn session_of(&self, publisher: Gid) -> Option<Arc<str>> {
+        let state = self.lock();
+        state
+            .endpoints
+            .get(&publisher)
+            .map(|endpoint| Arc::clone(&endpoint.session))
+    }
+
+    /// Type and hash of a service that is there.
+    pub(super) fn service(&self, name: &str) -> Option<(String, Option<String>)> {
+        let state = self.lock();
+        let server = state.servers.values().find(|server| server.name == name)?;
+        Some((server.type_name.clone(), server.type_hash.clone()))
+    }
+}
+
+impl State {
+    fn add(&mut self, gid: Gid, kind: EntityKind, session: Arc<str>, info: EndpointInfo) {
+        let key = (info.topic.clone(), info.type_name.clone());
+        let endpoint = Endpoint { kind, session, info };
+        if self.endpoints.insert(gid, endpoint).is_none() {
+            let counts = self.counts.entry(key).or_default();
+            match kind {
+                EntityKind::Subscription => counts.subscriptions += 1,
+                _ => counts.publishers += 1,
+            }
+        }
+        self.changed.insert(gid);
+    }
+
+    fn remove(&mut self, gid: Gid) {
+        let Some(endpoint) = self.endpoints.remove(&gid) else {
+            return;
+        };
+        let key = (endpoint.info.topic, endpoint.info.type_name);
+        if let Some(counts) = self.counts.get_mut(&key) {
+            match endpoint.kind {
+                EntityKind::Subscription => counts.subscriptions -= 1,
+                _ => counts.publishers -= 1,
+            }
+            if counts.publishers == 0 && counts.subscriptions == 0 {
+                self.counts.remove(&key);
+            }
+        }
+        // What came and went between two looks is no news, so that such tokens do not fill memory.
+        if self.told.contains_key(&gid) {
+            self.changed.insert(gid);
+        } else {
+            self.changed.remove(&gid);
+        }
+    }
+}
+
+impl Endpoint {
+    fn event(&self) -> GraphEvent {
+        match self.kind {
+            EntityKind::Subscription => GraphEvent::Subscription(self.info.clone()),
+            _ => GraphEvent::Publisher(self.info.clone()),
+        }
+    }
+
+    fn latched(&self) -> Option<LatchedPublisher> {
+        let keeps =
+            self.kind == EntityKind::Publisher && self.info.qos.durability == Durability::TransientLocal;
+        keeps.then(|| LatchedPublisher {
+            topic: self.info.topic.clone(),
+            type_name: self.info.type_name.clone(),
+            session: Arc::clone(&self.session),
+        })
+    }
+}
+
+fn endpoint_info(gid: Gid, node: NodeName, topic: TokenTopic) -> EndpointInfo {
+    EndpointInfo {
+        gid,
+        topic: topic.name,
+        type_name: topic.type_name,
+        type_hash: topic.type_hash,
+        qos: topic.qos,
+        node: Some(node),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QOS: &str = "::,10:,:,:,,";
+    const LATCHED: &str = ":1:,1:,:,:,,";
+
+    fn token(session: &str, entity: u32, kind: &str, qos: &str) -> String {
+        format!(
+            "@ros2_lv/0/{session}/0/{entity}/{kind}/%/%/talker/%a/std_msgs::msg::dds_::String_/RIHS01_x/{qos}"
+        )
+    }
+
+    fn poll(graph: &Graph) -> (Vec<GraphEvent>, Vec<LatchedPublisher>) {
+        let mut events = Vec::new();
+        let latched = graph.poll(&mut events);
+        (events, latched)
+    }
+
+    #[test]
+    fn endpoints_come_and_go_and_are_counted() {
+        let graph = Graph::new("me");
+        let publisher = token("them", 1, "MP", QOS);
+        graph.appeared(&publisher);
+        graph.appeared(&token("them", 2, "MS", QOS));
+        graph.appeared(&token("them", 3, "NN", QOS));
+        let (events, latched) = poll(&graph);
+        assert_eq!((events.len(), latched.len()), (2, 0));
+        let type_name = "std_msgs/msg/String";
+        assert_eq!(
+            (
+                graph.publishers("/a", type_name),
+                graph.subscriptions("/a", type_name)
+            ),
+            (1, 1)
+        );
+        assert_eq!(graph.hash_of("/a", type_name).as_deref(), Some("RIHS01_x"));
+        assert_eq!(graph.session_of(gid_of(&publisher)).as_deref(), Some("them"));
+        graph.vanished(&publisher);
+        assert_eq!(poll(&graph).0, [GraphEvent::PublisherGone(gid_of(&publisher))]);
+        assert_eq!(graph.publishers("/a", type_name), 0);
+        assert!(poll(&graph).0.is_empty());
+    }
+
+    #[test]
+    fn our_own_are_not_shown() {
+        let graph = Graph::new("me");
+        graph.appeared(&token("me", 1, "MP", QOS));
+        assert!(poll(&graph).0.is_empty());
+    }
+
+    #[test]
+    fn what_came_and_went_between_two_looks_is_no_news() {
+        let graph = Graph::new("me");
+        let publisher = token("them", 1, "MP", LATCHED);
+        graph.appeared(&publisher);
+        graph.vanished(&publisher);
+        assert_eq!(poll(&graph), (Vec::new(), Vec::new()));
+        graph.appeared(&publisher);
+        assert_eq!((poll(&graph).0.len(), poll(&graph).1.len()), (1, 0));
+        // A router that went away and came back: nothing has changed, but its cache may hold what was missed.
+        graph.vanished(&publisher);
+        graph.appeared(&publisher);
+        let (events, latched) = poll(&graph);
+        assert_eq!((events.len(), latched.len()), (0, 1));
+        assert_eq!(&*latched[0].session, "them");
+    }
+
+    #[test]
+    fn malformed_tokens_are_left_out() {
+        let graph = Graph::new("me");
+        for number in 0..100 {
+            graph.appeared(&format!("@ros2_lv/0/them/0/{number}/MP"));
+        }
+        assert_eq!(graph.lock().refused.len(), REFUSED_TOLD_MAX);
+        assert!(poll(&graph).0.is_empty());
+        graph.vanished("@ros2_lv/0/them/0/1/MP");
+    }
+
+    #[test]
+    fn services_are_found_by_name() {
+        let graph = Graph::new("me");
+        let server = token("them", 4, "SS", QOS);
+        graph.appeared(&server);
+        assert_eq!(
+            graph.service("/a"),
+            Some(("std_msgs/msg/String".to_owned(), Some("RIHS01_x".to_owned())))
+        );
+        graph.vanished(&server);
+        assert_eq!(graph.service("/a"), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! Whether routers are there: one line when the last way to the others goes, and one when it is back.
+
+use ::zenoh::{
+    Session, Wait,
+    config::WhatAmI,
+    sample::SampleKind,
+    session::{TransportEvent, TransportEventsListener},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// How long a session may need to reach its first router or peer before a user is told.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What has changed since the last look: router to whether it is there now.
+#[derive(Default)]
+struct Changes {
+    routers: BTreeMap<String, bool>,
+    reached: bool,
+}
+
+/// Follows the routers of a session.
+pub(super) struct RouterWatch {
+    changes: Arc<Mutex<Changes>>,
+    _listener: TransportEventsListener<()>,
+    /// Routers that went away and are not back.
+    missing: Vec<String>,
+    /// When the user is told that nobody is there; `None` once told, or somebody came.
+    told_at: Option<Duration>,
+    /// What the configuration says whom to reach.
+    endpoints: String,
+}
+
+impl RouterWatch {
+    /// Begins to follow at `now` (monotonic time).
+    pub(super) fn new(
+        session: &Session,
+        endpoints: String,
+        expects_router: bool,
+        now: Duration,
+    ) -> ::zenoh::Result<Self> {
+        let changes = Arc::<Mutex<Changes>>::default();
+        let noted = Arc::clone(&changes);
+        let listener = session
+            .info()
+            .transport_events_listener()
+            .history(true)
+            .callback(move |event: TransportEvent| {
+                let here = event.kind() == SampleKind::Put;
+                let mut changes = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                changes.reached |= here;
+                if event.transport().whatami() == WhatAmI::Router {
+                    changes.routers.insert(event.transport().zid().to_string(), here);
+                }
+            })
+            .wait()?;
+        Ok(Self {
+            changes,
+            _listener: listener,
+            missing: Vec::new(),
+            told_at: expects_router.then_some(now + PATIENCE),
+            endpoints,
+        })
+    }
+
+    /// Tells what has changed.
+    pub(super) fn look(&mut self, now: Duration) {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let routers = std::mem::take(&mut changes.routers);
+        let reached = changes.reached;
+        drop(changes);
+        for (router, here) in routers {
+            let missing = self.missing.iter().position(|other| *other == router);
+            match (here, missing) {
+                (false, None) => {
+                    tracing::warn!(
+                        "zenoh router {router} is gone; what reaches this session without it goes on, and the rest when it is back"
+                    );
+                    // Routers that never come back must not fill memory.
+                    self.missing.truncate(15);
+                    self.missing.push(router);
+                }
+                (true, _) if !self.missing.is_empty() => {
+                    // A router that was started again has another id.
+                    tracing::warn!("zenoh router {router} is back");
+                    self.missing.clear();
+                }
+                _ => {}
+            }
+        }
+        if reached {
+            self.told_at = None;
+        } else if self.told_at.is_some_and(|at| now >= at) {
+            self.told_at = None;
+            tracing::warn!(
+                "no zenoh router or peer is reached yet (connect/endpoints {}); is a router running, `ros2 run rmw_zenoh_cpp rmw_zenohd` or `zenohd`?",
+                self.endpoints
+            );
+        }
+    }
+}

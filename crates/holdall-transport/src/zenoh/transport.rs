@@ -1,0 +1,167 @@
+//! The zenoh transport itself: opens a session and hands out subscriptions and publishers.
+
+use super::{
+    config::ZenohEnvironment,
+    discovery::{Graph, LatchedPublisher},
+    history,
+    loan::Lender,
+    publisher::ZenohPublisher,
+    routers::RouterWatch,
+    session::OpenSession,
+    subscription::{Receiver, Surroundings, ZenohSubscription},
+    token::tokens_of,
+    type_description::TypeDescriptions,
+};
+use crate::{
+    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    TypeDescriptionReply,
+};
+use ::zenoh::{Wait, pubsub::Subscriber, sample::SampleKind};
+use holdall_io::clock::Clock;
+use holdall_model::{names::validate_full_name, time::Timestamp, topic::NodeName};
+use std::sync::{Arc, Weak};
+
+const NAME: &str = "zenoh";
+
+/// How to reach a ROS domain over zenoh.
+#[derive(Clone, Debug)]
+pub struct ZenohOptions {
+    /// The ROS domain.
+    pub domain_id: u32,
+    /// Node to show in the graph.
+    pub node: NodeName,
+    /// zenoh's variables.
+    pub environment: ZenohEnvironment,
+}
+
+/// The transport. Subscriptions, publishers and loans may outlive it.
+pub struct ZenohTransport {
+    surroundings: Surroundings,
+    _tokens: Subscriber<()>,
+    /// Subscriptions that want what publishers keep.
+    latched: Vec<Weak<Receiver>>,
+    routers: RouterWatch,
+    type_descriptions: TypeDescriptions,
+}
+
+impl ZenohTransport {
+    /// Opens a session. A peer needs nobody to start with; a client must reach a router.
+    ///
+    /// # Errors
+    /// [`TransportError::Start`] for a bad variable, or when zenoh does not start.
+    pub fn new(options: &ZenohOptions, clock: Arc<dyn Clock>) -> Result<Self, TransportError> {
+        let start = |reason: String| TransportError::Start {
+            transport: NAME,
+            reason,
+        };
+        let failed = |error: ::zenoh::Error| start(error.to_string());
+        let config = options.environment.config().map_err(start)?;
+        let expects_router = options.environment.expects_router().map_err(start)?;
+        let reaches = config.get_json("connect/endpoints").unwrap_or_default();
+        let session = OpenSession::open(config, options.domain_id, options.node.clone()).map_err(failed)?;
+        let routers =
+            RouterWatch::new(session.zenoh(), reaches, expects_router, clock.monotonic()).map_err(failed)?;
+        let graph = Arc::new(Graph::new(session.id()));
+        let noted = Arc::clone(&graph);
+        let tokens = session
+            .zenoh()
+            .liveliness()
+            .declare_subscriber(tokens_of(options.domain_id))
+            .history(true)
+            // Only noted here: declaring anything on this thread would wait for the thread itself.
+            .callback(move |sample| match sample.kind() {
+                SampleKind::Put => noted.appeared(sample.key_expr().as_str()),
+                SampleKind::Delete => noted.vanished(sample.key_expr().as_str()),
+            })
+            .wait()
+            .map_err(failed)?;
+        Ok(Self {
+            surroundings: Surroundings {
+                session: Arc::new(session),
+                lender: Arc::new(Lender::new(&graph)),
+                graph,
+                clock,
+            },
+            _tokens: tokens,
+            latched: Vec::new(),
+            routers,
+            type_descriptions: TypeDescriptions::default(),
+        })
+    }
+
+    /// Asks publishers that keep messages and have just come for what they sent already.
+    fn ask_late_publishers(&mut self, publishers: &[LatchedPublisher]) {
+        self.latched.retain(|receiver| receiver.strong_count() > 0);
+        for receiver in self.latched.iter().filter_map(Weak::upgrade) {
+            let on_topic = publishers.iter().filter(|publisher| {
+                publisher.topic == receiver.topic && publisher.type_name == receiver.type_name
+            });
+            for publisher in on_topic {
+                if let Err(error) = history::ask_one(&self.surroundings.session, &receiver, publisher) {
+                    tracing::warn!("{}: cannot ask for earlier messages: {error}", receiver.topic);
+                }
+            }
+        }
+    }
+}
+
+impl Transport for ZenohTransport {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
+        self.routers.look(self.surroundings.clock.monotonic());
+        let publishers = self.surroundings.graph.poll(events);
+        if !publishers.is_empty() {
+            self.ask_late_publishers(&publishers);
+        }
+        Ok(())
+    }
+
+    fn subscribe(
+        &mut self,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        check_name(&request.topic)?;
+        let subscription = ZenohSubscription::new(&self.surroundings, request, sink)
+            .map_err(|error| refused(&request.topic, &error.to_string()))?;
+        if subscription.receiver().wants_history() {
+            self.latched.push(Arc::downgrade(subscription.receiver()));
+        }
+        Ok(Box::new(subscription))
+    }
+
+    fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError> {
+        check_name(&request.topic)?;
+        ZenohPublisher::new(&self.surroundings, request)
+            .map(|publisher| Box::new(publisher) as Box<dyn Publisher>)
+            .map_err(|error| refused(&request.topic, &error.to_string()))
+    }
+
+    fn request_type_description(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {
+        let Surroundings { session, graph, .. } = &self.surroundings;
+        self.type_descriptions
+            .ask(session, graph, node, type_name, type_hash);
+    }
+
+    fn poll_type_descriptions(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
+        self.type_descriptions.poll(replies);
+    }
+
+    fn now(&self) -> Timestamp {
+        self.surroundings.clock.now()
+    }
+}
+
+fn check_name(topic: &str) -> Result<(), TransportError> {
+    validate_full_name(topic).map_err(|error| refused(topic, &error.to_string()))
+}
+
+fn refused(topic: &str, reason: &str) -> TransportError {
+    TransportError::Topic {
+        topic: topic.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
