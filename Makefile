@@ -6,6 +6,11 @@ export HOLDALL_VENV
 # Where programs are put: cargo's target folder, or the one that CARGO_TARGET_DIR names.
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
+# What the program can do besides cargo's default; `make build FEATURES=` leaves it out and builds in half the time.
+FEATURES ?= zenoh
+# The same where the whole workspace is looked at.
+TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh
+
 .PHONY: help demo test build install check lint unit sim e2e bench setup-build setup-nodes clean
 
 help: ## list these commands
@@ -17,7 +22,7 @@ demo: build setup-nodes ## record real ROS 2 nodes, look at the bag, play it bac
 test: setup-build setup-nodes lint unit e2e ## run the whole test suite
 
 build: setup-build ## build the program: target/release/holdall
-	cargo build --release -p holdall-cli
+	cargo build --release -p holdall-cli --features "$(FEATURES)"
 	@if [ "$(TARGET)" != "$(CURDIR)/target" ]; then mkdir -p target/release && cp -f $(TARGET)/release/holdall target/release/holdall; fi
 
 PREFIX ?= $(HOME)/.local
@@ -33,18 +38,18 @@ check: ## the inner loop: types and unit tests of everything but the heavy trans
 
 lint: setup-build ## formatting, clippy, and the rules of the house
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --features holdall-transport/dds -- -D warnings
+	cargo clippy --workspace --all-targets --features $(TRANSPORTS) -- -D warnings
 	cargo run -q -p xtask -- tidy
 
 unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes included
-	cargo test --workspace --features holdall-transport/dds
+	cargo test --workspace --features $(TRANSPORTS)
 
 sim: setup-build ## a minute of simulated recordings and crashes with fresh seeds; docs/simulation.md
 	cargo run -q -p holdall-sim -- --minutes 1 --fresh
 
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
-	cargo build -p holdall-cli
-	HOLDALL_BIN=$(TARGET)/debug/holdall $(HOLDALL_VENV)/bin/python -m pytest -q tests/e2e
+	cargo build -p holdall-cli --features "$(FEATURES)"
+	HOLDALL_ALL_TRANSPORTS=1 HOLDALL_BIN=$(TARGET)/debug/holdall $(HOLDALL_VENV)/bin/python -m pytest -q tests/e2e
 
 setup-build:
 	@scripts/setup.sh build

@@ -79,10 +79,10 @@ pub struct PlayArguments {
     pub remap: Vec<String>,
 
     /// How topics are published; may be given several times; auto is each one that can be started here
+    /// [default: zenoh where RMW_IMPLEMENTATION is rmw_zenoh_cpp, else dds]
     #[arg(
         long,
         value_name = "TRANSPORT",
-        default_value = "dds",
         action = clap::ArgAction::Append,
         help_heading = "What to play"
     )]

@@ -17,6 +17,7 @@ Examples:
   holdall record -a --compression-mode file     each file is packed with zstd when it is closed
   holdall record -a -b 1GB --on-disk-full ring  until stopped: gives up its oldest files when the disk is full
   holdall record -a --max-loss-window 500ms     a power cut takes at most half a second
+  holdall record -a --transport zenoh           topics of systems with rmw_zenoh
   holdall record -a --json > report.json        the final report for programs";
 
 const KEYS: &str = "\
@@ -157,10 +158,10 @@ pub struct RecordArguments {
     pub ignore_leaf_topics: bool,
 
     /// How topics are reached; may be given several times; auto is each one that can be started here
+    /// [default: zenoh where RMW_IMPLEMENTATION is rmw_zenoh_cpp, else dds]
     #[arg(
         long,
         value_name = "TRANSPORT",
-        default_value = "dds",
         action = clap::ArgAction::Append,
         help_heading = "Discovery"
     )]

@@ -5,9 +5,11 @@
 use super::{
     ffi_entity::{DdsError, Participant, Reader, Received, Writer},
     qos::{DdsHistory, DdsQos, WRITE_BLOCK_NANOS_MAX, is_cyclone},
+};
+use crate::{
+    TypeDescriptionReply,
     type_messages::{Mapping, Reply, client_id, encode_request},
 };
-use crate::TypeDescriptionReply;
 use holdall_model::{
     names::dds::{service_reply_to_dds, service_request_to_dds},
     topic::{Gid, NodeName},
