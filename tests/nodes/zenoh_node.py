@@ -26,6 +26,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 
 # Where pyzeros keeps the serializers that it compiles (17 s for the first one).
 os.environ.setdefault("CYDR_CACHE_DIR", os.path.join(sys.prefix, "cydr-cache"))
@@ -174,7 +175,8 @@ class Counterpart:
             key = ros2.entity_key(self.domain, topic, type, hash)
             history = zenoh.ext.HistoryConfig(detect_late_publishers=True, max_samples=qos.depth)
             subscription = zenoh.ext.declare_advanced_subscriber(self.session, key, on_sample, history=history)
-            self.do_token(token_keyexpr(topic, ros_type_to_dds_type(type), hash, qos, session=self.session, domain_id=self.domain).replace("/MP/", "/MS/"))
+            token = token_keyexpr(topic, ros_type_to_dds_type(type), hash, qos, session=self.session, domain_id=self.domain)
+            self.tokens.append(self.session.liveliness().declare_token(token.replace("/MP/", "/MS/")))
         else:
             subscription = RawSub(message_type(type, hash), topic, on_sample, qos, session=self.node)
         self.tokens.append(subscription)
@@ -256,4 +258,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+        # zenoh's threads would keep the process, and who waits for its next line, for ever.
+        os._exit(1)
