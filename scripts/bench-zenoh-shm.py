@@ -20,7 +20,8 @@ import struct
 import subprocess
 import time
 
-HASH = "RIHS01_" + "ab" * 32
+# sensor_msgs/msg/Image.
+HASH = "RIHS01_d31d41a9a4c4bc8eae9be757b0beed306564f7526c88ea6a4588fb9582527d47"
 TYPE = "sensor_msgs::msg::dds_::Image_"
 DOMAIN = 75
 
