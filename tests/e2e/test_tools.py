@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import HOLDALL
 from mcap.reader import make_reader
+from mcap.writer import CompressionType
+from mcap.writer import Writer as McapWriter
 from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
@@ -136,6 +138,63 @@ def test_rosbag2s_yaml_makes_what_it_says(tmp_path):
     assert {topic: count for topic, (count, _) in digests(tmp_path / "some").items()} == {"/x": 25, "/z": 50}
     with sqlite3.connect(next((tmp_path / "all").glob("*.db3"))) as database:
         assert database.execute("SELECT schema_version FROM schema").fetchone() == (4,)
+
+
+def write_foreign(path, profile):
+    """An MCAP file of nothing that is ROS 2's, with an attachment and a metadata record."""
+    path.parent.mkdir()
+    with open(path, "wb") as file:
+        writer = McapWriter(file, compression=CompressionType.LZ4, chunk_size=2000)
+        writer.start(profile, "x")
+        schemas = [
+            writer.register_schema("foxglove.Log", "jsonschema", b'{"type":"object"}'),
+            writer.register_schema("my.Proto", "protobuf", bytes(range(256))),
+            writer.register_schema("std_msgs/String", "ros1msg", b"string data\n"),
+            0,
+        ]
+        encodings = ["json", "protobuf", "ros1", ""]
+        channels = [writer.register_channel(f"/{n}", e, s, {"k": str(n)}) for n, (e, s) in enumerate(zip(encodings, schemas))]
+        for number in range(300):
+            for channel in channels:
+                writer.add_message(channel, 1000 + number, b'{"n":%d}' % number, 900 + number, number)
+        writer.add_metadata("mine", {"a": "b"})
+        writer.add_attachment(5, 6, "cal.bin", "application/octet-stream", bytes(range(200)))
+        writer.finish()
+
+
+def everything(paths):
+    found = []
+    for path in sorted(paths):
+        with open(path, "rb") as file:
+            reader = make_reader(file, validate_crcs=True)
+            found += [reader.get_header().profile]
+            for schema, channel, message in reader.iter_messages():
+                about = schema and (schema.name, schema.encoding, schema.data)
+                found.append((about, channel.topic, channel.message_encoding, channel.metadata, message.log_time, message.publish_time, message.sequence, message.data))
+            found += [(one.name, one.media_type, one.log_time, one.data) for one in make_reader(file).iter_attachments()]
+            found += [(one.name, one.metadata) for one in make_reader(file).iter_metadata() if one.name != "rosbag2"]
+    return sorted(found, key=repr)
+
+
+@pytest.mark.parametrize("profile", ["", "ros1", "protobuf"])
+def test_what_is_not_ros_goes_through_byte_for_byte_or_is_refused(tmp_path, profile):
+    file = tmp_path / "bag" / "x_0.mcap"
+    write_foreign(file, profile)
+    expected = everything([file])
+    shown = done("info", file).stdout
+    assert "foxglove.Log" in shown and "protobuf" in shown and "Messages:          1200" in shown
+    more = [["convert"], ["merge"], ["filter", "-x", "nothing"], ["compress"], ["decompress"], ["convert", "--compression", "zstd"]]
+    for number, (verb, *arguments) in enumerate(more):
+        out = tmp_path / f"out_{number}"
+        done(verb, file, "-o", out, *arguments)
+        assert everything(out.glob("*.mcap")) == expected, (verb, arguments)
+        assert "sound" in done("check", out).stdout
+    for arguments in (["split", "--count", "100"], ["filter", "--rate", "5"], ["compress", "--mode", "message"]):
+        out = tmp_path / "refused"
+        told = holdall(arguments[0], file, "-o", out, *arguments[1:])
+        assert told.returncode == 1 and "jsonschema" in told.stderr and not out.exists(), told
+    told = done("convert", file, "-o", tmp_path / "sqlite", "-s", "sqlite3")
+    assert "has no place" in told.stderr
 
 
 def test_a_dash_is_standard_input_and_output(tmp_path):

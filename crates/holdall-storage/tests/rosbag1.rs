@@ -257,6 +257,55 @@ fn bags_without_index_are_read_by_walking() {
 }
 
 #[test]
+fn behind_a_torn_chunk_the_next_ones_are_found() {
+    for name in ["none.bag", "bz2.bag", "lz4.bag"] {
+        let mut bytes = content(name);
+        let (at, position) = index_position(&bytes);
+        bytes[at..at + 8].fill(0);
+        bytes.truncate(position);
+        let mark = b"\x04\x00\x00\x00op=\x05";
+        let chunks: Vec<usize> = (0..bytes.len() - mark.len())
+            .filter(|at| bytes[*at..].starts_with(mark))
+            .collect();
+        assert!(chunks.len() >= 3, "{name}");
+        let torn = chunks[1];
+        // Its header; the length of its data, which then reaches beyond the file; and a hole over all of it.
+        let header = (torn..torn + 8, 0xff);
+        let length = (torn + 17..torn + 24, 0x7f);
+        let hole = (torn - 20..chunks[2] - 40, 0);
+        for (range, value) in [header, length, hole] {
+            let mut torn = bytes.clone();
+            torn[range.clone()].fill(value);
+            let reader = open_bytes(torn).unwrap();
+            let condition = &reader.summary().condition;
+            assert!(
+                matches!(condition, FileCondition::Damaged { .. }),
+                "{name} {range:?}"
+            );
+            let messages = reader.messages(&ReadQuery::default()).unwrap();
+            let messages: Vec<ReadMessage> = messages.filter_map(Result::ok).collect();
+            let found = told(&reader, &messages);
+            let whole = as_told(&expected());
+            assert!(
+                found.iter().all(|message| whole.contains(message)),
+                "{name} {range:?}"
+            );
+            assert_eq!(
+                found.len() as u64,
+                reader.summary().message_count,
+                "{name} {range:?}"
+            );
+            let last = |told: &[(String, String, i64, String)]| told.iter().map(|message| message.2).max();
+            assert_eq!(
+                last(&found),
+                last(&whole),
+                "{name} {range:?}: the end of the bag is there"
+            );
+        }
+    }
+}
+
+#[test]
 fn bags_of_a_killed_recorder_give_what_was_written() {
     // Both were written with the first 27 messages of the whole bags; of the compressed one, the end was still in memory.
     let first: Vec<_> = as_told(&expected()).into_iter().collect();

@@ -12,6 +12,7 @@ use holdall_model::message::PayloadRef;
 use holdall_storage::{
     StorageError, StorageOptions,
     reader::{FileCondition, ReadOrder, ReadQuery, StorageReader},
+    repair::Repaired,
     sqlite3::SqliteReader,
     storage_by_id,
     writer::{ChannelIndex, StoredMessage},
@@ -455,6 +456,80 @@ fn what_a_stopped_program_left_behind_is_put_to_use_and_the_directory_is_left_al
         );
         assert_eq!(listing(path.parent().unwrap()), before, "{journal_mode}");
     }
+}
+
+/// Repairs in place, with one closing record.
+fn repair(path: &Path) -> Result<Option<Repaired>, StorageError> {
+    let records = [(
+        "rosbag2",
+        metadata("serialized_metadata", "version: 9\nrepaired: 1\n"),
+    )];
+    storage_by_id("sqlite3").unwrap().repair(path, &records, false)
+}
+
+#[test]
+fn repair_takes_in_or_rolls_back_what_was_left_behind_and_leaves_one_file() {
+    for (journal_mode, expected) in [("WAL", 16), ("DELETE", 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = left_behind(dir.path(), journal_mode);
+        let repaired = repair(&path).unwrap().unwrap();
+        assert_eq!(
+            (repaired.messages, repaired.unsaved),
+            (expected, Vec::new()),
+            "{journal_mode}"
+        );
+        assert_eq!(
+            listing(path.parent().unwrap()).len(),
+            1,
+            "{journal_mode}: no journal is left"
+        );
+        let reader = SqliteReader::open(&path).unwrap();
+        assert_eq!(reader.summary().message_count, expected);
+        assert_eq!(reader.summary().condition, FileCondition::Complete);
+        assert_eq!(repair(&path).unwrap(), None, "{journal_mode}: nothing more to do");
+    }
+}
+
+#[test]
+fn repair_gives_an_unclosed_database_its_closing_records_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = record(dir.path(), &StorageOptions::default(), 0);
+    assert_eq!(repair(&path).unwrap(), None, "a closed one is left alone");
+    let connection = Connection::open(&path).unwrap();
+    connection
+        .execute(
+            "DELETE FROM metadata WHERE id > (SELECT min(id) FROM metadata)",
+            [],
+        )
+        .unwrap();
+    drop(connection);
+    let repaired = repair(&path).unwrap().unwrap();
+    assert_eq!(repaired.messages, 500);
+    let reader = SqliteReader::open(&path).unwrap();
+    assert!(
+        reader
+            .summary()
+            .rosbag2_metadata()
+            .unwrap()
+            .contains("repaired: 1")
+    );
+    assert_eq!(repair(&path).unwrap(), None);
+}
+
+#[test]
+fn repair_changes_nothing_in_a_database_that_sqlite_finds_broken() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = record(dir.path(), &StorageOptions::default(), 0);
+    let connection = Connection::open(&path).unwrap();
+    connection.execute("DELETE FROM metadata", []).unwrap();
+    drop(connection);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2 / 4096 * 4096;
+    bytes[middle..middle + 8192].fill(0xa5);
+    std::fs::write(&path, &bytes).unwrap();
+    let error = repair(&path).unwrap_err().to_string();
+    assert!(error.contains("nothing was changed"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
 #[test]

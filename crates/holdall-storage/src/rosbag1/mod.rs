@@ -7,6 +7,7 @@ mod cursor;
 pub mod format;
 pub mod reader;
 pub(crate) mod recover;
+mod resync;
 
 pub use reader::{Rosbag1Reader, Rosbag1ReaderOptions};
 

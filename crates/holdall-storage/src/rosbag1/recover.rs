@@ -5,6 +5,7 @@ use super::{
     chunk::{Extent, ExtentKind, Records},
     connections::Connections,
     format::{HEADER_BYTES_MAX, Head, LENGTH_BYTES, decode_record, number, op},
+    resync::Resync,
 };
 use crate::{
     error::{StorageError, StorageResult},
@@ -98,6 +99,7 @@ pub(super) fn scan(source: &Source, options: Rosbag1ReaderOptions, start: u64) -
             compression: None,
             condition: FileCondition::Unindexed,
         },
+        resync: Resync::default(),
     };
     let mut at = start;
     // Each record has 8 bytes at least, so the walk ends.
@@ -108,7 +110,10 @@ pub(super) fn scan(source: &Source, options: Rosbag1ReaderOptions, start: u64) -
             Err(error @ StorageError::Disk(_)) => return Err(error),
             Err(error) => {
                 walk.damaged(&error);
-                break;
+                match walk.resync.next_chunk(source, options, at + 1)? {
+                    Some(next) => at = next,
+                    None => break,
+                }
             }
         }
     }
@@ -119,6 +124,7 @@ struct Walk<'a> {
     source: &'a Source,
     options: Rosbag1ReaderOptions,
     found: Scan,
+    resync: Resync,
 }
 
 impl Walk<'_> {
@@ -199,14 +205,18 @@ impl Walk<'_> {
             // Its records follow, and maybe closed chunks after them.
             return Ok(Some(record.data_start));
         }
+        // Its length may be what is wrong: then there are chunks behind it.
+        let next = self
+            .resync
+            .next_chunk(self.source, self.options, record.data_start)?;
         self.add(Extent {
             start: record.data_start,
-            length: self.source.len() - record.data_start,
+            length: next.unwrap_or(self.source.len()) - record.data_start,
             times: (0, 0),
             kind: ExtentKind::CutChunk(compression.into()),
             channels: None,
         });
-        Ok(None)
+        Ok(next)
     }
 
     /// Takes in a part of the file, if its content can be read; else the damage, and the walk goes on.

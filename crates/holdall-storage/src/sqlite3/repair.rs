@@ -39,7 +39,8 @@ pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> Storag
             .query_row(&query, [], |row| row.get::<_, i64>(0))
             .map_err(&refused)
     };
-    let has_end = has_table(&connection, path, "metadata")? && count("metadata")? >= METADATA_ROWS;
+    // Before schema 3 there is no table for closing records, and so nothing that a database without them would lack.
+    let has_end = !has_table(&connection, path, "metadata")? || count("metadata")? >= METADATA_ROWS;
     if has_end && !had_journal {
         return Ok(None);
     }

@@ -13,10 +13,13 @@ use crate::{
 use holdall_io::fs;
 use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};
 use holdall_storage::{
-    mcap::splice::{SpliceChoice, SpliceInput, Spliced, splice},
+    mcap::splice::{ChunkCodec, SpliceChoice, SpliceInput, Spliced, splice},
     writer::{FileSummary, MetadataEntries},
 };
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// Files that are to be smaller than this are cut exactly: definitions and metadata would make out too much of them.
 const FILE_BYTES_MIN: u64 = 1 << 20;
@@ -32,8 +35,25 @@ pub(super) struct Plan<'a> {
     pub split: &'a SplitAt,
     pub accounts: &'a Accounts,
     pub taken: &'a Taken<'a>,
+    /// How all chunks are compressed; `None` to leave them as they are.
+    pub codec: Option<ChunkCodec>,
     /// To be made.
     pub directory: &'a Path,
+}
+
+/// Which input holds what only splicing keeps, and what it is.
+pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)>, ToolError> {
+    for bag in bags
+        .iter()
+        .filter(|bag| bag.metadata().storage_identifier == "mcap")
+    {
+        for file in bag.files().iter().filter(|file| !file.is_packed()) {
+            if let Some(what) = SpliceInput::open(&file.path)?.beyond_ros2() {
+                return Ok(Some((file.path.clone(), what)));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Makes the bag; `None`, and nothing is made, when it cannot be made in this way: another storage, files without an index in which
@@ -60,19 +80,34 @@ pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result
     let Some(ranges) = ranges(plan, &inputs)? else {
         return Ok(None);
     };
+    let output = begin(plan, &inputs)?;
+    make(plan, output, &inputs, ranges, progress).map(Some)
+}
+
+fn begin<'a>(plan: &'a Plan<'_>, inputs: &[SpliceInput]) -> Result<Output<'a>, ToolError> {
     fs::create_dir_new(plan.directory)?;
-    let mut output = Output {
+    Ok(Output {
         plan,
         stem: plan
             .directory
             .file_name()
             .map_or_else(|| "bag".to_owned(), |name| name.to_string_lossy().into_owned()),
-        topics: topics(plan, &inputs),
+        topics: topics(plan, inputs),
         files: Vec::new(),
         written: Written::default(),
-    };
+    })
+}
+
+/// One file for each range.
+fn make(
+    plan: &Plan<'_>,
+    mut output: Output<'_>,
+    inputs: &[SpliceInput],
+    ranges: Vec<Range>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Written, ToolError> {
     let total: u64 = plan.bags.iter().map(BagReader::size_bytes).sum();
-    let channels = taken_channels(plan, &inputs);
+    let channels = taken_channels(plan, inputs);
     let mut done = 0;
     let count = ranges.len();
     for (place, (from, until)) in ranges.into_iter().enumerate() {
@@ -80,16 +115,17 @@ pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result
             channels: channels.clone(),
             from,
             until,
+            codec: plan.codec.clone(),
         };
         let mut last = 0;
         let is_last = place + 1 == count;
-        output.file(&inputs, &choice, is_last, &mut |at| {
+        output.file(inputs, &choice, is_last, &mut |at| {
             last = at;
             progress((done + at).min(total), total);
         })?;
         done += last;
     }
-    output.finish().map(Some)
+    output.finish()
 }
 
 /// For each input, for each channel, whether it is taken.

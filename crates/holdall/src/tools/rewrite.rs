@@ -21,6 +21,7 @@ use holdall_model::{
 };
 use holdall_storage::{
     DEFAULT_STORAGE_ID,
+    mcap::splice::ChunkCodec,
     storage::storage_by_id,
     writer::{ChannelInfo, MetadataEntries, StoredMessage},
 };
@@ -91,7 +92,9 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let accounts = gather(&set, &taken, &job.output.custom_data)?;
     let storage_id = storage_id(&set, &job.output);
     let storage = storage_by_id(&storage_id)?;
-    let by_index = job.choice.is_by_index() && !job.output.is_rewritten;
+    let beyond = copy::beyond_ros2(set.bags())?;
+    let codec = chunk_codec(&job.output, beyond.is_some())?;
+    let by_index = job.choice.is_by_index() && (!job.output.is_rewritten || codec.is_some());
     let plan = Plan {
         bags: set.bags(),
         chooser: &chooser,
@@ -100,6 +103,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         split: &job.output.split,
         accounts: &accounts,
         taken: &taken,
+        codec,
         directory: staged.directory(),
     };
     let written = if by_index && storage_id == "mcap" {
@@ -110,6 +114,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let mut written = match written {
         Some(written) => written,
         None => {
+            tell_beyond(beyond, &storage_id)?;
             keep_chunk_codec(&set, &mut job.output, &storage_id)?;
             let options = BagOptions {
                 directory: staged.directory().to_owned(),
@@ -138,6 +143,36 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     written.files = written.files.iter().map(in_place).collect();
     written.directory = directory;
     Ok(written)
+}
+
+/// How chunks are compressed where files go from MCAP to MCAP with what is not ROS 2's; `None` where nothing was said of it, or more than that.
+fn chunk_codec(output: &OutputOptions, is_beyond: bool) -> Result<Option<ChunkCodec>, ToolError> {
+    let is_asked = is_beyond && output.is_rewritten && output.compression.mode == CompressionMode::None;
+    Ok(if is_asked {
+        Some(ChunkCodec::of(&output.storage_options)?)
+    } else {
+        None
+    })
+}
+
+/// What is not ROS 2's would be lost on the way through all messages: to MCAP that is refused, other storages have no place for it.
+fn tell_beyond(beyond: Option<(PathBuf, String)>, storage_id: &str) -> Result<(), ToolError> {
+    match beyond {
+        Some((path, what)) if storage_id == DEFAULT_STORAGE_ID => {
+            let reason = format!(
+                "it holds {what}, which only copying, choosing by topic and time, dividing by size, span or times, and compressing chunks keep"
+            );
+            Err(ToolError::Unsupported { path, reason })
+        }
+        Some((path, what)) => {
+            tracing::warn!(
+                "{}: it holds {what}, for which storage {storage_id} has no place",
+                path.display()
+            );
+            Ok(())
+        }
+        None => Ok(()),
+    }
 }
 
 /// Says which named topics are not there; the output is made all the same.
@@ -348,7 +383,9 @@ impl<'a> Rewrite<'a> {
         }
         match self.by_topic.get_mut(&message.topic.name) {
             Some(count) => *count += 1,
-            None => drop(self.by_topic.insert(message.topic.name.clone(), 1)),
+            None => {
+                self.by_topic.insert(message.topic.name.clone(), 1);
+            }
         }
         let about = Packed {
             topic,

@@ -1,6 +1,6 @@
 //! Brings one extent after the other into the output: as it lies where nothing in it changes, unpacked where something does.
 
-use super::{Numbers, READER, SpliceInput, Tail};
+use super::{ChunkCodec, Numbers, READER, SpliceInput, Tail};
 use crate::{
     error::{StorageError, StorageResult},
     mcap::{
@@ -47,6 +47,8 @@ struct Indexes {
 pub(super) struct Copier<'a> {
     inputs: &'a [SpliceInput],
     numbers: &'a Numbers,
+    /// Every chunk is made anew with it.
+    codec: Option<&'a ChunkCodec>,
     out: &'a mut OutputFile,
     tail: &'a mut Tail,
     run: Option<Run>,
@@ -63,12 +65,14 @@ impl<'a> Copier<'a> {
     pub fn new(
         inputs: &'a [SpliceInput],
         numbers: &'a Numbers,
+        codec: Option<&'a ChunkCodec>,
         out: &'a mut OutputFile,
         tail: &'a mut Tail,
     ) -> Self {
         Self {
             inputs,
             numbers,
+            codec,
             out,
             tail,
             run: None,
@@ -88,7 +92,8 @@ impl<'a> Copier<'a> {
 
     /// One extent.
     pub fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
-        if self.numbers.is_kept[input]
+        if self.codec.is_none()
+            && self.numbers.is_kept[input]
             && wanted.takes_all(extent)
             && let Some(indexes) = self.indexes(input, extent)?
         {
@@ -208,9 +213,10 @@ impl<'a> Copier<'a> {
             .source
             .will_need(extent.start + extent.length, extent.length.min(16 << 20));
         let records = Records::load(index, READER, extent)?;
-        let compression = match &extent.kind {
-            ExtentKind::Chunk { compression, .. } => compression.clone(),
-            ExtentKind::Records => Box::default(),
+        let compression: Box<str> = match (self.codec, &extent.kind) {
+            (Some(codec), _) => codec.name.as_str().into(),
+            (None, ExtentKind::Chunk { compression, .. }) => compression.clone(),
+            (None, ExtentKind::Records) => Box::default(),
         };
         for entry in records.entries(wanted)? {
             let message = records.message(index, entry.offset)?;
@@ -250,7 +256,8 @@ impl<'a> Copier<'a> {
         }
         let records = std::mem::take(&mut self.records);
         let entries = std::mem::take(&mut self.entries);
-        let packed = compress(compression, &records).map_err(|reason| StorageError::Codec {
+        let level = self.codec.map_or(ZSTD_LEVEL, |codec| codec.zstd_level);
+        let packed = compress(compression, level, &records).map_err(|reason| StorageError::Codec {
             path: self.inputs[0].index.source.path().to_owned(),
             action: "compress",
             offset: 0,
@@ -355,9 +362,9 @@ fn index_channels(bytes: &[u8]) -> Option<BTreeMap<u16, (u64, u64)>> {
 }
 
 /// Compresses; `None` when the codec is none, or the result is no smaller.
-fn compress(codec: &str, records: &[u8]) -> Result<Option<Vec<u8>>, String> {
+fn compress(codec: &str, zstd_level: i32, records: &[u8]) -> Result<Option<Vec<u8>>, String> {
     let packed = match codec {
-        "zstd" => zstd::bulk::compress(records, ZSTD_LEVEL).map_err(|error| error.to_string())?,
+        "zstd" => zstd::bulk::compress(records, zstd_level).map_err(|error| error.to_string())?,
         "lz4" => {
             let mut encoder = lz4::EncoderBuilder::new()
                 .build(Vec::new())

@@ -14,7 +14,9 @@ use super::{
     },
 };
 use crate::{
+    StorageOptions,
     error::StorageResult,
+    mcap::McapOptions,
     reader::{FileCondition, ReadOrder, ReadQuery, StorageSummary},
     writer::{ChannelIndex, ChannelInfo, MetadataEntries},
 };
@@ -64,6 +66,29 @@ impl SpliceInput {
         Ok(self.index.summary.condition == FileCondition::Complete && extents.iter().all(is_indexed))
     }
 
+    /// What of the file is not ROS 2's, so that it goes from file to file by splicing only; `None` when all of it is.
+    pub fn beyond_ros2(&self) -> Option<String> {
+        let encodings = self
+            .index
+            .definitions
+            .schemas
+            .values()
+            .map(|schema| schema.encoding.as_str());
+        let ours = ["ros2msg", "ros2idl", "ros1msg", "unknown", ""];
+        let mut others: Vec<&str> = encodings.filter(|encoding| !ours.contains(encoding)).collect();
+        others.sort_unstable();
+        others.dedup();
+        match (others.is_empty(), self.index.attachments.len()) {
+            (true, 0) => None,
+            (false, 0) => Some(format!("schemas in {}", others.join(", "))),
+            (true, count) => Some(format!("attachments ({count})")),
+            (false, count) => Some(format!(
+                "schemas in {}, and attachments ({count})",
+                others.join(", ")
+            )),
+        }
+    }
+
     /// First log time, last log time and bytes of each part of the file that holds messages, with the indexes that belong to it.
     ///
     /// # Errors
@@ -90,6 +115,32 @@ pub struct SpliceChoice {
     pub from: Option<Timestamp>,
     /// Only messages of this log time or earlier.
     pub until: Option<Timestamp>,
+    /// How chunks are compressed; `None` to leave each as it is. Nothing is copied as it lies then.
+    pub codec: Option<ChunkCodec>,
+}
+
+/// How chunks are compressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkCodec {
+    /// As MCAP names it; empty for none.
+    name: String,
+    /// zstd's level.
+    zstd_level: i32,
+}
+
+impl ChunkCodec {
+    /// What the MCAP storage's settings say.
+    ///
+    /// # Errors
+    /// Settings that are not valid.
+    pub fn of(options: &StorageOptions) -> StorageResult<Self> {
+        let options = McapOptions::preset(&options.preset)?
+            .with_config(options.config.as_deref().unwrap_or_default())?;
+        Ok(Self {
+            name: options.compression.as_str().to_owned(),
+            zstd_level: options.compression_level.zstd(),
+        })
+    }
 }
 
 /// What a spliced file holds.
@@ -150,7 +201,7 @@ pub fn splice(
         put_metadata(&mut tail, &mut out, name, entries)?;
     }
     tail.put(&mut out, &numbers.records)?;
-    let mut copier = Copier::new(inputs, &numbers, &mut out, &mut tail);
+    let mut copier = Copier::new(inputs, &numbers, choice.codec.as_ref(), &mut out, &mut tail);
     let mut done = 0;
     for (input, extent) in planned(inputs, choice)? {
         copier.extent(input, &extent, &wanted(inputs, choice, input))?;

@@ -265,7 +265,9 @@ fn what_a_tool_leaves_out_on_request_is_told_as_policy_and_is_no_loss() {
         let middle = bag.starting_time.unwrap().saturating_add(bag.duration / 2);
         job.choice.start = Some(Moment::At(middle));
     };
-    let by_rate: fn(&mut Job) = |job| drop(job.choice.rates.insert("/t".to_owned(), 0.001));
+    let by_rate: fn(&mut Job) = |job| {
+        job.choice.rates.insert("/t".to_owned(), 0.001);
+    };
     for (what, change) in [("time", by_time), ("rate", by_rate)] {
         let audit = audit_of_made(&[&recorded.output], change);
         assert_eq!(audit.faults, Vec::<String>::new(), "{what}");
