@@ -171,7 +171,9 @@ def everything(paths):
             for schema, channel, message in reader.iter_messages():
                 about = schema and (schema.name, schema.encoding, schema.data)
                 found.append((about, channel.topic, channel.message_encoding, channel.metadata, message.log_time, message.publish_time, message.sequence, message.data))
+        with open(path, "rb") as file:
             found += [(one.name, one.media_type, one.log_time, one.data) for one in make_reader(file).iter_attachments()]
+        with open(path, "rb") as file:
             found += [(one.name, one.metadata) for one in make_reader(file).iter_metadata() if one.name != "rosbag2"]
     return sorted(found, key=repr)
 
