@@ -61,7 +61,10 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
     );
     keep(
         "ros1.yaml",
-        &BENCHMARK.replace("parameters:\n", "parameters:\n          recorder: [rosbag]\n"),
+        &BENCHMARK.replace(
+            "          max_cache",
+            "          recorder: [rosbag]\n          max_cache",
+        ),
     );
     keep("no_yaml.yaml", "a: b: c");
     let files = |producers, benchmark| {

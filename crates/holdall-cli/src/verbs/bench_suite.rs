@@ -268,7 +268,8 @@ fn largest_bytes(experiment: &Experiment) -> u64 {
 }
 
 fn unknown(id: &str) -> Failure {
-    let known: Vec<String> = experiments::shipped().into_iter().map(|one| one.id).collect();
+    let mut known: Vec<String> = experiments::shipped().into_iter().map(|one| one.id).collect();
+    known.push(STORAGE_COMPARISON.to_owned());
     Failure::refused(format!(
         "{id} is no experiment and no file; expected one of {}",
         known.join(", ")

@@ -155,7 +155,9 @@ impl Generator<'_> {
             publish_time: Some(stamp),
             log_time: stamp,
         };
-        let payload = if self.loans && group.frame.message_bytes() >= LOAN_BYTES_MIN {
+        let payload = if let Some(whole) = group.whole(place, index) {
+            Payload::Borrowed(whole)
+        } else if self.loans && group.frame.message_bytes() >= LOAN_BYTES_MIN {
             Payload::Loaned(group.loan(place, index))
         } else {
             group.assemble(place, index, buffer);
