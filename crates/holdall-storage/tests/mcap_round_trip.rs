@@ -1,4 +1,4 @@
-//! Any sequence of messages is read back exactly, by the `mcap` crate and by our reader, with valid checksums and a whole index.
+//! Any sequence of messages is read back exactly, by the `mcap` crate, pip `mcap` and our reader, with valid checksums and a whole index.
 
 mod support;
 
@@ -13,8 +13,13 @@ use holdall_storage::{
     writer::{ChannelIndex, StorageWriter, StoredMessage},
 };
 use mcap::sans_io::linear_reader::{LinearReadEvent, LinearReader, LinearReaderOptions};
-use proptest::prelude::*;
-use std::{path::Path, time::Duration};
+use md5::{Digest, Md5};
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 use support::{Message, Recording, channel, payload, record};
 
 const TOPICS: [(&str, &str); 5] = [
@@ -410,4 +415,61 @@ fn a_payload_that_lies_about_its_length_is_told_and_spoils_nothing() {
     let messages = read_by_reference(&files.read(path).unwrap());
     let lengths: Vec<usize> = messages.iter().map(|message| message.payload.len()).collect();
     assert_eq!(lengths.iter().sum::<usize>(), 10 * 3 + 5000 + 70_000 + 300_000);
+}
+
+/// A message as `read_with_pip_mcap.py` prints it.
+fn line(message: &Message) -> String {
+    let digest: String = Md5::digest(&message.payload)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let Message {
+        topic,
+        log_time,
+        publish_time,
+        sequence,
+        ..
+    } = message;
+    format!("{topic} {log_time} {publish_time} {sequence} {digest}")
+}
+
+#[test]
+fn pip_mcap_reads_exactly_what_any_options_have_written() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let venv = std::env::var_os("HOLDALL_VENV").map_or_else(|| repository.join(".venv"), PathBuf::from);
+    let python = venv.join("bin/python");
+    let has_mcap = Command::new(&python).args(["-c", "import mcap"]).output();
+    if !has_mcap.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no pip mcap in {} (set HOLDALL_VENV)", venv.display());
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // Another sequence with every run; the bytes of a failure are told by the digest lines.
+    let mut runner = TestRunner::default();
+    let case = (prop::collection::vec(any_message(), 0..80), any_options());
+    let (mut paths, mut expected) = (Vec::new(), String::new());
+    for number in 0..24 {
+        let (messages, options) = case.new_tree(&mut runner).unwrap().current();
+        let path = dir.path().join(format!("{number}.mcap"));
+        let recording = record(options, (65_536, 4), &topics(), &messages);
+        std::fs::write(&path, &recording.bytes).unwrap();
+        let mut lines: Vec<String> = messages.iter().map(line).collect();
+        lines.sort_unstable();
+        expected += "file\n";
+        expected.extend(lines.iter().flat_map(|line| [line.as_str(), "\n"]));
+        paths.push(path);
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/read_with_pip_mcap.py");
+    let output = Command::new(python).arg(script).args(paths).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let found = String::from_utf8(output.stdout).unwrap();
+    let first_other = found
+        .lines()
+        .zip(expected.lines())
+        .find(|(found, expected)| found != expected);
+    assert!(found == expected, "first difference: {first_other:?}");
 }
