@@ -214,10 +214,13 @@ pub struct Setting {
     /// Who records (not in rosbag2's files).
     pub recorder: RecorderKind,
     /// Who publishes over a transport (not in rosbag2's files).
+    #[serde(default)]
     pub publishers: PublisherKind,
     /// How topics are chosen over a transport (not in rosbag2's files).
+    #[serde(default)]
     pub selection: SelectionKind,
     /// The recording is played back at this rate, and that is what is measured (not in rosbag2's files).
+    #[serde(default)]
     pub play_rate: Option<PlayRate>,
     /// Storage backend.
     pub storage_id: String,
