@@ -34,7 +34,7 @@ Environment:
   ROS_LOCALHOST_ONLY             1 keeps to this host; overrules range and peers (deprecated)
   CYCLONEDDS_URI                 configuration of the DDS layer, used as it is
   RMW_IMPLEMENTATION             rmw_zenoh_cpp makes zenoh the default transport
-  ZENOH_SESSION_CONFIG_URI       configuration file of the zenoh layer, instead of rmw_zenoh's defaults
+  ZENOH_SESSION_CONFIG_URI       configuration file of zenoh, instead of rmw_zenoh's defaults
   ZENOH_CONFIG_OVERRIDE          key=value pairs on top of it, divided by ;
   ZENOH_ROUTER_CHECK_ATTEMPTS    below 0: no router is expected
   ROS_DISTRO, AMENT_PREFIX_PATH  noted in the bag; searched for message definitions
