@@ -104,6 +104,14 @@ fn dds(_: &str, _: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
     Err(lacking("dds"))
 }
 
+#[cfg(feature = "iceoryx2")]
+fn iceoryx2(node_name: &str, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
+    use holdall_transport::iceoryx2::Iceoryx2Transport;
+    let transport = Iceoryx2Transport::new(node_name, Arc::clone(clock)).map_err(Failure::failed)?;
+    Ok(Box::new(transport))
+}
+
+#[cfg(not(feature = "iceoryx2"))]
 fn iceoryx2(_: &str, _: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
     Err(lacking("iceoryx2"))
 }

@@ -2,7 +2,7 @@
 
 use crate::qos::QosProfile;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 /// Dense index of a topic within one recording; the recorder hands it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct TopicId(pub u32);
 
 /// Globally unique identifier of a publisher: 16 bytes (RTPS GUID; rmw_zenoh GID; iceoryx2 publisher id).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Gid(pub [u8; 16]);
 
@@ -40,6 +40,45 @@ pub struct TopicInfo {
     pub offered_qos_profiles: Vec<QosProfile>,
     /// `RIHS01_` and 64 hexadecimal digits (REP-2016), or empty when unknown or in dispute.
     pub type_description_hash: String,
+    /// Where it was recorded; `None` where the bag does not tell. Other readers of a bag skip it.
+    #[serde(skip)]
+    pub origin: Option<TopicOrigin>,
+}
+
+/// The transport that a topic was recorded from, and what that needs to offer the topic again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TopicOrigin {
+    /// The transport's short name, for example `iceoryx2`.
+    pub transport: String,
+    /// What its own discovery told besides name, type and QoS, under names of its choice.
+    pub details: BTreeMap<String, String>,
+}
+
+/// Key of [`TopicOrigin::transport`] among the texts that a storage keeps with a topic (MCAP channel metadata).
+const ORIGIN_KEY: &str = "holdall.transport";
+
+/// What keys of [`TopicOrigin::details`] begin with there.
+const ORIGIN_DETAIL_PREFIX: &str = "holdall.origin.";
+
+impl TopicOrigin {
+    /// The origin as texts that a bag keeps with a topic: in the channel's metadata of MCAP files, below `origin` in `metadata.yaml`.
+    pub fn to_texts(&self) -> impl Iterator<Item = (String, String)> {
+        let details = self.details.iter();
+        std::iter::once((ORIGIN_KEY.to_owned(), self.transport.clone()))
+            .chain(details.map(|(key, value)| (format!("{ORIGIN_DETAIL_PREFIX}{key}"), value.clone())))
+    }
+
+    /// The origin among the texts that a bag keeps with a topic.
+    pub fn from_texts(texts: &BTreeMap<String, String>) -> Option<Self> {
+        let details = texts.iter().filter_map(|(key, value)| {
+            let key = key.strip_prefix(ORIGIN_DETAIL_PREFIX)?;
+            Some((key.to_owned(), value.clone()))
+        });
+        Some(Self {
+            transport: texts.get(ORIGIN_KEY)?.clone(),
+            details: details.collect(),
+        })
+    }
 }
 
 /// A node's full name.

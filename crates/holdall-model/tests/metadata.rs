@@ -4,7 +4,7 @@ use holdall_model::{
     metadata::{BagMetadata, FileInformation, MetadataError, TopicWithMessageCount},
     qos::{Durability, History, QosDuration, QosProfile, Reliability},
     time::Timestamp,
-    topic::TopicInfo,
+    topic::{TopicInfo, TopicOrigin},
 };
 use proptest::prelude::*;
 use std::{collections::BTreeMap, time::Duration};
@@ -380,6 +380,9 @@ prop_compose! {
         TopicWithMessageCount {
             topic_metadata: TopicInfo {
                 name, type_name, serialization_format: format, type_description_hash: hash,
+                origin: (depths.len() == 1).then(|| TopicOrigin {
+                    transport: "iceoryx2".to_owned(), details: BTreeMap::from([("service".to_owned(), "a: \"b\"".to_owned())]),
+                }),
                 offered_qos_profiles: depths.into_iter().map(|depth| QosProfile { depth, ..QosProfile::ROS_DEFAULT }).collect(),
             },
             message_count,

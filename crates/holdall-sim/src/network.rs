@@ -105,6 +105,7 @@ impl Life {
                 type_hash: request.type_hash.clone(),
                 qos: request.qos,
                 node: Some(node),
+                ..EndpointInfo::default()
             },
             announced: 0,
             has_arrived: false,
@@ -244,6 +245,7 @@ impl Network {
             type_name: info.type_name.clone(),
             type_hash: info.type_hash.clone(),
             qos: info.qos,
+            ..PublishRequest::default()
         }
     }
 

@@ -220,6 +220,7 @@ impl<'a> World<'a> {
             type_name,
             type_hash,
             qos: OFFERS[offer],
+            ..PublishRequest::default()
         });
     }
 

@@ -153,6 +153,7 @@ fn publish(plan: &Plan) -> Result<(), Failure> {
             type_name: TYPE.to_owned(),
             type_hash: None,
             qos: plan.qos(),
+            ..PublishRequest::default()
         };
         publishers.push(transport.publish(&request)?);
     }

@@ -2,6 +2,8 @@
 
 #[cfg(any(test, feature = "dds"))]
 pub mod dds;
+#[cfg(feature = "iceoryx2")]
+pub mod iceoryx2;
 pub mod memory;
 mod transport;
 #[cfg(any(test, feature = "dds", feature = "zenoh"))]

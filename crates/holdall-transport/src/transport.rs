@@ -4,12 +4,12 @@ use holdall_model::{
     message::{MessageHeader, Payload},
     qos::QosProfile,
     time::Timestamp,
-    topic::{Gid, NodeName},
+    topic::{Gid, NodeName, TopicOrigin},
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// A publisher or a subscription of somebody else, as discovery tells.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointInfo {
     /// Identifier on the transport.
     pub gid: Gid,
@@ -23,6 +23,10 @@ pub struct EndpointInfo {
     pub qos: QosProfile,
     /// The node that it belongs to, once known.
     pub node: Option<NodeName>,
+    /// How its payloads are serialized; empty for `cdr`.
+    pub serialization_format: &'static str,
+    /// What the transport needs besides name, type and QoS to offer such a topic again ([`holdall_model::topic::TopicOrigin`]).
+    pub details: BTreeMap<String, String>,
 }
 
 /// A change in the graph. Endpoints of this process's own participant are never reported.
@@ -75,7 +79,7 @@ pub trait Subscription: Send {
 }
 
 /// What to publish.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct PublishRequest {
     /// Full ROS topic name.
     pub topic: String,
@@ -85,6 +89,10 @@ pub struct PublishRequest {
     pub type_hash: Option<String>,
     /// What to offer.
     pub qos: QosProfile,
+    /// How payloads are serialized; empty for `cdr`.
+    pub serialization_format: String,
+    /// Where the topic was recorded, when that was by the same transport.
+    pub origin: Option<TopicOrigin>,
 }
 
 /// A live publisher; dropping it ends it.
@@ -150,6 +158,11 @@ pub trait Transport: Send {
     /// # Errors
     /// When the name or the QoS is refused.
     fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError>;
+
+    /// Whether it carries payloads that are serialized this way.
+    fn carries(&self, serialization_format: &str) -> bool {
+        matches!(serialization_format, "" | "cdr")
+    }
 
     /// Asks a node for the sources of a type; the answer comes from [`Transport::poll_type_descriptions`]. Asking again is harmless.
     fn request_type_description(&mut self, _node: &NodeName, _type_name: &str, _type_hash: &str) {}

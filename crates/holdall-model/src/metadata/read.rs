@@ -4,7 +4,7 @@ use super::{BagMetadata, FileInformation, NO_STARTING_TIME, TopicWithMessageCoun
 use crate::{
     qos,
     time::Timestamp,
-    topic::TopicInfo,
+    topic::{TopicInfo, TopicOrigin},
     yaml::{self, Node, YamlError},
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -118,9 +118,23 @@ fn read_topic(node: &Node, version: u32) -> Result<TopicWithMessageCount, YamlEr
             serialization_format: text("serialization_format")?,
             offered_qos_profiles,
             type_description_hash: text_since(topic, "type_description_hash", version, 7)?,
+            origin: read_origin(topic)?,
         },
         message_count: node.require("message_count")?.as_number()?,
     })
+}
+
+/// The key is holdall's own, so it may be missing in any version.
+fn read_origin(topic: &Node) -> Result<Option<TopicOrigin>, YamlError> {
+    let Some(origin) = topic.get("origin") else {
+        return Ok(None);
+    };
+    let texts = origin
+        .as_map()?
+        .iter()
+        .map(|(key, value)| Ok((key.clone(), value.as_str()?.to_owned())))
+        .collect::<Result<BTreeMap<_, _>, YamlError>>()?;
+    Ok(TopicOrigin::from_texts(&texts))
 }
 
 fn read_files(node: &Node, version: u32) -> Result<Vec<FileInformation>, YamlError> {

@@ -76,6 +76,15 @@ impl Lines {
             },
         );
         self.string("type_description_hash", &info.type_description_hash);
+        if let Some(origin) = &info.origin {
+            // Not in the metadata of rosbag2, which skips keys that it does not know.
+            self.key("origin");
+            self.indent += 2;
+            for (key, value) in origin.to_texts() {
+                self.custom_entry(&key, &value);
+            }
+            self.indent -= 2;
+        }
         self.indent -= 2;
         self.value("message_count", topic.message_count);
         self.indent -= 2;

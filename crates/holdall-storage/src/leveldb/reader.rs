@@ -227,6 +227,7 @@ impl Opening {
             serialization_format: text(KEY_SERIALIZATION_FORMAT).unwrap_or_default(),
             offered_qos_profiles: parse_profiles(&qos).unwrap_or_default(),
             type_description_hash: more("type_description_hash"),
+            ..TopicInfo::default()
         };
         let definition = MessageDefinition {
             type_name: more("definition_type"),

@@ -175,6 +175,7 @@ impl Open<'_> {
                 serialization_format: row.get(3)?,
                 offered_qos_profiles: Vec::new(),
                 type_description_hash: row.get(5)?,
+                ..TopicInfo::default()
             };
             Ok((row.get::<_, i64>(0)?, qos, info))
         })?;

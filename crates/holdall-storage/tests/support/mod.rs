@@ -37,6 +37,7 @@ pub fn channel(name: &str, type_name: &str) -> ChannelInfo {
                 ..QosProfile::default()
             }],
             type_description_hash: format!("RIHS01_{}", "ab".repeat(32)),
+            origin: None,
         },
         definition: MessageDefinition {
             type_name: type_name.into(),

@@ -150,6 +150,7 @@ fn appeared(
         type_hash: type_hash_in(&endpoint.qos.user_data),
         qos: profile_of(&endpoint.qos, endpoint.gid),
         node: graph.node_of(endpoint.gid).cloned(),
+        ..EndpointInfo::default()
     };
     if known.get(&endpoint.gid).is_some_and(|before| before.info == info) {
         return None;

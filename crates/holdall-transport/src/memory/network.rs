@@ -124,6 +124,7 @@ impl MemoryNetwork {
             type_hash: request.type_hash.clone(),
             qos: request.qos,
             node: Some(node.clone()),
+            ..EndpointInfo::default()
         };
         let gid = info.gid;
         state.tell(owner, &GraphEvent::Publisher(info.clone()));

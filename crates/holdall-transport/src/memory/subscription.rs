@@ -98,6 +98,7 @@ impl MemorySubscription {
             type_hash: None,
             qos: request.qos,
             node: Some(node.clone()),
+            ..EndpointInfo::default()
         };
         let gid = info.gid;
         let earlier: Vec<_> = state

@@ -72,6 +72,7 @@ fn offer(qos: QosProfile) -> PublishRequest {
         type_name: "p/msg/T".to_owned(),
         type_hash: None,
         qos,
+        ..PublishRequest::default()
     }
 }
 

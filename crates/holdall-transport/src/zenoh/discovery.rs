@@ -273,6 +273,7 @@ fn endpoint_info(gid: Gid, node: NodeName, topic: TokenTopic) -> EndpointInfo {
         type_hash: topic.type_hash,
         qos: topic.qos,
         node: Some(node),
+        ..EndpointInfo::default()
     }
 }
 

@@ -180,6 +180,7 @@ pub fn publish(
         type_name: type_name.to_owned(),
         type_hash: Some(format!("RIHS01_{}", "ab".repeat(32))),
         qos,
+        ..PublishRequest::default()
     };
     transport.publish(&request).unwrap()
 }

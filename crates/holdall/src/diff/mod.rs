@@ -150,6 +150,7 @@ fn topics(bags: &BagSet) -> BTreeMap<String, TopicFacts> {
         serialization_format,
         offered_qos_profiles,
         type_description_hash,
+        origin: _,
     } in bags.topics()
     {
         let of_topic = facts.entry(name).or_default();

@@ -91,6 +91,7 @@ impl ClockTopic {
             type_name: "rosgraph_msgs/msg/Clock".to_owned(),
             type_hash: Some(CLOCK_TYPE_HASH.to_owned()),
             qos: CLOCK_QOS,
+            ..PublishRequest::default()
         };
         let publishers = transports
             .iter_mut()

@@ -35,9 +35,9 @@ pub enum PlayError {
         /// One clause.
         reason: String,
     },
-    /// A topic that ROS 2 transports cannot carry.
+    /// A topic that the transport cannot carry.
     #[error(
-        "cannot play {topic}: its messages are serialized as {found:?}, and only \"cdr\" can be published; leave it out with --exclude-topics"
+        "cannot play {topic}: its messages are serialized as {found:?}, which the chosen --transport cannot publish; leave it out with --exclude-topics"
     )]
     SerializationFormat {
         /// Name in the bag.

@@ -646,6 +646,7 @@ fn topic(name: &str, offers: Vec<QosProfile>) -> TopicInfo {
         serialization_format: "cdr".to_owned(),
         offered_qos_profiles: offers,
         type_description_hash: "RIHS01_00".to_owned(),
+        ..TopicInfo::default()
     }
 }
 

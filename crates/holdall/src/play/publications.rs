@@ -14,9 +14,6 @@ use holdall_model::{
 use holdall_transport::{PublishRequest, Publisher, Transport};
 use std::time::Duration;
 
-/// The only serialization format that ROS 2 transports carry.
-const CDR: &str = "cdr";
-
 /// Messages that a latched publisher keeps at most, whatever the bag says.
 const LATCHED_DEPTH_MAX: u64 = 10_000;
 
@@ -51,16 +48,13 @@ impl Publications {
                 tracing::info!("recorded {} is left out because /clock is published", topic.name);
                 continue;
             }
-            if topic.serialization_format != CDR {
+            let Some(transport) = transport_of(topic, transports) else {
                 return Err(PlayError::SerializationFormat {
                     topic: topic.name.clone(),
                     found: topic.serialization_format.clone(),
                 });
-            }
-            let request = publish_request(topic, published_as, options);
-            let Some(transport) = transports.first_mut() else {
-                break;
             };
+            let request = publish_request(topic, published_as, transport.name(), options);
             match transport.publish(&request) {
                 Ok(publisher) => {
                     let report = TopicReport {
@@ -161,8 +155,28 @@ impl Publications {
     }
 }
 
+/// The transport that a topic was recorded from when it is there, else the first; `None` when it cannot carry the payloads.
+fn transport_of<'a>(
+    topic: &TopicInfo,
+    transports: &'a mut [Box<dyn Transport>],
+) -> Option<&'a mut Box<dyn Transport>> {
+    let is_origin = |transport: &Box<dyn Transport>| {
+        let origin = topic.origin.as_ref();
+        origin.is_some_and(|origin| origin.transport == transport.name())
+    };
+    let index = transports.iter().position(is_origin).unwrap_or(0);
+    transports
+        .get_mut(index)
+        .filter(|transport| transport.carries(&topic.serialization_format))
+}
+
 /// What to ask the transport for.
-fn publish_request(topic: &TopicInfo, published_as: String, options: &PlayOptions) -> PublishRequest {
+fn publish_request(
+    topic: &TopicInfo,
+    published_as: String,
+    transport: &str,
+    options: &PlayOptions,
+) -> PublishRequest {
     let recorded_qos = || latched_deep_enough(adapt_publisher_qos(&topic.offered_qos_profiles), topic);
     PublishRequest {
         topic: published_as,
@@ -173,6 +187,11 @@ fn publish_request(topic: &TopicInfo, published_as: String, options: &PlayOption
             .get(&topic.name)
             .copied()
             .unwrap_or_else(recorded_qos),
+        serialization_format: topic.serialization_format.clone(),
+        origin: topic
+            .origin
+            .clone()
+            .filter(|origin| origin.transport == transport),
     }
 }
 

@@ -242,6 +242,7 @@ mod tests {
             type_hash: hash.map(str::to_owned),
             qos: QosProfile::default(),
             node: None,
+            ..EndpointInfo::default()
         }
     }
 

@@ -212,6 +212,7 @@ fn request(topic: &str, type_name: &str) -> PublishRequest {
         type_name: type_name.to_owned(),
         type_hash: type_hash(type_name),
         qos: EVENT_QOS,
+        ..PublishRequest::default()
     }
 }
 

@@ -17,7 +17,7 @@ use holdall_model::{
     interface::bundle::Bundle,
     qos::{Durability, QosProfile, Reliability},
     selection::{SelectionError, TopicFilter},
-    topic::{MessageDefinition, NodeName, TopicId, TopicInfo},
+    topic::{MessageDefinition, NodeName, TopicId, TopicInfo, TopicOrigin},
 };
 use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
 use std::{
@@ -36,6 +36,9 @@ const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time between two looks at losses that nobody was told about.
 const LOSS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How payloads are serialized where a transport says nothing else.
+const CDR: &str = "cdr";
 
 /// The name that relative topic names are completed with.
 const NODE_NAME: &str = "rosbag2_recorder";
@@ -289,7 +292,7 @@ impl Session {
     /// Begins to record a topic, unless another transport has brought it already.
     fn record(&mut self, number: usize, plan: &TopicPlan) -> Result<(), TransportError> {
         if !self.topics.contains_key(&plan.name) {
-            self.open_topic(plan);
+            self.open_topic(number, plan);
         }
         let source = &mut self.sources[number];
         match self.topics.get_mut(&plan.name) {
@@ -300,7 +303,7 @@ impl Session {
         }
     }
 
-    fn open_topic(&mut self, plan: &TopicPlan) {
+    fn open_topic(&mut self, number: usize, plan: &TopicPlan) {
         let parts = &self.parts;
         let id = lock(&parts.ledger).add_topic(&plan.name);
         let intake = Arc::new(Intake::new(
@@ -314,12 +317,18 @@ impl Session {
             type_name: plan.type_name.clone(),
             intake: Arc::clone(&intake),
         });
+        let endpoint = plan.publishers.first();
+        let format = endpoint.map_or("", |publisher| publisher.serialization_format);
         let info = TopicInfo {
             name: plan.name.clone(),
             type_name: plan.type_name.clone(),
-            serialization_format: "cdr".to_owned(),
+            serialization_format: if format.is_empty() { CDR } else { format }.to_owned(),
             offered_qos_profiles: plan.publishers.iter().map(|publisher| publisher.qos).collect(),
             type_description_hash: plan.type_hash.clone(),
+            origin: Some(TopicOrigin {
+                transport: self.sources[number].transport.name().to_owned(),
+                details: endpoint.map_or_else(BTreeMap::new, |publisher| publisher.details.clone()),
+            }),
         };
         // Before the subscription, so that the drain knows the topic when its first message comes.
         let definition = self

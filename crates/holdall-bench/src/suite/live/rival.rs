@@ -149,6 +149,7 @@ fn channels(plan: &PublishPlan) -> BenchResult<(Vec<ChannelInfo>, Vec<u64>)> {
                     serialization_format: "cdr".to_owned(),
                     offered_qos_profiles: vec![group.qos],
                     type_description_hash: definition.type_description_hash.clone(),
+                    ..TopicInfo::default()
                 },
                 definition: definition.clone(),
             });

@@ -126,6 +126,7 @@ fn create(publishers: &Publishers, transport: &mut dyn Transport) -> BenchResult
             type_name: group.config.msg_type.clone(),
             type_hash: Some(group.definition.type_description_hash.clone()).filter(|hash| !hash.is_empty()),
             qos: group.config.qos,
+            ..PublishRequest::default()
         };
         Ok(Arc::new(PublisherSink {
             publisher: Mutex::new(transport.publish(&request)?),

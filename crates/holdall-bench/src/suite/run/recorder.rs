@@ -199,6 +199,7 @@ impl Run<'_> {
                     serialization_format: "cdr".to_owned(),
                     offered_qos_profiles: vec![group.config.qos],
                     type_description_hash: definition.type_description_hash.clone(),
+                    ..TopicInfo::default()
                 },
                 definition,
             }

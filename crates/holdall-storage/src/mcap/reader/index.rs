@@ -18,7 +18,7 @@ use crate::{
 use holdall_model::{
     qos::parse_profiles,
     time::Timestamp,
-    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo, TopicOrigin},
 };
 use std::{
     collections::BTreeMap,
@@ -79,6 +79,7 @@ impl Definitions {
                 serialization_format: channel.message_encoding.clone(),
                 offered_qos_profiles,
                 type_description_hash: hash.clone(),
+                origin: TopicOrigin::from_texts(&channel.metadata),
             },
             definition: MessageDefinition {
                 type_name: schema.name,

@@ -150,6 +150,7 @@ impl World {
             type_name: type_name.to_owned(),
             type_hash: type_hash.map(str::to_owned),
             qos,
+            ..PublishRequest::default()
         };
         self.network.publisher(&node("talker"), &request, &self.clock())
     }

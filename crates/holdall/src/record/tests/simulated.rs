@@ -102,6 +102,7 @@ impl Sim {
             type_name: STRING.to_owned(),
             type_hash: None,
             qos,
+            ..PublishRequest::default()
         };
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         self.publishers

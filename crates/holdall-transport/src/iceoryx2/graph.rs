@@ -1,0 +1,251 @@
+//! The graph thread: lists services, opens and leaves them, follows their publishers, gives subscriptions their subscribers, and
+//! cleans up after nodes that died. Everything of iceoryx2 that may wait for files is done here.
+
+use super::{
+    ffi::Service,
+    known::{KnownService, NodeNames},
+    names,
+    receiving::Receiving,
+    service::ServiceFacts,
+    slot::Slot,
+};
+use crate::GraphEvent;
+use holdall_io::clock::Clock;
+use iceoryx2::{
+    node::Node,
+    prelude::{CallbackProgression, Service as _},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+/// Time between two looks at services and publishers.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Looks between two clean-ups after nodes that died.
+const LOOKS_PER_CLEANUP: u32 = 10;
+
+/// Looks that must find a service without publishers and without other nodes before it is left, so that it can end or be made anew.
+const DESERTED_LOOKS: u32 = 5;
+
+/// What others want of the graph thread.
+#[derive(Default)]
+struct Wanted {
+    stop: bool,
+    look: bool,
+}
+
+/// Wakes the graph thread.
+#[derive(Default)]
+pub(super) struct GraphWake {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+impl GraphWake {
+    /// Has it look at once.
+    pub fn wake(&self) {
+        self.lock().look = true;
+        self.changed.notify_all();
+    }
+
+    /// Has it end.
+    pub fn stop(&self) {
+        self.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the next look is due; false when it is to end.
+    fn wait(&self) -> bool {
+        let wanted = self.lock();
+        let is_idle = |wanted: &mut Wanted| !wanted.stop && !wanted.look;
+        let waited = self.changed.wait_timeout_while(wanted, LOOK, is_idle);
+        let (mut wanted, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        wanted.look = false;
+        !wanted.stop
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the graph thread works with.
+pub(super) struct Graph {
+    pub node: Arc<Node<Service>>,
+    pub clock: Arc<dyn Clock>,
+    pub receiving: Arc<Receiving>,
+    pub wake: Arc<GraphWake>,
+    /// Where the recorder takes its events from.
+    pub events: Arc<Mutex<Vec<GraphEvent>>>,
+}
+
+/// What it has seen.
+#[derive(Default)]
+struct Seen {
+    /// By name.
+    services: BTreeMap<String, KnownService>,
+    /// Services that could not be opened, so that it is told once.
+    refused: BTreeSet<String>,
+    /// Topics whose subscribers could not be made, so that it is told once.
+    unheard: BTreeSet<String>,
+    nodes: NodeNames,
+    looks: u32,
+    list_failure_is_told: bool,
+}
+
+impl Graph {
+    /// Starts the thread.
+    pub fn start(self) -> std::io::Result<JoinHandle<()>> {
+        std::thread::Builder::new()
+            .name("iceoryx2-graph".to_owned())
+            .spawn(move || self.run())
+    }
+
+    fn run(self) {
+        let mut seen = Seen::default();
+        loop {
+            self.look(&mut seen);
+            if !self.wake.wait() {
+                break;
+            }
+        }
+        for slot in self.receiving.open_slots() {
+            slot.detach();
+        }
+    }
+
+    fn look(&self, seen: &mut Seen) {
+        if seen.looks.is_multiple_of(LOOKS_PER_CLEANUP) {
+            self.clean_up();
+        }
+        seen.looks = seen.looks.wrapping_add(1);
+        let mut events = Vec::new();
+        if let Some(listed) = self.listed(seen) {
+            self.follow(seen, listed, &mut events);
+        }
+        for service in seen.services.values_mut() {
+            service.look(&self.node, &mut seen.nodes, &mut events);
+        }
+        self.leave_deserted(seen, &mut events);
+        self.events
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .append(&mut events);
+        self.serve_slots(seen);
+    }
+
+    /// What dead nodes hold (ports, samples, places in services) can be used again afterwards.
+    fn clean_up(&self) {
+        let cleaned = self.node.try_cleanup_dead_nodes();
+        if cleaned.cleanups > 0 {
+            tracing::info!(
+                "iceoryx2: cleaned up after {} node(s) that died",
+                cleaned.cleanups
+            );
+        }
+    }
+
+    /// All publish-subscribe services that are there; `None` when they cannot be listed.
+    fn listed(&self, seen: &mut Seen) -> Option<BTreeMap<String, ServiceFacts>> {
+        let mut listed = BTreeMap::new();
+        let listing = Service::list(self.node.config(), |service| {
+            if let Some(facts) = ServiceFacts::of(&service.static_details) {
+                listed.insert(facts.name.clone(), facts);
+            }
+            CallbackProgression::Continue
+        });
+        if let Err(error) = listing {
+            if !std::mem::replace(&mut seen.list_failure_is_told, true) {
+                tracing::warn!("iceoryx2 cannot list all services ({error:?}); new ones may be missed");
+            }
+            return None;
+        }
+        seen.list_failure_is_told = false;
+        Some(listed)
+    }
+
+    fn follow(&self, seen: &mut Seen, listed: BTreeMap<String, ServiceFacts>, events: &mut Vec<GraphEvent>) {
+        let is_gone = |service: &KnownService| listed.get(&service.facts.name) != Some(&service.facts);
+        self.leave(seen, events, is_gone);
+        seen.refused.retain(|name| listed.contains_key(name));
+        for (name, facts) in listed {
+            if seen.services.contains_key(&name) {
+                continue;
+            }
+            let mut topic = names::topic_of_service(&name);
+            if seen.services.values().any(|other| other.topic == topic) {
+                topic.push_str("_2");
+                if seen.refused.insert(name.clone()) {
+                    tracing::warn!(
+                        "iceoryx2: the service {name:?} is recorded as {topic}: another one has its topic"
+                    );
+                }
+            }
+            match KnownService::open(&self.node, facts, topic) {
+                Ok(service) => {
+                    seen.services.insert(name, service);
+                }
+                Err(reason) if seen.refused.insert(name.clone()) => {
+                    tracing::warn!(
+                        "iceoryx2: the service {name:?} cannot be opened ({reason}) and is not recorded"
+                    );
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Services that nobody else uses any more are left, or they would never end.
+    fn leave_deserted(&self, seen: &mut Seen, events: &mut Vec<GraphEvent>) {
+        self.leave(seen, events, |service| service.deserted >= DESERTED_LOOKS);
+    }
+
+    fn leave(&self, seen: &mut Seen, events: &mut Vec<GraphEvent>, is_left: impl Fn(&KnownService) -> bool) {
+        let slots = self.receiving.open_slots();
+        seen.services.retain(|_, service| {
+            if !is_left(service) {
+                return true;
+            }
+            for slot in slots.iter().filter(|slot| slot.topic == service.topic) {
+                slot.detach();
+            }
+            events.extend(service.end());
+            self.receiving.changed();
+            false
+        });
+    }
+
+    /// Gives each subscription that waits for one a subscriber.
+    fn serve_slots(&self, seen: &mut Seen) {
+        for slot in self.receiving.open_slots() {
+            let known = seen.services.values().find(|service| service.topic == slot.topic);
+            let Some(service) = known else { continue };
+            slot.matched_publishers
+                .store(service.publisher_count(), std::sync::atomic::Ordering::Release);
+            if slot.receiver().is_some() {
+                continue;
+            }
+            self.serve(&slot, service, &mut seen.unheard);
+        }
+    }
+
+    fn serve(&self, slot: &Slot, service: &KnownService, unheard: &mut BTreeSet<String>) {
+        match service.receiver(&self.node, Arc::clone(&self.clock)) {
+            Ok(receiver) => {
+                unheard.remove(&slot.topic);
+                slot.attach(receiver);
+                self.receiving.changed();
+            }
+            Err(reason) if unheard.insert(slot.topic.clone()) => tracing::warn!(
+                "{}: no subscriber can be made for the service {:?} ({reason}); it is not recorded until one can",
+                slot.topic,
+                service.facts.name
+            ),
+            Err(_) => {}
+        }
+    }
+}

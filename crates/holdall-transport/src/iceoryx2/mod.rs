@@ -1,0 +1,31 @@
+//! iceoryx2: publish-subscribe services in this host's shared memory, recorded without knowing their types and without a copy.
+//!
+//! ```text
+//! graph thread:    lists services, opens them, follows their publishers, makes subscribers, cleans up after dead nodes
+//! receive thread:  takes samples out of every subscriber and offers them; a large one stays where its publisher wrote it
+//! ```
+//!
+//! Nothing is asked of publishers. Sequence and source stamp are taken from the user header `{int64 source_timestamp, uint64 sequence}`
+//! where a service has it (`rmw_iceoryx2` does); without it losses are unknown.
+
+mod ffi;
+mod graph;
+mod header;
+mod known;
+mod loan;
+mod names;
+mod pace;
+mod publisher;
+mod receiver;
+mod receiving;
+mod service;
+mod slot;
+mod transport;
+
+pub use transport::Iceoryx2Transport;
+
+/// The transport's name, in `--transport` and in bags.
+const NAME: &str = "iceoryx2";
+
+/// How payloads of services are serialized that are not CDR: the user header's bytes, then the payload's, as they lie in memory.
+pub const SERIALIZATION_FORMAT: &str = "iceoryx2";
