@@ -7,9 +7,9 @@ export HOLDALL_VENV
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
 # What the program can do besides cargo's default; `make build FEATURES=` leaves it out and builds in half the time.
-FEATURES ?= zenoh
+FEATURES ?= zenoh,iceoryx2
 # The same where the whole workspace is looked at.
-TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh
+TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 
 .PHONY: help demo test build install check lint unit sim e2e bench setup-build setup-nodes clean
 

@@ -25,9 +25,9 @@ _domains = itertools.count(os.getpid())
 class Node:
     """A real rclpy node (talker or listener) that tells its events as JSON lines."""
 
-    def __init__(self, script, plan, env):
+    def __init__(self, script, plan, env, cwd=None):
         self.process = subprocess.Popen(
-            [sys.executable, str(NODES / script), "-"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(NODES / script), "-"], env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.process.stdin.write(json.dumps(plan))
         self.process.stdin.close()
@@ -52,9 +52,15 @@ class Node:
 class Program:
     """The holdall program in the background, with all that it says."""
 
-    def __init__(self, arguments, env, stdin=subprocess.DEVNULL, program=(HOLDALL,)):
+    def __init__(self, arguments, env, stdin=subprocess.DEVNULL, program=(HOLDALL,), cwd=None):
         self.process = subprocess.Popen(
-            [*program, *map(str, arguments)], env=env, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*program, *map(str, arguments)],
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.lines = []
         self.changed = threading.Condition()

@@ -1,0 +1,187 @@
+"""Services of iceoryx2: pip `iceoryx2` publishes and listens, in a shared-memory root and prefix of each test's own."""
+
+import glob
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import HOLDALL, Node, Program, World, messages_of
+
+SHM = ("record", "--transport", "iceoryx2", "-o")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_iceoryx2():
+    said = subprocess.run([HOLDALL, "play", "--transport", "iceoryx2", "/nonexistent"], capture_output=True, text=True, timeout=60).stderr
+    if "has no iceoryx2" in said:
+        pytest.skip("this build has no iceoryx2; make e2e builds one that has")
+
+
+class Shm(World):
+    """A root and a prefix that nobody else uses."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.prefix = f"h{os.getpid()}_{abs(hash(str(folder))) % 10**8}_"
+        # A path with a dot or of more than 100 characters would be refused for sockets.
+        self.root = f"/tmp/{self.prefix}iox2/"
+        (folder / "config").mkdir()
+        (folder / "config" / "iceoryx2.toml").write_text(f"[global]\nroot-path = '{self.root}'\nprefix = '{self.prefix}'\n")
+
+    def peer(self, role, service, count=0, size=64, **plan):
+        plan = {"role": role, "service": service, "count": count, "size": size, **plan}
+        return self._keep(Node("iceoryx2_peer.py", plan, self.env, cwd=self.folder))
+
+    def holdall(self, *arguments, **how):
+        return self._keep(Program(arguments, self.env, cwd=self.folder, **how))
+
+    def record(self, *arguments, bag="bag"):
+        recorder = self.holdall(*SHM, bag, *arguments)
+        recorder.wait_until_says("Listening for topics")
+        return recorder
+
+    def close(self):
+        super().close()
+        shutil.rmtree(self.root, ignore_errors=True)
+        for left in glob.glob(f"/dev/shm/{self.prefix}*"):
+            os.unlink(left)
+
+
+@pytest.fixture
+def shm(tmp_path):
+    world = Shm(tmp_path)
+    yield world
+    world.close()
+
+
+def payload(number, size):
+    return (number.to_bytes(8, "little") + bytes([number % 251]) * size)[:size]
+
+
+def topic_of(world, name):
+    return next(topic for topic in world.info(world.folder / "bag")["topics"] if topic["name"] == name)
+
+
+@pytest.mark.parametrize("size", [200, 200_000])
+def test_cdr_of_a_ros_type_is_recorded_as_cdr(shm, size):
+    recorder = shm.record("-a")
+    peer = shm.peer("publish", "ros2://topics/camera/image", count=40, size=size, rate_hz=200, attributes={"ros_type": "sensor_msgs/msg/Image"}, stay=1)
+    sent = peer.done()["md5"]
+    code, said = recorder.stop()
+    assert code == 0, said
+    got = messages_of(shm.folder / "bag")["/camera/image"]
+    assert hashlib.md5(b"".join(got)).hexdigest() == sent
+    assert "lost: none" in said
+
+    from mcap.reader import make_reader
+
+    with open(shm.folder / "bag" / "bag_0.mcap", "rb") as stream:
+        for schema, channel, message in make_reader(stream).iter_messages():
+            assert (schema.name, channel.message_encoding) == ("sensor_msgs/msg/Image", "cdr")
+            assert channel.metadata["holdall.transport"] == "iceoryx2"
+            assert channel.metadata["holdall.origin.service"] == "ros2://topics/camera/image"
+            assert 0 <= message.log_time - message.publish_time < 5 * 10**9, "the publisher's own stamp"
+            assert 1 <= message.sequence <= 40
+
+
+def test_a_service_of_an_unknown_type_is_recorded_with_its_header_and_offered_again(shm):
+    recorder = shm.record("-a")
+    native = {"type": "Point", "fixed": True, "header": "other"}
+    peer = shm.peer("publish", "Lidar/Front", count=25, size=48, rate_hz=100, stay=1, **native)
+    sent = peer.done()["md5"]
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert "losses cannot be known for /Lidar/Front" in said, "its header tells no sequence that we know"
+    got = messages_of(shm.folder / "bag")["/Lidar/Front"]
+    assert [len(message) for message in got] == [24 + 48] * 25
+    assert hashlib.md5(b"".join(message[24:] for message in got)).hexdigest() == sent
+
+    twin = shm.peer("subscribe", "Lidar/Front", count=25, size=48, **native)
+    player = shm.holdall("play", "bag", "--transport", "iceoryx2")
+    heard = twin.done()
+    code, said = player.wait()
+    assert code == 0, said
+    assert heard["md5"] == sent
+    assert heard["sequences"] == list(range(1, 26)), "an application's header is played as it was"
+    assert heard["headers"] == [[21.5, 7]] * 25
+
+
+def test_what_overflowed_is_counted_by_the_sequence(shm):
+    recorder = shm.record("-a")
+    peer = shm.peer("publish", "Gaps", count=50, rate_hz=200, skip=[11, 12, 30], stay=1)
+    peer.done()
+    code, said = recorder.stop()
+    assert code == 3, said
+    assert "lost: 3 messages" in said
+    assert len(messages_of(shm.folder / "bag")["/Gaps"]) == 47
+
+
+def test_a_publisher_that_is_killed_with_a_loan_disturbs_nobody(shm):
+    recorder = shm.record("-a")
+    other = shm.peer("publish", "Other", count=300, size=64, rate_hz=100, stay=1)
+    other.wait_for("ready")
+    victim = shm.peer("publish", "Victim", count=20, size=100_000, rate_hz=100, hold_at=15)
+    victim.wait_for("holding")
+    victim.process.send_signal(signal.SIGKILL)
+    victim.process.wait()
+    recorder.wait_until_says("cleaned up after 1 node(s) that died")
+    # The service ends with its last user, and can be made anew in another shape.
+    again = shm.peer("publish", "Victim", count=10, size=100_000, rate_hz=100, stay=1)
+    again.done()
+    other.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    got = messages_of(shm.folder / "bag")
+    assert len(got["/Other"]) == 300
+    assert got["/Victim"] == [payload(n, 100_000) for n in [*range(1, 15), *range(1, 11)]]
+
+
+def test_a_recorder_that_is_killed_leaves_publishers_alone(shm):
+    recorder = shm.record("-a")
+    peer = shm.peer("publish", "Steady", count=400, size=50_000, rate_hz=100, buffer=2, borrow=2, stay=1)
+    peer.wait_for("ready")
+    time.sleep(1)
+    recorder.process.kill()
+    second = shm.record("-a", bag="second")
+    assert peer.done()["md5"], "it was not blocked"
+    code, said = second.stop()
+    assert code in (0, 3), said
+    assert messages_of(shm.folder / "second")["/Steady"][-1] == payload(400, 50_000)
+
+
+def test_events_wake_the_recorder_and_rest_costs_nothing(shm):
+    recorder = shm.record("-a")
+    peer = shm.peer("publish", "Event", count=30, size=64, rate_hz=100, events=True, stay=6)
+    peer.wait_for("done")
+    time.sleep(0.5)
+
+    def cpu():
+        with open(f"/proc/{recorder.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before, begun = cpu(), time.monotonic()
+    time.sleep(2)
+    used = (cpu() - before) / (time.monotonic() - begun)
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert len(messages_of(shm.folder / "bag")["/Event"]) == 30
+    assert used < 0.3, f"{used:.2f} cores at rest (a debug build on a busy machine; a busy loop takes a whole one)"
+
+
+def test_a_ros_bag_is_played_to_services(shm):
+    recorder = shm.record("-a")
+    peer = shm.peer("publish", "ros2://topics/a", count=10, size=32, rate_hz=100, attributes={"ros_type": "std_msgs/msg/String"}, stay=1)
+    sent = peer.done()["md5"]
+    assert recorder.stop()[0] == 0
+    heard_by = shm.peer("subscribe", "ros2://topics/b", count=10, size=32)
+    player = shm.holdall("play", "bag", "--transport", "iceoryx2", "--remap", "/a:=/b")
+    heard = heard_by.done()
+    code, said = player.wait()
+    assert code == 0, said
+    assert heard["md5"] == sent
+    assert heard["sequences"] == list(range(1, 11))
