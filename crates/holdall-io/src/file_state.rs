@@ -32,6 +32,8 @@ pub(crate) struct PendingWrite {
     pub(crate) offset: u64,
     /// With padding.
     pub(crate) end: u64,
+    /// What lies before repeats bytes that an earlier write has brought: when this one fails, they are there all the same.
+    pub(crate) fresh_from: u64,
 }
 
 /// What waits for an overlapping write, in order.
@@ -40,6 +42,7 @@ pub(crate) enum Deferred {
         offset: u64,
         block: Block,
         len: usize,
+        fresh_from: u64,
     },
     Sync {
         number: u64,
@@ -66,7 +69,7 @@ pub(crate) struct FileState {
     pub(crate) syncs: VecDeque<(u64, u64)>,
     /// Highest sync number that has ended well.
     pub(crate) synced_number: u64,
-    /// Lowest offset of a write that failed or was given up: beyond it the file has holes.
+    /// Where the lowest write that failed or was given up would have brought something new: beyond it the file has holes.
     pub(crate) failed_from: u64,
     pub(crate) error: Option<DiskError>,
 }
@@ -116,11 +119,11 @@ impl FileState {
     pub(crate) fn update_written(&mut self) {
         let mut lowest = self.progress.accepted_bytes.min(self.failed_from);
         for write in &self.in_flight {
-            lowest = lowest.min(write.offset);
+            lowest = lowest.min(write.fresh_from);
         }
         for deferred in &self.deferred {
-            if let Deferred::Write { offset, .. } = deferred {
-                lowest = lowest.min(*offset);
+            if let Deferred::Write { fresh_from, .. } = deferred {
+                lowest = lowest.min(*fresh_from);
             }
         }
         self.progress.written_bytes = self.progress.written_bytes.max(lowest);
@@ -137,15 +140,16 @@ impl FileState {
 
     pub(crate) fn written(&mut self, offset: u64, len: u64, result: Result<(), DiskError>) {
         let end = offset + len;
+        let mut fresh_from = offset;
         if let Some(place) = self
             .in_flight
             .iter()
             .position(|write| write.offset == offset && write.end == end)
         {
-            self.in_flight.swap_remove(place);
+            fresh_from = self.in_flight.swap_remove(place).fresh_from;
         }
         if let Err(error) = result {
-            self.failed_from = self.failed_from.min(offset);
+            self.failed_from = self.failed_from.min(fresh_from);
             self.poison(error);
         }
         self.update_written();

@@ -134,15 +134,22 @@ impl DiskQueue {
         // The bytes may have been stored past the caches; from here on the kernel reads them, maybe on another processor.
         copy::fence();
         let end = offset + padded_len as u64;
+        // Whoever writes over accepted bytes repeats them.
+        let fresh_from = offset.max(state.progress.accepted_bytes);
         state.progress.accepted_bytes = state.progress.accepted_bytes.max(offset + len as u64);
         if !state.deferred.is_empty() || state.overlaps_in_flight(offset, end) {
             state.deferred.push_back(Deferred::Write {
                 offset,
                 block,
                 len: padded_len,
+                fresh_from,
             });
         } else {
-            state.in_flight.push(PendingWrite { offset, end });
+            state.in_flight.push(PendingWrite {
+                offset,
+                end,
+                fresh_from,
+            });
             self.disk.submit_write(file, offset, block, padded_len);
         }
         Ok(())
@@ -401,17 +408,31 @@ impl DiskQueue {
         };
         while let Some(next) = state.deferred.pop_front() {
             match next {
-                Deferred::Write { offset, block, len } => {
+                Deferred::Write {
+                    offset,
+                    block,
+                    len,
+                    fresh_from,
+                } => {
                     if state.error.is_some() {
-                        state.failed_from = state.failed_from.min(offset);
+                        state.failed_from = state.failed_from.min(fresh_from);
                         continue;
                     }
                     let end = offset + len as u64;
                     if state.overlaps_in_flight(offset, end) {
-                        state.deferred.push_front(Deferred::Write { offset, block, len });
+                        state.deferred.push_front(Deferred::Write {
+                            offset,
+                            block,
+                            len,
+                            fresh_from,
+                        });
                         return;
                     }
-                    state.in_flight.push(PendingWrite { offset, end });
+                    state.in_flight.push(PendingWrite {
+                        offset,
+                        end,
+                        fresh_from,
+                    });
                     self.disk.submit_write(file, offset, block, len);
                 }
                 Deferred::Sync { number } => self.disk.submit_sync(file, number),

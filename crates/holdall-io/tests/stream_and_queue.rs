@@ -248,6 +248,29 @@ fn failed_write_poisons_the_file_for_good() {
 }
 
 #[test]
+fn what_a_failed_write_only_repeated_is_not_cut_off() {
+    let (mut q, disk) = sim(SimDiskOptions::default(), 4);
+    let file = create(&mut q, "a");
+    let mut stream = BlockStream::new(file);
+    let content = bytes(10_000, 3);
+    stream.append(&mut q, &content[..9_000]).unwrap();
+    stream.flush_tail(&mut q).unwrap();
+    let token = q.sync(file).unwrap();
+    q.wait_durable(token).unwrap();
+    // The last 4096 bytes are written again, with more in them.
+    disk.fail_nth(Operation::Write, 0, libc::EIO);
+    stream.append(&mut q, &content[9_000..]).unwrap();
+    assert!(stream.finish(&mut q).is_err() || q.wait_closed(file).is_err());
+    q.drain();
+    assert_eq!(disk.read(Path::new("a")).unwrap(), content[..9_000]);
+    assert_eq!(
+        disk.crash()[Path::new("a")],
+        content[..9_000],
+        "it was reported durable"
+    );
+}
+
+#[test]
 fn failed_sync_is_never_forgotten() {
     let (mut q, disk) = sim(SimDiskOptions::default(), 6);
     let file = create(&mut q, "a");

@@ -195,6 +195,13 @@ impl SimDiskHandle {
             .is_some_and(|file| file.corrupt(offset, bytes))
     }
 
+    /// Gives a file another content, durable at once.
+    pub fn replace(&self, path: &Path, content: Vec<u8>) {
+        lock(&self.state)
+            .files
+            .insert(path.to_owned(), SimFile::existing(content));
+    }
+
     /// Whether a sync also makes the directory entry durable, as [`Disk::submit_sync`] promises; false to break that promise.
     pub fn set_syncs_directories(&self, syncs: bool) {
         lock(&self.state).syncs_directories = syncs;
