@@ -179,6 +179,50 @@ fn blocks_that_never_reached_the_disk_cost_their_chunk_only() {
 }
 
 #[test]
+fn a_file_with_the_end_of_its_data_and_no_footer_is_checked_like_a_torn_one() {
+    let (recording, messages) = recording(Compression::None);
+    let chunks = open(recording.bytes.clone()).unwrap().chunks().unwrap();
+    let mut bytes = recording.bytes;
+    // The footer never came, and a block of the last chunk neither.
+    bytes.truncate(bytes.len() - 20);
+    let last = chunks.last().unwrap();
+    let middle = (last.offset + last.length / 2) as usize;
+    bytes[middle..middle + 20].fill(0);
+    let reader = open(bytes).unwrap();
+    assert!(matches!(
+        reader.summary().condition,
+        FileCondition::Damaged { .. }
+    ));
+    let (good, bad) = read(&reader, ReadOrder::LogTime);
+    assert_eq!((good as u64, bad), (reader.summary().message_count, 0));
+    assert!(good > messages.len() * 3 / 4 && good < messages.len(), "{good}");
+}
+
+#[test]
+fn without_chunks_a_message_that_nobody_can_tell_takes_no_other_with_it() {
+    let messages: Vec<Message> = (0..60u64).map(|n| message(n, 400)).collect();
+    let options = McapOptions {
+        chunking: false,
+        ..McapOptions::default()
+    };
+    let topics = [
+        channel("/a", "std_msgs/msg/String"),
+        channel("/b", "std_msgs/msg/String"),
+    ];
+    let mut bytes = record(options, (1 << 20, 4), &topics, &messages).bytes;
+    let needle = &messages[40].payload;
+    let at = bytes
+        .windows(needle.len())
+        .position(|window| window == &needle[..])
+        .unwrap();
+    // Its header never reached the disk.
+    bytes[at - 22..at].fill(0);
+    bytes.truncate(at + 4_000);
+    let (good, bad) = read(&open(bytes).unwrap(), ReadOrder::File);
+    assert!(good > 45 && bad == 0, "{good} of some 50, {bad} errors");
+}
+
+#[test]
 fn a_chunk_that_says_it_is_huge_is_refused_before_memory_is_taken() {
     let (recording, _) = recording(Compression::Zstd);
     let chunks = open(recording.bytes.clone()).unwrap().chunks().unwrap();

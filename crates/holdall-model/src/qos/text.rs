@@ -2,7 +2,11 @@
 
 use super::{Durability, History, Liveliness, QosDuration, QosProfile, Reliability};
 use crate::yaml::{self, Node, YamlError};
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
+    fmt::Write,
+};
 
 /// A list of QoS profiles that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +44,33 @@ pub enum QosFileError {
 /// # Errors
 /// When the text is no list of whole profiles.
 pub fn parse_profiles(text: &str) -> Result<Vec<QosProfile>, QosTextError> {
-    Ok(profiles_from_yaml(&yaml::parse(text)?)?)
+    thread_local! {
+        /// The last texts that were read, with what they say.
+        static READ: RefCell<VecDeque<(String, Vec<QosProfile>)>> = const { RefCell::new(VecDeque::new()) };
+    }
+    let known = READ.with_borrow(|read| {
+        let same = read.iter().find(|(known, _)| known == text);
+        same.map(|(_, profiles)| profiles.clone())
+    });
+    if let Some(profiles) = known {
+        return Ok(profiles);
+    }
+    let profiles = profiles_from_yaml(&yaml::parse(text)?)?;
+    if text.len() <= REMEMBERED_BYTES_MAX {
+        READ.with_borrow_mut(|read| {
+            if read.len() == REMEMBERED_MAX {
+                read.pop_front();
+            }
+            read.push_back((text.to_owned(), profiles.clone()));
+        });
+    }
+    Ok(profiles)
 }
+
+/// The topics of a bag, and the files of a split one, mostly have the same few texts; reading one as YAML takes as long as comparing with
+/// a thousand of these.
+const REMEMBERED_MAX: usize = 16;
+const REMEMBERED_BYTES_MAX: usize = 4096;
 
 /// The list of profiles in a node, which may also be a text that holds the list (metadata versions 4 to 8).
 pub(crate) fn profiles_from_yaml(node: &Node) -> Result<Vec<QosProfile>, YamlError> {

@@ -48,7 +48,8 @@ impl McapStorage {
             mcap = mcap.with_config(text)?;
         }
         mcap.compression_threads = options.compression_threads;
-        mcap.checkpoint_bytes = options.index_checkpoints.then_some(options::CHECKPOINT_BYTES);
+        let between = mcap.checkpoint_bytes.unwrap_or(options::CHECKPOINT_BYTES);
+        mcap.checkpoint_bytes = options.index_checkpoints.then_some(between);
         Ok(mcap)
     }
 }

@@ -167,6 +167,8 @@ struct ConfigFile {
     no_message_index: Option<bool>,
     no_summary: Option<bool>,
     chunk_size: Option<u64>,
+    /// Ours: bytes between two checkpoints of the index.
+    index_checkpoint_size: Option<u64>,
     compression: Option<Compression>,
     compression_level: Option<CompressionLevel>,
     force_compression: Option<bool>,
@@ -264,6 +266,16 @@ impl McapOptions {
             }
             self.chunk_bytes = Some(bytes);
         }
+        if let Some(bytes) = file.index_checkpoint_size {
+            if bytes == 0 {
+                return Err(setting(
+                    "indexCheckpointSize",
+                    "1 byte or more".to_owned(),
+                    "0".to_owned(),
+                ));
+            }
+            self.checkpoint_bytes = Some(bytes);
+        }
         Ok(self)
     }
 }
@@ -348,6 +360,7 @@ mod tests {
             "compression: Gzip",
             "chunkSize: -1",
             "chunkSize: 0",
+            "indexCheckpointSize: 0",
             "- a",
             "noSummary: maybe",
         ] {

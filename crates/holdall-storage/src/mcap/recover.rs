@@ -2,12 +2,15 @@
 
 use super::{
     checkpoints::{self, Known},
-    format::{ChunkIndex, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, MetadataIndex, Record, op},
+    format::{
+        ChunkIndex, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, MetadataIndex, RECORD_PREFIX_BYTES, Record,
+        op,
+    },
     reader::{
         codec::decompress,
         index::{ChunkParts, Definitions, Extent, ExtentKind, chunk_header_bytes},
         source::Source,
-        summary::read_metadata,
+        summary::{has_footer, read_metadata},
         walk::{RecordPlace, Step, Walk},
     },
 };
@@ -54,8 +57,10 @@ pub(crate) struct Structure {
     pub cut_chunk: Option<u64>,
     /// The last record is cut off: one sentence.
     pub cut: Option<String>,
-    /// Chunks of which no message can be read, by where they begin.
-    pub torn: Vec<u64>,
+    /// Records of which nothing can be read, by where they begin: what they are called, and that place.
+    pub torn: Vec<(&'static str, u64)>,
+    /// A checkpoint tells what lies before it.
+    pub has_checkpoint: bool,
     /// Checksum of the file from the head to an offset, from a checkpoint.
     pub crc: Option<(u32, u64)>,
 }
@@ -88,6 +93,7 @@ impl Scan {
                 chunks: known.chunks,
                 metadata: known.metadata,
                 end: known.end,
+                has_checkpoint: true,
                 crc: known.crc,
                 ..Structure::default()
             },
@@ -103,9 +109,9 @@ impl Scan {
         }
     }
 
-    /// A chunk that is whole by its length, and of which no message can be read.
-    fn tear(&mut self, start: u64, reason: impl Into<String>) {
-        self.structure.torn.push(start);
+    /// A record that is whole by its length, and of which nothing can be read.
+    fn tear(&mut self, what: &'static str, start: u64, reason: impl Into<String>) {
+        self.structure.torn.push((what, start));
         self.damage(start, reason);
     }
 
@@ -115,11 +121,12 @@ impl Scan {
     }
 }
 
-/// Messages of one extent.
+/// Messages of one extent, with the definitions before them.
 #[derive(Default)]
 struct Tally {
     counts: BTreeMap<u16, u64>,
     times: Option<(u64, u64)>,
+    definitions: Definitions,
 }
 
 impl Tally {
@@ -141,6 +148,7 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
         .map_or(MAGIC.len() as u64, |known| known.structure.end);
     let mut scanner = Scanner {
         source,
+        has_end: has_footer(source)?,
         found: known.unwrap_or_default(),
         open: None,
         recent: VecDeque::new(),
@@ -148,8 +156,14 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
     let mut walk = Walk::new(source, start, source.len());
     scanner.found.structure.end = start;
     loop {
-        match walk.step()? {
-            Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => break,
+        match scanner.step(&mut walk)? {
+            Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => {
+                if !scanner.has_end {
+                    let reason = "expected a footer at the end of the file, found none: it was not closed";
+                    scanner.found.damage(place.start, reason);
+                }
+                break;
+            }
             Step::Record(place) if place.opcode == op::CHUNK => {
                 scanner.close_records();
                 scanner.chunk(&mut walk, place)?;
@@ -186,101 +200,178 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
     Ok(scanner.found)
 }
 
-/// An uncompressed chunk that may turn out to lie near the end of a file without an end.
+/// An extent that may turn out to lie near the end of a file without an end.
 struct Recent {
     extent: Extent,
     tally: Tally,
-    parts: ChunkParts,
-    records_start: u64,
+    /// Of an uncompressed chunk: its checksum, and where its records begin.
+    unchecked: Option<(ChunkParts, u64)>,
 }
 
 struct Scanner<'a> {
     source: &'a Source,
+    /// The file has a footer. Everything before it was durable when that was written: without one, blocks may be missing.
+    has_end: bool,
     found: Scan,
     /// The extent of messages outside of chunks that is being gathered.
     open: Option<(Extent, Tally)>,
-    /// The last [`SUSPECT_BYTES`] of uncompressed chunks.
+    /// Extents of the last [`SUSPECT_BYTES`], in order.
     recent: VecDeque<Recent>,
 }
 
 impl Scanner<'_> {
+    /// The next record. One whose length lies in two sectors, of which the second never reached the disk, is none.
+    fn step(&self, walk: &mut Walk<'_>) -> StorageResult<Step> {
+        let step = walk.step()?;
+        let (Step::Record(place) | Step::Cut(place)) = step else {
+            return Ok(step);
+        };
+        let last = place.start + RECORD_PREFIX_BYTES as u64 - 1;
+        let is_split = place.start / SECTOR_BYTES != last / SECTOR_BYTES;
+        if is_split && !self.has_end && self.has_empty_sector(last, last + 1)? {
+            return Ok(Step::NoRecord(place.start));
+        }
+        Ok(step)
+    }
+
     /// A record of the data section that is no chunk.
     fn bare(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
         match place.opcode {
-            op::MESSAGE => {
-                let Some(header) = walk.message_header(&place)? else {
-                    self.found.damage(
-                        place.start,
-                        "expected a message, found fewer bytes than its header has",
-                    );
-                    return Ok(());
-                };
-                let (extent, tally) = self.open.get_or_insert_with(|| {
-                    (
-                        Extent {
-                            start: place.start,
-                            kind: ExtentKind::Records,
-                            ..Extent::default()
-                        },
-                        Tally::default(),
-                    )
-                });
-                tally.note(&header);
-                extent.length = place.end() - extent.start;
-                if extent.length >= EXTENT_BYTES {
-                    self.close_records();
-                }
-            }
+            op::MESSAGE => self.bare_message(walk, &place)?,
             op::ATTACHMENT => self
                 .found
                 .attachments
                 .push((place.start, place.end() - place.start)),
-            op::METADATA => {
-                let body = walk.body(&place)?;
-                match Record::decode(place.opcode, &body) {
-                    Ok(Record::Metadata(metadata)) => {
-                        self.found.structure.metadata.push(MetadataIndex {
-                            offset: place.start,
-                            length: place.end() - place.start,
-                            name: metadata.name.clone(),
-                        });
-                        self.found.metadata.push((metadata.name, metadata.metadata));
-                    }
-                    Ok(_) => {}
-                    Err(error) => self.found.damage(place.start, error.to_string()),
-                }
-            }
+            op::METADATA => self.metadata(walk, &place)?,
             op::MESSAGE_INDEX => self.message_index(walk, place)?,
-            _ => self.definition(walk, place)?,
+            _ => self.bare_definition(walk, place)?,
         }
         Ok(())
+    }
+
+    fn bare_message(&mut self, walk: &mut Walk<'_>, place: &RecordPlace) -> StorageResult<()> {
+        let Some(header) = walk.message_header(place)? else {
+            let reason = "expected a message, found fewer bytes than its header has";
+            self.found.tear("message", place.start, reason);
+            return Ok(());
+        };
+        // One of which nobody may be able to tell what it is stands for itself, so that it takes no other with it.
+        let is_known = self.found.definitions.channels.contains_key(&header.channel_id);
+        if !is_known {
+            self.close_records();
+        }
+        let (extent, tally) = self.open.get_or_insert_with(|| {
+            let extent = Extent {
+                start: place.start,
+                kind: ExtentKind::Records,
+                ..Extent::default()
+            };
+            (extent, Tally::default())
+        });
+        tally.note(&header);
+        extent.length = place.end() - extent.start;
+        if extent.length >= EXTENT_BYTES || !is_known {
+            self.close_records();
+        }
+        Ok(())
+    }
+
+    fn metadata(&mut self, walk: &mut Walk<'_>, place: &RecordPlace) -> StorageResult<()> {
+        if self.is_holed(place)? {
+            return Ok(());
+        }
+        let body = walk.body(place)?;
+        match Record::decode(place.opcode, &body) {
+            Ok(Record::Metadata(metadata)) => {
+                self.found.structure.metadata.push(MetadataIndex {
+                    offset: place.start,
+                    length: place.end() - place.start,
+                    name: metadata.name.clone(),
+                });
+                self.found.metadata.push((metadata.name, metadata.metadata));
+            }
+            Ok(_) => {}
+            Err(error) => self.found.tear("record", place.start, error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Whether a part of a record that describes messages never reached the disk: of a file without an end, a sector that it touches has
+    /// nothing but zeros. The record is given up then.
+    fn is_holed(&mut self, place: &RecordPlace) -> StorageResult<bool> {
+        let is_holed = !self.has_end && self.has_empty_sector(place.start, place.end())?;
+        if is_holed {
+            let reason = "a part of this record never reached the disk";
+            self.found.tear("record", place.start, reason);
+        }
+        Ok(is_holed)
     }
 
     /// Notes where a channel's index of the chunk before it lies.
     fn message_index(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
-        let Some(mut last) = self.found.structure.chunks.last_entry() else {
+        if self.is_holed(&place)? {
             return Ok(());
+        }
+        let is_behind = |chunk: &ChunkIndex| {
+            chunk.chunk_start_offset + chunk.chunk_length + chunk.message_index_length == place.start
         };
-        let chunk = last.get_mut();
-        let behind = chunk.chunk_start_offset + chunk.chunk_length + chunk.message_index_length;
-        if behind == place.start
-            && let [low, high] = walk.peek(place.body_start(), place.body_bytes.min(2))?[..]
-        {
-            let channel = u16::from_le_bytes([low, high]);
-            chunk.message_index_offsets.insert(channel, place.start);
-            chunk.message_index_length += place.end() - place.start;
+        let last = self.found.structure.chunks.last_entry();
+        match (last, &walk.peek(place.body_start(), place.body_bytes.min(2))?[..]) {
+            (Some(mut chunk), &[low, high]) if is_behind(chunk.get()) => {
+                let (chunk, channel) = (chunk.get_mut(), u16::from_le_bytes([low, high]));
+                chunk.message_index_offsets.insert(channel, place.start);
+                chunk.message_index_length += place.end() - place.start;
+            }
+            // Its chunk is torn, or an index between.
+            _ if !self.has_end => {
+                let reason = "expected a chunk before its message index, found none";
+                self.found.tear("record", place.start, reason);
+            }
+            _ => {}
         }
         Ok(())
     }
 
-    fn definition(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+    fn bare_definition(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+        let is_one = place.opcode == op::SCHEMA || place.opcode == op::CHANNEL;
+        if !is_one || self.is_holed(&place)? {
+            return Ok(());
+        }
+        let mut tally = Tally::default();
+        self.definition(walk, place, &mut tally.definitions)?;
+        let known = &self.found.definitions;
+        if tally.definitions.channels.values().all(|it| known.has_schema(it)) {
+            self.found.definitions.add(tally.definitions, false);
+            return Ok(());
+        }
+        // Its schema may be in a chunk that is not yet taken in.
+        self.close_records();
+        let extent = Extent {
+            start: place.start,
+            length: place.end() - place.start,
+            ..Extent::default()
+        };
+        self.note_recent(Recent {
+            extent,
+            tally,
+            unchecked: None,
+        });
+        Ok(())
+    }
+
+    fn definition(
+        &mut self,
+        walk: &mut Walk<'_>,
+        place: RecordPlace,
+        definitions: &mut Definitions,
+    ) -> StorageResult<()> {
         if place.opcode != op::SCHEMA && place.opcode != op::CHANNEL {
             return Ok(());
         }
         let body = walk.body(&place)?;
         match Record::decode(place.opcode, &body) {
-            Ok(Record::Schema(schema)) => self.found.definitions.add_schema(&schema),
-            Ok(Record::Channel(channel)) => self.found.definitions.add_channel(channel),
+            Ok(Record::Schema(schema)) => definitions.add_schema(&schema),
+            Ok(Record::Channel(channel)) => definitions.add_channel(channel),
             Ok(_) => {}
             Err(error) => self.found.damage(place.start, error.to_string()),
         }
@@ -289,17 +380,26 @@ impl Scanner<'_> {
 
     fn close_records(&mut self) {
         if let Some((extent, tally)) = self.open.take() {
-            self.take_in(extent, tally);
+            self.note_recent(Recent {
+                extent,
+                tally,
+                unchecked: None,
+            });
         }
     }
 
     fn take_in(&mut self, mut extent: Extent, tally: Tally) {
+        if !self.found.definitions.add(tally.definitions, !self.has_end) {
+            let reason = "a channel whose schema is missing";
+            self.found.tear(extent.kind.name(), extent.start, reason);
+            return;
+        }
         let Some(times) = tally.times else { return };
         // The chunk that introduced the channel is lost; without it nobody can tell what these messages are.
         let known = &self.found.definitions.channels;
         if let Some(unknown) = tally.counts.keys().find(|id| !known.contains_key(id)) {
             let reason = format!("messages of channel {unknown}, whose definition is missing");
-            self.found.damage(extent.start, reason);
+            self.found.tear(extent.kind.name(), extent.start, reason);
             return;
         }
         extent.times = times;
@@ -314,16 +414,14 @@ impl Scanner<'_> {
     fn chunk(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
         let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)?
         else {
-            self.found.damage(
-                place.start,
-                "expected a chunk, found fewer bytes than its header has",
-            );
+            let reason = "expected a chunk, found fewer bytes than its header has";
+            self.found.tear("chunk", place.start, reason);
             return Ok(());
         };
         let records_start = place.body_start() + header_bytes as u64;
-        if parts.stored > place.end() - records_start {
-            self.found
-                .damage(place.start, "expected a chunk, found fewer bytes than it says");
+        if parts.stored != place.end() - records_start {
+            let reason = "expected a chunk, found another length than it says";
+            self.found.tear("chunk", place.start, reason);
             return Ok(());
         }
         let index = ChunkIndex {
@@ -348,12 +446,11 @@ impl Scanner<'_> {
         };
         if parts.compression.is_empty() {
             let mut inner = Walk::new(self.source, records_start, records_start + parts.stored);
-            let (tally, _) = self.records(&mut inner, place.start)?;
+            let tally = self.records(&mut inner, place.start)?;
             self.note_recent(Recent {
                 extent,
                 tally,
-                parts,
-                records_start,
+                unchecked: Some((parts, records_start)),
             });
             return Ok(());
         }
@@ -371,16 +468,22 @@ impl Scanner<'_> {
         };
         match records {
             Ok(records) if parts.crc != 0 && crc32fast::hash(&records) != parts.crc => {
-                self.found.tear(place.start, "chunk checksum does not match");
+                self.found
+                    .tear("chunk", place.start, "chunk checksum does not match");
             }
             Ok(records) => {
                 let records = Source::memory(self.source.path(), Bytes::from(records));
-                let (tally, _) = self.records(&mut Walk::new(&records, 0, records.len()), place.start)?;
-                self.take_in(extent, tally);
+                let tally = self.records(&mut Walk::new(&records, 0, records.len()), place.start)?;
+                self.note_recent(Recent {
+                    extent,
+                    tally,
+                    unchecked: None,
+                });
             }
-            Err(reason) => self
-                .found
-                .tear(place.start, format!("chunk cannot be decompressed: {reason}")),
+            Err(reason) => {
+                let reason = format!("chunk cannot be decompressed: {reason}");
+                self.found.tear("chunk", place.start, reason);
+            }
         }
         Ok(())
     }
@@ -399,21 +502,25 @@ impl Scanner<'_> {
         }
     }
 
-    /// Takes in the last chunks, those of a file without an end only if their checksum holds.
+    /// Takes in the last extents, chunks of a file without an end only if their checksum holds.
     fn close_recent(&mut self) -> StorageResult<()> {
-        let is_whole = self.found.condition == FileCondition::Complete;
         for Recent {
             extent,
             tally,
-            parts,
-            records_start,
+            unchecked,
         } in std::mem::take(&mut self.recent)
         {
-            if is_whole || self.checksum_holds(&parts, records_start)? {
+            let holds = match &unchecked {
+                Some((parts, records_start)) if !self.has_end => {
+                    self.checksum_holds(parts, *records_start)?
+                }
+                _ => true,
+            };
+            if holds {
                 self.take_in(extent, tally);
             } else {
                 let reason = "chunk checksum does not match: a part of it never reached the disk";
-                self.found.tear(extent.start, reason);
+                self.found.tear("chunk", extent.start, reason);
             }
         }
         Ok(())
@@ -433,37 +540,31 @@ impl Scanner<'_> {
         Ok(crc.finalize() == parts.crc)
     }
 
-    /// Walks over the records of a chunk; the messages, and where the last whole record ends.
-    fn records(&mut self, walk: &mut Walk<'_>, chunk_start: u64) -> StorageResult<(Tally, Option<u64>)> {
+    /// Walks over the records of a chunk.
+    fn records(&mut self, walk: &mut Walk<'_>, chunk_start: u64) -> StorageResult<Tally> {
         let mut tally = Tally::default();
-        let mut whole_until = None;
         loop {
             match walk.step()? {
-                Step::Record(place) => {
-                    if place.opcode == op::MESSAGE {
-                        match walk.message_header(&place)? {
-                            Some(header) => tally.note(&header),
-                            None => self
-                                .found
-                                .damage(chunk_start, "the chunk has a message without header"),
-                        }
-                    } else {
-                        self.definition(walk, place)?;
-                    }
-                    whole_until = Some(place.end());
-                }
-                Step::End => return Ok((tally, whole_until)),
+                Step::Record(place) if place.opcode == op::MESSAGE => match walk.message_header(&place)? {
+                    Some(header) => tally.note(&header),
+                    None => self
+                        .found
+                        .damage(chunk_start, "the chunk has a message without header"),
+                },
+                Step::Record(place) => self.definition(walk, place, &mut tally.definitions)?,
+                Step::End => return Ok(tally),
                 Step::Cut(_) | Step::NoRecord(_) => {
                     self.found
                         .damage(chunk_start, "the chunk ends in the middle of a record");
-                    return Ok((tally, whole_until));
+                    return Ok(tally);
                 }
             }
         }
     }
 
     /// As [`Self::records`] for a chunk whose end is missing, so that its checksum tells nothing: blocks of it may have reached the disk in
-    /// any order, and one that did not reads as zeros. It ends before the first record that lies in such a block, in part or whole.
+    /// any order, and one that did not reads as zeros. It ends before the first record that lies in such a block, in part or whole, and
+    /// before the first message that nobody can tell what it is. Returns where it ends as well.
     fn whole_records(
         &mut self,
         walk: &mut Walk<'_>,
@@ -479,12 +580,29 @@ impl Scanner<'_> {
                 break;
             }
             if place.opcode == op::MESSAGE {
+                let known = [&self.found.definitions, &tally.definitions];
                 match walk.message_header(&place)? {
-                    Some(header) => tally.note(&header),
-                    None => break,
+                    Some(header)
+                        if known
+                            .iter()
+                            .any(|it| it.channels.contains_key(&header.channel_id)) =>
+                    {
+                        tally.note(&header);
+                    }
+                    _ => break,
                 }
             } else {
-                self.definition(walk, place)?;
+                let mut one = Definitions::default();
+                self.definition(walk, place, &mut one)?;
+                let known = &self.found.definitions;
+                if one
+                    .channels
+                    .values()
+                    .any(|it| !known.has_schema(it) && !tally.definitions.has_schema(it))
+                {
+                    break;
+                }
+                tally.definitions.add(one, false);
             }
             whole_until = Some(place.end());
         }
@@ -537,6 +655,8 @@ impl Scanner<'_> {
             return Ok(());
         }
         let start = place.body_start() + header_bytes as u64;
+        // What comes before says which channels are known.
+        self.close_recent()?;
         let mut inner = Walk::new(self.source, start, self.source.len());
         let (tally, whole_until) = self.whole_records(&mut inner, place.start)?;
         if let Some(end) = whole_until.filter(|end| *end >= start + MESSAGE_PREFIX_BYTES as u64) {

@@ -29,9 +29,10 @@ const PIECE_BYTES: u64 = 4 << 20;
 
 /// Plans what gives a torn file its end; `None` for a file that has one. `records` go before it.
 ///
-/// The order: torn chunks are marked (one byte each; nothing of them could be read), a cut-off chunk is made as short as its whole
-/// messages (one sector), then the tail is written behind the last whole record, where nothing could be read, and last the file is cut
-/// behind the tail. Between all of these is a sync. Of a copy (`is_copy`) nothing is asked while it is being repaired.
+/// The order: the file is cut behind the last whole record, where nothing could be read, so that what is lost of the rest reads as zeros;
+/// torn records are marked (one byte each; nothing of them could be read) and a cut-off chunk is made as short as its whole messages (one
+/// sector); then the tail is written, and last its footer, which says that all of it is there. Between all of these is a sync. Of a copy
+/// (`is_copy`) nothing is asked while it is being repaired.
 ///
 /// # Errors
 /// A file that cannot be read, or whose last chunk cannot be shortened in place.
@@ -46,27 +47,25 @@ pub(super) fn plan(
     let found = recover::scan(source)?;
     let (mut steps, mut unsaved) = (Vec::new(), Vec::new());
     let mut chunks = found.structure.chunks.clone();
-    for start in &found.structure.torn {
-        chunks.remove(start);
-        steps.push(RepairStep::write(*start, vec![op::TORN]));
-        unsaved.push(format!(
-            "the chunk at byte {start} is torn, its messages cannot be read"
-        ));
+    for (what, start) in &found.structure.torn {
+        let indexes = chunks.remove(start).map(|chunk| chunk.message_index_offsets);
+        let indexes = indexes.iter().flat_map(BTreeMap::values);
+        for torn in [start].into_iter().chain(indexes) {
+            steps.push(RepairStep::write(*torn, vec![op::TORN]));
+        }
+        unsaved.push(format!("the {what} at byte {start} is torn and cannot be read"));
     }
     unsaved.extend(found.structure.cut.clone());
-    // Where the file was cut among the message indexes of its last chunk: some of them would hide the channels of the others.
-    if let Some((start, chunk)) = chunks
-        .last_key_value()
-        .map(|(start, chunk)| (*start, chunk.clone()))
-        && let Some(extent) = found.extents.iter().find(|extent| extent.start == start)
-        && extent
-            .channels
-            .as_ref()
-            .is_some_and(|ids| ids.len() != chunk.message_index_offsets.len())
-        && let Some(last) = chunks.get_mut(&start)
-    {
-        last.message_index_offsets.clear();
-        last.message_index_length = 0;
+    // Where some of the message indexes of a chunk are gone, the others would hide the channels of those.
+    for extent in &found.extents {
+        if let Some(chunk) = chunks.get_mut(&extent.start)
+            && let Some(ids) = &extent.channels
+            && ids.len() != chunk.message_index_offsets.len()
+        {
+            let offsets = std::mem::take(&mut chunk.message_index_offsets);
+            steps.extend(offsets.values().map(|it| RepairStep::write(*it, vec![op::TORN])));
+            chunk.message_index_length = 0;
+        }
     }
     let mut tail = Tail::new(found.structure.end);
     if let Some(start) = found.structure.cut_chunk {
@@ -77,15 +76,21 @@ pub(super) fn plan(
     if !steps.is_empty() {
         steps.push(RepairStep::Sync);
     }
+    tail.put_definitions(&found);
     tail.put_records(&found, records);
     let crc = data_crc(source, &found, &steps, &tail.bytes)?;
     tail.put_end(&found, &chunks, crc);
-    let length = tail.start + tail.bytes.len() as u64;
     let tail_bytes = tail.bytes.len() as u64;
-    steps.push(RepairStep::write(tail.start, tail.bytes));
-    steps.push(RepairStep::Sync);
-    steps.push(RepairStep::SetLength(length));
-    steps.push(RepairStep::Sync);
+    let footer = tail.bytes.split_off(tail.bytes.len() - FOOTER_AND_MAGIC_BYTES);
+    let footer_start = tail.position();
+    let begin = [RepairStep::SetLength(tail.start), RepairStep::Sync];
+    let end = [
+        RepairStep::write(tail.start, tail.bytes),
+        RepairStep::Sync,
+        RepairStep::write(footer_start, footer),
+        RepairStep::Sync,
+    ];
+    let steps = begin.into_iter().chain(steps).chain(end).collect();
     Ok(Some(RepairPlan {
         path: source.path().to_owned(),
         steps,
@@ -247,6 +252,14 @@ impl Tail {
         }
         chunk.message_index_length = self.bytes.len() as u64;
         chunk
+    }
+
+    /// What a checkpoint tells of channels may not be in the data yet.
+    fn put_definitions(&mut self, found: &Scan) {
+        if found.structure.has_checkpoint {
+            self.put_group(op::SCHEMA, found, &BTreeMap::new());
+            self.put_group(op::CHANNEL, found, &BTreeMap::new());
+        }
     }
 
     fn put_records(&mut self, found: &Scan, records: &[(&str, MetadataEntries)]) {

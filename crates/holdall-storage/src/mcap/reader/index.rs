@@ -58,6 +58,27 @@ impl Definitions {
         self.channels.entry(channel.id).or_insert(channel);
     }
 
+    /// Takes in all of another; what is known already stays. With `is_strict` not if one of its channels has a schema that is not known:
+    /// other readers refuse such a channel. False then.
+    pub fn add(&mut self, other: Self, is_strict: bool) -> bool {
+        let is_known = |channel: &Channel| other.has_schema(channel) || self.has_schema(channel);
+        if is_strict && !other.channels.values().all(is_known) {
+            return false;
+        }
+        for (id, schema) in other.schemas {
+            self.schemas.entry(id).or_insert(schema);
+        }
+        for channel in other.channels.into_values() {
+            self.add_channel(channel);
+        }
+        true
+    }
+
+    /// Whether a channel's schema is there, or it says that it has none.
+    pub fn has_schema(&self, channel: &Channel) -> bool {
+        channel.schema_id == 0 || self.schemas.contains_key(&channel.schema_id)
+    }
+
     pub fn info(&self, channel: &Channel) -> ChannelInfo {
         let schema = self.schemas.get(&channel.schema_id).cloned().unwrap_or_default();
         let text = |key: &str| channel.metadata.get(key).cloned().unwrap_or_default();
@@ -119,6 +140,16 @@ pub(crate) enum ExtentKind {
     /// Records that lie open in the file.
     #[default]
     Records,
+}
+
+impl ExtentKind {
+    /// What the record at its beginning is called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Chunk { .. } => "chunk",
+            Self::Records => "message",
+        }
+    }
 }
 
 /// What was found out about a file when it was opened, and its extents as soon as they are needed.

@@ -16,6 +16,7 @@ use crate::{
     },
     writer::MetadataEntries,
 };
+use bytes::Bytes;
 
 /// A summary up to this length is read as a whole and its checksum verified; of a longer one only the parts that are needed.
 const SUMMARY_WHOLE_BYTES_MAX: u64 = 512 << 10;
@@ -67,21 +68,32 @@ pub(crate) fn read_header(source: &Source) -> StorageResult<Header> {
     Ok(Header::default())
 }
 
-/// The summary; `None` when the file says that it has none.
-pub(super) fn read_summary(source: &Source) -> StorageResult<Option<Parsed>> {
+/// The footer with the magic behind it, as bytes, and where it begins; `None` when the file has none at its end.
+fn footer_bytes(source: &Source) -> StorageResult<Option<(Bytes, u64)>> {
     let footer_start = source
         .len()
         .saturating_sub(FOOTER_AND_MAGIC_BYTES as u64)
         .max(MAGIC.len() as u64);
     let end = source.read_up_to(footer_start, FOOTER_AND_MAGIC_BYTES as u64)?;
     let prefix: [u8; RECORD_PREFIX_BYTES] = [op::FOOTER, 20, 0, 0, 0, 0, 0, 0, 0];
-    if end.len() < FOOTER_AND_MAGIC_BYTES || !end.ends_with(&MAGIC) || !end.starts_with(&prefix) {
+    let is_one = end.len() == FOOTER_AND_MAGIC_BYTES && end.ends_with(&MAGIC) && end.starts_with(&prefix);
+    Ok(is_one.then_some((end, footer_start)))
+}
+
+/// Whether the file ends with a footer: it was closed.
+pub(crate) fn has_footer(source: &Source) -> StorageResult<bool> {
+    Ok(footer_bytes(source)?.is_some())
+}
+
+/// The summary; `None` when the file says that it has none.
+pub(super) fn read_summary(source: &Source) -> StorageResult<Option<Parsed>> {
+    let Some((end, footer_start)) = footer_bytes(source)? else {
         return Err(source.malformed(
             source.len(),
             "the end of an MCAP file",
             "a file that was cut off or not closed",
         ));
-    }
+    };
     let body = &end[RECORD_PREFIX_BYTES..];
     let Record::Footer(footer) =
         Record::decode(op::FOOTER, body).map_err(|error| source.unparsed(footer_start, error))?
