@@ -11,7 +11,7 @@ use holdall_io::{
     fs::{self, DirEntry},
 };
 use holdall_model::metadata::BagMetadata;
-use holdall_storage::{StorageError, storage_by_path, writer::MetadataEntries};
+use holdall_storage::{Storage, StorageError, repair::Repaired, storage_by_path, writer::MetadataEntries};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -41,6 +41,46 @@ pub enum RepairError {
     /// The place of the copy.
     #[error(transparent)]
     Output(#[from] Box<ToolError>),
+}
+
+/// How a repair changes a bag; a simulator brings its own.
+pub trait RepairDisk {
+    /// As [`Storage::repair`].
+    ///
+    /// # Errors
+    /// As there.
+    fn give_end(
+        &mut self,
+        storage: &dyn Storage,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+        is_copy: bool,
+    ) -> Result<Option<Repaired>, StorageError>;
+
+    /// Replaces a text file so that it is seen old or new, and survives a power cut.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn replace_text(&mut self, path: &Path, text: &str) -> Result<(), DiskError>;
+}
+
+/// Files of the operating system.
+struct OsFiles;
+
+impl RepairDisk for OsFiles {
+    fn give_end(
+        &mut self,
+        storage: &dyn Storage,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+        is_copy: bool,
+    ) -> Result<Option<Repaired>, StorageError> {
+        storage.repair(path, records, is_copy)
+    }
+
+    fn replace_text(&mut self, path: &Path, text: &str) -> Result<(), DiskError> {
+        fs::write_atomically(path, text.as_bytes())
+    }
 }
 
 /// A file of the bag, after the repair.
@@ -84,13 +124,13 @@ impl RepairReport {
 /// When it is no bag, or cannot be written. It can be repaired again then, and what could be read still can.
 pub fn repair(path: &Path, output: Option<&Path>) -> Result<RepairReport, RepairError> {
     let Some(output) = output else {
-        return repair_there(path, false);
+        return repair_with(path, &mut OsFiles);
     };
     // The copy gets its name when it is whole.
     let staged = Staged::begin(output).map_err(Box::new)?;
     let partial = staged.directory().to_owned();
     copy_bag(path, &partial)?;
-    let mut report = repair_there(&partial, true)?;
+    let mut report = repair_there(&partial, true, &mut OsFiles)?;
     staged.publish().map_err(Box::new)?;
     report.bag = output.to_owned();
     for file in &mut report.files {
@@ -103,6 +143,14 @@ pub fn repair(path: &Path, output: Option<&Path>) -> Result<RepairReport, Repair
         }
     }
     Ok(report)
+}
+
+/// Repairs the bag at `path` in place, through `disk`.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_with(path: &Path, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
+    repair_there(path, false, disk)
 }
 
 fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
@@ -118,7 +166,7 @@ fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
     Ok(())
 }
 
-fn repair_there(path: &Path, is_copy: bool) -> Result<RepairReport, RepairError> {
+fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
     let bag = BagReader::open(path)?;
     let was_ended = is_ended(path, &bag);
     let metadata = repaired_metadata(&bag);
@@ -142,12 +190,12 @@ fn repair_there(path: &Path, is_copy: bool) -> Result<RepairReport, RepairError>
             file,
             &metadata,
             ledger,
-            is_copy,
+            (is_copy, &mut *disk),
             &mut report.unsaved,
         )?);
     }
     if fs::is_dir(path) && !was_ended {
-        fs::write_atomically(&path.join(METADATA_FILE), metadata.to_yaml().as_bytes())?;
+        disk.replace_text(&path.join(METADATA_FILE), &metadata.to_yaml())?;
         report.metadata_written = true;
     }
     Ok(report)
@@ -203,7 +251,7 @@ fn repair_file(
     path: &Path,
     metadata: &BagMetadata,
     ledger: Option<&Ledger>,
-    is_copy: bool,
+    (is_copy, disk): (bool, &mut dyn RepairDisk),
     unsaved: &mut Vec<String>,
 ) -> Result<FileReport, RepairError> {
     let mut report = FileReport {
@@ -236,7 +284,7 @@ fn repair_file(
     if let Some(ledger) = ledger {
         records.push((LEDGER_RECORD, entry(LEDGER_KEY, ledger.to_json())));
     }
-    if let Some(repaired) = storage.repair(path, &records, is_copy)? {
+    if let Some(repaired) = disk.give_end(storage, path, &records, is_copy)? {
         report.repaired = true;
         report.messages = Some(repaired.messages);
         report.tail_bytes = repaired.tail_bytes;

@@ -1,6 +1,9 @@
 //! Keeps the ledger in the bag: its sums now and then while a file is written, all of it at the end of each file.
 
-use super::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger};
+use super::{
+    journal::Journal,
+    ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
+};
 use crate::writer::{BagEnd, EndRecords, TopicCount};
 use holdall_model::{time::Timestamp, topic::TopicId};
 use holdall_storage::writer::MetadataEntries;
@@ -83,11 +86,16 @@ pub(super) fn ledger_record(ledger: &Ledger) -> (String, MetadataEntries) {
     (name.to_owned(), entries)
 }
 
-/// Takes in how the files ended; tells what `metadata.yaml` is to say of losses.
-pub(super) fn account_for(ledger: &mut Ledger, of_bag: &[TopicId], end: &BagEnd) -> BTreeMap<String, String> {
-    let unreadable = by_topic_of_recording(of_bag, &end.unreadable);
-    for (index, count) in unreadable.into_iter().enumerate() {
-        ledger.take_back(TopicId(index as u32), count);
+/// Takes in how the files ended; tells what `metadata.yaml` is to say of losses. Of a failed disk the `journal` tells message by message
+/// what is gone; where it does not reach far enough, the files tell how many.
+pub(super) fn account_for(
+    ledger: &mut Ledger,
+    of_bag: &[TopicId],
+    end: &BagEnd,
+    journal: &Journal,
+) -> BTreeMap<String, String> {
+    for torn in &end.torn {
+        journal.compare(torn, of_bag, ledger);
     }
     if end.failed {
         let in_files = by_topic_of_recording(of_bag, &end.messages);

@@ -5,6 +5,7 @@ use super::{
     checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
     durability::{Arrivals, DURABILITY_RECORD, DurabilityStatus, LossWindow, Verdict},
     events::FinishedFile,
+    journal::Journal,
     ledger::{Interval, Ledger, Restart},
     options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES, RecordOptions},
     waiting::{HeldPayload, WaitingTopics},
@@ -198,6 +199,10 @@ pub struct Drain {
     arrivals: Arrivals,
     /// Messages by topic that the sync on its way covers.
     syncing: Vec<u64>,
+    /// What was written and is not durable.
+    journal: Journal,
+    /// Its place that the sync on its way covers.
+    syncing_journal: u64,
     next_space: Duration,
     next_space_guard: Duration,
     checkpoints: Checkpoints,
@@ -228,6 +233,8 @@ impl Drain {
             window: LossWindow::new(options.max_loss_window),
             arrivals: Arrivals::default(),
             syncing: Vec::new(),
+            journal: Journal::default(),
+            syncing_journal: 0,
             next_space: Duration::ZERO,
             next_space_guard: Duration::ZERO,
             checkpoints: Checkpoints::default(),
@@ -255,8 +262,9 @@ impl Drain {
         self.obey();
         if let Some(segment) = segment {
             let oldest = self.arrivals.take().filter(|_| !self.options.snapshot);
-            self.window.received(oldest.unwrap_or(now));
-            self.write_segment(segment, now);
+            let received = oldest.unwrap_or(now);
+            self.window.received(received);
+            self.write_segment(segment, received);
         }
         self.write_packed(false);
         self.arrivals.sample(now, self.cache.queued_segments() as u64);
@@ -378,7 +386,8 @@ impl Drain {
         }
     }
 
-    fn write_segment(&mut self, mut segment: Segment, now: Duration) {
+    /// Writes what a segment holds; nothing in it was received before `received`.
+    fn write_segment(&mut self, mut segment: Segment, received: Duration) {
         let last_log_time = segment.last_log_time();
         let mut place = Place::default();
         while let Some(Stored {
@@ -387,7 +396,7 @@ impl Drain {
         {
             if self.is_waiting(entry.topic) {
                 if let Some(payload) = self.take_out(&mut segment, place, entry.topic) {
-                    self.hold(entry, payload, now);
+                    self.hold(entry, payload, received);
                 }
             } else if self.packing.is_some() {
                 if let Some(payload) = self.take_out(&mut segment, place, entry.topic) {
@@ -428,8 +437,8 @@ impl Drain {
     }
 
     /// Holds a message back until its topic's definition is there.
-    fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, now: Duration) {
-        for topic in self.waiting.hold(entry, payload, now) {
+    fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
+        for topic in self.waiting.hold(entry, payload, received) {
             tracing::warn!(
                 "{}: too many messages wait for its definition; recorded without",
                 topic.name
@@ -504,9 +513,12 @@ impl Drain {
                 if split {
                     self.tell_split();
                 }
+                self.journal.written(self.bag.file_number(), &entry);
                 self.count(&entry, bytes as u64);
             }
             Err(error) => {
+                // It may be whole in the file all the same.
+                self.journal.refused(self.bag.file_number(), &entry);
                 self.fail(error);
                 self.lose(&entry, LossStage::Storage);
             }
@@ -557,6 +569,8 @@ impl Drain {
 
     /// What the bag needs besides messages.
     fn tend_bag(&mut self, now: Duration) -> Result<(), BagError> {
+        // A failure may have come after the ring had gone on.
+        self.count_removed();
         if self.failure.is_some() {
             return Ok(());
         }
@@ -572,6 +586,7 @@ impl Drain {
     /// Asks for syncs in time, and tells what has become durable.
     fn tend_durability(&mut self, now: Duration) -> Result<(), BagError> {
         if self.window.is_in_flight() && self.bag.is_durable()? {
+            self.journal.forget_before(self.syncing_journal);
             let verdict = self.window.ended(now, self.syncing.iter().sum());
             self.warn_of(verdict);
             let durability = self.window.status().clone();
@@ -584,6 +599,7 @@ impl Drain {
         if self.window.is_due(now) {
             self.write_packed(true);
             self.bag.make_durable()?;
+            self.syncing_journal = self.journal.end();
             self.syncing.clear();
             self.syncing
                 .extend(lock(&self.ledger).topics.iter().map(|topic| topic.recorded));
@@ -712,6 +728,7 @@ impl Drain {
             failure,
             shared,
             mut window,
+            journal,
             ..
         } = self;
         let mut records = vec![ledger_record(&lock(&ledger))];
@@ -725,7 +742,7 @@ impl Drain {
                 lock(&shared.status).durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
             }
             lock(&shared.status).durability = window.status().clone();
-            let mut custom_data = account_for(&mut lock(&ledger), &of_bag, end);
+            let mut custom_data = account_for(&mut lock(&ledger), &of_bag, end, &journal);
             custom_data.extend(window.status().custom_data());
             custom_data
         });

@@ -389,27 +389,20 @@ impl Intake {
     ) -> Option<usize> {
         let track = &mut state.tracks[index];
         let several = track.subscriptions.count_ones() > 1;
+        // While the recording is paused nothing is wanted, wherever it was lost.
+        let stage = match passage {
+            Passage::Shut => LossStage::Policy,
+            Passage::Open => LossStage::Transport,
+        };
         match observation {
             Observation::First | Observation::InOrder => {}
             // Before the first one: the history that a second, stronger subscription brings.
             Observation::Gap { first, last } if first > sequence => {
                 if !self.arrived_late(track, sequence) {
-                    self.miss(
-                        track,
-                        LossStage::Transport,
-                        first,
-                        last,
-                        [Some(time), track.last_time],
-                    );
+                    self.miss(track, stage, first, last, [Some(time), track.last_time]);
                 }
             }
             Observation::Gap { first, last } => {
-                let shut = passage == Passage::Shut;
-                let stage = if shut {
-                    LossStage::Policy
-                } else {
-                    LossStage::Transport
-                };
                 self.miss(track, stage, first, last, [track.last_time, Some(time)]);
             }
             Observation::Late | Observation::Early => drop(self.arrived_late(track, sequence)),

@@ -12,6 +12,7 @@ mod error;
 pub mod events;
 pub mod gate;
 pub mod intake;
+mod journal;
 pub mod ledger;
 mod loss_watch;
 pub mod options;

@@ -77,6 +77,11 @@ impl SteppedRecorder {
         self.0.view.parts.cache.memory_bytes()
     }
 
+    /// Whether the disk or a file has failed, so that nothing is stored any more.
+    pub fn has_failed(&self) -> bool {
+        self.0.view.parts.drain.has_failed()
+    }
+
     /// The account of messages as it stands.
     pub fn ledger(&self) -> Ledger {
         lock(&self.0.view.parts.ledger).clone()

@@ -72,7 +72,7 @@ pub fn unknown_definition(type_name: &str) -> MessageDefinition {
 
 struct WaitingTopic {
     info: TopicInfo,
-    /// When its first message came; a topic without messages can wait for ever.
+    /// When the first of its messages was received, at the earliest; a topic without messages can wait for ever.
     since: Option<Duration>,
     held: Held,
     held_bytes: usize,
@@ -116,11 +116,12 @@ impl WaitingTopics {
         self.topics.contains_key(&topic)
     }
 
-    /// Holds a message back. Returns the topics that must not wait any longer because too much is held.
-    pub fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, now: Duration) -> Vec<GivenUp> {
+    /// Holds a message back that was received at `received` or later: time in the cache is part of its wait, as it is of the loss
+    /// window. Returns the topics that must not wait any longer because too much is held.
+    pub fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) -> Vec<GivenUp> {
         let bytes = payload.held_bytes() + size_of::<(CacheEntry, HeldPayload)>();
         if let Some(topic) = self.topics.get_mut(&entry.topic) {
-            topic.since.get_or_insert(now);
+            topic.since.get_or_insert(received);
             topic.held.push_back((entry, payload));
             topic.held_bytes += bytes;
             self.held_bytes += bytes;
@@ -156,7 +157,7 @@ impl WaitingTopics {
             .collect()
     }
 
-    /// When the oldest message that is held back came here.
+    /// When the oldest message that is held back was received, at the earliest.
     pub fn oldest(&self) -> Option<Duration> {
         self.topics.values().filter_map(|topic| topic.since).min()
     }

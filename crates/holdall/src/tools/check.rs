@@ -10,8 +10,10 @@ use holdall_model::{
     time::Timestamp,
 };
 use holdall_storage::{
+    StorageError,
     check::{FileCheck, Finding, Findings, Severity, check_file},
     leveldb::is_leveldb,
+    storage_by_path,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -226,14 +228,23 @@ fn named_files(
         .iter()
         .filter(|path| path.file_name().is_some_and(|name| !named.contains(name)));
     for path in unnamed {
-        check.problem(
-            path,
-            "storage file",
-            "its name in metadata.yaml",
-            "a file that is not named there",
-        );
+        let (severity, found) = if is_none(path) {
+            (
+                Severity::Notice,
+                "a file without the beginning of one, left by a recording that was cut off",
+            )
+        } else {
+            (Severity::Problem, "a file that is not named there")
+        };
+        check.note(severity, path, "storage file", "its name in metadata.yaml", found);
     }
     files
+}
+
+/// Whether a file with the name of a storage file is none: space that was reserved and never used, or whose first block was lost.
+fn is_none(path: &Path) -> bool {
+    let opened = storage_by_path(path).map(|storage| storage.open_reader(path));
+    matches!(opened, Some(Err(StorageError::WrongFormat { .. })))
 }
 
 /// Nanoseconds since the epoch as text, for findings.

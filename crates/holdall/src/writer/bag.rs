@@ -23,6 +23,7 @@ use holdall_model::{
 use holdall_storage::{
     Storage, StorageError, StorageOptions,
     compression::{FORMATS, packed_name},
+    reader::StorageReader,
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
 use std::{
@@ -85,11 +86,20 @@ pub struct TopicCount {
     pub messages: u64,
 }
 
+/// A file that the disk has failed.
+pub struct TornFile {
+    /// Its number, see [`BagWriter::file_number`].
+    pub number: u32,
+    /// Reads what the disk has kept of it; `None` when that is nothing.
+    pub reader: Option<Box<dyn StorageReader>>,
+    /// The bag's topic of each of the reader's channels.
+    pub topics: Vec<Option<BagTopic>>,
+}
+
 /// How the files of a bag ended, for whoever keeps an account of its messages.
-#[derive(Debug)]
 pub struct BagEnd {
-    /// Messages that were written, and cannot be read because the disk has failed.
-    pub unreadable: Vec<TopicCount>,
+    /// Files of which something may be missing, because the disk has failed.
+    pub torn: Vec<TornFile>,
     /// Messages that can be read.
     pub messages: Vec<TopicCount>,
     /// Something has failed.
@@ -115,6 +125,7 @@ pub struct ClosedBag {
 struct CurrentFile {
     writer: Box<dyn StorageWriter>,
     file: FileId,
+    number: u32,
     name: String,
     channels: Vec<ChannelIndex>,
 }
@@ -122,6 +133,7 @@ struct CurrentFile {
 /// A file that was finished.
 struct PastFile {
     name: String,
+    number: u32,
     summary: FileSummary,
     /// `Some` until the disk has closed it.
     closing: Option<FileId>,
@@ -336,6 +348,7 @@ impl BagWriter {
         self.current = Some(CurrentFile {
             writer,
             file: next.file,
+            number: self.files_begun,
             name: next.name,
             channels,
         });
@@ -435,11 +448,16 @@ impl BagWriter {
             return Ok(());
         };
         let CurrentFile {
-            writer, file, name, ..
+            writer,
+            file,
+            number,
+            name,
+            ..
         } = current;
         let summary = writer.summary();
         self.past.push_back(PastFile {
             name,
+            number,
             summary,
             closing: Some(file),
             packing: match self.packer {
@@ -572,6 +590,12 @@ impl BagWriter {
         self.current
             .as_ref()
             .map(|current| self.options.directory.join(&current.name))
+    }
+
+    /// The number of the file being written; the first one is 0.
+    #[inline]
+    pub fn file_number(&self) -> Option<u32> {
+        self.current.as_ref().map(|current| current.number)
     }
 
     /// The bag directory.

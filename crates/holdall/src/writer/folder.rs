@@ -1,7 +1,7 @@
 //! The bag directory: made new, small text files replaced at once, files of a ring removed.
 
 use holdall_io::{disk::DiskError, fs};
-use holdall_storage::{Storage, error::StorageResult, reader::StorageReader};
+use holdall_storage::{Storage, error::StorageResult, reader::StorageReader, writer::MetadataEntries};
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -36,6 +36,19 @@ pub trait BagFolder: Send {
     /// When nothing of it can be read.
     fn open_reader(&self, storage: &dyn Storage, path: &Path) -> StorageResult<Box<dyn StorageReader>> {
         storage.open_reader(path)
+    }
+
+    /// Gives a storage file its end that a full disk has torn, with `records` before it.
+    ///
+    /// # Errors
+    /// When it cannot be written; what could be read of it still can.
+    fn give_end(
+        &self,
+        storage: &dyn Storage,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+    ) -> StorageResult<()> {
+        storage.repair(path, records, false).map(drop)
     }
 }
 

@@ -132,17 +132,12 @@ impl PublisherAccount {
         }
     }
 
-    /// Takes a message that arrived late out of the interval that counted it missing.
-    pub(super) fn remove(&mut self, sequence: u64) -> Option<LossStage> {
-        let index = self.intervals.iter().rposition(|interval| {
-            let before_arrival = [
-                LossStage::Head,
-                LossStage::Transport,
-                LossStage::Tail,
-                LossStage::Policy,
-            ];
-            before_arrival.contains(&interval.stage) && interval.contains(sequence)
-        })?;
+    /// Takes a message out of the interval of one of these stages that counted it missing.
+    pub(super) fn remove(&mut self, sequence: u64, stages: &[LossStage]) -> Option<LossStage> {
+        let index = self
+            .intervals
+            .iter()
+            .rposition(|interval| stages.contains(&interval.stage) && interval.contains(sequence))?;
         let interval = &mut self.intervals[index];
         let stage = interval.stage;
         interval.count -= 1;
@@ -165,6 +160,14 @@ impl PublisherAccount {
         Some(stage)
     }
 }
+
+/// Stages at which messages are counted as missing that may still arrive.
+pub(super) const BEFORE_ARRIVAL: [LossStage; 4] = [
+    LossStage::Head,
+    LossStage::Transport,
+    LossStage::Tail,
+    LossStage::Policy,
+];
 
 /// Publishers that are gone and whose accounts added up, as one: so that a topic whose publishers come and go for ever takes bounded
 /// memory.
@@ -271,7 +274,7 @@ impl TopicAccount {
         true
     }
 
-    /// Takes back that messages were recorded; see [`super::Ledger::take_back`].
+    /// Takes back that so many messages were recorded, the last ones of any publisher.
     pub(super) fn take_back(&mut self, count: u64) {
         let mut left = count.min(self.recorded);
         if left == 0 {
@@ -312,10 +315,14 @@ impl TopicAccount {
         };
         publisher.find_first(LossStage::Storage);
         self.recorded += 1;
-        if let Some(count) = self.missing.get_mut(&LossStage::Storage) {
+        self.miss_one_less(LossStage::Storage);
+    }
+
+    pub(super) fn miss_one_less(&mut self, stage: LossStage) {
+        if let Some(count) = self.missing.get_mut(&stage) {
             *count -= 1;
             if *count == 0 {
-                self.missing.remove(&LossStage::Storage);
+                self.missing.remove(&stage);
             }
         }
     }

@@ -7,6 +7,7 @@ pub use account::{FoldedPublishers, PublisherAccount, TopicAccount};
 pub use interval::Interval;
 
 use super::cache::PublisherIndex;
+use account::BEFORE_ARRIVAL;
 use holdall_model::{
     loss::LossStage,
     time::Timestamp,
@@ -163,15 +164,10 @@ impl Ledger {
         let Some(publisher) = account.publishers.get_mut(publisher.0 as usize) else {
             return false;
         };
-        let Some(stage) = publisher.remove(sequence) else {
+        let Some(stage) = publisher.remove(sequence, &BEFORE_ARRIVAL) else {
             return false;
         };
-        if let Some(count) = account.missing.get_mut(&stage) {
-            *count -= 1;
-            if *count == 0 {
-                account.missing.remove(&stage);
-            }
-        }
+        account.miss_one_less(stage);
         true
     }
 
@@ -194,16 +190,31 @@ impl Ledger {
         }
     }
 
-    /// Takes back that messages were recorded: the disk failed behind them. They are the last ones of the topic; which publisher
-    /// sent them is exact when there is one.
-    pub fn take_back(&mut self, topic: TopicId, count: u64) {
-        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
-            account.take_back(count);
+    /// Takes back that a message was recorded: the disk failed behind it.
+    pub fn take_back(&mut self, topic: TopicId, publisher: PublisherIndex, interval: Interval) {
+        if let Some(account) = self.topics.get_mut(topic.0 as usize)
+            && let Some(known) = account.publishers.get_mut(publisher.0 as usize)
+        {
+            known.recorded = known.recorded.saturating_sub(interval.count);
+            account.recorded = account.recorded.saturating_sub(interval.count);
+            self.miss(topic, publisher, interval);
         }
     }
 
-    /// Takes in that a topic has `in_bag` messages in the bag after the disk has failed. A message whose write failed may be whole in the
-    /// file all the same, and is not lost then; one that was taken into a chunk which could not be written is lost, though nobody was told.
+    /// Takes back that a message was lost at the storage: it is whole in the file.
+    pub fn found_after_all(&mut self, topic: TopicId, publisher: PublisherIndex, sequence: u64) {
+        if let Some(account) = self.topics.get_mut(topic.0 as usize)
+            && let Some(known) = account.publishers.get_mut(publisher.0 as usize)
+            && known.remove(sequence, &[LossStage::Storage]).is_some()
+        {
+            known.recorded += 1;
+            account.recorded += 1;
+            account.miss_one_less(LossStage::Storage);
+        }
+    }
+
+    /// Takes in that a topic has `in_bag` messages in the bag after the disk has failed, where it is not known which: those that are too
+    /// many or too few are the last ones, and publishers are told apart by number only.
     pub fn found(&mut self, topic: TopicId, in_bag: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.take_back(account.in_bag().saturating_sub(in_bag));

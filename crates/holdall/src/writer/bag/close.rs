@@ -1,6 +1,6 @@
 //! How a bag ends: what is durable stays, files without an end are cut and read back, and the first error is told.
 
-use super::{BagEnd, BagError, BagWriter, ClosedBag, Packing, PastFile, TopicCount, counts};
+use super::{BagEnd, BagError, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile};
 use holdall_io::disk::Operation;
 use holdall_storage::writer::MetadataEntries;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl BagWriter {
             first_error = self.finish_current(records).err();
         }
         self.give_up_current();
-        let (mut unreadable, mut absent) = (Vec::new(), Vec::new());
+        let (mut torn, mut absent) = (Vec::new(), Vec::new());
         for index in 0..self.past.len() {
             let Some(file) = self.past[index].closing.take() else {
                 continue;
@@ -29,7 +29,7 @@ impl BagWriter {
             if closed.is_err() || self.past[index].is_torn {
                 let is_full = closed.as_ref().is_err_and(|error| error.is_no_space());
                 self.past[index].packing = Packing::No;
-                unreadable.extend(self.read_back(index));
+                torn.push(self.read_back(index));
                 let is_absent = closed
                     .as_ref()
                     .is_err_and(|error| error.operation == Operation::Create);
@@ -50,7 +50,7 @@ impl BagWriter {
             }
         }
         let end = BagEnd {
-            unreadable,
+            torn,
             messages: self.messages_by_topic(),
             failed: first_error.is_some(),
         };
@@ -80,34 +80,37 @@ impl BagWriter {
             && self.folder.remove_file(&path).is_ok()
     }
 
-    /// Counts what can be read of a file that the disk has failed; tells what cannot.
-    fn read_back(&mut self, index: usize) -> Vec<TopicCount> {
+    /// Counts what can be read of a file that the disk has failed.
+    fn read_back(&mut self, index: usize) -> TornFile {
         let past = &mut self.past[index];
         let path = self.options.directory.join(&past.name);
         let mut readable = vec![0; self.topics.len()];
+        let mut torn = TornFile {
+            number: past.number,
+            reader: None,
+            topics: Vec::new(),
+        };
         match self.folder.open_reader(self.options.storage, &path) {
             Ok(reader) => {
                 let summary = reader.summary();
                 for channel in &summary.channels {
                     let name = &channel.info.topic.name;
-                    if let Some(topic) = self.topics.iter().position(|topic| topic.topic.name == *name) {
+                    let topic = self.topics.iter().position(|topic| topic.topic.name == *name);
+                    if let Some(topic) = topic {
                         readable[topic] += channel.message_count;
                     }
+                    // A bag numbers its topics with 32 bits.
+                    torn.topics.push(topic.map(|topic| BagTopic(topic as u32)));
                 }
                 past.summary.starting_time = summary.starting_time;
                 past.summary.ending_time = summary.ending_time;
+                torn.reader = Some(reader);
             }
             Err(error) => tracing::error!("nothing can be read of it: {error}"),
         }
-        let written = std::mem::replace(&mut past.summary.channel_message_counts, readable);
-        let readable = &past.summary.channel_message_counts;
         past.summary.message_count = readable.iter().sum();
-        let lost: Vec<u64> = written
-            .iter()
-            .zip(readable)
-            .map(|(written, readable)| written.saturating_sub(*readable))
-            .collect();
-        counts(&lost).collect()
+        past.summary.channel_message_counts = readable;
+        torn
     }
 
     /// After a failure: cuts the current file behind what is written, so that it can be read up to there.
@@ -130,6 +133,7 @@ impl BagWriter {
         drop(self.queue.close_file(current.file, length));
         self.past.push_back(PastFile {
             name: current.name,
+            number: current.number,
             summary,
             closing: Some(current.file),
             packing: Packing::No,

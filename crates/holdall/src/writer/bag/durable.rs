@@ -91,7 +91,7 @@ impl BagWriter {
         let path = self.options.directory.join(&self.past[index].name);
         let metadata = rosbag2_record(&self.metadata(&BTreeMap::new()));
         let records = [(ROSBAG2_RECORD, metadata)];
-        if let Err(error) = self.options.storage.repair(&path, &records, false) {
+        if let Err(error) = self.folder.give_end(self.options.storage, &path, &records) {
             tracing::warn!(
                 "{} has no end, `holdall repair` adds one: {error}",
                 path.display()
