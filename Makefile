@@ -19,7 +19,7 @@ help: ## list these commands
 demo: build setup-nodes ## record real ROS 2 nodes, look at the bag, play it back
 	@HOLDALL_BIN=$(CURDIR)/target/release/holdall $(HOLDALL_VENV)/bin/python demo/run.py
 
-test: setup-build setup-nodes lint unit e2e ## run the whole test suite
+test: setup-build setup-nodes lint unit sim e2e ## run the whole test suite
 
 build: setup-build ## build the program: target/release/holdall
 	cargo build --release -p holdall-cli --features "$(FEATURES)"
@@ -44,8 +44,10 @@ lint: setup-build ## formatting, clippy, and the rules of the house
 unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes included
 	cargo test --workspace --features $(TRANSPORTS)
 
-sim: setup-build ## a minute of simulated recordings and crashes with fresh seeds; docs/simulation.md
-	cargo run -q -p holdall-sim -- --minutes 1 --fresh
+SIM_MINUTES ?= 0.5
+
+sim: setup-build ## half a minute of simulated recordings and crashes with fresh seeds; docs/simulation.md
+	cargo run -q -p holdall-sim -- --minutes $(SIM_MINUTES) --fresh
 
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
 	cargo build -p holdall-cli --features "$(FEATURES)"

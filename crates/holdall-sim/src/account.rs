@@ -100,7 +100,6 @@ impl LifeJudge<'_> {
         let mut by_number = 0;
         for interval in &account.intervals {
             let (Some(first), Some(last)) = (interval.first_sequence, interval.last_sequence) else {
-                // Of what a failed disk took only the number is known.
                 by_number += interval.count;
                 continue;
             };
@@ -153,10 +152,6 @@ impl LifeJudge<'_> {
                 "message {sequence} was never sent, but is missing at {}",
                 stage.as_str()
             ));
-        }
-        // Of what a failed disk took it is not known who had sent it: judge() compares the sums of topics.
-        if self.after.disk_failed {
-            return Ok(());
         }
         if by_number > unexplained || (by_number < unexplained && !self.removed) {
             return broken(format!(
@@ -229,7 +224,9 @@ impl LifeJudge<'_> {
                 return vec![LossStage::Policy];
             }
             let mut stages = vec![LossStage::Cache];
-            if self.after.disk_failed {
+            // A full disk fails for metadata.yaml too, which does not go through its queue.
+            let stopped = self.after.stopped.as_ref();
+            if self.after.disk_failed || stopped.is_some_and(|(report, _)| report.failure.is_some()) {
                 stages.push(LossStage::Storage);
             }
             if self.plan.options.cache.snapshot {

@@ -18,10 +18,6 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), Vio
     let Some(crashed) = &after.crashed else {
         return Ok(());
     };
-    // What a broken disk has kept is judged where the recording is stopped.
-    if after.disk_failed || plan.breaks_disk() {
-        return Ok(());
-    }
     let in_bag: BTreeSet<(usize, u64)> = found
         .messages
         .iter()
@@ -76,8 +72,8 @@ fn judge_topic(
 fn settled_before(plan: &Plan, crashed: &Crashed) -> Option<Duration> {
     let durability = &crashed.status.durability;
     let window = durability.window?;
-    // A ring is kept in memory on request, and a window that was missed has been told.
-    if plan.options.cache.snapshot || durability.missed > 0 {
+    // A ring is kept in memory on request; a window that was missed has been told, and so has a disk that failed.
+    if plan.options.cache.snapshot || durability.missed > 0 || crashed.has_failed {
         return None;
     }
     crashed.last_drain.checked_sub(window)

@@ -5,7 +5,7 @@ use holdall_io::{
     disk::{DiskError, Operation},
     sim::{SimDiskHandle, SimRng},
 };
-use holdall_storage::{Storage, StorageResult, reader::StorageReader};
+use holdall_storage::{Storage, StorageResult, reader::StorageReader, writer::MetadataEntries};
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -118,5 +118,27 @@ impl BagFolder for SimFolder {
         let reader = storage.open_reader(&real);
         drop(fs::remove_file(&real));
         reader
+    }
+
+    fn give_end(
+        &self,
+        storage: &dyn Storage,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+    ) -> StorageResult<()> {
+        let real = self.scratch.join(path.file_name().unwrap_or_default());
+        let before = self.disk.read(path).unwrap_or_default();
+        drop(fs::write(&real, &before));
+        let repaired = storage.repair(&real, records, false);
+        let after = fs::read(&real).unwrap_or_default();
+        drop(fs::remove_file(&real));
+        repaired?;
+        let growth = after.len().saturating_sub(before.len()) as u64;
+        if growth > self.disk.available_bytes() {
+            let full = io::Error::from_raw_os_error(ENOSPC);
+            return Err(DiskError::new(path, Operation::Write, full).into());
+        }
+        self.disk.replace(path, after);
+        Ok(())
     }
 }

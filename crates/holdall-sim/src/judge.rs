@@ -60,12 +60,8 @@ fn judge_stopped(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Viola
     }
     let found = judge_bag(plan, after, bag)?;
     if report.failure.is_some() {
-        // See "What is not judged" in docs/simulation.md.
-        return if plan.judges_broken_disks {
-            account::judge(plan, after, &found, ledger)
-        } else {
-            Ok(())
-        };
+        // The file may have no end to hold it.
+        return account::judge(plan, after, &found, ledger);
     }
     let in_bag = BagReader::open(bag)
         .and_then(|bag| bag.ledger())
@@ -77,14 +73,16 @@ fn judge_stopped(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Viola
 }
 
 fn judge_crashed(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Violation> {
-    crate::repair::repair(bag)?;
+    crate::repair::opens(bag)?;
     let found = judge_bag(plan, after, bag)?;
-    crate::durable::judge(plan, after, &found)
+    crate::durable::judge(plan, after, &found)?;
+    crate::repair::judge(plan, bag, &found)
 }
 
 /// What must hold for every bag, however it came to its end.
 fn judge_bag(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<FoundBag, Violation> {
-    let mut found = found::read(bag).map_err(|error| Violation::new(Invariant::Opens, error))?;
+    let mut found =
+        found::read(bag, plan.leaves_holes()).map_err(|error| Violation::new(Invariant::Opens, error))?;
     if after.stopped.is_some()
         && let Some(damage) = found.damage.first()
         && !after.disk_failed
@@ -96,8 +94,7 @@ fn judge_bag(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<FoundBag, Vio
     if after.stopped.is_some() && !after.disk_failed && !plan.breaks_disk() {
         crate::repair::check(bag)?;
     }
-    if plan.ending != Ending::Stop && plan.options.storage_preset == "fastwrite" {
-        // Without chunks there are no checksums: a message behind the last sync that is torn cannot be told from a whole one.
+    if plan.leaves_holes() {
         found.messages.retain(|(message, _)| message.is_exact);
     }
     judge_messages(after, &found)?;

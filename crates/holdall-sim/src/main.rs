@@ -4,7 +4,7 @@ use clap::Parser;
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_sim::{
     mutation::Mutation,
-    plan::Plan,
+    plan::{Plan, SMALL_FROM},
     run::{Failure, Summary, run, run_in, run_many},
     shrink::shrink,
 };
@@ -30,7 +30,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     /// The first seed.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = SMALL_FROM)]
     first: u64,
     /// This seed only.
     #[arg(long)]
@@ -56,9 +56,6 @@ struct Arguments {
     /// Stop after so many seeds that break something.
     #[arg(long, default_value_t = 5)]
     failures: usize,
-    /// Judge the account after a failed disk too (with --seed).
-    #[arg(long, requires = "seed")]
-    broken_disks: bool,
     /// Break the recorder on purpose: one of the names in docs/simulation.md.
     #[arg(long)]
     mutation: Option<String>,
@@ -161,7 +158,6 @@ fn tell_one(
     out: &mut impl Write,
 ) -> io::Result<ExitCode> {
     let mut plan = Plan::new(seed);
-    plan.judges_broken_disks = arguments.broken_disks;
     if let Some(keep) = &arguments.keep {
         let Some(kept) = ranges(keep) else {
             writeln!(

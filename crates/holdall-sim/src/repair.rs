@@ -1,25 +1,59 @@
-//! The code behind `holdall repair` and `holdall check`, run on what a crash left.
+//! The code behind `holdall repair` and `holdall check` on what a crash left, over a disk that may fail in the middle of it, too.
 
 use crate::{
-    found::storage_files,
+    found::{self, Found, FoundBag, storage_files},
+    plan::Plan,
     verdict::{Invariant, Violation},
 };
-use holdall::reader::BagReader;
-use holdall_storage::check::Severity;
+use holdall::{
+    reader::BagReader,
+    repair::{RepairDisk, RepairError, repair_with},
+};
+use holdall_io::{
+    disk::{DiskError, Operation},
+    sim::SimRng,
+};
+use holdall_storage::{
+    Storage, StorageError,
+    check::Severity,
+    mcap::McapStorage,
+    repair::{RepairPlan, RepairStep, Repaired},
+    writer::MetadataEntries,
+};
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 /// What every MCAP file begins with.
 const MAGIC: &[u8] = b"\x89MCAP0\r\n";
 
-/// Opens a bag as it is, repairs it, and opens it again.
+/// How often the power fails while one bag is being repaired, at most.
+const CRASHES_MAX: u64 = 3;
+
+/// What a repair may change before the end that it adds: a chunk's header, or an opcode.
+const CHANGE_BYTES_MAX: usize = 64;
+
+/// The errno of a disk that is gone.
+const EIO: i32 = 5;
+
+/// Whether there is anything that could be opened: a crash before the first sync may leave nothing at all, or files of zeros.
+fn has_content(bag: &Path) -> bool {
+    let begins_well = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| bytes.starts_with(MAGIC));
+    storage_files(bag).iter().any(begins_well)
+}
+
+/// Opens a bag as it is.
 ///
 /// # Errors
-/// When it does not open, or less can be read of it than before.
-pub fn repair(bag: &Path) -> Result<(), Violation> {
-    open(bag)
+/// When it does not open.
+pub fn opens(bag: &Path) -> Result<(), Violation> {
+    if !has_content(bag) {
+        return Ok(());
+    }
+    BagReader::open(bag)
+        .map(drop)
+        .map_err(|error| Violation::new(Invariant::Opens, error.to_string()))
 }
 
 /// The structural check of all files and their metadata.
@@ -38,13 +72,236 @@ pub fn check(bag: &Path) -> Result<(), Violation> {
     }
 }
 
-fn open(bag: &Path) -> Result<(), Violation> {
-    // A crash before the first sync may leave nothing at all, or files of zeros.
-    let has_content = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| bytes.starts_with(MAGIC));
-    if !storage_files(bag).iter().any(has_content) {
+/// Repairs a torn bag, of which `before` could be read, in place. The power fails a few times in the middle.
+///
+/// # Errors
+/// When less can be read at any moment, when the repaired bag is not sound or foreign readers read something else, or when another repair
+/// finds something to do.
+pub fn judge(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation> {
+    if !has_content(bag) {
         return Ok(());
     }
-    BagReader::open(bag)
-        .map(drop)
-        .map_err(|error| Violation::new(Invariant::Opens, error.to_string()))
+    let mut rng = SimRng::new(plan.seed ^ 0x0004_e9a1);
+    let mut crashes_left = rng.below(CRASHES_MAX + 1);
+    loop {
+        let mut disk = CrashingDisk {
+            sector_bytes: plan.disk.sector_bytes,
+            steps_left: (crashes_left > 0).then(|| rng.below(12)),
+            crashed: false,
+            told: None,
+            rng: SimRng::new(rng.next_u64()),
+        };
+        let repaired = repair_with(bag, &mut disk);
+        if let Some(what) = disk.told {
+            return Err(Violation::new(Invariant::Repair, what));
+        }
+        compare(plan, bag, before)?;
+        match repaired {
+            Ok(_) => break,
+            Err(_) if disk.crashed => crashes_left -= 1,
+            // It says so, and can be repaired as a copy.
+            Err(RepairError::Storage(StorageError::Unsupported { .. })) => return copy(plan, bag, before),
+            Err(error) => return Err(Violation::new(Invariant::Repair, error.to_string())),
+        }
+    }
+    judge_repaired(plan, bag, before)
+}
+
+fn copy(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation> {
+    let output = bag.with_file_name("repaired");
+    holdall::repair::repair(bag, Some(&output))
+        .map_err(|error| Violation::new(Invariant::Repair, format!("as a copy: {error}")))?;
+    judge_repaired(plan, &output, before)
+}
+
+fn judge_repaired(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation> {
+    let after = compare(plan, bag, before)?;
+    check(bag)?;
+    found::compare_foreign(&after).map_err(|error| Violation::new(Invariant::Foreign, error))?;
+    let contents = |bag: &FoundBag| -> Vec<_> { bag.files.iter().map(|file| fs::read(file).ok()).collect() };
+    let first = contents(&after);
+    let again = holdall::repair::repair(bag, None)
+        .map_err(|error| Violation::new(Invariant::Repair, format!("the second time: {error}")))?;
+    if again.has_changed() || first != contents(&after) {
+        let what = format!("a second repair found something to do: {again:?}");
+        return Err(Violation::new(Invariant::Repair, what));
+    }
+    Ok(())
+}
+
+/// What can be read must be what could be read before.
+fn compare(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<FoundBag, Violation> {
+    let now =
+        found::read(bag, plan.leaves_holes()).map_err(|error| Violation::new(Invariant::Opens, error))?;
+    let counts = |message: &Found| message.is_exact || !plan.leaves_holes();
+    let readable: Vec<_> = now
+        .messages
+        .iter()
+        .filter(|(message, _)| counts(message))
+        .collect();
+    if !readable.iter().copied().eq(&before.messages) {
+        let what = format!(
+            "{} messages could be read before the repair, {} since",
+            before.messages.len(),
+            readable.len()
+        );
+        return Err(Violation::new(Invariant::Repair, what));
+    }
+    Ok(now)
+}
+
+/// Carries a repair out, until the power fails.
+struct CrashingDisk {
+    rng: SimRng,
+    sector_bytes: usize,
+    /// How many steps go well before the power fails; `None` when it does not.
+    steps_left: Option<u64>,
+    crashed: bool,
+    /// What a repair must not do, and did.
+    told: Option<String>,
+}
+
+/// Something that was not synced.
+enum Unsynced<'a> {
+    Bytes(u64, &'a [u8]),
+    Length(u64),
+}
+
+impl CrashingDisk {
+    /// Whether the power fails right now.
+    fn fails(&mut self) -> bool {
+        match &mut self.steps_left {
+            Some(0) => {
+                self.crashed = true;
+                true
+            }
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn failure(path: &Path) -> DiskError {
+        DiskError::new(path, Operation::Write, io::Error::from_raw_os_error(EIO))
+    }
+
+    /// The file after the plan, or after as much of it as a power cut leaves; true when all of it was done.
+    fn carry_out(&mut self, plan: &RepairPlan, content: &mut Vec<u8>) -> bool {
+        let mut unsynced: Vec<Unsynced<'_>> = Vec::new();
+        for step in &plan.steps {
+            if self.fails() {
+                for change in unsynced {
+                    self.survive(&change, content);
+                }
+                return false;
+            }
+            match step {
+                RepairStep::Write { offset, bytes } => unsynced.push(Unsynced::Bytes(*offset, bytes)),
+                RepairStep::SetLength(length) => unsynced.push(Unsynced::Length(*length)),
+                RepairStep::Sync => {
+                    for change in unsynced.drain(..) {
+                        match change {
+                            Unsynced::Bytes(offset, bytes) => put(content, offset, bytes),
+                            // At most the length of something in memory.
+                            Unsynced::Length(length) => content.resize(length as usize, 0),
+                        }
+                    }
+                }
+            }
+        }
+        if !unsynced.is_empty() {
+            self.told = Some("a repair ends without a sync".to_owned());
+        }
+        true
+    }
+
+    /// Each sector is there or not.
+    fn survive(&mut self, change: &Unsynced<'_>, content: &mut Vec<u8>) {
+        match *change {
+            Unsynced::Length(length) if self.rng.coin() => content.resize(length as usize, 0),
+            Unsynced::Length(_) => {}
+            Unsynced::Bytes(offset, mut bytes) => {
+                let (mut at, sector) = (offset, self.sector_bytes as u64);
+                while !bytes.is_empty() {
+                    let room = (sector - at % sector).min(bytes.len() as u64);
+                    // At most the number of bytes.
+                    let (piece, rest) = bytes.split_at(room as usize);
+                    if self.rng.coin() {
+                        put(content, at, piece);
+                    }
+                    (at, bytes) = (at + room, rest);
+                }
+            }
+        }
+    }
+
+    /// A repair adds an end; what it changes before that are single opcodes and the header of the last chunk.
+    fn look_at(&mut self, plan: &RepairPlan) {
+        let writes: Vec<(u64, usize)> = plan
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                RepairStep::Write { offset, bytes } => Some((*offset, bytes.len())),
+                _ => None,
+            })
+            .collect();
+        let [before @ .., (tail, _), (footer, _)] = &writes[..] else {
+            return;
+        };
+        let is_small = |(offset, len): &(u64, usize)| *len <= CHANGE_BYTES_MAX && offset < tail;
+        if !before.iter().all(is_small) || footer < tail {
+            self.told = Some(format!(
+                "{}: a repair rewrites more than it adds: {writes:?}",
+                plan.path.display()
+            ));
+        }
+    }
+}
+
+impl RepairDisk for CrashingDisk {
+    fn give_end(
+        &mut self,
+        _: &dyn Storage,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+        is_copy: bool,
+    ) -> Result<Option<Repaired>, StorageError> {
+        let Some(plan) = McapStorage.plan_repair(path, records, is_copy)? else {
+            return Ok(None);
+        };
+        self.look_at(&plan);
+        let failed = |_| Self::failure(path);
+        let mut content = fs::read(path).map_err(failed)?;
+        let is_done = self.carry_out(&plan, &mut content);
+        fs::write(path, content).map_err(failed)?;
+        if is_done {
+            Ok(Some(plan.outcome))
+        } else {
+            Err(Self::failure(path).into())
+        }
+    }
+
+    fn replace_text(&mut self, path: &Path, text: &str) -> Result<(), DiskError> {
+        let fails = self.fails();
+        // Old or new.
+        if !fails || self.rng.coin() {
+            fs::write(path, text).map_err(|_| Self::failure(path))?;
+        }
+        if fails {
+            return Err(Self::failure(path));
+        }
+        Ok(())
+    }
+}
+
+fn put(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    // At most the length of something in memory.
+    let start = offset as usize;
+    let end = start + bytes.len();
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[start..end].copy_from_slice(bytes);
 }

@@ -41,6 +41,8 @@ pub struct Crashed {
     pub ledger: Ledger,
     /// Monotonic time of the drain's last step.
     pub last_drain: Duration,
+    /// It had told that nothing is stored any more.
+    pub has_failed: bool,
 }
 
 /// What is left when everything is over.
@@ -325,6 +327,7 @@ impl<'a> World<'a> {
             status: self.recorder.status(),
             ledger: self.recorder.ledger(),
             last_drain: self.last_drain,
+            has_failed: self.recorder.has_failed(),
         };
         let disk_failed = self.disk.has_failed();
         let mut files;
