@@ -389,19 +389,21 @@ impl Scanner<'_> {
     }
 
     fn take_in(&mut self, mut extent: Extent, tally: Tally) {
+        // The chunk that introduced the channel is lost; without it nobody can tell what these messages are. Its definitions go with it: a
+        // repair marks the whole of it.
+        let [known, own] = [&self.found.definitions.channels, &tally.definitions.channels];
+        let is_unknown = |id: &&u16| !known.contains_key(id) && !own.contains_key(id);
+        if let Some(unknown) = tally.counts.keys().find(is_unknown) {
+            let reason = format!("messages of channel {unknown}, whose definition is missing");
+            self.found.tear(extent.kind.name(), extent.start, reason);
+            return;
+        }
         if !self.found.definitions.add(tally.definitions, !self.has_end) {
             let reason = "a channel whose schema is missing";
             self.found.tear(extent.kind.name(), extent.start, reason);
             return;
         }
         let Some(times) = tally.times else { return };
-        // The chunk that introduced the channel is lost; without it nobody can tell what these messages are.
-        let known = &self.found.definitions.channels;
-        if let Some(unknown) = tally.counts.keys().find(|id| !known.contains_key(id)) {
-            let reason = format!("messages of channel {unknown}, whose definition is missing");
-            self.found.tear(extent.kind.name(), extent.start, reason);
-            return;
-        }
         extent.times = times;
         extent.channels = Some(tally.counts.keys().map(|id| (*id, 0)).collect());
         self.found.widen(times);
@@ -620,10 +622,9 @@ impl Scanner<'_> {
             if piece.is_empty() {
                 return Ok(false);
             }
-            if piece
-                .chunks(SECTOR_BYTES as usize)
-                .any(|sector| sector.iter().all(|byte| *byte == 0))
-            {
+            // The last sector of a file may be a short one, with nothing but zeros at the end of a record.
+            let mut whole = piece.chunks_exact(SECTOR_BYTES as usize);
+            if whole.any(|sector| sector.iter().all(|byte| *byte == 0)) {
                 return Ok(true);
             }
             at += piece.len() as u64;

@@ -97,6 +97,11 @@ pub(super) fn account_for(
     for torn in &end.torn {
         journal.compare(torn, of_bag, ledger);
     }
+    for count in &end.removed {
+        if let Some(topic) = of_bag.get(count.topic.0 as usize) {
+            ledger.remove(*topic, count.messages);
+        }
+    }
     if end.failed {
         let in_files = by_topic_of_recording(of_bag, &end.messages);
         for (index, count) in in_files.into_iter().enumerate() {

@@ -100,6 +100,8 @@ pub struct TornFile {
 pub struct BagEnd {
     /// Files of which something may be missing, because the disk has failed.
     pub torn: Vec<TornFile>,
+    /// In files that the ring has removed and [`BagWriter::take_removed`] has not told.
+    pub removed: Vec<TopicCount>,
     /// Messages that can be read.
     pub messages: Vec<TopicCount>,
     /// Something has failed.

@@ -51,6 +51,7 @@ impl BagWriter {
         }
         let end = BagEnd {
             torn,
+            removed: self.take_removed(),
             messages: self.messages_by_topic(),
             failed: first_error.is_some(),
         };
