@@ -7,7 +7,7 @@ use super::{
     events::FinishedFile,
     journal::Journal,
     ledger::{Interval, Ledger, Restart},
-    options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES, RecordOptions},
+    options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
     waiting::{HeldPayload, WaitingTopics},
 };
 use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking};
@@ -53,21 +53,10 @@ pub struct DrainOptions {
     pub max_loss_window: Option<Duration>,
     /// What to do when less than `min_free_space_bytes` is left.
     pub on_disk_full: OnDiskFull,
-    /// See [`RecordOptions::min_free_space_bytes`].
+    /// See [`super::options::RecordOptions::min_free_space_bytes`].
     pub min_free_space_bytes: Option<u64>,
     /// The cache is a ring: what comes out of it is as old as the user likes, and promised to nobody before it is asked for.
     pub snapshot: bool,
-}
-
-impl From<&RecordOptions> for DrainOptions {
-    fn from(options: &RecordOptions) -> Self {
-        Self {
-            max_loss_window: options.max_loss_window,
-            on_disk_full: options.on_disk_full,
-            min_free_space_bytes: options.min_free_space_bytes,
-            snapshot: options.cache.snapshot,
-        }
-    }
 }
 
 /// Finished files that wait to be told to other nodes at most.

@@ -1,5 +1,6 @@
 //! What a recording should do: every choice a user can make, checked and with its default.
 
+use super::drain::DrainOptions;
 use holdall_model::qos::QosProfile;
 pub use holdall_storage::compression::CompressionMode;
 use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration};
@@ -182,6 +183,17 @@ impl Default for RecordOptions {
             ros_distro: String::new(),
             events: None,
             ament_prefixes: Vec::new(),
+        }
+    }
+}
+
+impl From<&RecordOptions> for DrainOptions {
+    fn from(options: &RecordOptions) -> Self {
+        Self {
+            max_loss_window: options.max_loss_window,
+            on_disk_full: options.on_disk_full,
+            min_free_space_bytes: options.min_free_space_bytes,
+            snapshot: options.cache.snapshot,
         }
     }
 }
