@@ -18,4 +18,5 @@ pub mod scratch;
 pub mod sim;
 pub mod socket;
 pub mod stream;
+pub mod thread;
 pub mod unfinished;

@@ -72,6 +72,7 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
         custom_data: custom_data(&typed.custom_data)?,
         polling_interval: typed.polling_interval,
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
+        merge_duplicates: typed.merge_duplicates,
         no_discovery: typed.no_discovery
             || (typed.static_topics_path.is_some() && !selects_by_discovery(typed)),
         events: Some(events(typed)?),

@@ -3,6 +3,7 @@
 use super::{LogLevel, TransportName};
 use crate::units;
 use clap::{Args, ValueEnum};
+use holdall_io::thread::RT_PRIORITY_MAX;
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use std::{path::PathBuf, time::Duration};
 
@@ -166,6 +167,10 @@ pub struct RecordArguments {
         help_heading = "Discovery"
     )]
     pub transport: Vec<TransportName>,
+
+    /// Record a message that several transports bring, because of a bridge, once (same bytes within 10 s)
+    #[arg(long, help_heading = "Discovery")]
+    pub merge_duplicates: bool,
 
     /// Look for topics at the start only; ones that appear later are not recorded
     #[arg(long, help_heading = "Discovery")]
@@ -335,6 +340,20 @@ pub struct RecordArguments {
     /// Go on in a new file when messages arrive and nothing becomes durable for 2 s (or twice the loss window)
     #[arg(long, help_heading = "While it runs")]
     pub restart_on_stall: bool,
+
+    /// Run on these processor cores only, for example 2,3
+    #[arg(
+        long,
+        value_name = "CORES",
+        value_delimiter = ',',
+        help_heading = "While it runs"
+    )]
+    pub cpu_affinity: Vec<usize>,
+
+    /// Have the receiving threads go before all ordinary ones (SCHED_FIFO), 1 to 99; needs CAP_SYS_NICE
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=i64::from(RT_PRIORITY_MAX)),
+          help_heading = "While it runs")]
+    pub rt_priority: Option<u8>,
 
     /// Do not read keys
     #[arg(long, help_heading = "While it runs")]

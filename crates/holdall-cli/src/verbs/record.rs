@@ -27,6 +27,7 @@ use holdall::{
 use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
+    thread,
 };
 use holdall_model::loss::LossStage;
 use holdall_storage::StorageError;
@@ -57,7 +58,9 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    keep_to_cores(&typed.cpu_affinity)?;
     let transports = transport::join(&typed.transport, &meant.node_name, &clock)?;
+    prefer_receiving(typed.rt_priority);
     let snapshot = meant.options.cache.snapshot;
     let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
     // Before the bag is made: a path that will not do leaves no empty bag behind.
@@ -107,6 +110,34 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         )));
     }
     Ok(outcome(&report))
+}
+
+/// Keeps this thread and all that it starts to these cores; none are all.
+fn keep_to_cores(cores: &[usize]) -> Result<(), Failure> {
+    if cores.is_empty() {
+        return Ok(());
+    }
+    thread::keep_to_cores(cores).map_err(|error| {
+        Failure::refused(format!(
+            "--cpu-affinity {cores:?}: {error}; lscpu lists the cores"
+        ))
+    })
+}
+
+/// Has the threads that receive messages go first, where that is wanted and allowed.
+fn prefer_receiving(priority: Option<u8>) {
+    let Some(priority) = priority else { return };
+    // Cyclone's, iceoryx2's, zenoh's.
+    let receives = |name: &str| name.starts_with("recv") || name == "iceoryx2" || name.starts_with("rx-");
+    match thread::prefer_threads(priority, receives) {
+        Ok(count) => info!(
+            "{} at real-time priority {priority}",
+            units::plural(count as u64, "receiving thread")
+        ),
+        Err(error) => warn!(
+            "--rt-priority {priority} is not allowed here ({error}); it needs CAP_SYS_NICE or a limit rtprio. Recording without it"
+        ),
+    }
 }
 
 /// What is done beside the recording.

@@ -8,6 +8,7 @@ use super::{
     cache::{CacheEntry, Offered, PublisherIndex, SharedCache},
     gate::{Gate, Passage},
     ledger::{Interval, Ledger},
+    merging::Merging,
 };
 use holdall_model::{
     loss::{LossStage, MissingInterval, Observation, SequenceTracker},
@@ -137,6 +138,22 @@ impl Intake {
         Arc::new(SubscriptionSink {
             intake: Arc::clone(self),
             bit: 1 << number.min(63),
+        })
+    }
+
+    /// As [`Intake::sink`], for a subscription of `transport`: a message that another transport has brought is left out, and counted
+    /// at stage `policy`.
+    pub fn merging_sink(
+        self: &Arc<Self>,
+        number: usize,
+        transport: usize,
+        merging: &Arc<Merging>,
+    ) -> Arc<dyn Sink> {
+        Arc::new(MergingSink {
+            intake: Arc::clone(self),
+            bit: 1 << number.min(63),
+            transport,
+            merging: Arc::clone(merging),
         })
     }
 
@@ -312,7 +329,13 @@ impl Intake {
     }
 
     /// Takes a message of subscription `bit`. The topic's lock is held until the cache has it, so that order is kept.
-    fn receive(&self, bit: u64, mut header: MessageHeader, payload: Payload<'_>) {
+    #[inline]
+    fn receive(&self, bit: u64, header: MessageHeader, payload: Payload<'_>) {
+        self.take(bit, header, Some(payload));
+    }
+
+    /// Takes a message, which is left out on request where there is no payload.
+    fn take(&self, bit: u64, mut header: MessageHeader, payload: Option<Payload<'_>>) {
         let mut state = self.lock();
         state.received += 1;
         let passage = self.gate.passage(&mut header.log_time);
@@ -328,14 +351,14 @@ impl Intake {
         track.last_time = Some(header.log_time);
         track.received += 1;
         let publisher = track.index;
-        let stage = match passage {
-            Passage::Open if state.closed => LossStage::Shutdown,
-            Passage::Open => match self.offer(publisher, &header, payload) {
+        let stage = match (passage, payload) {
+            (Passage::Shut, _) | (Passage::Open, None) => LossStage::Policy,
+            (Passage::Open, Some(_)) if state.closed => LossStage::Shutdown,
+            (Passage::Open, Some(payload)) => match self.offer(publisher, &header, payload) {
                 Offered::Stored => return,
                 Offered::Full => LossStage::Cache,
                 Offered::Closed => LossStage::Shutdown,
             },
-            Passage::Shut => LossStage::Policy,
         };
         let interval = Interval::of_message(stage, header.sequence, header.log_time);
         self.ledger().miss(self.topic, publisher, interval);
@@ -495,6 +518,26 @@ struct SubscriptionSink {
 impl Sink for SubscriptionSink {
     fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
         self.intake.receive(self.bit, header, payload);
+    }
+
+    fn announced(&self, publisher: Gid, last_sequence: u64) {
+        self.intake.announce(publisher, last_sequence);
+    }
+}
+
+/// The way in for a topic that several transports may bring.
+struct MergingSink {
+    intake: Arc<Intake>,
+    bit: u64,
+    transport: usize,
+    merging: Arc<Merging>,
+}
+
+impl Sink for MergingSink {
+    fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
+        let is_duplicate = self.merging.is_duplicate(self.transport, &header, &payload);
+        self.intake
+            .take(self.bit, header, (!is_duplicate).then_some(payload));
     }
 
     fn announced(&self, publisher: Gid, last_sequence: u64) {

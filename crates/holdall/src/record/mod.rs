@@ -15,6 +15,7 @@ pub mod intake;
 mod journal;
 pub mod ledger;
 mod loss_watch;
+mod merging;
 pub mod options;
 mod recorder;
 mod session;

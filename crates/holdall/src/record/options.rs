@@ -150,6 +150,8 @@ pub struct RecordOptions {
     pub polling_interval: Duration,
     /// One look at the start, then none (`--no-discovery`).
     pub no_discovery: bool,
+    /// A message that several transports bring is recorded once (`--merge-duplicates`).
+    pub merge_duplicates: bool,
     /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, or empty.
     pub ros_distro: String,
     /// Events for other nodes, `None` for none.
@@ -180,6 +182,7 @@ impl Default for RecordOptions {
             custom_data: BTreeMap::new(),
             polling_interval: Duration::from_millis(100),
             no_discovery: false,
+            merge_duplicates: false,
             ros_distro: String::new(),
             events: None,
             ament_prefixes: Vec::new(),

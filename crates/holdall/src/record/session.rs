@@ -345,10 +345,11 @@ impl Session {
             plan.type_name.as_str(),
             plan.type_hash.as_str(),
         );
-        self.topics.insert(
-            plan.name.clone(),
-            RecordedTopic::new(id, names, intake, qos_override),
-        );
+        let mut topic = RecordedTopic::new(id, names, intake, qos_override);
+        if self.options.merge_duplicates && self.sources.len() > 1 {
+            topic = topic.merge_duplicates();
+        }
+        self.topics.insert(plan.name.clone(), topic);
     }
 
     fn serve(

@@ -1,6 +1,9 @@
 //! The subscriptions of one recorded topic: as many as its publishers' QoS needs, so that none of them is missed.
 
-use super::intake::{Intake, PublisherOrigin};
+use super::{
+    intake::{Intake, PublisherOrigin},
+    merging::Merging,
+};
 use holdall_model::{
     qos::{QosProfile, is_compatible, strongest_request},
     topic::{Gid, TopicId},
@@ -26,6 +29,8 @@ pub(super) struct RecordedTopic {
     pub intake: Arc<Intake>,
     /// What the user wants to be asked for, whatever publishers offer.
     qos_override: Option<QosProfile>,
+    /// Remembers messages, where those that several transports bring are recorded once.
+    merging: Option<Arc<Merging>>,
     subscriptions: Vec<OpenSubscription>,
     /// Publishers that were told not to fit.
     refused: BTreeSet<Gid>,
@@ -46,9 +51,16 @@ impl RecordedTopic {
             type_hash: type_hash.to_owned(),
             intake,
             qos_override,
+            merging: None,
             subscriptions: Vec::new(),
             refused: BTreeSet::new(),
         }
+    }
+
+    /// Records messages that several transports bring once.
+    pub(super) fn merge_duplicates(mut self) -> Self {
+        self.merging = Some(Arc::default());
+        self
     }
 
     /// Makes sure that a publisher is received as well as it offers.
@@ -103,7 +115,12 @@ impl RecordedTopic {
             type_name: self.type_name.clone(),
             qos: request,
         };
-        let sink = self.intake.sink(self.subscriptions.len());
+        let sink = match &self.merging {
+            Some(merging) => self
+                .intake
+                .merging_sink(self.subscriptions.len(), number, merging),
+            None => self.intake.sink(self.subscriptions.len()),
+        };
         let subscription = transport.subscribe(&asked, sink)?;
         self.subscriptions.push(OpenSubscription {
             transport: number,

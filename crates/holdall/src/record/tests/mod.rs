@@ -7,6 +7,7 @@ mod disks;
 mod faults;
 mod simulated;
 mod topics;
+mod transports;
 
 use super::{RecordControl, Recorder, ledger::Ledger, options::RecordOptions, status::RecordReport};
 use crate::{
@@ -116,6 +117,7 @@ impl World {
             custom_data: BTreeMap::new(),
             polling_interval: Duration::from_millis(1),
             no_discovery: false,
+            merge_duplicates: false,
             ros_distro: String::new(),
             events: None,
             ament_prefixes: Vec::new(),
@@ -157,7 +159,11 @@ impl World {
 
     pub fn try_record(&mut self) -> Result<Recording, RecordError> {
         let transport = MemoryTransport::new(&self.network, node("recorder"), self.clock());
-        let transports: Vec<Box<dyn Transport>> = vec![Box::new(transport)];
+        self.record_over(vec![Box::new(transport)])
+    }
+
+    /// Records what comes over these transports.
+    pub fn record_over(&mut self, transports: Vec<Box<dyn Transport>>) -> Result<Recording, RecordError> {
         let blocks = BlockPoolOptions {
             block_bytes: 1 << 20,
             block_count: 6,

@@ -1,0 +1,103 @@
+//! Where threads run and which of them go first. Optional: a refusal is told and changes nothing.
+
+use std::{fs, io, mem};
+
+/// Highest priority of `SCHED_FIFO`.
+pub const RT_PRIORITY_MAX: u8 = 99;
+
+/// Keeps the calling thread, and threads that it starts from now on, to these processor cores (see sched_setaffinity(2)).
+///
+/// # Errors
+/// No core of these that the process may use; a number beyond what the kernel can tell.
+pub fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
+    // SAFETY: a cpu_set_t is bits, of which all may be zero.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    for &core in cores {
+        if core >= 8 * mem::size_of::<libc::cpu_set_t>() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("core {core} is beyond what the kernel can tell"),
+            ));
+        }
+        // SAFETY: `core` is below the number of bits in the set.
+        unsafe { libc::CPU_SET(core, &mut set) };
+    }
+    // SAFETY: the set is valid and as long as is said; 0 is the calling thread.
+    let result = unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Has the threads of this process whose name `is_meant` go before all ordinary ones (`SCHED_FIFO`); threads that they start do not.
+/// Returns how many there are.
+///
+/// # Errors
+/// Mostly `EPERM`: it needs `CAP_SYS_NICE` or a limit `rtprio` of this height.
+pub fn prefer_threads(priority: u8, is_meant: impl Fn(&str) -> bool) -> io::Result<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir("/proc/self/task")? {
+        let entry = entry?;
+        // Threads may end meanwhile.
+        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        let thread = entry.file_name().to_string_lossy().parse::<libc::pid_t>();
+        let (true, Ok(thread)) = (is_meant(name.trim_end()), thread) else {
+            continue;
+        };
+        let parameters = libc::sched_param {
+            sched_priority: libc::c_int::from(priority),
+        };
+        let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+        // SAFETY: the parameters are valid for the call, which only reads them.
+        if unsafe { libc::sched_setscheduler(thread, policy, &raw const parameters) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed_cores() -> String {
+        let status = fs::read_to_string("/proc/thread-self/status").expect("procfs");
+        let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:"));
+        line.expect("Linux tells it")
+            .split_whitespace()
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    #[test]
+    fn a_thread_and_those_that_it_starts_are_kept_to_their_cores() {
+        let first = |cores: &str| cores.split(['-', ',']).next().unwrap_or_default().to_owned();
+        let core = first(&allowed_cores());
+        let number = core.parse().expect("a number");
+        let kept = std::thread::spawn(move || {
+            keep_to_cores(&[number]).expect("a core that it may use");
+            std::thread::spawn(allowed_cores).join().expect("no panic")
+        });
+        assert_eq!(kept.join().expect("no panic"), core);
+    }
+
+    #[test]
+    fn cores_that_are_not_there_are_refused() {
+        std::thread::spawn(|| {
+            assert!(keep_to_cores(&[1023]).is_err());
+            assert!(keep_to_cores(&[1 << 20]).is_err());
+            assert!(keep_to_cores(&[]).is_err());
+        })
+        .join()
+        .expect("no panic");
+    }
+
+    #[test]
+    fn only_threads_that_are_meant_are_preferred() {
+        assert_eq!(prefer_threads(1, |_| false).expect("nothing is asked for"), 0);
+    }
+}
