@@ -4,7 +4,7 @@ use crate::{disk::DiskError, fs::File};
 use std::{
     sync::{
         Arc,
-        mpsc::{Receiver, Sender, channel},
+        mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
 };
@@ -28,7 +28,7 @@ pub struct ReadAhead {
 struct Thread {
     filled: Receiver<Result<Vec<u8>, DiskError>>,
     /// Taken out to end the thread.
-    empty: Option<Sender<Vec<u8>>>,
+    empty: Option<SyncSender<Vec<u8>>>,
     handle: Option<JoinHandle<()>>,
 }
 
@@ -77,8 +77,9 @@ fn read_window(file: &File, position: u64, mut window: Vec<u8>) -> Result<Vec<u8
 impl Thread {
     /// The thread with all its windows, or `None` when the system gives none.
     fn start(file: &Arc<File>) -> Option<Self> {
-        let (filled_in, filled) = channel();
-        let (empty, empty_out) = channel::<Vec<u8>>();
+        // As many places as there are windows: sending never waits.
+        let (filled_in, filled) = sync_channel(WINDOW_COUNT);
+        let (empty, empty_out) = sync_channel::<Vec<u8>>(WINDOW_COUNT);
         let file = Arc::clone(file);
         let handle = std::thread::Builder::new()
             .name("holdall-read".to_owned())
