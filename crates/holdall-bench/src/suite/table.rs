@@ -143,7 +143,7 @@ pub fn rows<'a>(result: &'a ExperimentResult, experiment: Option<&Experiment>) -
             let first = rows.iter().find(|first| first.case == row.case)?;
             let (a, b) = (first.recorded_percent.interval?, row.recorded_percent.interval?);
             let both_whole = a.low >= 100.0 && b.low >= 100.0;
-            (!std::ptr::eq(first, row) && !both_whole).then(|| a.high < b.low || b.high < a.low)
+            (!std::ptr::eq(first, row) && !both_whole).then_some(a.high < b.low || b.high < a.low)
         })
         .collect();
     for (row, carried) in rows.iter_mut().zip(carried) {
