@@ -23,6 +23,10 @@ fn record_bridged(merge_duplicates: bool) -> Recorded {
         ..PublishRequest::default()
     };
     let here = world.publisher("/a", RELIABLE);
+    // Networks number their publishers from 1; real ones never have the same identifier.
+    for _ in 0..100 {
+        drop(beyond.publisher(&node("gone"), &request, &world.clock()));
+    }
     let bridge = beyond.publisher(&node("bridge"), &request, &world.clock());
     let join = |network: &MemoryNetwork| -> Box<dyn Transport> {
         Box::new(MemoryTransport::new(network, node("recorder"), world.clock()))
