@@ -12,7 +12,7 @@ use std::sync::Mutex;
 const LARGE: usize = 300_000;
 
 /// Publishes the same messages on both networks, as a bridge does.
-fn record_bridged(merge_duplicates: bool) -> Recorded {
+fn record_bridged(merge_duplicates: bool) -> (World, Recorded) {
     let mut world = World::new();
     world.options.merge_duplicates = merge_duplicates;
     let beyond = MemoryNetwork::new();
@@ -45,12 +45,13 @@ fn record_bridged(merge_duplicates: bool) -> Recorded {
         }
     }
     recording.wait_recorded(if merge_duplicates { 20 } else { 40 });
-    recording.stop()
+    let recorded = recording.stop();
+    (world, recorded)
 }
 
 #[test]
 fn several_transports_make_one_bag() {
-    let recorded = record_bridged(false);
+    let (_world, recorded) = record_bridged(false);
     assert_eq!(recorded.payloads("/a").len(), 40);
     assert_eq!(recorded.lost(), 0);
     let topics = recorded.metadata().topics_with_message_count;
@@ -63,7 +64,7 @@ fn several_transports_make_one_bag() {
 
 #[test]
 fn what_a_bridge_repeats_is_recorded_once_when_asked_and_counted() {
-    let recorded = record_bridged(true);
+    let (_world, recorded) = record_bridged(true);
     let expected: Vec<_> = (0..10)
         .flat_map(|number| vec![payload(number, LARGE * (number % 2)); 2])
         .collect();
