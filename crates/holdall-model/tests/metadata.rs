@@ -154,10 +154,7 @@ impl Spelling {
     }
 
     /// Keys in an order of their own at each level.
-    fn order<'a>(
-        self,
-        map: &'a serde_json::Map<String, serde_json::Value>,
-    ) -> Vec<(&'a String, &'a serde_json::Value)> {
+    fn order(self, map: &serde_json::Map<String, serde_json::Value>) -> Vec<(&String, &serde_json::Value)> {
         let mut entries: Vec<_> = map.iter().collect();
         entries.sort_by_key(|(key, _)| {
             let start = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

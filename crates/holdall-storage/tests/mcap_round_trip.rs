@@ -1,5 +1,7 @@
 //! Any sequence of messages is read back exactly, by the `mcap` crate, pip `mcap` and our reader, with valid checksums and a whole index.
 
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
 mod support;
 
 use bytes::Bytes;

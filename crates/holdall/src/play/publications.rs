@@ -160,11 +160,11 @@ fn transport_of<'a>(
     topic: &TopicInfo,
     transports: &'a mut [Box<dyn Transport>],
 ) -> Option<&'a mut Box<dyn Transport>> {
-    let is_origin = |transport: &Box<dyn Transport>| {
-        let origin = topic.origin.as_ref();
-        origin.is_some_and(|origin| origin.transport == transport.name())
-    };
-    let index = transports.iter().position(is_origin).unwrap_or(0);
+    let origin = topic.origin.as_ref().map(|origin| origin.transport.as_str());
+    let index = transports
+        .iter()
+        .position(|transport| origin == Some(transport.name()))
+        .unwrap_or(0);
     transports
         .get_mut(index)
         .filter(|transport| transport.carries(&topic.serialization_format))

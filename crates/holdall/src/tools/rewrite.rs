@@ -34,6 +34,9 @@ use std::{
 /// Messages between two looks at what the writer has to do besides writing.
 const MESSAGES_PER_STEP: u64 = 64;
 
+/// The records that a bag is closed with, made from how many messages of each topic are in it.
+type ClosingRecords<'a> = dyn Fn(&BTreeMap<String, u64>) -> Vec<(String, MetadataEntries)> + 'a;
+
 /// One output and what it is made of.
 pub struct Job {
     /// The bags.
@@ -344,7 +347,7 @@ impl<'a> Rewrite<'a> {
     fn run(
         mut self,
         choice: &MessageChoice,
-        records: &dyn Fn(&BTreeMap<String, u64>) -> Vec<(String, MetadataEntries)>,
+        records: &ClosingRecords<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Written, ToolError> {
         let total: u64 = self.set.bags().iter().map(BagReader::size_bytes).sum();
