@@ -447,7 +447,7 @@ impl Scanner<'_> {
             ..Extent::default()
         };
         if parts.compression.is_empty() {
-            let mut inner = Walk::new(self.source, records_start, records_start + parts.stored);
+            let mut inner = walk.within(records_start, records_start + parts.stored);
             let tally = self.records(&mut inner, place.start)?;
             self.note_recent(Recent {
                 extent,

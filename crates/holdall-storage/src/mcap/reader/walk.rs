@@ -7,8 +7,14 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// Bytes read at once; bodies longer than this are skipped unread.
+/// Bytes read at once; longer bodies are skipped unread.
 const WINDOW_BYTES: u64 = 256 << 10;
+
+/// Bytes read at once behind a body that was skipped. Where one large body follows another, only their headers are wanted.
+const SKIPPING_WINDOW_BYTES: u64 = 4 << 10;
+
+/// Bytes that are read through rather than skipped: a disk brings them in about the time that another read takes to begin.
+const SKIPPED_BYTES_MIN: u64 = 128 << 10;
 
 /// Bytes read at once for a single header.
 const SPARSE_WINDOW_BYTES: u64 = 512;
@@ -72,6 +78,16 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// A walk over a part of the same source that begins with what this one has read.
+    pub fn within(&self, start: u64, end: u64) -> Self {
+        Self {
+            window: self.window.clone(),
+            window_start: self.window_start,
+            window_bytes: self.window_bytes,
+            ..Self::new(self.source, start, end)
+        }
+    }
+
     /// The same walk, for a look at one header: little is read at once.
     pub fn sparse(mut self) -> Self {
         self.window_bytes = SPARSE_WINDOW_BYTES;
@@ -87,7 +103,14 @@ impl<'a> Walk<'a> {
         let inside =
             offset >= self.window_start && offset + len <= self.window_start + self.window.len() as u64;
         if !inside {
-            self.window = self.source.read_up_to(offset, self.window_bytes)?;
+            let window_end = self.window_start + self.window.len() as u64;
+            let is_skip = offset.saturating_sub(window_end) >= SKIPPED_BYTES_MIN && !self.window.is_empty();
+            let wanted = if is_skip {
+                self.window_bytes.min(SKIPPING_WINDOW_BYTES).max(len)
+            } else {
+                self.window_bytes
+            };
+            self.window = self.source.read_up_to(offset, wanted)?;
             self.window_start = offset;
         }
         // Both are below the window's length.
