@@ -48,6 +48,7 @@ impl ZenohPublisher {
             type_name,
             type_hash,
             qos,
+            ..
         } = request;
         let hash = type_hash.as_deref().unwrap_or(NO_HASH);
         let key = data_key(session.domain_id(), topic, type_name, Some(hash));
