@@ -20,7 +20,6 @@ benchmarks:
   - {repeat_each: 1, no_transport: false, parameters: {recorder: [holdall, ros2_bag], publishers: [own, rclpy], max_cache_size: [10000000]}}
   - {repeat_each: 1, no_transport: false, parameters: {recorder: [double_buffered], max_cache_size: [10000000]}}
   - {repeat_each: 1, no_transport: false, parameters: {recorder: [rosbag], max_cache_size: [10000000]}}
-  - {repeat_each: 1, transport: zenoh, parameters: {max_cache_size: [10000000]}}
 """
 
 
@@ -47,4 +46,4 @@ def test_each_recorder_gets_the_load_and_whoever_is_absent_is_named(world, tmp_p
     else:
         assert "ROS 1" in skipped["rosbag (ROS 1), mcap"]
     for setting, reason in skipped.items():
-        assert "not installed" in reason or "cannot be used" in reason or "not complete" in reason, (setting, reason)
+        assert "not installed" in reason or "not complete" in reason, (setting, reason)
