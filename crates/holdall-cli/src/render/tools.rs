@@ -1,28 +1,25 @@
 //! What the verbs that work on bags tell when they are done.
 
-use crate::units::{format_bytes, format_count};
+use crate::units::{format_bytes, format_count, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::tools::{Reindexed, Written};
 use serde_json::{Value, json};
 
 /// One line about a bag that was made.
 pub fn written(written: &Written) -> String {
-    let files = match written.files.len() {
-        1 => "1 file".to_owned(),
-        count => format!("{count} files"),
-    };
+    let files = plural(written.files.len() as u64, "file");
     let copied = match written.copied_chunks {
         0 => String::new(),
         chunks => format!(
-            "; {} chunks ({}) copied as they lie",
-            format_count(chunks),
+            "; {} ({}) copied as they lie",
+            plural(chunks, "chunk"),
             format_bytes(written.copied_bytes)
         ),
     };
     format!(
-        "{}: {} messages, {}, {files}{copied}",
+        "{}: {}, {}, {files}{copied}",
         written.directory.display(),
-        format_count(written.messages),
+        plural(written.messages, "message"),
         format_bytes(written.bytes)
     )
 }
