@@ -195,7 +195,7 @@ pub(super) fn damage(summary: &StorageSummary) -> Option<String> {
     match &summary.condition {
         FileCondition::Complete | FileCondition::Unindexed => None,
         FileCondition::Damaged { offset, reason } => Some(format!(
-            "{} is damaged at byte {offset}: {reason}; {} messages of it can be read",
+            "{} is damaged at byte {offset}: {reason}; {} of its messages can be read",
             summary.path.display(),
             summary.message_count
         )),
