@@ -1,10 +1,11 @@
 //! Measures the receive path alone: messages lost and processor time, with publishers in a process of their own.
 //!
 //! `dds_rate [--topics 4] [--bytes 6220856] [--rate-hz 30] [--seconds 10] [--best-effort] [--domain 87]`; rate 0 sends as fast as it can.
+//! `--publish` only publishes, beginning with a line on standard input if that is a pipe; `--take` only takes, until standard input ends.
 #![allow(clippy::print_stdout, reason = "it prints its result")]
 
 use holdall_io::{
-    clock::{Clock, SystemClock},
+    clock::{Clock, SystemClock, wake_this_thread_exactly},
     process::process_cpu_time,
 };
 use holdall_model::{
@@ -18,7 +19,8 @@ use holdall_transport::{
 };
 use std::{
     collections::HashMap,
-    process::Command,
+    io::IsTerminal,
+    process::{Command, Stdio},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -39,6 +41,7 @@ struct Plan {
     best_effort: bool,
     domain: u32,
     publish: bool,
+    take: bool,
 }
 
 impl Plan {
@@ -51,6 +54,7 @@ impl Plan {
             best_effort: false,
             domain: 87,
             publish: false,
+            take: false,
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(argument) = arguments.next() {
@@ -67,6 +71,7 @@ impl Plan {
                 "--domain" => plan.domain = value()?.parse()?,
                 "--best-effort" => plan.best_effort = true,
                 "--publish" => plan.publish = true,
+                "--take" => plan.take = true,
                 other => return Err(format!("unknown argument {other}").into()),
             }
         }
@@ -166,9 +171,16 @@ fn publish(plan: &Plan) -> Result<(), Failure> {
     {
         std::thread::park_timeout(Duration::from_millis(5));
     }
+    println!("matched");
+    wait_for_a_line()?;
+    wake_this_thread_exactly();
     let (start, cpu) = (clock.monotonic(), process_cpu_time().total());
     let (mut rounds, mut refused) = (0u32, 0);
+    let mut periods = Vec::new();
+    let mut last = None;
     while (clock.monotonic() - start).as_secs_f64() < plan.seconds {
+        let now = clock.monotonic();
+        periods.extend(last.replace(now).map(|last| now - last));
         for publisher in &mut publishers {
             refused += u64::from(publisher.publish(&payload).is_err());
         }
@@ -184,10 +196,23 @@ fn publish(plan: &Plan) -> Result<(), Failure> {
     }
     let cores = (process_cpu_time().total() - cpu).as_secs_f64() / seconds;
     let sent = u64::from(rounds) * u64::from(plan.topics);
+    periods.sort_unstable();
+    let p99 = periods.get(periods.len() * 99 / 100).copied().unwrap_or_default();
     println!(
-        "sent {sent} (refused {refused}), {:.0} msg/s, {cores:.2} cores",
-        sent as f64 / seconds
+        "sent {sent} (refused {refused}), {:.0} msg/s, {cores:.2} cores, period p99 {} us, max {} us",
+        sent as f64 / seconds,
+        p99.as_micros(),
+        periods.last().copied().unwrap_or_default().as_micros(),
     );
+    Ok(())
+}
+
+/// Waits until whoever started us says so; a terminal says so at once.
+fn wait_for_a_line() -> Result<(), Failure> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        input.read_line(&mut String::new())?;
+    }
     Ok(())
 }
 
@@ -207,9 +232,20 @@ fn receive(plan: &Plan) -> Result<(), Failure> {
         };
         subscriptions.push(transport.subscribe(&request, Arc::clone(&counter) as Arc<dyn Sink>)?);
     }
+    if plan.take {
+        wait_for_a_line()?;
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        println!(
+            "received {}, gaps {}",
+            load(&counter.messages),
+            load(&counter.lost)
+        );
+        return Ok(());
+    }
     let mut child = Command::new(std::env::current_exe()?)
         .args(std::env::args().skip(1))
         .arg("--publish")
+        .stdin(Stdio::null())
         .spawn()?;
     let clock = SystemClock;
     while counter.messages.load(Ordering::Relaxed) == 0 && child.try_wait()?.is_none() {

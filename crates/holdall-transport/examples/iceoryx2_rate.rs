@@ -1,7 +1,6 @@
 //! Publishes topics at a rate into shared memory and tells how exactly it kept the rate, for measurements of what a recorder disturbs.
 //!
-//! `iceoryx2_rate TOPICS BYTES HZ SECONDS`: one thread for each topic; jitter is how much the time between two messages differs from
-//! the period.
+//! `iceoryx2_rate TOPICS BYTES HZ SECONDS`: one thread for each topic, each a part of a period after the one before.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it prints its result")]
 
 use holdall_io::clock::{Clock, SystemClock, wake_this_thread_exactly};
@@ -9,7 +8,7 @@ use holdall_model::qos::QosProfile;
 use holdall_transport::{PublishRequest, Transport, iceoryx2::Iceoryx2Transport};
 use std::{error::Error, sync::Arc, thread, time::Duration};
 
-/// Sends until `until`; returns how many were sent, and by how many nanoseconds each period was missed.
+/// Sends until `until`; returns how many were sent, and the nanoseconds between each two.
 fn run(
     mut publisher: Box<dyn holdall_transport::Publisher>,
     bytes: usize,
@@ -19,13 +18,13 @@ fn run(
 ) -> (u64, Vec<u64>) {
     wake_this_thread_exactly();
     let payload: Vec<u8> = (0..bytes).map(|at| (at / 64 % 251) as u8).collect();
-    let (mut sent, mut missed, mut last) = (0, Vec::new(), None);
+    let (mut sent, mut periods, mut last) = (0, Vec::new(), None);
     let mut next = begin;
     while next < until {
         SystemClock.sleep_until(next);
         let now = SystemClock.monotonic();
         if let Some(last) = last.replace(now) {
-            missed.push((now - last).abs_diff(period).as_nanos() as u64);
+            periods.push((now - last).as_nanos() as u64);
         }
         match publisher.publish(&payload) {
             Ok(()) => sent += 1,
@@ -33,7 +32,7 @@ fn run(
         }
         next += period;
     }
-    (sent, missed)
+    (sent, periods)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -56,29 +55,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     // Time for a recorder to find them.
     thread::sleep(Duration::from_secs(2));
+    println!("begin");
     let begin = SystemClock.monotonic() + Duration::from_millis(50);
     let until = begin + Duration::from_secs_f64(seconds);
     let period = Duration::from_secs_f64(1.0 / hertz);
     let threads: Vec<_> = publishers
         .into_iter()
-        .map(|publisher| thread::spawn(move || run(publisher, bytes as usize, period, begin, until)))
+        .enumerate()
+        .map(|(number, publisher)| {
+            let begin = begin + period.mul_f64(number as f64 / topics);
+            thread::spawn(move || run(publisher, bytes as usize, period, begin, until))
+        })
         .collect();
-    let (mut sent, mut missed) = (0, Vec::new());
+    let (mut sent, mut periods) = (0, Vec::new());
     for thread in threads {
         let (count, of_thread) = thread.join().map_err(|_| "a publisher panicked")?;
         sent += count;
-        missed.extend(of_thread);
+        periods.extend(of_thread);
     }
-    missed.sort_unstable();
+    periods.sort_unstable();
     let at = |part: f64| {
-        missed
-            .get((missed.len() as f64 * part) as usize)
+        periods
+            .get((periods.len() as f64 * part) as usize)
             .copied()
             .unwrap_or(0) as f64
             / 1e3
     };
     println!(
-        "sent {sent}, {:.0} MB/s, jitter p50 {:.0} us, p99 {:.0} us, max {:.0} us",
+        "sent {sent}, {:.0} MB/s, period p50 {:.0} us, p99 {:.0} us, max {:.0} us",
         sent as f64 * bytes / seconds / 1e6,
         at(0.5),
         at(0.99),
