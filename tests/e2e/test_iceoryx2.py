@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+import test_disks
 from conftest import HOLDALL, Node, Program, World, messages_of
 
 SHM = ("record", "--transport", "iceoryx2", "-o")
@@ -186,3 +188,136 @@ def test_a_ros_bag_is_played_to_services(shm):
     assert code == 0, said
     assert heard["md5"] == sent
     assert heard["sequences"] == list(range(1, 11))
+
+
+def recorded_after_a_fault(shm, recorder, name="Other", count=40):
+    """Publishes on another service and ends the recording; that one must be whole."""
+    other = shm.peer("publish", name, count=count, rate_hz=100, stay=1)
+    other.done()
+    code, said = recorder.stop()
+    assert len(messages_of(shm.folder / "bag")[f"/{name}"]) == count
+    return code, said
+
+
+def test_a_buffer_that_overflows_is_counted_exactly(shm):
+    """A burst into a buffer of two, from a publisher that never waits: what the service threw away is a gap, message for message."""
+    recorder = shm.record("-a")
+    peer = shm.peer("publish", "Burst", count=3000, size=64, buffer=2, borrow=2, stay=1)
+    peer.done()
+    code, said = recorder.stop()
+    got = [int.from_bytes(message[16:24], "little") for message in messages_of(shm.folder / "bag")["/Burst"]]
+    assert got == sorted(got) and len(got) < 3000, "nothing overflowed"
+    (topic,) = json.loads(shm.run("audit", "--json", shm.folder / "bag").stdout)["topics"].values()
+    # What came after the last one that arrived nobody can know.
+    assert topic["recorded"] == len(got)
+    assert topic["lost"] == got[-1] - len(got), (topic, got[:5], got[-1])
+    assert code == 3, said
+
+
+def test_a_buffer_that_overflows_without_sequence_is_unknown_and_not_none(shm):
+    recorder = shm.record("-a")
+    peer = shm.peer("publish", "Burst", count=3000, size=64, buffer=2, borrow=2, header="none", stay=1)
+    peer.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert 0 < len(messages_of(shm.folder / "bag")["/Burst"]) < 3000
+    assert "losses cannot be known for /Burst" in said
+
+
+def test_a_service_without_a_place_for_a_subscriber_is_told_once_and_recorded_when_there_is_one(shm):
+    publisher = shm.peer("publish", "Full", count=400, rate_hz=100, subscribers=1, wait_for_subscriber=True, stay=1)
+    publisher.wait_for("ready")
+    taken = shm.peer("subscribe", "Full", count=10**9, size=64)
+    taken.wait_for("ready")
+    recorder = shm.record("-a")
+    recorder.wait_until_says("no subscriber can be made")
+    time.sleep(0.5)
+    taken.process.kill()
+    taken.process.wait()
+    publisher.done()
+    code, said = recorded_after_a_fault(shm, recorder)
+    assert said.count("no subscriber can be made") == 1, said
+    assert "/Full" in said
+    assert messages_of(shm.folder / "bag")["/Full"], "a place became free"
+
+
+def test_memory_of_a_publisher_that_vanishes_disturbs_nobody_else(shm):
+    """The segment is unlinked before the recorder can open it."""
+    publisher = shm.peer("publish", "Gone", count=200, rate_hz=100, wait_for_subscriber=False, size=100_000, stay=2)
+    publisher.wait_for("ready")
+    segments = [path for path in glob.glob(f"/dev/shm/{shm.prefix}*") if path.endswith(".publisher_data") or "data" in path]
+    assert segments, os.listdir("/dev/shm")
+    for path in segments:
+        os.unlink(path)
+    recorder = shm.record("-a")
+    code, said = recorded_after_a_fault(shm, recorder)
+    told = [line for line in said.splitlines() if "/Gone" in line and "warn" in line]
+    assert len(told) == 1, said
+
+
+def test_a_service_that_cannot_be_opened_is_told_once(shm):
+    """Its description is no description."""
+    first = shm.peer("publish", "Broken", count=1, wait_for_subscriber=False, stay=20)
+    first.wait_for("done")
+    (description,) = [path for path in glob.glob(f"{shm.root}services/*") if b"Broken" in open(path, "rb").read()]
+    os.chmod(description, 0o600)
+    with open(description, "wb") as file:
+        file.write(b"this describes nothing")
+    recorder = shm.record("-a")
+    code, said = recorded_after_a_fault(shm, recorder)
+    assert code == 0, said
+    told = [line for line in said.splitlines() if "warn" in line]
+    assert len(told) <= 1, said
+
+
+@pytest.fixture
+def frozen_at_will(shm):
+    folder = test_disks.make(shm, "ext4")
+    yield folder
+    test_disks.run("fsfreeze", "-u", folder)
+    shm.close()
+    test_disks.run("umount", "-l", folder)
+
+
+def test_a_disk_that_stands_still_never_holds_back_a_publisher(shm, frozen_at_will):
+    """Its pool has four samples more than its service lends: were they kept, it could not send."""
+    bag = frozen_at_will / "bag"
+    recorder = shm.record("-a", "--max-cache-size", "4MB", bag=bag)
+    camera = shm.peer("publish", "Camera", count=400, size=200_000, rate_hz=100, buffer=4, borrow=4, stay=1)
+    camera.wait_for("ready")
+    recorder.wait_until_says("recording /Camera")
+    assert test_disks.run("fsfreeze", "-f", frozen_at_will).returncode == 0
+    sent = camera.wait_for("done")
+    assert sent["late_s"] < 1.0, f"it was held back: {sent['late_s']:.1f} s behind its schedule"
+    assert test_disks.run("fsfreeze", "-u", frozen_at_will).returncode == 0
+    code, said = recorder.stop()
+    assert code == 3, said
+    told = json.loads(shm.run("audit", "--json", bag).stdout)
+    assert told["balanced"], told
+    camera = told["topics"]["/Camera"]
+    assert camera["recorded"] + camera["lost"] >= 399, camera
+    assert 0 < camera["recorded"] < 400, "the disk stood still, and what the cache could not hold was let go"
+
+
+def test_all_threads_keep_to_their_cores_and_receiving_ones_go_first(shm):
+    recorder = shm.record("-a", "--cpu-affinity", "0", "--rt-priority", "10")
+    policies = {}
+    for task in glob.glob(f"/proc/{recorder.process.pid}/task/*"):
+        with open(f"{task}/status") as status, open(f"{task}/comm") as name:
+            cores = next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
+            policies[name.read().strip()] = os.sched_getscheduler(int(os.path.basename(task))) & ~os.SCHED_RESET_ON_FORK
+        assert cores == "0", task
+    code, said = recorded_after_a_fault(shm, recorder)
+    assert code == 0, said
+    if not [line for line in said.splitlines() if "--rt-priority" in line]:
+        assert policies["iceoryx2"] == os.SCHED_FIFO and policies["drain"] == os.SCHED_OTHER, policies
+
+
+def test_a_priority_that_is_not_permitted_is_told_once_and_changes_nothing(shm):
+    if shutil.which("setpriv") is None or os.geteuid() != 0:
+        pytest.skip("needs setpriv and root, to take the permission away")
+    recorder = shm.holdall(*SHM, "bag", "-a", "--rt-priority", "10", program=("setpriv", "--bounding-set=-sys_nice", HOLDALL))
+    recorder.wait_until_says("Listening for topics")
+    code, said = recorded_after_a_fault(shm, recorder)
+    assert code == 0, said
+    assert len([line for line in said.splitlines() if "--rt-priority" in line]) == 1, said

@@ -281,6 +281,59 @@ def test_a_router_that_goes_away_and_comes_back_leaves_a_counted_gap_and_two_lin
     assert len([line for line in warnings(said) if "router" in line]) == 2, said
 
 
+def test_what_was_sent_before_the_match_is_counted_at_the_head(meeting):
+    talker = meeting.host()
+    recorder = meeting.record("-a")
+    # Publishers that are there in the first two seconds may have sent for hours; later ones are wanted from their first message on.
+    time.sleep(2.2)
+    talker.advertise("/late", by="plain")
+    talker.publish("/late", *strings(0, 5))
+    talker.do("await_subscription", topic="/late")
+    talker.publish("/late", *strings(5, 15))
+    meeting.await_received("/late", 10)
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert meeting.bag()["/late"][-10:] == strings(5, 15)
+    account = meeting.audit()["/late"]
+    assert account["missing"] == {"head": 15 - account["recorded"]} and account["recorded"] < 15, account
+
+
+def test_a_publisher_in_shared_memory_that_dies_leaves_what_had_arrived(meeting):
+    """Its last image is still waiting for its definition when it is killed; the mapping outlives it."""
+    meeting.host("router")
+    victim = meeting.guest(shared_memory=True, node="victim")
+    other = meeting.guest(node="other")
+    victim.advertise("/image", type="sensor_msgs/msg/Image", hash=OTHER_HASH, by="plain")
+    other.advertise("/t", by="plain")
+    recorder = meeting.record("-a")
+    victim.do("await_subscription", topic="/image")
+    other.do("await_subscription", topic="/t")
+    victim.do("publish", topic="/image", size=2_000_000, count=5, shared=True)
+    meeting.await_received("/image", 5)
+    victim.close()
+    other.publish("/t", *strings(0, 20))
+    meeting.await_received("/t", 20)
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert meeting.bag()["/image"] == [n.to_bytes(8, "little") + bytes(2_000_000 - 8) for n in range(5)]
+    assert meeting.bag()["/t"] == strings(0, 20)
+
+
+def test_without_a_router_a_peer_says_so_once_and_goes_on_looking(meeting):
+    meeting.configure("peer")
+    recorder = meeting.record("-a")
+    recorder.wait_until_says("router")
+    meeting.host("router")
+    talker = meeting.guest("client")
+    talker.advertise("/t", by="plain")
+    talker.do("await_subscription", topic="/t")
+    talker.publish("/t", *strings(0, 10))
+    meeting.await_received("/t", 10)
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert meeting.bag()["/t"] == strings(0, 10)
+
+
 def test_images_in_shared_memory_are_recorded_byte_exact(meeting):
     talker = meeting.host(shared_memory=True)
     talker.advertise("/image", type="sensor_msgs/msg/Image", hash=OTHER_HASH, by="plain")

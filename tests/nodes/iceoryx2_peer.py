@@ -1,7 +1,7 @@
 """A publisher or subscriber of iceoryx2's own Python package: no code of holdall in it. Reads its plan as JSON from standard input.
 
 Publisher: {"role": "publish", "service", "type", "size", "fixed", "header": "known"|"other"|"none", "attributes", "count", "rate_hz",
-"buffer", "borrow", "events", "skip": [sequence, ...], "hold": true}; message n has sequence n (1, 2, ...) and its bytes are told by `payload`.
+"buffer", "borrow", "subscribers", "events", "skip": [sequence, ...], "hold": true}; message n has sequence n (1, 2, ...) and its bytes are told by `payload`.
 Subscriber: {"role": "subscribe", "service", "header", "type", "fixed", "size", "count"}; tells what it received.
 """
 
@@ -63,6 +63,8 @@ def service_of(node, plan):
     if plan["role"] == "subscribe":
         return builder.open(), header
     builder = builder.subscriber_max_buffer_size(plan.get("buffer", 32)).subscriber_max_borrowed_samples(plan.get("borrow", 32))
+    if "subscribers" in plan:
+        builder = builder.max_subscribers(plan["subscribers"])
     attributes = iox2.AttributeVerifier.new()
     for key, value in plan.get("attributes", {}).items():
         attributes = attributes.require(iox2.AttributeKey.new(key), iox2.AttributeValue.new(value))
@@ -107,7 +109,8 @@ def publish(node, plan):
         digest.update(data)
         if notifier is not None:
             notifier.notify()
-    tell("done", md5=digest.hexdigest())
+    late = time.monotonic() - start - (plan["count"] - 1) / plan["rate_hz"] if plan.get("rate_hz") else 0.0
+    tell("done", md5=digest.hexdigest(), late_s=late)
     if plan.get("stay"):
         time.sleep(plan["stay"])
 
