@@ -43,6 +43,84 @@ pub struct TopicInfo {
     /// Where it was recorded; `None` where the bag does not tell. Other readers of a bag skip it.
     #[serde(skip)]
     pub origin: Option<TopicOrigin>,
+    /// Of a channel that holds one publisher's messages only: whose; `None` for a topic as a whole.
+    #[serde(skip)]
+    pub publisher: Option<PublisherInfo>,
+}
+
+impl TopicInfo {
+    /// The same without a word of whose messages these are.
+    #[must_use]
+    pub fn as_whole(&self) -> Self {
+        Self {
+            publisher: None,
+            ..self.clone()
+        }
+    }
+}
+
+/// A publisher as a bag tells it from the others of its topic (docs/adr/0011).
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PublisherInfo {
+    /// Its identifier on the transport, in hexadecimal digits.
+    pub gid: String,
+    /// Full name of its node, where discovery had told when its first message was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// The computer that it runs on, where the transport tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Short name of the transport that its messages came over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
+}
+
+/// Keys of a [`PublisherInfo`] among the texts that a storage keeps with a channel.
+const PUBLISHER_KEYS: [&str; 4] = [
+    "holdall.publisher",
+    "holdall.publisher.node",
+    "holdall.publisher.host",
+    "holdall.publisher.transport",
+];
+
+/// Digits of a publisher's identifier that must be given at least to mean it.
+const GID_DIGITS_MIN: usize = 6;
+
+impl PublisherInfo {
+    /// The publisher as texts that a bag keeps with its channel.
+    pub fn to_texts(&self) -> impl Iterator<Item = (String, String)> {
+        let texts = [
+            Some(&self.gid),
+            self.node.as_ref(),
+            self.host.as_ref(),
+            self.transport.as_ref(),
+        ];
+        let keyed = PUBLISHER_KEYS.into_iter().zip(texts);
+        keyed.filter_map(|(key, text)| Some((key.to_owned(), text?.clone())))
+    }
+
+    /// The publisher among the texts that a bag keeps with a channel.
+    pub fn from_texts(texts: &BTreeMap<String, String>) -> Option<Self> {
+        let text = |place: usize| texts.get(PUBLISHER_KEYS[place]).cloned();
+        Some(Self {
+            gid: text(0)?,
+            node: text(1),
+            host: text(2),
+            transport: text(3),
+        })
+    }
+
+    /// Whether a user means this publisher by `who`: its node's full name, or the last part of it; the beginning of its identifier, six
+    /// digits or more; or its host.
+    pub fn is_meant_by(&self, who: &str) -> bool {
+        let is_node = self.node.as_deref().is_some_and(|node| {
+            let last = node.rsplit('/').next().unwrap_or(node);
+            node == who || (!who.starts_with('/') && (last == who || node.strip_prefix('/') == Some(who)))
+        });
+        let digits = who.to_ascii_lowercase();
+        let is_gid = digits.len() >= GID_DIGITS_MIN && self.gid.starts_with(&digits);
+        is_node || is_gid || self.host.as_deref() == Some(who)
+    }
 }
 
 /// The transport that a topic was recorded from, and what that needs to offer the topic again.
@@ -133,4 +211,49 @@ pub struct MessageDefinition {
     pub text: String,
     /// RIHS01 hash that was announced and checked, or empty.
     pub type_description_hash: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn camera() -> PublisherInfo {
+        PublisherInfo {
+            gid: "0110f3a2b4c5d6e70000000000001203".to_owned(),
+            node: Some("/left/camera".to_owned()),
+            host: Some("robot7".to_owned()),
+            transport: Some("dds".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_publisher_comes_back_from_its_texts() {
+        let only_gid = PublisherInfo {
+            gid: "ab".repeat(16),
+            ..PublisherInfo::default()
+        };
+        for publisher in [camera(), only_gid] {
+            let texts: BTreeMap<String, String> = publisher.to_texts().collect();
+            assert_eq!(PublisherInfo::from_texts(&texts), Some(publisher));
+        }
+        assert_eq!(PublisherInfo::from_texts(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn a_publisher_is_meant_by_its_node_its_identifier_or_its_host() {
+        for who in [
+            "/left/camera",
+            "left/camera",
+            "camera",
+            "0110f3",
+            "0110F3A2",
+            "robot7",
+        ] {
+            assert!(camera().is_meant_by(who), "{who}");
+        }
+        for who in ["/camera", "left", "0110f", "f3a2b4", "robot", "", "/left"] {
+            assert!(!camera().is_meant_by(who), "{who}");
+        }
+        assert!(!PublisherInfo::default().is_meant_by("abcdef"));
+    }
 }

@@ -43,6 +43,11 @@ pub trait Storage: Send + Sync {
         true
     }
 
+    /// Whether a topic may have several channels in a file, one for each publisher.
+    fn keeps_publishers(&self) -> bool {
+        false
+    }
+
     /// The file that the queue makes for the storage file at `path`: that itself, or one in it where it is a directory, which must be
     /// there then.
     fn queue_path(&self, path: &Path) -> PathBuf {

@@ -23,6 +23,8 @@ pub struct EndpointInfo {
     pub qos: QosProfile,
     /// The node that it belongs to, once known.
     pub node: Option<NodeName>,
+    /// Name of the computer that it runs on, where the transport tells.
+    pub host: Option<String>,
     /// How its payloads are serialized; empty for `cdr`.
     pub serialization_format: &'static str,
     /// What the transport needs besides name, type and QoS to offer such a topic again ([`holdall_model::topic::TopicOrigin`]).

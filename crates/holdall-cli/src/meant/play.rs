@@ -31,6 +31,7 @@ pub fn meant(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<P
             ("--exclude-topics", &typed.exclude_topics),
             ("--exclude-services", &typed.exclude_services),
         )?,
+        publishers: typed.publisher.clone(),
         remap: remap(&typed.remap)?,
         qos_overrides: super::qos_overrides(typed.qos_profile_overrides_path.as_deref(), surroundings)?,
         clock: clock(typed)?,
@@ -75,6 +76,7 @@ fn inputs(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<
         ("--services", &typed.services),
         ("--exclude-topics", &typed.exclude_topics),
         ("--exclude-services", &typed.exclude_services),
+        ("--publisher", &typed.publisher),
         ("--remap", &typed.remap),
         ("--clock-topics", &typed.clock_topics),
     ];

@@ -73,6 +73,7 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
         polling_interval: typed.polling_interval,
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         merge_duplicates: typed.merge_duplicates,
+        merge_publishers: typed.merge_publishers,
         no_discovery: typed.no_discovery
             || (typed.static_topics_path.is_some() && !selects_by_discovery(typed)),
         events: Some(events(typed)?),

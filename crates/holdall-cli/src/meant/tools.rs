@@ -38,6 +38,7 @@ pub fn choice(typed: &SelectionArguments) -> Result<Choice, UsageError> {
             include_unpublished_topics: true,
             ..Selection::default()
         },
+        publishers: typed.publisher.clone(),
         start: typed.start,
         end: typed.end,
         rates: typed

@@ -5,13 +5,14 @@ use crate::{
     units::{format_bytes, format_count, plural},
 };
 use holdall::{
-    reader::{AccountSummary, LostByTopic},
+    reader::{AccountSummary, LostByTopic, TopicPublisher},
     record::ledger::Restart,
 };
 use holdall_model::{
     metadata::{BagMetadata, TopicWithMessageCount},
     names::{service_of_event_topic, service_of_event_type},
     time::Timestamp,
+    topic::PublisherInfo,
 };
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -52,6 +53,8 @@ pub struct BagView<'a> {
     pub account: Option<&'a AccountSummary>,
     /// What reading all messages told.
     pub contents: Option<&'a Contents>,
+    /// Who published what (`--verbose`); empty where the bag does not tell.
+    pub publishers: &'a [TopicPublisher],
     /// Order of topics and services.
     pub sort: Sort,
 }
@@ -126,6 +129,10 @@ impl BagView<'_> {
             .map(|topic| self.service_line(topic))
             .collect();
         push_list(&mut text, SERVICE_LABEL, SERVICE_LABEL.len(), &lines);
+        let publishers: Vec<String> = self.publishers.iter().map(publisher_line).collect();
+        if !publishers.is_empty() {
+            push_list(&mut text, "Publishers:", LABEL_CELLS, &publishers);
+        }
         push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines(zone));
         if let Some(account) = self.account {
             push_account(&mut text, account, zone);
@@ -224,6 +231,7 @@ impl BagView<'_> {
             }),
             account: self.account.map(AccountJson::of),
             bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
+            publishers: self.publishers.iter().map(PublisherJson::of).collect(),
         })
     }
 }
@@ -240,6 +248,48 @@ struct BagJson<'a> {
     account: Option<AccountJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_by_topic: Option<&'a BTreeMap<String, u64>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    publishers: Vec<PublisherJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct PublisherJson<'a> {
+    topic: &'a str,
+    #[serde(flatten)]
+    publisher: Option<&'a PublisherInfo>,
+    message_count: u64,
+}
+
+impl<'a> PublisherJson<'a> {
+    fn of(told: &'a TopicPublisher) -> Self {
+        Self {
+            topic: &told.topic,
+            publisher: told.publisher.as_ref(),
+            message_count: told.message_count,
+        }
+    }
+}
+
+/// One publisher of one topic.
+fn publisher_line(told: &TopicPublisher) -> String {
+    let mut line = format!("Topic: {}", told.topic);
+    match &told.publisher {
+        Some(publisher) => {
+            let about = [
+                ("Node", publisher.node.as_deref()),
+                ("Host", publisher.host.as_deref()),
+                ("Transport", publisher.transport.as_deref()),
+                ("GID", Some(publisher.gid.as_str())),
+            ];
+            for (label, text) in about {
+                if let Some(text) = text {
+                    line.push_str(&format!(" | {label}: {text}"));
+                }
+            }
+        }
+        None => line.push_str(" | unknown"),
+    }
+    format!("{line} | Count: {}", told.message_count)
 }
 
 #[derive(Serialize)]
@@ -412,6 +462,7 @@ mod tests {
             lost: Some(lost),
             account: None,
             contents: None,
+            publishers: &[],
             sort: Sort::Name,
         }
     }
@@ -442,6 +493,7 @@ mod tests {
         };
         let view = BagView {
             contents: Some(&contents),
+            publishers: &[],
             ..view(&metadata, &lost)
         };
         insta::assert_snapshot!(view.text(&TimeZone::UTC));

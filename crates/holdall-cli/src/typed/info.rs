@@ -34,7 +34,7 @@ pub struct InfoArguments {
     #[arg(short = 't', long, conflicts_with_all = ["verbose", "json"])]
     pub topic_name: bool,
 
-    /// Read all messages and show how much each topic contributes
+    /// Read all messages and show how much each topic contributes, and who published what
     #[arg(short = 'v', long)]
     pub verbose: bool,
 

@@ -11,6 +11,7 @@ Examples:
   holdall play lab                            play the bag directory lab/
   holdall play lab -r 2 --clock 100           twice as fast, /clock at 100 Hz
   holdall play lab --topics /imu/data /tf     two topics only
+  holdall play lab --publisher /front/camera  only what this node had published
   holdall play lab -m /scan:=/old/scan        under another name
   holdall play -i front -i rear               two bags, merged by time";
 
@@ -73,6 +74,10 @@ pub struct PlayArguments {
     /// Leave out the recorded events of these services
     #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to play")]
     pub exclude_services: Vec<String>,
+
+    /// Play messages of these publishers only: a node (/ns/name or name), the beginning of an identifier, or a host, as `info -v` lists them
+    #[arg(long, value_name = "PUBLISHER", num_args = 1.., help_heading = "What to play")]
+    pub publisher: Vec<String>,
 
     /// Publish topics under other names
     #[arg(short = 'm', long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What to play")]

@@ -257,6 +257,10 @@ pub struct RecordArguments {
           help_heading = "Compression")]
     pub compression_threads_priority: i32,
 
+    /// Store all messages of a topic in one channel, as rosbag2 does, instead of one for each publisher
+    #[arg(long, help_heading = "Bag")]
+    pub merge_publishers: bool,
+
     /// Keep these key=value pairs in the bag's metadata
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Bag")]
     pub custom_data: Vec<String>,

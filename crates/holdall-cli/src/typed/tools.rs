@@ -35,6 +35,7 @@ Examples:
   holdall filter lab -o imu --topics /imu /tf               two topics
   holdall filter lab -o cut --start +10 --end +20           ten seconds
   holdall filter lab -o slow --rate /camera=1 --rate 10     1 Hz of the camera, 10 Hz of all others
+  holdall filter lab -o front --publisher /front/camera     what one node had published
   holdall filter lab -o fast -w '/odom: twist.twist.linear.x > 2'";
 
 /// Shown below `holdall compress --help`.
@@ -119,6 +120,10 @@ pub struct SelectionArguments {
     /// Leave out topics and services whose name contains this pattern
     #[arg(short = 'x', long, value_name = "PATTERN", help_heading = "Which messages")]
     pub exclude_regex: Option<String>,
+
+    /// Messages of these publishers: a node (/ns/name or name), the beginning of an identifier, or a host, as `info -v` lists them
+    #[arg(long, value_name = "PUBLISHER", num_args = 1.., help_heading = "Which messages")]
+    pub publisher: Vec<String>,
 
     /// Not before: seconds or nanoseconds since 1970, or +S seconds after the first message
     #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = "Which messages")]

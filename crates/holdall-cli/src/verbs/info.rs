@@ -30,12 +30,21 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
     } else {
         None
     };
+    // A bag of another recorder, and one without channels of publishers, has only such of which it does not tell.
+    let mut publishers = Vec::new();
+    if typed.verbose {
+        publishers = bag.publishers().map_err(Failure::failed)?;
+        if publishers.iter().all(|told| told.publisher.is_none()) {
+            publishers.clear();
+        }
+    }
     let view = BagView {
         metadata: bag.metadata(),
         bytes: bag.size_bytes(),
         lost: lost.as_ref(),
         account: account.as_ref(),
         contents: contents.as_ref(),
+        publishers: &publishers,
         sort: typed.sort,
     };
     output::result(&if typed.json {

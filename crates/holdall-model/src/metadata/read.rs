@@ -119,6 +119,7 @@ fn read_topic(node: &Node, version: u32) -> Result<TopicWithMessageCount, YamlEr
             offered_qos_profiles,
             type_description_hash: text_since(topic, "type_description_hash", version, 7)?,
             origin: read_origin(topic)?,
+            publisher: None,
         },
         message_count: node.require("message_count")?.as_number()?,
     })

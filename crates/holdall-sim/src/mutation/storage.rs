@@ -60,6 +60,10 @@ impl Storage for MutatedStorage {
         McapStorage.split_bytes_min()
     }
 
+    fn keeps_publishers(&self) -> bool {
+        McapStorage.keeps_publishers()
+    }
+
     fn presets(&self) -> &'static [&'static str] {
         McapStorage.presets()
     }

@@ -67,6 +67,10 @@ impl Storage for McapStorage {
         1024
     }
 
+    fn keeps_publishers(&self) -> bool {
+        true
+    }
+
     fn presets(&self) -> &'static [&'static str] {
         &options::PRESETS
     }

@@ -72,6 +72,10 @@ impl Storage for MemoryStorage {
         1
     }
 
+    fn keeps_publishers(&self) -> bool {
+        true
+    }
+
     fn writes_blocks(&self) -> bool {
         false
     }

@@ -26,6 +26,14 @@ pub const SCHEMA_VERSION: i64 = 4;
 pub const CREATE_RECORDS: &str = "CREATE TABLE IF NOT EXISTS holdall_records(id INTEGER PRIMARY KEY,\
      record INTEGER NOT NULL,name TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL)";
 
+/// A table of our own for topics that hold one publisher's messages (each has a row in `topics`); made with the first one. The number of
+/// messages is there when the file has its end.
+pub const CREATE_PUBLISHERS: &str = "CREATE TABLE IF NOT EXISTS holdall_publishers(topic_id INTEGER PRIMARY KEY,\
+     gid TEXT NOT NULL,node TEXT,host TEXT,transport TEXT,message_count INTEGER)";
+
+/// The name of that table.
+pub const PUBLISHERS: &str = "holdall_publishers";
+
 /// The record that rosbag2 keeps in the table `metadata`, and its key.
 pub const ROSBAG2_RECORD: &str = "rosbag2";
 /// See [`ROSBAG2_RECORD`].

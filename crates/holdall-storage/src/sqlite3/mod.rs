@@ -49,6 +49,10 @@ impl Storage for SqliteStorage {
         86_016
     }
 
+    fn keeps_publishers(&self) -> bool {
+        true
+    }
+
     fn writes_blocks(&self) -> bool {
         false
     }

@@ -2,7 +2,7 @@
 
 use super::{
     failed,
-    format::{Columns, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID},
+    format::{Columns, PUBLISHERS, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID},
     recover::{self, Place},
 };
 use crate::{
@@ -18,7 +18,7 @@ use holdall_model::{
     metadata::BagMetadata,
     qos::parse_profiles,
     time::Timestamp,
-    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+    topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo},
 };
 use rusqlite::{Connection, params, types::Value};
 use std::{
@@ -38,6 +38,8 @@ pub struct SqliteReader {
     place: Place,
     /// The id of each channel's topic.
     topic_ids: Vec<i64>,
+    /// Messages of publishers that have channels of their own, by id, where the file tells.
+    of_publishers: HashMap<i64, u64>,
 }
 
 impl SqliteReader {
@@ -53,7 +55,11 @@ impl SqliteReader {
             path,
             columns,
         };
-        let (topic_ids, channels) = open.channels()?;
+        let publishers = open.publishers()?;
+        let (topic_ids, channels) = open.channels(&publishers)?;
+        let counted =
+            |(id, (_, count)): (i64, (PublisherInfo, Option<i64>))| Some((id, count?.unsigned_abs()));
+        let of_publishers = publishers.into_iter().filter_map(counted).collect();
         let (starting_time, ending_time) = open.times()?;
         let file_bytes = holdall_io::fs::file_len(path)?;
         let outline = StorageSummary {
@@ -74,6 +80,7 @@ impl SqliteReader {
             summary: OnceLock::new(),
             place,
             topic_ids,
+            of_publishers,
         })
     }
 
@@ -114,8 +121,12 @@ impl SqliteReader {
             .outline
             .channels
             .iter()
-            .map(|channel| {
+            .zip(&self.topic_ids)
+            .map(|(channel, id)| {
                 let about = &channel.info.topic;
+                if about.publisher.is_some() {
+                    return self.of_publishers.get(id).copied();
+                }
                 told.get(&(about.name.as_str(), about.type_name.as_str()))
                     .copied()
             })
@@ -159,7 +170,36 @@ impl Open<'_> {
         rows.map_err(failed("read", self.path))
     }
 
-    fn channels(&self) -> StorageResult<(Vec<i64>, Vec<ChannelSummary>)> {
+    /// Whose messages the topics hold that hold one publisher's, by id, and how many they are.
+    fn publishers(&self) -> StorageResult<HashMap<i64, (PublisherInfo, Option<i64>)>> {
+        if !self.has_table(PUBLISHERS)? {
+            return Ok(HashMap::new());
+        }
+        let query = "SELECT topic_id, gid, node, host, transport, message_count FROM holdall_publishers";
+        let rows = self.rows(query, |row| {
+            let publisher = PublisherInfo {
+                gid: row.get(1)?,
+                node: row.get(2)?,
+                host: row.get(3)?,
+                transport: row.get(4)?,
+            };
+            Ok((row.get(0)?, (publisher, row.get(5)?)))
+        })?;
+        Ok(rows.into_iter().collect())
+    }
+
+    fn has_table(&self, name: &str) -> StorageResult<bool> {
+        let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1";
+        let count = self
+            .connection
+            .query_row(query, [name], |row| row.get::<_, i64>(0));
+        count.map(|count| count > 0).map_err(failed("read", self.path))
+    }
+
+    fn channels(
+        &self,
+        publishers: &HashMap<i64, (PublisherInfo, Option<i64>)>,
+    ) -> StorageResult<(Vec<i64>, Vec<ChannelSummary>)> {
         let definitions = self.definitions()?;
         let optional = |there: bool, name: &'static str| if there { name } else { "''" };
         let query = format!(
@@ -180,6 +220,7 @@ impl Open<'_> {
             Ok((row.get::<_, i64>(0)?, qos, info))
         })?;
         let channels = topics.into_iter().map(|(id, qos, mut topic)| {
+            topic.publisher = publishers.get(&id).map(|(publisher, _)| publisher.clone());
             topic.offered_qos_profiles = parse_profiles(&qos).unwrap_or_else(|error| {
                 tracing::warn!(topic = topic.name, %error, "the recorded QoS cannot be read and is left out");
                 Vec::new()
@@ -255,8 +296,7 @@ impl Open<'_> {
                 ));
             }
         }
-        let own = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'holdall_records'";
-        if self.rows(own, |row| row.get::<_, i64>(0))?.first() != Some(&1) {
+        if !self.has_table("holdall_records")? {
             return Ok(found);
         }
         let query = "SELECT record, name, key, value FROM holdall_records ORDER BY id";

@@ -3,8 +3,8 @@
 use super::{
     failed,
     format::{
-        CREATE_RECORDS, CREATE_TABLES, INSERT_MESSAGE, ROSBAG2_KEY, ROSBAG2_RECORD, SCHEMA_VERSION,
-        metadata_version,
+        CREATE_PUBLISHERS, CREATE_RECORDS, CREATE_TABLES, INSERT_MESSAGE, ROSBAG2_KEY, ROSBAG2_RECORD,
+        SCHEMA_VERSION, metadata_version,
     },
     options::SqliteOptions,
 };
@@ -50,6 +50,8 @@ pub struct SqliteWriter {
     /// Messages by topic; the place plus one is the topic's id.
     counts: Vec<u64>,
     defined_types: HashSet<String>,
+    /// Places in `counts` that hold one publisher's messages.
+    publishers: Vec<u32>,
     gathered: Vec<Gathered>,
     gathered_bytes: Vec<u8>,
     in_transaction: bool,
@@ -93,6 +95,7 @@ impl SqliteWriter {
             connection,
             counts: Vec::new(),
             defined_types: HashSet::new(),
+            publishers: Vec::new(),
             gathered: Vec::new(),
             gathered_bytes: Vec::new(),
             in_transaction: false,
@@ -169,6 +172,17 @@ impl SqliteWriter {
         Ok(())
     }
 
+    /// Tells how many messages each publisher has, so that a reader need not count rows.
+    fn count_publishers(&self) -> StorageResult<()> {
+        let update = "UPDATE holdall_publishers SET message_count = ?2 WHERE topic_id = ?1";
+        for place in &self.publishers {
+            let count = self.counts[*place as usize];
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.execute("insert into", update, params![i64::from(*place) + 1, count])?;
+        }
+        Ok(())
+    }
+
     fn commit(&mut self) -> StorageResult<()> {
         self.insert_gathered()?;
         if std::mem::take(&mut self.in_transaction) {
@@ -239,6 +253,21 @@ impl StorageWriter for SqliteWriter {
                 "INSERT INTO message_definitions \
                  (topic_type, encoding, encoded_message_definition, type_description_hash) VALUES (?1, ?2, ?3, ?4)",
                 params![type_name, definition.encoding.as_str(), definition.text, hash],
+            )?;
+        }
+        if let Some(publisher) = &topic.publisher {
+            self.execute("make the tables of", CREATE_PUBLISHERS, [])?;
+            self.publishers.push(index);
+            self.execute(
+                "insert into",
+                "INSERT INTO holdall_publishers (topic_id, gid, node, host, transport) VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![
+                    i64::from(index) + 1,
+                    publisher.gid,
+                    publisher.node,
+                    publisher.host,
+                    publisher.transport
+                ],
             )?;
         }
         self.counts.push(0);
@@ -351,6 +380,7 @@ impl StorageWriter for SqliteWriter {
         let ended = closing_metadata
             .iter()
             .try_for_each(|(name, entries)| self.write_metadata(q, name, entries))
+            .and_then(|()| self.count_publishers())
             .and_then(|()| self.commit());
         let mut summary = self.summary();
         let Self {

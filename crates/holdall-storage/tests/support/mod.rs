@@ -38,6 +38,7 @@ pub fn channel(name: &str, type_name: &str) -> ChannelInfo {
             }],
             type_description_hash: format!("RIHS01_{}", "ab".repeat(32)),
             origin: None,
+            publisher: None,
         },
         definition: MessageDefinition {
             type_name: type_name.into(),

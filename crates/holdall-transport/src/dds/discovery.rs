@@ -2,6 +2,7 @@
 
 use super::{
     ffi_entity::{BuiltinChange, BuiltinEndpoint, BuiltinKind, BuiltinReader, DdsError, Participant, Reader},
+    ffi_hosts::Hosts,
     node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeGraph, ParticipantEntities, graph_qos},
     qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
 };
@@ -30,6 +31,7 @@ impl Known {
 pub(super) struct Discovery {
     publications: BuiltinReader,
     subscriptions: BuiltinReader,
+    hosts: Hosts,
     graph_messages: Reader,
     graph: NodeGraph,
     /// Endpoints of others on ROS topics.
@@ -48,6 +50,7 @@ impl Discovery {
         Ok(Self {
             publications: BuiltinReader::new(participant, BuiltinKind::Publications)?,
             subscriptions: BuiltinReader::new(participant, BuiltinKind::Subscriptions)?,
+            hosts: Hosts::new(participant)?,
             graph_messages: Reader::new(participant, GRAPH_TOPIC, GRAPH_TYPE, &qos, None)?,
             graph: NodeGraph::default(),
             known: HashMap::new(),
@@ -60,11 +63,13 @@ impl Discovery {
         let Self {
             publications,
             subscriptions,
+            hosts,
             graph,
             known,
             graph_writers,
             ..
         } = self;
+        hosts.poll()?;
         for (reader, kind) in [
             (&*publications, BuiltinKind::Publications),
             (&*subscriptions, BuiltinKind::Subscriptions),
@@ -75,7 +80,7 @@ impl Discovery {
                     if endpoint.topic == GRAPH_TOPIC && kind == BuiltinKind::Publications {
                         graph_writers.insert(endpoint.gid, endpoint.participant);
                     }
-                    events.extend(appeared(endpoint, kind, graph, known));
+                    events.extend(appeared(endpoint, kind, (graph, hosts), known));
                 }
                 BuiltinChange::Gone(gid) => {
                     if let Some(participant) = graph_writers.remove(&gid) {
@@ -137,7 +142,7 @@ impl Discovery {
 fn appeared(
     endpoint: BuiltinEndpoint,
     kind: BuiltinKind,
-    graph: &NodeGraph,
+    (graph, hosts): (&NodeGraph, &Hosts),
     known: &mut HashMap<Gid, Known>,
 ) -> Option<GraphEvent> {
     let RosName::Topic(topic) = name_from_dds(&endpoint.topic) else {
@@ -150,6 +155,7 @@ fn appeared(
         type_hash: type_hash_in(&endpoint.qos.user_data),
         qos: profile_of(&endpoint.qos, endpoint.gid),
         node: graph.node_of(endpoint.gid).cloned(),
+        host: hosts.of(endpoint.participant).map(str::to_owned),
         ..EndpointInfo::default()
     };
     if known.get(&endpoint.gid).is_some_and(|before| before.info == info) {

@@ -28,7 +28,7 @@ pub(super) struct DdsError {
     pub reason: String,
 }
 
-fn check(call: &'static str, code: dds_return_t) -> Result<dds_return_t, DdsError> {
+pub(super) fn check(call: &'static str, code: dds_return_t) -> Result<dds_return_t, DdsError> {
     if code >= 0 {
         return Ok(code);
     }
@@ -155,6 +155,11 @@ impl Participant {
     /// Its GUID.
     pub(super) fn gid(&self) -> Gid {
         self.gid
+    }
+
+    /// Its handle, which is live as long as this is.
+    pub(super) fn entity(&self) -> dds_entity_t {
+        self.entity
     }
 
     /// The domain that it belongs to.
@@ -607,7 +612,7 @@ impl BuiltinReader {
 
 /// # Safety
 /// `text` must be null or NUL-terminated.
-unsafe fn text_of(text: *const std::ffi::c_char) -> String {
+pub(super) unsafe fn text_of(text: *const std::ffi::c_char) -> String {
     if text.is_null() {
         return String::new();
     }

@@ -22,6 +22,8 @@ mod ffi;
 #[cfg(feature = "dds")]
 mod ffi_entity;
 #[cfg(feature = "dds")]
+mod ffi_hosts;
+#[cfg(feature = "dds")]
 mod ffi_qos;
 #[cfg(feature = "dds")]
 mod ffi_reliability;

@@ -2,7 +2,7 @@
 
 use super::{
     ffi::{self, OpenService, Service},
-    names,
+    names::{self, this_host},
     receiver::{Receiver, gid},
     service::ServiceFacts,
 };
@@ -118,6 +118,7 @@ impl KnownService {
                 type_hash: self.facts.type_hash().map(str::to_owned),
                 qos: self.facts.qos(),
                 node: names.of(&node_id, node.config()),
+                host: this_host().map(str::to_owned),
                 serialization_format: self.facts.serialization_format(),
                 details: self.facts.to_details(),
             }));

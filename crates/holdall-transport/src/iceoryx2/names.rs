@@ -1,6 +1,20 @@
 //! Names: services as topics, iceoryx2's nodes as ROS nodes.
 
 use holdall_model::topic::NodeName;
+use std::sync::OnceLock;
+
+/// Where Linux tells the name of the computer.
+const HOST_FILE: &str = "/proc/sys/kernel/hostname";
+
+/// The name of this computer, on which all that share memory with us run.
+pub(super) fn this_host() -> Option<&'static str> {
+    static NAME: OnceLock<Option<String>> = OnceLock::new();
+    let name = NAME.get_or_init(|| {
+        let text = std::fs::read_to_string(HOST_FILE).ok()?;
+        Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+    });
+    name.as_deref()
+}
 
 /// What names of services begin with that are ROS topics, as `rmw_iceoryx2` has it.
 const ROS_TOPIC: &str = "ros2://topics";

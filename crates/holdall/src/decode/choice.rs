@@ -201,6 +201,7 @@ impl MessageChoice {
             from,
             until,
             topics: Some(Arc::new(topics)),
+            publishers: None,
             order: self.order,
         })
     }

@@ -151,6 +151,7 @@ fn topics(bags: &BagSet) -> BTreeMap<String, TopicFacts> {
         offered_qos_profiles,
         type_description_hash,
         origin: _,
+        publisher: _,
     } in bags.topics()
     {
         let of_topic = facts.entry(name).or_default();

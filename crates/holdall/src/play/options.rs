@@ -52,6 +52,8 @@ pub struct PlayOptions {
     pub exclude_regex: Option<String>,
     /// Not these topics (`--exclude-topics`).
     pub exclude_topics: Vec<String>,
+    /// Only messages of these publishers: nodes, beginnings of identifiers, hosts (`--publisher`); empty for all.
+    pub publishers: Vec<String>,
     /// New names by recorded name (`-m`).
     pub remap: BTreeMap<String, String>,
     /// QoS to offer instead of the recorded one, by recorded topic.
@@ -88,6 +90,7 @@ impl Default for PlayOptions {
             regex: None,
             exclude_regex: None,
             exclude_topics: Vec::new(),
+            publishers: Vec::new(),
             remap: BTreeMap::new(),
             qos_overrides: BTreeMap::new(),
             clock: ClockSource::default(),

@@ -13,7 +13,7 @@ use super::{
     status::{PlayReport, PlayStatus},
     topic_choice::TopicChoice,
 };
-use crate::reader::{BagMessage, BagSet, MessageFilter, Ros1View};
+use crate::reader::{BagMessage, BagSet, MessageFilter, PublisherChoice, Ros1View};
 use bytes::Bytes;
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::topic::TopicInfo;
@@ -54,7 +54,11 @@ impl Player {
         check(&options)?;
         let choice = TopicChoice::new(&options)?;
         let bags = BagSet::open_with(&options.inputs, Ros1View::AllConverted)?;
-        let topics = all_topics(&bags)?;
+        let mut topics = all_topics(&bags)?;
+        let publishers = publishers(&bags, &options)?;
+        if let Some(publishers) = &publishers {
+            topics.retain(|topic| publishers.takes_topic(&topic.name));
+        }
         let range = PlayRange::new(&bags, &options)?;
         let publications = Publications::create(&topics, &options, &choice, &mut transports)?;
         if publications.is_empty() {
@@ -76,7 +80,7 @@ impl Player {
 
         let wake = Arc::default();
         let source = ReadAhead::start(
-            open_stream(bags, &publications, &range, &options),
+            open_stream((bags, publishers), &publications, &range, &options),
             range.start,
             options.repeat,
             ReadAheadLimits {
@@ -262,6 +266,17 @@ fn all_topics(bags: &BagSet) -> Result<Vec<TopicInfo>, PlayError> {
     Ok(topics)
 }
 
+/// The publishers whose messages alone are played; `None` for all.
+fn publishers(bags: &BagSet, options: &PlayOptions) -> Result<Option<Arc<PublisherChoice>>, PlayError> {
+    if options.publishers.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(PublisherChoice::resolve(
+        bags,
+        &options.publishers,
+    )?)))
+}
+
 /// One sentence for each topic that the user named and the bags do not have.
 fn missing_topics<'a>(choice: &'a TopicChoice, topics: &[TopicInfo]) -> impl Iterator<Item = String> + 'a {
     let missing = choice.missing(topics.iter().map(|topic| topic.name.as_str()));
@@ -272,7 +287,7 @@ fn missing_topics<'a>(choice: &'a TopicChoice, topics: &[TopicInfo]) -> impl Ite
 
 /// Reads what is played from the bags, for each round and each seek anew.
 fn open_stream(
-    bags: BagSet,
+    (bags, publishers): (BagSet, Option<Arc<PublisherChoice>>),
     publications: &Publications,
     range: &PlayRange,
     options: &PlayOptions,
@@ -287,6 +302,7 @@ fn open_stream(
     let by_topic = Arc::new(by_topic);
     let mut filter = MessageFilter {
         topics: Some(Arc::new(by_topic.keys().cloned().collect())),
+        publishers,
         until: range.until,
         order: options.message_order,
         ..MessageFilter::default()

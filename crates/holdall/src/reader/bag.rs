@@ -233,7 +233,7 @@ impl BagReader {
                     listed.iter().any(|known| is_same(&known.topic_metadata)) || unlisted.iter().any(is_same);
                 // Asked last: it may have to count.
                 if !known && reader.summary().channels[place].message_count > 0 {
-                    unlisted.push(topic.clone());
+                    unlisted.push(topic.as_whole());
                 }
             }
         }

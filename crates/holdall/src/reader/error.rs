@@ -54,6 +54,14 @@ pub enum BagError {
         /// What the metadata says.
         found: String,
     },
+    /// Publishers that cannot be chosen.
+    #[error("{}: {reason}", path.display())]
+    Publishers {
+        /// The first bag.
+        path: PathBuf,
+        /// Why not, one clause.
+        reason: String,
+    },
     /// A bag in a form that this program cannot read.
     #[error("{}: {what} cannot be read: {reason}", path.display())]
     Unsupported {

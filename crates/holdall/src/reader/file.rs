@@ -232,10 +232,11 @@ pub(super) fn messages(
         .iter()
         .map(|channel| Arc::new(channel.info.topic.clone()))
         .collect();
-    let taken = filter.topics.as_ref().map(|_| {
+    let is_choice = filter.topics.is_some() || filter.publishers.is_some();
+    let taken = is_choice.then(|| {
         let indexes = (0..).map(ChannelIndex).zip(&topics);
         indexes
-            .filter(|(_, topic)| filter.takes(&topic.name))
+            .filter(|(_, topic)| filter.takes_channel(topic))
             .map(|(index, _)| index)
             .collect()
     });

@@ -149,7 +149,7 @@ impl Rebuild {
         let key = (topic.name.clone(), topic.type_name.clone());
         let index = *self.topics.entry(key).or_insert_with(|| {
             topics.push(TopicWithMessageCount {
-                topic_metadata: topic.clone(),
+                topic_metadata: topic.as_whole(),
                 message_count: 0,
             });
             topics.len() - 1

@@ -5,6 +5,7 @@ use super::{
     error::BagError,
     file,
     merge::{Merge, OpenStream, Stream},
+    publishers::PublisherChoice,
 };
 use crate::play::options::MessageOrder;
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub struct MessageFilter {
     pub until: Option<Timestamp>,
     /// Only these topics; `None` for all.
     pub topics: Option<Arc<BTreeSet<String>>>,
+    /// Only messages of these publishers; `None` for all.
+    pub publishers: Option<Arc<PublisherChoice>>,
     /// Which stamp orders and bounds.
     pub order: MessageOrder,
 }
@@ -36,6 +39,13 @@ impl MessageFilter {
     /// True for a topic whose messages are read.
     pub fn takes(&self, topic: &str) -> bool {
         self.topics.as_ref().is_none_or(|topics| topics.contains(topic))
+    }
+
+    /// True for a channel of a storage file whose messages are read.
+    pub(super) fn takes_channel(&self, topic: &TopicInfo) -> bool {
+        let publishers = self.publishers.as_ref();
+        self.takes(&topic.name)
+            && publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_ref()))
     }
 
     /// The log times in which everything that this takes must lie.
@@ -58,7 +68,7 @@ impl MessageFilter {
 /// A message as a bag holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BagMessage {
-    /// Its topic.
+    /// Its topic, and its publisher where the bag tells.
     pub topic: Arc<TopicInfo>,
     /// The stamp that orders it: log time or publish time, as the filter asks.
     pub stamp: Timestamp,

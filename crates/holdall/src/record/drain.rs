@@ -1,7 +1,11 @@
 //! The drain: takes segments from the cache and writes their messages, holding back those whose definition is still being asked for.
 
+mod thread;
+
+pub use thread::DrainThread;
+
 use super::{
-    cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored, Waited},
+    cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored},
     checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
     durability::{Arrivals, DURABILITY_RECORD, DurabilityStatus, LossWindow, Verdict},
     events::FinishedFile,
@@ -10,7 +14,7 @@ use super::{
     options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
     waiting::{HeldPayload, WaitingTopics},
 };
-use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking};
+use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking, PublisherSlot};
 use holdall_io::clock::Clock;
 use holdall_model::{
     loss::LossStage,
@@ -23,18 +27,8 @@ use std::{
     io,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::JoinHandle,
     time::Duration,
 };
-
-/// How long messages may gather before the drain writes a segment that is not full: few wake-ups, little delay.
-const GATHER_MAX: Duration = Duration::from_millis(5);
-
-/// How long the drain sleeps while nothing comes.
-const IDLE_MAX: Duration = Duration::from_millis(100);
-
-/// How long it sleeps while a sync is on its way: its end is to be seen when it comes.
-const SYNC_LOOK: Duration = Duration::from_millis(10);
 
 /// How often the free space of the disk is told.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,6 +51,8 @@ pub struct DrainOptions {
     pub min_free_space_bytes: Option<u64>,
     /// The cache is a ring: what comes out of it is as old as the user likes, and promised to nobody before it is asked for.
     pub snapshot: bool,
+    /// See [`super::options::RecordOptions::merge_publishers`].
+    pub merge_publishers: bool,
 }
 
 /// Finished files that wait to be told to other nodes at most.
@@ -377,6 +373,7 @@ impl Drain {
 
     /// Writes what a segment holds; nothing in it was received before `received`.
     fn write_segment(&mut self, mut segment: Segment, received: Duration) {
+        self.forget_vacated();
         let last_log_time = segment.last_log_time();
         let mut place = Place::default();
         while let Some(Stored {
@@ -405,6 +402,16 @@ impl Drain {
         }
         self.count_runs();
         self.cache.give_back(segment);
+    }
+
+    /// Forgets publishers whose places others may have taken, before messages of these are written: all of theirs are in the bag.
+    fn forget_vacated(&mut self) {
+        let vacated = lock(&self.ledger).take_vacated();
+        for (topic, publisher) in vacated {
+            if let Some(Some(topic)) = self.topics.get(topic.0 as usize) {
+                self.bag.forget_publisher(*topic, PublisherSlot(publisher.0));
+            }
+        }
     }
 
     #[inline]
@@ -497,7 +504,9 @@ impl Drain {
             sequence: entry.sequence.unwrap_or(0) as u32,
             payload,
         };
-        match self.bag.write(topic, message) {
+        let publisher = (!self.options.merge_publishers).then_some(PublisherSlot(entry.publisher.0));
+        let who = || lock(&self.ledger).publisher(entry.topic, entry.publisher)?.info();
+        match self.bag.write_of((topic, publisher), message, who) {
             Ok(split) => {
                 if split {
                     self.tell_split();
@@ -740,53 +749,6 @@ impl Drain {
         ClosedBag {
             account_faults,
             ..closed
-        }
-    }
-}
-
-/// A drain on a thread of its own.
-pub struct DrainThread(JoinHandle<Drain>);
-
-impl DrainThread {
-    /// Starts it. It ends when the cache is closed and empty.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
-    pub fn spawn(drain: Drain, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let run = move || run(drain, &*clock);
-        Ok(Self(
-            std::thread::Builder::new().name("drain".to_owned()).spawn(run)?,
-        ))
-    }
-
-    /// Waits for its end; `None` when it panicked.
-    pub fn join(self) -> Option<Drain> {
-        self.0.join().ok()
-    }
-}
-
-fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
-    loop {
-        // Ends when the recorder closes the cache.
-        let deadline = drain.next_deadline();
-        let longest = if drain.window.is_in_flight() {
-            SYNC_LOOK
-        } else {
-            IDLE_MAX
-        };
-        let idle = deadline.map_or(longest, |deadline| {
-            // A deadline that has passed is met by the step that follows.
-            deadline
-                .saturating_sub(clock.monotonic())
-                .clamp(GATHER_MAX, longest)
-        });
-        match drain.cache.wait(GATHER_MAX, idle) {
-            Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),
-            Waited::Idle => drain.step(None, clock.monotonic()),
-            Waited::Finished => {
-                drain.finish();
-                return drain;
-            }
         }
     }
 }

@@ -14,7 +14,7 @@ use holdall_model::{
     loss::{LossStage, MissingInterval, Observation, SequenceTracker},
     message::{MessageHeader, Payload},
     time::Timestamp,
-    topic::{Gid, NodeName, TopicId},
+    topic::{Gid, PublisherInfo, TopicId},
 };
 use holdall_transport::Sink;
 use std::{
@@ -158,15 +158,18 @@ impl Intake {
     }
 
     /// Says what discovery knows about a publisher, before or after its first message.
-    pub fn publisher_discovered(&self, gid: Gid, origin: PublisherOrigin, node: Option<&NodeName>) {
+    pub fn publisher_discovered(&self, gid: Gid, origin: PublisherOrigin, who: Option<PublisherInfo>) {
         let mut state = self.lock();
         state.gone.retain(|gone| *gone != gid);
         let index = self.track(&mut state, Some(gid));
         let track = &mut state.tracks[index];
-        if let Some(node) = node
+        if let Some(who) = who
             && let Some(account) = self.ledger().publisher_mut(self.topic, track.index)
         {
-            account.node = Some(node.to_string());
+            // What is known stays: a node that ends takes its name back before its publishers go.
+            account.node = who.node.or(account.node.take());
+            account.host = who.host.or(account.host.take());
+            account.transport = who.transport.or(account.transport.take());
         }
         if track.origin.is_none() {
             track.origin = Some(origin);

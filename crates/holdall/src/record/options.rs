@@ -152,6 +152,8 @@ pub struct RecordOptions {
     pub no_discovery: bool,
     /// A message that several transports bring is recorded once (`--merge-duplicates`).
     pub merge_duplicates: bool,
+    /// All messages of a topic go into one channel, as rosbag2 writes them (`--merge-publishers`); else each publisher has its own.
+    pub merge_publishers: bool,
     /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, or empty.
     pub ros_distro: String,
     /// Events for other nodes, `None` for none.
@@ -183,6 +185,7 @@ impl Default for RecordOptions {
             polling_interval: Duration::from_millis(100),
             no_discovery: false,
             merge_duplicates: false,
+            merge_publishers: false,
             ros_distro: String::new(),
             events: None,
             ament_prefixes: Vec::new(),
@@ -197,6 +200,7 @@ impl From<&RecordOptions> for DrainOptions {
             on_disk_full: options.on_disk_full,
             min_free_space_bytes: options.min_free_space_bytes,
             snapshot: options.cache.snapshot,
+            merge_publishers: options.merge_publishers,
         }
     }
 }

@@ -329,6 +329,7 @@ impl Session {
                 transport: self.sources[number].transport.name().to_owned(),
                 details: endpoint.map_or_else(BTreeMap::new, |publisher| publisher.details.clone()),
             }),
+            publisher: None,
         };
         // Before the subscription, so that the drain knows the topic when its first message comes.
         let definition = self

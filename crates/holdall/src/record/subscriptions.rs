@@ -6,7 +6,7 @@ use super::{
 };
 use holdall_model::{
     qos::{QosProfile, is_compatible, strongest_request},
-    topic::{Gid, TopicId},
+    topic::{Gid, PublisherInfo, TopicId},
 };
 use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
 use std::{collections::BTreeSet, sync::Arc};
@@ -70,8 +70,13 @@ impl RecordedTopic {
         publisher: &EndpointInfo,
         origin: PublisherOrigin,
     ) -> Result<(), TransportError> {
-        self.intake
-            .publisher_discovered(publisher.gid, origin, publisher.node.as_ref());
+        let who = PublisherInfo {
+            gid: publisher.gid.to_string(),
+            node: publisher.node.as_ref().map(ToString::to_string),
+            host: publisher.host.clone(),
+            transport: Some(transport.name().to_owned()),
+        };
+        self.intake.publisher_discovered(publisher.gid, origin, Some(who));
         let request = self
             .qos_override
             .unwrap_or_else(|| strongest_request(&publisher.qos));

@@ -1,11 +1,14 @@
 //! Which messages of the inputs go into an output: topics, times, rates.
 
 use super::ToolError;
-use crate::decode::Question;
+use crate::{
+    decode::Question,
+    reader::{BagSet, PublisherChoice},
+};
 use holdall_model::{
     selection::{Selection, TopicFilter},
     time::Timestamp,
-    topic::NodeName,
+    topic::{NodeName, TopicInfo},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -42,6 +45,8 @@ pub struct Choice {
     pub end: Option<Moment>,
     /// At most so many messages a second of log time, by topic; under the empty name for all others.
     pub rates: BTreeMap<String, f64>,
+    /// Only messages of these publishers: nodes, beginnings of identifiers, hosts; empty for all.
+    pub publishers: Vec<String>,
     /// Of these topics only messages for which an expression on their fields holds.
     pub questions: Vec<Question>,
 }
@@ -68,6 +73,7 @@ impl Choice {
                 .map(|(topic, rate)| (topic.clone(), Duration::from_secs_f64(1.0 / rate)))
                 .collect(),
             last: HashMap::new(),
+            publishers: None,
         })
     }
 
@@ -81,14 +87,32 @@ impl Choice {
 pub(super) struct Chooser {
     topics: TopicFilter,
     periods: BTreeMap<String, Duration>,
+    /// `None` for all.
+    publishers: Option<PublisherChoice>,
     /// Log time of the last message that was taken, of topics with a rate.
     last: HashMap<String, Timestamp>,
 }
 
 impl Chooser {
-    /// Whether a topic is taken.
+    /// Looks up which publishers of the inputs are meant.
+    pub fn among(mut self, inputs: &BagSet, choice: &Choice) -> Result<Self, ToolError> {
+        if !choice.publishers.is_empty() {
+            self.publishers = Some(PublisherChoice::resolve(inputs, &choice.publishers)?);
+        }
+        Ok(self)
+    }
+
+    /// Whether a topic is taken, or some of it.
     pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
-        self.topics.decide(name, type_name, true, true)
+        let is_theirs = self.publishers.as_ref().is_none_or(|it| it.takes_topic(name));
+        is_theirs && self.topics.decide(name, type_name, true, true)
+    }
+
+    /// Whether the messages of a channel of a storage file are taken.
+    pub fn takes_channel(&self, topic: &TopicInfo) -> bool {
+        let publishers = self.publishers.as_ref();
+        publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_ref()))
+            && self.takes_topic(&topic.name, &topic.type_name)
     }
 
     /// Whether a message of a taken topic is taken, by its topic's rate.

@@ -130,7 +130,7 @@ fn make(
 
 /// For each input, for each channel, whether it is taken.
 fn taken_channels(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<Vec<bool>> {
-    let takes = |topic: &TopicInfo| plan.chooser.takes_topic(&topic.name, &topic.type_name);
+    let takes = |topic: &TopicInfo| plan.chooser.takes_channel(topic);
     inputs
         .iter()
         .map(|input| {
@@ -164,7 +164,7 @@ fn topics(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<TopicInfo> {
                     }
                 }
             }
-            None => topics.push(topic.clone()),
+            None => topics.push(topic.as_whole()),
         }
     }
     topics

@@ -11,13 +11,15 @@ use crate::{
     decode::{Decoders, MessageChoice},
     reader::{BagMessage, BagReader, BagSet},
     record::options::CompressionMode,
-    writer::{BagOptions, BagTopic, BagWriter, CopiedPayload, OsFolder, PayloadPacking, os_disk},
+    writer::{
+        BagOptions, BagTopic, BagWriter, CopiedPayload, OsFolder, PayloadPacking, PublisherSlot, os_disk,
+    },
 };
 use holdall_io::{block::BlockPoolOptions, os::DiskMode};
 use holdall_model::{
     message::PayloadRef,
     time::Timestamp,
-    topic::{MessageDefinition, TopicInfo},
+    topic::{MessageDefinition, PublisherInfo, TopicInfo},
 };
 use holdall_storage::{
     DEFAULT_STORAGE_ID,
@@ -76,8 +78,9 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         });
     }
     let chooser = job.choice.compile()?;
-    let staged = Staged::begin(&job.output.directory)?;
     let set = BagSet::from(std::mem::take(&mut job.inputs));
+    let chooser = chooser.among(&set, &job.choice)?;
+    let staged = Staged::begin(&job.output.directory)?;
     tell_missing(&set, &job.choice);
     let first = set.log_times().map(|(first, _)| first);
     let start = job.choice.start.map(|moment| moment.resolve(first));
@@ -86,8 +89,12 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let times: Vec<Timestamp> = moments.map(|moment| moment.resolve(first)).collect();
     job.output.split.times.extend(times);
     let is_bounded = set.bags().iter().any(|bag| bag.bounds() != (None, None));
-    let is_partial = start.is_some() || end.is_some() || is_bounded || !job.choice.is_by_index();
-    let asked = job.choice.compile()?;
+    let is_partial = start.is_some()
+        || end.is_some()
+        || is_bounded
+        || !job.choice.is_by_index()
+        || !job.choice.publishers.is_empty();
+    let asked = job.choice.compile()?.among(&set, &job.choice)?;
     let taken = Taken {
         topic: &|name, type_name| asked.takes_topic(name, type_name),
         is_partial,
@@ -246,7 +253,10 @@ struct Rewrite<'a> {
     bag: BagWriter,
     topics: HashMap<TopicKey, Option<BagTopic>>,
     /// What was found for each description that messages share, so that names are compared once per file.
-    known: HashMap<usize, (Arc<TopicInfo>, Option<BagTopic>)>,
+    known: HashMap<usize, (Arc<TopicInfo>, Option<Target>)>,
+    /// Numbers of publishers by topic.
+    slots: HashMap<(u32, PublisherInfo), PublisherSlot>,
+    next_slot: HashMap<u32, u32>,
     definitions: HashMap<String, MessageDefinition>,
     splitter: Splitter,
     /// There for rosbag2's message compression.
@@ -256,9 +266,13 @@ struct Rewrite<'a> {
     by_topic: BTreeMap<String, u64>,
 }
 
+/// Where messages go: a topic, and the publisher where the input tells.
+type Target = (BagTopic, Option<PublisherSlot>);
+
 /// What of a message is not packed.
 struct Packed {
-    topic: BagTopic,
+    target: Target,
+    topic: Arc<TopicInfo>,
     log_time: Timestamp,
     publish_time: Timestamp,
     sequence: u32,
@@ -296,6 +310,8 @@ impl<'a> Rewrite<'a> {
             bag,
             topics: HashMap::new(),
             known: HashMap::new(),
+            slots: HashMap::new(),
+            next_slot: HashMap::new(),
             definitions,
             splitter: Splitter::new(&split),
             packing,
@@ -321,7 +337,7 @@ impl<'a> Rewrite<'a> {
                 .get(&info.type_name)
                 .or_else(|| self.definitions.get(service));
             Some(self.bag.add_topic(ChannelInfo {
-                topic: info.clone(),
+                topic: info.as_whole(),
                 definition: definition.cloned().unwrap_or_else(|| MessageDefinition {
                     type_name: info.type_name.clone(),
                     ..MessageDefinition::default()
@@ -334,14 +350,28 @@ impl<'a> Rewrite<'a> {
         Ok(topic)
     }
 
-    fn topic_of(&mut self, message: &BagMessage) -> Result<Option<BagTopic>, ToolError> {
+    fn target_of(&mut self, message: &BagMessage) -> Result<Option<Target>, ToolError> {
         let key = Arc::as_ptr(&message.topic) as usize;
-        if let Some((_, topic)) = self.known.get(&key) {
-            return Ok(*topic);
+        if let Some((_, target)) = self.known.get(&key) {
+            return Ok(*target);
         }
-        let topic = self.topic(&message.topic)?;
-        self.known.insert(key, (Arc::clone(&message.topic), topic));
-        Ok(topic)
+        let is_taken = self.chooser.takes_channel(&message.topic);
+        let topic = self.topic(&message.topic)?.filter(|_| is_taken);
+        let target = topic.map(|topic| (topic, self.slot(topic, &message.topic)));
+        self.known.insert(key, (Arc::clone(&message.topic), target));
+        Ok(target)
+    }
+
+    fn slot(&mut self, topic: BagTopic, info: &TopicInfo) -> Option<PublisherSlot> {
+        let key = (topic.0, info.publisher.clone()?);
+        if let Some(slot) = self.slots.get(&key) {
+            return Some(*slot);
+        }
+        let next = self.next_slot.entry(topic.0).or_default();
+        let slot = PublisherSlot(*next);
+        *next += 1;
+        self.slots.insert(key, slot);
+        Some(slot)
     }
 
     fn run(
@@ -378,7 +408,7 @@ impl<'a> Rewrite<'a> {
     }
 
     fn message(&mut self, message: &BagMessage) -> Result<(), ToolError> {
-        let Some(topic) = self.topic_of(message)? else {
+        let Some(target) = self.target_of(message)? else {
             return Ok(());
         };
         if !self.chooser.takes_now(&message.topic.name, message.log_time) {
@@ -391,7 +421,8 @@ impl<'a> Rewrite<'a> {
             }
         }
         let about = Packed {
-            topic,
+            target,
+            topic: Arc::clone(&message.topic),
             log_time: message.log_time,
             publish_time: message.publish_time,
             sequence: message.sequence,
@@ -422,14 +453,15 @@ impl<'a> Rewrite<'a> {
         if self.splitter.is_due(about.log_time) {
             self.bag.split()?;
         }
-        self.bag.write(
-            about.topic,
+        self.bag.write_of(
+            about.target,
             StoredMessage {
                 log_time: about.log_time,
                 publish_time: about.publish_time,
                 sequence: about.sequence,
                 payload: PayloadRef::Bytes(payload),
             },
+            || about.topic.publisher.clone(),
         )?;
         self.written.messages += 1;
         Ok(())

@@ -1,7 +1,10 @@
 //! The writer of one bag: adds topics, writes messages in order, goes on in new files, and closes without losing the first error.
 
+mod channels;
 mod close;
 mod durable;
+
+pub use channels::PublisherSlot;
 
 use super::{
     BagError, BagFolder, SplitRule,
@@ -9,6 +12,7 @@ use super::{
     pack_files::{FilePacker, PackedFile},
 };
 use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
+use channels::{FileChannels, Found};
 use durable::PendingSync;
 use holdall_io::{
     block::BlockPoolOptions,
@@ -18,13 +22,13 @@ use holdall_io::{
 };
 use holdall_model::{
     metadata::BagMetadata,
-    topic::{MessageDefinition, TopicInfo},
+    topic::{MessageDefinition, PublisherInfo, TopicInfo},
 };
 use holdall_storage::{
     Storage, StorageError, StorageOptions,
     compression::{FORMATS, packed_name},
     reader::StorageReader,
-    writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
+    writer::{ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -129,7 +133,14 @@ struct CurrentFile {
     file: FileId,
     number: u32,
     name: String,
-    channels: Vec<ChannelIndex>,
+    channels: FileChannels,
+}
+
+impl CurrentFile {
+    /// What it holds, with counts by topic.
+    fn summary(&self) -> FileSummary {
+        self.channels.by_topic(self.writer.summary())
+    }
 }
 
 /// A file that was finished.
@@ -343,16 +354,12 @@ impl BagWriter {
             FORMATS[0].clone_into(&mut empty.compression_format);
         }
         writer.write_metadata(&mut self.queue, ROSBAG2_RECORD, &rosbag2_record(&empty))?;
-        let mut channels = Vec::with_capacity(self.topics.len());
-        for topic in &self.topics {
-            channels.push(writer.add_channel(&mut self.queue, topic)?);
-        }
         self.current = Some(CurrentFile {
             writer,
             file: next.file,
             number: self.files_begun,
             name: next.name,
-            channels,
+            channels: FileChannels::new(self.topics.len()),
         });
         self.files_begun += 1;
         self.end_bytes += FILE_METADATA_BYTES;
@@ -366,9 +373,7 @@ impl BagWriter {
     /// More topics than the storage can number.
     pub fn add_topic(&mut self, info: ChannelInfo) -> Result<BagTopic, BagError> {
         if let Some(current) = &mut self.current {
-            current
-                .channels
-                .push(current.writer.add_channel(&mut self.queue, &info)?);
+            current.channels.add_topic();
         }
         self.end_bytes += metadata_bytes(&info.topic);
         self.split.ask_again();
@@ -397,6 +402,21 @@ impl BagWriter {
     /// A failed disk or storage file. The bag is then to be closed; it takes no more messages.
     #[inline]
     pub fn write(&mut self, topic: BagTopic, message: StoredMessage<'_>) -> Result<bool, BagError> {
+        self.write_of((topic, None), message, || None)
+    }
+
+    /// As [`Self::write`], for a message of one of the topic's publishers: where the storage can tell them apart, each has a channel of its
+    /// own. `who` is asked once in a file.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    #[inline]
+    pub fn write_of(
+        &mut self,
+        (topic, publisher): (BagTopic, Option<PublisherSlot>),
+        message: StoredMessage<'_>,
+        who: impl FnOnce() -> Option<PublisherInfo>,
+    ) -> Result<bool, BagError> {
         let payload_bytes = message.payload.len();
         let current = self.current.as_ref();
         let end_bytes = self.end_bytes;
@@ -408,7 +428,12 @@ impl BagWriter {
         let Some(current) = &mut self.current else {
             return Err(BagError::UnknownTopic { index: topic.0 });
         };
-        let Some(&channel) = current.channels.get(topic.0 as usize) else {
+        let channel = match current.channels.find(topic, publisher) {
+            Found::Channel(channel) => channel,
+            Found::New => self.new_channel(topic, publisher, who())?,
+            Found::UnknownTopic => return Err(BagError::UnknownTopic { index: topic.0 }),
+        };
+        let Some(current) = &mut self.current else {
             return Err(BagError::UnknownTopic { index: topic.0 });
         };
         current.writer.write(&mut self.queue, channel, message)?;
@@ -446,17 +471,18 @@ impl BagWriter {
 
     /// Writes the end of the current file and hands it to the disk to be closed.
     fn finish_current(&mut self, records: Vec<(String, MetadataEntries)>) -> Result<(), BagError> {
+        let complete = self.add_empty_channels();
         let Some(current) = self.current.take() else {
             return Ok(());
         };
+        let summary = current.summary();
         let CurrentFile {
             writer,
             file,
             number,
             name,
-            ..
+            channels,
         } = current;
-        let summary = writer.summary();
         self.past.push_back(PastFile {
             name,
             number,
@@ -477,9 +503,9 @@ impl BagWriter {
         );
         let finished = writer.finish(&mut self.queue, &closing)?;
         if let Some(past) = self.past.back_mut() {
-            past.summary = finished;
+            past.summary = channels.by_topic(finished);
         }
-        Ok(())
+        complete
     }
 
     /// Moves on what needs no message: compression, closing of old files, opening of the next. Cheap; between batches.
@@ -652,7 +678,7 @@ impl BagWriter {
     }
 
     fn metadata(&self, more_custom_data: &BTreeMap<String, String>) -> BagMetadata {
-        let summary = self.current.as_ref().map(|current| current.writer.summary());
+        let summary = self.current.as_ref().map(CurrentFile::summary);
         let current = self.current.as_ref().map(|current| current.name.as_str());
         let mut files: Vec<FileFacts<'_>> = self
             .past

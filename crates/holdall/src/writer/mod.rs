@@ -10,7 +10,8 @@ mod split;
 mod tests;
 
 pub use bag::{
-    BagEnd, BagOptions, BagTopic, BagWriter, ClosedBag, EndRecords, OpenDisk, TopicCount, TornFile, os_disk,
+    BagEnd, BagOptions, BagTopic, BagWriter, ClosedBag, EndRecords, OpenDisk, PublisherSlot, TopicCount,
+    TornFile, os_disk,
 };
 pub(crate) use bag::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 pub use folder::{BagFolder, OsFolder};

@@ -18,7 +18,7 @@ use crate::{
 use holdall_model::{
     qos::parse_profiles,
     time::Timestamp,
-    topic::{DefinitionEncoding, MessageDefinition, TopicInfo, TopicOrigin},
+    topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo, TopicOrigin},
 };
 use std::{
     collections::BTreeMap,
@@ -101,6 +101,7 @@ impl Definitions {
                 offered_qos_profiles,
                 type_description_hash: hash.clone(),
                 origin: TopicOrigin::from_texts(&channel.metadata),
+                publisher: PublisherInfo::from_texts(&channel.metadata),
             },
             definition: MessageDefinition {
                 type_name: schema.name,

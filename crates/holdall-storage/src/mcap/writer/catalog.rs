@@ -9,7 +9,10 @@ use crate::{
     },
     writer::{ChannelInfo, MetadataEntries},
 };
-use holdall_model::{qos::profiles_to_text, topic::TopicOrigin};
+use holdall_model::{
+    qos::profiles_to_text,
+    topic::{PublisherInfo, TopicOrigin},
+};
 use std::{collections::HashMap, path::Path};
 
 /// Chunk indexes are kept as they will be written, in pieces of this many bytes: no large reallocation in a long recording.
@@ -88,6 +91,7 @@ impl Catalog {
         );
         metadata.insert("topic_type_hash".into(), info.topic.type_description_hash.clone());
         metadata.extend(info.topic.origin.iter().flat_map(TopicOrigin::to_texts));
+        metadata.extend(info.topic.publisher.iter().flat_map(PublisherInfo::to_texts));
         let mut record = Vec::new();
         Channel {
             id: index + 1,

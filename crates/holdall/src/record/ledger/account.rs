@@ -1,7 +1,7 @@
 //! The accounts of one topic: what each publisher sent, what of it is in the bag, what is missing.
 
 use super::{INTERVALS_MAX, Interval};
-use holdall_model::loss::LossStage;
+use holdall_model::{loss::LossStage, topic::PublisherInfo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,6 +13,12 @@ pub struct PublisherAccount {
     /// Its node, where discovery told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// The computer that it runs on, where discovery told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Short name of the transport that discovered it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<String>,
     /// Messages that it is known to have sent while they were wanted: arrived, skipped, or announced. `None` without sequence
     /// numbers, and until the recording is closed.
     pub sent: Option<u64>,
@@ -40,6 +46,16 @@ pub(super) fn is_zero(number: &u64) -> bool {
 }
 
 impl PublisherAccount {
+    /// Who it is, as a bag tells publishers apart; `None` when its transport does not tell.
+    pub fn info(&self) -> Option<PublisherInfo> {
+        Some(PublisherInfo {
+            gid: self.gid.clone()?,
+            node: self.node.clone(),
+            host: self.host.clone(),
+            transport: self.transport.clone(),
+        })
+    }
+
     /// Missing messages of one stage.
     pub fn missing(&self, stage: LossStage) -> u64 {
         self.intervals

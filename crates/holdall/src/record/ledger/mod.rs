@@ -51,6 +51,9 @@ pub struct Ledger {
     /// How many more there were.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_left_out: u64,
+    /// Places whose publisher was folded: the next one there is another.
+    #[serde(skip)]
+    vacated: Vec<(TopicId, PublisherIndex)>,
 }
 
 // Serde calls it with a reference.
@@ -121,9 +124,25 @@ impl Ledger {
     /// Folds the closed account of a publisher that is gone into its topic's sum, so that its place can be taken by another; false while
     /// messages of it are still on their way.
     pub fn fold(&mut self, topic: TopicId, publisher: PublisherIndex) -> bool {
-        self.topics
+        let is_folded = self
+            .topics
             .get_mut(topic.0 as usize)
-            .is_some_and(|account| account.fold(publisher.0 as usize))
+            .is_some_and(|account| account.fold(publisher.0 as usize));
+        if is_folded {
+            self.vacated.push((topic, publisher));
+        }
+        is_folded
+    }
+
+    /// Places that were vacated since the last call, for whoever remembers who has which.
+    pub fn take_vacated(&mut self) -> Vec<(TopicId, PublisherIndex)> {
+        std::mem::take(&mut self.vacated)
+    }
+
+    /// One publisher's account.
+    pub fn publisher(&self, topic: TopicId, publisher: PublisherIndex) -> Option<&PublisherAccount> {
+        let publishers = &self.topics.get(topic.0 as usize)?.publishers;
+        publishers.get(publisher.0 as usize)
     }
 
     /// One publisher's account.
@@ -285,6 +304,7 @@ impl Ledger {
             checkpoint: self.checkpoint,
             restarts: self.restarts.clone(),
             restarts_left_out: self.restarts_left_out,
+            vacated: Vec::new(),
         };
         // Maps with text keys, numbers and strings only: nothing that JSON cannot hold.
         serde_json::to_string(&compact).unwrap_or_default()

@@ -5,6 +5,7 @@ mod bags;
 mod compression;
 mod disks;
 mod faults;
+mod publishers;
 mod simulated;
 mod topics;
 mod transports;
@@ -118,6 +119,7 @@ impl World {
             polling_interval: Duration::from_millis(1),
             no_discovery: false,
             merge_duplicates: false,
+            merge_publishers: false,
             ros_distro: String::new(),
             events: None,
             ament_prefixes: Vec::new(),

@@ -119,7 +119,7 @@ impl BagWriter {
         let Some(current) = self.current.take() else {
             return;
         };
-        let summary = current.writer.summary();
+        let summary = current.summary();
         drop(current.writer);
         self.queue.drain();
         let path = self.options.directory.join(&current.name);

@@ -1,0 +1,123 @@
+//! On which computers participants run: properties of DDS's builtin participant topic.
+
+use super::ffi_entity::{DdsError, Participant, check, text_of};
+use cyclors::*;
+use holdall_model::topic::Gid;
+use std::{
+    collections::HashMap,
+    ffi::{CStr, c_char, c_void},
+    ptr,
+    sync::Arc,
+};
+
+/// Where Cyclone DDS and Fast DDS put the name of the computer.
+const PROPERTIES: [&CStr; 2] = [c"__Hostname", c"fastdds.physical_data.host"];
+
+/// Samples taken at a time.
+const TAKE_MAX: usize = 64;
+
+/// The hosts of all participants of a domain.
+pub(super) struct Hosts {
+    entity: dds_entity_t,
+    /// By participant.
+    known: HashMap<Gid, String>,
+    /// Keeps the domain.
+    _participant: Arc<Participant>,
+}
+
+impl Hosts {
+    /// Starts to follow the participants.
+    pub(super) fn new(participant: &Arc<Participant>) -> Result<Self, DdsError> {
+        // SAFETY: the participant is live; null QoS and listener are allowed.
+        let entity = check("dds_create_reader", unsafe {
+            dds_create_reader(
+                participant.entity(),
+                DDS_BUILTIN_TOPIC_DCPSPARTICIPANT,
+                ptr::null(),
+                ptr::null(),
+            )
+        })?;
+        Ok(Self {
+            entity,
+            known: HashMap::new(),
+            _participant: Arc::clone(participant),
+        })
+    }
+
+    /// Takes in what changed since the last call; never blocks.
+    pub(super) fn poll(&mut self) -> Result<(), DdsError> {
+        loop {
+            let mut samples = [ptr::null_mut::<c_void>(); TAKE_MAX];
+            let mut infos = std::mem::MaybeUninit::<[dds_sample_info_t; TAKE_MAX]>::uninit();
+            let infos = infos.as_mut_ptr().cast::<dds_sample_info_t>();
+            // SAFETY: room for TAKE_MAX entries each.
+            let count = check("dds_take", unsafe {
+                dds_take(
+                    self.entity,
+                    samples.as_mut_ptr(),
+                    infos,
+                    TAKE_MAX,
+                    TAKE_MAX as u32,
+                )
+            })?;
+            let taken = usize::try_from(count).unwrap_or(0);
+            for (index, sample) in samples.iter().enumerate().take(taken) {
+                // SAFETY: so many samples and infos were filled in; they are on loan until `dds_return_loan`.
+                unsafe {
+                    let about = &*sample.cast::<dds_builtintopic_participant_t>();
+                    let info = &*infos.add(index);
+                    let is_alive = info.valid_data && info.instance_state == dds_instance_state_DDS_IST_ALIVE;
+                    let gid = Gid(about.key.v);
+                    match host_of(about.qos).filter(|_| is_alive) {
+                        Some(host) => drop(self.known.insert(gid, host)),
+                        None => drop(self.known.remove(&gid)),
+                    }
+                }
+            }
+            if taken > 0 {
+                // SAFETY: gives back what was taken above.
+                check("dds_return_loan", unsafe {
+                    dds_return_loan(self.entity, samples.as_mut_ptr(), count)
+                })?;
+            }
+            if taken < TAKE_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The host of a participant that tells it.
+    pub(super) fn of(&self, participant: Gid) -> Option<&str> {
+        self.known.get(&participant).map(String::as_str)
+    }
+}
+
+/// # Safety
+/// `qos` must be null or live.
+unsafe fn host_of(qos: *const dds_qos_t) -> Option<String> {
+    if qos.is_null() {
+        return None;
+    }
+    PROPERTIES.iter().find_map(|name| {
+        let mut value: *mut c_char = ptr::null_mut();
+        // SAFETY: the caller vouches for the QoS; the value is ours to free when there is one.
+        let text = unsafe {
+            if !dds_qget_prop(qos, name.as_ptr(), &raw mut value) || value.is_null() {
+                return None;
+            }
+            let text = text_of(value);
+            dds_free(value.cast());
+            text
+        };
+        // Fast DDS puts a number of its own behind the name.
+        let name = text.split(':').next().unwrap_or_default().to_owned();
+        (!name.is_empty()).then_some(name)
+    })
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        // SAFETY: the handle is ours.
+        unsafe { dds_delete(self.entity) };
+    }
+}

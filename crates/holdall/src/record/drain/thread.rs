@@ -1,0 +1,62 @@
+//! The drain's thread: waits for segments, and for what is due without any.
+
+use super::Drain;
+use crate::record::cache::Waited;
+use holdall_io::clock::Clock;
+use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
+
+/// How long messages may gather before the drain writes a segment that is not full: few wake-ups, little delay.
+const GATHER_MAX: Duration = Duration::from_millis(5);
+
+/// How long the drain sleeps while nothing comes.
+const IDLE_MAX: Duration = Duration::from_millis(100);
+
+/// How long it sleeps while a sync is on its way: its end is to be seen when it comes.
+const SYNC_LOOK: Duration = Duration::from_millis(10);
+
+/// A drain on a thread of its own.
+pub struct DrainThread(JoinHandle<Drain>);
+
+impl DrainThread {
+    /// Starts it. It ends when the cache is closed and empty.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn spawn(drain: Drain, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let run = move || run(drain, &*clock);
+        Ok(Self(
+            std::thread::Builder::new().name("drain".to_owned()).spawn(run)?,
+        ))
+    }
+
+    /// Waits for its end; `None` when it panicked.
+    pub fn join(self) -> Option<Drain> {
+        self.0.join().ok()
+    }
+}
+
+fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
+    loop {
+        // Ends when the recorder closes the cache.
+        let deadline = drain.next_deadline();
+        let longest = if drain.window.is_in_flight() {
+            SYNC_LOOK
+        } else {
+            IDLE_MAX
+        };
+        let idle = deadline.map_or(longest, |deadline| {
+            // A deadline that has passed is met by the step that follows.
+            deadline
+                .saturating_sub(clock.monotonic())
+                .clamp(GATHER_MAX, longest)
+        });
+        match drain.cache.wait(GATHER_MAX, idle) {
+            Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),
+            Waited::Idle => drain.step(None, clock.monotonic()),
+            Waited::Finished => {
+                drain.finish();
+                return drain;
+            }
+        }
+    }
+}
