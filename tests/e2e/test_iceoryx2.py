@@ -210,7 +210,8 @@ def test_a_buffer_that_overflows_is_counted_exactly(shm):
     (topic,) = json.loads(shm.run("audit", "--json", shm.folder / "bag").stdout)["topics"].values()
     # What came after the last one that arrived nobody can know.
     assert topic["recorded"] == len(got)
-    assert topic["lost"] == got[-1] - len(got), (topic, got[:5], got[-1])
+    # What came before the first one was sent to nobody: the publisher may have been there for hours.
+    assert topic["lost"] == got[-1] + 1 - got[0] - len(got) > 0, (topic, got[:5], got[-1])
     assert code == 3, said
 
 
@@ -250,6 +251,7 @@ def test_memory_of_a_publisher_that_vanishes_disturbs_nobody_else(shm):
     for path in segments:
         os.unlink(path)
     recorder = shm.record("-a")
+    recorder.wait_until_says("cannot be opened")
     code, said = recorded_after_a_fault(shm, recorder)
     told = [line for line in said.splitlines() if "/Gone" in line and "warn" in line]
     assert len(told) == 1, said
@@ -291,7 +293,8 @@ def test_a_disk_that_stands_still_never_holds_back_a_publisher(shm, frozen_at_wi
     assert sent["late_s"] < 1.0, f"it was held back: {sent['late_s']:.1f} s behind its schedule"
     assert test_disks.run("fsfreeze", "-u", frozen_at_will).returncode == 0
     code, said = recorder.stop()
-    assert code == 3, said
+    # 1 where nothing became durable for too long, which is told as well.
+    assert code in (1, 3), said
     told = json.loads(shm.run("audit", "--json", bag).stdout)
     assert told["balanced"], told
     camera = told["topics"]["/Camera"]

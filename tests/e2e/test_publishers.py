@@ -1,6 +1,7 @@
 """Who published what: kept in the bag with real nodes, read by readers that are not ours, chosen by `play` and `filter`."""
 
 import json
+import time
 
 import pytest
 from conftest import messages_of, text_of
@@ -9,10 +10,9 @@ TOPIC = "/shared"
 STRING = "std_msgs/msg/String"
 
 
-# They stay for as long as Fast DDS may need to tell their names.
 def talker(world, name, count, rate=100):
     publisher = {"topic": TOPIC, "type": STRING, "count": count, "rate_hz": rate, "text": name + " {n}"}
-    return world.talker(publisher, node=name, wait_for_subscriptions=1, linger_s=4)
+    return world.talker(publisher, node=name, wait_for_subscriptions=1, linger=True)
 
 
 def record_two(world, *arguments):
@@ -20,7 +20,9 @@ def record_two(world, *arguments):
     recorder = world.holdall("record", "-a", "-o", bag, *arguments)
     recorder.wait_until_says("Listening for topics")
     left, right = talker(world, "left", 20), talker(world, "right", 30)
-    left.done(), right.done()
+    left.wait_for("done"), right.wait_for("done")
+    # Nothing of the recording shows when Fast DDS has told both nodes' names; it repeats what was not heard after a second or two.
+    time.sleep(4)
     code, said = recorder.stop()
     assert code == 0, said
     return bag

@@ -50,6 +50,8 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let meant = meant::record::meant(typed, &meant::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
     log::start(typed.log_level.filter());
+    // Before any thread is started.
+    keep_to_cores(&typed.cpu_affinity)?;
     for warning in &meant.warnings {
         warn!("{warning}");
     }
@@ -58,7 +60,6 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    keep_to_cores(&typed.cpu_affinity)?;
     let transports = transport::join(&typed.transport, &meant.node_name, &clock)?;
     prefer_receiving(typed.rt_priority);
     let snapshot = meant.options.cache.snapshot;

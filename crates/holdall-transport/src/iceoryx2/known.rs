@@ -12,12 +12,13 @@ use holdall_model::topic::NodeName;
 use iceoryx2::{
     identifiers::UniqueNodeId,
     node::{Node, NodeState, NodeView},
+    port::{DegradationAction, DegradationCause, DegradationInfo},
     prelude::{CallbackProgression, Config, ServiceName},
     service::port_factory::PortFactory as _,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 /// Names of nodes that were looked up, by id; nodes without one are there too.
@@ -56,6 +57,23 @@ pub(super) struct KnownService {
     pub deserted: u32,
 }
 
+/// Says once of each publisher that its memory cannot be opened, for example because somebody removed it.
+fn tell_unopened(
+    topic: &str,
+) -> impl Fn(DegradationCause, &DegradationInfo) -> DegradationAction + Send + use<> {
+    let (topic, told) = (topic.to_owned(), Mutex::new(BTreeSet::new()));
+    move |_, info| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(info.sender_port_id) {
+            tracing::warn!(
+                "{topic}: the shared memory of publisher {} cannot be opened; its messages are not recorded, and how many they are is unknown",
+                gid(info.sender_port_id)
+            );
+        }
+        DegradationAction::Ignore
+    }
+}
+
 impl KnownService {
     /// Opens a service that was listed.
     pub fn open(node: &Node<Service>, facts: ServiceFacts, topic: String) -> Result<Self, String> {
@@ -82,6 +100,7 @@ impl KnownService {
         let subscriber = self
             .open
             .subscriber_builder()
+            .set_degradation_handler(tell_unopened(&self.topic))
             .create()
             .map_err(|error| format!("{error:?}"))?;
         let name = ServiceName::new(&self.facts.name).map_err(|error| format!("{error:?}"))?;
