@@ -295,14 +295,13 @@ def test_what_was_sent_before_the_match_is_counted_at_the_head(meeting):
     assert code == 0, said
     assert meeting.bag()["/late"][-10:] == strings(5, 15)
     account = meeting.audit()["/late"]
-    assert account["missing"] == {"head": 15 - account["recorded"]} and account["recorded"] < 15, account
+    assert account["lost_by_stage"] == {"head": 15 - account["recorded"]} and account["recorded"] < 15, account
 
 
 def test_a_publisher_in_shared_memory_that_dies_leaves_what_had_arrived(meeting):
-    """Its last image is still waiting for its definition when it is killed; the mapping outlives it."""
-    meeting.host("router")
+    """Its images are still waiting for their definition when it is killed; the mapping outlives it."""
+    other = meeting.host(node="other")
     victim = meeting.guest(shared_memory=True, node="victim")
-    other = meeting.guest(node="other")
     victim.advertise("/image", type="sensor_msgs/msg/Image", hash=OTHER_HASH, by="plain")
     other.advertise("/t", by="plain")
     recorder = meeting.record("-a")
