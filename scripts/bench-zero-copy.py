@@ -4,8 +4,8 @@
 Usage: bench-zero-copy.py --binaries target/release --folder SCRATCH [--seconds 20] CASE...
 
 CASE is one of c1 (8 x 6 220 800 B x 30 Hz over iceoryx2), fastdds (4 of them over DDS from rclpy nodes), cyclone (the same from Cyclone DDS),
-many (100 x 50 KB x 100 Hz), small (200 B, 100 000 msg/s), ladder-small and ladder-large (the rate at which the first message is lost, with
-and without a recorder). Each is run without the recorder first (a subscriber that takes and drops; for c1 nobody listens), then with it. One
+many (100 x 50 KB x 100 Hz), small (200 B, 100 000 msg/s), ladder-small, ladder-large and ladder-weak (the rate at which the first message is lost, with
+and without a recorder; weak: small ones, best effort). Each is run without the recorder first (a subscriber that takes and drops; for c1 nobody listens), then with it. One
 line of JSON each, with what the disk takes just before: four threads that write 4 MiB each past the caches.
 
 Needs the examples built: cargo build --release -p holdall-transport --features dds,iceoryx2 --examples. rclpy from pip for `fastdds`. The bag is
@@ -251,13 +251,13 @@ def measure(case, options):
 def ladder(case, options):
     """More from step to step, until the first message is lost: by a subscriber that takes and drops, and by the recorder."""
     binary = os.path.join(options.binaries, "examples", "dds_rate")
-    small = case == "ladder-small"
+    small, weak = case != "ladder-large", case == "ladder-weak"
     steps = [100_000, 150_000, 200_000, 250_000, 300_000] if small else [60, 120, 180, 240, 300, 360]
     for taker in ("taken", "recorded"):
         for step in steps:
             topics, size, rate = (10, 200, step / 10) if small else (4, SERIALIZED, step / 4)
             command = [binary, "--topics", topics, "--bytes", size, "--rate-hz", rate, "--seconds", options.seconds, "--domain", DOMAIN]
-            command = [str(part) for part in command]
+            command = [str(part) for part in command] + ["--best-effort"] * weak
             if taker == "taken":
                 lines = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300).stdout.splitlines()
                 sent = publisher_numbers(next(line for line in lines if line.startswith("sent ")))["sent"]
