@@ -381,6 +381,7 @@ prop_compose! {
                     transport: "iceoryx2".to_owned(), details: BTreeMap::from([("service".to_owned(), "a: \"b\"".to_owned())]),
                 }),
                 offered_qos_profiles: depths.into_iter().map(|depth| QosProfile { depth, ..QosProfile::ROS_DEFAULT }).collect(),
+                publisher: None,
             },
             message_count,
         }
