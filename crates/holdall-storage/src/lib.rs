@@ -13,6 +13,7 @@ pub mod rosbag1;
 #[cfg(feature = "sqlite3")]
 pub mod sqlite3;
 pub mod storage;
+mod tally;
 pub mod writer;
 
 pub use error::{StorageError, StorageResult};

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     error::{StorageError, StorageResult},
+    tally::Tally,
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
 use holdall_io::{
@@ -14,7 +15,6 @@ use holdall_io::{
     fs,
     queue::{DiskQueue, SyncToken},
 };
-use holdall_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
@@ -47,8 +47,7 @@ pub struct LeveldbWriter {
     /// Names of topics, and of directories that are taken.
     names: Vec<String>,
     bases: HashSet<String>,
-    counts: Vec<u64>,
-    times: Option<(i64, i64)>,
+    tally: Tally,
     /// Topics with a stamp that was moved, told once each.
     moved: HashSet<u32>,
     records_bytes: u64,
@@ -79,8 +78,7 @@ impl LeveldbWriter {
             topics: Vec::new(),
             names: Vec::new(),
             bases: HashSet::new(),
-            counts: Vec::new(),
-            times: None,
+            tally: Tally::new(path),
             moved: HashSet::new(),
             records_bytes: 0,
             gathered_bytes: 0,
@@ -129,10 +127,10 @@ impl LeveldbWriter {
         let mut entries: MetadataEntries = self
             .names
             .iter()
-            .zip(&self.counts)
+            .zip(self.tally.counts())
             .map(|(name, count)| (name.clone(), count.to_string()))
             .collect();
-        if let Some((start, end)) = self.times {
+        if let Some((start, end)) = self.tally.times() {
             entries.insert("start".to_owned(), start.to_string());
             entries.insert("end".to_owned(), end.to_string());
         }
@@ -158,11 +156,7 @@ impl LeveldbWriter {
 
 impl StorageWriter for LeveldbWriter {
     fn add_channel(&mut self, _q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
-        let index = u32::try_from(self.topics.len()).map_err(|_| StorageError::TooMany {
-            path: self.path.clone(),
-            what: "channels",
-            limit: u64::from(u32::MAX),
-        })?;
+        let index = self.tally.next_channel()?;
         let (topic, definition) = (&info.topic, &info.definition);
         let base = self.base(&topic.name);
         let entries = [
@@ -179,8 +173,8 @@ impl StorageWriter for LeveldbWriter {
         self.topics
             .push(TopicWriter::create(&self.path, &base, topic, &self.options)?);
         self.names.push(base);
-        self.counts.push(0);
-        Ok(ChannelIndex(index))
+        self.tally.add_channel();
+        Ok(index)
     }
 
     fn write(
@@ -189,14 +183,8 @@ impl StorageWriter for LeveldbWriter {
         channel: ChannelIndex,
         message: StoredMessage<'_>,
     ) -> StorageResult<()> {
-        let (index, count) = (channel.0 as usize, self.topics.len());
-        let Some(topic) = self.topics.get_mut(index) else {
-            return Err(StorageError::UnknownChannel {
-                path: self.path.clone(),
-                index: channel.0,
-                count,
-            });
-        };
+        let index = self.tally.place(channel)?;
+        let topic = &mut self.topics[index];
         let mut payload = Vec::with_capacity(message.payload.len());
         message
             .payload
@@ -213,9 +201,7 @@ impl StorageWriter for LeveldbWriter {
                 self.names[index]
             );
         }
-        self.counts[index] += 1;
-        let (start, end) = self.times.unwrap_or((stamp, stamp));
-        self.times = Some((start.min(stamp), end.max(stamp)));
+        self.tally.count(index, stamp);
         self.make_room(index)
     }
 
@@ -229,14 +215,7 @@ impl StorageWriter for LeveldbWriter {
     }
 
     fn summary(&self) -> FileSummary {
-        FileSummary {
-            path: self.path.clone(),
-            message_count: self.counts.iter().sum(),
-            starting_time: self.times.map(|(start, _)| Timestamp::from_nanos(start)),
-            ending_time: self.times.map(|(_, end)| Timestamp::from_nanos(end)),
-            channel_message_counts: self.counts.clone(),
-            bytes: self.bytes_written(),
-        }
+        self.tally.summary(self.bytes_written())
     }
 
     fn bytes_written(&self) -> u64 {

@@ -10,13 +10,14 @@ use super::{
 };
 use crate::{
     error::{StorageError, StorageResult},
+    tally::Tally,
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
 use holdall_io::{
     disk::FileId,
     queue::{DiskQueue, SyncToken},
 };
-use holdall_model::{message::PayloadRef, qos::profiles_to_text, time::Timestamp};
+use holdall_model::{message::PayloadRef, qos::profiles_to_text};
 use rusqlite::{Connection, OpenFlags, params};
 use std::{
     collections::HashSet,
@@ -47,11 +48,11 @@ pub struct SqliteWriter {
     path: PathBuf,
     file: FileId,
     connection: Connection,
-    /// Messages by topic; the place plus one is the topic's id.
-    counts: Vec<u64>,
+    /// A topic's place plus one is its id.
+    tally: Tally,
     defined_types: HashSet<String>,
-    /// Places in `counts` that hold one publisher's messages.
-    publishers: Vec<u32>,
+    /// Topics that hold one publisher's messages.
+    publishers: Vec<ChannelIndex>,
     gathered: Vec<Gathered>,
     gathered_bytes: Vec<u8>,
     in_transaction: bool,
@@ -59,7 +60,6 @@ pub struct SqliteWriter {
     transaction_start: i64,
     uncommitted_bytes: u64,
     committed_bytes: u64,
-    times: Option<(i64, i64)>,
     records: i64,
 }
 
@@ -93,7 +93,7 @@ impl SqliteWriter {
             path: path.to_owned(),
             file,
             connection,
-            counts: Vec::new(),
+            tally: Tally::new(path),
             defined_types: HashSet::new(),
             publishers: Vec::new(),
             gathered: Vec::new(),
@@ -102,7 +102,6 @@ impl SqliteWriter {
             transaction_start: 0,
             uncommitted_bytes: 0,
             committed_bytes: 0,
-            times: None,
             records: 0,
         };
         for statement in CREATE_TABLES {
@@ -175,10 +174,10 @@ impl SqliteWriter {
     /// Tells how many messages each publisher has, so that a reader need not count rows.
     fn count_publishers(&self) -> StorageResult<()> {
         let update = "UPDATE holdall_publishers SET message_count = ?2 WHERE topic_id = ?1";
-        for place in &self.publishers {
-            let count = self.counts[*place as usize];
+        for channel in &self.publishers {
+            let count = self.tally.counts()[self.tally.place(*channel)?];
             let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.execute("insert into", update, params![i64::from(*place) + 1, count])?;
+            self.execute("insert into", update, params![topic_id(*channel), count])?;
         }
         Ok(())
     }
@@ -206,6 +205,11 @@ impl SqliteWriter {
     }
 }
 
+/// The id of a topic in the tables.
+fn topic_id(channel: ChannelIndex) -> i64 {
+    i64::from(channel.0) + 1
+}
+
 /// Runs a pragma and lets its answer go.
 pub(super) fn run_pragma(connection: &Connection, pragma: &str) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}"))?;
@@ -216,11 +220,7 @@ pub(super) fn run_pragma(connection: &Connection, pragma: &str) -> rusqlite::Res
 
 impl StorageWriter for SqliteWriter {
     fn add_channel(&mut self, _q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
-        let index = u32::try_from(self.counts.len()).map_err(|_| StorageError::TooMany {
-            path: self.path.clone(),
-            what: "channels",
-            limit: u64::from(u32::MAX),
-        })?;
+        let index = self.tally.next_channel()?;
         self.insert_gathered()?;
         let (topic, definition) = (&info.topic, &info.definition);
         self.execute(
@@ -228,7 +228,7 @@ impl StorageWriter for SqliteWriter {
             "INSERT INTO topics (id, name, type, serialization_format, offered_qos_profiles, type_description_hash) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
             params![
-                i64::from(index) + 1,
+                topic_id(index),
                 topic.name,
                 topic.type_name,
                 topic.serialization_format,
@@ -262,7 +262,7 @@ impl StorageWriter for SqliteWriter {
                 "insert into",
                 "INSERT INTO holdall_publishers (topic_id, gid, node, host, transport) VALUES (?1, ?2, ?3, ?4, ?5)",
                 params![
-                    i64::from(index) + 1,
+                    topic_id(index),
                     publisher.gid,
                     publisher.node,
                     publisher.host,
@@ -270,8 +270,8 @@ impl StorageWriter for SqliteWriter {
                 ],
             )?;
         }
-        self.counts.push(0);
-        Ok(ChannelIndex(index))
+        self.tally.add_channel();
+        Ok(index)
     }
 
     fn write(
@@ -280,22 +280,13 @@ impl StorageWriter for SqliteWriter {
         channel: ChannelIndex,
         message: StoredMessage<'_>,
     ) -> StorageResult<()> {
-        let count = self.counts.len();
-        let Some(messages) = self.counts.get_mut(channel.0 as usize) else {
-            return Err(StorageError::UnknownChannel {
-                path: self.path.clone(),
-                index: channel.0,
-                count,
-            });
-        };
-        *messages += 1;
+        let place = self.tally.place(channel)?;
         let timestamp = message.log_time.as_nanos();
-        let (start, end) = self.times.unwrap_or((timestamp, timestamp));
-        self.times = Some((start.min(timestamp), end.max(timestamp)));
+        self.tally.count(place, timestamp);
         self.begin(timestamp)?;
         let payload_bytes = message.payload.len();
         self.uncommitted_bytes += payload_bytes as u64 + MESSAGE_OVERHEAD_BYTES;
-        let topic_id = i64::from(channel.0) + 1;
+        let topic_id = topic_id(channel);
         if payload_bytes >= GATHER_PAYLOAD_BYTES_MAX {
             return self.insert_one(timestamp, topic_id, message.payload);
         }
@@ -336,14 +327,7 @@ impl StorageWriter for SqliteWriter {
     }
 
     fn summary(&self) -> FileSummary {
-        FileSummary {
-            path: self.path.clone(),
-            message_count: self.counts.iter().sum(),
-            starting_time: self.times.map(|(start, _)| Timestamp::from_nanos(start)),
-            ending_time: self.times.map(|(_, end)| Timestamp::from_nanos(end)),
-            channel_message_counts: self.counts.clone(),
-            bytes: self.bytes_written(),
-        }
+        self.tally.summary(self.bytes_written())
     }
 
     fn bytes_written(&self) -> u64 {
@@ -352,7 +336,8 @@ impl StorageWriter for SqliteWriter {
 
     fn step(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
         let spans = self
-            .times
+            .tally
+            .times()
             .map_or(0, |(_, end)| end.saturating_sub(self.transaction_start));
         if self.in_transaction && (self.uncommitted_bytes >= COMMIT_BYTES || spans >= COMMIT_NANOS) {
             self.commit()?;
