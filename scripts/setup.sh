@@ -2,18 +2,22 @@
 # Installs what building and testing holdall needs, and nothing else. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh build   system packages and the pinned Rust toolchain
-#   scripts/setup.sh nodes   real ROS 2 nodes and foreign bag readers, in a Python venv of the project's own; ROS 1 where Debian has it
+#   scripts/setup.sh nodes   real ROS 2 nodes and foreign bag readers, in a Python venv of the project's own; ROS 1 and LevelDB where Debian
+#                            has them
 #
 # Touches only the project's folder (.venv), the packages named here, and rustup's own folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; git is cargo's.
-build_packages=(build-essential cmake pkg-config libclang-dev git ca-certificates)
+# cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; git is cargo's; `make gate` counts with valgrind.
+build_packages=(build-essential cmake pkg-config libclang-dev git ca-certificates valgrind)
+
 # Headers of Python: pyzeros compiles the serializers that it needs.
 node_packages=(python3 python3-venv python3-dev)
 # ROS 1 as Debian 12 has it: its recorder, its master, and messages for real publishers. Elsewhere the tests with them are skipped.
 ros1_packages=(python3-rosbag python3-rosmaster python3-sensor-msgs python3-tf2-msgs python3-visualization-msgs python3-nav-msgs)
+# The real LevelDB, a rival in benchmarks.
+leveldb_packages=(libleveldb1d)
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -34,19 +38,22 @@ install_packages() {
     "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-install_ros1() {
+# What tests can be without: first word what it is called, then the packages.
+install_if_there() {
+    local what="$1"
+    shift
     command -v apt-cache >/dev/null || return 0
     [ -n "$(ls -A /var/lib/apt/lists 2>/dev/null)" ] || [ "$(id -u)" -ne 0 ] || apt-get update -qq
     local package
-    for package in "${ros1_packages[@]}"; do
+    for package in "$@"; do
         # Not through a pipe: a grep that has seen enough ends it, and that counts as a failure here.
         if [[ "$(apt-cache policy "$package")" != *"Candidate: "[0-9]* ]]; then
-            say "this distribution has no $package: tests with a real ROS 1 are skipped"
+            say "this distribution has no $package: tests with a real $what are skipped"
             return 0
         fi
     done
     # In a shell of its own: what cannot be installed is no reason to stop.
-    (install_packages "${ros1_packages[@]}") || say "tests with a real ROS 1 are skipped"
+    (install_packages "$@") || say "tests with a real $what are skipped"
 }
 
 find_rust() {
@@ -75,6 +82,6 @@ make_venv() {
 
 case "${1:-}" in
     build) install_packages "${build_packages[@]}"; find_rust ;;
-    nodes) install_packages "${node_packages[@]}"; install_ros1; make_venv ;;
+    nodes) install_packages "${node_packages[@]}"; install_if_there "ROS 1" "${ros1_packages[@]}"; install_if_there LevelDB "${leveldb_packages[@]}"; make_venv ;;
     *) fail "say what to set up: build or nodes" ;;
 esac

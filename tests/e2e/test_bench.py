@@ -47,3 +47,47 @@ def test_each_recorder_gets_the_load_and_whoever_is_absent_is_named(world, tmp_p
         assert "ROS 1" in skipped["rosbag (ROS 1), mcap"]
     for setting, reason in skipped.items():
         assert "not installed" in reason or "not complete" in reason, (setting, reason)
+
+
+ROS2 = """
+experiment: named
+title: "a recorder of others, by its prefix"
+cases:
+  - label: "two topics"
+    publishers:
+      publisher_groups: [small]
+      wait_for_subscriptions: true
+      small: {publishers_count: 2, topic_root: small, msg_size_bytes: 1000, msg_count_each: 20, rate_hz: 50}
+benchmarks:
+  - {repeat_each: 1, no_transport: false, producers_cpu_affinity: "0", recorder_cpu_affinity: "0", parameters: {recorder: [ros2_bag], storage_id: [mcap, sqlite3], max_cache_size: [10000000]}}
+"""
+
+
+def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path):
+    # Stands for an installation that is not sourced: `ros2 bag record` with rosbag2's flags, which works only after its setup.
+    prefix = tmp_path / "prefix"
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "setup.bash").write_text("export SOURCED=yes\n")
+    ros2 = prefix / "bin" / "ros2"
+    ros2.write_text(
+        f'#!/bin/bash\n[ "$SOURCED" = yes ] && [ "$1 $2" = "bag record" ] || exit 9\nshift 2\n'
+        f'grep Cpus_allowed_list /proc/self/status > "{tmp_path}/cpus"\nexec "{HOLDALL}" record "$@"\n'
+    )
+    ros2.chmod(0o755)
+    (tmp_path / "named.yaml").write_text(ROS2)
+    flags = ["--ros2", prefix, "--limit-total", "16MB", "--json", "--out", tmp_path / "out"]
+    told = subprocess.run(
+        [HOLDALL, "bench", "run", tmp_path / "named.yaml", *flags], env=world.env, capture_output=True, text=True, timeout=280
+    )
+    assert told.returncode == 0, told.stderr
+    result = json.loads(told.stdout)
+    assert result["skipped"] == []
+    assert [(r["setting"]["recorder"], r["setting"]["storage_id"], r["recorded"], r["sent"]) for r in result["runs"]] == [
+        ("ros2_bag", "mcap", 40, 40), ("ros2_bag", "sqlite3", 40, 40)
+    ]
+    for run in result["runs"]:
+        (recorder,) = [p for p in run["processes"] if p["name"] == "recorder"]
+        assert recorder["cpu_s"] > 0 and recorder["samples"]
+        assert run["discovery"]["matched"] == 2
+    # Where the file says; programs inherit it.
+    assert (tmp_path / "cpus").read_text().split() == ["Cpus_allowed_list:", "0"]

@@ -79,6 +79,14 @@ pub enum BenchError {
         /// What it said.
         reason: String,
     },
+    /// A program that is needed is not there.
+    #[error("{program} {what_to_do}")]
+    Absent {
+        /// Which program.
+        program: &'static str,
+        /// That it is not there, and how to get it: one clause.
+        what_to_do: &'static str,
+    },
     /// A program that was started for a measurement failed.
     #[error("{program} {reason}")]
     Program {
@@ -119,7 +127,11 @@ impl BenchError {
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::Load(_) | Self::Option { .. } | Self::NotEmpty { .. } | Self::NoSpace { .. }
+            Self::Load(_)
+                | Self::Option { .. }
+                | Self::NotEmpty { .. }
+                | Self::NoSpace { .. }
+                | Self::Absent { .. }
         )
     }
 }

@@ -132,7 +132,7 @@ fn is_result(name: &str) -> bool {
         })
     };
     name == "lost+found"
-        || ["write-", "storage-"]
+        || ["write-", "storage-", "batches-"]
             .iter()
             .any(|stem| name.strip_prefix(stem).is_some_and(numbered))
 }

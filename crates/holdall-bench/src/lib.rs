@@ -1,5 +1,5 @@
 //! Workloads, candidates, measurement and reports: what `holdall bench` runs and how it stays honest.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod candidate;
 pub mod codec;

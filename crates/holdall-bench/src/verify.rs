@@ -4,6 +4,10 @@ use crate::{
     error::{BenchError, BenchResult},
     workload::Plan,
 };
+use holdall_storage::{
+    leveldb::{LeveldbReader, is_leveldb},
+    reader::{ReadQuery, StorageReader},
+};
 use mcap::{
     parse_record,
     records::{Record, op},
@@ -111,6 +115,7 @@ pub fn verify_files(plan: &Plan, files: &[PathBuf], stored: Option<u64>) -> Benc
     for path in files {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("db3") => verify_sqlite(&mut check, path, missing_max)?,
+            _ if is_leveldb(path) => verify_leveldb(&mut check, path, missing_max)?,
             _ => verify_mcap(&mut check, path)?,
         }
     }
@@ -198,6 +203,29 @@ fn split_message(data: &[u8]) -> Option<(u16, u32, &[u8])> {
     let channel = u16::from_le_bytes(data.get(..2)?.try_into().ok()?);
     let sequence = u32::from_le_bytes(data.get(2..6)?.try_into().ok()?);
     Some((channel, sequence, data.get(22..)?))
+}
+
+/// By our own reader, whose tests compare it with the real LevelDB: opening with that would change the files.
+fn verify_leveldb(check: &mut Check<'_>, path: &Path, missing_max: u64) -> BenchResult<()> {
+    let wrong = |reason: String| BenchError::Verify {
+        path: path.to_owned(),
+        reason,
+    };
+    let reader = LeveldbReader::open(path)?;
+    let channels = &reader.summary().channels;
+    let topics = channels
+        .iter()
+        .map(|channel| check.topic(&channel.info.topic.name))
+        .collect::<Result<Vec<u32>, _>>()
+        .map_err(wrong)?;
+    for message in reader.messages(&ReadQuery::default())? {
+        let message = message?;
+        let topic = topics[message.channel.0 as usize];
+        check
+            .unnumbered(topic, &message.payload, missing_max)
+            .map_err(wrong)?;
+    }
+    Ok(())
 }
 
 fn verify_sqlite(check: &mut Check<'_>, path: &Path, missing_max: u64) -> BenchResult<()> {

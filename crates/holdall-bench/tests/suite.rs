@@ -4,7 +4,7 @@ use holdall_bench::{
     BenchError,
     suite::{
         config::{BenchmarkConfig, Experiment, ProducerConfig, RecorderKind},
-        live::Programs,
+        live::{Named, Programs},
         report,
         result::{ExperimentResult, summary_csv},
         run::{SuiteOptions, SuiteProgress, run},
@@ -39,7 +39,7 @@ fn options(out: &Path) -> SuiteOptions {
         threads: None,
         command: "holdall bench run x.yaml --out DIR".to_owned(),
         limit_bytes_max: Some(16 << 20),
-        programs: Programs::find("holdall".into(), None, None, &[]),
+        programs: Programs::find("holdall".into(), Named::default(), &[]),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Candidates: everything that can store a workload and be measured while it does.
 
 pub mod double_buffered;
+mod ffi_leveldb;
 pub mod inline;
+pub mod leveldb_bare;
 pub mod mcap_crate;
 pub mod metered;
 pub mod naive;

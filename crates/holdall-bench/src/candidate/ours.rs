@@ -4,7 +4,10 @@ use super::{
     metered::{MeteredDisk, SharedDiskCounts},
     raw::{RawMessage, RawWriter},
 };
-use crate::{error::BenchResult, workload::TopicPlan};
+use crate::{
+    error::{BenchError, BenchResult},
+    workload::TopicPlan,
+};
 use holdall_io::{
     block::BlockPoolOptions,
     clock::Clock,
@@ -22,7 +25,7 @@ use holdall_storage::{
     storage::{StorageOptions, storage_by_id},
     writer::{ChannelIndex, ChannelInfo, StorageWriter, StoredMessage},
 };
-use std::{path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 /// The ROS type of all messages of a benchmark.
 pub const TYPE_NAME: &str = "holdall_bench/msg/Payload";
@@ -72,14 +75,14 @@ impl DiskChoice {
 
 /// The topics of a plan as channels of a bag.
 pub fn channel_infos(topics: &[TopicPlan]) -> Vec<ChannelInfo> {
-    topics.iter().map(channel_info).collect()
+    topics.iter().map(|topic| channel_info(&topic.name)).collect()
 }
 
-/// A topic of the plan as a channel of a bag.
-pub fn channel_info(topic: &TopicPlan) -> ChannelInfo {
+/// A topic of this name as a channel of a bag.
+pub fn channel_info(topic: &str) -> ChannelInfo {
     ChannelInfo {
         topic: TopicInfo {
-            name: topic.name.clone(),
+            name: topic.to_owned(),
             type_name: TYPE_NAME.to_owned(),
             serialization_format: "cdr".to_owned(),
             ..TopicInfo::default()
@@ -117,7 +120,12 @@ impl OurWriter {
     ) -> BenchResult<Self> {
         let storage = storage_by_id(storage_id)?;
         storage.check_options(options)?;
-        let file = q.create_file(path, reserve_bytes)?;
+        if storage.queue_path(path) != path {
+            // A storage whose files are directories.
+            fs::create_dir(path).map_err(BenchError::io("create", path))?;
+        }
+        let reserve_bytes = if storage.writes_blocks() { reserve_bytes } else { 0 };
+        let file = q.create_file(&storage.queue_path(path), reserve_bytes)?;
         let mut writer = storage.create_writer(&mut q, file, path, options)?;
         let channels = channels
             .iter()

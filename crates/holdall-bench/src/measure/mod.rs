@@ -8,6 +8,6 @@ pub mod usage;
 
 pub use cores::{CoreSample, CoreSampler};
 pub use latency::{Latencies, LatencySummary};
-pub use processes::{ProcessSample, ProcessSampler, ProcessUse, process_use};
+pub use processes::{ProcessSample, ProcessSampler, ProcessUse, process_use, written_bytes};
 pub use scheduling::SchedulingProbe;
 pub use usage::{Usage, UsageMeter};

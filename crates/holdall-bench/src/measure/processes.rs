@@ -38,6 +38,9 @@ pub struct ProcessUse {
     pub cpu_system_s: f64,
     /// Highest resident memory that was seen, in bytes.
     pub rss_max_bytes: u64,
+    /// Bytes that it gave to file systems on disks, in the page cache or past it; `None` where the kernel does not say.
+    #[serde(default)]
+    pub written_bytes: Option<u64>,
     /// Over time.
     pub samples: Vec<ProcessSample>,
 }
@@ -51,8 +54,16 @@ pub fn process_use(name: &str, id: u32) -> ProcessUse {
         cpu_s: user + system,
         cpu_system_s: system,
         rss_max_bytes: kibibytes(&status, "VmHWM:"),
+        written_bytes: written_bytes(&id.to_string()),
         samples: Vec::new(),
     }
+}
+
+/// What process `id` (or `self`) has written to disks, from `/proc/<id>/io` (proc_pid_io(5)); file systems in memory do not count.
+pub fn written_bytes(id: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{id}/io")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
+    value.trim().parse().ok()
 }
 
 /// Reads `utime` and `stime` (proc_pid_stat(5)), which stand behind a name that may hold blanks itself.
@@ -149,6 +160,20 @@ mod tests {
             kibibytes("VmPeak:\t 9 kB\nVmHWM:\t    12 kB\n", "VmHWM:"),
             12 << 10
         );
+    }
+
+    #[test]
+    fn what_is_written_to_a_disk_is_counted() {
+        // Beside the program, which is on a disk; a temporary folder may be in memory.
+        let program = std::env::current_exe().unwrap();
+        let file = tempfile::tempfile_in(program.parent().unwrap()).unwrap();
+        let Some(before) = written_bytes("self") else {
+            return;
+        };
+        std::io::Write::write_all(&mut &file, &vec![7; 1 << 20]).unwrap();
+        assert!(written_bytes("self").unwrap() >= before + (1 << 20));
+        let ours = process_use("me", std::process::id());
+        assert!(ours.written_bytes.unwrap() >= before + (1 << 20));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod table;
 
 pub(crate) use table::TABLE_STYLE;
-pub use table::{storage_table, write_table};
+pub use table::{comparison_table, storage_table, write_table};
 
 use crate::write::{Run, WriteReport};
 

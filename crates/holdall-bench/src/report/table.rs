@@ -4,7 +4,7 @@ use crate::{
     limits::Limits,
     measure::LatencySummary,
     statistics::{Estimate, Interval},
-    storage::{Cell, StorageReport},
+    storage::{Cell, ComparisonReport, StorageReport},
     write::{CandidateReport, WriteReport},
 };
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
@@ -171,6 +171,47 @@ pub fn storage_table(report: &StorageReport) -> String {
     text.push_str(&limits(&report.limit));
     text.push('\n');
     text
+}
+
+/// The result of `bench storage --config` as text.
+pub fn comparison_table(report: &ComparisonReport) -> String {
+    let mut table = Table::new();
+    table.load_style(TABLE_STYLE);
+    table.set_header([
+        report.config.storage_id.as_str(),
+        "durable",
+        "÷ disk limit",
+        "batches",
+        "messages",
+        "CPU s/GB",
+        "close",
+        "mean of batch rates",
+    ]);
+    for run in &report.runs {
+        let limit = run.limit_bytes_per_s.map(|limit| run.bytes_per_s / limit);
+        table.add_row([
+            format!("run {}", run.run),
+            rate(run.bytes_per_s),
+            ratio(limit, None),
+            run.batches.to_string(),
+            run.messages.to_string(),
+            format!("{:.3}", run.cpu_s_per_gb),
+            format!("{:.1} ms", run.close_s * 1e3),
+            rate(run.avg_byte_throughput),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let estimate = &report.durable_bytes_per_s;
+    let interval = estimate.interval.map_or(String::new(), |found| {
+        format!(" [{}, {}]", rate(found.low), rate(found.high))
+    });
+    format!(
+        "{table}\n\nmedian {}{interval}; the last column is what the comparison published: most batches only fill memory\n{}\n",
+        rate(estimate.median),
+        limits(&report.limit)
+    )
 }
 
 fn storage_row(cell: &Cell) -> [String; 8] {

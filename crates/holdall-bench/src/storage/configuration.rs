@@ -3,6 +3,7 @@
 use crate::{
     candidate::{
         RawMessage, RawWriter,
+        leveldb_bare::{self, LeveldbBareWriter},
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         naive::NaiveWriter,
         ours::{DiskChoice, OurWriter, channel_infos},
@@ -22,6 +23,8 @@ enum Writer {
     McapCrate,
     Naive,
     SqliteBare(SqlitePreset),
+    /// The real LevelDB.
+    LeveldbBare,
     /// Takes messages and forgets them.
     Nobody,
 }
@@ -59,7 +62,7 @@ const fn rival(name: &'static str, writer: Writer) -> StorageConfiguration {
 }
 
 /// `mcap_default` is ours with index and all checksums; rosbag2's own default has none of the latter and is `mcap_nocrc` here.
-const ALL: [StorageConfiguration; 15] = [
+const ALL: [StorageConfiguration; 17] = [
     ours("mcap_default", "mcap_crate", "mcap", "", ""),
     ours("mcap_nochunking", "mcap_crate", "mcap", "", "noChunking: true"),
     ours(
@@ -94,6 +97,7 @@ const ALL: [StorageConfiguration; 15] = [
         "resilient",
         "",
     ),
+    ours("leveldb_default", LEVELDB_BARE, "leveldb", "", ""),
     rival("mcap_crate", Writer::McapCrate),
     rival("naive", Writer::Naive),
     rival("sqlite_bare_default", Writer::SqliteBare(SqlitePreset::Default)),
@@ -101,8 +105,12 @@ const ALL: [StorageConfiguration; 15] = [
         "sqlite_bare_resilient",
         Writer::SqliteBare(SqlitePreset::Resilient),
     ),
+    rival(LEVELDB_BARE, Writer::LeveldbBare),
     rival(GENERATOR, Writer::Nobody),
 ];
+
+/// The real LevelDB, where it is installed.
+const LEVELDB_BARE: &str = "leveldb_bare";
 
 /// What making the messages costs, which is in every other figure too.
 const GENERATOR: &str = "generator";
@@ -110,7 +118,14 @@ const GENERATOR: &str = "generator";
 /// Slow by design, or no storage at all, so only measured when asked for.
 const ON_REQUEST: [&str; 2] = ["mcap_zstd_small", GENERATOR];
 
-/// What is measured when nothing else is asked for: everything that this build has.
+/// Configurations of the default that this machine cannot run, each with the reason.
+pub fn absent_configurations() -> Vec<(&'static str, &'static str)> {
+    ALL.into_iter()
+        .filter_map(|one| Some((one.name, one.absence()?)))
+        .collect()
+}
+
+/// What is measured when nothing else is asked for: everything that this build and this machine have.
 pub fn default_configurations() -> Vec<StorageConfiguration> {
     ALL.into_iter()
         .filter(|one| one.is_available() && !ON_REQUEST.contains(&one.name))
@@ -121,8 +136,15 @@ impl FromStr for StorageConfiguration {
     type Err = BenchError;
 
     fn from_str(text: &str) -> BenchResult<Self> {
-        ALL.into_iter()
-            .find(|one| one.name == text && one.is_available())
+        let found = ALL.into_iter().find(|one| one.name == text);
+        if let Some(what_to_do) = found.and_then(|one| one.absence()) {
+            return Err(BenchError::Absent {
+                program: LEVELDB_BARE,
+                what_to_do,
+            });
+        }
+        found
+            .filter(Self::is_available)
             .ok_or_else(|| BenchError::Option {
                 option: "--configs",
                 expected: ALL.iter().map(|one| one.name).collect::<Vec<_>>().join(", "),
@@ -133,7 +155,15 @@ impl FromStr for StorageConfiguration {
 
 impl StorageConfiguration {
     fn is_available(&self) -> bool {
-        !matches!(self.writer, Writer::Ours(id, ..) if storage_by_id(id).is_err())
+        let is_built = !matches!(self.writer, Writer::Ours(id, ..) if storage_by_id(id).is_err());
+        is_built && self.absence().is_none()
+    }
+
+    /// Why this machine cannot run it, where it is a library that is not installed.
+    fn absence(&self) -> Option<&'static str> {
+        (self.writer == Writer::LeveldbBare)
+            .then(leveldb_bare::absence)
+            .flatten()
     }
 
     /// Whether it writes through our disk layer, so that it can write to memory.
@@ -141,7 +171,7 @@ impl StorageConfiguration {
         match self.writer {
             Writer::Ours(id, ..) => id == "mcap",
             Writer::Naive | Writer::Nobody => true,
-            Writer::McapCrate | Writer::SqliteBare(_) => false,
+            Writer::McapCrate | Writer::SqliteBare(_) | Writer::LeveldbBare => false,
         }
     }
 
@@ -156,6 +186,8 @@ impl StorageConfiguration {
             Writer::Ours(id, ..) => storage_by_id(id).map_or("mcap", |storage| storage.file_extension()),
             Writer::McapCrate | Writer::Naive | Writer::Nobody => "mcap",
             Writer::SqliteBare(_) => "db3",
+            // A directory.
+            Writer::LeveldbBare => "",
         }
     }
 
@@ -197,6 +229,7 @@ impl StorageConfiguration {
                 topics,
             )?),
             Writer::SqliteBare(preset) => Box::new(SqliteBareWriter::create(path, &channels, preset)?),
+            Writer::LeveldbBare => Box::new(LeveldbBareWriter::create(path, &channels)?),
             Writer::Nobody => Box::new(Nobody),
         })
     }

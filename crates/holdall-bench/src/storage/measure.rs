@@ -19,7 +19,7 @@ use holdall_io::clock::Clock;
 use std::path::PathBuf;
 
 /// Limits are measured with at least this much.
-const LIMIT_BYTES_MIN: u64 = 1 << 30;
+pub(super) const LIMIT_BYTES_MIN: u64 = 1 << 30;
 
 /// Stamps of messages: a fixed start and a microsecond between two, so that no clock is read while storing.
 const FIRST_STAMP_NANOS: u64 = 1_700_000_000_000_000_000;
@@ -205,7 +205,10 @@ impl Bench<'_> {
     }
 
     fn one_run(&self, task: &Task<'_>, round: u32) -> BenchResult<(StorageRun, u64)> {
-        let name = format!("{}_{round}.{}", task.label(), task.configuration.extension());
+        let name = match task.configuration.extension() {
+            "" => format!("{}_{round}", task.label()),
+            extension => format!("{}_{round}.{extension}", task.label()),
+        };
         let path = self.folder.scratch().join(name);
         let mut writer = task.configuration.create(task.plan, &path, self.options.disk)?;
         let meter = UsageMeter::start(self.clock);

@@ -1,9 +1,12 @@
 //! `holdall bench storage`: raw write rates of storages alone, after the storage plugin comparison of rosbag2.
 
+mod comparison;
 mod configuration;
 mod measure;
 mod report;
 
-pub use configuration::{StorageConfiguration, default_configurations};
+pub use comparison::{ComparisonConfig, ComparisonOptions, ComparisonReport, ComparisonRun, run_comparison};
+pub use configuration::{StorageConfiguration, absent_configurations, default_configurations};
+use measure::LIMIT_BYTES_MIN;
 pub use measure::{StorageBenchOptions, run};
 pub use report::{Cell, StorageReport, StorageRun, batch_label};

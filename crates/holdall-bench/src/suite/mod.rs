@@ -1,6 +1,7 @@
 //! The suite: experiments of the published reports and files of rosbag2_performance_benchmarking, run as they are.
 
 pub mod config;
+mod disk_sheet;
 pub mod experiments;
 pub mod ladders;
 pub mod live;

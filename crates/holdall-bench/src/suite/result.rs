@@ -162,6 +162,10 @@ pub struct RunResult {
     pub generator_bytes: u64,
     /// Bytes of all storage files.
     pub bag_bytes: u64,
+    /// Bytes that the recorder gave to the file system of a disk, journals and what is written twice included; `None` where the kernel does
+    /// not say, as for file systems in memory.
+    #[serde(default)]
+    pub written_bytes: Option<u64>,
     /// Files begun after the first.
     pub splits: u64,
     /// How long offers took: into the cache without transport, to the transport with one.
@@ -228,6 +232,7 @@ impl RunResult {
             rss_max_bytes: 0,
             generator_bytes: 0,
             bag_bytes: 0,
+            written_bytes: None,
             splits: 0,
             offer: None,
             write: None,
@@ -281,9 +286,14 @@ impl RunResult {
             .collect()
     }
 
-    /// Bytes written to the disk through bytes of messages in the bag, or of the bag's files where writes are not counted.
+    /// Bytes written to the disk through bytes of messages in the bag: as the recorder's own disk counts them, as the kernel does, or the
+    /// bag's files where neither is known.
     pub fn write_amplification(&self) -> Option<f64> {
-        let written = self.disk.map_or(self.bag_bytes, |disk| disk.written_bytes);
+        let written = match (self.disk, self.written_bytes) {
+            (Some(disk), _) => disk.written_bytes,
+            (None, Some(bytes)) => bytes,
+            (None, None) => self.bag_bytes,
+        };
         (self.recorded_bytes > 0).then(|| written as f64 / self.recorded_bytes as f64)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     config::{Experiment, PlayRate, RecorderKind, Setting},
-    ladders,
+    disk_sheet, ladders,
     noise::Noise,
     result::{ExperimentResult, PlaybackResult, RunResult, by_setting, recorder_label},
 };
@@ -206,11 +206,15 @@ impl Sheet {
     }
 }
 
-/// The tables of a result: what was recorded, and what was played back; those without rows are left out.
+/// The tables of a result: what was recorded, what was asked of the disk, and what was played back; those without rows are left out.
 pub fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
         rows.iter().partition(|row| row.setting.play_rate.is_some());
-    let sheets = [recording_sheet(&recorded), playback_sheet(&played)];
+    let sheets = [
+        recording_sheet(&recorded),
+        disk_sheet::sheet(&recorded),
+        playback_sheet(&played),
+    ];
     sheets
         .into_iter()
         .filter(|sheet| !sheet.rows.is_empty())
@@ -326,7 +330,7 @@ fn playback_sheet(rows: &[&Row<'_>]) -> Sheet {
     }
 }
 
-fn milliseconds(nanos: f64) -> String {
+pub(super) fn milliseconds(nanos: f64) -> String {
     match nanos {
         nanos if nanos < 1e6 => format!("{:.0} µs", nanos / 1e3),
         nanos => format!("{:.1} ms", nanos / 1e6),

@@ -8,4 +8,4 @@ pub mod stream;
 pub use content::{Content, Corpus};
 pub use mix::{SizeClass, SizeMix};
 pub use schedule::Schedule;
-pub use stream::{Load, LoadError, MessagePlan, Plan, ProducerStream, TopicPlan};
+pub use stream::{Load, LoadError, MESSAGE_BYTES_MAX, MessagePlan, Plan, ProducerStream, TopicPlan};

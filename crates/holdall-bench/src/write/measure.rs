@@ -8,6 +8,7 @@ use crate::{
     candidate::{
         RawWriter,
         inline::run_inline,
+        leveldb_bare::{self, LeveldbBareWriter},
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         naive::NaiveWriter,
         ours::{DiskChoice, channel_infos},
@@ -107,12 +108,22 @@ fn check(options: &WriteOptions) -> BenchResult<()> {
             WriteCandidate::Ours(id) | WriteCandidate::OursUnsynced(id) => {
                 holdall_storage::storage_by_id(id)?.check_options(&options.storage)?
             }
-            WriteCandidate::McapCrate | WriteCandidate::SqliteBare(_) if options.discard => {
+            WriteCandidate::McapCrate | WriteCandidate::SqliteBare(_) | WriteCandidate::LeveldbBare
+                if options.discard =>
+            {
                 return refuse(
                     "--memory",
                     "candidates that write through our disk layer (mcap, naive)",
                     candidate.to_string(),
                 );
+            }
+            WriteCandidate::LeveldbBare => {
+                if let Some(what_to_do) = leveldb_bare::absence() {
+                    return Err(BenchError::Absent {
+                        program: "leveldb-bare",
+                        what_to_do,
+                    });
+                }
             }
             _ => {}
         }
@@ -282,6 +293,11 @@ impl Bench<'_> {
                 };
                 let writer = SqliteBareWriter::create(&database, &channels, preset)?;
                 (database, Box::new(writer), TRANSACTION_BYTES)
+            }
+            WriteCandidate::LeveldbBare => {
+                let folder = place.join("rival");
+                let writer = LeveldbBareWriter::create(&folder, &channels)?;
+                (folder, Box::new(writer), TRANSACTION_BYTES)
             }
             WriteCandidate::Naive => {
                 let queue = self.disk().queue(place)?;

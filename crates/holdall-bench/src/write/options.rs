@@ -23,6 +23,8 @@ pub enum WriteCandidate {
     Naive,
     /// A prepared-insert loop on SQLite; `true` with the write-ahead log.
     SqliteBare(bool),
+    /// The real LevelDB, where it is installed.
+    LeveldbBare,
 }
 
 /// Behind the id of one of our storages: without a loss window.
@@ -30,8 +32,7 @@ const UNSYNCED: &str = "+off";
 
 impl WriteCandidate {
     /// Every name that [`FromStr`] takes.
-    pub const NAMES: &'static str =
-        "mcap, sqlite3, mcap+off, sqlite3+off, naive, mcap-crate, sqlite-bare, sqlite-bare-resilient";
+    pub const NAMES: &'static str = "mcap, sqlite3, leveldb, each with +off, naive, mcap-crate, sqlite-bare, sqlite-bare-resilient, leveldb-bare";
 }
 
 impl FromStr for WriteCandidate {
@@ -43,6 +44,7 @@ impl FromStr for WriteCandidate {
             "naive" => Ok(Self::Naive),
             "sqlite-bare" => Ok(Self::SqliteBare(false)),
             "sqlite-bare-resilient" => Ok(Self::SqliteBare(true)),
+            "leveldb-bare" => Ok(Self::LeveldbBare),
             id if holdall_storage::storage_by_id(id).is_ok() => Ok(Self::Ours(id.to_owned())),
             other
                 if other
@@ -71,6 +73,7 @@ impl fmt::Display for WriteCandidate {
             Self::Naive => "naive",
             Self::SqliteBare(false) => "sqlite-bare",
             Self::SqliteBare(true) => "sqlite-bare-resilient",
+            Self::LeveldbBare => "leveldb-bare",
         })
     }
 }
@@ -162,6 +165,8 @@ mod tests {
             "mcap-crate",
             "sqlite-bare",
             "sqlite-bare-resilient",
+            "leveldb-bare",
+            "leveldb+off",
         ] {
             assert_eq!(name.parse::<WriteCandidate>().unwrap().to_string(), name);
         }

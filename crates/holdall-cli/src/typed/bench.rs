@@ -13,6 +13,7 @@ Examples:
                                                                          eight cameras at 30 Hz for a minute
   holdall bench write --size mixed --storage mcap,mcap-crate,naive --repeat 5 --out /data/bench
   holdall bench storage --out /data/bench                                storages alone, one table for each size
+  holdall bench storage --config mixed.yaml --csv --out /data/bench      a file of the storage plugin comparison as it is
   holdall bench tools --out /data/bench                                  merge, split, filter, check beside cp, mcap crate and pip
   holdall bench list                                                     experiments of published reports
   holdall bench run A6 --scale 0.1 --out /data/bench                     one of them, a tenth of its size
@@ -23,8 +24,8 @@ Examples:
 pub enum BenchVerb {
     /// Producers, cache, drain and storage, as fast as possible or paced, against the limits of this machine
     Write(Box<WriteArguments>),
-    /// Storages alone: message sizes, batches and configurations of the storage plugin comparison
-    Storage(StorageArguments),
+    /// Storages alone: message sizes, batches and configurations of the storage plugin comparison, or one of its own files
+    Storage(Box<StorageArguments>),
     /// Work on whole bags: merge, split, filter, convert, check, reindex, beside cp, a plain read, the mcap crate and pip
     Tools(ToolsArguments),
     /// Experiments of published reports, or your own files of rosbag2_performance_benchmarking
@@ -181,9 +182,13 @@ pub struct RunArguments {
     #[arg(long, value_name = "TEXT")]
     pub case: Vec<String>,
 
-    /// `ros2`, if it is neither on PATH nor below /opt/ros
-    #[arg(long, value_name = "FILE")]
+    /// `ros2` or the prefix that it is installed into, if it is neither on PATH nor below /opt/ros; its setup.bash is sourced
+    #[arg(long, value_name = "PATH")]
     pub ros2: Option<PathBuf>,
+
+    /// The prefix of a ROS 1 with rosbag and rosmaster, if it is neither /usr nor below /opt/ros; its setup.bash is sourced
+    #[arg(long, value_name = "PREFIX")]
+    pub ros1: Option<PathBuf>,
 
     /// A Python with rclpy, for real nodes that publish [default: that of VIRTUAL_ENV or .venv, or python3]
     #[arg(long, value_name = "FILE")]
@@ -310,8 +315,8 @@ pub struct WriteArguments {
     #[arg(long, value_name = "N")]
     pub topics: Option<u32>,
 
-    /// Who stores; several take turns: mcap, sqlite3, each with +off for no loss window, naive, mcap-crate,
-    /// sqlite-bare, sqlite-bare-resilient
+    /// Who stores; several take turns: mcap, sqlite3, leveldb, each with +off for no loss window, naive, mcap-crate,
+    /// sqlite-bare, sqlite-bare-resilient, leveldb-bare (the real LevelDB, where libleveldb is installed)
     #[arg(
         long,
         short = 's',
@@ -385,6 +390,19 @@ pub struct StorageArguments {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub shared: SharedArguments,
+
+    /// A configuration of the storage plugin comparison (storage_id, min_batch_size_bytes, write_total_bytes, topics,
+    /// storage_options): what its program `single_benchmark` does, CSV included, with close and sync in the rate
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["sizes", "batches", "configs", "total", "memory"]
+    )]
+    pub config: Option<PathBuf>,
+
+    /// With --config: print the CSV of the first run (sqc, num_bytes, num_msgs, write_ns, close_ns) instead of a table
+    #[arg(long, requires = "config", conflicts_with = "json")]
+    pub csv: bool,
 
     /// Message sizes
     #[arg(

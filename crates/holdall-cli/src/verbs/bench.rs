@@ -16,10 +16,13 @@ use holdall::record::options::{CacheOptions, CachePolicy, SplitOptions};
 use holdall_bench::{
     BenchError,
     candidate::{ours::DiskChoice, producers::OfferOptions},
-    report::{storage_table, write_table},
-    storage::{self, StorageBenchOptions, StorageConfiguration, default_configurations},
+    report::{comparison_table, storage_table, write_table},
+    storage::{
+        self, ComparisonConfig, ComparisonOptions, StorageBenchOptions, StorageConfiguration,
+        absent_configurations, default_configurations,
+    },
     tools::{self, ToolsBenchOptions},
-    workload::{Load, SizeMix},
+    workload::{Content, Load, SizeMix},
     write::{self, Progress, WriteOptions},
 };
 use holdall_io::{
@@ -29,7 +32,7 @@ use holdall_io::{
 };
 use holdall_storage::StorageOptions;
 use std::{fs, path::Path, sync::Arc};
-use tracing::{info, level_filters::LevelFilter};
+use tracing::{info, level_filters::LevelFilter, warn};
 
 /// Measures.
 pub fn run(verb: &BenchVerb) -> VerbResult {
@@ -59,10 +62,44 @@ fn run_write(typed: &WriteArguments) -> VerbResult {
 
 fn run_storage(typed: &StorageArguments) -> VerbResult {
     start_log(&typed.shared);
+    if let Some(config) = &typed.config {
+        return run_comparison(typed, config);
+    }
     let options = storage_options(typed)?;
     let report = storage::run(&options, &SystemClock, &mut tell).map_err(failure)?;
     show(typed.shared.json, &report, || storage_table(&report))?;
     Ok(Outcome::Done)
+}
+
+/// One file of the storage plugin comparison.
+fn run_comparison(typed: &StorageArguments, config: &Path) -> VerbResult {
+    let options = ComparisonOptions {
+        config: ComparisonConfig::read(config).map_err(Failure::refused)?,
+        content: content(&typed.shared)?,
+        repeat: typed.repeat,
+        disk_mode: disk_mode(typed.shared.disk_mode),
+        out: typed.shared.out.clone(),
+        keep: typed.shared.keep,
+        seed: typed.shared.seed,
+        limit_bytes: typed.shared.limit_total,
+    };
+    let report = storage::run_comparison(&options, &SystemClock, &mut tell).map_err(failure)?;
+    if typed.csv {
+        let path = &report.runs[0].csv;
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
+        output::result(&text)?;
+    } else {
+        show(typed.shared.json, &report, || comparison_table(&report))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn content(shared: &SharedArguments) -> Result<Content, Failure> {
+    shared
+        .content
+        .parse()
+        .map_err(|error| Failure::refused(format!("--content: {error}")))
 }
 
 fn run_tools(typed: &ToolsArguments) -> VerbResult {
@@ -191,11 +228,7 @@ fn write_options(typed: &WriteArguments) -> Result<WriteOptions, Failure> {
     };
     Ok(WriteOptions {
         load: Load {
-            content: typed
-                .shared
-                .content
-                .parse()
-                .map_err(|error| Failure::refused(format!("--content: {error}")))?,
+            content: content(&typed.shared)?,
             total_bytes: paced_bytes(typed, &mix).unwrap_or(typed.total),
             producers: typed.producers,
             topics: typed
@@ -249,6 +282,9 @@ fn storage_options(typed: &StorageArguments) -> Result<StorageBenchOptions, Fail
             .collect::<Result<Vec<StorageConfiguration>, _>>()
     };
     let configurations = if typed.configs.is_empty() {
+        for (name, what_to_do) in absent_configurations() {
+            warn!("{name} is left out: {what_to_do}");
+        }
         default_configurations()
             .into_iter()
             .filter(|one| !typed.shared.memory || one.can_discard())
@@ -267,11 +303,7 @@ fn storage_options(typed: &StorageArguments) -> Result<StorageBenchOptions, Fail
         batches: typed.batches.clone(),
         configurations,
         total_bytes: typed.total,
-        content: typed
-            .shared
-            .content
-            .parse()
-            .map_err(|error| Failure::refused(format!("--content: {error}")))?,
+        content: content(&typed.shared)?,
         repeat: typed.repeat,
         disk: if typed.shared.memory {
             DiskChoice::Discard

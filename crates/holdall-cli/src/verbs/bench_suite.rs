@@ -12,7 +12,7 @@ use comfy_table::{LineStyle, Table, TableStyle};
 use holdall_bench::suite::{
     config::{BenchmarkConfig, Experiment, ProducerConfig, Transport},
     experiments,
-    live::Programs,
+    live::{Named, Programs},
     report as suite_report,
     result::RunResult,
     run::{SuiteOptions, SuiteProgress, run as run_experiment},
@@ -176,16 +176,22 @@ fn programs_of(typed: &RunArguments, experiments: &[Experiment]) -> Result<Progr
     transports.sort_unstable();
     transports.dedup();
     for file in [&typed.ros2, &typed.python].into_iter().flatten() {
-        if !file.is_file() {
+        if !(file.is_file() || file.join("bin/ros2").is_file()) {
             return Err(Failure::refused(format!("{}: no such file", file.display())));
         }
+    }
+    if let Some(prefix) = typed.ros1.as_ref().filter(|prefix| !prefix.is_dir()) {
+        return Err(Failure::refused(format!("{}: no such folder", prefix.display())));
     }
     let holdall = env::current_exe()
         .map_err(|error| Failure::failed(format!("cannot find this program's own file: {error}")))?;
     Ok(Programs::find(
         holdall,
-        typed.ros2.as_deref(),
-        typed.python.as_deref(),
+        Named {
+            ros2: typed.ros2.as_deref(),
+            ros1: typed.ros1.as_deref(),
+            python: typed.python.as_deref(),
+        },
         &transports,
     ))
 }

@@ -5,10 +5,7 @@ use super::{
     keys::{Keys, one_or_more, positive},
 };
 use holdall_model::yaml::{self, Node, Value, YamlError};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// The root key of a benchmark file.
 const ROOT: &str = "rosbag2_performance_benchmarking";
@@ -208,10 +205,7 @@ impl BenchmarkConfig {
     /// # Errors
     /// A file that cannot be read, or an unknown key or value in it.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| YamlError::new(1, format!("cannot be read: {error}")))
-            .map_err(ConfigError::at(path))?;
-        Self::parse(&text).map_err(ConfigError::at(path))
+        ConfigError::of_file(path, Self::parse)
     }
 
     /// Reads the text of such a file.

@@ -5,7 +5,7 @@ use super::{
     keys::{Keys, decimal},
 };
 use holdall_model::yaml::{self, Node, YamlError};
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// One load.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,10 +79,7 @@ impl Experiment {
     /// # Errors
     /// A file that cannot be read, or an unknown key or value in it.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| YamlError::new(1, format!("cannot be read: {error}")))
-            .map_err(ConfigError::at(path))?;
-        Self::parse(&text).map_err(ConfigError::at(path))
+        ConfigError::of_file(path, Self::parse)
     }
 
     /// Reads the text of such a file.

@@ -8,11 +8,15 @@ mod setting;
 
 pub use benchmark::{BenchmarkConfig, Matrix};
 pub use experiment::{Case, Experiment, Published};
+pub(crate) use keys::{Keys, decimal};
 pub use producers::{MSG_TYPE_DEFAULT, ProducerConfig, PublisherGroup};
 pub use setting::{PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport};
 
 use holdall_model::yaml::YamlError;
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// A configuration file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +29,16 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
+    /// Reads a file and makes of its text what `parse` does.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or what `parse` refuses, with the file's name.
+    pub fn of_file<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, YamlError>) -> Result<T, Self> {
+        let text =
+            fs::read_to_string(path).map_err(|error| YamlError::new(1, format!("cannot be read: {error}")));
+        text.and_then(|text| parse(&text)).map_err(Self::at(path))
+    }
+
     /// Puts the name of a file to what is wrong in it.
     pub fn at(path: &Path) -> impl FnOnce(YamlError) -> Self {
         let path = path.to_owned();

@@ -9,7 +9,7 @@ use holdall_model::{
     qos::{Durability, QosProfile, Reliability},
     yaml::{self, Node, YamlError},
 };
-use std::{fs, path::Path};
+use std::path::Path;
 
 /// The type of a group that names none: a message of one byte array.
 pub const MSG_TYPE_DEFAULT: &str = "rosbag2_performance_benchmarking_msgs/msg/ByteArray";
@@ -75,10 +75,7 @@ impl ProducerConfig {
     /// # Errors
     /// A file that cannot be read, an unknown key, a missing group, a rate of zero.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| YamlError::new(1, format!("cannot be read: {error}")))
-            .map_err(ConfigError::at(path))?;
-        Self::parse(&text).map_err(ConfigError::at(path))
+        ConfigError::of_file(path, Self::parse)
     }
 
     /// Reads the text of such a file.

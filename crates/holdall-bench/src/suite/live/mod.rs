@@ -1,10 +1,12 @@
 //! One run over a transport: publishers and recorder in processes of their own, as on a robot.
 
 mod child;
+mod installed;
 mod programs;
 mod rival;
 
 pub use child::{Ended, Program};
+pub use installed::Named;
 pub use programs::{Absent, Programs};
 pub use rival::{Rival, RivalPlan, RivalReport};
 
@@ -109,6 +111,7 @@ impl LiveRun<'_> {
         result.rss_max_bytes = result.processes.first().map_or(0, |used| used.rss_max_bytes);
         result.wake_up = woken.summary();
         result.cores = cores.stop();
+        result.written_bytes = ended.used.written_bytes.filter(|bytes| *bytes > 0);
         result.bag_bytes = super::run::folder_bytes(&bag);
         Ok(result)
     }
@@ -350,6 +353,7 @@ fn together(seen: Vec<ProcessUse>, ended: &[&ProcessUse]) -> Vec<ProcessUse> {
     let one = |(seen, ended): (ProcessUse, &&ProcessUse)| ProcessUse {
         cpu_s: ended.cpu_s,
         cpu_system_s: ended.cpu_system_s,
+        written_bytes: ended.written_bytes.or(seen.written_bytes),
         rss_max_bytes: seen.rss_max_bytes.max(ended.rss_max_bytes),
         ..seen
     };

@@ -1,6 +1,9 @@
 //! The programs that a run over a transport starts: which there are, and how each is called.
 
-use super::child::Program;
+use super::{
+    child::Program,
+    installed::{self, Installed, Named, SYSTEM_PYTHON},
+};
 use crate::{
     error::{BenchError, BenchResult},
     suite::config::{PublisherKind, RecorderKind, Setting, Transport},
@@ -15,14 +18,10 @@ use std::{
     time::Duration,
 };
 
+/// What both of them import.
+const PUBLISH_LOAD: &str = include_str!("../../../scripts/publish_load.py");
 const PUBLISH_RCLPY: &str = include_str!("../../../scripts/publish_rclpy.py");
 const PUBLISH_ROSPY: &str = include_str!("../../../scripts/publish_rospy.py");
-
-/// Debian's own Python, where its ROS 1 lives.
-const SYSTEM_PYTHON: &str = "/usr/bin/python3";
-
-/// The recorder behind the script `rosbag`, whose own processor time and memory are the script's.
-const ROSBAG_RECORD: &str = "lib/rosbag/record";
 
 /// A master that does not answer in this time is none.
 const MASTER_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -39,10 +38,10 @@ pub struct Absent(pub String);
 pub struct Programs {
     /// This program.
     pub holdall: PathBuf,
-    /// How `ros2` is called: itself, or a shell that sources a prefix first.
-    ros2: Option<Vec<String>>,
+    /// `ros2`, and what must be sourced for it.
+    ros2: Option<Installed>,
     /// ROS 1's recorder itself, where all is there that a run with it needs.
-    ros1: Result<PathBuf, Absent>,
+    ros1: Result<Installed, Absent>,
     /// A Python with `rclpy`.
     rclpy: Option<PathBuf>,
     /// Transports that this build cannot join, with what it said.
@@ -56,22 +55,17 @@ pub(super) struct World {
 }
 
 impl Programs {
-    /// Looks for programs: `ros2` by path, on `PATH` or below `/opt/ros`, a Python with `rclpy` by path, in the virtual environment or
-    /// on `PATH`, ROS 1 where Debian puts it. `transports` are those that will be needed.
-    pub fn find(
-        holdall: PathBuf,
-        ros2: Option<&Path>,
-        python: Option<&Path>,
-        transports: &[Transport],
-    ) -> Self {
+    /// Looks for programs: those of `named`, or `ros2` on `PATH` or below `/opt/ros`, a Python with `rclpy` in the virtual environment or
+    /// on `PATH`, ROS 1 where Debian puts it or below `/opt/ros`. `transports` are those that will be needed.
+    pub fn find(holdall: PathBuf, named: Named<'_>, transports: &[Transport]) -> Self {
         let lacking = transports
             .iter()
             .filter_map(|transport| Some((*transport, lacking(&holdall, *transport)?)))
             .collect();
         Self {
-            ros2: find_ros2(ros2),
-            ros1: find_ros1(),
-            rclpy: find_rclpy(python),
+            ros2: installed::find_ros2(named.ros2),
+            ros1: installed::find_ros1(named.ros1),
+            rclpy: installed::find_rclpy(named.python),
             lacking,
             holdall,
         }
@@ -92,7 +86,7 @@ impl Programs {
         match setting.recorder {
             RecorderKind::Ros2Bag if self.ros2.is_none() => {
                 return absent(
-                    "ros2 is not installed: not on PATH and not below /opt/ros; name it by --ros2 FILE",
+                    "ros2 is not installed: not on PATH and not below /opt/ros; name it by --ros2 PATH",
                 );
             }
             RecorderKind::Ros2Bag | RecorderKind::Rosbag if transport != Transport::Dds => {
@@ -131,7 +125,10 @@ impl Programs {
         let port = free_port()?;
         environment.push(("ROS_MASTER_URI".to_owned(), format!("http://127.0.0.1:{port}")));
         environment.push(("ROS_IP".to_owned(), "127.0.0.1".to_owned()));
-        let mut command = Command::new("rosmaster");
+        let mut command = match &self.ros1 {
+            Ok(ros1) => ros1.command(Path::new("rosmaster")),
+            Err(_) => Command::new("rosmaster"),
+        };
         command.args(["--core", "-p", &port.to_string()]);
         prepare(&mut command, &environment, true);
         let master = Program::start("rosmaster", &mut command, clock)?;
@@ -186,9 +183,11 @@ impl Programs {
     }
 
     fn ros2_record(&self, setting: &Setting, bag: &Path) -> Command {
-        let words = self.ros2.clone().unwrap_or_else(|| vec!["ros2".to_owned()]);
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).args(["bag", "record"]);
+        let mut command = match &self.ros2 {
+            Some(ros2) => ros2.command(&ros2.program),
+            None => Command::new("ros2"),
+        };
+        command.args(["bag", "record"]);
         record_flags(&mut command, setting, bag);
         command
     }
@@ -197,7 +196,10 @@ impl Programs {
     fn rosbag_record(&self, setting: &Setting, bag: &Path) -> Command {
         /// ROS 1 counts in these.
         const MEBIBYTE: u64 = 1 << 20;
-        let mut command = Command::new(self.ros1.as_deref().unwrap_or(Path::new("rosbag")));
+        let mut command = match &self.ros1 {
+            Ok(ros1) => ros1.command(&ros1.program),
+            Err(_) => Command::new("rosbag"),
+        };
         // A folder is made here, because rosbag makes none.
         let _made_or_refused_by_rosbag = fs::create_dir_all(bag).is_ok();
         command.arg("-O").arg(bag.join("bag.bag"));
@@ -220,12 +222,18 @@ impl Programs {
     ) -> BenchResult<Command> {
         let script = |name: &str, text: &str| {
             let path = folder.join(name);
-            fs::write(&path, text).map_err(BenchError::io("write", &path))?;
+            for (path, text) in [(&path, text), (&folder.join("publish_load.py"), PUBLISH_LOAD)] {
+                fs::write(path, text).map_err(BenchError::io("write", path))?;
+            }
             Ok::<_, BenchError>(path)
         };
         let is_ros1 = recorder == RecorderKind::Rosbag;
         let mut command = if is_ros1 {
-            let mut command = Command::new(SYSTEM_PYTHON);
+            let python = Path::new(SYSTEM_PYTHON);
+            let mut command = match &self.ros1 {
+                Ok(ros1) => ros1.command(python),
+                Err(_) => Command::new(python),
+            };
             command.arg(script("publish_rospy.py", PUBLISH_ROSPY)?);
             command
         } else if kind == PublisherKind::Rclpy {
@@ -243,6 +251,8 @@ impl Programs {
             ]);
             command
         };
+        // The folder is for results.
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
         prepare(&mut command, &world.environment, is_ros1);
         Ok(command)
     }
@@ -272,7 +282,7 @@ fn record_flags(command: &mut Command, setting: &Setting, bag: &Path) {
 }
 
 /// Sets the environment; ROS 1 must not find the messages of ROS 2, which have the same names.
-fn prepare(command: &mut Command, environment: &[(String, String)], is_ros1: bool) {
+pub(super) fn prepare(command: &mut Command, environment: &[(String, String)], is_ros1: bool) {
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     if is_ros1 {
         for name in ["PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"] {
@@ -301,95 +311,6 @@ fn lacking(holdall: &Path, transport: Transport) -> Option<Absent> {
             holdall.display()
         ))),
     }
-}
-
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
-}
-
-fn find_ros2(named: Option<&Path>) -> Option<Vec<String>> {
-    let as_text = |path: &Path| path.to_string_lossy().into_owned();
-    if let Some(path) = named {
-        return Some(vec![as_text(path)]);
-    }
-    if let Some(path) = on_path("ros2") {
-        return Some(vec![as_text(&path)]);
-    }
-    let mut prefixes: Vec<PathBuf> = fs::read_dir("/opt/ros")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.join("bin/ros2").is_file() && path.join("setup.bash").is_file())
-        .collect();
-    prefixes.sort();
-    let setup = as_text(&prefixes.last()?.join("setup.bash"));
-    let script = "setup=$1; shift; . \"$setup\" && exec ros2 \"$@\"".to_owned();
-    Some(vec![
-        "bash".to_owned(),
-        "-c".to_owned(),
-        script,
-        "ros2".to_owned(),
-        setup,
-    ])
-}
-
-fn find_ros1() -> Result<PathBuf, Absent> {
-    let mut prefixes = vec![PathBuf::from("/usr")];
-    prefixes.extend(
-        fs::read_dir("/opt/ros")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path()),
-    );
-    let recorder = prefixes
-        .iter()
-        .map(|prefix| prefix.join(ROSBAG_RECORD))
-        .find(|file| file.is_file());
-    let (Some(recorder), Some(_)) = (recorder, on_path("rosmaster")) else {
-        return Err(Absent(
-            "ROS 1 is not installed: there is no rosbag or no rosmaster (Debian: python3-rosbag, python3-rosmaster)".to_owned(),
-        ));
-    };
-    let mut command = Command::new(SYSTEM_PYTHON);
-    command.args(["-c", "import rospy, std_msgs.msg"]);
-    prepare(&mut command, &[], true);
-    if imports(command) {
-        Ok(recorder)
-    } else {
-        Err(Absent(format!(
-            "ROS 1 is not complete: {SYSTEM_PYTHON} has no rospy or no std_msgs"
-        )))
-    }
-}
-
-fn find_rclpy(named: Option<&Path>) -> Option<PathBuf> {
-    let in_venv = |name: &str| env::var_os(name).map(|folder| Path::new(&folder).join("bin/python"));
-    let candidates = [
-        named.map(Path::to_owned),
-        in_venv("VIRTUAL_ENV"),
-        in_venv("HOLDALL_VENV"),
-        Some(PathBuf::from(".venv/bin/python")),
-        on_path("python3"),
-    ];
-    candidates.into_iter().flatten().find(|python| {
-        let mut command = Command::new(python);
-        command.args(["-c", "import rclpy, std_msgs.msg"]);
-        imports(command)
-    })
-}
-
-/// Whether a Python does what it is asked for without complaint.
-fn imports(mut command: Command) -> bool {
-    let silent = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    silent.status().is_ok_and(|status| status.success())
 }
 
 /// A port that nobody listens on. Somebody else may take it before the master does; then the master says so.

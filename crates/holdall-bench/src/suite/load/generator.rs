@@ -244,6 +244,27 @@ mod tests {
         }
     }
 
+    /// 100 000 messages a second of 1000 publishers: one thread is enough, everyone's turn comes when it is due.
+    #[test]
+    fn a_thousand_publishers_need_one_thread() {
+        let text = "rosbag2_performance_benchmarking_node: {ros__parameters: {publishers: {publisher_groups: [a], \
+                    a: {publishers_count: 1000, topic_root: a, msg_size_bytes: 100, msg_count_each: 20, rate_hz: 100}}}}";
+        let publishers = Publishers::new(&ProducerConfig::parse(text).unwrap(), 1).unwrap();
+        let received: Vec<Arc<Received>> = (0..1000).map(|_| Arc::new(Received::default())).collect();
+        let sinks: Vec<Arc<dyn Sink>> = received
+            .iter()
+            .map(|one| Arc::clone(one) as Arc<dyn Sink>)
+            .collect();
+        let sent = generate(&publishers, &sinks, 1, true, &CountingClock::default()).unwrap();
+        assert_eq!(sent.messages, vec![20; 1000]);
+        assert!(received.iter().all(|one| one.0.lock().unwrap().len() == 20));
+        // The last of 20 000 is due 199.99 ms after the first.
+        let late_s = sent.elapsed.as_secs_f64() - 0.199_99;
+        assert!(late_s.abs() < 0.000_2, "{late_s}");
+        let worst = sent.lateness.summary().unwrap().max_ns;
+        assert!(worst < 100_000, "{worst} ns late");
+    }
+
     /// At 10 kHz the rate is kept to a thousandth, and at 500 MB/s a message costs a few looks at the clock, one sleep and no copy:
     /// what a processor does with that is in `docs/benchmarks/suite.md`.
     #[test]

@@ -1,8 +1,10 @@
-//! The storages of recorders that are not ours: the `mcap` crate, a bare SQLite loop, and our own storage where there is no other.
+//! The storages of recorders that are not ours: the `mcap` crate, a bare SQLite loop, the real LevelDB, and our own storage where there is
+//! no other.
 
 use crate::{
     candidate::{
         RawWriter,
+        leveldb_bare::LeveldbBareWriter,
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         ours::{DiskChoice, OurWriter},
         sqlite_bare::{SqliteBareWriter, SqlitePreset},
@@ -44,6 +46,10 @@ pub fn bare_writer(
                 options,
             )?))
         }
+        "leveldb" => Ok(Box::new(LeveldbBareWriter::create(
+            &folder.join("bag_0"),
+            channels,
+        )?)),
         other => {
             let q = DiskChoice::Os(DiskMode::Buffered).queue(folder)?;
             let path = folder.join(format!("bag_0.{other}"));

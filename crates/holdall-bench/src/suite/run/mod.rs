@@ -382,11 +382,13 @@ fn load_average() -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Length of all files in a folder, which has no folders in it.
+/// Length of all files in a folder and those in it: LevelDB's bags have some.
 pub(super) fn folder_bytes(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.metadata().ok())
-        .map(|about| about.len())
-        .sum()
+    let bytes = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(about) if about.is_dir() => folder_bytes(&entry.path()),
+        Ok(about) => about.len(),
+        Err(_) => 0,
+    };
+    entries.map(bytes).sum()
 }

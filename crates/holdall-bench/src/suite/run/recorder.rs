@@ -11,7 +11,7 @@ use crate::{
         synchronous::{StoredCounts, Synchronous},
     },
     error::{BenchError, BenchResult},
-    measure::{CoreSampler, LatencySummary, SchedulingProbe, UsageMeter},
+    measure::{CoreSampler, LatencySummary, SchedulingProbe, UsageMeter, written_bytes},
     suite::{
         config::{BenchmarkConfig, ProducerConfig, RecorderKind, Setting, Transport},
         load::{Publishers, Sent, generate},
@@ -73,11 +73,13 @@ impl Run<'_> {
             SchedulingProbe::start(Arc::clone(self.clock)).map_err(|source| BenchError::Thread { source })?;
         let cores = CoreSampler::start(Arc::clone(self.clock))?;
         let meter = UsageMeter::start(self.clock.as_ref());
+        let written_before = written_bytes("self");
         let (sent, stored) = match self.setting.recorder {
             RecorderKind::Holdall => self.through_cache(&bag)?,
             _ => self.through_buffer(&bag)?,
         };
         let usage = meter.stop();
+        let written = written_bytes("self").zip(written_before);
         let (woken, probe_cpu) = probe.stop();
         let mut result = self.figures(&sent, &stored);
         let aside_s = sent.cpu.as_secs_f64() + probe_cpu.as_secs_f64();
@@ -89,6 +91,9 @@ impl Run<'_> {
         result.wake_up = woken.summary();
         result.cores = cores.stop();
         result.bag_bytes = folder_bytes(&bag);
+        result.written_bytes = written
+            .map(|(after, before)| after.saturating_sub(before))
+            .filter(|bytes| *bytes > 0);
         Ok(result)
     }
 
