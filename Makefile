@@ -11,7 +11,7 @@ FEATURES ?= zenoh,iceoryx2
 # The same where the whole workspace is looked at.
 TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 
-.PHONY: help demo test build install check lint unit sim e2e bench setup-build setup-nodes clean
+.PHONY: help demo test build install check lint unit sim gate e2e bench setup-build setup-nodes clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,7 +20,7 @@ demo: build setup-nodes ## record real ROS 2 nodes, look at the bag, play it bac
 	@HOLDALL_BIN=$(CURDIR)/target/release/holdall $(HOLDALL_VENV)/bin/python demo/run.py
 
 # `sim` joins when a long run of it has found nothing; every seed that ever failed, and every mutation, is in `unit`.
-test: setup-build setup-nodes lint unit e2e ## run the whole test suite
+test: setup-build setup-nodes lint unit gate e2e ## run the whole test suite
 
 build: setup-build ## build the program: target/release/holdall
 	cargo build --release -p holdall-cli --features "$(FEATURES)"
@@ -49,6 +49,10 @@ SIM_MINUTES ?= 0.5
 
 sim: setup-build ## half a minute of simulated recordings and crashes with fresh seeds; docs/simulation.md
 	cargo run -q -p holdall-sim -- --minutes $(SIM_MINUTES) --fresh
+
+gate: setup-build ## what a message costs in instructions, allocations and copies, against the committed baseline
+	cargo build -p holdall-cli --features "$(FEATURES)"
+	$(TARGET)/debug/holdall bench gate
 
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
 	cargo build -p holdall-cli --features "$(FEATURES)"

@@ -5,6 +5,7 @@ pub mod candidate;
 pub mod codec;
 pub mod error;
 pub mod folder;
+pub mod gate;
 pub mod limits;
 pub mod machine;
 pub mod measure;

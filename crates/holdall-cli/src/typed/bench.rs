@@ -15,6 +15,7 @@ Examples:
   holdall bench storage --out /data/bench                                storages alone, one table for each size
   holdall bench storage --config mixed.yaml --csv --out /data/bench      a file of the storage plugin comparison as it is
   holdall bench tools --out /data/bench                                  merge, split, filter, check beside cp, mcap crate and pip
+  holdall bench gate                                                     what a message costs against the committed baseline
   holdall bench list                                                     experiments of published reports
   holdall bench run A6 --scale 0.1 --out /data/bench                     one of them, a tenth of its size
   holdall bench report /data/bench                                       what was found, as a page with plots";
@@ -34,6 +35,9 @@ pub enum BenchVerb {
     /// One page for results of `bench run`: tables, plots, CSV and JSON; two folders can be compared
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
+    /// What a message costs in instructions, allocations and copies, against the baseline that is committed in holdall's source tree
+    #[command(after_help = GATE_EXAMPLES)]
+    Gate(GateArguments),
     /// Publishes the load of a run over a transport; started by `bench run`
     #[command(hide = true)]
     Publish(LiveArguments),
@@ -104,6 +108,43 @@ pub struct ReportArguments {
     /// Folder for the page [default: the first folder with results]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+/// Shown below the help of `holdall bench gate`.
+const GATE_EXAMPLES: &str = "\
+Examples:
+  holdall bench gate                              builds the workloads, counts, and fails when a message costs 5 % more instructions
+  holdall bench gate --only record --json         some of them, for programs
+  holdall bench gate --renew                      what is counted now becomes the baseline; commit it with what changed it
+
+Needs valgrind, cargo and the source tree. Instructions are those of our own code; the same on every machine with the same compiler.";
+
+/// All flags of `holdall bench gate`.
+#[derive(Args, Clone, Debug)]
+pub struct GateArguments {
+    /// What to compare with [default: crates/holdall-bench/gate/baseline.json of the source tree]
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+
+    /// The program with the workloads [default: holdall-gate, built from the source tree with the profile gate]
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+
+    /// Only workloads with this in their name; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+
+    /// Instructions of a message may grow by this much
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub tolerance: f64,
+
+    /// Make what is counted now the baseline
+    #[arg(long)]
+    pub renew: bool,
+
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Flags of the processes that `holdall bench run` starts.

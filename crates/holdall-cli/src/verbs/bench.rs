@@ -1,6 +1,6 @@
 //! `holdall bench`: what recording costs and reaches on this machine.
 
-use super::{bench_live, bench_suite};
+use super::{bench_gate, bench_live, bench_suite};
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -42,6 +42,7 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
         BenchVerb::Tools(typed) => run_tools(typed),
         BenchVerb::Run(typed) => bench_suite::run(typed),
         BenchVerb::Report(typed) => bench_suite::report(typed),
+        BenchVerb::Gate(typed) => bench_gate::run(typed),
         BenchVerb::Publish(typed) => bench_live::publish(typed),
         BenchVerb::Rival(typed) => bench_live::rival(typed),
         BenchVerb::List { id, json } => bench_suite::list(id.as_deref(), *json),

@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod bench_gate;
 mod bench_live;
 mod bench_suite;
 mod cat;

@@ -1,0 +1,85 @@
+//! `holdall bench gate`: whether a message costs more than it did.
+
+use super::bench::failure;
+use crate::{
+    VerbResult,
+    exit::{Failure, Outcome},
+    output,
+    terminal::log,
+    typed::bench::GateArguments,
+};
+use holdall_bench::gate::{
+    BASELINE_FILE, Baseline, GateProgress, GateReport, WorkloadProgram, build, measure, source_tree,
+};
+use std::{env, path::Path};
+use tracing::{info, level_filters::LevelFilter};
+
+/// Counts and compares.
+pub fn run(typed: &GateArguments) -> VerbResult {
+    log::start(if typed.json {
+        LevelFilter::WARN
+    } else {
+        LevelFilter::INFO
+    });
+    if !(typed.tolerance.is_finite() && typed.tolerance > 0.0) {
+        return Err(Failure::refused(format!(
+            "--tolerance {}: expected a number of percent above 0",
+            typed.tolerance
+        )));
+    }
+    let here = env::current_dir()
+        .map_err(|error| Failure::failed(format!("cannot find the current folder: {error}")))?;
+    let tree = source_tree(&here).map_err(failure)?;
+    let path = typed.baseline.clone().unwrap_or_else(|| tree.join(BASELINE_FILE));
+    let is_all = typed.only.is_empty();
+    // Before anything takes time.
+    let before = baseline(&path, typed.renew)?;
+    let program = match &typed.program {
+        Some(program) => WorkloadProgram::built(program.clone(), &tree),
+        None => {
+            info!("building the workloads");
+            build(&tree)
+        }
+    }
+    .map_err(failure)?;
+    let now = measure(&program, &typed.only, &mut tell).map_err(failure)?;
+    if typed.renew {
+        return renew(before, now, &path, is_all);
+    }
+    let report = GateReport::of(&before, &now, typed.tolerance / 100.0, is_all);
+    output::result(&if typed.json {
+        serde_json::to_string_pretty(&report).map_err(Failure::failed)?
+    } else {
+        report.text()
+    })?;
+    Ok(if report.passed {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
+}
+
+/// The baseline in `path`; one that is to be renewed need not be there.
+fn baseline(path: &Path, is_renewed: bool) -> Result<Baseline, Failure> {
+    if is_renewed && !path.exists() {
+        return Ok(Baseline::default());
+    }
+    Baseline::load(path).map_err(Failure::refused)
+}
+
+/// Stores what was counted; of workloads that were not, what was known when it was counted alike.
+fn renew(before: Baseline, mut now: Baseline, path: &Path, is_all: bool) -> VerbResult {
+    if !is_all && before.rustc == now.rustc && before.architecture == now.architecture {
+        let counted = std::mem::take(&mut now.workloads);
+        now.workloads = before.workloads;
+        now.workloads.extend(counted);
+    }
+    now.store(path).map_err(failure)?;
+    output::result(&path.display().to_string())?;
+    Ok(Outcome::Done)
+}
+
+fn tell(progress: GateProgress) {
+    let GateProgress::Counting { workload, number, of } = progress;
+    info!("counting {workload}, {number} of {of}");
+}

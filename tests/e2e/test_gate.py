@@ -1,0 +1,73 @@
+"""`holdall bench gate` as CI runs it: what costs more than the baseline fails, with the function's name; what lacks valgrind is refused."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import HOLDALL
+
+TREE = Path(__file__).resolve().parents[2]
+BASELINE = TREE / "crates/holdall-bench/gate/baseline.json"
+# The cheapest workload: it counts some ten million instructions.
+WORKLOAD = "offer-100B"
+
+needs_valgrind = pytest.mark.skipif(not (shutil.which("valgrind") and shutil.which("cargo")), reason="counts with valgrind, builds with cargo")
+
+
+def gate(*arguments, env=None):
+    return subprocess.run(
+        [HOLDALL, "bench", "gate", "--only", WORKLOAD, *map(str, arguments)],
+        cwd=TREE, env=env, capture_output=True, text=True, timeout=280,
+    )
+
+
+@needs_valgrind
+def test_six_percent_more_instructions_fail_with_the_function_and_one_less_does_not(tmp_path):
+    # A baseline of this very build: whatever compiler and machine this is, nothing but the changes below differs.
+    renewed = tmp_path / "baseline.json"
+    shutil.copy(BASELINE, renewed)
+    told = gate("--baseline", renewed, "--renew")
+    assert told.returncode == 0, told.stderr
+    counted = json.loads(renewed.read_text())
+    costs = counted["workloads"][WORKLOAD]
+    largest = max(costs["functions"], key=costs["functions"].get)
+
+    told = gate("--baseline", renewed)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.stdout.rstrip().endswith("passed")
+
+    # As if the largest function had been cheaper, so that all of it together had cost 6 % less.
+    more = costs["instructions"] * (1 - 1 / 1.06)
+    costs["functions"][largest] -= more
+    costs["instructions"] -= more
+    renewed.write_text(json.dumps(counted))
+    told = gate("--baseline", renewed, "--json")
+    assert told.returncode == 1, told.stdout + told.stderr
+    report = json.loads(told.stdout)
+    (found,) = report["workloads"]
+    assert found["instructions"]["judgement"] == "worse"
+    assert found["instructions"]["now"] / found["instructions"]["before"] == pytest.approx(1.06, abs=0.01)
+    assert found["grown"][0]["name"] == largest
+    # The name is one that people know: a path in the source, without a hash.
+    assert "::" in largest and "17h" not in largest
+
+
+def test_without_valgrind_it_is_told_how_to_get_it(tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    program = tmp_path / "any"
+    program.write_text("")
+    rustc = shutil.which("rustc")
+    if rustc is None:
+        pytest.skip("asks the compiler for its version")
+    told = gate("--program", program, env={**os.environ, "PATH": str(empty), "RUSTC": rustc})
+    assert told.returncode == 2, told.stderr
+    assert "valgrind is not installed" in told.stderr and "apt-get install valgrind" in told.stderr
+
+
+def test_it_is_refused_outside_of_the_source_tree(tmp_path):
+    told = subprocess.run([HOLDALL, "bench", "gate"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert told.returncode == 2 and "source tree" in told.stderr
