@@ -3,6 +3,7 @@
 #
 #   scripts/fuzz.sh                        every target for 60 s
 #   scripts/fuzz.sh 600 mcap_reader        one target for ten minutes
+#   scripts/fuzz.sh build                  only builds them
 #
 # Corpora stay below the fuzz crates' target folders and grow from run to run; an input that breaks something is kept beside them and named.
 set -euo pipefail
@@ -38,6 +39,7 @@ for crate in holdall-storage holdall-model; do
     # A folder of its own: these flags would make cargo build everything else anew.
     target="${CARGO_TARGET_DIR:-$PWD/target}/fuzz-$crate"
     CARGO_TARGET_DIR="$target" cargo build --quiet --manifest-path "$folder/Cargo.toml" --release --bins --target "$triple"
+    if [ "$seconds" = build ]; then continue; fi
     for source in "$folder"/fuzz_targets/*.rs; do
         name=$(basename "$source" .rs)
         if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi

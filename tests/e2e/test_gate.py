@@ -20,7 +20,7 @@ needs_valgrind = pytest.mark.skipif(not (shutil.which("valgrind") and shutil.whi
 def gate(*arguments, env=None):
     return subprocess.run(
         [HOLDALL, "bench", "gate", "--only", WORKLOAD, *map(str, arguments)],
-        cwd=TREE, env=env, capture_output=True, text=True, timeout=280,
+        cwd=TREE, env=env, capture_output=True, text=True, timeout=600,
     )
 
 

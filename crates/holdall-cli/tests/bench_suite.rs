@@ -222,3 +222,50 @@ fn every_experiment_is_listed_and_its_file_runs_as_ones_own() {
     let (code, page, stderr) = bench(folder, &["report", "out"]);
     assert_eq!((code, page.trim()), (0, "out/report.html"), "{stderr}");
 }
+
+/// As the storage comparison's `sweep.py` hands it to its program, for 100 kB.
+const COMPARISON: &str = "storage_id: mcap\nmin_batch_size_bytes: 10240\nwrite_total_bytes: 100000\ntopics:\n- name: /medium\n  message_size: 10000\n  write_proportion: 0.9\n- {name: /small, message_size: 100, write_proportion: 0.1}\nstorage_options:\n  noChunkCRC: false\n  compression: None\n";
+
+#[test]
+fn a_file_of_the_storage_comparison_gives_its_csv_and_a_wrong_one_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
+    fs::write(folder.join("good.yaml"), COMPARISON).unwrap();
+    fs::write(
+        folder.join("key.yaml"),
+        COMPARISON.replace("min_batch_size_bytes", "batch"),
+    )
+    .unwrap();
+    fs::write(folder.join("sum.yaml"), COMPARISON.replace("0.9", "0.8")).unwrap();
+    fs::write(
+        folder.join("option.yaml"),
+        COMPARISON.replace("noChunkCRC", "crc"),
+    )
+    .unwrap();
+    let storage = |config| ["storage", "--config", config, "--out", "out"];
+    refused(
+        folder,
+        &storage("key.yaml"),
+        "key.yaml: line 2: unknown key batch",
+    );
+    refused(folder, &storage("sum.yaml"), "to sum to 1, found 0.9000");
+    refused(folder, &storage("option.yaml"), "crc");
+    refused(folder, &storage("absent.yaml"), "absent.yaml");
+    let small = ["--limit-total", "1MiB", "--repeat", "2", "--csv"];
+    let arguments: Vec<&str> = storage("good.yaml").into_iter().chain(small).collect();
+    let (code, stdout, stderr) = bench(folder, &arguments);
+    assert_eq!(code, 0, "{stderr}");
+    let lines: Vec<&str> = stdout.lines().collect();
+    assert_eq!(lines[0], "sqc,num_bytes,num_msgs,write_ns,close_ns");
+    let bytes: u64 = lines[1..lines.len() - 1]
+        .iter()
+        .map(|line| line.split(',').nth(1).unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(bytes, 100_000);
+    let mut kept: Vec<String> = fs::read_dir(folder.join("out"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    kept.sort();
+    assert_eq!(kept, ["batches-1.csv", "batches-2.csv", "storage-1.json"]);
+}

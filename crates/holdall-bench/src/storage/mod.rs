@@ -1,11 +1,13 @@
 //! `holdall bench storage`: raw write rates of storages alone, after the storage plugin comparison of rosbag2.
 
 mod comparison;
+mod comparison_config;
 mod configuration;
 mod measure;
 mod report;
 
-pub use comparison::{ComparisonConfig, ComparisonOptions, ComparisonReport, ComparisonRun, run_comparison};
+pub use comparison::{ComparisonOptions, ComparisonReport, ComparisonRun, run_comparison};
+pub use comparison_config::{ComparisonConfig, ComparisonTopic};
 pub use configuration::{StorageConfiguration, absent_configurations, default_configurations};
 use measure::LIMIT_BYTES_MIN;
 pub use measure::{StorageBenchOptions, run};
