@@ -19,8 +19,8 @@ help: ## list these commands
 demo: build setup-nodes ## record real ROS 2 nodes, look at the bag, play it back
 	@HOLDALL_BIN=$(CURDIR)/target/release/holdall $(HOLDALL_VENV)/bin/python demo/run.py
 
-# `sim` joins when a long run of it has found nothing; every seed that ever failed, and every mutation, is in `unit`.
-test: setup-build setup-nodes lint unit gate e2e ## run the whole test suite
+# Every seed of the simulator that ever failed, and every mutation, is in `unit`; `sim` looks for new ones.
+test: setup-build setup-nodes lint unit sim gate e2e ## run the whole test suite
 
 build: setup-build ## build the program: target/release/holdall
 	cargo build --release -p holdall-cli --features "$(FEATURES)"

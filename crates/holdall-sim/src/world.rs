@@ -369,8 +369,8 @@ impl<'a> World<'a> {
         // What a clean end leaves survives a power cut as it is.
         let disk_failed = self.disk.has_failed();
         let mut files;
-        if disk_failed {
-            // Of a broken disk only what it shows can be judged.
+        if disk_failed || report.failure.is_some() {
+            // Of a broken disk, or one that had no room for the last metadata, only what it shows can be judged.
             files = self.disk.visible();
             files.extend(self.folder.visible());
         } else {

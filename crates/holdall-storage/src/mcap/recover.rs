@@ -25,6 +25,8 @@ const EXTENT_BYTES: u64 = 4 << 20;
 const SUSPECT_BYTES: u64 = 256 << 20;
 /// What a disk writes at once or not at all, at least.
 const SECTOR_BYTES: u64 = 512;
+/// The last sector of a file may be a short one. Of a message that ends in fewer zeros than this nothing can be told.
+const SHORT_SECTOR_BYTES_MIN: usize = 17;
 /// A compressed chunk is not decompressed into more than this.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 1 << 30;
 
@@ -228,7 +230,7 @@ impl Scanner<'_> {
         };
         let last = place.start + RECORD_PREFIX_BYTES as u64 - 1;
         let is_split = place.start / SECTOR_BYTES != last / SECTOR_BYTES;
-        if is_split && !self.has_end && self.has_empty_sector(last, last + 1)? {
+        if is_split && !self.has_end && self.has_empty_sector((last, last + 1), SHORT_SECTOR_BYTES_MIN)? {
             return Ok(Step::NoRecord(place.start));
         }
         Ok(step)
@@ -297,9 +299,10 @@ impl Scanner<'_> {
     }
 
     /// Whether a part of a record that describes messages never reached the disk: of a file without an end, a sector that it touches has
-    /// nothing but zeros. The record is given up then.
+    /// nothing but zeros, be it the short one at the end of the file: rather a whole record that ends in zeros is given up, whose messages
+    /// are found without it. The record is given up then.
     fn is_holed(&mut self, place: &RecordPlace) -> StorageResult<bool> {
-        let is_holed = !self.has_end && self.has_empty_sector(place.start, place.end())?;
+        let is_holed = !self.has_end && self.has_empty_sector((place.start, place.end()), 1)?;
         if is_holed {
             let reason = "a part of this record never reached the disk";
             self.found.tear("record", place.start, reason);
@@ -578,10 +581,12 @@ impl Scanner<'_> {
             let Step::Record(place) = walk.step()? else {
                 break;
             };
-            if self.has_empty_sector(place.start, place.end())? {
+            let is_message = place.opcode == op::MESSAGE;
+            let short_min = if is_message { SHORT_SECTOR_BYTES_MIN } else { 1 };
+            if self.has_empty_sector((place.start, place.end()), short_min)? {
                 break;
             }
-            if place.opcode == op::MESSAGE {
+            if is_message {
                 let known = [&self.found.definitions, &tally.definitions];
                 match walk.message_header(&place)? {
                     Some(header)
@@ -613,8 +618,8 @@ impl Scanner<'_> {
         Ok((tally, whole_until))
     }
 
-    /// Whether a sector that these bytes touch has nothing but zeros.
-    fn has_empty_sector(&self, start: u64, end: u64) -> StorageResult<bool> {
+    /// Whether a sector that these bytes touch has nothing but zeros. The last one of the file counts from `short_min` bytes on.
+    fn has_empty_sector(&self, (start, end): (u64, u64), short_min: usize) -> StorageResult<bool> {
         let mut at = start - start % SECTOR_BYTES;
         while at < end {
             let wanted = (end.next_multiple_of(SECTOR_BYTES) - at).min(EXTENT_BYTES);
@@ -622,9 +627,8 @@ impl Scanner<'_> {
             if piece.is_empty() {
                 return Ok(false);
             }
-            // The last sector of a file may be a short one, with nothing but zeros at the end of a record.
-            let mut whole = piece.chunks_exact(SECTOR_BYTES as usize);
-            if whole.any(|sector| sector.iter().all(|byte| *byte == 0)) {
+            let mut sectors = piece.chunks(SECTOR_BYTES as usize);
+            if sectors.any(|sector| sector.len() >= short_min && sector.iter().all(|byte| *byte == 0)) {
                 return Ok(true);
             }
             at += piece.len() as u64;
