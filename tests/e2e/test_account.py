@@ -5,6 +5,7 @@ import os
 import socket
 import stat
 import threading
+import time
 
 STRING = "std_msgs/msg/String"
 BYTES = "std_msgs/msg/UInt8MultiArray"
@@ -54,6 +55,49 @@ def test_a_flood_into_a_tiny_cache_is_accounted_for_to_the_message(world):
             last = max(p["covered"][1] for p in account["publishers"])
             assert known + sent_before == last <= sent[topic][0]["count"], (account, said)
     assert told["lost"]["total"] > 0, "the flood was no flood"
+
+
+def test_what_new_publishers_sent_before_the_match_is_told_to_the_message_and_is_no_failure(world):
+    recorder = record(world, "--topics", "/sure", "/best")
+    recorder.wait_until_says("Listening")
+    plan = {"type": STRING, "count": 400, "rate_hz": 200, "hash": False}
+    talker = world.talker({"topic": "/sure", **plan}, {"topic": "/best", **plan, "qos": {"reliability": "best_effort"}}, wait_for_subscriptions=0)
+    sent = talker.done()["sent"]
+    code, said = recorder.stop()
+    audited, told = audit(world)
+    assert told["balanced"], (told["faults"], said)
+    for topic in ("/sure", "/best"):
+        account = told["topics"][topic]
+        (publisher,) = account["publishers"]
+        assert publisher.get("sent_before", 0) == 0, account
+        assert account["lost_by_stage"].get("head", 0) > 0, (account, said)
+        last = sent[topic][0]["count"] if topic == "/sure" else publisher["covered"][1]
+        assert publisher["covered"] == [1, last] and account["recorded"] + account["lost"] == last, (account, said)
+    assert told["topics"]["/sure"]["lost_by_stage"].keys() == {"head"}
+    assert (code, audited) == ((0, 0) if told["lost"]["after_match"] == 0 else (3, 3)), said
+    assert "sent before the match" in said, said
+
+
+def test_what_a_publisher_sent_before_the_recording_is_known_by_number_and_not_missing(world):
+    log = world.folder / "log"
+    talker = world.talker({"topic": "/sure", "type": STRING, "count": None, "rate_hz": 200, "hash": False, "log": str(log)}, wait_for_subscriptions=0)
+    # It has run for half a second.
+    while not (log.exists() and log.stat().st_size >= 100 * 16):
+        time.sleep(0.01)
+    recorder = record(world, "--topics", "/sure")
+    recorder.wait_until_says("recording /sure")
+    sent = log.stat().st_size // 16
+    while log.stat().st_size // 16 < sent + 200:
+        time.sleep(0.01)
+    code, said = recorder.stop()
+    talker.interrupt()
+    talker.done()
+    audited, told = audit(world)
+    account = told["topics"]["/sure"]
+    (publisher,) = account["publishers"]
+    assert (code, audited, told["balanced"], account["lost"]) == (0, 0, True, 0), (told, said)
+    assert publisher["sent_before"] >= 100 and publisher["covered"][0] == publisher["sent_before"] + 1, account
+    assert publisher["sent_before"] + account["recorded"] == publisher["covered"][1], account
 
 
 def event_types():

@@ -164,7 +164,9 @@ impl LifeJudge<'_> {
     /// Origin as the recorder can know it: it appeared while recording.
     fn came_during(&self) -> bool {
         match self.life.discovered {
-            Discovered::At(at) => at.saturating_sub(self.after.started) >= INITIAL_DISCOVERY,
+            Discovered::At(at) => {
+                self.life.made_during || at.saturating_sub(self.after.started) >= INITIAL_DISCOVERY
+            }
             Discovered::Never => false,
         }
     }

@@ -77,6 +77,8 @@ pub struct Life {
     pub sent: Vec<Sent>,
     /// When the recorder was told of it.
     pub discovered: Discovered,
+    /// Whether the time of its making, which half of the publishers tell, lay within the recording by the clock of that moment.
+    pub made_during: bool,
     /// What it had announced before any of its messages arrived, as the recorder was told first.
     pub told_before: Option<u64>,
     /// The highest sequence number that the recorder was told.
@@ -88,7 +90,7 @@ pub struct Life {
 }
 
 impl Life {
-    fn new(gid: Gid, request: &PublishRequest, node: NodeName) -> Self {
+    fn new(gid: Gid, request: &PublishRequest, node: NodeName, created: Option<Timestamp>) -> Self {
         Self {
             gid,
             topic: request.topic.clone(),
@@ -96,6 +98,7 @@ impl Life {
             alive: true,
             sent: Vec::new(),
             discovered: Discovered::Never,
+            made_during: false,
             told_before: None,
             told_last: None,
             info: EndpointInfo {
@@ -105,6 +108,7 @@ impl Life {
                 type_hash: request.type_hash.clone(),
                 qos: request.qos,
                 node: Some(node),
+                created,
                 ..EndpointInfo::default()
             },
             announced: 0,
@@ -183,6 +187,8 @@ struct State {
 pub struct Network {
     state: Arc<Mutex<State>>,
     clock: SimClock,
+    /// The time of day at the start.
+    started: Timestamp,
     lent_bytes: Arc<AtomicUsize>,
 }
 
@@ -191,6 +197,7 @@ impl Network {
     pub fn new(clock: SimClock) -> Self {
         Self {
             state: Arc::default(),
+            started: clock.now(),
             clock,
             lent_bytes: Arc::default(),
         }
@@ -230,7 +237,8 @@ impl Network {
             namespace: "/".to_owned(),
             name: "talker".to_owned(),
         };
-        let life = Life::new(Gid(gid), request, node);
+        let created = state.next_gid.is_multiple_of(2).then(|| self.clock.now());
+        let life = Life::new(Gid(gid), request, node, created);
         state.events.push(GraphEvent::Publisher(life.info.clone()));
         state.lives.push(life);
         state.lives.len() - 1
@@ -419,6 +427,8 @@ impl Transport for SimTransport {
                 && life.discovered == Discovered::Never
             {
                 life.discovered = Discovered::At(now);
+                let recording = self.0.started..=self.0.clock.now();
+                life.made_during = info.created.is_some_and(|made| recording.contains(&made));
             }
         }
         events.extend(told);

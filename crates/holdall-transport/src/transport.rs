@@ -25,6 +25,8 @@ pub struct EndpointInfo {
     pub node: Option<NodeName>,
     /// Name of the computer that it runs on, where the transport tells.
     pub host: Option<String>,
+    /// When it was made, on the clock of its own machine, where discovery tells.
+    pub created: Option<Timestamp>,
     /// How its payloads are serialized; empty for `cdr`.
     pub serialization_format: &'static str,
     /// What the transport needs besides name, type and QoS to offer such a topic again ([`holdall_model::topic::TopicOrigin`]).

@@ -5,7 +5,8 @@ mod dds;
 mod support;
 
 use dds::*;
-use holdall_transport::TransportError;
+use holdall_model::time::Timestamp;
+use holdall_transport::{GraphEvent, Transport, TransportError, dds::DdsTransport};
 use support::*;
 
 #[test]
@@ -39,4 +40,34 @@ fn payloads_without_encapsulation_header_are_refused() {
         matches!(&error, TransportError::Publish { reason, .. } if reason.contains("4 bytes")),
         "{error}"
     );
+}
+
+#[test]
+fn a_publisher_tells_when_it_was_made_whoever_asks_and_however_late() {
+    let (domain, topic) = (domain(), topic("made"));
+    let mut there = transport(domain, "there");
+    let mut early = transport(domain, "early");
+    let before = there.now();
+    let _publisher = publish(&mut there, &topic, STRING, reliable(1));
+    let made = created(&mut early, &topic);
+    let since = early.now();
+    let mut late = transport(domain, "late");
+    assert!(late.now() > since);
+    assert_eq!(created(&mut late, &topic), made);
+    assert!((before..=since).contains(&made), "{before:?} {made:?} {since:?}");
+}
+
+/// When the only publisher of a topic was made, as discovery tells.
+fn created(transport: &mut DdsTransport, topic: &str) -> Timestamp {
+    let mut events = Vec::new();
+    let mut told = None;
+    assert!(wait_until(|| {
+        transport.poll_graph(&mut events).unwrap();
+        told = events.iter().find_map(|event| match event {
+            GraphEvent::Publisher(info) if info.topic == topic => info.created,
+            _ => None,
+        });
+        told.is_some()
+    }));
+    told.unwrap()
 }

@@ -9,6 +9,7 @@ use super::{
 use crate::{EndpointInfo, GraphEvent};
 use holdall_model::{
     names::dds::{RosName, name_from_dds, type_from_dds},
+    time::Timestamp,
     topic::{Gid, NodeName},
 };
 use std::{collections::HashMap, sync::Arc};
@@ -148,6 +149,7 @@ fn appeared(
     let RosName::Topic(topic) = name_from_dds(&endpoint.topic) else {
         return None;
     };
+    let before = known.get(&endpoint.gid).map(|known| &known.info);
     let info = EndpointInfo {
         gid: endpoint.gid,
         topic,
@@ -156,13 +158,26 @@ fn appeared(
         qos: profile_of(&endpoint.qos, endpoint.gid),
         node: graph.node_of(endpoint.gid).cloned(),
         host: hosts.of(endpoint.participant).map(str::to_owned),
+        // Another QoS is announced with another time.
+        created: before.map_or_else(|| created(&endpoint), |before| before.created),
         ..EndpointInfo::default()
     };
-    if known.get(&endpoint.gid).is_some_and(|before| before.info == info) {
+    if before == Some(&info) {
         return None;
     }
     let entry = Known { info, kind };
     let event = entry.event();
     known.insert(endpoint.gid, entry);
     Some(event)
+}
+
+/// Vendors (the first two bytes of a GUID) whose participants send the time with what they announce; where it is missing Cyclone puts the
+/// time of arrival in its place. Both were looked at: Fast DDS and Cyclone DDS.
+const VENDORS_THAT_TELL_THE_TIME: [[u8; 2]; 2] = [[0x01, 0x0f], [0x01, 0x10]];
+
+/// When an endpoint was made, where its vendor tells.
+fn created(endpoint: &BuiltinEndpoint) -> Option<Timestamp> {
+    let tells = |vendor: &[u8; 2]| endpoint.gid.0.starts_with(vendor);
+    let is_told = VENDORS_THAT_TELL_THE_TIME.iter().any(tells) && endpoint.announced_nanos > 0;
+    is_told.then(|| Timestamp::from_nanos(endpoint.announced_nanos))
 }

@@ -513,6 +513,8 @@ pub(super) struct BuiltinEndpoint {
     pub type_name: String,
     /// What it offers or asks for.
     pub qos: DdsQos,
+    /// When its participant announced it, or changed it: nanoseconds since the Unix epoch on the participant's clock.
+    pub announced_nanos: i64,
     /// True for an endpoint of our own participant.
     pub own: bool,
 }
@@ -574,7 +576,9 @@ impl BuiltinReader {
                     let endpoint = &*sample.cast::<dds_builtintopic_endpoint_t>();
                     let info = &*infos.add(index);
                     if info.valid_data && info.instance_state == dds_instance_state_DDS_IST_ALIVE {
-                        visit(BuiltinChange::Alive(self.endpoint(endpoint)));
+                        visit(BuiltinChange::Alive(
+                            self.endpoint(endpoint, info.source_timestamp),
+                        ));
                     } else {
                         visit(BuiltinChange::Gone(Gid(endpoint.key.v)));
                     }
@@ -595,7 +599,11 @@ impl BuiltinReader {
 
     /// # Safety
     /// `endpoint` must be a valid sample of a builtin endpoint topic.
-    unsafe fn endpoint(&self, endpoint: &dds_builtintopic_endpoint_t) -> BuiltinEndpoint {
+    unsafe fn endpoint(
+        &self,
+        endpoint: &dds_builtintopic_endpoint_t,
+        announced_nanos: i64,
+    ) -> BuiltinEndpoint {
         // SAFETY: names are NUL-terminated or null, the QoS is live while the loan is.
         unsafe {
             BuiltinEndpoint {
@@ -604,6 +612,7 @@ impl BuiltinReader {
                 topic: text_of(endpoint.topic_name),
                 type_name: text_of(endpoint.type_name),
                 qos: read_qos(endpoint.qos),
+                announced_nanos,
                 own: endpoint.participant_instance_handle == self.participant.instance,
             }
         }

@@ -138,6 +138,7 @@ impl KnownService {
                 qos: self.facts.qos(),
                 node: names.of(&node_id, node.config()),
                 host: this_host().map(str::to_owned),
+                created: None,
                 serialization_format: self.facts.serialization_format(),
                 details: self.facts.to_details(),
             }));

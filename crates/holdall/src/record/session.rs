@@ -17,6 +17,7 @@ use holdall_model::{
     interface::bundle::Bundle,
     qos::{Durability, QosProfile, Reliability},
     selection::{SelectionError, TopicFilter},
+    time::Timestamp,
     topic::{MessageDefinition, NodeName, TopicId, TopicInfo, TopicOrigin},
 };
 use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
@@ -27,8 +28,8 @@ use std::{
     time::Duration,
 };
 
-/// Publishers that are discovered this soon after the start count as running before it: answering a newcomer takes DDS nodes up
-/// to some announcement periods.
+/// Publishers that are discovered this soon after the start count as running before it, unless they tell that they were made later: answering
+/// a newcomer takes DDS nodes up to some announcement periods.
 pub const INITIAL_DISCOVERY: Duration = Duration::from_secs(2);
 
 /// Time between two looks at what publishers announce to have sent.
@@ -70,6 +71,16 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Source {
     transport: Box<dyn Transport>,
     discovery: Discovery,
+    /// The time of day when the recording began.
+    started: Timestamp,
+}
+
+impl Source {
+    /// Whether a publisher was made since the recording began, by its own clock: one that is told to be made in the future has another.
+    fn saw_the_making_of(&self, publisher: &EndpointInfo) -> bool {
+        let since = self.started..=self.transport.now();
+        publisher.created.is_some_and(|created| since.contains(&created))
+    }
 }
 
 /// Everything between the transports and the cache.
@@ -103,7 +114,8 @@ impl Session {
         now: Duration,
     ) -> Result<Self, super::RecordError> {
         let filter = filter(&options)?;
-        let source = |transport| Source {
+        let source = |transport: Box<dyn Transport>| Source {
+            started: transport.now(),
             transport,
             discovery: Discovery::new(filter.clone()),
         };
@@ -363,7 +375,8 @@ impl Session {
             return Ok(());
         };
         // What a leaf topic sent before it had a subscription was not asked for.
-        let before = initial || self.options.selection.ignore_leaf_topics;
+        let before = self.options.selection.ignore_leaf_topics
+            || (initial && !self.sources[number].saw_the_making_of(publisher));
         let origin = if before {
             PublisherOrigin::Before
         } else {
