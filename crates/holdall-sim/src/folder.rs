@@ -120,6 +120,12 @@ impl BagFolder for SimFolder {
         reader
     }
 
+    fn file_len(&self, path: &Path) -> Result<u64, DiskError> {
+        let absent = || DiskError::new(path, Operation::Open, io::ErrorKind::NotFound.into());
+        let bytes = self.disk.read(path).ok_or_else(absent)?;
+        Ok(bytes.len() as u64)
+    }
+
     fn give_end(
         &self,
         storage: &dyn Storage,

@@ -188,6 +188,8 @@ pub struct Drain {
     journal: Journal,
     /// Its place that the sync on its way covers.
     syncing_journal: u64,
+    /// Its end when places of folded publishers were last given free.
+    places_given: u64,
     next_space: Duration,
     next_space_guard: Duration,
     checkpoints: Checkpoints,
@@ -220,6 +222,7 @@ impl Drain {
             syncing: Vec::new(),
             journal: Journal::default(),
             syncing_journal: 0,
+            places_given: 0,
             next_space: Duration::ZERO,
             next_space_guard: Duration::ZERO,
             checkpoints: Checkpoints::default(),
@@ -574,6 +577,7 @@ impl Drain {
         }
         self.bag.step()?;
         self.tend_durability(now)?;
+        self.give_places_free();
         self.count_removed();
         if let Some((name, entries)) = self.checkpoints.record(&self.ledger, now) {
             self.bag.write_record(&name, &entries)?;
@@ -608,6 +612,15 @@ impl Drain {
             }
         }
         Ok(())
+    }
+
+    /// Lets other publishers take the places of folded ones whose messages the journal has forgotten.
+    fn give_places_free(&mut self) {
+        let is_new = self.journal.end() != self.places_given;
+        if is_new && self.journal.start() >= self.places_given {
+            self.places_given = self.journal.end();
+            lock(&self.ledger).turn_places();
+        }
     }
 
     /// Warns when the loss window cannot be kept: once, the report and the bag tell the rest.

@@ -67,6 +67,11 @@ impl Journal {
         });
     }
 
+    /// The place of the first message that is remembered.
+    pub(super) fn start(&self) -> u64 {
+        self.forgotten
+    }
+
     /// The place of the next message.
     pub(super) fn end(&self) -> u64 {
         self.forgotten + self.entries.len() as u64

@@ -38,6 +38,14 @@ pub trait BagFolder: Send {
         storage.open_reader(path)
     }
 
+    /// Length in bytes of a storage file as the disk has it.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be asked for.
+    fn file_len(&self, path: &Path) -> Result<u64, DiskError> {
+        fs::file_len(path)
+    }
+
     /// Gives a storage file its end that a full disk has torn, with `records` before it.
     ///
     /// # Errors

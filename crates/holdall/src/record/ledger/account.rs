@@ -1,6 +1,6 @@
 //! The accounts of one topic: what each publisher sent, what of it is in the bag, what is missing.
 
-use super::{INTERVALS_MAX, Interval};
+use super::{INTERVALS_MAX, Interval, places::FoldedPlaces};
 use holdall_model::{loss::LossStage, topic::PublisherInfo};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -224,6 +224,19 @@ impl FoldedPublishers {
     pub fn missing_total(&self) -> u64 {
         self.missing.values().sum()
     }
+
+    /// Counts one that was lost at the storage as recorded; false when there is none.
+    fn find_one(&mut self) -> bool {
+        let Some(count) = self.missing.get_mut(&LossStage::Storage) else {
+            return false;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.missing.remove(&LossStage::Storage);
+        }
+        self.recorded += 1;
+        true
+    }
 }
 
 /// One topic's part of the ledger.
@@ -254,9 +267,9 @@ pub struct TopicAccount {
     /// Publishers that are gone, where there were many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded: Option<FoldedPublishers>,
-    /// Places among the publishers that were folded and can be taken.
+    /// Places among the publishers that were folded.
     #[serde(skip)]
-    pub(super) vacant: Vec<usize>,
+    pub(super) places: FoldedPlaces,
 }
 
 impl TopicAccount {
@@ -268,7 +281,7 @@ impl TopicAccount {
 
     /// Takes a publisher in and tells its place: that of a folded one, or a new one.
     pub(super) fn open(&mut self, publisher: PublisherAccount) -> usize {
-        if let Some(place) = self.vacant.pop() {
+        if let Some(place) = self.places.take() {
             self.publishers[place] = publisher;
             return place;
         }
@@ -285,9 +298,44 @@ impl TopicAccount {
             return false;
         }
         self.folded.get_or_insert_default().add(publisher);
+        let has_messages = publisher.recorded > 0 || publisher.missing(LossStage::Storage) > 0;
         *publisher = PublisherAccount::default();
-        self.vacant.push(place);
+        self.places.add(place, has_messages);
         true
+    }
+
+    /// Takes back that messages of the publisher at this place were recorded.
+    pub(super) fn take_back_of(&mut self, place: usize, interval: Interval) {
+        if self.places.contains(place) {
+            if let Some(folded) = &mut self.folded {
+                folded.recorded = folded.recorded.saturating_sub(interval.count);
+                *folded.missing.entry(interval.stage).or_insert(0) += interval.count;
+            }
+        } else if let Some(known) = self.publishers.get_mut(place) {
+            known.recorded = known.recorded.saturating_sub(interval.count);
+            known.add(interval);
+        } else {
+            return;
+        }
+        self.recorded = self.recorded.saturating_sub(interval.count);
+        *self.missing.entry(interval.stage).or_insert(0) += interval.count;
+    }
+
+    /// Takes back that a message of the publisher at this place was lost at the storage.
+    pub(super) fn found_of(&mut self, place: usize, sequence: u64) {
+        let found = if self.places.contains(place) {
+            self.folded.as_mut().is_some_and(FoldedPublishers::find_one)
+        } else {
+            self.publishers.get_mut(place).is_some_and(|known| {
+                let found = known.remove(sequence, &[LossStage::Storage]).is_some();
+                known.recorded += u64::from(found);
+                found
+            })
+        };
+        if found {
+            self.recorded += 1;
+            self.miss_one_less(LossStage::Storage);
+        }
     }
 
     /// Takes back that so many messages were recorded, the last ones of any publisher.
@@ -326,12 +374,17 @@ impl TopicAccount {
             .iter_mut()
             .filter(|publisher| first_of(publisher).is_some())
             .min_by_key(|publisher| first_of(publisher));
-        let Some(publisher) = earliest else {
-            return;
+        let found = match earliest {
+            Some(publisher) => {
+                publisher.find_first(LossStage::Storage);
+                true
+            }
+            None => self.folded.as_mut().is_some_and(FoldedPublishers::find_one),
         };
-        publisher.find_first(LossStage::Storage);
-        self.recorded += 1;
-        self.miss_one_less(LossStage::Storage);
+        if found {
+            self.recorded += 1;
+            self.miss_one_less(LossStage::Storage);
+        }
     }
 
     pub(super) fn miss_one_less(&mut self, stage: LossStage) {
@@ -349,9 +402,9 @@ impl TopicAccount {
         let mut place = 0;
         copy.publishers.retain(|_| {
             place += 1;
-            !self.vacant.contains(&(place - 1))
+            !self.places.contains(place - 1)
         });
-        copy.vacant.clear();
+        copy.places = FoldedPlaces::default();
         copy
     }
 
@@ -362,7 +415,7 @@ impl TopicAccount {
             missing: self.missing.clone(),
             publishers: Vec::new(),
             folded: None,
-            vacant: Vec::new(),
+            places: FoldedPlaces::default(),
             ..*self
         }
     }

@@ -2,6 +2,7 @@
 
 mod account;
 mod interval;
+mod places;
 
 pub use account::{FoldedPublishers, PublisherAccount, TopicAccount};
 pub use interval::Interval;
@@ -54,6 +55,9 @@ pub struct Ledger {
     /// Places whose publisher was folded: the next one there is another.
     #[serde(skip)]
     vacated: Vec<(TopicId, PublisherIndex)>,
+    /// Some publisher was folded.
+    #[serde(skip)]
+    has_folded: bool,
 }
 
 // Serde calls it with a reference.
@@ -124,12 +128,11 @@ impl Ledger {
     /// Folds the closed account of a publisher that is gone into its topic's sum, so that its place can be taken by another; false while
     /// messages of it are still on their way.
     pub fn fold(&mut self, topic: TopicId, publisher: PublisherIndex) -> bool {
-        let is_folded = self
-            .topics
-            .get_mut(topic.0 as usize)
-            .is_some_and(|account| account.fold(publisher.0 as usize));
+        let account = self.topics.get_mut(topic.0 as usize);
+        let is_folded = account.is_some_and(|account| account.fold(publisher.0 as usize));
         if is_folded {
             self.vacated.push((topic, publisher));
+            self.has_folded = true;
         }
         is_folded
     }
@@ -137,6 +140,14 @@ impl Ledger {
     /// Places that were vacated since the last call, for whoever remembers who has which.
     pub fn take_vacated(&mut self) -> Vec<(TopicId, PublisherIndex)> {
         std::mem::take(&mut self.vacated)
+    }
+
+    /// Says that what was recorded before the last call cannot be taken back any more: places of publishers that were folded before it can be
+    /// taken by others.
+    pub fn turn_places(&mut self) {
+        if self.has_folded {
+            self.topics.iter_mut().for_each(|topic| topic.places.turn());
+        }
     }
 
     /// One publisher's account.
@@ -211,24 +222,15 @@ impl Ledger {
 
     /// Takes back that a message was recorded: the disk failed behind it.
     pub fn take_back(&mut self, topic: TopicId, publisher: PublisherIndex, interval: Interval) {
-        if let Some(account) = self.topics.get_mut(topic.0 as usize)
-            && let Some(known) = account.publishers.get_mut(publisher.0 as usize)
-        {
-            known.recorded = known.recorded.saturating_sub(interval.count);
-            account.recorded = account.recorded.saturating_sub(interval.count);
-            self.miss(topic, publisher, interval);
+        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            account.take_back_of(publisher.0 as usize, interval);
         }
     }
 
     /// Takes back that a message was lost at the storage: it is whole in the file.
     pub fn found_after_all(&mut self, topic: TopicId, publisher: PublisherIndex, sequence: u64) {
-        if let Some(account) = self.topics.get_mut(topic.0 as usize)
-            && let Some(known) = account.publishers.get_mut(publisher.0 as usize)
-            && known.remove(sequence, &[LossStage::Storage]).is_some()
-        {
-            known.recorded += 1;
-            account.recorded += 1;
-            account.miss_one_less(LossStage::Storage);
+        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            account.found_of(publisher.0 as usize, sequence);
         }
     }
 
@@ -305,6 +307,7 @@ impl Ledger {
             restarts: self.restarts.clone(),
             restarts_left_out: self.restarts_left_out,
             vacated: Vec::new(),
+            has_folded: false,
         };
         // Maps with text keys, numbers and strings only: nothing that JSON cannot hold.
         serde_json::to_string(&compact).unwrap_or_default()

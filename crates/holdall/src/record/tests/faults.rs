@@ -22,13 +22,53 @@ pub(super) fn test_disk(bytes_left: &Arc<AtomicU64>, hold: &Arc<Hold>) -> OpenDi
     })
 }
 
+/// A world whose disk takes what is written at once.
+fn prompt_world() -> World {
+    let mut world = World::new();
+    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
+    world
+}
+
+/// A recording of one topic, matched with its publisher.
+fn record_one(world: &mut World) -> (Recording, MemoryPublisher) {
+    let publisher = world.publisher("/t", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    (recording, publisher)
+}
+
+/// As [`record_one`], with 100 messages in the first file and one in the second.
+fn record_over_a_split(world: &mut World) -> (Recording, MemoryPublisher) {
+    let (recording, publisher) = record_one(world);
+    for number in 0..100 {
+        publisher.send(&payload(number, 2000));
+    }
+    recording.wait_recorded(100);
+    recording.control.split();
+    recording.wait_until("the new file is there", |recording| {
+        recording.recorder.status().current_file.ends_with("bag_1.mcap")
+    });
+    publisher.send(&payload(100, 2000));
+    recording.wait_recorded(101);
+    (recording, publisher)
+}
+
+/// What a kill leaves now: the files as they are.
+fn killed(world: &World) -> PathBuf {
+    let killed = world.options.output.with_file_name("killed");
+    fs::create_dir(&killed).unwrap();
+    for entry in fs::read_dir(&world.options.output).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
+    }
+    killed
+}
+
 #[test]
 fn a_full_disk_ends_the_recording_and_leaves_a_readable_bag() {
     let mut world = World::new();
     world.disk = Some(test_disk(&Arc::new(AtomicU64::new(1 << 20)), &Arc::default()));
-    let publisher = world.publisher("/t", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&publisher);
+    let (recording, publisher) = record_one(&mut world);
     let mut sent = 0;
     let deadline = SystemClock.monotonic() + PATIENCE;
     while recording.control.stop_reason().is_none() {
@@ -86,9 +126,7 @@ fn too_little_free_space_ends_the_recording_with_everything_that_was_received() 
 #[test]
 fn what_is_reported_durable_grows_while_messages_come_and_the_bound_is_in_the_bag() {
     let mut world = World::new();
-    let publisher = world.publisher("/t", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&publisher);
+    let (recording, publisher) = record_one(&mut world);
     publisher.send(&payload(0, 1000));
     recording.wait_recorded(1);
     world.clock.advance(Duration::from_millis(1900));
@@ -104,31 +142,13 @@ fn what_is_reported_durable_grows_while_messages_come_and_the_bound_is_in_the_ba
 
 #[test]
 fn a_killed_recording_is_repaired_into_a_bag_that_knows_what_it_does_not_know() {
-    let mut world = World::new();
-    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
-    let publisher = world.publisher("/t", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&publisher);
-    for number in 0..100 {
-        publisher.send(&payload(number, 2000));
-    }
-    recording.wait_recorded(100);
-    recording.control.split();
-    recording.wait_until("the new file is there", |recording| {
-        recording.recorder.status().current_file.ends_with("bag_1.mcap")
-    });
-    publisher.send(&payload(100, 2000));
-    recording.wait_recorded(101);
+    let mut world = prompt_world();
+    let (recording, _publisher) = record_over_a_split(&mut world);
     world.clock.advance(Duration::from_millis(1900));
     recording.wait_until("all is durable", |recording| {
         recording.recorder.status().durability.durable == 101
     });
-    let killed = world.options.output.with_file_name("killed");
-    fs::create_dir(&killed).unwrap();
-    for entry in fs::read_dir(&world.options.output).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
-    }
+    let killed = killed(&world);
     let copy = killed.with_file_name("copy");
     let copied = crate::repair::repair(&killed, Some(&copy)).unwrap();
     assert!(copied.has_changed() && copied.bag == copy);
@@ -157,9 +177,7 @@ fn what_a_stuck_disk_keeps_out_is_counted_for_each_policy() {
             ..CacheOptions::default()
         };
         world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &hold));
-        let publisher = world.publisher("/t", RELIABLE);
-        let recording = world.record();
-        recording.wait_matched(&publisher);
+        let (recording, publisher) = record_one(&mut world);
         hold.set(true);
         let payloads: Vec<_> = (0..1000).map(|number| payload(number, 10_000)).collect();
         payloads.iter().for_each(|payload| publisher.send(payload));
@@ -182,11 +200,8 @@ fn what_a_stuck_disk_keeps_out_is_counted_for_each_policy() {
 
 #[test]
 fn a_copy_taken_at_any_time_can_be_read_up_to_its_end() {
-    let mut world = World::new();
-    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
-    let publisher = world.publisher("/t", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&publisher);
+    let mut world = prompt_world();
+    let (recording, publisher) = record_one(&mut world);
     let file = world.options.output.join("bag_0.mcap");
     let mut copies = Vec::new();
     for number in 0..2000 {
@@ -219,9 +234,7 @@ fn a_copy_taken_at_any_time_can_be_read_up_to_its_end() {
 #[test]
 fn a_recording_dropped_without_stop_ends_nothing_half() {
     let mut world = World::new();
-    let publisher = world.publisher("/t", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&publisher);
+    let (recording, publisher) = record_one(&mut world);
     publisher.send(&payload(0, 8));
     let control = recording.control.clone();
     drop(recording);
@@ -233,9 +246,7 @@ fn a_recording_dropped_without_stop_ends_nothing_half() {
 #[test]
 fn a_failed_transport_ends_the_recording_with_its_reason_and_keeps_the_bag() {
     let mut world = World::new();
-    let publisher = world.publisher("/t", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&publisher);
+    let (recording, publisher) = record_one(&mut world);
     publisher.send(&payload(0, 8));
     world.network.fail("the cable is out");
     assert!(recording.recorder.wait_finished(PATIENCE));
@@ -246,29 +257,36 @@ fn a_failed_transport_ends_the_recording_with_its_reason_and_keeps_the_bag() {
 }
 
 #[test]
+fn a_file_that_was_made_ahead_is_none_of_a_killed_recording() {
+    let mut world = prompt_world();
+    world.options.split.bytes_max = Some(200_000);
+    let (recording, publisher) = record_one(&mut world);
+    let ahead = world.options.output.join("bag_1.mcap");
+    let mut sent = 0;
+    while !ahead.exists() {
+        publisher.send(&payload(sent, 2000));
+        sent += 1;
+        recording.wait_recorded(sent as u64);
+    }
+    assert!(recording.recorder.status().current_file.ends_with("bag_0.mcap"));
+    let killed = killed(&world);
+    assert!(killed.join("bag_1.mcap").exists());
+    let names = |bag: &crate::reader::BagReader| bag.metadata().relative_file_paths.clone();
+    let torn = crate::reader::BagReader::open(&killed).unwrap();
+    assert_eq!(names(&torn), ["bag_0.mcap"], "{:?}", torn.notices());
+    let repaired = crate::repair::repair(&killed, None).unwrap();
+    let whole = crate::reader::BagReader::open(&repaired.bag).unwrap();
+    assert_eq!(names(&whole), ["bag_0.mcap"]);
+    assert_eq!(whole.notices(), Vec::<String>::new());
+    assert_eq!(whole.metadata().message_count, repaired.messages);
+    recording.stop();
+}
+
+#[test]
 fn a_killed_recording_is_read_with_what_its_files_hold() {
-    let mut world = World::new();
-    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
-    let publisher = world.publisher("/t", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&publisher);
-    for number in 0..100 {
-        publisher.send(&payload(number, 2000));
-    }
-    recording.wait_recorded(100);
-    recording.control.split();
-    recording.wait_until("the new file is there", |recording| {
-        recording.recorder.status().current_file.ends_with("bag_1.mcap")
-    });
-    publisher.send(&payload(100, 2000));
-    recording.wait_recorded(101);
-    // What a kill leaves: the files as they are.
-    let killed = world.options.output.with_file_name("killed");
-    fs::create_dir(&killed).unwrap();
-    for entry in fs::read_dir(&world.options.output).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), killed.join(entry.file_name())).unwrap();
-    }
+    let mut world = prompt_world();
+    let (recording, _publisher) = record_over_a_split(&mut world);
+    let killed = killed(&world);
     let bag = crate::reader::BagReader::open(&killed).unwrap();
     assert!(
         bag.metadata().message_count >= 100,

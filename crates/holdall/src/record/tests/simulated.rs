@@ -10,16 +10,19 @@ use holdall_io::{
     queue::DiskQueue,
     sim::{SimClock, SimDisk, SimDiskHandle, SimDiskOptions, SimRng},
 };
-use std::collections::BTreeSet;
+use holdall_model::loss::LossStage;
+use std::{collections::BTreeSet, sync::Mutex};
 
-/// A directory that keeps nothing: the disk has the storage files.
-struct NoFolder;
+/// A directory that keeps the last text only, and in which no storage file can be opened: the disk has them.
+#[derive(Clone, Default)]
+struct TextFolder(Arc<Mutex<String>>);
 
-impl BagFolder for NoFolder {
+impl BagFolder for TextFolder {
     fn create_new(&self, _: &Path) -> Result<(), DiskError> {
         Ok(())
     }
-    fn replace_text(&self, _: &Path, _: &str, _: bool) -> Result<(), DiskError> {
+    fn replace_text(&self, _: &Path, text: &str, _: bool) -> Result<(), DiskError> {
+        text.clone_into(&mut self.0.lock().unwrap());
         Ok(())
     }
     fn remove_file(&self, _: &Path) -> Result<(), DiskError> {
@@ -54,10 +57,15 @@ struct Sim {
     recorder: SteppedRecorder,
     publishers: Vec<MemoryPublisher>,
     disk: SimDiskHandle,
+    folder: TextFolder,
 }
 
 impl Sim {
     fn new(seed: u64) -> Self {
+        Self::with(seed, |_| {})
+    }
+
+    fn with(seed: u64, change: impl FnOnce(&mut RecordOptions)) -> Self {
         let mut rng = SimRng::new(seed);
         let clock = SimClock::default();
         let network = MemoryNetwork::new();
@@ -77,12 +85,15 @@ impl Sim {
         };
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let transport = MemoryTransport::new(&network, node("recorder"), Arc::clone(&shared));
+        let folder = TextFolder::default();
+        let mut options = options(&mut rng, PathBuf::from("/sim/bag"));
+        change(&mut options);
         let recorder = SteppedRecorder::new(
-            options(&mut rng, PathBuf::from("/sim/bag")),
+            options,
             vec![Box::new(transport)],
             shared,
             Box::new(move |_| DiskQueue::new(Box::new(disk), blocks)),
-            Box::new(NoFolder),
+            Box::new(folder.clone()),
         )
         .unwrap();
         Self {
@@ -92,6 +103,7 @@ impl Sim {
             recorder,
             publishers: Vec::new(),
             disk: handle,
+            folder,
         }
     }
 
@@ -247,9 +259,102 @@ fn a_failing_disk_leaves_accounts_that_add_up() {
         let sim = Sim::new(seed);
         let operation = [Operation::Write, Operation::Sync, Operation::Close][seed as usize % 3];
         sim.disk.fail_nth(operation, seed % 4, 5);
+        let folder = sim.folder.clone();
         let (report, ..) = sim.run(300);
         assert_eq!(report.audit_faults, Vec::<String>::new(), "seed {seed}");
+        let metadata = BagMetadata::from_yaml(&folder.0.lock().unwrap()).unwrap();
+        for file in &metadata.files {
+            let is_empty = file.message_count == 0;
+            assert_eq!(file.starting_time.is_none(), is_empty, "seed {seed}: {file:?}");
+        }
         failures += usize::from(report.failure.is_some());
     }
     assert!(failures > 3, "the disk failed {failures} times only");
+}
+
+#[test]
+fn a_step_of_the_clock_moves_no_deadline_and_loses_nothing() {
+    for hours in [-1, 1] {
+        let window = Duration::from_secs(2);
+        let mut sim = Sim::with(3, |options| {
+            options.cache = CacheOptions::default();
+            options.split = SplitOptions::default();
+            options.start_paused = false;
+            options.max_loss_window = Some(window);
+        });
+        let clock: Arc<dyn Clock> = Arc::new(sim.clock.clone());
+        let request = PublishRequest {
+            topic: "/t".to_owned(),
+            type_name: STRING.to_owned(),
+            qos: RELIABLE,
+            ..PublishRequest::default()
+        };
+        let publisher = sim.network.publisher(&node("talker"), &request, &clock);
+        sim.recorder.step_session();
+        for number in 0..1000 {
+            if number == 500 {
+                sim.clock.set_by(hours * 3_600_000_000_000);
+            }
+            publisher.send(&payload(number, 100));
+            sim.recorder.step_session();
+            while sim.recorder.step_drain() {}
+            sim.clock.advance(Duration::from_millis(10));
+        }
+        let durability = sim.recorder.status().durability;
+        assert!(durability.durable >= 800, "{hours} h: {durability:?}");
+        assert_eq!(durability.missed, 0, "{hours} h: {durability:?}");
+        let disk = sim.disk.clone();
+        let (report, ledger) = sim.recorder.stop_with_ledger();
+        assert_eq!((report.failure, ledger.lost()), (None, 0), "{hours} h");
+        let files: Vec<Vec<u8>> = report.files.iter().filter_map(|path| disk.read(path)).collect();
+        let expected: Vec<u32> = (1..=1000).collect();
+        assert_eq!(recorded(&files)["/t"], expected, "{hours} h: as they came");
+    }
+}
+
+#[test]
+fn publishers_that_were_summed_up_keep_an_account_that_adds_up_when_the_disk_fails() {
+    let (mut folded, mut lost_of_folded) = (0, 0);
+    for seed in 0..6 {
+        let mut sim = Sim::with(seed, |options| {
+            options.cache = CacheOptions::default();
+            options.split = SplitOptions::default();
+            options.start_paused = false;
+            // With a window messages become durable in between, without one none do before the end.
+            options.max_loss_window = (seed % 2 == 0).then_some(Duration::from_millis(500));
+        });
+        let clock: Arc<dyn Clock> = Arc::new(sim.clock.clone());
+        let request = PublishRequest {
+            topic: "/t".to_owned(),
+            type_name: STRING.to_owned(),
+            qos: RELIABLE,
+            ..PublishRequest::default()
+        };
+        let count = 1000;
+        for number in 0..count {
+            let publisher = sim.network.publisher(&node("talker"), &request, &clock);
+            sim.recorder.step_session();
+            for _ in 0..2 {
+                publisher.send(&payload(number, 2_000));
+            }
+            while sim.recorder.step_drain() {}
+            drop(publisher);
+            sim.clock.advance(Duration::from_millis(5));
+            if number == count - 100 {
+                sim.disk.fail_nth(Operation::Write, seed, 5);
+            }
+        }
+        let (report, ledger) = sim.recorder.stop_with_ledger();
+        assert!(report.failure.is_some(), "seed {seed}");
+        assert_eq!(report.audit_faults, Vec::<String>::new(), "seed {seed}");
+        let topic = &ledger.topics[0];
+        assert_eq!(topic.recorded + topic.lost(), 2 * count as u64, "seed {seed}");
+        let all = topic.folded.as_ref().unwrap();
+        folded += all.publishers;
+        lost_of_folded += all.missing.get(&LossStage::Storage).copied().unwrap_or(0);
+    }
+    assert!(
+        folded > 0 && lost_of_folded > 0,
+        "{folded} folded, {lost_of_folded} lost"
+    );
 }

@@ -77,7 +77,7 @@ impl BagWriter {
     fn is_left_empty(&self, index: usize) -> bool {
         let path = self.options.directory.join(&self.past[index].name);
         self.past.len() > 1
-            && holdall_io::fs::file_len(&path).is_ok_and(|length| length == 0)
+            && self.folder.file_len(&path).is_ok_and(|length| length == 0)
             && self.folder.remove_file(&path).is_ok()
     }
 
@@ -107,7 +107,10 @@ impl BagWriter {
                 past.summary.ending_time = summary.ending_time;
                 torn.reader = Some(reader);
             }
-            Err(error) => tracing::error!("nothing can be read of it: {error}"),
+            Err(error) => {
+                tracing::error!("nothing can be read of it: {error}");
+                (past.summary.starting_time, past.summary.ending_time) = (None, None);
+            }
         }
         past.summary.message_count = readable.iter().sum();
         past.summary.channel_message_counts = readable;
@@ -128,7 +131,8 @@ impl BagWriter {
             progress.map_or(0, |progress| progress.written_bytes)
         } else {
             // The queue has not written it and does not know how long it is.
-            holdall_io::fs::file_len(&self.options.storage.queue_path(&path)).unwrap_or(0)
+            let path = self.options.storage.queue_path(&path);
+            self.folder.file_len(&path).unwrap_or(0)
         };
         // The error is known already, and the file is closed all the same.
         drop(self.queue.close_file(current.file, length));
