@@ -1,8 +1,9 @@
-"""Real, small file systems that fill up, freeze and vanish while real nodes are recorded.
+"""Real, small file systems that fill up, freeze, vanish, use up a quota and turn read-only while real nodes are recorded; and memory that runs out.
 
 A full one needs user namespaces (`unshare -Urm`), the others root and loop devices; where these are not to be had the tests are skipped.
 """
 
+import ctypes
 import fcntl
 import json
 import os
@@ -43,16 +44,16 @@ def ask(world, control):
     return json.loads(told.stdout)["status"]
 
 
-def make(world, kind):
+def make(world, kind, *features, options="loop"):
     """An empty file system of 100 MB (xfs wants 300) on a loop device."""
     image, folder = world.folder / "image", world.folder / "disk"
     folder.mkdir()
     with open(image, "wb") as file:
         file.truncate(300_000_000 if kind == "xfs" else 100_000_000)
-    options = ["-F"] if kind == "ext4" else []
-    if os.geteuid() != 0 or shutil.which(f"mkfs.{kind}") is None or run(f"mkfs.{kind}", "-q", *options, image).returncode != 0:
+    force = ["-F"] if kind == "ext4" else []
+    if os.geteuid() != 0 or shutil.which(f"mkfs.{kind}") is None or run(f"mkfs.{kind}", "-q", *force, *features, image).returncode != 0:
         pytest.skip(f"no root or no mkfs.{kind}")
-    mounted = run("mount", "-o", "loop", image, folder)
+    mounted = run("mount", "-o", options, image, folder)
     if mounted.returncode != 0:
         pytest.skip(f"no loop devices: {mounted.stderr}")
     return folder
@@ -63,8 +64,28 @@ def disk(world, request):
     folder = make(world, request.param)
     yield folder
     run("fsfreeze", "-u", folder)
+    unmount(world, folder)
+
+
+def unmount(world, folder):
     world.close()
     run("umount", "-l", folder)
+
+
+def device_of(folder):
+    return run("findmnt", "-no", "SOURCE", folder).stdout.strip()
+
+
+NOBODY = 65534
+# quotactl(2): set the limits of a user, of which those for blocks of 1 KiB are given.
+SET_USER_QUOTA, BLOCK_LIMITS = 0x800008 << 8, 1
+
+
+def set_quota(folder, user, limit_bytes):
+    limits = struct.pack("<8QI4x", limit_bytes // 1024, 0, 0, 0, 0, 0, 0, 0, BLOCK_LIMITS)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.quotactl(SET_USER_QUOTA, device_of(folder).encode(), user, limits) != 0:
+        pytest.skip(f"no quotas: {os.strerror(ctypes.get_errno())}")
 
 
 @pytest.mark.parametrize("policy", ["stop", "ring"])
@@ -119,6 +140,63 @@ def test_a_frozen_disk_is_told_and_nothing_is_lost_when_it_thaws(world, disk):
     assert len(about["account"]["restarts"]) >= 1 and len(about["relative_file_paths"]) >= 2, about
 
 
+def memory_group(world, limit_bytes):
+    """A control group of its own (v1 or v2) with so much memory; programs join it by what `joined` puts before them."""
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = Path(root) / f"holdall-test-{os.getpid()}"
+        try:
+            group.mkdir()
+            (group / limit).write_text(str(limit_bytes))
+            return group
+        except OSError:
+            if group.is_dir():
+                group.rmdir()
+    pytest.skip("no control groups for memory")
+
+
+def kills_in(group):
+    """How many processes of a control group were killed for memory."""
+    for name in ("memory.oom_control", "memory.events"):
+        if (group / name).exists():
+            told = dict(line.split() for line in (group / name).read_text().splitlines())
+            return int(told.get("oom_kill", 0))
+    return 0
+
+
+def joined(group, *command):
+    return ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *map(str, command)]
+
+
+def test_memory_that_runs_out_kills_the_recorder_and_what_was_durable_is_in_the_bag(world, disk):
+    group = memory_group(world, 300_000_000)
+    try:
+        control = world.folder / "control"
+        # Told to take more than there is; messages wait in it while the disk stands still.
+        arguments = ["record", "-o", disk / "bag", "--topics", "/t", "--max-cache-size", "4GiB", "--max-loss-window", "0.5", "--control-socket", control]
+        recorder = world.program(joined(group, HOLDALL, *arguments))
+        talker = flood(world, size=500_000, rate_hz=100)
+        recorder.wait_until_says("recording /t")
+        talker.wait_for("matched")
+        while (durable := ask(world, control)["durable"]) < 20:
+            time.sleep(0.05)
+        assert run("fsfreeze", "-f", disk).returncode == 0
+        # It cannot end while a write of it waits for the disk.
+        deadline = time.monotonic() + 60
+        while kills_in(group) == 0 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert run("fsfreeze", "-u", disk).returncode == 0
+        code, said = recorder.wait()
+        talker.interrupt()
+        assert code == -signal.SIGKILL, said
+        assert world.run("repair", disk / "bag").returncode == 0
+        assert world.info(disk / "bag")["message_count"] >= durable, said
+        assert world.run("check", disk / "bag").returncode == 0
+    finally:
+        run("fsfreeze", "-u", disk)
+        world.close()
+        group.rmdir()
+
+
 def test_a_disk_that_vanishes_ends_the_recording_with_its_path_and_leaves_what_was_synced(world, disk):
     control = world.folder / "control"
     recorder = world.holdall("record", "-o", disk / "bag", "--topics", "/t", "--max-loss-window", "0.5", "--control-socket", control)
@@ -140,3 +218,54 @@ def test_a_disk_that_vanishes_ends_the_recording_with_its_path_and_leaves_what_w
     assert world.run("repair", disk / "bag").returncode == 0
     about = world.info(disk / "bag")
     assert about["message_count"] >= 100, (about, said)
+
+
+def test_a_used_up_quota_ends_the_recording_with_its_path_and_everything_until_then(world):
+    folder = make(world, "ext4", "-O", "quota", "-E", "quotatype=usrquota")
+    try:
+        set_quota(folder, NOBODY, 30_000_000)
+        os.chown(folder, NOBODY, NOBODY)
+        # Quotas do not bind root. This user may read everything, so that it finds the program.
+        reads = "+dac_override,+dac_read_search"
+        as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", f"--inh-caps=-all,{reads}", f"--ambient-caps=-all,{reads}"]
+        if run(*as_nobody, "true").returncode != 0:
+            pytest.skip("no setpriv")
+        talker = flood(world, count=1000)
+        recorder = world.program([*as_nobody, HOLDALL, "record", "-o", str(folder / "bag"), "--topics", "/t"])
+        code, said = recorder.wait()
+        talker.interrupt()
+        assert code == 1 and "quota" in said.lower() and str(folder / "bag") in said, said
+        told = audit(world, folder / "bag")
+        assert told["balanced"], (told["faults"], said)
+        assert told["recorded"] * 200_000 > 15_000_000, (told, said)
+        assert world.run("check", folder / "bag").returncode == 0, said
+    finally:
+        unmount(world, folder)
+
+
+def test_a_file_system_that_turns_read_only_ends_the_recording_and_keeps_what_was_synced(world):
+    folder = make(world, "ext4", options="loop,errors=remount-ro")
+    try:
+        switch = Path("/sys/fs/ext4") / Path(device_of(folder)).name / "trigger_fs_error"
+        if not os.access(switch, os.W_OK):
+            pytest.skip("no way to have ext4 find an error")
+        control = world.folder / "control"
+        recorder = world.holdall("record", "-o", folder / "bag", "--topics", "/t", "--max-loss-window", "0.5", "--control-socket", control)
+        talker = flood(world, size=10_000, rate_hz=100)
+        recorder.wait_until_says("recording /t")
+        talker.wait_for("matched")
+        while ask(world, control)["durable"] < 100:
+            time.sleep(0.05)
+        switch.write_text("1")
+        code, said = recorder.wait()
+        talker.interrupt()
+        assert code == 1 and str(folder / "bag") in said, said
+        assert "read-only file system" in said.lower() or "input/output error" in said.lower(), said
+        # An administrator looks after it.
+        assert run("umount", folder).returncode == 0
+        run("e2fsck", "-fy", world.folder / "image")
+        assert run("mount", "-o", "loop", world.folder / "image", folder).returncode == 0
+        assert world.run("repair", folder / "bag").returncode == 0
+        assert world.info(folder / "bag")["message_count"] >= 100, said
+    finally:
+        unmount(world, folder)

@@ -1,7 +1,7 @@
 //! The program as a user meets it: help, refusals and `info`, run as a process.
 
 use assert_cmd::Command;
-use std::{fs, path::Path};
+use std::{fs, os::unix::net::UnixListener, path::Path};
 
 /// The program in a world of its own: an empty environment, UTC, no terminal.
 fn holdall(folder: &Path, arguments: &[&str]) -> Command {
@@ -150,6 +150,29 @@ fn wrong_flags_are_refused_with_exit_code_2() {
         })
         .collect();
     insta::assert_snapshot!(sentences.join("\n"));
+}
+
+#[test]
+fn a_control_socket_that_cannot_be_made_is_refused_before_anything_is_recorded() {
+    let folder = empty();
+    fs::write(folder.path().join("notes.txt"), "not a socket").unwrap();
+    let _listening = UnixListener::bind(folder.path().join("taken")).unwrap();
+    let long = "x".repeat(200);
+    for (path, reason) in [
+        ("missing/socket", "No such file or directory"),
+        ("notes.txt", "something else is there already"),
+        ("taken", "another recording listens there"),
+        (&long, "shorter than SUN_LEN"),
+    ] {
+        let arguments = ["record", "-a", "-o", "bag", "--control-socket", path];
+        let sentence = one_sentence(folder.path(), &arguments, 2);
+        assert!(
+            sentence.contains(&format!("control socket {path}: ")) && sentence.contains(reason),
+            "{sentence}"
+        );
+    }
+    let notes = fs::read_to_string(folder.path().join("notes.txt")).unwrap();
+    assert_eq!(notes, "not a socket");
 }
 
 #[test]

@@ -59,17 +59,17 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let (sender, events) = queue();
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+    // Before the bag is made: a path that will not do leaves no empty bag behind, and no recording that nobody can steer as was meant.
+    let control_path = typed.control_socket.as_deref();
+    let control_socket = control_path
+        .map(ControlSocket::bind)
+        .transpose()
+        .map_err(Failure::refused)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let transports = transport::join(&typed.transport, &meant.node_name, &clock)?;
     prefer_receiving(typed.rt_priority);
     let snapshot = meant.options.cache.snapshot;
     let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
-    // Before the bag is made: a path that will not do leaves no empty bag behind.
-    let control_path = typed.control_socket.as_deref();
-    let control_socket = control_path
-        .map(ControlSocket::bind)
-        .transpose()
-        .map_err(Failure::failed)?;
     let recorder = Recorder::start(meant.options, transports, clock, disk, Box::<OsFolder>::default())
         .map_err(failure)?;
     let mut supervision = supervision(typed, snapshot);
