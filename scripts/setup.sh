@@ -13,7 +13,8 @@ cd "$(dirname "$0")/.."
 build_packages=(build-essential cmake pkg-config libclang-dev git ca-certificates valgrind)
 
 # Headers of Python: pyzeros compiles the serializers that it needs.
-node_packages=(python3 python3-venv python3-dev)
+# btrfs has quotas that bind root as well.
+node_packages=(python3 python3-venv python3-dev btrfs-progs)
 # ROS 1 as Debian 12 has it: its recorder, its master, and messages for real publishers. Elsewhere the tests with them are skipped.
 ros1_packages=(python3-rosbag python3-rosmaster python3-sensor-msgs python3-tf2-msgs python3-visualization-msgs python3-nav-msgs)
 # The real LevelDB, a rival in benchmarks.

@@ -3,7 +3,6 @@
 A full one needs user namespaces (`unshare -Urm`), the others root and loop devices; where these are not to be had the tests are skipped.
 """
 
-import ctypes
 import fcntl
 import json
 import os
@@ -44,14 +43,14 @@ def ask(world, control):
     return json.loads(told.stdout)["status"]
 
 
-def make(world, kind, *features, options="loop"):
-    """An empty file system of 100 MB (xfs wants 300) on a loop device."""
+def make(world, kind, options="loop"):
+    """An empty file system of 100 MB (xfs and btrfs want 300) on a loop device."""
     image, folder = world.folder / "image", world.folder / "disk"
     folder.mkdir()
     with open(image, "wb") as file:
-        file.truncate(300_000_000 if kind == "xfs" else 100_000_000)
+        file.truncate(100_000_000 if kind == "ext4" else 300_000_000)
     force = ["-F"] if kind == "ext4" else []
-    if os.geteuid() != 0 or shutil.which(f"mkfs.{kind}") is None or run(f"mkfs.{kind}", "-q", *force, *features, image).returncode != 0:
+    if os.geteuid() != 0 or shutil.which(f"mkfs.{kind}") is None or run(f"mkfs.{kind}", "-q", *force, image).returncode != 0:
         pytest.skip(f"no root or no mkfs.{kind}")
     mounted = run("mount", "-o", options, image, folder)
     if mounted.returncode != 0:
@@ -74,18 +73,6 @@ def unmount(world, folder):
 
 def device_of(folder):
     return run("findmnt", "-no", "SOURCE", folder).stdout.strip()
-
-
-NOBODY = 65534
-# quotactl(2): set the limits of a user, of which those for blocks of 1 KiB are given.
-SET_USER_QUOTA, BLOCK_LIMITS = 0x800008 << 8, 1
-
-
-def set_quota(folder, user, limit_bytes):
-    limits = struct.pack("<8QI4x", limit_bytes // 1024, 0, 0, 0, 0, 0, 0, 0, BLOCK_LIMITS)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.quotactl(SET_USER_QUOTA, device_of(folder).encode(), user, limits) != 0:
-        pytest.skip(f"no quotas: {os.strerror(ctypes.get_errno())}")
 
 
 @pytest.mark.parametrize("policy", ["stop", "ring"])
@@ -188,7 +175,8 @@ def test_memory_that_runs_out_kills_the_recorder_and_what_was_durable_is_in_the_
         code, said = recorder.wait()
         talker.interrupt()
         assert code == -signal.SIGKILL, said
-        assert world.run("repair", disk / "bag").returncode == 0
+        # 3 where something was torn that never was durable.
+        assert world.run("repair", disk / "bag").returncode in (0, 3)
         assert world.info(disk / "bag")["message_count"] >= durable, said
         assert world.run("check", disk / "bag").returncode == 0
     finally:
@@ -221,24 +209,23 @@ def test_a_disk_that_vanishes_ends_the_recording_with_its_path_and_leaves_what_w
 
 
 def test_a_used_up_quota_ends_the_recording_with_its_path_and_everything_until_then(world):
-    folder = make(world, "ext4", "-O", "quota", "-E", "quotatype=usrquota")
+    if shutil.which("btrfs") is None:
+        pytest.skip("no btrfs, whose quotas bind root too")
+    folder = make(world, "btrfs")
     try:
-        set_quota(folder, NOBODY, 30_000_000)
-        os.chown(folder, NOBODY, NOBODY)
-        # Quotas do not bind root. This user may read everything, so that it finds the program.
-        reads = "+dac_override,+dac_read_search"
-        as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", f"--inh-caps=-all,{reads}", f"--ambient-caps=-all,{reads}"]
-        if run(*as_nobody, "true").returncode != 0:
-            pytest.skip("no setpriv")
+        limited = folder / "limited"
+        for command in (["quota", "enable", folder], ["subvolume", "create", limited], ["qgroup", "limit", "30M", limited]):
+            told = run("btrfs", *command)
+            assert told.returncode == 0, told.stderr
         talker = flood(world, count=1000)
-        recorder = world.program([*as_nobody, HOLDALL, "record", "-o", str(folder / "bag"), "--topics", "/t"])
+        recorder = world.holdall("record", "-o", limited / "bag", "--topics", "/t")
         code, said = recorder.wait()
         talker.interrupt()
-        assert code == 1 and "quota" in said.lower() and str(folder / "bag") in said, said
-        told = audit(world, folder / "bag")
+        assert code == 1 and "quota" in said.lower() and str(limited / "bag") in said, said
+        told = audit(world, limited / "bag")
         assert told["balanced"], (told["faults"], said)
         assert told["recorded"] * 200_000 > 15_000_000, (told, said)
-        assert world.run("check", folder / "bag").returncode == 0, said
+        assert world.run("check", limited / "bag").returncode == 0, said
     finally:
         unmount(world, folder)
 
@@ -265,7 +252,7 @@ def test_a_file_system_that_turns_read_only_ends_the_recording_and_keeps_what_wa
         assert run("umount", folder).returncode == 0
         run("e2fsck", "-fy", world.folder / "image")
         assert run("mount", "-o", "loop", world.folder / "image", folder).returncode == 0
-        assert world.run("repair", folder / "bag").returncode == 0
+        assert world.run("repair", folder / "bag").returncode in (0, 3)
         assert world.info(folder / "bag")["message_count"] >= 100, said
     finally:
         unmount(world, folder)

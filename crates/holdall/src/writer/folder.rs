@@ -56,7 +56,9 @@ pub trait BagFolder: Send {
         path: &Path,
         records: &[(&str, MetadataEntries)],
     ) -> StorageResult<()> {
-        storage.repair(path, records, false).map(drop)
+        // A chunk that was still open may be shortened even where its header lies in two sectors, one of 10: a power cut right between the two
+        // takes what was never reported durable.
+        storage.repair(path, records, true).map(drop)
     }
 }
 
