@@ -1,20 +1,10 @@
-//! How busy each processor is over time, read from the kernel's own counters.
+//! How busy each processor is over time, and what the page cache owes the disk, read from the kernel's own counters.
 
-use crate::error::{BenchError, BenchResult};
+use super::sampling::{SAMPLES_MAX, Sampling};
+use crate::error::BenchResult;
 use holdall_io::clock::Clock;
 use serde::{Deserialize, Serialize};
-use std::{
-    fs,
-    sync::{Arc, mpsc},
-    thread::{self, JoinHandle},
-    time::Duration,
-};
-
-/// The kernel counts in hundredths of a second; shorter looks say nothing.
-const INTERVAL: Duration = Duration::from_millis(200);
-
-/// Samples kept at most: an hour. A longer run keeps its beginning.
-const SAMPLES_MAX: usize = 18_000;
+use std::{fs, sync::Arc};
 
 /// One look at all processors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,14 +13,14 @@ pub struct CoreSample {
     pub at_s: f64,
     /// Share of the time since the last look in which each processor was busy, 0 to 1.
     pub busy: Vec<f64>,
+    /// Bytes that programs have written and the disk has not: memory that no recorder counts as its own.
+    #[serde(default)]
+    pub dirty_bytes: u64,
 }
 
 /// Looks again and again until it is stopped.
 #[derive(Debug)]
-pub struct CoreSampler {
-    stop: mpsc::SyncSender<()>,
-    thread: JoinHandle<Vec<CoreSample>>,
-}
+pub struct CoreSampler(Sampling<Vec<CoreSample>>);
 
 /// Busy and total ticks of one processor.
 type Ticks = (u64, u64);
@@ -41,46 +31,29 @@ impl CoreSampler {
     /// # Errors
     /// When no thread can be started.
     pub fn start(clock: Arc<dyn Clock>) -> BenchResult<Self> {
-        let (stop, stopped) = mpsc::sync_channel::<()>(1);
-        let thread = thread::Builder::new()
-            .name("core-sampler".to_owned())
-            .spawn(move || sample(clock.as_ref(), &stopped))
-            .map_err(|source| BenchError::Thread { source })?;
-        Ok(Self { stop, thread })
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let mut last = parse(&read("/proc/stat"));
+        let look = move |samples: &mut Vec<CoreSample>, at_s: f64| {
+            let now = parse(&read("/proc/stat"));
+            if samples.len() < SAMPLES_MAX {
+                samples.push(CoreSample {
+                    at_s,
+                    busy: last
+                        .iter()
+                        .zip(&now)
+                        .map(|(last, now)| share(*last, *now))
+                        .collect(),
+                    dirty_bytes: dirty_bytes(&read("/proc/meminfo")),
+                });
+            }
+            last = now;
+        };
+        Sampling::start("core-sampler", clock, Vec::new(), look).map(Self)
     }
 
     /// Ends; what was seen.
     pub fn stop(self) -> Vec<CoreSample> {
-        drop(self.stop);
-        self.thread.join().unwrap_or_default()
-    }
-}
-
-fn sample(clock: &dyn Clock, stopped: &mpsc::Receiver<()>) -> Vec<CoreSample> {
-    let start = clock.monotonic();
-    let mut last = parse(&fs::read_to_string("/proc/stat").unwrap_or_default());
-    let mut samples = Vec::new();
-    loop {
-        // The last look is shorter than the others, so that short runs have one at all.
-        let ended = !matches!(
-            stopped.recv_timeout(INTERVAL),
-            Err(mpsc::RecvTimeoutError::Timeout)
-        );
-        let now = parse(&fs::read_to_string("/proc/stat").unwrap_or_default());
-        if samples.len() < SAMPLES_MAX {
-            samples.push(CoreSample {
-                at_s: clock.monotonic().saturating_sub(start).as_secs_f64(),
-                busy: last
-                    .iter()
-                    .zip(&now)
-                    .map(|(last, now)| share(*last, *now))
-                    .collect(),
-            });
-        }
-        if ended {
-            return samples;
-        }
-        last = now;
+        self.0.stop()
     }
 }
 
@@ -90,6 +63,16 @@ fn share(last: Ticks, now: Ticks) -> f64 {
         return 0.0;
     }
     now.0.saturating_sub(last.0) as f64 / total as f64
+}
+
+/// `Dirty` and `Writeback` of `/proc/meminfo` (proc_meminfo(5)).
+fn dirty_bytes(meminfo: &str) -> u64 {
+    let kibibytes = |field: &str| {
+        let value = meminfo.lines().find_map(|line| line.strip_prefix(field));
+        value.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
+    };
+    let all = kibibytes("Dirty:").unwrap_or(0) + kibibytes("Writeback:").unwrap_or(0);
+    all * 1024
 }
 
 /// Reads the lines `cpu0 …` of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal, and guests, which
@@ -122,6 +105,13 @@ mod tests {
         assert_eq!(parse(stat), [(20, 100), (0, 100)]);
         assert!((share((20, 100), (70, 200)) - 0.5).abs() < 1e-12);
         assert_eq!(share((1, 5), (1, 5)), 0.0);
+    }
+
+    #[test]
+    fn what_waits_for_the_disk_is_dirty_or_on_its_way() {
+        let meminfo = "MemTotal: 9 kB\nDirty:   3 kB\nWriteback:  4 kB\nWritebackTmp: 8 kB\n";
+        assert_eq!(dirty_bytes(meminfo), 7 << 10);
+        assert_eq!(dirty_bytes(""), 0);
     }
 
     #[test]

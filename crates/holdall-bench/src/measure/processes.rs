@@ -1,20 +1,10 @@
 //! What other processes use: processor time and memory, over time and at their end, from `/proc`.
 
-use crate::error::{BenchError, BenchResult};
+use super::sampling::{SAMPLES_MAX, Sampling};
+use crate::error::BenchResult;
 use holdall_io::clock::Clock;
 use serde::{Deserialize, Serialize};
-use std::{
-    fs,
-    sync::{Arc, mpsc},
-    thread::{self, JoinHandle},
-    time::Duration,
-};
-
-/// The kernel counts in hundredths of a second; shorter looks say nothing.
-const INTERVAL: Duration = Duration::from_millis(200);
-
-/// Samples kept at most: an hour. A longer run keeps its beginning.
-const SAMPLES_MAX: usize = 18_000;
+use std::{fs, sync::Arc};
 
 /// One look at a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +33,20 @@ pub struct ProcessUse {
     pub written_bytes: Option<u64>,
     /// Over time.
     pub samples: Vec<ProcessSample>,
+    /// Processor time by the names of its threads, the busiest first, as far as it was seen.
+    #[serde(default)]
+    pub threads: Vec<ThreadUse>,
+}
+
+/// What the threads of one name used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ThreadUse {
+    /// Their name, as the kernel has it: 15 bytes.
+    pub name: String,
+    /// How many there were.
+    pub count: u32,
+    /// Processor time in seconds.
+    pub cpu_s: f64,
 }
 
 /// What the process `id` has used until now; also of one that has ended and is not yet reaped, without its memory.
@@ -56,6 +60,7 @@ pub fn process_use(name: &str, id: u32) -> ProcessUse {
         rss_max_bytes: kibibytes(&status, "VmHWM:"),
         written_bytes: written_bytes(&id.to_string()),
         samples: Vec::new(),
+        threads: thread_use(id),
     }
 }
 
@@ -64,6 +69,46 @@ pub fn written_bytes(id: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/io")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
     value.trim().parse().ok()
+}
+
+/// Threads end one after the other when a program does: of each name the most that was seen is kept.
+fn keep_most(kept: &mut Vec<ThreadUse>, now: Vec<ThreadUse>) {
+    for one in now {
+        match kept.iter_mut().find(|other| other.name == one.name) {
+            Some(other) if other.cpu_s > one.cpu_s => {}
+            Some(other) => *other = one,
+            None => kept.push(one),
+        }
+    }
+    kept.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
+}
+
+/// Numbers at the end of a thread's name, which tell it from its siblings, are left out.
+fn thread_use(id: u32) -> Vec<ThreadUse> {
+    let mut threads: Vec<ThreadUse> = Vec::new();
+    let tasks = fs::read_dir(format!("/proc/{id}/task"));
+    for task in tasks.into_iter().flatten().flatten() {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let Some((_, rest)) = stat.split_once('(') else {
+            continue;
+        };
+        let name = rest.rsplit_once(')').map_or(rest, |(name, _)| name);
+        let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
+        let (user, system) = cpu_seconds(&stat);
+        match threads.iter_mut().find(|one| one.name == name) {
+            Some(one) => {
+                one.count += 1;
+                one.cpu_s += user + system;
+            }
+            None => threads.push(ThreadUse {
+                name: name.to_owned(),
+                count: 1,
+                cpu_s: user + system,
+            }),
+        }
+    }
+    threads.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
+    threads
 }
 
 /// Reads `utime` and `stime` (proc_pid_stat(5)), which stand behind a name that may hold blanks itself.
@@ -89,10 +134,7 @@ fn kibibytes(status: &str, field: &str) -> u64 {
 
 /// Looks at processes again and again until it is stopped.
 #[derive(Debug)]
-pub struct ProcessSampler {
-    stop: mpsc::SyncSender<()>,
-    thread: JoinHandle<Vec<ProcessUse>>,
-}
+pub struct ProcessSampler(Sampling<Vec<ProcessUse>>);
 
 impl ProcessSampler {
     /// Begins to look at these processes.
@@ -100,51 +142,43 @@ impl ProcessSampler {
     /// # Errors
     /// When no thread can be started.
     pub fn start(processes: Vec<(String, u32)>, clock: Arc<dyn Clock>) -> BenchResult<Self> {
-        let (stop, stopped) = mpsc::sync_channel::<()>(1);
-        let thread = thread::Builder::new()
-            .name("process-sampler".to_owned())
-            .spawn(move || sample(&processes, clock.as_ref(), &stopped))
-            .map_err(|source| BenchError::Thread { source })?;
-        Ok(Self { stop, thread })
+        let each = |processes: &[(String, u32)]| -> Vec<ProcessUse> {
+            processes
+                .iter()
+                .map(|(name, id)| process_use(name, *id))
+                .collect()
+        };
+        let seen = each(&processes);
+        let mut last_s = 0.0;
+        let look = move |seen: &mut Vec<ProcessUse>, at_s: f64| {
+            for (kept, now) in seen.iter_mut().zip(each(&processes)) {
+                add(kept, now, at_s, last_s);
+            }
+            last_s = at_s;
+        };
+        Sampling::start("process-sampler", clock, seen, look).map(Self)
     }
 
     /// Ends; what was seen of each process.
     pub fn stop(self) -> Vec<ProcessUse> {
-        drop(self.stop);
-        self.thread.join().unwrap_or_default()
+        self.0.stop()
     }
 }
 
-fn sample(processes: &[(String, u32)], clock: &dyn Clock, stopped: &mpsc::Receiver<()>) -> Vec<ProcessUse> {
-    let start = clock.monotonic();
-    let look = || processes.iter().map(|(name, id)| process_use(name, *id));
-    let mut seen: Vec<ProcessUse> = look().collect();
-    let mut last_s = 0.0;
-    loop {
-        let ended = !matches!(
-            stopped.recv_timeout(INTERVAL),
-            Err(mpsc::RecvTimeoutError::Timeout)
-        );
-        let at_s = clock.monotonic().saturating_sub(start).as_secs_f64();
-        for (kept, now) in seen.iter_mut().zip(look()) {
-            // One that has ended has no memory any more; what it had stays known.
-            if now.rss_max_bytes == 0 || kept.samples.len() >= SAMPLES_MAX {
-                continue;
-            }
-            kept.samples.push(ProcessSample {
-                at_s,
-                busy: (now.cpu_s - kept.cpu_s).max(0.0) / (at_s - last_s).max(1e-9),
-                rss_bytes: now.rss_max_bytes,
-            });
-            kept.cpu_s = now.cpu_s;
-            kept.cpu_system_s = now.cpu_system_s;
-            kept.rss_max_bytes = kept.rss_max_bytes.max(now.rss_max_bytes);
-        }
-        last_s = at_s;
-        if ended {
-            return seen;
-        }
+/// Adds a look to what is known. A process that has ended has no memory any more; what it had stays known.
+fn add(kept: &mut ProcessUse, now: ProcessUse, at_s: f64, last_s: f64) {
+    if now.rss_max_bytes == 0 || kept.samples.len() >= SAMPLES_MAX {
+        return;
     }
+    kept.samples.push(ProcessSample {
+        at_s,
+        busy: (now.cpu_s - kept.cpu_s).max(0.0) / (at_s - last_s).max(1e-9),
+        rss_bytes: now.rss_max_bytes,
+    });
+    kept.cpu_s = now.cpu_s;
+    kept.cpu_system_s = now.cpu_system_s;
+    kept.rss_max_bytes = kept.rss_max_bytes.max(now.rss_max_bytes);
+    keep_most(&mut kept.threads, now.threads);
 }
 
 #[cfg(test)]
@@ -177,6 +211,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_thread_used_is_known_after_its_end() {
+        let of = |name: &str, cpu_s| ThreadUse {
+            name: name.to_owned(),
+            count: 1,
+            cpu_s,
+        };
+        let mut kept = vec![of("receive", 2.0), of("drain", 1.0)];
+        keep_most(&mut kept, vec![of("drain", 3.0), of("sync", 0.5)]);
+        assert_eq!(kept, [of("drain", 3.0), of("receive", 2.0), of("sync", 0.5)]);
+    }
+
+    #[test]
     fn this_process_is_seen_at_least_once() {
         let id = std::process::id();
         let sampler = ProcessSampler::start(vec![("me".to_owned(), id)], Arc::new(SystemClock)).unwrap();
@@ -184,6 +230,13 @@ mod tests {
         assert_eq!(seen.len(), 1);
         assert!(
             !seen[0].samples.is_empty() && seen[0].rss_max_bytes > 0,
+            "{seen:?}"
+        );
+        // This thread and the one that looks.
+        let threads: u32 = seen[0].threads.iter().map(|one| one.count).sum();
+        assert!(threads >= 2, "{seen:?}");
+        assert!(
+            seen[0].threads.iter().any(|one| one.name == "process-sampler"),
             "{seen:?}"
         );
     }
