@@ -24,6 +24,12 @@ const LOAN_BYTES_MIN: usize = 64 << 10;
 /// Messages that are due within this are sent without going to sleep again: a sleep costs as much as some messages.
 const WAKE_GRAIN: Duration = Duration::from_micros(50);
 
+/// Many publishers are sent in bunches: a message waits at most for this part of the shortest period, …
+const BUNCH_PERIOD_PART: f64 = 40.0;
+
+/// … and never longer than this. Setting a timer and waking up is the dearest thing that a generator does: 15 µs on a virtual machine.
+const BUNCH_MAX: Duration = Duration::from_micros(500);
+
 /// What was sent, and how well.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
@@ -100,6 +106,7 @@ impl Generator<'_> {
     fn run(self, thread: u32, threads: u32, start: Duration) -> Sent {
         wake_this_thread_exactly();
         let schedules = self.schedules(start);
+        let bunch = self.bunch(threads);
         let mut sent = Sent {
             messages: vec![0; schedules.len()],
             ..Sent::default()
@@ -115,7 +122,7 @@ impl Generator<'_> {
             if at > now {
                 now = self.clock.monotonic();
                 if at > now + WAKE_GRAIN {
-                    self.clock.sleep_until(at);
+                    self.clock.sleep_until(at + bunch);
                     now = self.clock.monotonic();
                 }
             }
@@ -143,6 +150,19 @@ impl Generator<'_> {
             Schedule::new(start, config.rate_hz, publisher.place, config.publishers_count)
         };
         self.publishers.publishers.iter().map(of).collect()
+    }
+
+    /// How long a thread sleeps beyond the next message, so that others are due as well when it wakes; nothing where there are none.
+    fn bunch(&self, threads: u32) -> Duration {
+        let groups = self.publishers.groups.iter().map(|group| &group.config);
+        let rate_hz: f64 = groups
+            .clone()
+            .map(|group| group.rate_hz * f64::from(group.publishers_count))
+            .sum();
+        let shortest_s = groups.map(|group| 1.0 / group.rate_hz).fold(1.0, f64::min);
+        let wait = Duration::from_secs_f64(shortest_s / BUNCH_PERIOD_PART).min(BUNCH_MAX);
+        let due_meanwhile = wait.as_secs_f64() * rate_hz / f64::from(threads);
+        if due_meanwhile < 2.0 { Duration::ZERO } else { wait }
     }
 
     fn offer(&self, publisher: usize, index: u64, buffer: &mut Vec<u8>) {
@@ -260,31 +280,27 @@ mod tests {
         assert!(received.iter().all(|one| one.0.lock().unwrap().len() == 20));
         // The last of 20 000 is due 199.99 ms after the first.
         let late_s = sent.elapsed.as_secs_f64() - 0.199_99;
-        assert!(late_s.abs() < 0.000_2, "{late_s}");
+        assert!(late_s.abs() < 0.000_4, "{late_s}");
         let worst = sent.lateness.summary().unwrap().max_ns;
-        assert!(worst < 100_000, "{worst} ns late");
+        // Bunches of a quarter of a millisecond.
+        assert!(worst < 350_000, "{worst} ns late");
     }
 
-    /// At 10 kHz the rate is kept to a thousandth, and at 500 MB/s a message costs a few looks at the clock, one sleep and no copy:
+    /// At 10 kHz the rate is kept to a thousandth, and at 500 MB/s a message costs a few looks at the clock, at most one sleep, and no copy:
     /// what a processor does with that is in `docs/benchmarks/suite.md`.
     #[test]
     fn rates_are_kept_and_a_message_costs_little() {
-        let one = |size: usize, rate: u64| {
+        let one = |publishers: u64, size: usize, rate: u64| {
+            let each = rate / publishers;
             let text = format!(
                 "rosbag2_performance_benchmarking_node: {{ros__parameters: {{publishers: {{publisher_groups: [a], a: {{\
-                 publishers_count: 1, topic_root: a, msg_size_bytes: {size}, msg_count_each: {rate}, rate_hz: {rate}}}}}}}}}"
+                 publishers_count: {publishers}, topic_root: a, msg_size_bytes: {size}, msg_count_each: {each}, rate_hz: {each}}}}}}}}}"
             );
             let publishers = Publishers::new(&ProducerConfig::parse(&text).unwrap(), 1).unwrap();
             let received = Arc::new(Received::default());
             let clock = CountingClock::default();
-            let sent = generate(
-                &publishers,
-                &[Arc::clone(&received) as Arc<dyn Sink>],
-                1,
-                true,
-                &clock,
-            )
-            .unwrap();
+            let sinks = vec![Arc::clone(&received) as Arc<dyn Sink>; publishers.publishers.len()];
+            let sent = generate(&publishers, &sinks, 1, true, &clock).unwrap();
             assert_eq!(received.0.lock().unwrap().len() as u64, rate);
             let found_hz = (rate - 1) as f64 / sent.elapsed.as_secs_f64();
             let per_message = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / rate as f64;
@@ -292,15 +308,25 @@ mod tests {
                 found_hz / rate as f64 - 1.0,
                 per_message(&clock.looks),
                 per_message(&clock.sleeps),
+                sent.lateness.summary().unwrap().max_ns,
             )
         };
-        for (size, rate) in [(100, 10_000), (50_000, 10_000), (1_000_000, 500)] {
-            let (error, looks, sleeps) = one(size, rate);
-            assert!(error.abs() < 0.001, "{size} B at {rate} Hz: rate off by {error}");
+        // Of a hundred publishers at 100 Hz each several messages are sent at a time, at most a fortieth of their period late.
+        for (publishers, size, rate, sleeps_max, late_max_ns) in [
+            (1, 100, 10_000, 1.01, 20_000),
+            (1, 50_000, 10_000, 1.01, 20_000),
+            (1, 1_000_000, 500, 1.01, 20_000),
+            (100, 50_000, 10_000, 0.51, 270_000),
+            (1000, 5_000, 100_000, 0.05, 270_000),
+        ] {
+            let (error, looks, sleeps, late_ns) = one(publishers, size, rate);
+            let what = format!("{publishers} × {size} B, {rate} messages a second");
+            assert!(error.abs() < 0.001, "{what}: rate off by {error}");
             assert!(
-                looks <= 5.01 && sleeps <= 1.01,
-                "{size} B at {rate} Hz: {looks} looks, {sleeps} sleeps"
+                looks <= 5.01 && sleeps <= sleeps_max,
+                "{what}: {looks} looks, {sleeps} sleeps"
             );
+            assert!(late_ns <= late_max_ns, "{what}: {late_ns} ns late");
         }
     }
 }
