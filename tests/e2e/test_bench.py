@@ -1,8 +1,12 @@
 """`holdall bench run` over real DDS: own publishers, real rclpy nodes, rivals' writers, and ROS 1 where it is installed."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 from conftest import HOLDALL
 from test_ros1 import ros1_is_here
@@ -20,6 +24,11 @@ benchmarks:
   - {repeat_each: 1, no_transport: false, parameters: {recorder: [holdall, ros2_bag], publishers: [own, rclpy], max_cache_size: [10000000]}}
   - {repeat_each: 1, no_transport: false, parameters: {recorder: [double_buffered], max_cache_size: [10000000]}}
   - {repeat_each: 1, no_transport: false, parameters: {recorder: [rosbag], max_cache_size: [10000000]}}
+"""
+
+OWN_TRANSPORTS = EXPERIMENT[: EXPERIMENT.index("benchmarks:")] + """benchmarks:
+  - {repeat_each: 1, transport: zenoh, parameters: {recorder: [holdall, double_buffered], max_cache_size: [10000000]}}
+  - {repeat_each: 1, transport: iceoryx2, parameters: {max_cache_size: [10000000]}}
 """
 
 
@@ -91,3 +100,62 @@ def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path)
         assert run["discovery"]["matched"] == 2
     # Where the file says; programs inherit it.
     assert (tmp_path / "cpus").read_text().split() == ["Cpus_allowed_list:", "0"]
+
+
+def test_over_zenoh_and_shared_memory_publishers_and_recorder_meet_by_themselves(world, tmp_path):
+    """Nobody runs a router, and nobody else's sessions are disturbed."""
+    (tmp_path / "own.yaml").write_text(OWN_TRANSPORTS)
+    told = subprocess.run(
+        [HOLDALL, "bench", "run", tmp_path / "own.yaml", "--limit-total", "16MB", "--json", "--out", tmp_path / "out"],
+        env={k: v for k, v in world.env.items() if not k.startswith("ZENOH_")},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert told.returncode == 0, told.stderr
+    result = json.loads(told.stdout)
+    lacking = {s["reason"].split()[0] for s in result["skipped"] if "this build of holdall has no" in s["reason"]}
+    assert len(lacking) == 0 or not os.environ.get("HOLDALL_ALL_TRANSPORTS"), result["skipped"]
+    runs = {(r["transport"], r["setting"]["recorder"]): r for r in result["runs"]}
+    expected = {("zenoh", "holdall"), ("zenoh", "double_buffered"), ("iceoryx2", "holdall")}
+    assert set(runs) == {one for one in expected if one[0] not in lacking}
+    for who, run in runs.items():
+        assert (run["sent"], run["recorded"], run["unexplained"]) == (200, 200, 0), (who, run["lost"])
+        assert {t["name"] for p in run["processes"] for t in p["threads"]}, who
+
+
+LONG = EXPERIMENT[: EXPERIMENT.index("benchmarks:")].replace("msg_count_each: 20", "msg_count_each: 50000") + """benchmarks:
+  - {repeat_each: 1, no_transport: false, parameters: {max_cache_size: [10000000]}}
+"""
+
+
+def test_an_interrupted_run_ends_what_it_started_removes_its_bag_and_is_resumed(world, tmp_path):
+    file = tmp_path / "live.yaml"
+    file.write_text(LONG)
+    command = [HOLDALL, "bench", "run", file, "--limit-total", "16MB", "--out", tmp_path / "out"]
+    run = subprocess.Popen(command, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def children():
+        return {int(pid) for task in Path(f"/proc/{run.pid}/task").iterdir() for pid in (task / "children").read_text().split()}
+
+    def bags():
+        return list((tmp_path / "out" / "live").glob("case_*/*/bag"))
+
+    deadline = time.monotonic() + 60
+    # The recorder and the publishers; the probes of transports come and go before.
+    while not (bags() and len(children()) >= 2):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.02)
+    started = children()
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(20) == -signal.SIGTERM
+    assert bags() == []
+    gone = lambda pid: not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    while not all(gone(pid) for pid in started):
+        assert time.monotonic() < deadline + 30, started
+        time.sleep(0.02)
+    file.write_text(LONG.replace("msg_count_each: 50000", "msg_count_each: 20"))
+    again = subprocess.run([*command, "--resume", "--json"], env=world.env, capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0, again.stderr
+    (only,) = json.loads(again.stdout)["runs"]
+    assert (only["recorded"], bags()) == (200, [])

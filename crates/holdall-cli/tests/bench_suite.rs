@@ -66,115 +66,74 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
             "          recorder: [rosbag]\n          max_cache",
         ),
     );
+    keep(
+        "discard.yaml",
+        &BENCHMARK
+            .replace("no_transport: True", "no_transport: False")
+            .replace(
+                "          max_cache",
+                "          recorder: [discard]\n          max_cache",
+            ),
+    );
     keep("no_yaml.yaml", "a: b: c");
-    let files = |producers, benchmark| {
-        [
-            "run",
-            "--producers",
-            producers,
-            "--benchmark",
-            benchmark,
-            "--out",
-            "out",
-        ]
-    };
-    refused(
-        folder,
-        &files("good_p.yaml", "unknown_key.yaml"),
-        "unknown key repeats",
-    );
-    refused(
-        folder,
-        &files("missing_group.yaml", "good_b.yaml"),
-        "publisher_groups names h, which is not there",
-    );
-    refused(
-        folder,
-        &files("zero_rate.yaml", "good_b.yaml"),
-        "line 10: expected a rate of 0.001 Hz or more",
-    );
-    refused(
-        folder,
-        &files("good_p.yaml", "ros1.yaml"),
-        "recorder rosbag needs no_transport: false",
-    );
-    refused(folder, &files("absent.yaml", "good_b.yaml"), "absent.yaml");
-    refused(folder, &["run", "no_yaml.yaml", "--out", "out"], "no_yaml.yaml");
-    refused(
-        folder,
-        &["run", "A99", "--out", "out"],
-        "A99 is no experiment and no file; expected one of A1",
-    );
-    refused(folder, &["run", "A6"], "no folder for results: give --out DIR");
-    refused(
-        folder,
-        &["run", "A6", "--scale", "0", "--out", "out"],
-        "--scale 0",
-    );
-    refused(
-        folder,
-        &["run", "A6", "--repeat", "0", "--out", "out"],
-        "--repeat 0",
-    );
-    refused(
-        folder,
-        &["run", "A6", "--scale", "1e9", "--out", "out"],
-        "bytes are needed below out",
-    );
-    refused(
-        folder,
-        &["run", "A6", "--case", "7 GB", "--out", "out"],
-        "--case 7 GB: A6 has only 1000 × 1 KB",
-    );
-    refused(
-        folder,
-        &["run", "A8", "--ros2", "nowhere", "--out", "out"],
-        "nowhere: no such file",
-    );
-    refused(
-        folder,
-        &["run", "A9", "--transport", "dds", "--out", "out"],
-        "recorded without a transport",
-    );
-    refused(folder, &["list", "A99"], "A99 is no experiment");
-    refused(
-        folder,
-        &["report", "."],
-        "expected a folder with results of holdall bench run",
-    );
+    for (producers, benchmark, because) in [
+        ("good_p.yaml", "unknown_key.yaml", "unknown key repeats"),
+        (
+            "missing_group.yaml",
+            "good_b.yaml",
+            "publisher_groups names h, which is not there",
+        ),
+        (
+            "zero_rate.yaml",
+            "good_b.yaml",
+            "line 10: expected a rate of 0.001 Hz or more",
+        ),
+        ("no_type.yaml", "good_b.yaml", "nobody/msg/Knows"),
+        (
+            "good_p.yaml",
+            "ros1.yaml",
+            "recorder rosbag needs no_transport: false",
+        ),
+        (
+            "good_p.yaml",
+            "discard.yaml",
+            "recorder discard needs no_transport: true",
+        ),
+        ("absent.yaml", "good_b.yaml", "absent.yaml"),
+    ] {
+        let line = format!("run --producers {producers} --benchmark {benchmark} --out out");
+        refused(folder, &line.split(' ').collect::<Vec<_>>(), because);
+    }
+    for (line, because) in [
+        ("run no_yaml.yaml --out out", "no_yaml.yaml"),
+        (
+            "run A99 --out out",
+            "A99 is no experiment and no file; expected one of A1",
+        ),
+        ("run A6", "no folder for results: give --out DIR"),
+        ("run A6 --scale 0 --out out", "--scale 0"),
+        ("run A6 --repeat 0 --out out", "--repeat 0"),
+        ("run A6 --scale 1e9 --out out", "bytes are needed below out"),
+        (
+            "run A6 --case 7GB --out out",
+            "--case 7GB: A6 has only 1000 × 1 KB",
+        ),
+        (
+            "run A6 --recorder rosbag --out out",
+            "A6: nothing is recorded by rosbag",
+        ),
+        ("run A8 --ros2 nowhere --out out", "nowhere: no such file"),
+        ("run A9 --transport dds --out out", "recorded without a transport"),
+        ("list A99", "A99 is no experiment"),
+        ("report .", "expected a folder with results of holdall bench run"),
+    ] {
+        refused(folder, &line.split(' ').collect::<Vec<_>>(), because);
+    }
     fs::create_dir_all(folder.join("out/A6")).unwrap();
     refused(
         folder,
         &["run", "A6", "--scale", "0.001", "--out", "out"],
         "out/A6 is not empty",
-    );
-}
-
-#[test]
-fn a_message_type_that_nobody_knows_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    let folder = directory.path();
-    fs::write(
-        folder.join("p.yaml"),
-        PRODUCERS.replace(
-            "rate_hz: 100",
-            "rate_hz: 100\n        msg_type: \"nobody/msg/Knows\"",
-        ),
-    )
-    .unwrap();
-    fs::write(folder.join("b.yaml"), BENCHMARK).unwrap();
-    refused(
-        folder,
-        &[
-            "run",
-            "--producers",
-            "p.yaml",
-            "--benchmark",
-            "b.yaml",
-            "--out",
-            "out",
-        ],
-        "nobody/msg/Knows",
     );
 }
 
@@ -185,7 +144,7 @@ fn every_experiment_is_listed_and_its_file_runs_as_ones_own() {
     let (code, table, _) = bench(folder, &["list"]);
     assert_eq!(code, 0);
     for id in [
-        "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "B1", "B2", "C1", "C2", "C3", "L1",
+        "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "B1", "B2", "C1", "C2", "C3", "L1", "G1",
     ] {
         assert!(
             table

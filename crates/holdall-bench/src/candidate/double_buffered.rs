@@ -4,20 +4,14 @@
 //! behind the best queue that they come with.
 
 use super::{
-    raw::{RawMessage, RawWriter},
-    synchronous::{StoredCounts, Waiting},
+    raw::RawWriter,
+    storing::{Store, StoredCounts, StoringThread, Waiting},
 };
-use crate::{
-    error::{BenchError, BenchResult},
-    measure::Latencies,
-};
+use crate::error::BenchResult;
 use holdall_io::clock::Clock;
 use holdall_model::message::{MessageHeader, Payload};
 use holdall_transport::Sink;
-use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle},
-};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The buffer that is being filled.
 #[derive(Default)]
@@ -62,7 +56,7 @@ impl Sink for BufferSink {
 pub struct DoubleBuffered {
     shared: Arc<Shared>,
     sinks: Vec<Arc<dyn Sink>>,
-    thread: JoinHandle<BenchResult<(Vec<u64>, Latencies)>>,
+    thread: StoringThread,
 }
 
 impl DoubleBuffered {
@@ -92,10 +86,8 @@ impl DoubleBuffered {
             })
             .collect();
         let taken = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name("double-buffered".to_owned())
-            .spawn(move || store_all(&taken, writer, topics, clock.as_ref()))
-            .map_err(|source| BenchError::Thread { source })?;
+        let store = Store::new(writer, topics, clock);
+        let thread = StoringThread::spawn("double-buffered", move || store_all(&taken, store))?;
         Ok(Self {
             shared,
             sinks,
@@ -115,40 +107,20 @@ impl DoubleBuffered {
     pub fn close(self) -> BenchResult<StoredCounts> {
         lock(&self.shared.filling).closed = true;
         self.shared.arrived.notify_one();
-        let (stored, writes) = self.thread.join().map_err(|_| BenchError::Thread {
-            source: std::io::Error::other("the double-buffered recorder panicked"),
-        })??;
+        let counts = self.thread.join()?;
         let lost = std::mem::take(&mut lock(&self.shared.filling).lost);
-        Ok(StoredCounts { stored, lost, writes })
+        Ok(StoredCounts { lost, ..counts })
     }
 }
 
 /// The storing thread: swaps buffers and stores what it has got.
-fn store_all(
-    shared: &Shared,
-    mut writer: Box<dyn RawWriter>,
-    topics: usize,
-    clock: &dyn Clock,
-) -> BenchResult<(Vec<u64>, Latencies)> {
-    let mut stored = vec![0; topics];
-    let mut writes = Latencies::default();
+fn store_all(shared: &Shared, mut store: Store) -> BenchResult<StoredCounts> {
     let mut taken = Vec::new();
     loop {
         let closed = take(shared, &mut taken);
-        let batch: Vec<RawMessage<'_>> = taken.iter().map(Waiting::as_raw).collect();
-        if !batch.is_empty() {
-            let began = clock.monotonic();
-            writer.write_batch(&batch)?;
-            writes.record(clock.monotonic().saturating_sub(began));
-        }
-        batch
-            .iter()
-            .for_each(|message| stored[message.topic as usize] += 1);
-        drop(batch);
-        taken.clear();
+        store.store(&mut taken)?;
         if closed {
-            writer.close()?;
-            return Ok((stored, writes));
+            return store.close();
         }
     }
 }
@@ -174,49 +146,21 @@ fn lock(mutex: &Mutex<Filling>) -> MutexGuard<'_, Filling> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::storing::gate::{gate, offer},
+        *,
+    };
     use holdall_io::clock::SystemClock;
-    use holdall_model::time::Timestamp;
-    use std::sync::mpsc;
-
-    /// Stores nothing and can be held up.
-    struct Gate {
-        go: mpsc::Receiver<()>,
-        entered: mpsc::SyncSender<()>,
-    }
-
-    impl RawWriter for Gate {
-        fn write_batch(&mut self, _: &[RawMessage<'_>]) -> BenchResult<()> {
-            self.entered.send(()).unwrap();
-            self.go.recv().unwrap();
-            Ok(())
-        }
-
-        fn close(self: Box<Self>) -> BenchResult<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn a_full_buffer_drops_what_comes_while_the_other_is_stored() {
-        let (release, go) = mpsc::sync_channel(16);
-        let (entered, inside) = mpsc::sync_channel(16);
-        let writer = Box::new(Gate { go, entered });
+        let (writer, keeper) = gate();
         let recorder = DoubleBuffered::start(writer, 1, 24, Arc::new(SystemClock)).unwrap();
-        let offer = |sequence| {
-            let header = MessageHeader {
-                publisher: None,
-                sequence: Some(sequence),
-                publish_time: None,
-                log_time: Timestamp::from_nanos(1),
-            };
-            recorder.sinks()[0].offer(header, Payload::Borrowed(b"12345678"));
-        };
-        offer(1);
-        inside.recv().unwrap();
+        offer(recorder.sinks()[0].as_ref(), 1);
+        keeper.await_batch();
         // The first is being stored: three more of eight bytes fit into 24, two do not.
-        (2..=6).for_each(offer);
-        (0..4).for_each(|_| release.send(()).unwrap());
+        (2..=6).for_each(|sequence| offer(recorder.sinks()[0].as_ref(), sequence));
+        keeper.open(4);
         let counts = recorder.close().unwrap();
         assert_eq!((counts.stored, counts.lost), (vec![4], vec![2]));
         assert_eq!(counts.writes.summary().unwrap().count, 2);

@@ -12,6 +12,7 @@ pub mod pipeline;
 pub mod producers;
 pub mod raw;
 pub mod sqlite_bare;
+pub mod storing;
 pub mod synchronous;
 
 pub use raw::{RawMessage, RawWriter};

@@ -3,54 +3,18 @@
 //! While it writes, the queues of the subscriptions fill and lose messages. It is the yardstick of the published comparison of
 //! synchronous and cached writing, with a bare SQLite loop or the `mcap` crate as its storage.
 
-use super::raw::{RawMessage, RawWriter};
-use crate::{
-    error::{BenchError, BenchResult},
-    measure::Latencies,
+use super::{
+    raw::RawWriter,
+    storing::{Store, StoredCounts, StoringThread, Waiting},
 };
+use crate::error::BenchResult;
 use holdall_io::clock::Clock;
-use holdall_model::message::{MessageHeader, Payload, PayloadRef};
+use holdall_model::message::{MessageHeader, Payload};
 use holdall_transport::Sink;
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle},
 };
-
-/// A message that waits, with its own copy of the payload.
-pub(super) struct Waiting {
-    topic: u32,
-    sequence: u64,
-    log_time_nanos: u64,
-    pub(super) payload: Vec<u8>,
-}
-
-impl Waiting {
-    pub(super) fn new(topic: u32, header: &MessageHeader, payload: Payload<'_>) -> Self {
-        let mut bytes = Vec::with_capacity(payload.len());
-        match payload {
-            Payload::Borrowed(slice) => bytes.extend_from_slice(slice),
-            Payload::Loaned(loan) => {
-                PayloadRef::Loan(loan.as_ref()).for_each_slice(|slice| bytes.extend_from_slice(slice));
-            }
-        }
-        Self {
-            topic,
-            sequence: header.sequence.unwrap_or(0),
-            log_time_nanos: u64::try_from(header.log_time.as_nanos()).unwrap_or(0),
-            payload: bytes,
-        }
-    }
-
-    pub(super) fn as_raw(&self) -> RawMessage<'_> {
-        RawMessage {
-            topic: self.topic,
-            sequence: self.sequence,
-            log_time_nanos: self.log_time_nanos,
-            payload: &self.payload,
-        }
-    }
-}
 
 /// Queues of all topics and what the writing thread should know.
 #[derive(Default)]
@@ -93,22 +57,11 @@ impl Sink for QueueSink {
     }
 }
 
-/// What a recorder of a rival's kind has stored and lost, by topic.
-#[derive(Clone, Debug, Default)]
-pub struct StoredCounts {
-    /// Messages in the file.
-    pub stored: Vec<u64>,
-    /// Messages that found their queue or buffer full.
-    pub lost: Vec<u64>,
-    /// How long its storage took for each batch.
-    pub writes: Latencies,
-}
-
 /// A synchronous recorder that is running.
 pub struct Synchronous {
     shared: Arc<Shared>,
     sinks: Vec<Arc<dyn Sink>>,
-    thread: JoinHandle<BenchResult<(Vec<u64>, Latencies)>>,
+    thread: StoringThread,
 }
 
 impl Synchronous {
@@ -140,18 +93,12 @@ impl Synchronous {
             .collect();
         let taker = Taker {
             shared: Arc::clone(&shared),
-            writer,
+            store: Store::new(writer, depths.len(), clock),
             cache_bytes_max,
             cache: Vec::new(),
             cached_bytes: 0,
-            stored: vec![0; depths.len()],
-            writes: Latencies::default(),
-            clock,
         };
-        let thread = thread::Builder::new()
-            .name("synchronous".to_owned())
-            .spawn(move || taker.run())
-            .map_err(|source| BenchError::Thread { source })?;
+        let thread = StoringThread::spawn("synchronous", move || taker.run())?;
         Ok(Self {
             shared,
             sinks,
@@ -171,38 +118,33 @@ impl Synchronous {
     pub fn close(self) -> BenchResult<StoredCounts> {
         lock(&self.shared.state).closed = true;
         self.shared.arrived.notify_one();
-        let (stored, writes) = self.thread.join().map_err(|_| BenchError::Thread {
-            source: std::io::Error::other("the synchronous recorder panicked"),
-        })??;
+        let counts = self.thread.join()?;
         let lost = std::mem::take(&mut lock(&self.shared.state).lost);
-        Ok(StoredCounts { stored, lost, writes })
+        Ok(StoredCounts { lost, ..counts })
     }
 }
 
 /// The thread's part.
 struct Taker {
     shared: Arc<Shared>,
-    writer: Box<dyn RawWriter>,
+    store: Store,
     cache_bytes_max: u64,
     cache: Vec<Waiting>,
     cached_bytes: u64,
-    stored: Vec<u64>,
-    writes: Latencies,
-    clock: Arc<dyn Clock>,
 }
 
 impl Taker {
-    fn run(mut self) -> BenchResult<(Vec<u64>, Latencies)> {
+    fn run(mut self) -> BenchResult<StoredCounts> {
         while let Some(message) = self.next() {
             self.cached_bytes += message.payload.len() as u64;
             self.cache.push(message);
             if self.cached_bytes >= self.cache_bytes_max {
-                self.store()?;
+                self.store.store(&mut self.cache)?;
+                self.cached_bytes = 0;
             }
         }
-        self.store()?;
-        self.writer.close()?;
-        Ok((self.stored, self.writes))
+        self.store.store(&mut self.cache)?;
+        self.store.close()
     }
 
     /// Waits for a message; `None` when closed and empty.
@@ -223,19 +165,6 @@ impl Taker {
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
-
-    fn store(&mut self) -> BenchResult<()> {
-        let batch: Vec<RawMessage<'_>> = self.cache.iter().map(Waiting::as_raw).collect();
-        let began = self.clock.monotonic();
-        self.writer.write_batch(&batch)?;
-        self.writes.record(self.clock.monotonic().saturating_sub(began));
-        for message in &self.cache {
-            self.stored[message.topic as usize] += 1;
-        }
-        self.cache.clear();
-        self.cached_bytes = 0;
-        Ok(())
-    }
 }
 
 /// A panic elsewhere leaves the queues as they were between two messages.
@@ -245,49 +174,21 @@ fn lock(mutex: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::storing::gate::{gate, offer},
+        *,
+    };
     use holdall_io::clock::SystemClock;
-    use holdall_model::time::Timestamp;
-    use std::sync::mpsc;
-
-    /// Stores in memory and can be held up.
-    struct Gate {
-        go: mpsc::Receiver<()>,
-        entered: mpsc::SyncSender<()>,
-    }
-
-    impl RawWriter for Gate {
-        fn write_batch(&mut self, _: &[RawMessage<'_>]) -> BenchResult<()> {
-            self.entered.send(()).unwrap();
-            self.go.recv().unwrap();
-            Ok(())
-        }
-
-        fn close(self: Box<Self>) -> BenchResult<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn queues_lose_messages_while_the_thread_writes() {
-        let (release, go) = mpsc::sync_channel(16);
-        let (entered, inside) = mpsc::sync_channel(16);
-        let recorder =
-            Synchronous::start(Box::new(Gate { go, entered }), &[10], 1, Arc::new(SystemClock)).unwrap();
-        let offer = |sequence| {
-            let header = MessageHeader {
-                publisher: None,
-                sequence: Some(sequence),
-                publish_time: None,
-                log_time: Timestamp::from_nanos(1),
-            };
-            recorder.sinks()[0].offer(header, Payload::Borrowed(b"12345678"));
-        };
-        offer(1);
-        inside.recv().unwrap();
+        let (writer, keeper) = gate();
+        let recorder = Synchronous::start(writer, &[10], 1, Arc::new(SystemClock)).unwrap();
+        offer(recorder.sinks()[0].as_ref(), 1);
+        keeper.await_batch();
         // The thread is held within its first batch: ten more find room, five do not.
-        (2..=16).for_each(offer);
-        (0..12).for_each(|_| release.send(()).unwrap());
+        (2..=16).for_each(|sequence| offer(recorder.sinks()[0].as_ref(), sequence));
+        keeper.open(12);
         let counts = recorder.close().unwrap();
         assert_eq!((counts.stored, counts.lost), (vec![11], vec![5]));
     }

@@ -14,8 +14,9 @@ pub fn sheet(rows: &[&Row<'_>]) -> Sheet {
             .any(|run| run.disk.is_some() || run.write.is_some() || run.written_bytes.is_some())
     };
     Sheet {
+        title: "What was asked of the disk",
         header: vec![
-            "disk",
+            "case",
             "recorder",
             "storage",
             "cache",

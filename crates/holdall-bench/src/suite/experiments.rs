@@ -2,8 +2,8 @@
 
 use super::config::Experiment;
 
-/// Name and text of each, in the order of the published documents; B1 is `holdall bench storage`, L1 is our own.
-const TEXTS: [(&str, &str); 15] = [
+/// Name and text of each, in the order of the published documents; B1 is `holdall bench storage`, L1 and G1 are our own.
+const TEXTS: [(&str, &str); 16] = [
     ("A1", include_str!("../../experiments/a1.yaml")),
     ("A2", include_str!("../../experiments/a2.yaml")),
     ("A3", include_str!("../../experiments/a3.yaml")),
@@ -19,6 +19,7 @@ const TEXTS: [(&str, &str); 15] = [
     ("C2", include_str!("../../experiments/c2.yaml")),
     ("C3", include_str!("../../experiments/c3.yaml")),
     ("L1", include_str!("../../experiments/l1.yaml")),
+    ("G1", include_str!("../../experiments/g1.yaml")),
 ];
 
 /// All of them.

@@ -307,6 +307,12 @@ impl RunResult {
         percent(self.recorded_bytes, self.sent_bytes)
     }
 
+    /// The most that was written and not yet on the disk at any look.
+    pub fn dirty_max_bytes(&self) -> u64 {
+        let each = self.cores.iter().map(|sample| sample.dirty_bytes);
+        each.max().unwrap_or(0)
+    }
+
     /// The mean share of each processor that was busy, in percent.
     pub fn core_percents(&self) -> Vec<f64> {
         let cores = self
@@ -487,6 +493,7 @@ pub fn recorder_label(transport: Transport, setting: &Setting) -> String {
         RecorderKind::DoubleBuffered => "double-buffered".to_owned(),
         RecorderKind::Ros2Bag => "ros2 bag".to_owned(),
         RecorderKind::Rosbag => "rosbag (ROS 1)".to_owned(),
+        RecorderKind::Discard => "nobody (the generator alone)".to_owned(),
     };
     match transport {
         Transport::None => {}

@@ -6,7 +6,11 @@ use super::{
     noise::Noise,
     result::{ExperimentResult, PlaybackResult, RunResult, by_setting, recorder_label},
 };
-use crate::{measure::LatencySummary, report::TABLE_STYLE, statistics::Estimate};
+use crate::{
+    measure::{LatencySummary, ProcessUse},
+    report::TABLE_STYLE,
+    statistics::Estimate,
+};
 use comfy_table::{CellAlignment, Table};
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -70,7 +74,7 @@ impl Row<'_> {
     pub fn discovery_text(&self) -> String {
         let each: Vec<_> = self.runs.iter().filter_map(|run| run.discovery).collect();
         if each.is_empty() {
-            return "–".to_owned();
+            return DASH.to_owned();
         }
         let matched: u64 = each.iter().map(|one| one.matched).sum();
         let of: u64 = each.iter().map(|one| one.publishers).sum();
@@ -86,8 +90,10 @@ impl Row<'_> {
 
     /// Storage, and its preset where it has one.
     pub fn storage(&self) -> String {
-        if self.setting.recorder == RecorderKind::Rosbag {
-            return "rosbag1".to_owned();
+        match self.setting.recorder {
+            RecorderKind::Rosbag => return "rosbag1".to_owned(),
+            RecorderKind::Discard => return DASH.to_owned(),
+            _ => {}
         }
         let preset = self
             .setting
@@ -163,7 +169,7 @@ pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> Stri
         result.runs.len()
     );
     for sheet in sheets(&rows) {
-        let _never_fails = writeln!(text, "{}", sheet.text()).is_ok();
+        let _never_fails = writeln!(text, "{}\n{}", sheet.title, sheet.text()).is_ok();
     }
     if let Some(experiment) = experiment {
         for line in ladders::sentences(&rows, experiment) {
@@ -183,6 +189,8 @@ pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> Stri
 
 /// A table for whoever draws it: the first columns are words, the others figures.
 pub struct Sheet {
+    /// What it shows.
+    pub title: &'static str,
     /// Names of the columns.
     pub header: Vec<&'static str>,
     /// How many columns are words.
@@ -206,13 +214,15 @@ impl Sheet {
     }
 }
 
-/// The tables of a result: what was recorded, what was asked of the disk, and what was played back; those without rows are left out.
+/// The tables of a result: what was recorded, where the time went, what was asked of the disk, and what was played back; those without
+/// rows are left out.
 pub fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
         rows.iter().partition(|row| row.setting.play_rate.is_some());
     let sheets = [
         recording_sheet(&recorded),
         disk_sheet::sheet(&recorded),
+        time_sheet(&recorded),
         playback_sheet(&played),
     ];
     sheets
@@ -221,69 +231,129 @@ pub fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
         .collect()
 }
 
+/// A column: its name, and what stands in it; a dash where there is nothing to say.
+type Column = (&'static str, fn(&Row<'_>) -> String);
+
+/// What is not there.
+const DASH: &str = "–";
+
+/// Words first; what a reader looks for before what explains it.
+const RECORDING: [Column; 18] = [
+    ("case", |row| row.case.to_owned()),
+    ("recorder", |row| row.recorder.clone()),
+    ("storage", |row| row.storage()),
+    ("cache", |row| cache(row.setting)),
+    ("split", |row| {
+        row.setting.max_bag_size_bytes.map_or(DASH.to_owned(), megabytes)
+    }),
+    ("recorded", |row| row.recorded_text()),
+    ("published", |row| {
+        row.published_percent
+            .map_or(DASH.to_owned(), |percent| format!("{percent:.2} %"))
+    }),
+    ("lost by stage", |row| {
+        Some(row.missing_text())
+            .filter(|text| !text.is_empty())
+            .unwrap_or(DASH.to_owned())
+    }),
+    ("offered", |row| rate(row.median(|run| run.offered_bytes_per_s))),
+    ("durable", |row| rate(row.median(|run| run.durable_bytes_per_s))),
+    ("÷ limit", |row| {
+        row.ratio_to_limit()
+            .map_or(DASH.to_owned(), |ratio| format!("{:.2}", ratio.median))
+    }),
+    ("CPU", |row| {
+        let share = |run: &RunResult| run.recorder_cpu_s / run.elapsed_s.max(1e-9);
+        format!("{:.0} %", 100.0 * row.median(share))
+    }),
+    ("publishers' CPU", |row| {
+        let share = |run: &RunResult| run.producer_cpu_s / run.sending_s.max(1e-9);
+        format!("{:.1} %", 100.0 * row.median(share))
+    }),
+    ("memory", |row| {
+        let own = |run: &RunResult| run.rss_max_bytes.saturating_sub(run.generator_bytes) as f64;
+        format!("{:.0} MiB", row.median(own) / f64::from(1 << 20))
+    }),
+    ("page cache", |row| {
+        format!("{:.0} MB", row.median(|run| run.dirty_max_bytes() as f64) / 1e6)
+    }),
+    ("p99.99", |row| {
+        milliseconds(row.median(|run| run.offer.map_or(0.0, |offer| offer.p99_99_ns as f64)))
+    }),
+    ("by bytes", |row| {
+        format!("{:.2} %", row.median(RunResult::recorded_bytes_percent))
+    }),
+    ("subscribed", |row| row.discovery_text()),
+];
+
+/// Columns that no row has anything to say in are left out.
 fn recording_sheet(rows: &[&Row<'_>]) -> Sheet {
-    let has_published = rows.iter().any(|row| row.published_percent.is_some());
-    let has_discovery = rows
+    let columns: Vec<(&'static str, Vec<String>)> = RECORDING
         .iter()
-        .any(|row| row.runs.iter().any(|run| run.discovery.is_some()));
-    let mut header = vec![
-        "case", "recorder", "storage", "cache", "split", "offered", "durable", "÷ limit", "recorded", "bytes",
-    ];
-    if has_published {
-        header.push("published");
-    }
-    header.extend(["lost by stage", "CPU", "memory", "p99.99"]);
-    if has_discovery {
-        header.push("subscribed");
-    }
+        .map(|(name, cell)| (*name, rows.iter().map(|row| cell(row)).collect::<Vec<String>>()))
+        .filter(|(_, cells)| cells.iter().any(|cell| cell != DASH))
+        .collect();
     Sheet {
-        header,
+        title: "Recorded",
+        header: columns.iter().map(|(name, _)| *name).collect(),
         words: 3,
-        rows: rows
-            .iter()
-            .map(|row| cells(row, has_published, has_discovery))
+        rows: (0..rows.len())
+            .map(|row| columns.iter().map(|(_, cells)| cells[row].clone()).collect())
             .collect(),
     }
 }
 
-fn cells(row: &Row<'_>, has_published: bool, has_discovery: bool) -> Vec<String> {
-    let setting = row.setting;
-    let or_dash = |text: String| if text.is_empty() { "–".to_owned() } else { text };
-    let mut cells = vec![
-        row.case.to_owned(),
-        row.recorder.clone(),
-        row.storage(),
-        megabytes(setting.max_cache_size_bytes),
-        setting.max_bag_size_bytes.map_or("–".to_owned(), megabytes),
-        rate(row.median(|run| run.offered_bytes_per_s)),
-        rate(row.median(|run| run.durable_bytes_per_s)),
-        row.ratio_to_limit()
-            .map_or("–".to_owned(), |ratio| format!("{:.2}", ratio.median)),
-        row.recorded_text(),
-        format!("{:.2} %", row.median(RunResult::recorded_bytes_percent)),
-    ];
-    if has_published {
-        cells.push(
-            row.published_percent
-                .map_or("–".to_owned(), |percent| format!("{percent:.2} %")),
-        );
+/// Processes and their threads, of runs over a transport.
+fn time_sheet(rows: &[&Row<'_>]) -> Sheet {
+    let cells = |row: &&Row<'_>| {
+        let first = row.runs.iter().find(|run| !run.processes.is_empty())?;
+        let mut cells = vec![
+            row.case.to_owned(),
+            row.recorder.clone(),
+            row.storage(),
+            cache(row.setting),
+        ];
+        for name in ["recorder", "publishers"] {
+            let of = |pick: fn(&ProcessUse) -> f64| {
+                row.median(|run| {
+                    let process = run.processes.iter().find(|one| one.name == name);
+                    100.0 * process.map_or(0.0, pick) / run.elapsed_s.max(1e-9)
+                })
+            };
+            cells.push(format!("{:.0} %", of(|one| one.cpu_s - one.cpu_system_s)));
+            cells.push(format!("{:.0} %", of(|one| one.cpu_system_s)));
+        }
+        let late = |run: &RunResult| run.lateness.map_or(0.0, |late| late.p99_ns as f64);
+        cells.push(milliseconds(row.median(late)));
+        let threads = first.processes.iter().find(|one| one.name == "recorder");
+        let busy = threads.map_or(&[][..], |one| &one.threads).iter().take(5);
+        let busy = busy.map(|one| {
+            format!(
+                "{} {:.0} %",
+                one.name,
+                100.0 * one.cpu_s / first.elapsed_s.max(1e-9)
+            )
+        });
+        cells.push(busy.collect::<Vec<_>>().join(", "));
+        Some(cells)
+    };
+    Sheet {
+        title: "Where the processor time goes, in percent of one processor",
+        header: vec![
+            "case",
+            "recorder",
+            "storage",
+            "cache",
+            "recorder, own",
+            "kernel",
+            "publishers, own",
+            "kernel",
+            "they are late, p99",
+            "busiest threads of the recorder (first repetition)",
+        ],
+        words: 3,
+        rows: rows.iter().filter_map(cells).collect(),
     }
-    cells.push(or_dash(row.missing_text()));
-    cells.push(format!(
-        "{:.0} %",
-        row.median(|run| 100.0 * run.recorder_cpu_s / run.elapsed_s.max(1e-9))
-    ));
-    cells.push(format!(
-        "{:.0} MiB",
-        row.median(|run| run.rss_max_bytes.saturating_sub(run.generator_bytes) as f64) / f64::from(1 << 20)
-    ));
-    cells.push(milliseconds(
-        row.median(|run| run.offer.map_or(0.0, |offer| offer.p99_99_ns as f64)),
-    ));
-    if has_discovery {
-        cells.push(row.discovery_text());
-    }
-    cells
 }
 
 fn playback_sheet(rows: &[&Row<'_>]) -> Sheet {
@@ -324,6 +394,7 @@ fn playback_sheet(rows: &[&Row<'_>]) -> Sheet {
         ]
     };
     Sheet {
+        title: "Played back",
         header,
         words: 2,
         rows: rows.iter().map(cells).collect(),
@@ -345,6 +416,18 @@ pub fn rate(bytes_per_s: f64) -> String {
     }
 }
 
+/// What may wait in the recorder's own memory.
+pub fn cache(setting: &Setting) -> String {
+    if setting.recorder == RecorderKind::Discard {
+        return DASH.to_owned();
+    }
+    let size = megabytes(setting.max_cache_size_bytes);
+    match setting.recorder.buffers() {
+        1 => size,
+        buffers => format!("{buffers} × {size}"),
+    }
+}
+
 fn megabytes(bytes: u64) -> String {
     format!("{} MB", bytes as f64 / 1e6)
 }
@@ -354,8 +437,8 @@ fn machine(result: &ExperimentResult) -> String {
     let noise = Noise::of(&result.runs);
     format!(
         "{} × {}, Linux {}, {}\nlimits of these runs: {}\nnoise: {}\n\
-         CPU: percent of one core, without transport behind the offer, with it the recorder's process; memory: without the generator's \
-         payloads; p99.99: of an offer; ≈: the intervals cannot tell it from the first row of its case",
+         CPU: percent of one core, without transport behind the offer, with it the recorder's process; publishers' CPU: without transport with \
+         the offers; memory: without the generator's payloads; page cache: most that the system owed the disk at once; p99.99: of an offer; ≈: the intervals cannot tell it from the first row of its case",
         machine.cores,
         machine.processor,
         machine.kernel,

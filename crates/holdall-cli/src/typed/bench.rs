@@ -169,7 +169,10 @@ Examples:
   holdall bench list A6 > mine.yaml                        a start for an experiment file of your own
   holdall bench run mine.yaml --out /data/bench
   holdall bench run A6 --resume --out /data/bench          go on after an interruption
-  holdall bench run C1 --transport dds --out /data/bench   over another transport than the experiment asks for";
+  holdall bench run C1 --transport dds --out /data/bench   over another transport than the experiment asks for
+  holdall bench run A3 A4 --recorder holdall --case '500' --scale 0.1 --out /data/bench
+                                                           one recorder, one load
+  holdall bench run G1 --scale 0.2 --out /data/bench       what the generator itself costs on this machine";
 
 /// All flags of `holdall bench run`.
 #[derive(Args, Clone, Debug)]
@@ -219,6 +222,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "NAME")]
     pub transport: Option<BenchTransportName>,
 
+    /// Only these recorders
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub recorder: Vec<BenchRecorderName>,
+
     /// Only cases with this in their label; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub case: Vec<String>,
@@ -242,6 +249,23 @@ pub struct RunArguments {
     /// Print one JSON object for each experiment instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// Who records a benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchRecorderName {
+    /// This program.
+    Holdall,
+    /// Stores in the thread that receives, as recorders did before double buffering.
+    Synchronous,
+    /// A double buffer as rosbag2 has one, before the `mcap` crate or a bare SQLite loop.
+    DoubleBuffered,
+    /// `ros2 bag record`.
+    Ros2Bag,
+    /// `rosbag record` of ROS 1.
+    Rosbag,
+    /// Nobody: what the generator itself costs.
+    Discard,
 }
 
 /// How messages of a benchmark travel.

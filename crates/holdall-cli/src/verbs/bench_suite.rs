@@ -6,11 +6,11 @@ use crate::{
     exit::{Failure, Outcome},
     output,
     terminal::log,
-    typed::bench::{BenchTransportName, ReportArguments, RunArguments},
+    typed::bench::{BenchRecorderName, BenchTransportName, ReportArguments, RunArguments},
 };
 use comfy_table::{LineStyle, Table, TableStyle};
 use holdall_bench::suite::{
-    config::{BenchmarkConfig, Experiment, ProducerConfig, Transport},
+    config::{BenchmarkConfig, Experiment, ProducerConfig, RecorderKind, Transport},
     experiments,
     live::{Named, Programs},
     report as suite_report,
@@ -145,6 +145,13 @@ fn adapt(experiment: &mut Experiment, typed: &RunArguments) -> Result<(), Failur
         };
         *experiment = experiment.clone().over(transport).map_err(Failure::refused)?;
     }
+    if !typed.recorder.is_empty() {
+        let recorders: Vec<RecorderKind> = typed.recorder.iter().copied().map(recorder_kind).collect();
+        *experiment = experiment
+            .clone()
+            .recorded_by(&recorders)
+            .map_err(Failure::refused)?;
+    }
     if !typed.case.is_empty() {
         let labels: Vec<String> = experiment.cases.iter().map(|case| case.label.clone()).collect();
         experiment.cases.retain(|case| {
@@ -163,6 +170,17 @@ fn adapt(experiment: &mut Experiment, typed: &RunArguments) -> Result<(), Failur
         }
     }
     Ok(())
+}
+
+fn recorder_kind(name: BenchRecorderName) -> RecorderKind {
+    match name {
+        BenchRecorderName::Holdall => RecorderKind::Holdall,
+        BenchRecorderName::Synchronous => RecorderKind::Synchronous,
+        BenchRecorderName::DoubleBuffered => RecorderKind::DoubleBuffered,
+        BenchRecorderName::Ros2Bag => RecorderKind::Ros2Bag,
+        BenchRecorderName::Rosbag => RecorderKind::Rosbag,
+        BenchRecorderName::Discard => RecorderKind::Discard,
+    }
 }
 
 /// Looks for programs when a run over a transport needs them.
@@ -344,6 +362,13 @@ fn command_of(typed: &RunArguments, experiment: &Experiment) -> String {
     }
     if let Some(transport) = typed.transport {
         words.push(format!("--transport {}", format!("{transport:?}").to_lowercase()));
+    }
+    if !typed.recorder.is_empty() {
+        let names = typed.recorder.iter().filter_map(|name| {
+            let value = clap::ValueEnum::to_possible_value(name)?;
+            Some(value.get_name().to_owned())
+        });
+        words.push(format!("--recorder {}", names.collect::<Vec<_>>().join(",")));
     }
     for case in &typed.case {
         words.push(format!("--case '{case}'"));

@@ -257,9 +257,13 @@ impl BenchmarkConfig {
     /// Refuses combinations that there are not.
     fn check(&self, node: &Node) -> Result<(), YamlError> {
         let matrix = &self.parameters;
-        let foreign = matrix.recorder.iter().find(|recorder| recorder.is_foreign());
-        if let (Transport::None, Some(recorder)) = (self.transport, foreign) {
-            return Err(node.error(format!("recorder {recorder} needs no_transport: false")));
+        let out_of_reach = matrix
+            .recorder
+            .iter()
+            .find(|recorder| !recorder.is_reached_over(self.transport));
+        if let Some(recorder) = out_of_reach {
+            let without = self.transport != Transport::None;
+            return Err(node.error(format!("recorder {recorder} needs no_transport: {without}")));
         }
         let plays = matrix.play_rate.iter().any(Option::is_some);
         let by_others = matrix

@@ -14,6 +14,8 @@ pub struct Case {
     pub label: String,
     /// What is published.
     pub producers: ProducerConfig,
+    /// Its place in its file, from 0: the name of its results' folder, whichever cases are run.
+    pub place: usize,
     /// Cases of one ladder are the same load in growing amounts: the first loss on it is looked for.
     pub ladder: Option<String>,
 }
@@ -71,6 +73,8 @@ pub struct Experiment {
     pub benchmarks: Vec<BenchmarkConfig>,
     /// What others found.
     pub published: Vec<Published>,
+    /// The file's text, kept with the results; none of two files of rosbag2_performance_benchmarking.
+    pub text: Option<String>,
 }
 
 impl Experiment {
@@ -101,7 +105,8 @@ impl Experiment {
             cases: cases
                 .as_sequence()?
                 .iter()
-                .map(read_case)
+                .enumerate()
+                .map(|(place, node)| read_case(place, node))
                 .collect::<Result<_, _>>()?,
             benchmarks: benchmarks
                 .as_sequence()?
@@ -116,6 +121,7 @@ impl Experiment {
                     .collect::<Result<_, _>>()?,
                 None => Vec::new(),
             },
+            text: Some(text.to_owned()),
         };
         keys.finish()?;
         if experiment.cases.is_empty() {
@@ -136,10 +142,12 @@ impl Experiment {
             cases: vec![Case {
                 label: id.to_owned(),
                 producers,
+                place: 0,
                 ladder: None,
             }],
             benchmarks: vec![benchmark],
             published: Vec::new(),
+            text: None,
         }
     }
 
@@ -150,12 +158,12 @@ impl Experiment {
     pub fn over(mut self, transport: Transport) -> Result<Self, String> {
         for benchmark in &mut self.benchmarks {
             benchmark.transport = transport;
-            if transport == Transport::None {
-                benchmark
-                    .parameters
-                    .recorder
-                    .retain(|recorder| !recorder.is_foreign());
-            } else if benchmark.parameters.play_rate.iter().any(Option::is_some) {
+            benchmark
+                .parameters
+                .recorder
+                .retain(|recorder| recorder.is_reached_over(transport));
+            let plays = benchmark.parameters.play_rate.iter().any(Option::is_some);
+            if plays && transport != Transport::None {
                 return Err(format!(
                     "{}: what is played back is recorded without a transport",
                     self.id
@@ -178,6 +186,30 @@ impl Experiment {
         Ok(self)
     }
 
+    /// The same with these recorders only.
+    ///
+    /// # Errors
+    /// When none of them is in it.
+    pub fn recorded_by(mut self, recorders: &[RecorderKind]) -> Result<Self, String> {
+        for benchmark in &mut self.benchmarks {
+            benchmark
+                .parameters
+                .recorder
+                .retain(|recorder| recorders.contains(recorder));
+        }
+        self.benchmarks
+            .retain(|benchmark| !benchmark.parameters.recorder.is_empty());
+        if self.benchmarks.is_empty() {
+            let names: Vec<String> = recorders.iter().map(ToString::to_string).collect();
+            return Err(format!(
+                "{}: nothing is recorded by {}",
+                self.id,
+                names.join(", ")
+            ));
+        }
+        Ok(self)
+    }
+
     /// The same with fewer or more messages of each publisher.
     pub fn scaled(mut self, scale: f64) -> Self {
         for case in &mut self.cases {
@@ -187,11 +219,12 @@ impl Experiment {
     }
 }
 
-fn read_case(node: &Node) -> Result<Case, YamlError> {
+fn read_case(place: usize, node: &Node) -> Result<Case, YamlError> {
     let mut keys = Keys::of(node)?;
     let case = Case {
         label: keys.required("label")?.as_str()?.to_owned(),
         producers: ProducerConfig::from_node(keys.required("publishers")?)?,
+        place,
         ladder: keys
             .optional("ladder")
             .map(|node| node.as_str().map(str::to_owned))

@@ -65,6 +65,8 @@ pub enum RecorderKind {
     Ros2Bag,
     /// `rosbag record` of ROS 1 with publishers of ROS 1, where they are installed.
     Rosbag,
+    /// Nobody: messages are counted and forgotten. What is left is the cost of the generator itself.
+    Discard,
 }
 
 impl RecorderKind {
@@ -79,7 +81,24 @@ impl RecorderKind {
             "double_buffered" => Ok(Self::DoubleBuffered),
             "ros2_bag" => Ok(Self::Ros2Bag),
             "rosbag" => Ok(Self::Rosbag),
-            _ => Err(node.expected("holdall, synchronous, double_buffered, ros2_bag or rosbag")),
+            "discard" => Ok(Self::Discard),
+            _ => Err(node.expected("holdall, synchronous, double_buffered, ros2_bag, rosbag or discard")),
+        }
+    }
+
+    /// Whether it can be reached that way.
+    pub fn is_reached_over(self, transport: Transport) -> bool {
+        match transport {
+            Transport::None => !self.is_foreign(),
+            _ => self != Self::Discard,
+        }
+    }
+
+    /// How often it may hold its cache size: recorders with two buffers of it hold it twice.
+    pub fn buffers(self) -> u64 {
+        match self {
+            Self::DoubleBuffered | Self::Ros2Bag => 2,
+            Self::Holdall | Self::Synchronous | Self::Rosbag | Self::Discard => 1,
         }
     }
 
@@ -97,6 +116,7 @@ impl fmt::Display for RecorderKind {
             Self::DoubleBuffered => "double_buffered",
             Self::Ros2Bag => "ros2_bag",
             Self::Rosbag => "rosbag",
+            Self::Discard => "discard",
         })
     }
 }

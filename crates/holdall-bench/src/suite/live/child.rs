@@ -4,7 +4,7 @@ use crate::{
     error::{BenchError, BenchResult},
     measure::{ProcessUse, process_use},
 };
-use holdall_io::clock::Clock;
+use holdall_io::{clock::Clock, unfinished::StartedProgram};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
     collections::VecDeque,
@@ -47,7 +47,8 @@ pub struct Program {
     said: Arc<Said>,
     readers: Vec<JoinHandle<()>>,
     clock: Arc<dyn Clock>,
-    reaped: bool,
+    /// Until it was waited for.
+    running: Option<StartedProgram>,
 }
 
 /// How a program ended.
@@ -73,6 +74,7 @@ impl Program {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(BenchError::io("start", command.get_program()))?;
+        let running = Some(StartedProgram::new(process.id()));
         let said = Arc::new(Said::default());
         lock(&said).open_streams = 2;
         let stdout: Option<Box<dyn Read + Send>> = process.stdout.take().map(|stream| Box::new(stream) as _);
@@ -94,7 +96,7 @@ impl Program {
             said,
             readers,
             clock: Arc::clone(clock),
-            reaped: false,
+            running,
         })
     }
 
@@ -177,7 +179,7 @@ impl Program {
             .process
             .wait()
             .map_err(BenchError::io("wait for", self.name.clone()))?;
-        self.reaped = true;
+        self.running = None;
         for reader in self.readers.drain(..) {
             // A reader does not panic; if it did, its lines are missing and nothing else.
             let _panicked = reader.join().is_err();
@@ -203,7 +205,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if !self.reaped {
+        if self.running.is_some() {
             // It may have ended by itself.
             let _gone = self.process.kill().is_err();
             let _gone = self.process.wait().is_err();

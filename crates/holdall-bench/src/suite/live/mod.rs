@@ -4,11 +4,13 @@ mod child;
 mod installed;
 mod programs;
 mod rival;
+mod world;
 
 pub use child::{Ended, Program};
 pub use installed::Named;
 pub use programs::{Absent, Programs};
 pub use rival::{Rival, RivalPlan, RivalReport};
+use world::World;
 
 use super::{
     config::{BenchmarkConfig, ProducerConfig, PublisherKind, RecorderKind, SelectionKind, Setting},
@@ -72,7 +74,12 @@ impl LiveRun<'_> {
     /// A program that does not do what it should; a bag that cannot be read.
     pub fn run(&self) -> BenchResult<RunResult> {
         let bag = self.folder.join("bag");
-        let world = self.programs.world(self.setting.recorder, self.clock)?;
+        let world = World::new(
+            self.programs,
+            self.setting.recorder,
+            self.benchmark.transport,
+            self.clock,
+        )?;
         let probe =
             SchedulingProbe::start(Arc::clone(self.clock)).map_err(|source| BenchError::Thread { source })?;
         let cores = CoreSampler::start(Arc::clone(self.clock))?;
@@ -135,7 +142,7 @@ impl LiveRun<'_> {
         self.producers.groups.iter().flat_map(of).collect()
     }
 
-    fn start_recorder(&self, bag: &Path, world: &programs::World) -> BenchResult<Program> {
+    fn start_recorder(&self, bag: &Path, world: &World) -> BenchResult<Program> {
         let _pinned = Pinned::to("recorder_cpu_affinity", &self.benchmark.recorder_cpu_affinity)?;
         let mut command = self
             .programs
@@ -154,7 +161,7 @@ impl LiveRun<'_> {
             }
             // It says nothing before the first message; the publishers wait for it.
             RecorderKind::Rosbag => return Ok(program),
-            RecorderKind::Holdall | RecorderKind::Ros2Bag => {}
+            RecorderKind::Holdall | RecorderKind::Ros2Bag | RecorderKind::Discard => {}
         }
         program.wait_for(PATIENCE, |line| {
             line.contains("Listening for topics").then_some(())
@@ -176,7 +183,7 @@ impl LiveRun<'_> {
         };
     }
 
-    fn start_publishers(&self, world: &programs::World) -> BenchResult<Program> {
+    fn start_publishers(&self, world: &World) -> BenchResult<Program> {
         let _pinned = Pinned::to("producers_cpu_affinity", &self.benchmark.producers_cpu_affinity)?;
         let kind = self.setting.publishers;
         let mut command = self.programs.publishers(
@@ -207,7 +214,7 @@ impl LiveRun<'_> {
         let is_failed = match self.setting.recorder {
             RecorderKind::Holdall => !matches!(ended.code, Some(0 | 3)),
             RecorderKind::Synchronous | RecorderKind::DoubleBuffered => ended.code != Some(0),
-            RecorderKind::Ros2Bag | RecorderKind::Rosbag => false,
+            RecorderKind::Ros2Bag | RecorderKind::Rosbag | RecorderKind::Discard => false,
         };
         if is_failed {
             let words = ended.lines.join(" | ");
@@ -247,7 +254,7 @@ impl LiveRun<'_> {
                     write: report.write,
                 })
             }
-            RecorderKind::Ros2Bag | RecorderKind::Rosbag => Ok(Told::default()),
+            RecorderKind::Ros2Bag | RecorderKind::Rosbag | RecorderKind::Discard => Ok(Told::default()),
         }
     }
 

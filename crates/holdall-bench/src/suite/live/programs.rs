@@ -1,33 +1,23 @@
 //! The programs that a run over a transport starts: which there are, and how each is called.
 
 use super::{
-    child::Program,
     installed::{self, Installed, Named, SYSTEM_PYTHON},
+    world::{Side, World},
 };
 use crate::{
     error::{BenchError, BenchResult},
     suite::config::{PublisherKind, RecorderKind, Setting, Transport},
 };
-use holdall_io::clock::Clock;
 use std::{
-    env, fs,
-    net::{TcpListener, TcpStream},
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Arc,
-    time::Duration,
 };
 
 /// What both of them import.
 const PUBLISH_LOAD: &str = include_str!("../../../scripts/publish_load.py");
 const PUBLISH_RCLPY: &str = include_str!("../../../scripts/publish_rclpy.py");
 const PUBLISH_ROSPY: &str = include_str!("../../../scripts/publish_rospy.py");
-
-/// A master that does not answer in this time is none.
-const MASTER_WAIT_MAX: Duration = Duration::from_secs(30);
-
-/// Domains up to this are safe with Linux's ephemeral ports.
-const DOMAINS: u32 = 100;
 
 /// Why something cannot be run here: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,12 +36,6 @@ pub struct Programs {
     rclpy: Option<PathBuf>,
     /// Transports that this build cannot join, with what it said.
     lacking: Vec<(Transport, Absent)>,
-}
-
-/// Surroundings of one run: environment and, for ROS 1, a master.
-pub(super) struct World {
-    environment: Vec<(String, String)>,
-    _master: Option<Program>,
 }
 
 impl Programs {
@@ -106,46 +90,12 @@ impl Programs {
         None
     }
 
-    /// A domain of our own on this host alone, unless the environment says otherwise; a master for ROS 1.
-    pub(super) fn world(&self, recorder: RecorderKind, clock: &Arc<dyn Clock>) -> BenchResult<World> {
-        let mut environment = Vec::new();
-        let mut unless_set = |name: &str, value: String| {
-            if env::var_os(name).is_none() {
-                environment.push((name.to_owned(), value));
-            }
-        };
-        unless_set("ROS_DOMAIN_ID", (1 + std::process::id() % DOMAINS).to_string());
-        unless_set("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST".to_owned());
-        if recorder != RecorderKind::Rosbag {
-            return Ok(World {
-                environment,
-                _master: None,
-            });
-        }
-        let port = free_port()?;
-        environment.push(("ROS_MASTER_URI".to_owned(), format!("http://127.0.0.1:{port}")));
-        environment.push(("ROS_IP".to_owned(), "127.0.0.1".to_owned()));
-        let mut command = match &self.ros1 {
-            Ok(ros1) => ros1.command(Path::new("rosmaster")),
-            Err(_) => Command::new("rosmaster"),
-        };
-        command.args(["--core", "-p", &port.to_string()]);
-        prepare(&mut command, &environment, true);
-        let master = Program::start("rosmaster", &mut command, clock)?;
-        let deadline = clock.monotonic() + MASTER_WAIT_MAX;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if clock.monotonic() > deadline {
-                return Err(BenchError::Program {
-                    program: "rosmaster".to_owned(),
-                    reason: "does not answer".to_owned(),
-                });
-            }
-            clock.sleep_until(clock.monotonic() + Duration::from_millis(20));
-        }
-        Ok(World {
-            environment,
-            _master: Some(master),
-        })
+    /// The master of ROS 1.
+    pub(super) fn rosmaster(&self) -> Command {
+        let name = Path::new("rosmaster");
+        self.ros1
+            .as_ref()
+            .map_or_else(|_| Command::new(name), |ros1| ros1.command(name))
     }
 
     /// The recorder's command, but for which topics.
@@ -157,7 +107,7 @@ impl Programs {
         world: &World,
     ) -> Command {
         let mut command = match setting.recorder {
-            RecorderKind::Holdall => self.holdall_record(setting, transport, bag),
+            RecorderKind::Holdall | RecorderKind::Discard => self.holdall_record(setting, transport, bag),
             RecorderKind::Synchronous | RecorderKind::DoubleBuffered => {
                 let mut command = Command::new(&self.holdall);
                 command.args(["bench", "rival", "--transport", transport.flag().unwrap_or("dds")]);
@@ -166,11 +116,7 @@ impl Programs {
             RecorderKind::Ros2Bag => self.ros2_record(setting, bag),
             RecorderKind::Rosbag => self.rosbag_record(setting, bag),
         };
-        prepare(
-            &mut command,
-            &world.environment,
-            setting.recorder == RecorderKind::Rosbag,
-        );
+        world.prepare(&mut command, Side::Recorder);
         command
     }
 
@@ -253,7 +199,7 @@ impl Programs {
         };
         // The folder is for results.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
-        prepare(&mut command, &world.environment, is_ros1);
+        world.prepare(&mut command, Side::Publishers);
         Ok(command)
     }
 }
@@ -311,14 +257,6 @@ fn lacking(holdall: &Path, transport: Transport) -> Option<Absent> {
             holdall.display()
         ))),
     }
-}
-
-/// A port that nobody listens on. Somebody else may take it before the master does; then the master says so.
-fn free_port() -> BenchResult<u16> {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(BenchError::io("listen on", "127.0.0.1"))
 }
 
 #[cfg(test)]

@@ -5,10 +5,7 @@ use super::super::{
     load::{Frame, PublishPlan},
 };
 use crate::{
-    candidate::{
-        double_buffered::DoubleBuffered,
-        synchronous::{StoredCounts, Synchronous},
-    },
+    candidate::{double_buffered::DoubleBuffered, storing::StoredCounts, synchronous::Synchronous},
     error::{BenchError, BenchResult},
     measure::LatencySummary,
     suite::run::bare::bare_writer,

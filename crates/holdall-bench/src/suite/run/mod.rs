@@ -17,7 +17,7 @@ use crate::{
     limits::LimitMeter,
     machine::Machine,
 };
-use holdall_io::clock::Clock;
+use holdall_io::{clock::Clock, unfinished::Unfinished};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -35,6 +35,9 @@ const MESSAGES_PER_THREAD_AND_S: f64 = 200_000.0;
 
 /// More threads than this that publish are of no use: they do not wait for anything.
 const PRODUCER_THREADS_MAX: u32 = 8;
+
+/// The experiment itself beside its results, for whoever draws them.
+pub(super) const EXPERIMENT_FILE: &str = "experiment.yaml";
 
 /// How experiments are run.
 #[derive(Clone, Debug)]
@@ -110,6 +113,10 @@ pub fn run(
     check_types(&experiment)?;
     space::check(&experiment, options)?;
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
+    if let Some(text) = &experiment.text {
+        let path = folder.join(EXPERIMENT_FILE);
+        fs::write(&path, text).map_err(BenchError::io("write", &path))?;
+    }
     let mut suite = Suite {
         experiment: &experiment,
         options,
@@ -158,7 +165,7 @@ fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -
     let repetitions = |benchmark: &BenchmarkConfig| options.repeat.unwrap_or(benchmark.repeat_each);
     let most = experiment.benchmarks.iter().map(repetitions).max().unwrap_or(1);
     for repetition in 0..most {
-        for (index, case) in experiment.cases.iter().enumerate() {
+        for case in &experiment.cases {
             for benchmark in &experiment.benchmarks {
                 if repetition >= repetitions(benchmark) {
                     continue;
@@ -168,7 +175,7 @@ fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -
                     planned.push(Planned {
                         case,
                         benchmark,
-                        folder: folder.join(format!("case_{index}")).join(name),
+                        folder: folder.join(format!("case_{}", case.place)).join(name),
                         setting,
                         repetition,
                     });
@@ -248,10 +255,13 @@ impl Suite<'_> {
         fs::create_dir_all(&planned.folder).map_err(BenchError::io("create", &planned.folder))?;
         tell(SuiteProgress::Limits);
         let limits = self.measure_limits(&planned.case.producers)?;
+        // What others owe the disk, limits among them, is not this run's.
+        rustix::fs::sync();
         let load_average = load_average();
         let bag = planned.folder.join(recorder::BAG);
         // What an interrupted run has left.
         remove_bag(&bag)?;
+        let unfinished = Unfinished::new(&bag);
         let mut recorded = match planned.benchmark.transport {
             Transport::None => self.in_process(planned)?,
             _ => self.live(planned)?,
@@ -262,6 +272,7 @@ impl Suite<'_> {
         if !planned.benchmark.preserve_bags && !self.options.keep {
             remove_bag(&bag)?;
         }
+        drop(unfinished);
         Ok(RunResult {
             experiment: self.experiment.id.clone(),
             case: planned.case.label.clone(),

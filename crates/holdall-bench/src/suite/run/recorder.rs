@@ -8,7 +8,8 @@ use crate::{
         ours::DiskChoice,
         pipeline::{Pipeline, PipelineOptions},
         producers::OfferOptions,
-        synchronous::{StoredCounts, Synchronous},
+        storing::StoredCounts,
+        synchronous::Synchronous,
     },
     error::{BenchError, BenchResult},
     measure::{CoreSampler, LatencySummary, SchedulingProbe, UsageMeter, written_bytes},
@@ -23,10 +24,23 @@ use holdall::record::{
     options::{CacheOptions, CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{clock::Clock, os::DiskMode};
-use holdall_model::{loss::LossStage, topic::TopicInfo};
+use holdall_model::{
+    loss::LossStage,
+    message::{MessageHeader, Payload},
+    topic::TopicInfo,
+};
 use holdall_storage::{StorageOptions, writer::ChannelInfo};
 use holdall_transport::Sink;
-use std::{collections::BTreeMap, fs, num::NonZeroU32, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fs,
+    num::NonZeroU32,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// The bag's folder within that of its run.
 pub const BAG: &str = "bag";
@@ -58,6 +72,16 @@ struct Stored {
     disk: Option<DiskResult>,
 }
 
+/// Counts messages and forgets them.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Sink for Counting {
+    fn offer(&self, _: MessageHeader, _: Payload<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 impl Run<'_> {
     /// Sends, records, closes, and tells what was found; experiment, case, repetition and limits are the caller's.
     ///
@@ -76,6 +100,7 @@ impl Run<'_> {
         let written_before = written_bytes("self");
         let (sent, stored) = match self.setting.recorder {
             RecorderKind::Holdall => self.through_cache(&bag)?,
+            RecorderKind::Discard => self.to_nobody()?,
             _ => self.through_buffer(&bag)?,
         };
         let usage = meter.stop();
@@ -126,6 +151,29 @@ impl Run<'_> {
             write: None,
             // SQLite and LevelDB have files of their own beside the queue.
             disk: (self.setting.storage_id == "mcap").then(|| counted(&counts)),
+        };
+        Ok((sent, stored))
+    }
+
+    /// Counts what is offered: all that costs anything then is the generator.
+    fn to_nobody(&self) -> BenchResult<(Sent, Stored)> {
+        let counting: Vec<Arc<Counting>> = self
+            .publishers
+            .publishers
+            .iter()
+            .map(|_| Arc::new(Counting::default()))
+            .collect();
+        let sinks: Vec<Arc<dyn Sink>> = counting
+            .iter()
+            .map(|one| Arc::clone(one) as Arc<dyn Sink>)
+            .collect();
+        let sent = self.send(&sinks)?;
+        let stored = Stored {
+            recorded: counting.iter().map(|one| one.0.load(Ordering::Relaxed)).collect(),
+            lost: vec![BTreeMap::new(); counting.len()],
+            splits: 0,
+            write: None,
+            disk: None,
         };
         Ok((sent, stored))
     }
