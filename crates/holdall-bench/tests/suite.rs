@@ -114,6 +114,10 @@ fn every_recorder_records_what_was_sent_and_the_report_shows_it() {
     assert!(
         html.contains("two cameras and an IMU") && html.contains("<svg") && html.contains("Compared with")
     );
+    assert!(
+        html.contains("grey: published") && html.contains("X1_recorded.csv"),
+        "an experiment of one's own has its published figures and its data"
+    );
     for outside in ["http://", "https://"] {
         let fetched = html.matches(outside).count()
             - html.matches("http://www.w3.org").count() * usize::from(outside == "http://");

@@ -3,7 +3,7 @@
 use super::Loaded;
 use crate::{
     statistics::{Estimate, Interval},
-    suite::table::{Row, rows},
+    suite::table::{Row, cache, rows},
 };
 
 /// A row that both results have.
@@ -15,9 +15,11 @@ pub struct Change {
     /// Messages recorded in percent, there and here.
     pub recorded: [Estimate; 2],
     /// Processor time of the recorder for each GB, there and here.
-    pub cpu_s_per_gb: [f64; 2],
+    pub cpu_s_per_gb: [Estimate; 2],
     /// Whether the intervals of what was recorded lie apart.
     pub is_carried: bool,
+    /// Whether those of the processor time do.
+    pub is_cpu_carried: bool,
 }
 
 /// The rows of `here` that `there` has, too.
@@ -29,26 +31,29 @@ pub fn changes(here: &Loaded, there: &Loaded) -> Vec<Change> {
             let other = others.iter().find(|other| {
                 other.case == row.case && other.setting == row.setting && other.recorder == row.recorder
             })?;
-            Some(change(&row, other))
+            change(&row, other)
         })
         .collect()
 }
 
-fn change(here: &Row<'_>, there: &Row<'_>) -> Change {
-    let cpu =
-        |row: &Row<'_>| row.median(|run| run.recorder_cpu_s / (run.recorded_bytes as f64 / 1e9).max(1e-9));
-    Change {
+/// `None` where there is no run, which there is.
+fn change(here: &Row<'_>, there: &Row<'_>) -> Option<Change> {
+    let cpu = |row: &Row<'_>| {
+        let runs = row.runs.iter().filter(|run| run.recorded_bytes > 0);
+        let each: Vec<f64> = runs
+            .map(|run| run.recorder_cpu_s / (run.recorded_bytes as f64 / 1e9))
+            .collect();
+        Estimate::of(&each, 1)
+    };
+    let cpu_s_per_gb = [cpu(there)?, cpu(here)?];
+    Some(Change {
         case: here.case.to_owned(),
-        setting: format!(
-            "{}, {}, cache {} MB",
-            here.recorder,
-            here.setting.storage_id,
-            here.setting.max_cache_size_bytes as f64 / 1e6
-        ),
+        setting: format!("{} · {} · {}", here.recorder, here.storage(), cache(here.setting)),
         is_carried: apart(&here.recorded_percent, &there.recorded_percent),
         recorded: [there.recorded_percent.clone(), here.recorded_percent.clone()],
-        cpu_s_per_gb: [cpu(there), cpu(here)],
-    }
+        is_cpu_carried: apart(&cpu_s_per_gb[0], &cpu_s_per_gb[1]),
+        cpu_s_per_gb,
+    })
 }
 
 fn apart(a: &Estimate, b: &Estimate) -> bool {

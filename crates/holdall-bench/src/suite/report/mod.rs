@@ -10,6 +10,7 @@ use super::{
     config::Experiment,
     experiments,
     result::{ExperimentResult, summary_csv},
+    run::EXPERIMENT_FILE,
 };
 use crate::error::{BenchError, BenchResult};
 use std::{
@@ -23,7 +24,7 @@ pub struct Loaded {
     pub folder: PathBuf,
     /// What is in it.
     pub result: ExperimentResult,
-    /// The experiment with its published figures, where it is one of ours.
+    /// The experiment with its ladders and published figures, where it is known.
     pub experiment: Option<Experiment>,
 }
 
@@ -48,7 +49,7 @@ pub fn load(folder: &Path) -> BenchResult<Vec<Loaded>> {
             reason: format!("is not the result of an experiment: {error}"),
         })?;
         loaded.push(Loaded {
-            experiment: experiments::by_id(&result.experiment),
+            experiment: experiment_of(&folder, &result),
             result,
             folder,
         });
@@ -61,6 +62,13 @@ pub fn load(folder: &Path) -> BenchResult<Vec<Loaded>> {
         });
     }
     Ok(loaded)
+}
+
+/// As it was run; results of before that was kept are looked up by their name.
+fn experiment_of(folder: &Path, result: &ExperimentResult) -> Option<Experiment> {
+    let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).ok();
+    text.and_then(|text| Experiment::parse(&text).ok())
+        .or_else(|| experiments::by_id(&result.experiment))
 }
 
 /// Writes `report.html`, and beside it each plot as SVG and its data as CSV and JSON. Returns the page's path.
@@ -82,7 +90,14 @@ pub fn write(loaded: &[Loaded], other: &[Loaded], out: &Path) -> BenchResult<Pat
             reason: error.to_string(),
         })?;
         keep(&format!("{id}.json"), &json)?;
-        for plot in plots::of(one)? {
+        let there = other
+            .iter()
+            .find(|other| other.result.experiment == one.result.experiment);
+        let mut drawn = plots::of(one)?;
+        if let Some(there) = there {
+            drawn.extend(plots::of_changes(&compare::changes(one, there))?);
+        }
+        for plot in drawn {
             keep(&format!("{id}_{}.svg", plot.name), &plots::standalone(&plot.svg))?;
             keep(&format!("{id}_{}.csv", plot.name), &plot.csv)?;
         }

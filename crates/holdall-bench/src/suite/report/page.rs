@@ -3,6 +3,7 @@
 use super::{Loaded, compare, plots};
 use crate::{
     error::BenchResult,
+    statistics::Estimate,
     suite::{
         ladders,
         noise::Noise,
@@ -18,7 +19,9 @@ const STYLE: &str = include_str!("style.css");
 /// # Errors
 /// A plot that cannot be drawn.
 pub fn html(loaded: &[Loaded], other: &[Loaded]) -> BenchResult<String> {
-    let mut body = String::from("<header><h1>holdall bench: results</h1>");
+    let mut body = String::from(
+        "<a class=skip href=\"#results\">To the results</a><header><h1>holdall bench: results</h1>",
+    );
     if let Some(first) = loaded.first() {
         let machine = &first.result.machine;
         push(
@@ -37,9 +40,13 @@ pub fn html(loaded: &[Loaded], other: &[Loaded]) -> BenchResult<String> {
     body.push_str("</header><nav aria-label=Experiments><ul>");
     for one in loaded {
         let id = escape(&one.result.experiment);
-        push(&mut body, format_args!("<li><a href=\"#{id}\">{id}</a></li>"));
+        let title = escape(&one.result.title);
+        push(
+            &mut body,
+            format_args!("<li><a href=\"#{id}\">{id}</a> <span class=soft>{title}</span></li>"),
+        );
     }
-    body.push_str("</ul></nav><main>");
+    body.push_str("</ul></nav><main id=results>");
     for one in loaded {
         let there = other
             .iter()
@@ -78,22 +85,50 @@ fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) -> BenchResu
     }
     notes(body, one, &rows);
     if let Some(there) = there {
-        comparison(body, &compare::changes(one, there));
+        let changes = compare::changes(one, there);
+        comparison(body, &changes, there);
+        for plot in plots::of_changes(&changes)? {
+            figure(body, one, &plot);
+        }
+        body.push_str("<h3>This folder by itself</h3>");
     }
     for plot in plots::of(one)? {
-        push(
-            body,
-            format_args!(
-                "<figure><figcaption>{}</figcaption>{}<details><summary>Data and command</summary><p><code>{}</code></p><pre>{}</pre></details></figure>",
-                escape(&plot.title),
-                labelled(&plot.svg, &plot.title),
-                escape(&result.command),
-                escape(&plot.csv),
-            ),
-        );
+        figure(body, one, &plot);
     }
     body.push_str("</section>");
     Ok(())
+}
+
+/// A picture with its data and its command below.
+fn figure(body: &mut String, one: &Loaded, plot: &plots::Plot) {
+    push(
+        body,
+        format_args!(
+            "<figure><figcaption>{title}</figcaption><div class=scroll tabindex=0 role=region aria-label=\"{title}\">{svg}</div>\
+             <details><summary>Data and command</summary><p><code>{command}</code></p><p><a download=\"{id}_{name}.csv\" \
+             href=\"data:text/csv;charset=utf-8,{data}\">Save as CSV</a></p><pre tabindex=0>{csv}</pre></details></figure>",
+            title = escape(&plot.title),
+            svg = labelled(&plot.svg, &plot.title),
+            command = escape(&one.result.command),
+            id = escape(&super::file_stem(&one.result.experiment)),
+            name = plot.name,
+            data = percent_encoded(&plot.csv),
+            csv = escape(&plot.csv),
+        ),
+    );
+}
+
+/// Text within an address: all but letters, digits and `-._~` is written as bytes.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            push(&mut encoded, format_args!("%{byte:02X}"));
+        }
+    }
+    encoded
 }
 
 /// A picture that says to a screen reader what it shows.
@@ -106,7 +141,13 @@ fn labelled(svg: &str, title: &str) -> String {
 }
 
 fn table(body: &mut String, sheet: &Sheet) {
-    body.push_str("<div class=scroll tabindex=0><table><thead><tr>");
+    push(
+        body,
+        format_args!(
+            "<div class=scroll tabindex=0 role=region aria-label=\"{0}\"><table><caption>{0}</caption><thead><tr>",
+            escape(sheet.title)
+        ),
+    );
     for (column, name) in sheet.header.iter().enumerate() {
         let class = if column < sheet.words { " class=name" } else { "" };
         push(body, format_args!("<th{class} scope=col>{}", escape(name)));
@@ -147,28 +188,82 @@ fn notes(body: &mut String, one: &Loaded, rows: &[Row<'_>]) {
     body.push_str("</ul>");
 }
 
-fn comparison(body: &mut String, changes: &[compare::Change]) {
-    body.push_str("<h3>Compared with the other folder</h3><div class=scroll><table><thead><tr><th class=name>case<th class=name>setting<th>recorded there<th>here<th>CPU s/GB there<th>here<th class=name></tr></thead><tbody>");
+fn comparison(body: &mut String, changes: &[compare::Change], there: &Loaded) {
+    push(
+        body,
+        format_args!(
+            "<h3>Compared with {}</h3><p class=soft>There: scale {}, {} runs, {}. <code>{}</code></p>",
+            escape(&there.folder.display().to_string()),
+            there.result.scale,
+            there.result.runs.len(),
+            escape(&there.result.machine.processor),
+            escape(&there.result.command),
+        ),
+    );
+    let header = [
+        "case",
+        "setting",
+        "recorded there",
+        "here",
+        "",
+        "CPU s/GB there",
+        "here",
+        "",
+    ];
+    body.push_str("<div class=scroll tabindex=0 role=region aria-label=Compared><table><thead><tr>");
+    for (column, name) in header.into_iter().enumerate() {
+        let class = if column < 2 || name.is_empty() {
+            " class=name"
+        } else {
+            ""
+        };
+        push(body, format_args!("<th{class} scope=col>{name}"));
+    }
+    body.push_str("</tr></thead><tbody>");
+    let verdict = |is_carried: bool, [there, here]: &[Estimate; 2], more_is_better: bool| {
+        if !is_carried {
+            "≈"
+        } else if (here.median > there.median) == more_is_better {
+            "better"
+        } else {
+            "worse"
+        }
+    };
     for change in changes {
         push(
             body,
             format_args!(
-                "<tr><td>{}<td class=name>{}<td>{:.2} %<td>{:.2} %<td>{:.3}<td>{:.3}<td class=name>{}</tr>",
+                "<tr><td class=name>{}<td class=name>{}<td>{}<td>{}<td class=name>{}<td>{}<td>{}<td class=name>{}</tr>",
                 escape(&change.case),
                 escape(&change.setting),
-                change.recorded[0].median,
-                change.recorded[1].median,
-                change.cpu_s_per_gb[0],
-                change.cpu_s_per_gb[1],
-                if change.is_carried {
-                    "changed"
-                } else {
-                    "≈ not carried by the intervals"
-                },
+                with_ends(&change.recorded[0], 2),
+                with_ends(&change.recorded[1], 2),
+                verdict(change.is_carried, &change.recorded, true),
+                with_ends(&change.cpu_s_per_gb[0], 3),
+                with_ends(&change.cpu_s_per_gb[1], 3),
+                verdict(change.is_cpu_carried, &change.cpu_s_per_gb, false),
             ),
         );
     }
     body.push_str("</tbody></table></div>");
+    if changes.is_empty() {
+        body.push_str("<p>Both folders have no setting in common.</p>");
+    }
+    body.push_str(
+        "<p class=soft>≈: the intervals overlap, or there are too few repetitions for intervals.</p>",
+    );
+}
+
+/// A median with its interval.
+fn with_ends(estimate: &Estimate, digits: usize) -> String {
+    let median = estimate.median;
+    match estimate.interval {
+        Some(ends) => format!(
+            "{median:.digits$} [{:.digits$}, {:.digits$}]",
+            ends.low, ends.high
+        ),
+        None => format!("{median:.digits$}"),
+    }
 }
 
 /// Writing into a string does not fail.

@@ -1,0 +1,170 @@
+//! Lines over an axis: time, percentiles, offered load.
+
+use super::{GRID, INK, SERIES, WIDTH, failed};
+use crate::error::{BenchError, BenchResult};
+use plotters::{
+    coord::{Shift, ranged1d::ValueFormatter, types::RangedCoordf64},
+    prelude::*,
+};
+use std::ops::Range;
+
+/// The least that a logarithmic axis shows.
+pub(super) const LOG_MIN: f64 = 0.05;
+
+/// One line with its name.
+pub(super) struct Line {
+    /// In the legend.
+    pub name: String,
+    /// In order of x.
+    pub points: Vec<(f64, f64)>,
+    /// Draw a dot at each.
+    pub dotted: bool,
+}
+
+/// What all lines share.
+pub(super) struct Axes<'a> {
+    /// Range and name.
+    pub x: (Range<f64>, &'a str),
+    /// Range and name.
+    pub y: (Range<f64>, &'a str),
+    /// Names of the whole numbers of x instead of figures.
+    pub places: &'a [&'a str],
+    /// Where one run ends and the next begins.
+    pub borders: &'a [f64],
+    /// The y axis counts in powers of ten.
+    pub is_log: bool,
+}
+
+/// Height of the plot itself.
+const PLOT: u32 = 300;
+/// Height of a line of the legend.
+const LEGEND: i32 = 20;
+
+/// Draws them with the legend below.
+///
+/// # Errors
+/// Never but by a mistake of ours.
+pub(super) fn draw(lines: &[Line], axes: &Axes<'_>) -> BenchResult<String> {
+    let height = PLOT + 12 + LEGEND.unsigned_abs() * u32::try_from(lines.len()).unwrap_or(0);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        let (plot, legend) = root.split_vertically(PLOT);
+        let mut builder = ChartBuilder::on(&plot);
+        builder
+            .margin(10)
+            .margin_right(48)
+            .x_label_area_size(44)
+            .y_label_area_size(72);
+        let ((x, _), (y, _)) = (axes.x.clone(), axes.y.clone());
+        if axes.is_log {
+            let chart = builder.build_cartesian_2d(x, y.log_scale()).map_err(failed)?;
+            series(chart, lines, axes)?;
+        } else {
+            let chart = builder.build_cartesian_2d(x, y).map_err(failed)?;
+            series(chart, lines, axes)?;
+        }
+        names(&legend, lines)?;
+        root.present().map_err(failed)?;
+    }
+    Ok(svg)
+}
+
+fn series<Y>(
+    mut chart: ChartContext<'_, SVGBackend<'_>, Cartesian2d<RangedCoordf64, Y>>,
+    lines: &[Line],
+    axes: &Axes<'_>,
+) -> BenchResult<()>
+where
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let place = |x: &f64| {
+        // Places are few and not negative.
+        let name = axes.places.get(x.round() as usize);
+        name.map_or(String::new(), ToString::to_string)
+    };
+    let mut mesh = chart.configure_mesh();
+    mesh.bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(INK)
+        .label_style(("sans-serif", 13).into_font().color(&INK))
+        .x_desc(axes.x.1)
+        .y_desc(axes.y.1)
+        .y_label_formatter(&|y: &f64| figure(*y));
+    if axes.places.is_empty() {
+        mesh.x_label_formatter(&|x: &f64| figure(*x)).draw()
+    } else {
+        mesh.x_labels(axes.places.len()).x_label_formatter(&place).draw()
+    }
+    .map_err(failed)?;
+    for border in axes.borders {
+        let ends = vec![(*border, axes.y.0.start), (*border, axes.y.0.end)];
+        chart
+            .draw_series([PathElement::new(ends, INK.stroke_width(1))])
+            .map_err(failed)?;
+    }
+    for (line, index) in lines.iter().zip(0..) {
+        let colour = SERIES[index % SERIES.len()];
+        chart
+            .draw_series(LineSeries::new(
+                line.points.iter().copied(),
+                colour.stroke_width(2),
+            ))
+            .map_err(failed)?;
+        if line.dotted {
+            let dots = line.points.iter().map(|at| Circle::new(*at, 4, colour.filled()));
+            chart.draw_series(dots).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+fn names(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Result<(), BenchError> {
+    let text = ("sans-serif", 13).into_font().color(&INK);
+    for ((line, index), row) in lines.iter().zip(0..).zip(0_i32..) {
+        let middle = 8 + row * LEGEND;
+        let colour = SERIES[index % SERIES.len()];
+        let stroke = PathElement::new(vec![(82, middle), (106, middle)], colour.stroke_width(3));
+        area.draw(&stroke).map_err(failed)?;
+        area.draw(&Text::new(line.name.clone(), (114, middle - 6), text.clone()))
+            .map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// A figure of an axis with no more digits than it needs.
+fn figure(value: f64) -> String {
+    let rounded = (value * 100.0).round() / 100.0;
+    rounded.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_names_and_axes_have_figures_that_are_short() {
+        let lines = [Line {
+            name: "recorder".to_owned(),
+            points: vec![(0.0, 0.1), (4.0, 900.0)],
+            dotted: true,
+        }];
+        let axes = |is_log| Axes {
+            x: (0.0..4.0, ""),
+            y: (LOG_MIN..1000.0, "µs"),
+            places: &["p50", "p99", "p99.9", "p99.99", "worst"],
+            borders: &[2.0],
+            is_log,
+        };
+        for is_log in [false, true] {
+            let svg = draw(&lines, &axes(is_log)).unwrap();
+            for word in ["recorder", "worst", "µs", "circle"] {
+                assert!(svg.contains(word), "{word} in {svg}");
+            }
+        }
+        assert_eq!(
+            [0.0, 0.1 + 0.2, 1000.0].map(figure),
+            ["0".to_owned(), "0.3".to_owned(), "1000".to_owned()]
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Processors and processes over time, runs back to back.
+
+use super::{
+    Plot, csv_cell, label,
+    lines::{self, Axes, Line},
+};
+use crate::{
+    error::BenchResult,
+    suite::{config::PlayRate, result::RunResult, table::Row},
+};
+use std::fmt::Write;
+
+/// More runs than this side by side cannot be told apart.
+const BACK_TO_BACK_MAX: usize = 2;
+
+/// Of an experiment with more settings than this only the longest run is drawn over time.
+const DRAWN_OVER_TIME_MAX: usize = 4;
+
+/// Processors, and where there are some the processes, over time: of every setting where there are few, else of the longest run.
+pub(super) fn of(rows: &[Row<'_>]) -> BenchResult<Vec<Plot>> {
+    let mut long: Vec<&Row<'_>> = rows
+        .iter()
+        .filter(|row| row.runs.iter().any(|run| run.cores.len() > 2))
+        .filter(|row| {
+            row.setting
+                .play_rate
+                .is_none_or(|rate| rate == PlayRate::Unlimited)
+        })
+        .collect();
+    if long.len() > DRAWN_OVER_TIME_MAX {
+        let elapsed = |row: &&Row<'_>| row.median(|run| run.elapsed_s);
+        long.sort_by(|a, b| elapsed(b).total_cmp(&elapsed(a)));
+        long.truncate(1);
+    }
+    let mut plots = Vec::new();
+    for (row, place) in long.iter().zip(1..) {
+        let runs = &row.runs[..row.runs.len().min(BACK_TO_BACK_MAX)];
+        let of_what = format!("{}, {}", row.case, label(row));
+        let cores = runs[0].core_percents().len();
+        let core = |run: &RunResult, core: usize| -> Vec<(f64, f64)> {
+            let samples = run.cores.iter();
+            samples
+                .filter_map(|sample| Some((sample.at_s, 100.0 * sample.busy.get(core)?)))
+                .collect()
+        };
+        let names = (0..cores).map(|core| format!("core {core}")).collect();
+        plots.push(back_to_back(
+            runs,
+            names,
+            &core,
+            (format!("cores_{place}"), "busy, %"),
+            format!("How busy each processor was: {of_what}"),
+        )?);
+        if runs.iter().any(|run| run.processes.is_empty()) {
+            continue;
+        }
+        let names = runs[0].processes.iter().map(|one| one.name.clone()).collect();
+        let process = |run: &RunResult, process: usize| -> Vec<(f64, f64)> {
+            let samples = run.processes.get(process).map_or(&[][..], |one| &one.samples);
+            samples
+                .iter()
+                .map(|sample| (sample.at_s, 100.0 * sample.busy))
+                .collect()
+        };
+        plots.push(back_to_back(
+            runs,
+            names,
+            &process,
+            (format!("processes_{place}"), "% of one processor"),
+            format!("Recorder and publishers: {of_what}"),
+        )?);
+    }
+    Ok(plots)
+}
+
+/// Seconds and percent of a run's line with this place.
+type PointsOf<'a> = dyn Fn(&RunResult, usize) -> Vec<(f64, f64)> + 'a;
+
+/// Runs one after the other along one axis, as the published plots of core load have them.
+fn back_to_back(
+    runs: &[&RunResult],
+    names: Vec<String>,
+    points: &PointsOf<'_>,
+    (name, axis): (String, &str),
+    title: String,
+) -> BenchResult<Plot> {
+    let mut lines: Vec<Line> = names
+        .into_iter()
+        .map(|name| Line {
+            name,
+            points: Vec::new(),
+            dotted: false,
+        })
+        .collect();
+    let (mut begun_s, mut borders) = (0.0, Vec::new());
+    let mut csv = "run,line,seconds,percent\n".to_owned();
+    for (run, number) in runs.iter().zip(1..) {
+        let mut end_s: f64 = 0.0;
+        for (index, line) in lines.iter_mut().enumerate() {
+            for (at_s, percent) in points(run, index) {
+                end_s = end_s.max(at_s);
+                line.points.push((begun_s + at_s, percent));
+                let _never_fails =
+                    writeln!(csv, "{number},{},{at_s:.3},{percent:.1}", csv_cell(&line.name)).is_ok();
+            }
+        }
+        begun_s += end_s;
+        borders.push(begun_s);
+    }
+    borders.pop();
+    let most = lines.iter().flat_map(|line| &line.points).map(|point| point.1);
+    let axes = Axes {
+        x: (0.0..begun_s.max(0.1), "seconds, runs back to back"),
+        y: (0.0..most.fold(100.0, f64::max) * 1.05, axis),
+        places: &[],
+        borders: &borders,
+        is_log: false,
+    };
+    Ok(Plot {
+        name,
+        title,
+        svg: lines::draw(&lines, &axes)?,
+        csv,
+    })
+}
