@@ -158,7 +158,7 @@ mod tests {
         };
         let rows = rows(&result, None);
         let sheets = sheets(&rows);
-        let disk = sheets.iter().find(|sheet| sheet.header[0] == "disk").unwrap();
+        let disk = sheets.iter().find(|sheet| sheet.title.contains("disk")).unwrap();
         assert_eq!(
             disk.rows[0][4..],
             [
