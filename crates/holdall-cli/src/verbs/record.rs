@@ -67,7 +67,7 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         .map_err(Failure::refused)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let transports = transport::join(&typed.transport, &meant.node_name, &clock)?;
-    prefer_receiving(typed.rt_priority);
+    prefer_receiving(typed.rt_priority, transports.len(), &*clock);
     let snapshot = meant.options.cache.snapshot;
     let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
     let recorder = Recorder::start(meant.options, transports, clock, disk, Box::<OsFolder>::default())
@@ -125,12 +125,21 @@ fn keep_to_cores(cores: &[usize]) -> Result<(), Failure> {
     })
 }
 
-/// Has the threads that receive messages go first, where that is wanted and allowed.
-fn prefer_receiving(priority: Option<u8>) {
+/// A thread names itself when it first runs; on a busy machine that takes a while.
+const THREADS_NAMED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Has the threads that receive messages go first, where that is wanted and allowed: at least one for each transport.
+fn prefer_receiving(priority: Option<u8>, transports: usize, clock: &dyn Clock) {
     let Some(priority) = priority else { return };
     // Cyclone's, iceoryx2's, zenoh's.
     let receives = |name: &str| name.starts_with("recv") || name == "iceoryx2" || name.starts_with("rx-");
-    match thread::prefer_threads(priority, receives) {
+    let deadline = clock.monotonic() + THREADS_NAMED_WITHIN;
+    let mut preferred = thread::prefer_threads(priority, receives);
+    while matches!(preferred, Ok(count) if count < transports) && clock.monotonic() < deadline {
+        clock.sleep_until(clock.monotonic() + Duration::from_millis(5));
+        preferred = thread::prefer_threads(priority, receives);
+    }
+    match preferred {
         Ok(count) => info!(
             "{} at real-time priority {priority}",
             units::plural(count as u64, "receiving thread")
