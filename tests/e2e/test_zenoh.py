@@ -300,8 +300,13 @@ def test_what_was_sent_before_the_match_is_counted_at_the_head(meeting):
 
 def test_a_publisher_in_shared_memory_that_dies_leaves_what_had_arrived(meeting):
     """Its images are still waiting for their definition when it is killed; the mapping outlives it."""
-    other = meeting.host(node="other")
-    victim = meeting.guest(shared_memory=True, node="victim")
+    victim = meeting.host(shared_memory=True)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        elsewhere = f"tcp/127.0.0.1:{probe.getsockname()[1]}"
+    other = ZenohNode(mode="peer", listen=[elsewhere])
+    meeting.nodes.append(other)
+    meeting.configure(**{"connect/endpoints": [meeting.endpoint, elsewhere]})
     victim.advertise("/image", type="sensor_msgs/msg/Image", hash=OTHER_HASH, by="plain")
     other.advertise("/t", by="plain")
     recorder = meeting.record("-a")

@@ -45,7 +45,7 @@ pub struct TopicInfo {
     pub origin: Option<TopicOrigin>,
     /// Of a channel that holds one publisher's messages only: whose; `None` for a topic as a whole.
     #[serde(skip)]
-    pub publisher: Option<PublisherInfo>,
+    pub publisher: Option<Box<PublisherInfo>>,
 }
 
 impl TopicInfo {

@@ -220,7 +220,9 @@ impl Open<'_> {
             Ok((row.get::<_, i64>(0)?, qos, info))
         })?;
         let channels = topics.into_iter().map(|(id, qos, mut topic)| {
-            topic.publisher = publishers.get(&id).map(|(publisher, _)| publisher.clone());
+            topic.publisher = publishers
+                .get(&id)
+                .map(|(publisher, _)| Box::new(publisher.clone()));
             topic.offered_qos_profiles = parse_profiles(&qos).unwrap_or_else(|error| {
                 tracing::warn!(topic = topic.name, %error, "the recorded QoS cannot be read and is left out");
                 Vec::new()

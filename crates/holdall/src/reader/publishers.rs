@@ -43,7 +43,7 @@ impl BagReader {
                 entry.message_count += channel.message_count;
                 if let Some(publisher) = &topic.publisher {
                     complete(
-                        entry.publisher.get_or_insert_with(|| publisher.clone()),
+                        entry.publisher.get_or_insert_with(|| (**publisher).clone()),
                         publisher,
                     );
                 }

@@ -45,7 +45,7 @@ impl MessageFilter {
     pub(super) fn takes_channel(&self, topic: &TopicInfo) -> bool {
         let publishers = self.publishers.as_ref();
         self.takes(&topic.name)
-            && publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_ref()))
+            && publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_deref()))
     }
 
     /// The log times in which everything that this takes must lie.

@@ -111,7 +111,7 @@ impl Chooser {
     /// Whether the messages of a channel of a storage file are taken.
     pub fn takes_channel(&self, topic: &TopicInfo) -> bool {
         let publishers = self.publishers.as_ref();
-        publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_ref()))
+        publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_deref()))
             && self.takes_topic(&topic.name, &topic.type_name)
     }
 

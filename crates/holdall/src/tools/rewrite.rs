@@ -363,7 +363,7 @@ impl<'a> Rewrite<'a> {
     }
 
     fn slot(&mut self, topic: BagTopic, info: &TopicInfo) -> Option<PublisherSlot> {
-        let key = (topic.0, info.publisher.clone()?);
+        let key = (topic.0, info.publisher.as_deref()?.clone());
         if let Some(slot) = self.slots.get(&key) {
             return Some(*slot);
         }
@@ -461,7 +461,7 @@ impl<'a> Rewrite<'a> {
                 sequence: about.sequence,
                 payload: PayloadRef::Bytes(payload),
             },
-            || about.topic.publisher.clone(),
+            || about.topic.publisher.as_deref().cloned(),
         )?;
         self.written.messages += 1;
         Ok(())

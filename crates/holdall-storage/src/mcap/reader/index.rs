@@ -101,7 +101,7 @@ impl Definitions {
                 offered_qos_profiles,
                 type_description_hash: hash.clone(),
                 origin: TopicOrigin::from_texts(&channel.metadata),
-                publisher: PublisherInfo::from_texts(&channel.metadata),
+                publisher: PublisherInfo::from_texts(&channel.metadata).map(Box::new),
             },
             definition: MessageDefinition {
                 type_name: schema.name,

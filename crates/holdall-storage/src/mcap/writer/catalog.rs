@@ -91,7 +91,13 @@ impl Catalog {
         );
         metadata.insert("topic_type_hash".into(), info.topic.type_description_hash.clone());
         metadata.extend(info.topic.origin.iter().flat_map(TopicOrigin::to_texts));
-        metadata.extend(info.topic.publisher.iter().flat_map(PublisherInfo::to_texts));
+        metadata.extend(
+            info.topic
+                .publisher
+                .as_deref()
+                .into_iter()
+                .flat_map(PublisherInfo::to_texts),
+        );
         let mut record = Vec::new();
         Channel {
             id: index + 1,

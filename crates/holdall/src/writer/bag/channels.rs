@@ -178,7 +178,7 @@ impl FileChannels {
 /// What the channel of a publisher is told to be: the topic, and whose messages of it.
 fn channel_info(topic: &ChannelInfo, publisher: Option<&PublisherInfo>) -> ChannelInfo {
     let mut info = topic.clone();
-    info.topic.publisher = publisher.cloned();
+    info.topic.publisher = publisher.cloned().map(Box::new);
     info
 }
 
