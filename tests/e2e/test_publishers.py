@@ -17,7 +17,7 @@ def talker(world, name, count, rate=100):
 
 def record_two(world, *arguments, until_named=True):
     bag = world.folder / "bag"
-    recorder = world.holdall("record", "-a", "-o", bag, *arguments)
+    recorder = world.holdall("record", "-o", bag, "--topics", TOPIC, *arguments)
     recorder.wait_until_says("Listening for topics")
     left, right = talker(world, "left", 20), talker(world, "right", 30)
     left.wait_for("done"), right.wait_for("done")
