@@ -37,7 +37,7 @@ failed=()
 for crate in holdall-storage holdall-model; do
     folder="$PWD/crates/$crate/fuzz"
     # A folder of its own: these flags would make cargo build everything else anew.
-    target="${CARGO_TARGET_DIR:-$PWD/target}/fuzz-$crate"
+    target="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
     CARGO_TARGET_DIR="$target" cargo build --quiet --manifest-path "$folder/Cargo.toml" --release --bins --target "$triple"
     if [ "$seconds" = build ]; then continue; fi
     for source in "$folder"/fuzz_targets/*.rs; do
@@ -61,6 +61,6 @@ for crate in holdall-storage holdall-model; do
     done
 done
 if [ ${#failed[@]} -gt 0 ]; then
-    echo "fuzz: ${failed[*]} found something; inputs are in target/fuzz-*/found" >&2
+    echo "fuzz: ${failed[*]} found something; inputs are in target/fuzz/found" >&2
     exit 1
 fi

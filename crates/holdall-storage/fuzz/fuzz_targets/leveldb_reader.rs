@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
             }
         }
     }
-    let _checked = check_file(&bag).is_ok();
+    let _checked = check_file(&bag, &mut |_| {}).is_ok();
     let Ok(reader) = LeveldbReader::open(&bag) else {
         return;
     };
