@@ -3,7 +3,10 @@
 use super::Loaded;
 use crate::{
     statistics::{Estimate, Interval},
-    suite::table::{Row, cache, rows},
+    suite::{
+        config::RecorderKind,
+        table::{Row, cache, rows},
+    },
 };
 
 /// A row that both results have.
@@ -27,6 +30,7 @@ pub fn changes(here: &Loaded, there: &Loaded) -> Vec<Change> {
     let others = rows(&there.result, there.experiment.as_ref());
     rows(&here.result, here.experiment.as_ref())
         .into_iter()
+        .filter(|row| row.setting.recorder != RecorderKind::Discard)
         .filter_map(|row| {
             let other = others.iter().find(|other| {
                 other.case == row.case && other.setting == row.setting && other.recorder == row.recorder

@@ -42,7 +42,8 @@ fn parts(run: &RunResult) -> Option<[f64; 5]> {
         percent(recorder.cpu_system_s),
         percent(publishers.cpu_s - publishers.cpu_system_s),
         percent(publishers.cpu_system_s),
-        percent(busy_s - recorder.cpu_s - publishers.cpu_s),
+        // Looked at for longer than the run took: from before its programs were there until after their end.
+        100.0 * (busy_s - recorder.cpu_s - publishers.cpu_s).max(0.0) / last_s.max(1e-9),
     ])
 }
 
