@@ -305,12 +305,15 @@ def test_a_disk_that_stands_still_never_holds_back_a_publisher(shm, frozen_at_wi
 
 def test_all_threads_keep_to_their_cores_and_receiving_ones_go_first(shm):
     recorder = shm.record("-a", "--cpu-affinity", "0", "--rt-priority", "10")
-    policies = {}
-    for task in glob.glob(f"/proc/{recorder.process.pid}/task/*"):
-        with open(f"{task}/status") as status, open(f"{task}/comm") as name:
-            cores = next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
-            policies[name.read().strip()] = os.sched_getscheduler(int(os.path.basename(task))) & ~os.SCHED_RESET_ON_FORK
-        assert cores == "0", task
+    policies, end = {}, time.monotonic() + 20
+    # A thread names itself when it first runs.
+    while not {"iceoryx2", "drain"} <= policies.keys():
+        assert time.monotonic() < end, policies
+        for task in glob.glob(f"/proc/{recorder.process.pid}/task/*"):
+            with open(f"{task}/status") as status, open(f"{task}/comm") as name:
+                cores = next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
+                policies[name.read().strip()] = os.sched_getscheduler(int(os.path.basename(task))) & ~os.SCHED_RESET_ON_FORK
+            assert cores == "0", task
     code, said = recorded_after_a_fault(shm, recorder)
     assert code == 0, said
     if not [line for line in said.splitlines() if "--rt-priority" in line]:
