@@ -60,10 +60,6 @@ const FINISHED_FILES_MAX: usize = 1024;
 
 /// What the recorder asks of the drain, in order.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one for each topic of a recording, moved once"
-)]
 pub enum DrainCommand {
     /// Messages of this topic will come.
     AddTopic {
