@@ -166,7 +166,7 @@ impl Stepped {
         let mut drain = self.drain.take().ok_or("the drain is gone")?;
         let every = (TURN_BYTES / messages.bytes().len().max(1) as u64).max(1);
         self.offer_all(messages, count, |number| {
-            if number % every == 0 {
+            if number.is_multiple_of(every) {
                 self.turn(&mut drain);
             }
         });

@@ -107,7 +107,7 @@ impl Writing {
             };
             let topic = self.topics[(number % TOPICS) as usize];
             self.writer.write(&mut self.q, topic, message)?;
-            if number % every == 0 {
+            if number.is_multiple_of(every) {
                 self.writer.step(&mut self.q)?;
             }
         }

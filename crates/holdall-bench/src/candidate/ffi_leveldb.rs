@@ -129,9 +129,13 @@ extern "C" fn compare_stamps(
     b: *const c_char,
     b_len: usize,
 ) -> c_int {
-    // SAFETY: LevelDB gives slices that are valid during the call; a key of another length counts as the least number.
+    // A key of another length counts as the least number.
     let stamp = |at: *const c_char, len: usize| {
-        (len == 8).then(|| i64::from_ne_bytes(unsafe { ptr::read_unaligned(at.cast()) }))
+        if len != size_of::<i64>() {
+            return None;
+        }
+        // SAFETY: LevelDB gives slices that are valid during the call, and this one has eight bytes.
+        Some(i64::from_ne_bytes(unsafe { ptr::read_unaligned(at.cast()) }))
     };
     stamp(a, a_len).cmp(&stamp(b, b_len)) as c_int
 }
