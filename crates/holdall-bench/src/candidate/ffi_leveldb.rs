@@ -4,6 +4,7 @@
 use libloading::Library;
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_uchar, c_void},
+    mem::ManuallyDrop,
     path::Path,
     ptr,
     sync::Arc,
@@ -54,8 +55,8 @@ struct Calls {
 /// The library.
 pub struct LevelDb {
     calls: Calls,
-    /// The functions are its.
-    _library: Library,
+    /// The functions are its. It is never unloaded: LevelDB's thread for compactions, once begun, waits in its code until the program ends.
+    _library: ManuallyDrop<Library>,
 }
 
 impl LevelDb {
@@ -95,7 +96,7 @@ impl LevelDb {
         };
         Some(Arc::new(Self {
             calls,
-            _library: library,
+            _library: ManuallyDrop::new(library),
         }))
     }
 
@@ -253,5 +254,29 @@ impl Drop for Database {
                 (calls.comparator_destroy)(comparator);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than LevelDB's write buffer of 4 MiB begins its thread; one that is left in unloaded code ends the program.
+    #[test]
+    fn the_library_stays_when_its_last_database_is_closed() {
+        let Some(leveldb) = LevelDb::find() else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let mut database = Database::create(&leveldb, &folder.path().join("db"), Order::Stamps).unwrap();
+        drop(leveldb);
+        let value = vec![7; 64 << 10];
+        for stamp in 0..200_i64 {
+            database.put(&stamp.to_ne_bytes(), &value);
+            database.write().unwrap();
+        }
+        drop(database);
+        let again = LevelDb::find().unwrap();
+        assert!(Database::create(&again, &folder.path().join("other"), Order::Bytes).is_ok());
     }
 }
