@@ -210,9 +210,10 @@ impl LiveRun<'_> {
         }
         let name = self.setting.recorder.to_string();
         let ended = recorder.finish(PATIENCE)?;
-        // holdall tells a loss by exit code 3; programs of others end in many ways after a signal.
+        // holdall tells a loss by exit code 3, and a disk that stood still by 1 although the bag is whole; programs of others end in many
+        // ways after a signal.
         let is_failed = match self.setting.recorder {
-            RecorderKind::Holdall => !matches!(ended.code, Some(0 | 3)),
+            RecorderKind::Holdall => !matches!(ended.code, Some(0 | 3)) && !is_closed(&ended.lines),
             RecorderKind::Synchronous | RecorderKind::DoubleBuffered => ended.code != Some(0),
             RecorderKind::Ros2Bag | RecorderKind::Rosbag | RecorderKind::Discard => false,
         };
@@ -295,14 +296,25 @@ fn line(plan: &impl serde::Serialize) -> BenchResult<String> {
 }
 
 /// What `holdall record --json` says of each topic, which it prints over several lines.
-fn lost_of_holdall(lines: &[String], topics: &[String]) -> Vec<BTreeMap<LossStage, u64>> {
+fn report_of_holdall(lines: &[String]) -> serde_json::Value {
     let from = lines.iter().rposition(|line| line == "{").unwrap_or(lines.len());
     let until = lines
         .iter()
         .rposition(|line| line == "}")
         .map_or(from, |end| end + 1);
     let text = lines.get(from..until).unwrap_or_default().join("\n");
-    let report: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    serde_json::from_str(&text).unwrap_or_default()
+}
+
+/// Whether `holdall record --json` has closed its bag.
+fn is_closed(lines: &[String]) -> bool {
+    let report = report_of_holdall(lines);
+    report["topics"].is_object() && report["failure"].is_null()
+}
+
+/// Losses by topic as it says.
+fn lost_of_holdall(lines: &[String], topics: &[String]) -> Vec<BTreeMap<LossStage, u64>> {
+    let report = report_of_holdall(lines);
     let of = |topic: &String| {
         let lost = report["topics"][topic]["lost_by_stage"].clone();
         serde_json::from_value(lost).unwrap_or_default()
@@ -378,6 +390,7 @@ mod tests {
         let lost = lost_of_holdall(&lines, &["/a".to_owned(), "/b".to_owned()]);
         assert_eq!(lost[0], [(LossStage::Head, 1), (LossStage::Cache, 3)].into());
         assert!(lost[1].is_empty());
+        assert!(is_closed(&lines) && !is_closed(&lines[..3]));
         assert!(lost_of_holdall(&["}".to_owned(), "{".to_owned()], &["/a".to_owned()])[0].is_empty());
     }
 }
