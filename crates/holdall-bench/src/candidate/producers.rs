@@ -35,8 +35,11 @@ const ROOM_SHARE: usize = 8;
 /// cache, as what a recorder has in hand does that keeps up.
 const ROOM_BYTES_MAX: usize = 12 << 20;
 
-/// Of large messages this many may wait, or the drain would stand still while the next one is taken in.
+/// Of large messages this many may wait, or the drain would stand still while the next one is taken in; …
 const ROOM_MESSAGES_MIN: usize = 4;
+
+/// … in this part of the cache, so that all producers that saw room at the same time find it.
+const ROOM_SHARE_MAX: usize = 4;
 
 /// What a message takes in the cache besides its payload, from above.
 const OVERHEAD_BYTES: usize = 64;
@@ -114,7 +117,8 @@ impl<'a> Room<'a> {
         loop {
             // What does not fit beside others is taken when it is alone.
             let held = self.cache.held_bytes();
-            if held + wanted <= self.held_bytes_max.max(bytes * ROOM_MESSAGES_MIN) || held == 0 {
+            let for_large = (bytes * ROOM_MESSAGES_MIN).min(self.cache.bytes_max() / ROOM_SHARE_MAX);
+            if held + wanted <= self.held_bytes_max.max(for_large) || held == 0 {
                 self.left_bytes = wanted - bytes;
                 return;
             }
