@@ -45,10 +45,12 @@ lint: setup-build ## formatting, clippy, and the rules of the house
 unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes included
 	cargo test --workspace --features $(TRANSPORTS)
 
-SIM_MINUTES ?= 0.5
+# Always the same seeds, so that a run says something about the change; `make sim SIM="--minutes 10 --fresh"` looks for new faults.
+SIM ?= --minutes 0.5
 
-sim: setup-build ## half a minute of simulated recordings and crashes with fresh seeds; docs/simulation.md
-	cargo run -q -p holdall-sim -- --minutes $(SIM_MINUTES) --fresh
+sim: setup-build ## half a minute of simulated recordings and crashes; docs/simulation.md
+	cargo build -q --workspace --features $(TRANSPORTS) --bin holdall-sim
+	$(TARGET)/debug/holdall-sim $(SIM)
 
 gate: setup-build ## what a message costs in instructions, allocations and copies, against the committed baseline
 	cargo build -p holdall-cli --features "$(FEATURES)"
