@@ -8,7 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 
 # What the program can do besides cargo's default; `make build FEATURES=` leaves it out and builds in half the time.
 FEATURES ?= zenoh,iceoryx2
-# The same where the whole workspace is looked at.
+# The same where the whole workspace is looked at: one set of features for lint, unit, sim, gate and e2e, so that CI compiles once.
 TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 
 .PHONY: help demo test build install check lint unit sim gate e2e bench setup-build setup-nodes clean
@@ -53,11 +53,11 @@ sim: setup-build ## half a minute of simulated recordings and crashes; docs/simu
 	$(TARGET)/debug/holdall-sim $(SIM)
 
 gate: setup-build ## what a message costs in instructions, allocations and copies, against the committed baseline
-	cargo build -p holdall-cli --features "$(FEATURES)"
+	cargo build --workspace --features $(TRANSPORTS) --bin holdall
 	$(TARGET)/debug/holdall bench gate
 
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
-	cargo build -p holdall-cli --features "$(FEATURES)"
+	cargo build --workspace --features $(TRANSPORTS) --bin holdall
 	HOLDALL_ALL_TRANSPORTS=1 HOLDALL_BIN=$(TARGET)/debug/holdall $(HOLDALL_VENV)/bin/python -m pytest -q tests/e2e
 
 setup-build:
