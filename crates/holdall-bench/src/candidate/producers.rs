@@ -31,9 +31,9 @@ const ROOM_POLL: Duration = Duration::from_micros(100);
 /// Producers that wait for room fill this part of the cache, …
 const ROOM_SHARE: usize = 8;
 
-/// … and never more than this: 4 ms of a fast disk, enough that it never waits for them, and small enough to stay in the processor's last
-/// cache, as what a recorder has in hand does that keeps up.
-const ROOM_BYTES_MAX: usize = 12 << 20;
+/// … and never more than this: what a disk of 4 GB/s takes in the 5 ms between two looks of the drain, so that it never waits for them,
+/// and small enough to stay in the processor's last cache, as what a recorder has in hand does that keeps up.
+const ROOM_BYTES_MAX: usize = 20 << 20;
 
 /// Of large messages this many may wait, or the drain would stand still while the next one is taken in; …
 const ROOM_MESSAGES_MIN: usize = 4;

@@ -25,10 +25,6 @@ const SEGMENTS_MIN: usize = 4;
 /// itself, and making one in the offer costs a system call and page faults, about 20 µs.
 const SEGMENTS_READY_MAX: usize = 16;
 
-/// However large the cache is, the drain is woken when this much waits: what a disk of 1.6 GB/s takes in the 5 ms between two looks.
-/// With an eighth of 512 MiB it slept on while a fast disk had nothing to do (6 MB messages: 0.69 of the disk's rate).
-const PRESSING_BYTES_MAX: usize = 8 << 20;
-
 /// Dense index of a publisher within its topic; the topic's intake hands it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublisherIndex(pub u32);
@@ -404,11 +400,11 @@ impl Cache {
         self.full.pop_front()
     }
 
-    /// True when so much is in use that the drain must not sleep: the disk would run dry before it looks again.
+    /// True when so much is in use that the drain must not sleep. Not less than an eighth: whoever wakes the drain may have to wait until
+    /// it has written what waits (2 ms for 8 MiB on two cores).
     #[inline]
     pub fn is_pressing(&self) -> bool {
-        let pressing = self.used_bytes() > (self.bytes_max / 8).min(PRESSING_BYTES_MAX);
-        self.has_dumped() || (!self.snapshot && pressing)
+        self.has_dumped() || (!self.snapshot && self.used_bytes() > self.bytes_max / 8)
     }
 
     /// True when there is a full segment to take.

@@ -245,7 +245,7 @@ impl SharedCache {
     /// for `idle_max`.
     ///
     /// Waking a thread costs the receiving thread some ten microseconds, so it is done only for the first message after a rest and
-    /// when an eighth of the cache or 8 MiB are in use; between, the drain looks by itself every `gather`.
+    /// when an eighth of the cache is in use; between, the drain looks by itself every `gather`.
     pub fn wait(&self, gather: Duration, idle_max: Duration) -> Waited {
         let mut inner = self.lock();
         let busy = |inner: &Inner| inner.cache.has_full() || inner.closed || inner.woken;
