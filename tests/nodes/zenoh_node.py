@@ -73,7 +73,7 @@ class Counterpart:
         self.domain = plan.get("domain", 0)
         self.session = open_session(plan)
         self.node = Node(plan.get("node", "talker"), session=self.session, domain_id=self.domain)
-        self.publishers, self.tokens, self.queryables, self.received = {}, [], [], {}
+        self.publishers, self.tokens, self.queryables, self.providers, self.received = {}, [], [], [], {}
         self.changed = threading.Condition()
         self.tokens_there, self.tokens_ever = set(), set()
         self.graph = self.session.liveliness().declare_subscriber(f"@ros2_lv/{self.domain}/**", self.on_token, history=True)
@@ -120,6 +120,8 @@ class Counterpart:
         """Payloads that begin with their number, in shared memory where wanted."""
         zeros = bytes(size - 8)
         provider = zenoh.shm.ShmProvider.default_backend(8 * size) if shared else None
+        # Kept, as rmw_zenoh keeps its own: with a provider zenoh takes back what is still in flight of it.
+        self.providers.append(provider)
         for number in range(count):
             payload = number.to_bytes(8, "little") + zeros
             if not shared:

@@ -131,7 +131,7 @@ fn may_be_unsafe(shown: &str) -> bool {
     shown.contains("crates/holdall-io/") || name.starts_with("ffi") || shown.contains("/ffi/")
 }
 
-/// The workspace's lints (no `todo!`, no `dbg!`, reasons for unsafe blocks) hold only for crates that inherit them.
+/// The workspace's lints (nothing left open, no debug prints, reasons for unsafe blocks) hold only for crates that inherit them.
 fn check_lints(root: &Path, breaches: &mut Vec<String>) {
     let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
     let folders = crates.map(|entry| entry.path()).chain([root.join("xtask")]);

@@ -35,6 +35,17 @@ fn mapped_from((address, len): (usize, usize)) -> String {
     line.split_whitespace().nth(5).unwrap_or("anonymous").to_owned()
 }
 
+/// Waits for the message; it must lie in one piece in memory that its publisher shares.
+#[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
+fn assert_lent_from_shared_memory(keeper: &Keeper, sent: Vec<u8>) {
+    assert!(wait_until(|| keeper.len() == 1));
+    let slices = slices(keeper);
+    assert_eq!(slices.len(), 1);
+    let file = mapped_from(slices[0]);
+    assert!(file.starts_with("/dev/shm/"), "{file}");
+    assert!(keeper.payloads() == [sent]);
+}
+
 #[cfg(feature = "iceoryx2")]
 #[test]
 fn what_iceoryx2_lends_lies_in_the_publishers_shared_memory() {
@@ -49,12 +60,7 @@ fn what_iceoryx2_lends_lies_in_the_publishers_shared_memory() {
     assert!(wait_until(|| publisher.matched_subscriptions() == 1));
     let sent = patterned(1, LEN);
     publisher.publish(&sent).unwrap();
-    assert!(wait_until(|| keeper.len() == 1));
-    let slices = slices(&keeper);
-    assert_eq!(slices.len(), 1);
-    let file = mapped_from(slices[0]);
-    assert!(file.starts_with("/dev/shm/"), "{file}");
-    assert!(keeper.payloads() == [sent]);
+    assert_lent_from_shared_memory(&keeper, sent);
 }
 
 #[cfg(feature = "zenoh")]
@@ -97,12 +103,7 @@ fn what_zenoh_lends_lies_in_the_publishers_shared_memory() {
     attachment.push(16);
     attachment.extend([9; 16]);
     publisher.put(buffer).attachment(attachment).wait().unwrap();
-    assert!(wait_until(|| keeper.len() == 1));
-    let slices = slices(&keeper);
-    assert_eq!(slices.len(), 1);
-    let file = mapped_from(slices[0]);
-    assert!(file.starts_with("/dev/shm/"), "{file}");
-    assert!(keeper.payloads() == [sent]);
+    assert_lent_from_shared_memory(&keeper, sent);
 }
 
 #[cfg(feature = "zenoh")]
