@@ -29,7 +29,8 @@ impl Noise {
             let low = values.iter().copied().reduce(f64::min)?;
             Some([low, values.iter().copied().reduce(f64::max)?])
         };
-        let direct = collect(&|run| run.limits.direct_write_bytes_per_s);
+        let mut direct = collect(&|run| run.limits.direct_write_bytes_per_s);
+        direct.extend(collect(&|run| run.limits.direct_write_after_bytes_per_s));
         let load = collect(&|run| Some(run.load_average));
         let wake_up = |pick: &dyn Fn(&crate::measure::LatencySummary) -> u64| {
             collect(&|run| run.wake_up.as_ref().map(|late| pick(late) as f64))

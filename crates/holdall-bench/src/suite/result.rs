@@ -104,10 +104,22 @@ pub struct PlaybackResult {
 pub struct RunLimits {
     /// Direct sequential writing just before the run; absent where the file system refuses it.
     pub direct_write_bytes_per_s: Option<f64>,
+    /// The same just after the run, its bag removed; absent in results of older versions.
+    #[serde(default)]
+    pub direct_write_after_bytes_per_s: Option<f64>,
     /// A plain buffered loop with a sync, the newest measurement.
     pub buffered_write_bytes_per_s: Option<f64>,
     /// Copying memory.
     pub memcpy_bytes_per_s: Option<f64>,
+}
+
+impl RunLimits {
+    /// Direct writing around the run, in bytes a second: the mean of before and after, because disks change from minute to minute.
+    pub fn direct_around_bytes_per_s(&self) -> Option<f64> {
+        let before = self.direct_write_bytes_per_s?;
+        let after = self.direct_write_after_bytes_per_s.unwrap_or(before);
+        Some(f64::midpoint(before, after))
+    }
 }
 
 /// Everything about one run.

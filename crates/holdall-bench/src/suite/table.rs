@@ -9,7 +9,7 @@ use super::{
 use crate::{
     measure::{LatencySummary, ProcessUse},
     report::TABLE_STYLE,
-    statistics::Estimate,
+    statistics::{Estimate, Interval},
 };
 use comfy_table::{CellAlignment, Table};
 use std::{collections::BTreeMap, fmt::Write};
@@ -59,13 +59,13 @@ impl Row<'_> {
         each.join(", ")
     }
 
-    /// Durable bytes a second through the disk's limit of the same run, run by run.
+    /// Durable bytes a second through the disk's limit around the same run, run by run.
     pub fn ratio_to_limit(&self) -> Option<Estimate> {
         let rates: Vec<f64> = self.runs.iter().map(|run| run.durable_bytes_per_s).collect();
         let limits: Option<Vec<f64>> = self
             .runs
             .iter()
-            .map(|run| run.limits.direct_write_bytes_per_s)
+            .map(|run| run.limits.direct_around_bytes_per_s())
             .collect();
         Estimate::of_ratio(&rates, &limits?, 1)
     }
@@ -259,8 +259,14 @@ const RECORDING: [Column; 18] = [
     ("offered", |row| rate(row.median(|run| run.offered_bytes_per_s))),
     ("durable", |row| rate(row.median(|run| run.durable_bytes_per_s))),
     ("÷ limit", |row| {
-        row.ratio_to_limit()
-            .map_or(DASH.to_owned(), |ratio| format!("{:.2}", ratio.median))
+        let interval = |of: Interval| format!(" [{:.2}, {:.2}]", of.low, of.high);
+        row.ratio_to_limit().map_or(DASH.to_owned(), |ratio| {
+            format!(
+                "{:.2}{}",
+                ratio.median,
+                ratio.interval.map_or(String::new(), interval)
+            )
+        })
     }),
     ("CPU", |row| {
         let share = |run: &RunResult| run.recorder_cpu_s / run.elapsed_s.max(1e-9);

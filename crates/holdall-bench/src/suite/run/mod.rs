@@ -273,6 +273,10 @@ impl Suite<'_> {
             remove_bag(&bag)?;
         }
         drop(unfinished);
+        let limits = RunLimits {
+            direct_write_after_bytes_per_s: self.limits.as_mut().map_or(Ok(None), LimitMeter::direct)?,
+            ..limits
+        };
         Ok(RunResult {
             experiment: self.experiment.id.clone(),
             case: planned.case.label.clone(),
@@ -312,7 +316,7 @@ impl Suite<'_> {
         run.run()
     }
 
-    /// The direct limit anew beside each run, the buffered one and memory once.
+    /// The direct limit anew before each run, the buffered one and memory once.
     fn measure_limits(&mut self, producers: &ProducerConfig) -> BenchResult<RunLimits> {
         let most = self.options.limit_bytes_max.unwrap_or(LIMIT_BYTES_MAX);
         let bytes = producers.bytes().clamp(LIMIT_BYTES_MIN.min(most), most);
@@ -329,6 +333,7 @@ impl Suite<'_> {
         let all = meter.limits();
         Ok(RunLimits {
             direct_write_bytes_per_s,
+            direct_write_after_bytes_per_s: None,
             buffered_write_bytes_per_s: all.buffered_write_bytes_per_s,
             memcpy_bytes_per_s: all.memcpy_bytes_per_s,
         })
