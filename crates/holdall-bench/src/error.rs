@@ -32,7 +32,10 @@ pub enum BenchError {
         path: PathBuf,
     },
     /// What would be written does not fit the disk; nothing was written.
-    #[error("{needed_bytes} bytes are needed below {}, {available_bytes} bytes are free", path.display())]
+    #[error(
+        "{}: {} are needed and {} are free; give another --out, or a smaller --scale or --total",
+        path.display(), gigabytes(*needed_bytes), gigabytes(*available_bytes)
+    )]
     NoSpace {
         /// The folder.
         path: PathBuf,
@@ -134,4 +137,9 @@ impl BenchError {
                 | Self::Absent { .. }
         )
     }
+}
+
+/// Bytes in the unit that people count disks in.
+fn gigabytes(bytes: u64) -> String {
+    format!("{:.1} GB", bytes as f64 / 1e9)
 }

@@ -1,6 +1,6 @@
 //! Statistics over repetitions: medians, bootstrap intervals, paired ratios, and whether an interval carries a claim.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Resamples of one bootstrap; the ends of a 95 % interval then move by less than a hundredth of its width between seeds.
 const RESAMPLES: usize = 10_000;
@@ -12,7 +12,7 @@ const CONFIDENCE: f64 = 0.95;
 pub const REPETITIONS_FOR_INTERVAL_MIN: usize = 3;
 
 /// The ends of a 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Lower end.
     pub low: f64,
@@ -28,7 +28,7 @@ impl Interval {
 }
 
 /// A figure over repetitions.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// Median of the repetitions.
     pub median: f64,

@@ -206,6 +206,7 @@ fn storage_measures_every_cell_and_compares_with_the_rival() {
         verify: true,
         seed: 5,
         limit_bytes: Some(1 << 20),
+        command: "holdall bench storage --out DIR".to_owned(),
     };
     let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
     assert_eq!(report.cells.len(), 2 * 2 * 5);
@@ -244,6 +245,7 @@ fn storage_in_memory_shows_the_encoder_alone() {
         verify: true,
         seed: 5,
         limit_bytes: None,
+        command: "holdall bench storage --out DIR".to_owned(),
     };
     let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
     assert_eq!(

@@ -113,7 +113,7 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
         ("run A6", "no folder for results: give --out DIR"),
         ("run A6 --scale 0 --out out", "--scale 0"),
         ("run A6 --repeat 0 --out out", "--repeat 0"),
-        ("run A6 --scale 1e9 --out out", "bytes are needed below out"),
+        ("run A6 --scale 1e9 --out out", "GB are needed and"),
         (
             "run A6 --case 7GB --out out",
             "--case 7GB: A6 has only 1000 × 1 KB",
@@ -126,6 +126,14 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
         ("run A9 --transport dds --out out", "recorded without a transport"),
         ("list A99", "A99 is no experiment"),
         ("report .", "expected a folder with results of holdall bench run"),
+        (
+            "report nowhere",
+            "expected a folder with results of holdall bench run",
+        ),
+        (
+            "run B1 --case 100B --out out",
+            "B1 measures storages alone, without --recorder, --case and --transport",
+        ),
     ] {
         refused(folder, &line.split(' ').collect::<Vec<_>>(), because);
     }
@@ -153,6 +161,11 @@ fn every_experiment_is_listed_and_its_file_runs_as_ones_own() {
             "{id} in {table}"
         );
     }
+    let (code, text, _) = bench(folder, &["list", "b1"]);
+    assert!(
+        code == 0 && text.contains("holdall bench storage --sizes 1MiB"),
+        "{text}"
+    );
     let (_, text, _) = bench(folder, &["list", "a8"]);
     let own = text
         .replace("experiment: A8", "experiment: mine")
@@ -227,4 +240,43 @@ fn a_file_of_the_storage_comparison_gives_its_csv_and_a_wrong_one_is_refused() {
         .collect();
     kept.sort();
     assert_eq!(kept, ["batches-1.csv", "batches-2.csv", "storage-1.json"]);
+}
+
+#[test]
+fn storages_alone_run_after_other_experiments_and_stand_on_the_same_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
+    let load = "publishers: {publisher_groups: [g], g: {publishers_count: 1, topic_root: t, msg_size_bytes: 100, msg_count_each: 5, rate_hz: 100}}";
+    let own = format!(
+        "experiment: own\ntitle: mine\ncases:\n  - {{label: a, {load}}}\nbenchmarks:\n  - {{no_transport: true, parameters: {{max_cache_size: [1000000]}}}}\n"
+    );
+    fs::write(folder.join("own.yaml"), own).unwrap();
+    let flags = "--scale 0.01 --repeat 1 --limit-total 1MiB --out out";
+    let run = |more: &str| {
+        let line = format!("run B1 own.yaml {flags}{more}");
+        bench(folder, &line.split(' ').collect::<Vec<_>>())
+    };
+    let (code, told, stderr) = run("");
+    assert_eq!(code, 0, "{stderr}");
+    assert!(
+        told.contains("own: ") && told.contains("10KiB in batches of 1KiB"),
+        "{told}"
+    );
+    let (code, _, stderr) = run(" --resume");
+    assert!(
+        code == 0 && stderr.contains("done before: out/B1/storage-1.json"),
+        "{stderr}"
+    );
+    let (code, _, stderr) = bench(folder, &["report", "out", "--compare", "out"]);
+    assert_eq!(code, 0, "{stderr}");
+    let page = fs::read_to_string(folder.join("out/report.html")).unwrap();
+    for there in [
+        "id=\"own\"",
+        "id=\"B1\"",
+        "mcap_nochunking",
+        "holdall bench run B1 --scale 0.01 --repeat 1 --out DIR",
+    ] {
+        assert!(page.contains(there), "{there}");
+    }
+    assert!(folder.join("out/B1_storages_100B.svg").is_file());
 }

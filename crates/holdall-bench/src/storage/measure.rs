@@ -51,6 +51,8 @@ pub struct StorageBenchOptions {
     pub seed: u64,
     /// What each measurement of the disk's limit writes.
     pub limit_bytes: Option<u64>,
+    /// What was typed, for the result.
+    pub command: String,
 }
 
 /// One cell to be measured.
@@ -268,6 +270,7 @@ impl Bench<'_> {
         };
         StorageReport {
             benchmark: "storage",
+            command: self.options.command.clone(),
             limit,
             cells,
             content: self.options.content.to_string(),

@@ -103,6 +103,8 @@ impl Cell {
 pub struct StorageReport {
     /// `storage`.
     pub benchmark: &'static str,
+    /// What was typed, without the folder.
+    pub command: String,
     /// Limits of the same run.
     pub limit: Limits,
     /// All cells: sizes, then batches, then configurations.
@@ -194,6 +196,7 @@ mod tests {
     fn the_csv_has_the_published_columns() {
         let report = StorageReport {
             benchmark: "storage",
+            command: "holdall bench storage --out DIR".into(),
             limit: Limits::default(),
             cells: vec![cell("mcap_default", [1e9, 2e9, 1.5e9])],
             content: "random".into(),

@@ -316,7 +316,33 @@ fn storage_options(typed: &StorageArguments) -> Result<StorageBenchOptions, Fail
         verify: !typed.shared.no_verify,
         seed: typed.shared.seed,
         limit_bytes: typed.shared.limit_total,
+        command: storage_command(typed),
     })
+}
+
+/// What somebody else would type to run the same.
+fn storage_command(typed: &StorageArguments) -> String {
+    let mut words = vec!["holdall bench storage".to_owned()];
+    words.push(format!("--sizes {}", typed.sizes.join(",")));
+    let batches: Vec<String> = typed.batches.iter().map(u64::to_string).collect();
+    words.push(format!("--batches {}", batches.join(",")));
+    if !typed.configs.is_empty() {
+        words.push(format!("--configs {}", typed.configs.join(",")));
+    }
+    words.push(format!("--total {} --repeat {}", typed.total, typed.repeat));
+    if typed.shared.content != "random" {
+        words.push(format!("--content {}", typed.shared.content));
+    }
+    if typed.shared.memory {
+        words.push("--memory".to_owned());
+    }
+    if let Some(name) = clap::ValueEnum::to_possible_value(&typed.shared.disk_mode)
+        .filter(|_| typed.shared.disk_mode != DiskModeName::Auto)
+    {
+        words.push(format!("--disk-mode {}", name.get_name()));
+    }
+    words.push("--out DIR".to_owned());
+    words.join(" ")
 }
 
 #[cfg(test)]

@@ -38,8 +38,21 @@ use tracing::{info, level_filters::LevelFilter, warn};
 /// The experiment that measures storages alone.
 const STORAGE_COMPARISON: &str = "B1";
 
+/// What `holdall bench list B1` says: it has no file of a load and recorders.
+const STORAGE_COMPARISON_TEXT: &str = "\
+B1 measures storages alone, so it has no experiment file. `holdall bench run B1 --out DIR` is this, with results in DIR/B1:
+
+  holdall bench storage --sizes 1MiB,10KiB,100B,mixed --batches 1KiB,10MiB --total 250MiB --repeat 5 --out DIR/B1
+
+`holdall bench storage --help` shows how to choose sizes, batches and configurations, and how to run a file of the storage plugin
+comparison as it is.
+";
+
 /// Payload bytes of each of its runs at full size.
 const STORAGE_COMPARISON_BYTES: f64 = 250.0 * 1024.0 * 1024.0;
+
+/// At whatever scale there are some messages of each size.
+const STORAGE_COMPARISON_BYTES_MIN: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Runs experiments one after the other.
 pub fn run(typed: &RunArguments) -> VerbResult {
@@ -57,8 +70,11 @@ pub fn run(typed: &RunArguments) -> VerbResult {
     if typed.repeat == Some(0) {
         return Err(Failure::refused("--repeat 0: expected 1 or more"));
     }
-    if typed.experiments.iter().any(|name| is_storage_comparison(name)) {
-        return storage_comparison(typed);
+    let with_storages = typed.experiments.iter().any(|name| is_storage_comparison(name));
+    if with_storages && !(typed.recorder.is_empty() && typed.case.is_empty() && typed.transport.is_none()) {
+        return Err(Failure::refused(format!(
+            "{STORAGE_COMPARISON} measures storages alone, without --recorder, --case and --transport; holdall bench storage chooses among them"
+        )));
     }
     let mut experiments = experiments_of(typed)?;
     for experiment in &mut experiments {
@@ -75,7 +91,7 @@ pub fn run(typed: &RunArguments) -> VerbResult {
             resume: typed.resume,
             keep: typed.keep,
             threads: typed.threads,
-            command: command_of(typed, experiment),
+            command: command_of(typed, &experiment.id),
             limit_bytes_max: Some(typed.limit_total),
             programs: programs.clone(),
         };
@@ -86,6 +102,9 @@ pub fn run(typed: &RunArguments) -> VerbResult {
             table(&result, Some(experiment))
         })?;
     }
+    if with_storages {
+        storage_comparison(typed, &out)?;
+    }
     Ok(Outcome::Done)
 }
 
@@ -95,14 +114,15 @@ fn is_storage_comparison(name: &str) -> bool {
 }
 
 /// B1: raw write throughput of the storages, as the storage plugin comparison measured it; `holdall bench storage` has more flags.
-fn storage_comparison(typed: &RunArguments) -> VerbResult {
-    if typed.experiments.len() > 1 {
-        return Err(Failure::refused(format!(
-            "{STORAGE_COMPARISON} measures storages alone: run it by itself"
-        )));
+fn storage_comparison(typed: &RunArguments, out: &Path) -> Result<(), Failure> {
+    let out = out.join(STORAGE_COMPARISON);
+    if typed.resume && out.join("storage-1.json").is_file() {
+        info!("done before: {}", out.join("storage-1.json").display());
+        return Ok(());
     }
-    let out = out_folder(typed, &[])?.join(STORAGE_COMPARISON);
-    let total = (STORAGE_COMPARISON_BYTES * typed.scale).round().max(1.0);
+    let total = (STORAGE_COMPARISON_BYTES * typed.scale)
+        .round()
+        .max(STORAGE_COMPARISON_BYTES_MIN);
     let options = StorageBenchOptions {
         sizes: ["1MiB", "10KiB", "100B", "mixed"]
             .into_iter()
@@ -120,14 +140,14 @@ fn storage_comparison(typed: &RunArguments) -> VerbResult {
         verify: true,
         seed: 1,
         limit_bytes: Some(typed.limit_total),
+        command: command_of(typed, STORAGE_COMPARISON),
     };
     let report = storage::run(&options, &SystemClock, &mut super::bench::tell).map_err(failure)?;
     output::result(&if typed.json {
         serde_json::to_string_pretty(&report).map_err(Failure::failed)?
     } else {
         storage_table(&report)
-    })?;
-    Ok(Outcome::Done)
+    })
 }
 
 fn size_of(text: &str) -> Result<SizeMix, Failure> {
@@ -217,13 +237,13 @@ fn programs_of(typed: &RunArguments, experiments: &[Experiment]) -> Result<Progr
 /// Writes the page of results.
 pub fn report(typed: &ReportArguments) -> VerbResult {
     log::start(LevelFilter::INFO);
-    let mut loaded = Vec::new();
+    let mut loaded = suite_report::Results::default();
     for folder in &typed.folders {
-        loaded.extend(suite_report::load(folder).map_err(failure)?);
+        loaded.append(suite_report::load(folder).map_err(failure)?);
     }
     let other = match &typed.compare {
         Some(folder) => suite_report::load(folder).map_err(failure)?,
-        None => Vec::new(),
+        None => suite_report::Results::default(),
     };
     let out = typed.out.as_deref().unwrap_or(&typed.folders[0]);
     let page = suite_report::write(&loaded, &other, out).map_err(failure)?;
@@ -234,6 +254,10 @@ pub fn report(typed: &ReportArguments) -> VerbResult {
 /// Lists what can be run by name, or prints one file.
 pub fn list(id: Option<&str>, json: bool) -> VerbResult {
     if let Some(id) = id {
+        if is_storage_comparison(id) {
+            output::result(STORAGE_COMPARISON_TEXT)?;
+            return Ok(Outcome::Done);
+        }
         let text = experiments::text_of(id).ok_or_else(|| unknown(id))?;
         output::result(text)?;
         return Ok(Outcome::Done);
@@ -313,9 +337,9 @@ fn experiments_of(typed: &RunArguments) -> Result<Vec<Experiment>, Failure> {
         let benchmark = BenchmarkConfig::read(benchmark).map_err(Failure::refused)?;
         return Ok(vec![Experiment::of_files(&id, producers, benchmark)]);
     }
-    typed
-        .experiments
-        .iter()
+    let names = typed.experiments.iter();
+    names
+        .filter(|name| !is_storage_comparison(name))
         .map(|name| one_experiment(name))
         .collect()
 }
@@ -345,7 +369,7 @@ fn out_folder(typed: &RunArguments, experiments: &[Experiment]) -> Result<PathBu
 }
 
 /// What somebody else would type to run the same.
-fn command_of(typed: &RunArguments, experiment: &Experiment) -> String {
+fn command_of(typed: &RunArguments, id: &str) -> String {
     let mut words = vec!["holdall bench run".to_owned()];
     match (&typed.producers, &typed.benchmark) {
         (Some(producers), Some(benchmark)) => {
@@ -355,7 +379,7 @@ fn command_of(typed: &RunArguments, experiment: &Experiment) -> String {
                 benchmark.display()
             ));
         }
-        _ => words.push(experiment.id.clone()),
+        _ => words.push(id.to_owned()),
     }
     if typed.scale != 1.0 {
         words.push(format!("--scale {}", typed.scale));

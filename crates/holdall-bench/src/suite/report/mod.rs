@@ -3,8 +3,10 @@
 mod compare;
 mod page;
 mod plots;
+mod storages;
 
 pub use page::html;
+pub use storages::Storages;
 
 use super::{
     config::Experiment,
@@ -28,17 +30,38 @@ pub struct Loaded {
     pub experiment: Option<Experiment>,
 }
 
+/// All that one page shows.
+#[derive(Default)]
+pub struct Results {
+    /// Experiments with a recorder.
+    pub experiments: Vec<Loaded>,
+    /// Storages alone.
+    pub storages: Vec<Storages>,
+}
+
+impl Results {
+    /// Adds those of another folder.
+    pub fn append(&mut self, mut other: Self) {
+        self.experiments.append(&mut other.experiments);
+        self.storages.append(&mut other.storages);
+    }
+}
+
 /// Reads every experiment in `folder`: the folder of one, or one with several in it.
 ///
 /// # Errors
 /// A folder without results, or results that cannot be read.
-pub fn load(folder: &Path) -> BenchResult<Vec<Loaded>> {
+pub fn load(folder: &Path) -> BenchResult<Results> {
     let mut folders = vec![folder.to_owned()];
+    if !folder.is_dir() {
+        return Err(no_results(folder));
+    }
     let entries = fs::read_dir(folder).map_err(BenchError::io("list", folder))?;
     folders.extend(entries.flatten().map(|entry| entry.path()));
     folders[1..].sort();
-    let mut loaded = Vec::new();
+    let mut loaded = Results::default();
     for folder in folders {
+        loaded.storages.extend(storages::load(&folder)?);
         let path = folder.join("results.json");
         if !path.is_file() {
             continue;
@@ -48,20 +71,24 @@ pub fn load(folder: &Path) -> BenchResult<Vec<Loaded>> {
             path: path.clone(),
             reason: format!("is not the result of an experiment: {error}"),
         })?;
-        loaded.push(Loaded {
+        loaded.experiments.push(Loaded {
             experiment: experiment_of(&folder, &result),
             result,
             folder,
         });
     }
-    if loaded.is_empty() {
-        return Err(BenchError::Option {
-            option: "DIR",
-            expected: "a folder with results of holdall bench run".to_owned(),
-            found: folder.display().to_string(),
-        });
+    if loaded.experiments.is_empty() && loaded.storages.is_empty() {
+        return Err(no_results(folder));
     }
     Ok(loaded)
+}
+
+fn no_results(folder: &Path) -> BenchError {
+    BenchError::Option {
+        option: "DIR",
+        expected: "a folder with results of holdall bench run or storage".to_owned(),
+        found: folder.display().to_string(),
+    }
 }
 
 /// As it was run; results of before that was kept are looked up by their name.
@@ -75,14 +102,14 @@ fn experiment_of(folder: &Path, result: &ExperimentResult) -> Option<Experiment>
 ///
 /// # Errors
 /// A folder that cannot be written.
-pub fn write(loaded: &[Loaded], other: &[Loaded], out: &Path) -> BenchResult<PathBuf> {
+pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathBuf> {
     fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
     let keep = |name: &str, text: &str| {
         let path = out.join(name);
         fs::write(&path, text).map_err(BenchError::io("write", &path))?;
         Ok::<_, BenchError>(path)
     };
-    for one in loaded {
+    for one in &loaded.experiments {
         let id = file_stem(&one.result.experiment);
         keep(&format!("{id}.csv"), &summary_csv(&one.result.runs))?;
         let json = serde_json::to_string_pretty(&one.result).map_err(|error| BenchError::Verify {
@@ -91,6 +118,7 @@ pub fn write(loaded: &[Loaded], other: &[Loaded], out: &Path) -> BenchResult<Pat
         })?;
         keep(&format!("{id}.json"), &json)?;
         let there = other
+            .experiments
             .iter()
             .find(|other| other.result.experiment == one.result.experiment);
         let mut drawn = plots::of(one)?;
@@ -98,6 +126,14 @@ pub fn write(loaded: &[Loaded], other: &[Loaded], out: &Path) -> BenchResult<Pat
             drawn.extend(plots::of_changes(&compare::changes(one, there))?);
         }
         for plot in drawn {
+            keep(&format!("{id}_{}.svg", plot.name), &plots::standalone(&plot.svg))?;
+            keep(&format!("{id}_{}.csv", plot.name), &plot.csv)?;
+        }
+    }
+    for one in &loaded.storages {
+        let there = other.storages.iter().find(|other| other.id == one.id);
+        let id = file_stem(&one.id);
+        for plot in one.plots(there)? {
             keep(&format!("{id}_{}.svg", plot.name), &plots::standalone(&plot.svg))?;
             keep(&format!("{id}_{}.csv", plot.name), &plot.csv)?;
         }

@@ -1,6 +1,6 @@
 //! The page itself: one file with its style and pictures in it, in HTML that a browser needs no network for.
 
-use super::{Loaded, compare, plots};
+use super::{Loaded, Results, Storages, compare, plots};
 use crate::{
     error::BenchResult,
     statistics::Estimate,
@@ -18,12 +18,13 @@ const STYLE: &str = include_str!("style.css");
 ///
 /// # Errors
 /// A plot that cannot be drawn.
-pub fn html(loaded: &[Loaded], other: &[Loaded]) -> BenchResult<String> {
+pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
     let mut body = String::from(
         "<a class=skip href=\"#results\">To the results</a><header><h1>holdall bench: results</h1>",
     );
-    if let Some(first) = loaded.first() {
-        let machine = &first.result.machine;
+    let machines = loaded.experiments.iter().map(|one| &one.result.machine);
+    let mut machines = machines.chain(loaded.storages.iter().map(|one| &one.result.machine));
+    if let Some(machine) = machines.next() {
         push(
             &mut body,
             format_args!(
@@ -38,20 +39,30 @@ pub fn html(loaded: &[Loaded], other: &[Loaded]) -> BenchResult<String> {
         );
     }
     body.push_str("</header><nav aria-label=Experiments><ul>");
-    for one in loaded {
-        let id = escape(&one.result.experiment);
-        let title = escape(&one.result.title);
+    let mut entry = |id: &str, title: &str| {
+        let (id, title) = (escape(id), escape(title));
         push(
             &mut body,
             format_args!("<li><a href=\"#{id}\">{id}</a> <span class=soft>{title}</span></li>"),
         );
+    };
+    for one in &loaded.experiments {
+        entry(&one.result.experiment, &one.result.title);
+    }
+    for one in &loaded.storages {
+        entry(&one.id, &one.title());
     }
     body.push_str("</ul></nav><main id=results>");
-    for one in loaded {
+    for one in &loaded.experiments {
         let there = other
+            .experiments
             .iter()
             .find(|other| other.result.experiment == one.result.experiment);
         section(&mut body, one, there)?;
+    }
+    for one in &loaded.storages {
+        let there = other.storages.iter().find(|other| other.id == one.id);
+        storages(&mut body, one, there)?;
     }
     body.push_str("</main>");
     Ok(format!(
@@ -84,23 +95,62 @@ fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) -> BenchResu
         table(body, &sheet);
     }
     notes(body, one, &rows);
+    let name = (result.experiment.as_str(), result.command.as_str());
     if let Some(there) = there {
         let changes = compare::changes(one, there);
         comparison(body, &changes, there);
         for plot in plots::of_changes(&changes)? {
-            figure(body, one, &plot);
+            figure(body, name, &plot);
         }
         body.push_str("<h3>This folder by itself</h3>");
     }
     for plot in plots::of(one)? {
-        figure(body, one, &plot);
+        figure(body, name, &plot);
+    }
+    body.push_str("</section>");
+    Ok(())
+}
+
+fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> BenchResult<()> {
+    push(
+        body,
+        format_args!(
+            "<section id=\"{0}\"><h2>{0}: {1}</h2><p class=soft>{2}. <code>{3}</code></p>",
+            escape(&one.id),
+            escape(&one.title()),
+            escape(&one.about()),
+            escape(&one.result.command),
+        ),
+    );
+    if let Some(there) = there {
+        push(
+            body,
+            format_args!(
+                "<p class=soft>Compared with {}: {}, {}.</p>",
+                escape(&there.path.display().to_string()),
+                escape(&there.about()),
+                escape(&there.result.machine.processor),
+            ),
+        );
+    }
+    table(body, &one.sheet());
+    push(
+        body,
+        format_args!(
+            "<ul class=soft><li>{}</li><li>Durable: payload bytes through the time from the first message to the end of close and sync. \
+             Brackets: 95 % bootstrap interval of the median. ÷ limit, ÷ rival: round by round.</li></ul>",
+            escape(&one.limits())
+        ),
+    );
+    for plot in one.plots(there)? {
+        figure(body, (&one.id, &one.result.command), &plot);
     }
     body.push_str("</section>");
     Ok(())
 }
 
 /// A picture with its data and its command below.
-fn figure(body: &mut String, one: &Loaded, plot: &plots::Plot) {
+fn figure(body: &mut String, (id, command): (&str, &str), plot: &plots::Plot) {
     push(
         body,
         format_args!(
@@ -109,8 +159,8 @@ fn figure(body: &mut String, one: &Loaded, plot: &plots::Plot) {
              href=\"data:text/csv;charset=utf-8,{data}\">Save as CSV</a></p><pre tabindex=0>{csv}</pre></details></figure>",
             title = escape(&plot.title),
             svg = labelled(&plot.svg, &plot.title),
-            command = escape(&one.result.command),
-            id = escape(&super::file_stem(&one.result.experiment)),
+            command = escape(command),
+            id = escape(&super::file_stem(id)),
             name = plot.name,
             data = percent_encoded(&plot.csv),
             csv = escape(&plot.csv),

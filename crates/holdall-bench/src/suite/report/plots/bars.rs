@@ -17,7 +17,7 @@ const STEP: i32 = 26;
 const HEAD: i32 = 26;
 
 /// One setting.
-pub(super) struct Bar {
+pub struct Bar {
     /// What it is.
     pub label: String,
     /// Bars of one series have one colour.
@@ -29,7 +29,7 @@ pub(super) struct Bar {
 }
 
 /// Bars under one name.
-pub(super) struct Group {
+pub struct Group {
     /// The case.
     pub name: String,
     /// Its settings.
@@ -38,7 +38,7 @@ pub(super) struct Group {
 
 /// The scale of all bars.
 #[derive(Clone, Copy)]
-pub(super) struct Scale {
+pub struct Scale {
     /// The end of the axis.
     pub most: f64,
     /// Behind each figure of the axis.

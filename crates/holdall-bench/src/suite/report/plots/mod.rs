@@ -17,7 +17,7 @@ use crate::{
         table::{Row, cache, rows},
     },
 };
-use bars::{Bar, Group, Scale};
+pub(super) use bars::{Bar, Group, Scale};
 use lines::{Axes, LOG_MIN, Line};
 use plotters::style::RGBColor;
 use std::fmt::Write;
@@ -84,8 +84,22 @@ pub fn of(loaded: &Loaded) -> BenchResult<Vec<Plot>> {
     Ok(plots)
 }
 
+/// Bars on an axis that ends at a round figure.
+///
+/// # Errors
+/// A plot that cannot be drawn.
+pub(super) fn bars_of(groups: &[Group], scale: Scale) -> BenchResult<String> {
+    bars::draw(
+        groups,
+        Scale {
+            most: bars::round_up(scale.most),
+            ..scale
+        },
+    )
+}
+
 /// A cell that a comma does not end.
-fn csv_cell(text: &str) -> String {
+pub(super) fn csv_cell(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 

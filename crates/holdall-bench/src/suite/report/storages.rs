@@ -1,0 +1,330 @@
+//! Results of B1 and `bench storage` on the page: a table of all cells, and bars for each message size.
+
+use super::plots::{Bar, Group, Plot, Scale, bars_of, csv_cell};
+use crate::{
+    error::{BenchError, BenchResult},
+    machine::Machine,
+    statistics::{Estimate, Interval},
+    storage::batch_label,
+    suite::table::Sheet,
+};
+use serde::Deserialize;
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A result of `bench storage` that was read.
+pub struct Storages {
+    /// The section's name: that of its folder.
+    pub id: String,
+    /// Where it was.
+    pub path: PathBuf,
+    /// What is in it.
+    pub result: StorageResult,
+}
+
+/// What the page shows of a result.
+#[derive(Deserialize)]
+pub struct StorageResult {
+    /// What was typed; results of older versions do not tell.
+    #[serde(default = "any_command")]
+    pub command: String,
+    /// Limits of the same run.
+    pub limit: StorageLimits,
+    /// Sizes, then batches, then configurations.
+    pub cells: Vec<StorageCell>,
+    /// What payloads consisted of.
+    pub content: String,
+    /// Payload bytes of one run.
+    pub total_bytes: u64,
+    /// Rounds.
+    pub repeat: u32,
+    /// Where.
+    pub machine: Machine,
+}
+
+fn any_command() -> String {
+    "holdall bench storage --out DIR".to_owned()
+}
+
+/// The machine's limits.
+#[derive(Deserialize)]
+pub struct StorageLimits {
+    direct_write_bytes_per_s: Option<f64>,
+    buffered_write_bytes_per_s: Option<f64>,
+    memcpy_bytes_per_s: Option<f64>,
+}
+
+/// One size, batch and configuration.
+#[derive(Deserialize)]
+pub struct StorageCell {
+    messages: String,
+    batch_size: u64,
+    plugin_config: String,
+    durable_bytes_per_s: f64,
+    interval: Option<Interval>,
+    messages_per_s: f64,
+    cpu_s_per_gb: f64,
+    close_s: f64,
+    ratio_to_limit: Option<Estimate>,
+    ratio_to_rival: Option<Estimate>,
+    rival: Option<String>,
+}
+
+impl StorageCell {
+    /// In MB/s.
+    fn rate(&self) -> Estimate {
+        let scaled = |bytes: f64| bytes / 1e6;
+        Estimate {
+            median: scaled(self.durable_bytes_per_s),
+            interval: self.interval.map(|ends| Interval {
+                low: scaled(ends.low),
+                high: scaled(ends.high),
+            }),
+            repetitions: 1,
+        }
+    }
+
+    fn is_place_of(&self, other: &Self) -> bool {
+        (&self.messages, self.batch_size, &self.plugin_config)
+            == (&other.messages, other.batch_size, &other.plugin_config)
+    }
+}
+
+/// Reads the newest result in `folder`; `None` where there is none.
+///
+/// # Errors
+/// A result that cannot be read.
+pub fn load(folder: &Path) -> BenchResult<Option<Storages>> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let number = |path: &Path| {
+        let name = path.file_name()?.to_str()?;
+        name.strip_prefix("storage-")?
+            .strip_suffix(".json")?
+            .parse::<u32>()
+            .ok()
+    };
+    let newest = entries
+        .map(|entry| entry.path())
+        .filter_map(|path| Some((number(&path)?, path)))
+        .max();
+    let Some((_, path)) = newest else {
+        return Ok(None);
+    };
+    let text = fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
+    let result = serde_json::from_str(&text).map_err(|error| BenchError::Verify {
+        path: path.clone(),
+        reason: format!("is not the result of bench storage: {error}"),
+    })?;
+    let name = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let id = name.file_name().map_or_else(
+        || "storage".to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    );
+    Ok(Some(Storages { id, path, result }))
+}
+
+impl Storages {
+    /// What it shows.
+    pub fn title(&self) -> String {
+        "raw write throughput of storages".to_owned()
+    }
+
+    /// Scale and rounds in a sentence.
+    pub fn about(&self) -> String {
+        format!(
+            "{:.1} MB of {} for each cell, {} rounds",
+            self.result.total_bytes as f64 / 1e6,
+            self.result.content,
+            self.result.repeat
+        )
+    }
+
+    /// The limits in a sentence.
+    pub fn limits(&self) -> String {
+        let rate =
+            |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{:.0} MB/s", value / 1e6));
+        let limit = &self.result.limit;
+        format!(
+            "Limits of these runs: direct write {} (median), buffered write with sync {}, memcpy {}.",
+            rate(limit.direct_write_bytes_per_s),
+            rate(limit.buffered_write_bytes_per_s),
+            rate(limit.memcpy_bytes_per_s)
+        )
+    }
+
+    /// All cells.
+    pub fn sheet(&self) -> Sheet {
+        Sheet {
+            title: "Storages alone",
+            header: vec![
+                "messages",
+                "batch",
+                "configuration",
+                "durable",
+                "÷ limit",
+                "messages/s",
+                "CPU s/GB",
+                "close",
+                "÷ rival",
+            ],
+            words: 3,
+            rows: self.result.cells.iter().map(row).collect(),
+        }
+    }
+
+    /// Bars for each message size, whose rates differ by a factor of ten; those of `other` below ours.
+    ///
+    /// # Errors
+    /// A plot that cannot be drawn.
+    pub fn plots(&self, other: Option<&Self>) -> BenchResult<Vec<Plot>> {
+        self.result
+            .cells
+            .chunk_by(|a, b| a.messages == b.messages)
+            .map(|cells| of_size(cells, other))
+            .collect()
+    }
+}
+
+fn row(cell: &StorageCell) -> Vec<String> {
+    let dash = || "–".to_owned();
+    let with_ends = |estimate: &Estimate, digits: usize| {
+        let ends = estimate.interval.map_or(String::new(), |ends| {
+            format!(" [{:.digits$}, {:.digits$}]", ends.low, ends.high)
+        });
+        format!("{:.digits$}{ends}", estimate.median)
+    };
+    vec![
+        cell.messages.clone(),
+        batch_label(cell.batch_size),
+        cell.plugin_config.clone(),
+        format!("{} MB/s", with_ends(&cell.rate(), 0)),
+        cell.ratio_to_limit
+            .as_ref()
+            .map_or_else(dash, |ratio| with_ends(ratio, 2)),
+        format!("{:.0}", cell.messages_per_s),
+        format!("{:.3}", cell.cpu_s_per_gb),
+        format!("{:.1} ms", cell.close_s * 1e3),
+        cell.ratio_to_rival
+            .as_ref()
+            .zip(cell.rival.as_ref())
+            .map_or_else(dash, |(ratio, rival)| {
+                format!("{} × {rival}", with_ends(ratio, 2))
+            }),
+    ]
+}
+
+fn of_size(cells: &[StorageCell], other: Option<&Storages>) -> BenchResult<Plot> {
+    let mut csv = "messages,batch,configuration,mb_per_s,low,high,mb_per_s_compared\n".to_owned();
+    let (mut groups, mut most): (Vec<Group>, f64) = (Vec::new(), 1.0);
+    for batch in cells.chunk_by(|a, b| a.batch_size == b.batch_size) {
+        let mut bars = Vec::new();
+        for cell in batch {
+            let there = other
+                .and_then(|other| other.result.cells.iter().find(|there| there.is_place_of(cell)))
+                .map(StorageCell::rate);
+            let rate = cell.rate();
+            let ends = rate.interval.unwrap_or(Interval {
+                low: rate.median,
+                high: rate.median,
+            });
+            most = there
+                .iter()
+                .map(|there| there.median)
+                .fold(most.max(ends.high), f64::max);
+            let _never_fails = writeln!(
+                csv,
+                "{},{},{},{},{},{},{}",
+                csv_cell(&cell.messages),
+                batch_label(cell.batch_size),
+                csv_cell(&cell.plugin_config),
+                rate.median,
+                ends.low,
+                ends.high,
+                there
+                    .as_ref()
+                    .map_or(String::new(), |there| there.median.to_string()),
+            )
+            .is_ok();
+            bars.push(Bar {
+                label: cell.plugin_config.clone(),
+                series: usize::from(is_of_others(&cell.plugin_config)),
+                estimate: rate,
+                other: there,
+            });
+        }
+        groups.push(Group {
+            name: format!("batches of {}", batch_label(batch[0].batch_size)),
+            bars,
+        });
+    }
+    let size = &cells[0].messages;
+    Ok(Plot {
+        name: format!("storages_{size}"),
+        title: format!(
+            "Messages of {size}: durable MB/s, close and sync included; blue: ours, orange: others{}",
+            if other.is_some() { ", grey: compared" } else { "" }
+        ),
+        svg: bars_of(
+            &groups,
+            Scale {
+                most,
+                unit: "",
+                digits: 0,
+            },
+        )?,
+        csv,
+    })
+}
+
+/// Whether a configuration is one of other libraries, or the bare loop.
+fn is_of_others(configuration: &str) -> bool {
+    ["mcap_crate", "sqlite_bare", "leveldb_bare", "naive", "generator"]
+        .iter()
+        .any(|name| configuration.starts_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = r#"{"benchmark": "storage", "limit": {"direct_write_bytes_per_s": 2e9, "buffered_write_bytes_per_s": null,
+        "memcpy_bytes_per_s": 1e10}, "content": "random", "total_bytes": 1000000, "repeat": 3, "machine": {"cores": 2, "processor": "p",
+        "kernel": "k", "file_system": "ext4", "memory_bytes": 1, "holdall": "0"}, "cells": [
+        {"messages": "100B", "batch_size": 1024, "plugin_config": "mcap_default", "durable_bytes_per_s": 1.5e9,
+         "interval": {"low": 1e9, "high": 2e9}, "messages_per_s": 1.5e7, "cpu_s_per_gb": 0.1, "close_s": 0.25,
+         "ratio_to_limit": {"median": 0.75, "interval": {"low": 0.5, "high": 1.0}, "repetitions": 3},
+         "ratio_to_rival": {"median": 3.0, "interval": null, "repetitions": 3}, "rival": "mcap_crate"},
+        {"messages": "100B", "batch_size": 1024, "plugin_config": "mcap_crate", "durable_bytes_per_s": 5e8,
+         "interval": null, "messages_per_s": 5e6, "cpu_s_per_gb": 0.4, "close_s": 0.25,
+         "ratio_to_limit": null, "ratio_to_rival": null, "rival": null}]}"#;
+
+    #[test]
+    fn the_newest_result_of_a_folder_is_read_and_each_cell_has_its_row_and_its_bar() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join("B1");
+        fs::create_dir(&folder).unwrap();
+        assert!(load(&folder).unwrap().is_none());
+        fs::write(folder.join("storage-2.json"), "{}").unwrap();
+        assert!(load(&folder).is_err());
+        fs::write(folder.join("storage-10.json"), RESULT).unwrap();
+        let storages = load(&folder).unwrap().unwrap();
+        assert_eq!(storages.id, "B1");
+        let rows = storages.sheet().rows;
+        assert_eq!(
+            [&rows[0][3], &rows[0][4], &rows[0][8]],
+            ["1500 [1000, 2000] MB/s", "0.75 [0.50, 1.00]", "3.00 × mcap_crate"]
+        );
+        let plots = storages.plots(Some(&storages)).unwrap();
+        assert_eq!(plots.len(), 1);
+        assert_eq!(plots[0].csv.lines().count(), 3);
+        assert!(plots[0].svg.contains("batches of 1KiB") && plots[0].svg.contains("1500"));
+        assert_eq!(
+            plots[0].svg.matches("#AAAAAA").count(),
+            2,
+            "what it is compared with"
+        );
+    }
+}
