@@ -17,6 +17,8 @@ build_packages=(build-essential cmake pkg-config libclang-dev git ca-certificate
 node_packages=(python3 python3-venv python3-dev btrfs-progs)
 # ROS 1 as Debian 12 has it: its recorder, its master, and messages for real publishers. Elsewhere the tests with them are skipped.
 ros1_packages=(python3-rosbag python3-rosmaster python3-sensor-msgs python3-tf2-msgs python3-visualization-msgs python3-nav-msgs)
+# A browser for the page of `holdall bench report`.
+browser_packages=(chromium)
 # The real LevelDB, a rival in benchmarks.
 leveldb_packages=(libleveldb1d)
 
@@ -83,6 +85,6 @@ make_venv() {
 
 case "${1:-}" in
     build) install_packages "${build_packages[@]}"; find_rust ;;
-    nodes) install_packages "${node_packages[@]}"; install_if_there "ROS 1" "${ros1_packages[@]}"; install_if_there LevelDB "${leveldb_packages[@]}"; make_venv ;;
+    nodes) install_packages "${node_packages[@]}"; install_if_there "ROS 1" "${ros1_packages[@]}"; install_if_there LevelDB "${leveldb_packages[@]}"; install_if_there browser "${browser_packages[@]}"; make_venv ;;
     *) fail "say what to set up: build or nodes" ;;
 esac
