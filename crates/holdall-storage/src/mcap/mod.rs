@@ -4,6 +4,7 @@ pub mod check;
 mod checkpoints;
 pub mod format;
 pub mod options;
+mod packer;
 pub mod reader;
 mod recover;
 mod repair;
@@ -11,6 +12,7 @@ pub mod splice;
 pub mod writer;
 
 pub use options::McapOptions;
+pub use packer::RecordPacker;
 pub use reader::{ChunkSummary, McapReader, McapReaderOptions};
 pub use writer::McapWriter;
 

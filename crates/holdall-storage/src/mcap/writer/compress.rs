@@ -1,9 +1,12 @@
 //! Chunk compression: on worker threads with bounded work in flight and order kept, or at once.
 
-use crate::mcap::options::{Compression, CompressionLevel, McapOptions};
+use crate::mcap::{
+    RecordPacker,
+    options::{Compression, McapOptions},
+};
 use std::{
     collections::VecDeque,
-    io::{self, Write},
+    io,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
@@ -15,15 +18,6 @@ use std::{
 const COMPRESS_BYTES_MIN: usize = 1024;
 /// Chunks in flight for each thread: one at work, one waiting.
 const CHUNKS_PER_THREAD: usize = 2;
-
-/// What a codec does and how it decides.
-#[derive(Clone, Copy, Debug)]
-struct Settings {
-    compression: Compression,
-    level: CompressionLevel,
-    force: bool,
-    crc: bool,
-}
 
 /// A chunk's records on their way; `T` is what the caller wants back with them.
 pub(super) struct Compressed<T> {
@@ -57,26 +51,27 @@ struct Done<T> {
     result: io::Result<Compressed<T>>,
 }
 
-/// A zstd context that is kept, because making one costs more than a small chunk.
+/// One thread's codec and how it decides.
 struct Codec {
-    settings: Settings,
-    zstd: Option<zstd::bulk::Compressor<'static>>,
+    packer: RecordPacker,
+    force: bool,
+    crc: bool,
 }
 
 impl Codec {
-    fn new(settings: Settings) -> Self {
-        Self { settings, zstd: None }
+    fn new(options: &McapOptions) -> Self {
+        Self {
+            packer: RecordPacker::new(options),
+            force: options.force_compression,
+            crc: options.chunk_crc,
+        }
     }
 
     fn run<T>(&mut self, tag: T, raw: Vec<u8>, mut buffer: Vec<u8>) -> io::Result<Compressed<T>> {
-        let raw_crc = if self.settings.crc {
-            crc32fast::hash(&raw)
-        } else {
-            0
-        };
-        buffer.clear();
-        let (was_packed, buffer) = self.pack(&raw, buffer)?;
-        let is_packed = was_packed && (self.settings.force || is_worth(raw.len(), buffer.len()));
+        let raw_crc = if self.crc { crc32fast::hash(&raw) } else { 0 };
+        let is_tried = raw.len() >= COMPRESS_BYTES_MIN || self.force;
+        let was_packed = is_tried && self.packer.pack(&raw, &mut buffer)?;
+        let is_packed = was_packed && (self.force || is_worth(raw.len(), buffer.len()));
         Ok(Compressed {
             tag,
             raw,
@@ -84,35 +79,6 @@ impl Codec {
             buffer,
             is_packed,
         })
-    }
-
-    /// Compresses into the empty `buffer`; false when that was not tried.
-    fn pack(&mut self, raw: &[u8], mut buffer: Vec<u8>) -> io::Result<(bool, Vec<u8>)> {
-        if raw.len() < COMPRESS_BYTES_MIN && !self.settings.force {
-            return Ok((false, buffer));
-        }
-        match self.settings.compression {
-            Compression::None => Ok((false, buffer)),
-            Compression::Lz4 => {
-                let mut encoder = lz4::EncoderBuilder::new()
-                    .level(self.settings.level.lz4())
-                    .block_size(lz4::BlockSize::Max1MB)
-                    .content_size(raw.len() as u64)
-                    .build(buffer)?;
-                encoder.write_all(raw)?;
-                let (packed, result) = encoder.finish();
-                result.map(|()| (true, packed))
-            }
-            Compression::Zstd => {
-                let zstd = match &mut self.zstd {
-                    Some(zstd) => zstd,
-                    none => none.insert(zstd::bulk::Compressor::new(self.settings.level.zstd())?),
-                };
-                buffer.reserve(zstd::zstd_safe::compress_bound(raw.len()));
-                zstd.compress_to_buffer(raw, &mut buffer)?;
-                Ok((true, buffer))
-            }
-        }
     }
 }
 
@@ -144,12 +110,6 @@ pub(super) struct Compressor<T> {
 impl<T: Send + 'static> Compressor<T> {
     /// Starts `options.compression_threads` threads; none for zero, or when there is nothing to compress.
     pub fn new(options: &McapOptions) -> io::Result<Self> {
-        let settings = Settings {
-            compression: options.compression,
-            level: options.compression_level,
-            force: options.force_compression,
-            crc: options.chunk_crc,
-        };
         let threads = if options.compression == Compression::None {
             0
         } else {
@@ -157,9 +117,9 @@ impl<T: Send + 'static> Compressor<T> {
         };
         let in_flight_max = (threads * CHUNKS_PER_THREAD).max(1);
         Ok(Self {
-            inline: Codec::new(settings),
+            inline: Codec::new(options),
             workers: (threads > 0)
-                .then(|| start(settings, threads, in_flight_max))
+                .then(|| start(options, threads, in_flight_max))
                 .transpose()?,
             next_in: 0,
             next_out: 0,
@@ -275,7 +235,7 @@ impl<T> Drop for Workers<T> {
 }
 
 fn start<T: Send + 'static>(
-    settings: Settings,
+    options: &McapOptions,
     threads: usize,
     in_flight_max: usize,
 ) -> io::Result<Workers<T>> {
@@ -285,9 +245,10 @@ fn start<T: Send + 'static>(
     let threads = (0..threads)
         .map(|number| {
             let (work, finished) = (Arc::clone(&work), finished.clone());
+            let codec = Codec::new(options);
             std::thread::Builder::new()
                 .name(format!("compress-{number}"))
-                .spawn(move || run_worker(settings, &work, &finished))
+                .spawn(move || run_worker(codec, &work, &finished))
         })
         .collect::<io::Result<Vec<_>>>()?;
     Ok(Workers {
@@ -297,8 +258,7 @@ fn start<T: Send + 'static>(
     })
 }
 
-fn run_worker<T>(settings: Settings, work: &Mutex<Receiver<Job<T>>>, finished: &SyncSender<Done<T>>) {
-    let mut codec = Codec::new(settings);
+fn run_worker<T>(mut codec: Codec, work: &Mutex<Receiver<Job<T>>>, finished: &SyncSender<Done<T>>) {
     loop {
         let job = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };

@@ -1,0 +1,117 @@
+//! Compresses the records of a chunk: with contexts that are kept, and without sums that the chunk has already.
+
+use super::options::{Compression, CompressionLevel, McapOptions};
+use std::io::{self, Write};
+
+/// One thread's codec.
+pub struct RecordPacker {
+    compression: Compression,
+    level: CompressionLevel,
+    /// The chunk says nothing about its records, so the codec's frame must.
+    has_frame_sums: bool,
+    /// Kept, because making one costs more than a small chunk.
+    zstd: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl RecordPacker {
+    /// The codec that these options ask for.
+    pub fn new(options: &McapOptions) -> Self {
+        Self {
+            compression: options.compression,
+            level: options.compression_level,
+            has_frame_sums: !options.chunk_crc,
+            zstd: None,
+        }
+    }
+
+    /// Compresses `raw` into `packed`, whose content is replaced; false, with nothing in it, where no codec is asked for.
+    ///
+    /// # Errors
+    /// A codec that fails: it has no memory.
+    pub fn pack(&mut self, raw: &[u8], packed: &mut Vec<u8>) -> io::Result<bool> {
+        packed.clear();
+        match self.compression {
+            Compression::None => return Ok(false),
+            Compression::Lz4 => {
+                *packed = self.pack_lz4(raw, std::mem::take(packed))?;
+            }
+            Compression::Zstd => {
+                let zstd = match &mut self.zstd {
+                    Some(zstd) => zstd,
+                    none => none.insert(zstd::bulk::Compressor::new(self.level.zstd())?),
+                };
+                packed.reserve(zstd::zstd_safe::compress_bound(raw.len()));
+                zstd.compress_to_buffer(raw, packed)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// A frame of blocks of 1 MiB. The chunk's CRC is over the same bytes as the frame's own sums, which would cost two passes more.
+    fn pack_lz4(&self, raw: &[u8], packed: Vec<u8>) -> io::Result<Vec<u8>> {
+        let (content, block) = if self.has_frame_sums {
+            (
+                lz4::ContentChecksum::ChecksumEnabled,
+                lz4::liblz4::BlockChecksum::BlockChecksumEnabled,
+            )
+        } else {
+            (
+                lz4::ContentChecksum::NoChecksum,
+                lz4::liblz4::BlockChecksum::NoBlockChecksum,
+            )
+        };
+        let mut encoder = lz4::EncoderBuilder::new()
+            .level(self.level.lz4())
+            .block_size(lz4::BlockSize::Max1MB)
+            .checksum(content)
+            .block_checksum(block)
+            // Whole blocks are handed in: nothing has to be gathered.
+            .auto_flush(true)
+            .content_size(raw.len() as u64)
+            .build(packed)?;
+        encoder.write_all(raw)?;
+        let (packed, finished) = encoder.finish();
+        finished.map(|()| packed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn unpack_lz4(packed: &[u8]) -> io::Result<Vec<u8>> {
+        let mut raw = Vec::new();
+        let mut decoder = lz4::Decoder::new(packed)?;
+        decoder.read_to_end(&mut raw)?;
+        Ok(raw)
+    }
+
+    #[test]
+    fn lz4_frames_hold_every_length_with_and_without_their_own_sums() {
+        let raw: Vec<u8> = (0..3_500_000_u32).map(|n| (n / 7 % 251) as u8).collect();
+        for chunk_crc in [false, true] {
+            let mut packer = RecordPacker::new(&McapOptions {
+                compression: Compression::Lz4,
+                chunk_crc,
+                ..McapOptions::default()
+            });
+            let mut packed = vec![7; 10];
+            for len in [0, 1, 65_536, 1 << 20, (1 << 20) + 1, raw.len()] {
+                assert!(packer.pack(&raw[..len], &mut packed).unwrap());
+                assert_eq!(unpack_lz4(&packed).unwrap(), raw[..len], "{len} {chunk_crc}");
+            }
+            // FLG byte of the frame: bit 4 block sums, bit 3 content size, bit 2 content sum.
+            let flags = packed[4] & 0b1_1100;
+            assert_eq!(flags, if chunk_crc { 0b0_1000 } else { 0b1_1100 });
+        }
+    }
+
+    #[test]
+    fn without_a_codec_nothing_is_packed() {
+        let mut packed = vec![1];
+        let mut packer = RecordPacker::new(&McapOptions::default());
+        assert!(!packer.pack(&[0; 5000], &mut packed).unwrap());
+        assert!(packed.is_empty());
+    }
+}
