@@ -157,7 +157,7 @@ pub struct Limits {
     pub memcpy_bytes_per_s: Option<f64>,
     /// CRC-32 over bytes that are in the cache.
     pub crc32_bytes_per_s: Option<f64>,
-    /// One thread of the codec that our storage was asked to use, on the payloads of this run; absent without compression.
+    /// The codec that our storage was asked to use, by itself on the payloads of this run; absent without compression.
     pub codec: Option<CodecSpeed>,
     /// What each measurement of the disk writes.
     pub bytes_per_measurement: u64,

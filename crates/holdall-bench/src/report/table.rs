@@ -270,9 +270,11 @@ fn limits(limit: &Limits) -> String {
     );
     if let Some(codec) = &limit.codec {
         text.push_str(&format!(
-            "\n{} on one thread: {}, {:.2} : 1",
+            "\n{} on one thread: {}, on {} side by side: {}, {:.2} : 1",
             codec.codec,
             rate(codec.bytes_per_s),
+            codec.threads,
+            rate(codec.all_bytes_per_s),
             codec.compression_ratio
         ));
     }
