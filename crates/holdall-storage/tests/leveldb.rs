@@ -307,6 +307,47 @@ fn equal_stamps_and_topics_of_one_name_overwrite_nothing() {
 }
 
 #[test]
+fn many_topics_are_made_durable_together_and_a_stopped_recording_has_them_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let topics: Vec<String> = (0..40).map(|n| format!("/t{n}")).collect();
+    let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+    let config = "open_options: {write_buffer_size: 3000, block_size: 500}";
+    let mut writing = begin(dir.path(), &names, Some(config));
+    let mut expected = Vec::new();
+    let mut some = |writing: &mut Writing, rounds: std::ops::Range<i64>| {
+        for round in rounds {
+            for topic in 0..40 {
+                let stamp = START + round * 1000 + i64::from(topic);
+                let body = payload(stamp as u64, 100 + topic as usize * 7);
+                writing.write(topic, stamp, &body);
+                expected.push((topics[topic as usize].clone(), stamp, body));
+            }
+        }
+        expected.clone()
+    };
+    let logs = |path: &Path| {
+        let of_messages = |path: &Path| path.to_string_lossy().contains("_ldb_message/");
+        let is_log = |path: &Path| path.extension().is_some_and(|extension| extension == "log");
+        let all = files(path).into_iter();
+        all.filter(|(path, _)| of_messages(path) && is_log(path)).count()
+    };
+    for (round, rounds) in [0..10, 10..40, 40..41].into_iter().enumerate() {
+        let expected = some(&mut writing, rounds);
+        writing.writer.make_durable(&mut writing.q).unwrap();
+        assert_eq!(
+            logs(&writing.path),
+            40,
+            "one for each topic: those of tables are gone"
+        );
+        let stopped = dir.path().join(format!("stopped{round}"));
+        copy(&writing.path, &stopped);
+        assert!(read(&stopped) == expected, "{round}");
+    }
+    let expected = some(&mut writing, 41..60);
+    assert!(read(&writing.finish()) == expected);
+}
+
+#[test]
 fn a_stopped_recording_and_one_without_manifest_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let (mut writing, expected) = many(dir.path());

@@ -55,11 +55,13 @@ pub(super) struct TopicWriter {
     block_bytes: usize,
     /// The stamp that was moved last: what was asked for, and what it got.
     moved: Option<(i64, i64)>,
+    /// What describes the topic, until it is durable.
+    description: Option<PathBuf>,
     dirty: bool,
 }
 
-/// Writes a database that holds nothing but a few keys.
-fn write_description(directory: &Path, topic: &TopicInfo) -> StorageResult<()> {
+/// Writes a database that holds nothing but a few keys; the file that is to be made durable.
+fn write_description(directory: &Path, topic: &TopicInfo) -> StorageResult<PathBuf> {
     fs::create_dir_new(directory)?;
     let qos = profiles_to_text(&topic.offered_qos_profiles);
     let byte_order: &[u8] = if cfg!(target_endian = "big") { b"B" } else { b"L" };
@@ -73,8 +75,9 @@ fn write_description(directory: &Path, topic: &TopicInfo) -> StorageResult<()> {
     let mut log = Vec::new();
     LogWriter::default().append(&mut log, &batch(1, entries.into_iter()));
     begin_database(directory, BYTEWISE_COMPARATOR)?;
-    fs::append(&numbered(directory, 2, "log"), &log)?;
-    Ok(fs::make_durable(&numbered(directory, 2, "log"))?)
+    let path = numbered(directory, 2, "log");
+    fs::append(&path, &log)?;
+    Ok(path)
 }
 
 /// Writes what makes a directory a database whose log has number 2.
@@ -94,7 +97,7 @@ impl TopicWriter {
         topic: &TopicInfo,
         options: &LeveldbOptions,
     ) -> StorageResult<Self> {
-        write_description(&parent.join(format!("{base}{METADATA_SUFFIX}")), topic)?;
+        let description = write_description(&parent.join(format!("{base}{METADATA_SUFFIX}")), topic)?;
         let directory = parent.join(format!("{base}{MESSAGE_SUFFIX}"));
         fs::create_dir_new(&directory)?;
         let manifest = begin_database(&directory, TIMESTAMP_COMPARATOR)?;
@@ -115,6 +118,7 @@ impl TopicWriter {
             manifest,
             block_bytes: options.block_bytes,
             moved: None,
+            description: Some(description),
             dirty: true,
         })
     }
@@ -255,21 +259,34 @@ impl TopicWriter {
         if self.unsettled == 0 {
             return Ok(());
         }
-        let new: Vec<TableInfo> = self.tables[self.tables.len() - self.unsettled..]
-            .iter()
-            .map(|written| written.info.clone())
-            .collect();
-        for table in &new {
+        for table in self.new_tables() {
             fs::make_durable(&numbered(&self.directory, table.number, "ldb"))?;
         }
+        self.name_tables()?;
+        fs::make_durable(&self.directory.join(MANIFEST))?;
+        self.remove_logs()
+    }
+
+    fn new_tables(&self) -> impl Iterator<Item = &TableInfo> {
+        let first = self.tables.len() - self.unsettled;
+        self.tables[first..].iter().map(|written| &written.info)
+    }
+
+    /// Names new tables in the manifest. They must be durable.
+    pub fn name_tables(&mut self) -> StorageResult<()> {
+        if self.unsettled == 0 {
+            return Ok(());
+        }
+        let new: Vec<TableInfo> = self.new_tables().cloned().collect();
         let mut edit = Vec::new();
         let change = tables_edit(&new, self.log_number, self.next_file, self.last_sequence);
         self.manifest.append(&mut edit, &change);
-        let manifest = self.directory.join(MANIFEST);
-        fs::append(&manifest, &edit)?;
-        fs::make_durable(&manifest)?;
-        self.unsettled = 0;
-        for table in &new {
+        Ok(fs::append(&self.directory.join(MANIFEST), &edit)?)
+    }
+
+    /// Removes the logs of tables that the manifest names. It must be durable.
+    pub fn remove_logs(&mut self) -> StorageResult<()> {
+        for table in self.new_tables() {
             // The log of a table has the number before it.
             let log = numbered(&self.directory, table.number - 1, "log");
             match fs::remove_file(&log) {
@@ -277,26 +294,55 @@ impl TopicWriter {
                 other => other?,
             }
         }
+        self.unsettled = 0;
         Ok(())
     }
 
-    /// Makes all messages so far durable.
-    pub fn make_durable(&mut self) -> StorageResult<()> {
-        if !std::mem::take(&mut self.dirty) {
-            return Ok(());
-        }
-        self.flush_log()?;
-        self.settle()?;
-        let log = numbered(&self.directory, self.log_number, "log");
-        // A log without messages is not there yet.
-        fs::append(&log, &[])?;
-        Ok(fs::make_durable(&log)?)
+    /// Whether something of it is not durable.
+    pub const fn is_dirty(&self) -> bool {
+        self.dirty
     }
 
-    /// Ends both databases: every message in a table.
+    /// Whether there are tables that the manifest does not name.
+    pub const fn has_new_tables(&self) -> bool {
+        self.unsettled > 0
+    }
+
+    /// Hands everything to the system that a sync is to make durable.
+    pub fn write_out(&mut self) -> StorageResult<()> {
+        self.flush_log()?;
+        // A log without messages is not there yet.
+        Ok(fs::append(
+            &numbered(&self.directory, self.log_number, "log"),
+            &[],
+        )?)
+    }
+
+    /// Notes that all of it is durable.
+    pub fn set_durable(&mut self) {
+        self.description = None;
+        self.dirty = false;
+    }
+
+    /// Makes all messages so far durable, file by file.
+    pub fn make_durable(&mut self) -> StorageResult<()> {
+        if !self.dirty {
+            return Ok(());
+        }
+        if let Some(path) = &self.description {
+            fs::make_durable(path)?;
+        }
+        self.write_out()?;
+        self.settle()?;
+        fs::make_durable(&numbered(&self.directory, self.log_number, "log"))?;
+        self.set_durable();
+        Ok(())
+    }
+
+    /// Ends both databases: every message in a table. Not durable yet.
     pub fn finish(&mut self) -> StorageResult<()> {
         self.rotate()?;
         self.dirty = true;
-        self.make_durable()
+        Ok(())
     }
 }

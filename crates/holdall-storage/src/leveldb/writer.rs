@@ -23,6 +23,8 @@ use std::{
 
 /// Memory for messages of all topics that wait to be sorted, in bytes.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
+/// More topics than this are made durable with their whole file system: each by itself takes up to eight syncs.
+const SYNCED_ALONE_MAX: usize = 8;
 /// Longest part of a directory's name that comes from the topic's name.
 const NAME_BYTES_MAX: usize = 200;
 
@@ -42,6 +44,8 @@ pub(super) struct Record {
 pub struct LeveldbWriter {
     path: PathBuf,
     file: FileId,
+    /// Where it can be made durable as a whole.
+    file_system: Option<fs::FileSystem>,
     options: LeveldbOptions,
     topics: Vec<TopicWriter>,
     /// Names of topics, and of directories that are taken.
@@ -71,7 +75,9 @@ impl LeveldbWriter {
         }
         // Space reserved by the queue would look like records of zeros.
         fs::truncate(&path.join(RECORDS_FILE))?;
+        let file_system = fs::FileSystem::of(path)?;
         Ok(Self {
+            file_system,
             path: path.to_owned(),
             file,
             options,
@@ -135,6 +141,26 @@ impl LeveldbWriter {
             entries.insert("end".to_owned(), end.to_string());
         }
         entries
+    }
+
+    /// Makes all topics durable: one by one, or, where they are many, with two syncs of the file system. Tables are durable before a
+    /// manifest names them, and manifests before the logs go that the tables came from.
+    fn make_topics_durable(&mut self) -> StorageResult<()> {
+        let dirty = self.topics.iter().filter(|topic| topic.is_dirty()).count();
+        let Some(file_system) = self.file_system.as_ref().filter(|_| dirty > SYNCED_ALONE_MAX) else {
+            return self.topics.iter_mut().try_for_each(TopicWriter::make_durable);
+        };
+        let mut dirty: Vec<&mut TopicWriter> =
+            self.topics.iter_mut().filter(|topic| topic.is_dirty()).collect();
+        dirty.iter_mut().try_for_each(|topic| topic.write_out())?;
+        file_system.sync()?;
+        if dirty.iter().any(|topic| topic.has_new_tables()) {
+            dirty.iter_mut().try_for_each(|topic| topic.name_tables())?;
+            file_system.sync()?;
+            dirty.iter_mut().try_for_each(|topic| topic.remove_logs())?;
+        }
+        dirty.into_iter().for_each(TopicWriter::set_durable);
+        Ok(())
     }
 
     /// Keeps the memory of all topics within bounds.
@@ -231,7 +257,7 @@ impl StorageWriter for LeveldbWriter {
     }
 
     fn make_durable(&mut self, _q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
-        self.topics.iter_mut().try_for_each(TopicWriter::make_durable)?;
+        self.make_topics_durable()?;
         Ok(None)
     }
 
@@ -244,6 +270,7 @@ impl StorageWriter for LeveldbWriter {
             .topics
             .iter_mut()
             .try_for_each(TopicWriter::finish)
+            .and_then(|()| self.make_topics_durable())
             .and_then(|()| {
                 closing_metadata
                     .iter()
