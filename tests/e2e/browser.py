@@ -1,6 +1,7 @@
 """A headless Chromium by its debugging pipe: enough of a browser to read, press keys in, and photograph a page."""
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -12,13 +13,18 @@ DEADLINE_S = 60.0
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
+def _above_those(descriptor):
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return moved
+
+
 class Browser:
     """One page in one process. Messages are JSON that ends with a zero byte: to descriptor 3, from descriptor 4."""
 
     def __init__(self, folder):
-        down, self._write = os.pipe()
-        self._read, up = os.pipe()
-        # The descriptors get their numbers in the child only.
+        # The descriptors get their numbers in the child only, and are not among these before.
+        down, self._write, self._read, up = (_above_those(end) for end in (*os.pipe(), *os.pipe()))
         mapped = f'exec "$@" 3<&{down} 4>&{up} {down}<&- {up}>&-'
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe", f"--user-data-dir={folder}"]
         self.process = subprocess.Popen(

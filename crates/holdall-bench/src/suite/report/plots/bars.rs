@@ -7,8 +7,12 @@ use crate::{
 };
 use plotters::{prelude::*, style::FontStyle};
 
-/// Room for the names.
-const LEFT: i32 = 380;
+/// Room for the names, at least and at most: what they leave is the bars', which a phone would not show beside empty room.
+const LEFT_MIN: i32 = 130;
+const LEFT_MAX: i32 = 380;
+/// Of a letter of a name, on average, and of what stands around the name, in pixels.
+const LETTER: usize = 6;
+const AROUND: usize = 34;
 /// Room for the figures.
 const RIGHT: i32 = 76;
 /// Height of a bar with its second one and the space below.
@@ -47,11 +51,29 @@ pub struct Scale {
     pub digits: usize,
 }
 
-impl Scale {
+/// Where figures stand.
+#[derive(Clone, Copy)]
+struct Axis {
+    scale: Scale,
+    /// Where the bars begin.
+    left: i32,
+}
+
+impl Axis {
+    fn of(groups: &[Group], scale: Scale) -> Self {
+        let names = groups.iter().flat_map(|group| &group.bars);
+        let letters = names.map(|bar| bar.label.chars().count()).max().unwrap_or(0);
+        let left = i32::try_from(letters * LETTER + AROUND).unwrap_or(LEFT_MAX);
+        Self {
+            scale,
+            left: left.clamp(LEFT_MIN, LEFT_MAX),
+        }
+    }
+
     fn x(self, value: f64) -> i32 {
-        let pixels = f64::from(i32::try_from(WIDTH).unwrap_or(0) - LEFT - RIGHT);
+        let pixels = f64::from(i32::try_from(WIDTH).unwrap_or(0) - self.left - RIGHT);
         // A share between 0 and 1, so pixels fit.
-        LEFT + (pixels * (value / self.most).clamp(0.0, 1.0)).round() as i32
+        self.left + (pixels * (value / self.scale.most).clamp(0.0, 1.0)).round() as i32
     }
 }
 
@@ -74,12 +96,13 @@ pub(super) fn draw(groups: &[Group], scale: Scale) -> BenchResult<String> {
     let rows = |count: usize, step: i32| step * i32::try_from(count).unwrap_or(i32::MAX / STEP / 4);
     let height = 34 + rows(groups.len(), HEAD + 6) + rows(bars, STEP);
     let mut svg = String::new();
+    let axis = Axis::of(groups, scale);
     {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, height.unsigned_abs())).into_drawing_area();
         let text = ("sans-serif", 13).into_font().color(&INK);
         for quarter in 0..=4 {
             let value = scale.most * f64::from(quarter) / 4.0;
-            let at = scale.x(value);
+            let at = axis.x(value);
             root.draw(&PathElement::new(vec![(at, 22), (at, height - 4)], GRID))
                 .map_err(failed)?;
             let name = format!("{value} {}", scale.unit);
@@ -93,7 +116,7 @@ pub(super) fn draw(groups: &[Group], scale: Scale) -> BenchResult<String> {
                 .map_err(failed)?;
             top += HEAD;
             for bar in &group.bars {
-                one(&root, bar, top, scale)?;
+                one(&root, bar, top, axis)?;
                 top += STEP;
             }
             top += 6;
@@ -107,28 +130,28 @@ fn one(
     root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     bar: &Bar,
     top: i32,
-    scale: Scale,
+    axis: Axis,
 ) -> BenchResult<()> {
     let text = ("sans-serif", 13).into_font().color(&INK);
-    let zero = scale.x(0.0);
+    let zero = axis.x(0.0);
     root.draw(&Text::new(bar.label.clone(), (14, top + 2), text.clone()))
         .map_err(failed)?;
     let colour = SERIES[bar.series % SERIES.len()];
-    let end = scale.x(bar.estimate.median).max(zero + 1);
+    let end = axis.x(bar.estimate.median).max(zero + 1);
     root.draw(&Rectangle::new([(zero, top), (end, top + 13)], colour.filled()))
         .map_err(failed)?;
-    whisker(root, bar.estimate.interval, top + 6, scale)?;
-    let figure = format!("{:.*}", scale.digits, bar.estimate.median);
-    root.draw(&Text::new(figure, (scale.x(scale.most) + 8, top + 2), text))
+    whisker(root, bar.estimate.interval, top + 6, axis)?;
+    let figure = format!("{:.*}", axis.scale.digits, bar.estimate.median);
+    root.draw(&Text::new(figure, (axis.x(axis.scale.most) + 8, top + 2), text))
         .map_err(failed)?;
     if let Some(other) = &bar.other {
-        let end = scale.x(other.median).max(zero + 1);
+        let end = axis.x(other.median).max(zero + 1);
         root.draw(&Rectangle::new(
             [(zero, top + 14), (end, top + 19)],
             PUBLISHED.filled(),
         ))
         .map_err(failed)?;
-        whisker(root, other.interval, top + 16, scale)?;
+        whisker(root, other.interval, top + 16, axis)?;
     }
     Ok(())
 }
@@ -138,12 +161,12 @@ fn whisker(
     root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     interval: Option<Interval>,
     middle: i32,
-    scale: Scale,
+    axis: Axis,
 ) -> BenchResult<()> {
     let Some(Interval { low, high }) = interval else {
         return Ok(());
     };
-    let (low, high) = (scale.x(low), scale.x(high));
+    let (low, high) = (axis.x(low), axis.x(high));
     if low == high {
         return Ok(());
     }
@@ -168,6 +191,31 @@ mod tests {
             [0.75, 1.0, 3.2, 80.0, 205.0].map(round_up),
             [0.8, 1.0, 4.0, 80.0, 300.0]
         );
+    }
+
+    #[test]
+    fn names_take_no_more_room_than_they_need() {
+        let left = |label: &str| {
+            let bars = vec![Bar {
+                label: label.to_owned(),
+                series: 0,
+                estimate: Estimate::of(&[1.0], 1).unwrap(),
+                other: None,
+            }];
+            let groups = [Group {
+                name: "case".to_owned(),
+                bars,
+            }];
+            let scale = Scale {
+                most: 1.0,
+                unit: "",
+                digits: 0,
+            };
+            Axis::of(&groups, scale).left
+        };
+        assert_eq!(left("own"), LEFT_MIN);
+        assert!((150..200).contains(&left("holdall · mcap · 500 MB")));
+        assert_eq!(left(&"long ".repeat(40)), LEFT_MAX);
     }
 
     #[test]
