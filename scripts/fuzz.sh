@@ -28,7 +28,8 @@ seeds() {
     case "$1" in
         mcap_*) find crates/holdall-storage/tests/data crates/holdall-cli/tests/data -name '*.mcap' -size -64k ;;
         rosbag1_*) find crates/holdall-storage/tests/data -name '*.bag' -size -64k ;;
-        sqlite3_*) find crates/holdall-storage/tests/data -name '*.db3' -size -64k ;;
+        # With pages of 512 bytes: a byte that changes is seldom one that nobody reads.
+        sqlite3_*) find crates/holdall-storage/fuzz/seeds -name '*.db3' ;;
         leveldb_*) find crates/holdall-storage/tests/data -path '*ldb*' -type f -size -64k ;;
     esac
 }
@@ -47,8 +48,15 @@ for crate in holdall-storage holdall-model; do
         mkdir -p "$corpus" "$target/found"
         while IFS= read -r seed; do
             if [[ "$name" == leveldb_* ]]; then
-                # The first byte says which file it is.
-                printf '\0' | cat - "$seed" >"$corpus/seed-$(basename "$seed")"
+                # The first byte says which file it is; many databases have files of the same name.
+                case "$seed" in
+                    *.log) which='\0' ;;
+                    *.ldb) which='\1' ;;
+                    *MANIFEST*) which='\2' ;;
+                    *) which='\3' ;;
+                esac
+                # shellcheck disable=SC2059
+                printf "$which" | cat - "$seed" >"$corpus/seed-$(echo "$seed" | tr / _)"
             else
                 cp -f "$seed" "$corpus/"
             fi

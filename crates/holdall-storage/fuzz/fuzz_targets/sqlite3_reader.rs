@@ -1,7 +1,8 @@
-//! Any bytes as an SQLite3 database.
+//! Any bytes as an SQLite3 database: checked, opened, read.
 #![no_main]
 
 use holdall_storage::{
+    check::check_file,
     reader::{ReadQuery, StorageReader},
     sqlite3::SqliteReader,
 };
@@ -13,6 +14,7 @@ fuzz_target!(|data: &[u8]| {
     if std::fs::write(&path, data).is_err() {
         return;
     }
+    let _checked = check_file(&path, &mut |_| {}).is_ok();
     if let Ok(reader) = SqliteReader::open(&path)
         && let Ok(messages) = reader.messages(&ReadQuery::default())
     {
