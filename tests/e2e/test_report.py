@@ -72,7 +72,9 @@ def browser(page, started):
 
 def test_everything_is_reached_by_keyboard_in_the_order_of_the_page_and_is_seen_to_be(browser):
     count = browser.script(f"window.order = {REACHABLE}; order.length")
-    assert count > 8
+    # Link past the navigation, link to the experiment, a table, and of each plot itself and its data; how many plots there are depends on
+    # whether the run lasted long enough to look at the processors.
+    assert count >= 5
     for place in range(count):
         browser.press("Tab")
         is_here, outline, left, width = browser.script(
