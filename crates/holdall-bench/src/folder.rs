@@ -4,6 +4,7 @@ use crate::error::{BenchError, BenchResult};
 use holdall_io::{
     disk::Disk,
     os::{DiskMode, OsDisk},
+    unfinished::Unfinished,
 };
 use std::{
     fs,
@@ -21,6 +22,8 @@ pub struct BenchFolder {
     /// Removed at the end together with what is in it.
     scratch: PathBuf,
     keep: bool,
+    /// What is being measured must not outlive an interrupted run.
+    _unfinished: Option<Unfinished>,
 }
 
 impl BenchFolder {
@@ -41,6 +44,7 @@ impl BenchFolder {
         let scratch = path.join("files");
         fs::create_dir(&scratch).map_err(BenchError::io("create", &scratch))?;
         Ok(Self {
+            _unfinished: (!keep).then(|| Unfinished::new(&scratch)),
             path: path.to_owned(),
             scratch,
             keep,

@@ -3,10 +3,11 @@
 use holdall::record::options::{CacheOptions, SplitOptions};
 use holdall_bench::{
     candidate::{ours::DiskChoice, producers::OfferOptions},
+    error::BenchError,
     report::{storage_table, write_table},
     storage::{self, StorageBenchOptions},
     workload::{Content, Load, SizeMix},
-    write::{self, WriteOptions},
+    write::{self, Progress, WriteOptions},
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -207,6 +208,7 @@ fn storage_measures_every_cell_and_compares_with_the_rival() {
         seed: 5,
         limit_bytes: Some(1 << 20),
         command: "holdall bench storage --out DIR".to_owned(),
+        resume: false,
     };
     let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
     assert_eq!(report.cells.len(), 2 * 2 * 5);
@@ -246,6 +248,7 @@ fn storage_in_memory_shows_the_encoder_alone() {
         seed: 5,
         limit_bytes: None,
         command: "holdall bench storage --out DIR".to_owned(),
+        resume: false,
     };
     let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
     assert_eq!(
@@ -253,4 +256,65 @@ fn storage_in_memory_shows_the_encoder_alone() {
         ("memory", None)
     );
     assert!(report.cells.iter().all(|cell| cell.messages_per_s > 0.0));
+}
+
+#[test]
+fn an_interrupted_comparison_of_storages_goes_on_after_its_last_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let options = |resume, total_bytes| StorageBenchOptions {
+        sizes: vec![SizeMix::single(1000)],
+        batches: vec![10 << 10],
+        configurations: ["mcap_default", "naive"]
+            .map(|name| name.parse().unwrap())
+            .to_vec(),
+        total_bytes,
+        content: Content::Entropy(8.0),
+        repeat: 3,
+        disk: DiskChoice::Os(DiskMode::Auto),
+        out: out.clone(),
+        keep: false,
+        verify: true,
+        seed: 5,
+        limit_bytes: Some(1 << 20),
+        command: "holdall bench storage --out DIR".to_owned(),
+        resume,
+    };
+    let interrupted = std::panic::catch_unwind(|| {
+        storage::run(&options(false, 1 << 20), &SystemClock, &mut |progress| {
+            assert!(
+                !matches!(progress, Progress::Running { repetition: 3, .. }),
+                "interrupted"
+            );
+        })
+    });
+    assert!(interrupted.is_err() && out.join("rounds.json").is_file());
+    let again = storage::run(&options(false, 1 << 20), &SystemClock, &mut |_| {});
+    assert!(matches!(again, Err(BenchError::NotEmpty { .. })));
+    let others = storage::run(&options(true, 2 << 20), &SystemClock, &mut |_| {}).unwrap_err();
+    assert!(
+        others.is_refusal() && others.to_string().contains("--resume"),
+        "{others}"
+    );
+    // As after a kill that nothing could be done against.
+    std::fs::create_dir(out.join("files")).unwrap();
+    std::fs::write(out.join("files/half.mcap"), "x").unwrap();
+
+    let mut begun = 0;
+    let report = storage::run(&options(true, 1 << 20), &SystemClock, &mut |progress| {
+        begun += u32::from(matches!(progress, Progress::Running { .. }));
+    })
+    .unwrap();
+    assert_eq!(begun, 2, "the last round");
+    assert!(
+        report
+            .cells
+            .iter()
+            .all(|cell| cell.runs.len() == 3 && cell.ratio_to_limit.is_some())
+    );
+    let left: Vec<_> = std::fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left.len(), 2, "{left:?}");
 }

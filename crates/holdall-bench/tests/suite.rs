@@ -161,6 +161,17 @@ fn an_interrupted_run_keeps_what_it_has_and_goes_on() {
 }
 
 #[test]
+fn what_is_the_same_over_one_transport_is_run_and_counted_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut experiment = Experiment::parse(SMALL).unwrap();
+    experiment.benchmarks[0].parameters.recorder = vec![RecorderKind::Holdall];
+    // As `--transport` makes of an experiment that has both.
+    experiment.benchmarks.push(experiment.benchmarks[0].clone());
+    let (result, begun) = run_all(&experiment, &options(directory.path()));
+    assert_eq!((begun, result.unwrap().runs.len()), (6, 6));
+}
+
+#[test]
 fn bags_are_kept_when_that_is_asked_for() {
     let directory = tempfile::tempdir().unwrap();
     let mut experiment = Experiment::parse(SMALL).unwrap();

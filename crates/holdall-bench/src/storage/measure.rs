@@ -3,6 +3,7 @@
 use super::{
     configuration::StorageConfiguration,
     report::{Cell, StorageReport, StorageRun},
+    rounds,
 };
 use crate::{
     candidate::{RawMessage, RawWriter, ours::DiskChoice},
@@ -53,6 +54,8 @@ pub struct StorageBenchOptions {
     pub limit_bytes: Option<u64>,
     /// What was typed, for the result.
     pub command: String,
+    /// Go on after the rounds that an interrupted run of the same has finished.
+    pub resume: bool,
 }
 
 /// One cell to be measured.
@@ -74,7 +77,9 @@ pub fn run(
 ) -> BenchResult<StorageReport> {
     let plans = plans(options)?;
     check(options)?;
+    let mut kept = rounds::load(options, &names_of(&tasks(options, &plans)))?;
     let folder = BenchFolder::take(&options.out, options.keep)?;
+    kept.store(&options.out)?;
     let limit_bytes = options
         .limit_bytes
         .unwrap_or(options.total_bytes.max(LIMIT_BYTES_MIN));
@@ -105,7 +110,10 @@ pub fn run(
     };
     limits.memory();
     let mut before = limits.disk()?;
-    for round in 0..options.repeat {
+    for runs in kept.rounds() {
+        bench.add(runs);
+    }
+    for round in kept.count()..options.repeat {
         bench.round(round, tell)?;
         tell(Progress::Limits);
         let after = limits.disk()?;
@@ -116,11 +124,14 @@ pub fn run(
         );
         before = after;
         limits.buffered()?;
+        kept.push(bench.newest());
+        kept.store(&options.out)?;
     }
     let report = bench.report(limits.limits());
     let json = serde_json::to_string_pretty(&report).unwrap_or_default();
     folder.store("storage", "json", &json)?;
     folder.store("storage", "csv", &report.csv())?;
+    rounds::remove(&options.out)?;
     Ok(report)
 }
 
@@ -178,6 +189,11 @@ fn tasks<'a>(options: &StorageBenchOptions, plans: &'a [Plan]) -> Vec<Task<'a>> 
         }
     }
     tasks
+}
+
+/// What is measured, in order.
+fn names_of(tasks: &[Task<'_>]) -> Vec<String> {
+    tasks.iter().map(Task::label).collect()
 }
 
 struct Bench<'a> {
@@ -241,6 +257,19 @@ impl Bench<'_> {
             limit_bytes_per_s: None,
         };
         Ok((run, usage.rss_max_bytes))
+    }
+
+    /// A round that was measured before.
+    fn add(&mut self, runs: &[StorageRun]) {
+        for (task, run) in self.tasks.iter_mut().zip(runs) {
+            task.runs.push(run.clone());
+        }
+    }
+
+    /// The runs of the newest round.
+    fn newest(&self) -> Vec<StorageRun> {
+        let runs = self.tasks.iter().filter_map(|task| task.runs.last());
+        runs.cloned().collect()
     }
 
     /// Gives the runs of the newest round the limit that was measured around it.

@@ -5,6 +5,7 @@ mod comparison_config;
 mod configuration;
 mod measure;
 mod report;
+mod rounds;
 
 pub use comparison::{ComparisonOptions, ComparisonReport, ComparisonRun, run_comparison};
 pub use comparison_config::{ComparisonConfig, ComparisonTopic};

@@ -7,10 +7,10 @@ use crate::{
     statistics::{Estimate, Interval},
     write::BOOTSTRAP_SEED,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One configuration, once.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StorageRun {
     /// Which repetition, from 0 as in the published CSV.
     pub run: u32,

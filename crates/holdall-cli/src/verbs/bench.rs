@@ -317,6 +317,7 @@ fn storage_options(typed: &StorageArguments) -> Result<StorageBenchOptions, Fail
         seed: typed.shared.seed,
         limit_bytes: typed.shared.limit_total,
         command: storage_command(typed),
+        resume: false,
     })
 }
 

@@ -141,6 +141,7 @@ fn storage_comparison(typed: &RunArguments, out: &Path) -> Result<(), Failure> {
         seed: 1,
         limit_bytes: Some(typed.limit_total),
         command: command_of(typed, STORAGE_COMPARISON),
+        resume: typed.resume,
     };
     let report = storage::run(&options, &SystemClock, &mut super::bench::tell).map_err(failure)?;
     output::result(&if typed.json {
@@ -284,9 +285,15 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
             format!("{:.1} GB", largest_bytes(experiment) as f64 / 1e9),
         ]);
     }
-    output::result(&format!("{table}\n"))?;
+    output::result(&format!("{table}\n{LIST_END}"))?;
     Ok(Outcome::Done)
 }
+
+/// What can be done with a name.
+const LIST_END: &str = "
+holdall bench run A6 --scale 0.1 --out DIR   runs one, here with a tenth of its messages
+holdall bench list A6                        prints its file, a start for one of your own
+";
 
 fn as_json(experiment: &Experiment) -> serde_json::Value {
     serde_json::json!({

@@ -19,6 +19,7 @@ use crate::{
 };
 use holdall_io::{clock::Clock, unfinished::Unfinished};
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -161,7 +162,7 @@ pub fn run(
 
 /// Repetitions turn slowest, so that drift of the machine hits all settings alike.
 fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -> Vec<Planned<'a>> {
-    let mut planned = Vec::new();
+    let (mut planned, mut folders) = (Vec::new(), HashSet::new());
     let repetitions = |benchmark: &BenchmarkConfig| options.repeat.unwrap_or(benchmark.repeat_each);
     let most = experiment.benchmarks.iter().map(repetitions).max().unwrap_or(1);
     for repetition in 0..most {
@@ -172,13 +173,17 @@ fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -
                 }
                 for setting in benchmark.parameters.settings() {
                     let name = format!("{}_{}", setting.run_folder(repetition), benchmark.transport);
-                    planned.push(Planned {
-                        case,
-                        benchmark,
-                        folder: folder.join(format!("case_{}", case.place)).join(name),
-                        setting,
-                        repetition,
-                    });
+                    let folder = folder.join(format!("case_{}", case.place)).join(name);
+                    // With `--transport` what differed by that only is the same: one run must not count twice.
+                    if folders.insert(folder.clone()) {
+                        planned.push(Planned {
+                            case,
+                            benchmark,
+                            folder,
+                            setting,
+                            repetition,
+                        });
+                    }
                 }
             }
         }
