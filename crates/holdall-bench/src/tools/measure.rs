@@ -92,11 +92,9 @@ pub fn run(
         scratch,
         inputs,
         rows: Vec::new(),
-        limits: BTreeMap::new(),
+        last_limit: None,
     };
     for round in 0..options.repeat {
-        tell(Progress::Limits);
-        bench.limits(round)?;
         tell(Progress::Running {
             candidate: "tools".to_owned(),
             repetition: round + 1,
@@ -191,8 +189,34 @@ struct Bench<'a> {
     scratch: PathBuf,
     inputs: [PathBuf; 2],
     rows: Vec<ToolRow>,
-    /// Rate of each limit in the current round.
-    limits: BTreeMap<&'static str, f64>,
+    /// The limit that was measured last, and its rate, while nothing came after it.
+    last_limit: Option<(Limit, f64)>,
+}
+
+/// What work is held against.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    /// `cp` of one input and a sync of the copy.
+    Copy,
+    /// A read of one input from front to end.
+    Read,
+}
+
+impl Limit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// What was done, by whom, and how much it was.
+struct Work<'a> {
+    name: &'a str,
+    who: &'a str,
+    bytes: u64,
+    messages: u64,
 }
 
 impl Bench<'_> {
@@ -219,50 +243,72 @@ impl Bench<'_> {
         Ok((done, (self.clock.monotonic() - start).as_secs_f64()))
     }
 
-    fn add(
-        &mut self,
-        name: &str,
-        who: &str,
-        against: Option<&'static str>,
-        counts: (u64, u64),
-        elapsed_s: f64,
-    ) {
-        let limit = against.and_then(|against| self.limits.get(against).copied());
+    fn add(&mut self, work: &Work<'_>, elapsed_s: f64, limit: Option<(Limit, f64)>) {
         let known = self
             .rows
             .iter()
-            .position(|row| row.name == name && row.who == who);
+            .position(|row| row.name == work.name && row.who == work.who);
         let place = known.unwrap_or_else(|| {
             self.rows.push(ToolRow {
-                name: name.to_owned(),
-                who: who.to_owned(),
-                against,
+                name: work.name.to_owned(),
+                who: work.who.to_owned(),
+                against: limit.map(|(limit, _)| limit.name()),
                 ..ToolRow::default()
             });
             self.rows.len() - 1
         });
         let row = &mut self.rows[place];
-        (row.bytes, row.messages) = counts;
+        (row.bytes, row.messages) = (work.bytes, work.messages);
         row.samples_s.push(elapsed_s);
-        row.limits_bytes_per_s.extend(limit);
+        row.limits_bytes_per_s.extend(limit.map(|(_, rate)| rate));
     }
 
-    /// What the disk copies and reads by itself.
-    fn limits(&mut self, round: u32) -> BenchResult<()> {
-        let (input, copy) = (self.file(0), self.scratch.join(format!("copy_{round}")));
+    /// Times `work`, with its limit measured right before and right after it: a disk that others use, or that still writes what was
+    /// done last, is another one a second later. The limit's rate is the mean of both. `clean_up` comes before the second one.
+    fn beside<T>(
+        &mut self,
+        limit: Limit,
+        work: impl FnOnce() -> BenchResult<T>,
+        clean_up: impl FnOnce() -> BenchResult<()>,
+    ) -> BenchResult<(T, f64, f64)> {
+        let before = match self.last_limit.take() {
+            Some((last, rate)) if last == limit => rate,
+            _ => self.limit(limit)?,
+        };
+        self.prepare()?;
+        let (done, elapsed_s) = self.timed(work)?;
+        clean_up()?;
+        let after = self.limit(limit)?;
+        self.last_limit = Some((limit, after));
+        Ok((done, elapsed_s, f64::midpoint(before, after)))
+    }
+
+    /// What the disk copies or reads by itself, in bytes per second.
+    fn limit(&mut self, limit: Limit) -> BenchResult<f64> {
+        let (input, copy) = (self.file(0), self.scratch.join("copy"));
         let bytes = fs::metadata(&input)
             .map_err(BenchError::io("inspect", &input))?
             .len();
         self.prepare()?;
-        let ((), elapsed_s) = self.timed(|| rivals::copy_with_cp(&input, &copy))?;
-        fs::remove_file(&copy).map_err(BenchError::io("remove", &copy))?;
-        self.limits.insert("copy", bytes as f64 / elapsed_s);
-        self.add("copy of one input", "cp + sync", None, (bytes, 0), elapsed_s);
-        self.prepare()?;
-        let (read, elapsed_s) = self.timed(|| read_plain(&input))?;
-        self.limits.insert("read", read as f64 / elapsed_s);
-        self.add("read of one input", "plain read", None, (read, 0), elapsed_s);
-        Ok(())
+        let (name, who, elapsed_s) = match limit {
+            Limit::Copy => {
+                let ((), elapsed_s) = self.timed(|| rivals::copy_with_cp(&input, &copy))?;
+                fs::remove_file(&copy).map_err(BenchError::io("remove", &copy))?;
+                ("copy of one input", "cp + sync", elapsed_s)
+            }
+            Limit::Read => {
+                let (_, elapsed_s) = self.timed(|| read_plain(&input))?;
+                ("read of one input", "plain read", elapsed_s)
+            }
+        };
+        let work = Work {
+            name,
+            who,
+            bytes,
+            messages: 0,
+        };
+        self.add(&work, elapsed_s, None);
+        Ok(bytes as f64 / elapsed_s)
     }
 
     fn round(&mut self) -> BenchResult<()> {
@@ -315,10 +361,9 @@ impl Bench<'_> {
 
     fn make(&mut self, name: &str, inputs: Vec<PathBuf>, what: (Choice, OutputOptions)) -> BenchResult<()> {
         let directory = self.scratch.join("made");
-        self.prepare()?;
         let (choice, mut output) = what;
         output.directory.clone_from(&directory);
-        let (written, elapsed_s) = self.timed(|| {
+        let work = || {
             let inputs = inputs
                 .iter()
                 .map(|path| BagReader::open(path).map_err(|error| failed(path, &error)))
@@ -329,29 +374,38 @@ impl Bench<'_> {
                 output,
             };
             tools::run(job, &mut |_, _| ()).map_err(|error| failed(&directory, &error))
-        })?;
-        fs::remove_dir_all(&directory).map_err(BenchError::io("remove", &directory))?;
-        self.add(
+        };
+        let remove = || fs::remove_dir_all(&directory).map_err(BenchError::io("remove", &directory));
+        let (written, elapsed_s, rate) = self.beside(Limit::Copy, work, remove)?;
+        self.add_ours(
             name,
-            "holdall",
-            Some("copy"),
             (written.bytes, written.messages),
             elapsed_s,
+            (Limit::Copy, rate),
         );
         Ok(())
     }
 
+    fn add_ours(&mut self, name: &str, (bytes, messages): (u64, u64), elapsed_s: f64, limit: (Limit, f64)) {
+        let work = Work {
+            name,
+            who: "holdall",
+            bytes,
+            messages,
+        };
+        self.add(&work, elapsed_s, Some(limit));
+    }
+
     fn check(&mut self) -> BenchResult<()> {
         let input = self.inputs[0].clone();
-        self.prepare()?;
-        let (found, elapsed_s) = self
-            .timed(|| tools::check::check(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error)))?;
+        let work = || tools::check::check(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error));
+        let (found, elapsed_s, rate) = self.beside(Limit::Read, work, || Ok(()))?;
         if let Some(problem) = found.findings().next().filter(|_| !found.is_sound()) {
             return Err(failed(&input, problem));
         }
         let bytes = found.files.iter().map(|file| file.file_bytes).sum();
         let messages = found.files.iter().map(|file| file.message_count).sum();
-        self.add("check", "holdall", Some("read"), (bytes, messages), elapsed_s);
+        self.add_ours("check", (bytes, messages), elapsed_s, (Limit::Read, rate));
         Ok(())
     }
 
@@ -359,19 +413,13 @@ impl Bench<'_> {
         let input = self.inputs[0].clone();
         let metadata = input.join("metadata.yaml");
         fs::remove_file(&metadata).map_err(BenchError::io("remove", &metadata))?;
-        self.prepare()?;
-        let (done, elapsed_s) =
-            self.timed(|| tools::reindex(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error)))?;
+        let work = || tools::reindex(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error));
+        let (done, elapsed_s, rate) = self.beside(Limit::Read, work, || Ok(()))?;
         let bytes = fs::metadata(self.file(0))
             .map_err(BenchError::io("inspect", &input))?
             .len();
-        self.add(
-            "reindex (metadata.yaml)",
-            "holdall",
-            Some("read"),
-            (bytes, done.messages),
-            elapsed_s,
-        );
+        let counts = (bytes, done.messages);
+        self.add_ours("reindex (metadata.yaml)", counts, elapsed_s, (Limit::Read, rate));
         Ok(())
     }
 
@@ -381,22 +429,29 @@ impl Bench<'_> {
         let bytes = fs::metadata(&file)
             .map_err(BenchError::io("inspect", &file))?
             .len();
-        self.prepare()?;
-        let (messages, elapsed_s) = self.timed(|| rivals::read_with_mcap_crate(&file))?;
-        self.add(
-            "read of all messages",
-            "mcap crate",
-            Some("read"),
-            (bytes, messages),
-            elapsed_s,
-        );
+        let name = "read of all messages";
+        let work = || rivals::read_with_mcap_crate(&file);
+        let (messages, elapsed_s, rate) = self.beside(Limit::Read, work, || Ok(()))?;
+        let work = Work {
+            name,
+            who: "mcap crate",
+            bytes,
+            messages,
+        };
+        self.add(&work, elapsed_s, Some((Limit::Read, rate)));
         let python = rivals::python(self.options.python.as_deref());
         for (package, path) in [("mcap", &file), ("rosbags", &bag)] {
-            self.prepare()?;
-            if let Some(told) = rivals::read_with_pip(&python, package, path)? {
-                let counts = (bytes, told.messages);
-                let who = format!("pip {package}");
-                self.add("read of all messages", &who, Some("read"), counts, told.elapsed_s);
+            let work = || rivals::read_with_pip(&python, package, path);
+            let (told, _, rate) = self.beside(Limit::Read, work, || Ok(()))?;
+            if let Some(told) = told {
+                let work = Work {
+                    name,
+                    who: &format!("pip {package}"),
+                    bytes,
+                    messages: told.messages,
+                };
+                // Without the interpreter's start.
+                self.add(&work, told.elapsed_s, Some((Limit::Read, rate)));
             }
         }
         Ok(())

@@ -25,11 +25,11 @@ pub struct ToolRow {
     pub elapsed_s: f64,
     /// Median rate.
     pub bytes_per_s: f64,
-    /// Rate divided by the limit of the same round.
+    /// Rate divided by the limit right before and after.
     pub ratio: Option<Estimate>,
     /// Seconds of each round.
     pub samples_s: Vec<f64>,
-    /// Rate of the limit in each round.
+    /// Mean rate of the limit right before and right after, in each round.
     pub limits_bytes_per_s: Vec<f64>,
 }
 
@@ -97,7 +97,7 @@ pub fn table(report: &ToolsReport) -> String {
     let _never_fails = writeln!(
         text,
         "two inputs of {:.2} GB, {cold} before each measurement, {} rounds, at most {:.0} MB of memory; limits by cp and a sync, \
-         and by a plain read, in the same round",
+         and by a plain read, right before and after each",
         report.input_bytes as f64 / 1e9,
         report.repeat,
         report.rss_max_bytes as f64 / 1e6
