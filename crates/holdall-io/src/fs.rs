@@ -51,12 +51,6 @@ impl File {
         self.len_bytes
     }
 
-    /// Its descriptor, for the system's own copying.
-    pub(crate) fn descriptor(&self) -> std::os::fd::RawFd {
-        use std::os::fd::AsRawFd;
-        self.file.as_raw_fd()
-    }
-
     /// Reads exactly `into.len()` bytes from `offset` on.
     ///
     /// # Errors

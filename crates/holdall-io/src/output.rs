@@ -1,56 +1,82 @@
-//! A new file that is written from front to end by tools: bytes from memory, and whole parts of other files without a way through memory.
+//! New files that tools write from front to end, out of memory and out of other files, by the same way to the disk as recordings.
 
 use crate::{
-    disk::{DiskError, Operation},
+    block::BlockPoolOptions,
+    disk::{DiskError, FileId, Operation},
     fs::File,
+    os::{DiskMode, OsDisk},
+    queue::DiskQueue,
+    stream::BlockStream,
 };
-use std::{
-    fs,
-    io::{self, Write},
-    os::{fd::AsRawFd, unix::fs::FileExt},
-    path::{Path, PathBuf},
-};
+use std::{fs, io, path::Path};
 
-/// Bytes that wait in memory before they are written.
-const BUFFER_BYTES: usize = 1 << 20;
-/// After this many bytes the system is told to begin writing them to the disk, so that the sync at the end finds little to do.
-const WRITE_BACK_BYTES: u64 = 16 << 20;
+/// Blocks in which bytes wait for the disk; a few of 4 MiB keep it busy while the next ones are filled.
+const BLOCK_COUNT: usize = 6;
+/// Bytes of another file that are read at once.
+const READ_BYTES: usize = 1 << 20;
 
-/// A file in the making.
-#[derive(Debug)]
-pub struct OutputFile {
-    path: PathBuf,
-    file: fs::File,
-    buffer: Vec<u8>,
-    /// Bytes that the file has, without those in the buffer.
-    written: u64,
-    /// Up to here the system was told to write back.
-    told: u64,
+/// Files in the making in one directory. It holds at most 24 MiB.
+pub struct OutputDisk {
+    q: DiskQueue,
+    /// Files that have all their bytes, and become durable.
+    closing: Vec<FileId>,
 }
 
-impl OutputFile {
-    /// Makes the file.
+impl OutputDisk {
+    /// A disk for files in `directory`, which must exist: direct where the file system can, else through the page cache.
     ///
     /// # Errors
-    /// When it exists or cannot be made.
-    pub fn create_new(path: &Path) -> Result<Self, DiskError> {
-        let file = fs::File::options()
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .map_err(|source| DiskError::new(path, Operation::Create, source))?;
+    /// When it is no directory, or memory or threads cannot be had.
+    pub fn open(directory: &Path) -> Result<Self, DiskError> {
+        let blocks = BlockPoolOptions {
+            block_count: BLOCK_COUNT,
+            ..BlockPoolOptions::default()
+        };
+        let disk = OsDisk::open(directory, DiskMode::Auto)?;
         Ok(Self {
-            path: path.to_owned(),
-            file,
-            buffer: Vec::with_capacity(BUFFER_BYTES),
-            written: 0,
-            told: 0,
+            q: DiskQueue::new(Box::new(disk), blocks)?,
+            closing: Vec::new(),
         })
     }
 
+    /// A disk for files in the directory of `path`.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn beside(path: &Path) -> Result<Self, DiskError> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Self::open(parent.unwrap_or(Path::new(".")))
+    }
+
+    /// Makes a file that will have about `expected_bytes`; 0 where that is not known.
+    ///
+    /// # Errors
+    /// When it exists or cannot be made.
+    pub fn create_new(&mut self, path: &Path, expected_bytes: u64) -> Result<OutputFile<'_>, DiskError> {
+        let stream = BlockStream::new(self.q.create_file(path, expected_bytes)?);
+        Ok(OutputFile { disk: self, stream })
+    }
+
+    /// Waits until all files are durable.
+    ///
+    /// # Errors
+    /// When the disk fails or is full.
+    pub fn finish(mut self) -> Result<(), DiskError> {
+        let closing = std::mem::take(&mut self.closing);
+        closing.into_iter().try_for_each(|file| self.q.wait_closed(file))
+    }
+}
+
+/// A file in the making.
+pub struct OutputFile<'a> {
+    disk: &'a mut OutputDisk,
+    stream: BlockStream,
+}
+
+impl OutputFile<'_> {
     /// Its length so far.
     pub fn len_bytes(&self) -> u64 {
-        self.written + self.buffer.len() as u64
+        self.stream.position()
     }
 
     /// Appends bytes.
@@ -58,137 +84,37 @@ impl OutputFile {
     /// # Errors
     /// When the disk fails or is full.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
-        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
-            self.flush()?;
-        }
-        if bytes.len() >= BUFFER_BYTES {
-            return self.write(bytes);
-        }
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
+        self.stream.append(&mut self.disk.q, bytes)
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
-        self.file
-            .write_all(bytes)
-            .map_err(|source| DiskError::new(&self.path, Operation::Write, source).at(self.written))?;
-        self.written += bytes.len() as u64;
-        self.write_back();
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), DiskError> {
-        let buffer = std::mem::take(&mut self.buffer);
-        let result = self.write(&buffer);
-        self.buffer = buffer;
-        self.buffer.clear();
-        result
-    }
-
-    /// Begins to write to the disk what was written. Best effort: the sync at the end is what counts.
-    fn write_back(&mut self) {
-        if self.written - self.told < WRITE_BACK_BYTES {
-            return;
-        }
-        if let (Ok(start), Ok(len)) = (i64::try_from(self.told), i64::try_from(self.written - self.told)) {
-            // SAFETY: plain system call without pointers on a descriptor that `self` keeps open.
-            unsafe {
-                libc::sync_file_range(self.file.as_raw_fd(), start, len, libc::SYNC_FILE_RANGE_WRITE);
-            }
-        }
-        self.told = self.written;
-    }
-
-    /// Appends `len_bytes` bytes of another file, from `offset` on. They do not come through this program's memory where the system can
-    /// copy them itself.
+    /// Appends `len_bytes` bytes of another file, from `offset` on; they are read into the blocks that go to the disk.
     ///
     /// # Errors
-    /// When the other file is shorter, or a disk fails or is full.
+    /// When the other file is shorter or cannot be read, or the disk fails or is full.
     pub fn append_from(&mut self, from: &File, offset: u64, len_bytes: u64) -> Result<(), DiskError> {
-        self.flush()?;
-        let (mut offset, mut left) = (offset, len_bytes);
-        while left > 0 {
-            // In steps, so that write-back begins early.
-            let step = left.min(WRITE_BACK_BYTES);
-            let copied = match self.copy_range(from, offset, step) {
-                Ok(copied) => copied,
-                Err(error) if is_not_supported(&error) => self.copy_through(from, offset, step)?,
-                Err(source) => {
-                    return Err(DiskError::new(&self.path, Operation::Write, source).at(self.written));
-                }
-            };
-            if copied == 0 {
-                let source = io::Error::from(io::ErrorKind::UnexpectedEof);
-                return Err(DiskError::new(from.path(), Operation::Read, source).at(offset));
-            }
-            offset += copied;
-            left -= copied;
-            self.written += copied;
-            self.write_back();
+        let (mut offset, end) = (offset, offset.saturating_add(len_bytes));
+        while offset < end {
+            let spare = self.stream.spare(&mut self.disk.q)?;
+            let step = (end - offset).min(spare.len().min(READ_BYTES) as u64);
+            // Not more than there is room for in a block.
+            let room = &mut spare[..step as usize];
+            from.read_exact_at(room, offset)?;
+            self.stream.advance(step as usize);
+            offset += step;
         }
         Ok(())
     }
 
-    /// Lets the system copy; how many bytes it did.
-    fn copy_range(&self, from: &File, offset: u64, len: u64) -> io::Result<u64> {
-        let too_large = |_| io::Error::from_raw_os_error(libc::EFBIG);
-        let mut from_offset = i64::try_from(offset).map_err(too_large)?;
-        let mut to_offset = i64::try_from(self.written).map_err(too_large)?;
-        let len = usize::try_from(len).unwrap_or(usize::MAX >> 1);
-        // SAFETY: both descriptors are kept open by their owners, both offsets are valid for the call and not used after it.
-        let copied = unsafe {
-            libc::copy_file_range(
-                from.descriptor(),
-                &raw mut from_offset,
-                self.file.as_raw_fd(),
-                &raw mut to_offset,
-                len,
-                0,
-            )
-        };
-        match u64::try_from(copied) {
-            Ok(copied) => {
-                // The call leaves the file's own position where it was.
-                let mut file = &self.file;
-                io::Seek::seek(&mut file, io::SeekFrom::Start(self.written + copied))?;
-                Ok(copied)
-            }
-            Err(_) => Err(io::Error::last_os_error()),
-        }
-    }
-
-    fn copy_through(&mut self, from: &File, offset: u64, len: u64) -> Result<u64, DiskError> {
-        let mut buffer = vec![0; usize::try_from(len).map_or(BUFFER_BYTES, |len| len.min(BUFFER_BYTES))];
-        let read = from.read_at(&mut buffer, offset)?;
-        self.file
-            .write_all_at(&buffer[..read], self.written)
-            .and_then(|()| {
-                let mut file = &self.file;
-                io::Seek::seek(&mut file, io::SeekFrom::Start(self.written + read as u64))
-            })
-            .map_err(|source| DiskError::new(&self.path, Operation::Write, source).at(self.written))?;
-        Ok(read as u64)
-    }
-
-    /// Writes what waits and makes all of it durable; its length.
+    /// Gives the rest to the disk; its length. It is durable when [`OutputDisk::finish`] says so.
     ///
     /// # Errors
-    /// When the disk fails or is full.
-    pub fn finish(mut self) -> Result<u64, DiskError> {
-        self.flush()?;
-        self.file
-            .sync_all()
-            .map_err(|source| DiskError::new(&self.path, Operation::Sync, source))?;
-        Ok(self.written)
+    /// When the disk has failed or is full.
+    pub fn finish(self) -> Result<u64, DiskError> {
+        let file = self.stream.file();
+        let length = self.stream.finish(&mut self.disk.q)?;
+        self.disk.closing.push(file);
+        Ok(length)
     }
-}
-
-/// Errors with which systems and file systems say that they cannot copy by themselves.
-fn is_not_supported(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ENOSYS | libc::EXDEV | libc::EINVAL | libc::EOPNOTSUPP | libc::EBADF | libc::EPERM)
-    )
 }
 
 /// Renames a directory to a name that must be free, and makes that durable.
@@ -245,27 +171,32 @@ mod tests {
     fn bytes_and_parts_of_files_come_one_behind_the_other() {
         let dir = tempfile::tempdir().unwrap();
         let from = dir.path().join("from");
-        let content: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+        let content: Vec<u8> = (0..9_000_000u32).map(|n| (n % 251) as u8).collect();
         fs::write(&from, &content).unwrap();
         let from = File::open(&from).unwrap();
-        let path = dir.path().join("to");
-        let mut to = OutputFile::create_new(&path).unwrap();
-        to.append(b"head").unwrap();
-        to.append_from(&from, 5, 2_500_000).unwrap();
-        to.append(b"middle").unwrap();
-        to.append(&content).unwrap();
-        to.append_from(&from, 0, 1).unwrap();
-        to.append(b"tail").unwrap();
+        let mut disk = OutputDisk::open(dir.path()).unwrap();
+        for name in ["first", "second"] {
+            let path = dir.path().join(name);
+            let mut to = disk.create_new(&path, 0).unwrap();
+            to.append(b"head").unwrap();
+            to.append_from(&from, 5, 8_500_000).unwrap();
+            to.append(b"middle").unwrap();
+            to.append(&content).unwrap();
+            to.append_from(&from, 0, 1).unwrap();
+            to.append(b"tail").unwrap();
+            assert_eq!(to.len_bytes(), 17_500_015);
+            assert_eq!(to.finish().unwrap(), 17_500_015);
+            assert!(disk.create_new(&path, 0).err().unwrap().is_already_exists());
+        }
+        disk.finish().unwrap();
         let mut expected = b"head".to_vec();
-        expected.extend(&content[5..2_500_005]);
+        expected.extend(&content[5..8_500_005]);
         expected.extend(b"middle");
         expected.extend(&content);
         expected.push(content[0]);
         expected.extend(b"tail");
-        assert_eq!(to.len_bytes(), expected.len() as u64);
-        assert_eq!(to.finish().unwrap(), expected.len() as u64);
-        assert!(fs::read(&path).unwrap() == expected);
-        assert!(OutputFile::create_new(&path).unwrap_err().is_already_exists());
+        assert!(fs::read(dir.path().join("first")).unwrap() == expected);
+        assert!(fs::read(dir.path().join("second")).unwrap() == expected);
     }
 
     #[test]
@@ -273,8 +204,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("from"), b"short").unwrap();
         let from = File::open(&dir.path().join("from")).unwrap();
-        let mut to = OutputFile::create_new(&dir.path().join("to")).unwrap();
-        assert!(to.append_from(&from, 2, 4).is_err());
+        let mut disk = OutputDisk::open(dir.path()).unwrap();
+        let mut to = disk.create_new(&dir.path().join("to"), 0).unwrap();
+        let error = to.append_from(&from, 2, 4).unwrap_err();
+        assert_eq!(error.operation, Operation::Read);
     }
 
     #[test]

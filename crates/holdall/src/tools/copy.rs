@@ -10,7 +10,7 @@ use crate::{
     record::options::CompressionMode,
     writer::{BagFacts, FileFacts, ROSBAG2_RECORD, bag_metadata, rosbag2_record},
 };
-use holdall_io::fs;
+use holdall_io::{fs, output::OutputDisk};
 use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};
 use holdall_storage::{
     mcap::splice::{ChunkCodec, SpliceChoice, SpliceInput, Spliced, splice},
@@ -108,6 +108,7 @@ fn make(
 ) -> Result<Written, ToolError> {
     let total: u64 = plan.bags.iter().map(BagReader::size_bytes).sum();
     let channels = taken_channels(plan, inputs);
+    let mut disk = OutputDisk::open(plan.directory)?;
     let mut done = 0;
     let count = ranges.len();
     for (place, (from, until)) in ranges.into_iter().enumerate() {
@@ -119,12 +120,13 @@ fn make(
         };
         let mut last = 0;
         let is_last = place + 1 == count;
-        output.file(inputs, &choice, is_last, &mut |at| {
+        output.file(&mut disk, inputs, &choice, is_last, &mut |at| {
             last = at;
             progress((done + at).min(total), total);
         })?;
         done += last;
     }
+    disk.finish()?;
     output.finish()
 }
 
@@ -267,6 +269,7 @@ impl Output<'_> {
     /// Makes the next file.
     fn file(
         &mut self,
+        disk: &mut OutputDisk,
         inputs: &[SpliceInput],
         choice: &SpliceChoice,
         is_last: bool,
@@ -296,7 +299,8 @@ impl Output<'_> {
             }
             records
         };
-        let spliced = splice(inputs, choice, &path, &opening, &mut closing, progress)?;
+        let to = (disk, path.as_path());
+        let spliced = splice(inputs, choice, to, &opening, &mut closing, progress)?;
         let summary = self.summary(&spliced, &path);
         self.written.messages += summary.message_count;
         self.written.bytes += spliced.bytes;

@@ -2,8 +2,9 @@
 
 use super::{ToolError, accounts};
 use crate::reader::{BagReader, io_error, listing};
-use holdall_io::{fs, unfinished::Unfinished};
+use holdall_io::{fs, output::OutputDisk, unfinished::Unfinished};
 use holdall_storage::{
+    StorageError,
     mcap::splice::{SpliceChoice, SpliceInput, splice},
     reader::FileCondition,
     writer::MetadataEntries,
@@ -96,16 +97,8 @@ fn index_file(path: &Path) -> Result<bool, ToolError> {
         channels: vec![vec![true; input.summary().channels.len()]],
         ..SpliceChoice::default()
     };
-    let records: Vec<(String, MetadataEntries)> = input.summary().metadata.clone();
-    let made = splice(
-        std::slice::from_ref(&input),
-        &choice,
-        &temporary,
-        &[],
-        &mut |_| records.clone(),
-        &mut |_| (),
-    );
-    let replaced = made.map_err(ToolError::from).and_then(|_| {
+    let made = write_spliced(&input, &choice, &temporary);
+    let replaced = made.map_err(ToolError::from).and_then(|()| {
         std::fs::rename(&temporary, path).map_err(|source| io_error("replace", path, source))?;
         Ok(())
     });
@@ -114,6 +107,21 @@ fn index_file(path: &Path) -> Result<bool, ToolError> {
         drop(fs::remove_file(&temporary));
     }
     replaced.map(|()| true)
+}
+
+/// Writes what is chosen of `input`, with its metadata records, to `path`; durable on return.
+fn write_spliced(input: &SpliceInput, choice: &SpliceChoice, path: &Path) -> Result<(), StorageError> {
+    let records: Vec<(String, MetadataEntries)> = input.summary().metadata.clone();
+    let mut disk = OutputDisk::beside(path)?;
+    splice(
+        std::slice::from_ref(input),
+        choice,
+        (&mut disk, path),
+        &[],
+        &mut |_| records.clone(),
+        &mut |_| (),
+    )?;
+    Ok(disk.finish()?)
 }
 
 fn temporary_beside(path: &Path) -> PathBuf {

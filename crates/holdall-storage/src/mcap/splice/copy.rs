@@ -44,12 +44,12 @@ struct Indexes {
 }
 
 /// The work.
-pub(super) struct Copier<'a> {
+pub(super) struct Copier<'a, 'd> {
     inputs: &'a [SpliceInput],
     numbers: &'a Numbers,
     /// Every chunk is made anew with it.
     codec: Option<&'a ChunkCodec>,
-    out: &'a mut OutputFile,
+    out: &'a mut OutputFile<'d>,
     tail: &'a mut Tail,
     run: Option<Run>,
     copied_chunks: u64,
@@ -61,12 +61,12 @@ pub(super) struct Copier<'a> {
     entries: BTreeMap<u16, Vec<(u64, u64)>>,
 }
 
-impl<'a> Copier<'a> {
+impl<'a, 'd> Copier<'a, 'd> {
     pub fn new(
         inputs: &'a [SpliceInput],
         numbers: &'a Numbers,
         codec: Option<&'a ChunkCodec>,
-        out: &'a mut OutputFile,
+        out: &'a mut OutputFile<'d>,
         tail: &'a mut Tail,
     ) -> Self {
         Self {

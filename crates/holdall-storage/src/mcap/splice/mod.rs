@@ -21,7 +21,7 @@ use crate::{
     writer::{ChannelIndex, ChannelInfo, MetadataEntries},
 };
 use copy::Copier;
-use holdall_io::output::OutputFile;
+use holdall_io::output::{OutputDisk, OutputFile};
 use holdall_model::time::Timestamp;
 use ids::Numbers;
 use std::path::Path;
@@ -172,7 +172,8 @@ impl Spliced {
 /// Metadata records for the end of the file, made when it is known what the file holds.
 pub type ClosingRecords<'a> = &'a mut dyn FnMut(&Spliced) -> Vec<(String, MetadataEntries)>;
 
-/// Makes `path` out of what `choice` takes of `inputs`: parts in the order of their first log time, then of the inputs.
+/// Makes `path` out of what `choice` takes of `inputs`: parts in the order of their first log time, then of the inputs. It is durable
+/// when the disk is finished.
 ///
 /// Metadata records of the inputs are not taken; `opening` and `closing` are written. Attachments are. `progress` is told the bytes
 /// that were gone through.
@@ -182,13 +183,17 @@ pub type ClosingRecords<'a> = &'a mut dyn FnMut(&Spliced) -> Vec<(String, Metada
 pub fn splice(
     inputs: &[SpliceInput],
     choice: &SpliceChoice,
-    path: &Path,
+    (disk, path): (&mut OutputDisk, &Path),
     opening: &[(&str, MetadataEntries)],
     closing: ClosingRecords<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> StorageResult<Spliced> {
     let numbers = Numbers::assign(inputs, choice, path)?;
-    let mut out = OutputFile::create_new(path)?;
+    let wanted: Vec<Wanted> = (0..inputs.len())
+        .map(|input| wanted(inputs, choice, input))
+        .collect();
+    let planned = planned(inputs, choice, &wanted)?;
+    let mut out = disk.create_new(path, copied_bytes(&wanted, &planned))?;
     let mut tail = Tail::default();
     let mut begin = MAGIC.to_vec();
     Header {
@@ -203,8 +208,8 @@ pub fn splice(
     tail.put(&mut out, &numbers.records)?;
     let mut copier = Copier::new(inputs, &numbers, choice.codec.as_ref(), &mut out, &mut tail);
     let mut done = 0;
-    for (input, extent) in planned(inputs, choice)? {
-        copier.extent(input, &extent, &wanted(inputs, choice, input))?;
+    for (input, extent) in &planned {
+        copier.extent(*input, extent, &wanted[*input])?;
         done += extent.length;
         progress(done);
     }
@@ -257,10 +262,13 @@ fn wanted(inputs: &[SpliceInput], choice: &SpliceChoice, input: usize) -> Wanted
 }
 
 /// The extents that may hold something that is taken, in order.
-fn planned(inputs: &[SpliceInput], choice: &SpliceChoice) -> StorageResult<Vec<(usize, Extent)>> {
+fn planned(
+    inputs: &[SpliceInput],
+    choice: &SpliceChoice,
+    wanted: &[Wanted],
+) -> StorageResult<Vec<(usize, Extent)>> {
     let mut planned = Vec::new();
-    for (place, input) in inputs.iter().enumerate() {
-        let wanted = wanted(inputs, choice, place);
+    for (place, (input, wanted)) in inputs.iter().zip(wanted).enumerate() {
         if !choice
             .channels
             .get(place)
@@ -280,9 +288,17 @@ fn planned(inputs: &[SpliceInput], choice: &SpliceChoice) -> StorageResult<Vec<(
     Ok(planned)
 }
 
+/// Bytes of the extents that nothing is taken out of: what the file will have at least, about.
+fn copied_bytes(wanted: &[Wanted], planned: &[(usize, Extent)]) -> u64 {
+    let whole = planned
+        .iter()
+        .filter(|(input, extent)| wanted[*input].takes_all(extent));
+    whole.map(|(_, extent)| extent.length).sum()
+}
+
 fn put_metadata(
     tail: &mut Tail,
-    out: &mut OutputFile,
+    out: &mut OutputFile<'_>,
     name: &str,
     entries: &MetadataEntries,
 ) -> StorageResult<()> {
@@ -292,7 +308,7 @@ fn put_metadata(
     tail.put(out, &record)
 }
 
-fn copy_attachments(inputs: &[SpliceInput], tail: &mut Tail, out: &mut OutputFile) -> StorageResult<()> {
+fn copy_attachments(inputs: &[SpliceInput], tail: &mut Tail, out: &mut OutputFile<'_>) -> StorageResult<()> {
     for input in inputs {
         for &(start, length) in &input.index.attachments {
             tail.attachment(out, &input.index.source, start, length)?;

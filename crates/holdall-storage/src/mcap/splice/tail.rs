@@ -45,7 +45,7 @@ enum Crc {
 
 impl Tail {
     /// Appends bytes of the data section.
-    pub fn put(&mut self, out: &mut OutputFile, bytes: &[u8]) -> StorageResult<()> {
+    pub fn put(&mut self, out: &mut OutputFile<'_>, bytes: &[u8]) -> StorageResult<()> {
         self.sum(bytes);
         Ok(out.append(bytes)?)
     }
@@ -108,7 +108,7 @@ impl Tail {
     /// Copies an attachment record.
     pub fn attachment(
         &mut self,
-        out: &mut OutputFile,
+        out: &mut OutputFile<'_>,
         source: &Source,
         start: u64,
         length: u64,
@@ -132,7 +132,7 @@ impl Tail {
     }
 
     /// Writes the data section's end, the summary and the footer.
-    pub fn finish(self, out: &mut OutputFile, numbers: &Numbers) -> StorageResult<()> {
+    pub fn finish(self, out: &mut OutputFile<'_>, numbers: &Numbers) -> StorageResult<()> {
         let crc = match &self.crc {
             Crc::Known(crc) => crc.clone().finalize(),
             Crc::Empty | Crc::Lost => 0,
