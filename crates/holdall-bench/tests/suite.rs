@@ -158,6 +158,12 @@ fn an_interrupted_run_keeps_what_it_has_and_goes_on() {
     let (again, begun) = run_all(&experiment, &resumed);
     assert_eq!((begun, again.unwrap().runs.len()), (1, whole.unwrap().runs.len()));
     assert!(!folders[2].join("bag").exists());
+
+    // A part of it leaves the rest of the results in place.
+    let mut part = experiment.clone();
+    part.benchmarks[0].parameters.storage_id.truncate(1);
+    let (again, begun) = run_all(&part, &resumed);
+    assert_eq!((begun, again.unwrap().runs.len()), (0, 6));
 }
 
 #[test]

@@ -218,10 +218,13 @@ impl LiveRun<'_> {
             RecorderKind::Ros2Bag | RecorderKind::Rosbag | RecorderKind::Discard => false,
         };
         if is_failed {
-            let words = ended.lines.join(" | ");
+            let how = ended.code.map_or_else(
+                || "by a signal".to_owned(),
+                |code| format!("with exit code {code}"),
+            );
             return Err(BenchError::Program {
                 program: name,
-                reason: format!("ended with exit code {:?}; it said: {words}", ended.code),
+                reason: format!("ended {how}; it said: {}", last_sentences(&ended.lines)),
             });
         }
         Ok(ended)
@@ -295,6 +298,13 @@ fn line(plan: &impl serde::Serialize) -> BenchResult<String> {
     })
 }
 
+/// The end of what a program said to people, in a sentence's length.
+fn last_sentences(lines: &[String]) -> String {
+    let is_sentence = |line: &&String| !line.starts_with([' ', '{', '}']);
+    let said: Vec<&str> = lines.iter().filter(is_sentence).map(String::as_str).collect();
+    said[said.len().saturating_sub(3)..].join(" | ")
+}
+
 /// What `holdall record --json` says of each topic, which it prints over several lines.
 fn report_of_holdall(lines: &[String]) -> serde_json::Value {
     let from = lines.iter().rposition(|line| line == "{").unwrap_or(lines.len());
@@ -302,8 +312,11 @@ fn report_of_holdall(lines: &[String]) -> serde_json::Value {
         .iter()
         .rposition(|line| line == "}")
         .map_or(from, |end| end + 1);
-    let text = lines.get(from..until).unwrap_or_default().join("\n");
-    serde_json::from_str(&text).unwrap_or_default()
+    // What it says on its other stream comes in between.
+    let is_report = |line: &&str| line.starts_with([' ', '{', '}']);
+    let lines = lines.get(from..until).unwrap_or_default().iter();
+    let text: Vec<&str> = lines.map(String::as_str).filter(is_report).collect();
+    serde_json::from_str(&text.join("\n")).unwrap_or_default()
 }
 
 /// Whether `holdall record --json` has closed its bag.
@@ -385,11 +398,15 @@ mod tests {
 
     #[test]
     fn losses_are_read_from_the_report_among_other_lines() {
-        let text = "2026 info: Listening\n{\n  \"topics\": {\n    \"/a\": {\"lost_by_stage\": {\"cache\": 3, \"head\": 1}}\n  }\n}\n2026 info: bye";
+        let text = "2026 info: Listening\n{\n  \"topics\": {\nholdall: while recording, the disk stood still\n    \"/a\": {\"lost_by_stage\": {\"cache\": 3, \"head\": 1}}\n  }\n}\n2026 info: bye";
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let lost = lost_of_holdall(&lines, &["/a".to_owned(), "/b".to_owned()]);
         assert_eq!(lost[0], [(LossStage::Head, 1), (LossStage::Cache, 3)].into());
         assert!(lost[1].is_empty());
+        assert_eq!(
+            last_sentences(&lines),
+            "2026 info: Listening | holdall: while recording, the disk stood still | 2026 info: bye"
+        );
         assert!(is_closed(&lines) && !is_closed(&lines[..3]));
         assert!(lost_of_holdall(&["}".to_owned(), "{".to_owned()], &["/a".to_owned()])[0].is_empty());
     }

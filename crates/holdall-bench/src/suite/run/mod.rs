@@ -63,6 +63,9 @@ pub struct SuiteOptions {
     pub programs: Programs,
 }
 
+/// What one run has found, in its folder.
+const RESULT: &str = "result.json";
+
 /// What has just been done, for whoever watches.
 #[derive(Clone, Debug)]
 pub enum SuiteProgress {
@@ -126,12 +129,16 @@ pub fn run(
         folder: &folder,
         skipped: Vec::new(),
     };
-    let mut runs = Vec::new();
+    let mut runs = if options.resume {
+        others(&folder, &planned)?
+    } else {
+        Vec::new()
+    };
     for (index, one) in planned.iter().enumerate() {
         if suite.skips(one, tell) {
             continue;
         }
-        let kept = one.folder.join("result.json");
+        let kept = one.folder.join(RESULT);
         if kept.exists() {
             tell(SuiteProgress::Found { path: kept.clone() });
             runs.push(RunResult::load(&kept)?);
@@ -189,6 +196,25 @@ fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -
         }
     }
     planned
+}
+
+/// What is finished already and not asked for now, as other cases or recorders: it stays part of the result.
+fn others(folder: &Path, planned: &[Planned<'_>]) -> BenchResult<Vec<RunResult>> {
+    let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
+    let place = |path: &Path| {
+        let name = path.file_name()?.to_str()?;
+        name.strip_prefix("case_")?.parse::<usize>().ok()
+    };
+    let mut found: Vec<(usize, PathBuf)> = below(folder)
+        .filter_map(|case| Some((place(&case.path())?, case.path())))
+        .flat_map(|(place, case)| below(&case).map(move |run| (place, run.path())))
+        .filter(|(_, run)| planned.iter().all(|one| one.folder != *run) && run.join(RESULT).is_file())
+        .collect();
+    found.sort();
+    found
+        .iter()
+        .map(|(_, run)| RunResult::load(&run.join(RESULT)))
+        .collect()
 }
 
 fn check_folder(folder: &Path, resume: bool) -> BenchResult<()> {

@@ -37,14 +37,24 @@ fn parts(run: &RunResult) -> Option<[f64; 5]> {
         busy_s += sample.busy.iter().sum::<f64>() * (sample.at_s - last_s);
         last_s = sample.at_s;
     }
-    Some([
+    let own = [
         percent(recorder.cpu_s - recorder.cpu_system_s),
         percent(recorder.cpu_system_s),
         percent(publishers.cpu_s - publishers.cpu_system_s),
         percent(publishers.cpu_system_s),
-        // Looked at for longer than the run took: from before its programs were there until after their end.
-        100.0 * (busy_s - recorder.cpu_s - publishers.cpu_s).max(0.0) / last_s.max(1e-9),
-    ])
+    ];
+    // Looked at for longer than the run took: from before its programs were there until after their end.
+    let rest = 100.0 * (busy_s - recorder.cpu_s - publishers.cpu_s).max(0.0) / last_s.max(1e-9);
+    // Programs of a short run took part of their time before its first message, so that all together could be more than there is.
+    let cores = run
+        .cores
+        .iter()
+        .map(|sample| sample.busy.len())
+        .max()
+        .unwrap_or(0);
+    let left = (100.0 * cores as f64 - own.iter().sum::<f64>()).max(0.0);
+    let [a, b, c, d] = own;
+    Some([a, b, c, d, rest.min(left)])
 }
 
 /// The figures of a row: each part's median; `None` where nothing ran in processes of its own.
