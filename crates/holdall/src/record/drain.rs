@@ -1,6 +1,5 @@
 //! The drain: takes segments from the cache and writes their messages, holding back those whose definition is still being asked for.
 
-mod gathering;
 mod thread;
 
 pub use thread::DrainThread;

@@ -237,11 +237,6 @@ impl Segment {
         self.pinned_bytes
     }
 
-    /// What its messages take, in bytes: headers, copied payloads, and what loans pin.
-    pub fn held_bytes(&self) -> usize {
-        self.arena.len() + self.pinned_bytes
-    }
-
     /// The first message's log time.
     pub fn first_log_time(&self) -> Option<Timestamp> {
         self.first_log_time

@@ -1,12 +1,12 @@
 //! The drain's thread: waits for segments, and for what is due without any.
 
-use super::{
-    Drain,
-    gathering::{GATHER_MAX, Gathering},
-};
+use super::Drain;
 use crate::record::cache::Waited;
 use holdall_io::clock::Clock;
 use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
+
+/// How long messages may gather before the drain writes a segment that is not full: few wake-ups, little delay.
+const GATHER_MAX: Duration = Duration::from_millis(5);
 
 /// How long the drain sleeps while nothing comes.
 const IDLE_MAX: Duration = Duration::from_millis(100);
@@ -36,7 +36,6 @@ impl DrainThread {
 }
 
 fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
-    let mut gathering = Gathering::new(clock.monotonic());
     loop {
         // Ends when the recorder closes the cache.
         let deadline = drain.next_deadline();
@@ -45,16 +44,14 @@ fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
         } else {
             IDLE_MAX
         };
-        let now = clock.monotonic();
         let idle = deadline.map_or(longest, |deadline| {
             // A deadline that has passed is met by the step that follows.
-            deadline.saturating_sub(now).clamp(GATHER_MAX, longest)
+            deadline
+                .saturating_sub(clock.monotonic())
+                .clamp(GATHER_MAX, longest)
         });
-        match drain.cache.wait(gathering.longest(now), idle) {
-            Waited::Segment(segment) => {
-                gathering.took(segment.held_bytes());
-                drain.step(Some(segment), clock.monotonic());
-            }
+        match drain.cache.wait(GATHER_MAX, idle) {
+            Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),
             Waited::Idle => drain.step(None, clock.monotonic()),
             Waited::Finished => {
                 drain.finish();
