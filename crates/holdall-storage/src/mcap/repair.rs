@@ -7,7 +7,9 @@ use super::{
         encode_metadata, op, put_record,
     },
     reader::{
-        index::{FileIndex, chunk_header_bytes},
+        McapReaderOptions,
+        extent::Records,
+        index::{Extent, FileIndex, chunk_header_bytes},
         source::Source,
         walk::{RecordPlace, Step, Walk},
     },
@@ -41,7 +43,8 @@ pub(super) fn plan(
     records: &[(&str, MetadataEntries)],
     is_copy: bool,
 ) -> StorageResult<Option<RepairPlan>> {
-    if FileIndex::open(source.clone())?.summary.condition == FileCondition::Complete {
+    let index = FileIndex::open(source.clone())?;
+    if index.summary.condition == FileCondition::Complete {
         return Ok(None);
     }
     let found = recover::scan(source)?;
@@ -56,8 +59,10 @@ pub(super) fn plan(
         unsaved.push(format!("the {what} at byte {start} is torn and cannot be read"));
     }
     unsaved.extend(found.structure.cut.clone());
+    let reindexed = reindexed_last(&index, &found, &chunks);
+    let begin = reindexed.as_ref().map(|(chunk, _)| chunk.chunk_start_offset);
     // Where some of the message indexes of a chunk are gone, the others would hide the channels of those.
-    for extent in &found.extents {
+    for extent in found.extents.iter().filter(|extent| Some(extent.start) != begin) {
         if let Some(chunk) = chunks.get_mut(&extent.start)
             && let Some(ids) = &extent.channels
             && ids.len() != chunk.message_index_offsets.len()
@@ -67,18 +72,22 @@ pub(super) fn plan(
             chunk.message_index_length = 0;
         }
     }
-    let mut tail = Tail::new(found.structure.end);
+    let end_of = |chunk: &ChunkIndex| chunk.chunk_start_offset + chunk.chunk_length;
+    let end = reindexed.as_ref().map(|(chunk, _)| end_of(chunk));
+    let mut tail = Tail::new(end.unwrap_or(found.structure.end));
     if let Some(start) = found.structure.cut_chunk {
         let shortened = shorten(source, (start, found.structure.end), is_copy)?;
         steps.push(RepairStep::write(start, shortened.header));
         chunks.insert(start, tail.index_chunk(shortened.chunk, &shortened.messages));
+    } else if let Some((chunk, messages)) = reindexed {
+        chunks.insert(chunk.chunk_start_offset, tail.index_chunk(chunk, &messages));
     }
     if !steps.is_empty() {
         steps.push(RepairStep::Sync);
     }
     tail.put_definitions(&found);
     tail.put_records(&found, records);
-    let crc = data_crc(source, &found, &steps, &tail.bytes)?;
+    let crc = data_crc(source, &found, &steps, &tail)?;
     tail.put_end(&found, &chunks, crc);
     let tail_bytes = tail.bytes.len() as u64;
     let footer = tail.bytes.split_off(tail.bytes.len() - FOOTER_AND_MAGIC_BYTES);
@@ -100,6 +109,35 @@ pub(super) fn plan(
             unsaved,
         },
     }))
+}
+
+/// The last chunk, when nothing but a part of its message indexes follows, and what they all would say: readers that go by them skip
+/// what has none. They take the place of those that are left. `None` also for files that have no message indexes at all.
+fn reindexed_last(
+    index: &FileIndex,
+    found: &Scan,
+    chunks: &BTreeMap<u64, ChunkIndex>,
+) -> Option<(ChunkIndex, BTreeMap<u16, Vec<(u64, u64)>>)> {
+    let mut from_last = chunks.values().rev();
+    let last = from_last.next()?;
+    let indexes_end = last.chunk_start_offset + last.chunk_length + last.message_index_length;
+    let has_before = from_last
+        .next()
+        .is_none_or(|chunk| chunk.message_index_length > 0);
+    if indexes_end != found.structure.end || !has_before || found.structure.cut_chunk.is_some() {
+        return None;
+    }
+    let is_last = |extent: &&Extent| extent.start == last.chunk_start_offset;
+    let extent = found.extents.iter().find(is_last)?;
+    // What cannot be read stays without: the repair must not fail because of it.
+    let records = Records::load(index, McapReaderOptions::default(), extent).ok()?;
+    let messages = records.message_indexes().ok()?;
+    let chunk = ChunkIndex {
+        message_index_offsets: BTreeMap::new(),
+        message_index_length: 0,
+        ..last.clone()
+    };
+    (messages.len() != last.message_index_offsets.len()).then_some((chunk, messages))
 }
 
 /// What a cut-off chunk becomes.
@@ -199,15 +237,15 @@ fn hash(
 
 /// The checksum of the data section. Where no checkpoint knows the most of it, it is left out (0), because the whole file would have
 /// to be read; each chunk has its own.
-fn data_crc(source: &Source, found: &Scan, steps: &[RepairStep], tail: &[u8]) -> StorageResult<u32> {
+fn data_crc(source: &Source, found: &Scan, steps: &[RepairStep], tail: &Tail) -> StorageResult<u32> {
     let Some((known, offset)) = found.structure.crc else {
         return Ok(0);
     };
     let mut crc = Hasher::new();
     hash(source, &mut crc, (0, HEAD_BYTES as u64), steps)?;
     let mut rest = Hasher::new_with_initial_len(known, offset - HEAD_BYTES as u64);
-    hash(source, &mut rest, (offset, found.structure.end), steps)?;
-    rest.update(tail);
+    hash(source, &mut rest, (offset, tail.start), steps)?;
+    rest.update(&tail.bytes);
     crc.combine(&rest);
     Ok(crc.finalize())
 }
@@ -232,7 +270,7 @@ impl Tail {
         self.start + self.bytes.len() as u64
     }
 
-    /// Message indexes of a chunk that lies right before the tail.
+    /// Message indexes of the chunk that lies right before the tail.
     fn index_chunk(
         &mut self,
         mut chunk: ChunkIndex,
@@ -242,7 +280,7 @@ impl Tail {
             chunk.message_index_offsets.insert(*channel, self.position());
             put_record(&mut self.bytes, op::MESSAGE_INDEX, |out| {
                 out.extend_from_slice(&channel.to_le_bytes());
-                // A cut-off chunk is far below 4 GiB.
+                // Entries of a chunk are far below 4 GiB.
                 out.extend_from_slice(&((entries.len() * 16) as u32).to_le_bytes());
                 for (time, offset) in entries {
                     out.extend_from_slice(&time.to_le_bytes());

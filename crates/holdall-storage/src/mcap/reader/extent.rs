@@ -16,6 +16,7 @@ use crate::{
     reader::{ReadMessage, ReadOrder, ReadQuery},
 };
 use bytes::Bytes;
+use std::collections::BTreeMap;
 
 /// Uncompressed extents larger than this are not read as a whole: their messages are fetched one by one, unchecked.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
@@ -282,10 +283,8 @@ impl Records {
 
     /// Finds the wanted messages, in the order of the file, or by time.
     pub fn entries(&self, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
-        let mut entries = match self.source.as_memory() {
-            Some(bytes) => self.entries_in_memory(bytes, wanted)?,
-            None => self.entries_in_file(wanted)?,
-        };
+        let mut entries = Vec::new();
+        self.for_each_message(|header, offset| entries.extend(wanted.entry(header, offset)))?;
         if wanted.order != ReadOrder::File && !entries.is_sorted_by_key(|entry| entry.time) {
             // Stable: messages of the same time stay as they lie.
             entries.sort_by_key(|entry| entry.time);
@@ -293,8 +292,28 @@ impl Records {
         Ok(entries)
     }
 
-    fn entries_in_memory(&self, bytes: &Bytes, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
-        let mut entries = Vec::new();
+    /// Log time and place of each message in the order of the file, by number of its channel: what message indexes say.
+    pub fn message_indexes(&self) -> StorageResult<BTreeMap<u16, Vec<(u64, u64)>>> {
+        let mut indexes: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
+        self.for_each_message(|header, offset| {
+            let entries = indexes.entry(header.channel_id).or_default();
+            entries.push((header.log_time, offset - self.start));
+        })?;
+        Ok(indexes)
+    }
+
+    fn for_each_message(&self, visit: impl FnMut(&MessageHeader, u64)) -> StorageResult<()> {
+        match self.source.as_memory() {
+            Some(bytes) => self.for_each_in_memory(bytes, visit),
+            None => self.for_each_in_file(visit),
+        }
+    }
+
+    fn for_each_in_memory(
+        &self,
+        bytes: &Bytes,
+        mut visit: impl FnMut(&MessageHeader, u64),
+    ) -> StorageResult<()> {
         // All of the source, or less when it is a whole file in memory; both ends were checked against its length.
         let whole = &bytes[..self.end as usize];
         let mut rest = &whole[self.start as usize..];
@@ -304,17 +323,16 @@ impl Records {
                 self.malformed(offset + error.offset as u64, error.expected, error.found)
             };
             let Some((opcode, body)) = take_record(&mut rest).map_err(unparsed)? else {
-                return Ok(entries);
+                return Ok(());
             };
             if opcode == op::MESSAGE {
                 let header = MessageHeader::decode(&mut Fields::new(body)).map_err(unparsed)?;
-                entries.extend(wanted.entry(&header, offset));
+                visit(&header, offset);
             }
         }
     }
 
-    fn entries_in_file(&self, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
-        let mut entries = Vec::new();
+    fn for_each_in_file(&self, mut visit: impl FnMut(&MessageHeader, u64)) -> StorageResult<()> {
         let mut walk = Walk::new(&self.source, self.start, self.end);
         loop {
             match walk.step()? {
@@ -326,10 +344,10 @@ impl Records {
                             "fewer bytes than its header has",
                         ));
                     };
-                    entries.extend(wanted.entry(&header, place.start));
+                    visit(&header, place.start);
                 }
                 Step::Record(_) => {}
-                Step::End => return Ok(entries),
+                Step::End => return Ok(()),
                 Step::Cut(RecordPlace { start, .. }) | Step::NoRecord(start) => {
                     return Err(self.malformed(
                         start,
