@@ -24,6 +24,9 @@ use crate::{
 use crc32fast::Hasher;
 use std::collections::BTreeMap;
 
+/// What message indexes say, by number of the channel: log time and place in the chunk's records of each message.
+type MessageEntries = BTreeMap<u16, Vec<(u64, u64)>>;
+
 /// What a disk writes at once or not at all.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes that are read at once for a checksum.
@@ -117,7 +120,7 @@ fn reindexed_last(
     index: &FileIndex,
     found: &Scan,
     chunks: &BTreeMap<u64, ChunkIndex>,
-) -> Option<(ChunkIndex, BTreeMap<u16, Vec<(u64, u64)>>)> {
+) -> Option<(ChunkIndex, MessageEntries)> {
     let mut from_last = chunks.values().rev();
     let last = from_last.next()?;
     let indexes_end = last.chunk_start_offset + last.chunk_length + last.message_index_length;
@@ -144,8 +147,7 @@ fn reindexed_last(
 struct Shortened {
     header: Vec<u8>,
     chunk: ChunkIndex,
-    /// By channel: log time and place in the chunk's records.
-    messages: BTreeMap<u16, Vec<(u64, u64)>>,
+    messages: MessageEntries,
 }
 
 /// A header for the chunk at `start` that says it ends at `end`.
@@ -170,7 +172,7 @@ fn shorten(source: &Source, (start, end): (u64, u64), is_copy: bool) -> StorageR
             "the header of its last chunk lies in two sectors of the disk",
         ));
     }
-    let (mut messages, mut times) = (BTreeMap::<u16, Vec<(u64, u64)>>::new(), None);
+    let (mut messages, mut times) = (MessageEntries::new(), None);
     let mut inner = Walk::new(source, records_start, end);
     while let Step::Record(record) = inner.step()? {
         if record.opcode != op::MESSAGE {
@@ -271,11 +273,7 @@ impl Tail {
     }
 
     /// Message indexes of the chunk that lies right before the tail.
-    fn index_chunk(
-        &mut self,
-        mut chunk: ChunkIndex,
-        messages: &BTreeMap<u16, Vec<(u64, u64)>>,
-    ) -> ChunkIndex {
+    fn index_chunk(&mut self, mut chunk: ChunkIndex, messages: &MessageEntries) -> ChunkIndex {
         for (channel, entries) in messages {
             chunk.message_index_offsets.insert(*channel, self.position());
             put_record(&mut self.bytes, op::MESSAGE_INDEX, |out| {
