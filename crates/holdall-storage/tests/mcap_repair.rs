@@ -291,15 +291,22 @@ fn the_last_chunk_is_given_the_indexes_that_were_cut_off() {
         let summary = mcap::Summary::read(&whole).unwrap().unwrap();
         for chunk in summary.chunk_indexes.iter().take(4) {
             let end = (chunk.chunk_start_offset + chunk.chunk_length) as usize;
-            for kept in [0, 5, chunk.message_index_length as usize - 1] {
-                let repaired = repair(&format!("{compression:?} {end} + {kept}"), &whole[..end + kept]);
+            let indexes = chunk.message_index_length as usize;
+            let lengths = [0, 5, indexes / 2, indexes - 1];
+            let forms = lengths.map(|kept| [(kept, 0), (kept, 300_000)]);
+            for (kept, reserved) in forms.into_iter().flatten() {
+                let mut torn = whole[..end + kept].to_vec();
+                // Space that had been reserved: an index that had not come whole has zeros there.
+                torn.resize(torn.len() + reserved, 0);
+                let name = format!("{compression:?} {end} + {kept}, {reserved} reserved");
+                let repaired = repair(&name, &torn);
                 let summary = mcap::Summary::read(&repaired).unwrap().unwrap();
                 let last = summary.chunk_indexes.last().unwrap();
                 assert_eq!(last.chunk_start_offset, chunk.chunk_start_offset);
                 let channels = |index: &mcap::records::ChunkIndex| -> Vec<u16> {
                     index.message_index_offsets.keys().copied().collect()
                 };
-                assert_eq!(channels(last), channels(chunk));
+                assert_eq!(channels(last), channels(chunk), "{name}");
             }
         }
     }

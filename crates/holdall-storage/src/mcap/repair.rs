@@ -53,7 +53,12 @@ pub(super) fn plan(
     let found = recover::scan(source)?;
     let (mut steps, mut unsaved) = (Vec::new(), Vec::new());
     let mut chunks = found.structure.chunks.clone();
-    for (what, start) in &found.structure.torn {
+    let reindexed = reindexed_last(&index, &found)?;
+    let end_of = |chunk: &ChunkIndex| chunk.chunk_start_offset + chunk.chunk_length;
+    let end = reindexed
+        .as_ref()
+        .map_or(found.structure.end, |(chunk, _)| end_of(chunk));
+    for (what, start) in found.structure.torn.iter().filter(|(_, start)| *start < end) {
         let indexes = chunks.remove(start).map(|chunk| chunk.message_index_offsets);
         let indexes = indexes.iter().flat_map(BTreeMap::values);
         for torn in [start].into_iter().chain(indexes) {
@@ -62,7 +67,6 @@ pub(super) fn plan(
         unsaved.push(format!("the {what} at byte {start} is torn and cannot be read"));
     }
     unsaved.extend(found.structure.cut.clone());
-    let reindexed = reindexed_last(&index, &found, &chunks);
     let begin = reindexed.as_ref().map(|(chunk, _)| chunk.chunk_start_offset);
     // Where some of the message indexes of a chunk are gone, the others would hide the channels of those.
     for extent in found.extents.iter().filter(|extent| Some(extent.start) != begin) {
@@ -75,9 +79,7 @@ pub(super) fn plan(
             chunk.message_index_length = 0;
         }
     }
-    let end_of = |chunk: &ChunkIndex| chunk.chunk_start_offset + chunk.chunk_length;
-    let end = reindexed.as_ref().map(|(chunk, _)| end_of(chunk));
-    let mut tail = Tail::new(end.unwrap_or(found.structure.end));
+    let mut tail = Tail::new(end);
     if let Some(start) = found.structure.cut_chunk {
         let shortened = shorten(source, (start, found.structure.end), is_copy)?;
         steps.push(RepairStep::write(start, shortened.header));
@@ -114,33 +116,48 @@ pub(super) fn plan(
     }))
 }
 
-/// The last chunk, when nothing but a part of its message indexes follows, and what they all would say: readers that go by them skip
-/// what has none. They take the place of those that are left. `None` also for files that have no message indexes at all.
-fn reindexed_last(
-    index: &FileIndex,
-    found: &Scan,
-    chunks: &BTreeMap<u64, ChunkIndex>,
-) -> Option<(ChunkIndex, MessageEntries)> {
-    let mut from_last = chunks.values().rev();
-    let last = from_last.next()?;
-    let indexes_end = last.chunk_start_offset + last.chunk_length + last.message_index_length;
+/// The last chunk, when nothing but message indexes follows and some of them are cut off or torn, and what they all would say: readers
+/// that go by them skip what has none. They take the place of those that are left. `None` also for files that have no message indexes.
+fn reindexed_last(index: &FileIndex, found: &Scan) -> StorageResult<Option<(ChunkIndex, MessageEntries)>> {
+    let torn = |start: u64| found.structure.torn.iter().any(|(_, torn)| *torn == start);
+    let whole = found
+        .structure
+        .chunks
+        .values()
+        .filter(|chunk| !torn(chunk.chunk_start_offset));
+    let mut from_last = whole.rev();
+    let Some(last) = from_last.next().filter(|_| found.structure.cut_chunk.is_none()) else {
+        return Ok(None);
+    };
     let has_before = from_last
         .next()
         .is_none_or(|chunk| chunk.message_index_length > 0);
-    if indexes_end != found.structure.end || !has_before || found.structure.cut_chunk.is_some() {
-        return None;
+    let mut behind = Walk::new(
+        &index.source,
+        last.chunk_start_offset + last.chunk_length,
+        found.structure.end,
+    );
+    loop {
+        match behind.step()? {
+            Step::Record(place) if place.opcode == op::MESSAGE_INDEX => {}
+            Step::End if has_before => break,
+            _ => return Ok(None),
+        }
     }
     let is_last = |extent: &&Extent| extent.start == last.chunk_start_offset;
-    let extent = found.extents.iter().find(is_last)?;
+    let extent = found.extents.iter().find(is_last);
     // What cannot be read stays without: the repair must not fail because of it.
-    let records = Records::load(index, McapReaderOptions::default(), extent).ok()?;
-    let messages = records.message_indexes().ok()?;
+    let records = extent.and_then(|extent| Records::load(index, McapReaderOptions::default(), extent).ok());
+    let Some(messages) = records.and_then(|records| records.message_indexes().ok()) else {
+        return Ok(None);
+    };
     let chunk = ChunkIndex {
         message_index_offsets: BTreeMap::new(),
         message_index_length: 0,
         ..last.clone()
     };
-    (messages.len() != last.message_index_offsets.len()).then_some((chunk, messages))
+    let is_complete = messages.keys().eq(last.message_index_offsets.keys());
+    Ok((!is_complete).then_some((chunk, messages)))
 }
 
 /// What a cut-off chunk becomes.
