@@ -42,9 +42,10 @@ impl BenchFolder {
             }
         }
         let scratch = path.join("files");
-        fs::create_dir(&scratch).map_err(BenchError::io("create", &scratch))?;
+        let (unfinished, ()) = Unfinished::make(&scratch, || fs::create_dir(&scratch))
+            .map_err(BenchError::io("create", &scratch))?;
         Ok(Self {
-            _unfinished: (!keep).then(|| Unfinished::new(&scratch)),
+            _unfinished: (!keep).then_some(unfinished),
             path: path.to_owned(),
             scratch,
             keep,

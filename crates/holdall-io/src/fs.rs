@@ -3,6 +3,7 @@
 use crate::{
     disk::{DiskError, Operation},
     os,
+    unfinished::while_nothing_is_removed,
 };
 use std::{
     fs, io,
@@ -310,7 +311,8 @@ pub fn forget_cached(path: &Path) -> Result<(), DiskError> {
 /// # Errors
 /// When it cannot be made.
 pub fn create_dirs(path: &Path) -> Result<(), DiskError> {
-    fs::create_dir_all(path).map_err(|source| DiskError::new(path, Operation::CreateDirectory, source))
+    while_nothing_is_removed(|| fs::create_dir_all(path))
+        .map_err(|source| DiskError::new(path, Operation::CreateDirectory, source))
 }
 
 /// Makes a directory, parents included, that must not exist. Durable on return.
@@ -318,16 +320,17 @@ pub fn create_dirs(path: &Path) -> Result<(), DiskError> {
 /// # Errors
 /// When something is there already, or it cannot be made.
 pub fn create_dir_new(path: &Path) -> Result<(), DiskError> {
-    let fail = |source| DiskError::new(path, Operation::CreateDirectory, source);
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        // "Exists" is said of a file in a parent's place, which is not the directory being there already.
-        let not_directory = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
-            _ => error,
-        };
-        fs::create_dir_all(parent).map_err(not_directory).map_err(fail)?;
-    }
-    fs::create_dir(path).map_err(fail)?;
+    while_nothing_is_removed(|| {
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            // "Exists" is said of a file in a parent's place, which is not the directory being there already.
+            fs::create_dir_all(parent).map_err(|error| match error.kind() {
+                io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+                _ => error,
+            })?;
+        }
+        fs::create_dir(path)
+    })
+    .map_err(|source| DiskError::new(path, Operation::CreateDirectory, source))?;
     sync_parent(path)
 }
 

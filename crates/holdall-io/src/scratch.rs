@@ -39,12 +39,11 @@ impl ScratchDirectory {
         for _ in 0..TRIES_MAX {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => {}
+            let unfinished = match Unfinished::make(&path, || DirBuilder::new().mode(0o700).create(&path)) {
+                Ok((unfinished, ())) => unfinished,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(source) => return Err(fail(&path, source)),
-            }
-            let unfinished = Unfinished::new(&path);
+            };
             let lock = File::create(path.join(LOCK))
                 .and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into));
             match lock {

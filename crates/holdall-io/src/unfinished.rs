@@ -2,7 +2,7 @@
 //! to end leaves nothing behind.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
@@ -26,6 +26,24 @@ impl Unfinished {
     }
 }
 
+impl Unfinished {
+    /// Makes what is at `path` and says so in one step, for what is there from its first moment on.
+    ///
+    /// # Errors
+    /// What `make` said.
+    pub fn make<T, E>(path: &Path, make: impl FnOnce() -> Result<T, E>) -> Result<(Self, T), E> {
+        let mut list = list();
+        let made = make()?;
+        list.push(path.to_owned());
+        Ok((
+            Self {
+                path: path.to_owned(),
+            },
+            made,
+        ))
+    }
+}
+
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let mut list = list();
@@ -37,6 +55,13 @@ impl Drop for Unfinished {
 
 fn list() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes something that is unfinished: either before [`remove_all_and_hold`] removes what is there, or never. Without this a directory that
+/// was just removed could be made again, with its parents, by a thread that was about to.
+pub fn while_nothing_is_removed<T>(make: impl FnOnce() -> T) -> T {
+    let _list = list();
+    make()
 }
 
 /// Programs that this process has started, by their number.
@@ -80,29 +105,99 @@ fn end_all_and_hold() {
     std::mem::forget(started);
 }
 
-/// Removes everything that is unfinished and ends what was started, best effort; for a program that ends right behind. Whoever finishes something meanwhile waits
-/// for ever, so that nothing is half removed and then used.
+/// How often the removal of a directory is tried in which other threads are still making files.
+const REMOVALS_MAX: u32 = 10_000;
+
+/// Removes everything that is unfinished and ends what was started, best effort; for a program that ends right behind. Whoever finishes
+/// something meanwhile, or makes a directory, waits for ever, so that nothing is half removed and then used, or made anew.
 pub fn remove_all_and_hold() {
     end_all_and_hold();
     let list = list();
-    // Threads that are still writing may make new files in a directory while it is removed.
-    for _ in 0..3 {
-        for path in &*list {
-            let removed = if path.is_dir() {
-                fs::remove_dir_all(path)
-            } else {
-                fs::remove_file(path)
-            };
-            drop(removed);
-        }
+    for path in &*list {
+        remove(path);
     }
     std::mem::forget(list);
+}
+
+/// Removes a file or a directory, also while others make and remove files in it.
+fn remove(path: &Path) {
+    for _ in 0..REMOVALS_MAX {
+        let removed = if path.is_dir() {
+            fs::remove_dir_all(path)
+        } else {
+            fs::remove_file(path)
+        };
+        match removed {
+            // Gone, or something inside was gone before it was reached.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
+                return;
+            }
+            Ok(()) => return,
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+                ) =>
+            {
+                return;
+            }
+            Err(_) => std::thread::yield_now(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Command;
+
+    /// A child is told to remove what is unfinished at every moment of two threads' work: one makes the directory with its parents again
+    /// and again, the other files in it.
+    #[test]
+    fn nothing_is_made_again_behind_the_removal() {
+        const CHILD: &str = "HOLDALL_TEST_MADE_AGAIN";
+        if let Some(path) = std::env::var_os(CHILD) {
+            let around = PathBuf::from(path);
+            let _unfinished = Unfinished::new(&around);
+            let inside = around.join("bag");
+            let removes = std::sync::Barrier::new(3);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    removes.wait();
+                    loop {
+                        drop(crate::fs::create_dir_new(&inside));
+                    }
+                });
+                scope.spawn(|| {
+                    removes.wait();
+                    for number in 0..3000 {
+                        drop(fs::write(inside.join(number.to_string()), ""));
+                    }
+                });
+                removes.wait();
+                while fs::read_dir(&inside).map_or(0, Iterator::count) < 10 {}
+                remove_all_and_hold();
+                // Who makes it again does so soon: the thread is in the middle of trying.
+                let is_made_again = (0..5_000).any(|_| {
+                    std::thread::yield_now();
+                    around.exists()
+                });
+                std::process::exit(if is_made_again { 1 } else { 7 });
+            });
+        }
+        let name = "unfinished::tests::nothing_is_made_again_behind_the_removal";
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let around = folder.path().join("around");
+            let status = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name])
+                .env(CHILD, &around)
+                .status()
+                .unwrap();
+            assert_eq!(status.code(), Some(7));
+            assert!(!around.exists());
+        }
+    }
 
     /// In a process of its own: the lists are held for ever afterwards.
     #[test]

@@ -4,6 +4,7 @@ use super::buffered::WriteBack;
 use crate::{
     block::Block,
     disk::{DiskError, FileId, Operation},
+    unfinished::while_nothing_is_removed,
 };
 use std::{
     collections::VecDeque,
@@ -311,8 +312,7 @@ pub(super) fn create(path: &Path, reserve_bytes: u64, direct: bool) -> Result<(A
     if direct {
         options.custom_flags(libc::O_DIRECT);
     }
-    let file = options
-        .open(path)
+    let file = while_nothing_is_removed(|| options.open(path))
         .map_err(|source| DiskError::new(path, Operation::Create, source))?;
     // A buffered file gets its space when it is written back; on a memory file system reserving would fill memory with zeros.
     let reserved = if direct && reserve_bytes > 0 {

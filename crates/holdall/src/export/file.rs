@@ -29,13 +29,15 @@ impl PartialFile {
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let partial = path.with_file_name(format!(".{name}.partial"));
-        let unfinished = Unfinished::new(&partial);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&partial)
-            .map_err(|source| ExportError::io("write", &partial, source))?;
+        let open = || {
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .open(&partial)
+        };
+        let (unfinished, file) =
+            Unfinished::make(&partial, open).map_err(|source| ExportError::io("write", &partial, source))?;
         Ok(Self {
             writer: Some(io::BufWriter::with_capacity(GATHERED_BYTES, file)),
             partial,
