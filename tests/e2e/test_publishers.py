@@ -60,6 +60,11 @@ def test_publishers_are_told_and_chosen_and_others_read_one_topic(world, storage
         assert made.returncode == 0, made.stderr
         with rosbags.Reader(out) as reader:
             assert texts(data for _, _, data in reader.messages()) == [f"left {n}" for n in range(20)]
+        audited = world.run("audit", out, "--json")
+        assert audited.returncode == 0, audited.stdout + audited.stderr
+        (account,) = json.loads(audited.stdout)["topics"].values()
+        assert (account["recorded"], account["left_out"]) == (20, 30), "messages of others were left out on request"
+        assert [publisher["node"] for publisher in account["publishers"]] == ["/left"]
     refused = world.run("filter", bag, "-o", world.folder / "nobody", "--publisher", "/middle")
     assert refused.returncode == 1 and "no publisher /middle, but" in refused.stderr, refused.stderr
 

@@ -3,9 +3,9 @@
 use super::{BagError, BagReader};
 use crate::record::{
     durability::KeptWindow,
-    ledger::{Ledger, Restart},
+    ledger::{Ledger, Restart, TopicAccount},
 };
-use holdall_model::{loss::LossStage, time::Timestamp};
+use holdall_model::time::Timestamp;
 
 /// The account of a recording in short.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,7 +14,7 @@ pub struct AccountSummary {
     pub recorded: u64,
     /// Messages that are missing, without those left out on request.
     pub lost: u64,
-    /// Messages left out on request.
+    /// Messages left out on request, by the recording or by a tool that made this bag out of others.
     pub left_out: u64,
     /// Messages that the ring of files removed (`--max-bag-files`).
     pub removed: u64,
@@ -34,13 +34,10 @@ impl AccountSummary {
     /// The sums of a ledger.
     fn of(ledger: &Ledger) -> Self {
         let topics = || ledger.topics.iter();
-        let left_out = |missing: &std::collections::BTreeMap<LossStage, u64>| {
-            missing.get(&LossStage::Policy).copied().unwrap_or(0)
-        };
         Self {
             recorded: ledger.recorded(),
             lost: ledger.lost(),
-            left_out: topics().map(|topic| left_out(&topic.missing)).sum(),
+            left_out: topics().map(TopicAccount::left_out_in_all).sum(),
             removed: topics().map(|topic| topic.removed).sum(),
             topics_unknown: topics().filter(|topic| topic.loss_unknown).count() as u64,
             checkpoint: ledger.checkpoint,

@@ -173,8 +173,9 @@ impl BagAudit {
             // They were handed to the disk when the account was written, and the end came before they were safe there.
             *missing.entry(LossStage::Storage).or_insert(0) += told - found.messages;
         }
-        if account.left_out > 0 {
-            *missing.entry(LossStage::Policy).or_insert(0) += account.left_out;
+        let left_out = account.left_out_by_tools();
+        if left_out > 0 {
+            *missing.entry(LossStage::Policy).or_insert(0) += left_out;
         }
         self.topics.push(TopicAudit {
             name: account.name.clone(),

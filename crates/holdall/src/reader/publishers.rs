@@ -102,11 +102,12 @@ impl PublisherChoice {
     /// # Errors
     /// Bags that do not tell publishers, a name that means none of theirs, a file that cannot be read.
     pub fn resolve(bags: &BagSet, who: &[String]) -> Result<Self, BagError> {
-        let mut publishers = Vec::new();
+        let (mut publishers, mut ledgers) = (Vec::new(), Vec::new());
         for bag in bags.bags() {
             publishers.extend(bag.publishers()?);
+            ledgers.extend(bag.any_ledger()?);
         }
-        let told: Vec<(&str, &PublisherInfo)> = publishers
+        let mut told: Vec<(&str, &PublisherInfo)> = publishers
             .iter()
             .filter_map(|it| Some((it.topic.as_str(), it.publisher.as_ref()?)))
             .collect();
@@ -120,6 +121,13 @@ impl PublisherChoice {
                 reason: reason.to_owned(),
             });
         }
+        // One whose messages were all lost has none in the bag, but an account.
+        let accounts = ledgers.iter().flat_map(|ledger| &ledger.topics);
+        let lost: Vec<(&str, PublisherInfo)> = accounts
+            .flat_map(|topic| topic.publishers.iter().map(|it| (topic.name.as_str(), it)))
+            .filter_map(|(topic, account)| Some((topic, account.info()?)))
+            .collect();
+        told.extend(lost.iter().map(|(topic, publisher)| (*topic, publisher)));
         let mut choice = Self::default();
         for who in who {
             let meant = || told.iter().filter(|(_, publisher)| publisher.is_meant_by(who));

@@ -1,9 +1,15 @@
 //! The accounts of the inputs' recordings: what was lost then stays known, whatever is made of the bags.
 
-use super::ToolError;
+use super::{
+    ToolError,
+    narrowing::{TopicCount, narrow},
+};
 use crate::{
-    reader::BagReader,
-    record::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    reader::{BagReader, PublisherChoice},
+    record::ledger::{
+        CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, PublisherAccount,
+        TopicAccount,
+    },
     writer::STATE_KEY,
 };
 use holdall_storage::writer::MetadataEntries;
@@ -21,7 +27,7 @@ pub(super) struct Accounts {
     records: Vec<(String, MetadataEntries)>,
     /// The ledgers as one; `None` when no input has one.
     ledger: Option<Ledger>,
-    /// By topic, the messages of the inputs.
+    /// By topic, the messages of the inputs, without those of publishers that are not wanted.
     counts: BTreeMap<String, InputCount>,
     /// Entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
@@ -42,7 +48,9 @@ struct InputCount {
 pub(super) struct Taken<'a> {
     /// Whether a topic is taken, by name and type.
     pub topic: &'a dyn Fn(&str, &str) -> bool,
-    /// True when messages of taken topics may be left out: by time, rate or expression.
+    /// Whose messages are wanted; `None` for everybody's.
+    pub publishers: Option<&'a PublisherChoice>,
+    /// True when messages of taken topics and publishers may be left out: by time, rate or expression.
     pub is_partial: bool,
 }
 
@@ -77,14 +85,27 @@ impl Accounts {
         bag: &BagReader,
         taken: &Taken<'_>,
         seen: &mut BTreeSet<(String, MetadataEntries)>,
-    ) -> Result<BTreeMap<String, u64>, ToolError> {
-        let mut counts = BTreeMap::new();
+    ) -> Result<BTreeMap<String, TopicCount>, ToolError> {
+        let mut counts: BTreeMap<String, TopicCount> = BTreeMap::new();
         for file in bag.files() {
             let reader = file.open()?;
             let summary = reader.summary();
             for channel in &summary.channels {
                 let topic = &channel.info.topic;
-                *counts.entry(topic.name.clone()).or_default() += channel.message_count;
+                let found = counts.entry(topic.name.clone()).or_default();
+                found.all += channel.message_count;
+                if let Some(wanted) = taken.publishers {
+                    match &topic.publisher {
+                        Some(publisher) if wanted.takes(Some(publisher)) => {
+                            *found.of_wanted.entry(publisher.gid.clone()).or_default() +=
+                                channel.message_count;
+                        }
+                        _ => {
+                            found.of_others += channel.message_count;
+                            continue;
+                        }
+                    }
+                }
                 let count = self.counts.entry(topic.name.clone()).or_default();
                 count.all += channel.message_count;
                 if (taken.topic)(&topic.name, &topic.type_name) {
@@ -111,7 +132,7 @@ pub(super) fn gather(
     more_custom_data: &BTreeMap<String, String>,
 ) -> Result<Accounts, ToolError> {
     let mut accounts = Accounts::default();
-    let (mut ledger, mut without): (Option<Ledger>, Vec<BTreeMap<String, u64>>) = (None, Vec::new());
+    let (mut ledger, mut without): (Option<Ledger>, Vec<BTreeMap<String, TopicCount>>) = (None, Vec::new());
     let mut seen = BTreeSet::new();
     for bag in bags {
         let metadata = bag.metadata();
@@ -128,7 +149,12 @@ pub(super) fn gather(
         }
         let counts = accounts.read_files(bag, taken, &mut seen)?;
         match bag.any_ledger()?.filter(|ledger| is_of(ledger, bag, &counts)) {
-            Some(found) => add(ledger.get_or_insert_with(Ledger::new), found, takes),
+            Some(mut found) => {
+                if let Some(wanted) = taken.publishers {
+                    narrow_all(&mut found, wanted, &counts);
+                }
+                add(ledger.get_or_insert_with(Ledger::new), found, takes);
+            }
             None => without.push(counts),
         }
     }
@@ -148,8 +174,8 @@ pub(super) fn gather(
 }
 
 /// Whether a ledger tells of these messages: one file of a bag carries the account of the whole recording.
-fn is_of(ledger: &Ledger, bag: &BagReader, counts: &BTreeMap<String, u64>) -> bool {
-    let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+fn is_of(ledger: &Ledger, bag: &BagReader, counts: &BTreeMap<String, TopicCount>) -> bool {
+    let count = |name: &str| counts.get(name).map_or(0, |count| count.all);
     let is_of = bag.path().is_dir()
         || ledger
             .topics
@@ -162,6 +188,15 @@ fn is_of(ledger: &Ledger, bag: &BagReader, counts: &BTreeMap<String, u64>) -> bo
         );
     }
     is_of
+}
+
+/// Leaves the publishers that are wanted in the account of a recording.
+fn narrow_all(ledger: &mut Ledger, wanted: &PublisherChoice, counts: &BTreeMap<String, TopicCount>) {
+    let keeps = |account: &PublisherAccount| wanted.takes(account.info().as_ref());
+    for topic in &mut ledger.topics {
+        let count = counts.get(&topic.name).cloned().unwrap_or_default();
+        *topic = narrow(std::mem::take(topic), &keeps, &count);
+    }
 }
 
 /// Adds the accounts of one recording to those of others: topics of the same name become one with the publishers of both.
@@ -184,12 +219,15 @@ fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
 }
 
 /// Adds the messages of a bag that has no account to those that have one.
-fn add_unaccounted(all: &mut Ledger, counts: BTreeMap<String, u64>, takes: &dyn Fn(&str) -> bool) {
+fn add_unaccounted(all: &mut Ledger, counts: BTreeMap<String, TopicCount>, takes: &dyn Fn(&str) -> bool) {
     for (name, count) in counts.into_iter().filter(|(name, _)| takes(name)) {
         let place = all.topics.iter().position(|topic| topic.name == name);
         let place = place.unwrap_or_else(|| all.add_topic(&name).0 as usize);
-        all.topics[place].unaccounted += count;
-        all.topics[place].loss_unknown = true;
+        let topic = &mut all.topics[place];
+        let wanted = count.all - count.of_others;
+        topic.unaccounted += wanted;
+        topic.left_out_with_publisher += count.of_others;
+        topic.loss_unknown |= wanted > 0;
     }
 }
 
@@ -198,6 +236,7 @@ fn merge(known: &mut TopicAccount, topic: TopicAccount) {
     known.recorded_bytes += topic.recorded_bytes;
     known.removed += topic.removed;
     known.left_out += topic.left_out;
+    known.left_out_with_publisher += topic.left_out_with_publisher;
     known.unaccounted += topic.unaccounted;
     for (stage, count) in topic.missing {
         *known.missing.entry(stage).or_default() += count;

@@ -102,6 +102,11 @@ impl Chooser {
         Ok(self)
     }
 
+    /// Whose messages are taken; `None` for everybody's.
+    pub const fn publishers(&self) -> Option<&PublisherChoice> {
+        self.publishers.as_ref()
+    }
+
     /// Whether a topic is taken, or some of it.
     pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
         let is_theirs = self.publishers.as_ref().is_none_or(|it| it.takes_topic(name));

@@ -5,6 +5,7 @@ pub mod check;
 mod choice;
 mod copy;
 mod error;
+mod narrowing;
 mod options;
 mod reindex;
 mod rewrite;

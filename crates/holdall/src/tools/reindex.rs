@@ -70,6 +70,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     }
     let all = accounts::Taken {
         topic: &|_, _| true,
+        publishers: None,
         is_partial: false,
     };
     let accounts = accounts::gather(std::slice::from_ref(&bag), &all, &|_| true, &BTreeMap::new())?;

@@ -89,14 +89,11 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let times: Vec<Timestamp> = moments.map(|moment| moment.resolve(first)).collect();
     job.output.split.times.extend(times);
     let is_bounded = set.bags().iter().any(|bag| bag.bounds() != (None, None));
-    let is_partial = start.is_some()
-        || end.is_some()
-        || is_bounded
-        || !job.choice.is_by_index()
-        || !job.choice.publishers.is_empty();
+    let is_partial = start.is_some() || end.is_some() || is_bounded || !job.choice.is_by_index();
     let asked = job.choice.compile()?.among(&set, &job.choice)?;
     let taken = Taken {
         topic: &|name, type_name| asked.takes_topic(name, type_name),
+        publishers: asked.publishers(),
         is_partial,
     };
     let accounts = gather(&set, &taken, &job.output.custom_data)?;

@@ -254,6 +254,9 @@ pub struct TopicAccount {
     /// Messages of the recording that a tool left out on request when it made this bag out of others.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
+    /// Messages that a tool left out on request with their publishers, whose accounts are none of this bag's; not in `recorded`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out_with_publisher: u64,
     /// Messages that a tool put in from bags without an account, of which nothing else is known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unaccounted: u64,
@@ -277,6 +280,17 @@ impl TopicAccount {
     pub fn in_bag(&self) -> u64 {
         let put_in = self.recorded.saturating_add(self.unaccounted);
         put_in.saturating_sub(self.removed).saturating_sub(self.left_out)
+    }
+
+    /// Messages left out on request: by the recording, and by tools since.
+    pub fn left_out_in_all(&self) -> u64 {
+        let by_recording = self.missing.get(&LossStage::Policy).copied().unwrap_or(0);
+        by_recording + self.left_out_by_tools()
+    }
+
+    /// Messages that tools left out on request.
+    pub const fn left_out_by_tools(&self) -> u64 {
+        self.left_out.saturating_add(self.left_out_with_publisher)
     }
 
     /// Takes a publisher in and tells its place: that of a folded one, or a new one.

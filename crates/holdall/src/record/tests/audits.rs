@@ -303,3 +303,38 @@ fn messages_of_bags_without_an_account_are_told_apart_and_unexplained_ones_stay_
         assert!(!tampered.is_balanced(), "{tampered:?}");
     }
 }
+
+#[test]
+fn a_choice_of_publishers_takes_their_accounts_only() {
+    let mut world = World::new();
+    let recorded = recorded(&mut world);
+    let accounts = recorded.ledger().topics;
+    let of_t = accounts.iter().find(|topic| topic.name == "/t").unwrap();
+    assert_eq!(of_t.publishers.len(), 2);
+    let by_rate: fn(&mut Job) = |job| {
+        job.choice.rates.insert("/t".to_owned(), 0.001);
+    };
+    for (change, in_bag) in [((|_| ()) as fn(&mut Job), 50), (by_rate, 1)] {
+        for publisher in &of_t.publishers {
+            let lost = publisher.missing(LossStage::Transport);
+            let audit = audit_of_made(&[&recorded.output], |job| {
+                job.choice.publishers = vec![publisher.gid.clone().unwrap()];
+                change(job);
+            });
+            assert_eq!(audit.faults, Vec::<String>::new());
+            assert_eq!((audit.recorded(), audit.shortfall()), (in_bag, lost));
+            let left_out = 100 - in_bag;
+            assert_eq!(
+                audit.missing()[&LossStage::Policy],
+                left_out,
+                "of 100 on the topic"
+            );
+            let [topic] = audit.topics.as_slice() else {
+                panic!("{audit:?}")
+            };
+            let kept = &topic.account.as_ref().unwrap().publishers;
+            assert_eq!(kept, std::slice::from_ref(publisher));
+            assert_eq!(topic.account.as_ref().unwrap().left_out_in_all(), left_out);
+        }
+    }
+}

@@ -187,6 +187,52 @@ fn tools_keep_and_choose_publishers_by_chunks_and_message_by_message() {
 }
 
 #[test]
+fn a_publisher_that_was_lost_whole_can_be_chosen_and_keeps_its_account() {
+    let mut world = World::new();
+    let request = PublishRequest {
+        topic: "/lost".to_owned(),
+        type_name: STRING.to_owned(),
+        qos: RELIABLE,
+        ..PublishRequest::default()
+    };
+    let lost = world.network.publisher(&node("left"), &request, &world.clock());
+    let there = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&lost);
+    recording.wait_matched(&there);
+    lost.announce();
+    lost.lose(3);
+    lost.announce();
+    there.send(&payload(0, 8));
+    recording.wait_recorded(1);
+    let recorded = recording.stop();
+    assert_eq!(recorded.lost(), 3);
+    let scratch = tempfile::tempdir().unwrap();
+    let output = OutputOptions {
+        directory: scratch.path().join("left"),
+        ..OutputOptions::default()
+    };
+    let choice = Choice {
+        publishers: vec!["/left".to_owned()],
+        ..Choice::default()
+    };
+    let inputs = vec![bag(&recorded)];
+    let written = tools::run(
+        Job {
+            inputs,
+            choice,
+            output,
+        },
+        &mut |_, _| {},
+    )
+    .unwrap();
+    assert_eq!(written.messages, 0);
+    let audit = BagAudit::of(&BagReader::open(&written.directory).unwrap()).unwrap();
+    assert_eq!((audit.faults.clone(), audit.shortfall()), (Vec::new(), 3));
+    assert_eq!(audit.topics[0].name, "/lost");
+}
+
+#[test]
 fn a_split_recording_tells_publishers_in_each_file() {
     let mut world = World::new();
     world.options.split.bytes_max = Some(20_000);

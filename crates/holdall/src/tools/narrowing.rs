@@ -1,0 +1,179 @@
+//! Narrows a topic's account to the publishers that are kept: what was lost of the others is none of the output's.
+
+use crate::record::ledger::{PublisherAccount, TopicAccount};
+use holdall_model::loss::LossStage;
+use std::collections::BTreeMap;
+
+/// Messages of a topic in one input.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct TopicCount {
+    /// In all.
+    pub all: u64,
+    /// Of publishers that are not wanted, or not told.
+    pub of_others: u64,
+    /// Of each publisher that is wanted, by identifier; empty where none was asked for.
+    pub of_wanted: BTreeMap<String, u64>,
+}
+
+/// The account of the publishers for which `keeps` holds, where `count` tells what of the topic is in the bag. Messages of others become ones
+/// that were left out on request; what was lost of them goes.
+///
+/// What the account knows of the topic as a whole is divided by what the bag holds: messages that the ring of files removed or an earlier tool
+/// left out are those of the kept publishers that were recorded and are not there. A kept publisher of which the account has no part of its own
+/// (folded, or a checkpoint of sums) is one of which nothing but its messages is known.
+pub(super) fn narrow(
+    mut topic: TopicAccount,
+    keeps: &dyn Fn(&PublisherAccount) -> bool,
+    count: &TopicCount,
+) -> TopicAccount {
+    let known = topic.publishers.len();
+    topic.publishers.retain(keeps);
+    if topic.publishers.len() == known && count.of_others == 0 {
+        return topic;
+    }
+    let has_own = |gid: &str| topic.publishers.iter().any(|it| it.gid.as_deref() == Some(gid));
+    let (told, untold): (Vec<_>, Vec<_>) = count.of_wanted.iter().partition(|(gid, _)| has_own(gid));
+    let sum = |counts: Vec<(&String, &u64)>| -> u64 { counts.into_iter().map(|(_, count)| *count).sum() };
+    let (in_bag, untold) = (sum(told), sum(untold));
+
+    let recorded_of_all = topic.recorded;
+    topic.recorded = topic.publishers.iter().map(|it| it.recorded).sum();
+    let gone = topic.recorded.saturating_sub(in_bag);
+    topic.removed = topic.removed.min(gone);
+    topic.left_out = topic.left_out.min(gone - topic.removed);
+    let put_in = in_bag.saturating_sub(topic.recorded);
+    topic.unaccounted = topic.unaccounted.min(put_in) + untold;
+    topic.left_out_with_publisher += count.of_others;
+    // Bytes are known by topic only: the kept ones' share by number.
+    let share = u128::from(topic.recorded_bytes) * u128::from(topic.recorded);
+    topic.recorded_bytes = (share / u128::from(recorded_of_all.max(1))) as u64;
+    topic.missing = missing(&topic.publishers);
+    topic.folded = None;
+    let is_unknown = |it: &PublisherAccount| it.sent.is_none();
+    topic.loss_unknown = untold > 0 || (topic.loss_unknown && topic.publishers.iter().any(is_unknown));
+    topic
+}
+
+/// What these publishers miss, by stage.
+fn missing(publishers: &[PublisherAccount]) -> BTreeMap<LossStage, u64> {
+    let mut missing = BTreeMap::new();
+    for interval in publishers.iter().flat_map(|publisher| &publisher.intervals) {
+        *missing.entry(interval.stage).or_default() += interval.count;
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::ledger::{FoldedPublishers, Interval};
+
+    fn publisher(gid: &str, recorded: u64, lost: u64) -> PublisherAccount {
+        let lost_ones =
+            Interval::of_sequences(LossStage::Transport, recorded + 1, recorded + lost, [None; 2]);
+        PublisherAccount {
+            gid: Some(gid.to_owned()),
+            sent: Some(recorded + lost),
+            received: Some(recorded),
+            covered: Some([1, recorded + lost]),
+            recorded,
+            intervals: (lost > 0).then_some(lost_ones).into_iter().collect(),
+            ..PublisherAccount::default()
+        }
+    }
+
+    fn topic(publishers: Vec<PublisherAccount>) -> TopicAccount {
+        let mut topic = TopicAccount::default();
+        topic.name = "/shared".to_owned();
+        topic.recorded = publishers.iter().map(|it| it.recorded).sum();
+        topic.recorded_bytes = 100 * topic.recorded;
+        topic.missing = missing(&publishers);
+        topic.publishers = publishers;
+        topic
+    }
+
+    fn count(of_wanted: &[(&str, u64)], of_others: u64) -> TopicCount {
+        let of_wanted: BTreeMap<_, _> = of_wanted.iter().map(|(gid, n)| ((*gid).to_owned(), *n)).collect();
+        TopicCount {
+            all: of_wanted.values().sum::<u64>() + of_others,
+            of_others,
+            of_wanted,
+        }
+    }
+
+    fn keeps_left(account: &PublisherAccount) -> bool {
+        account.gid.as_deref() == Some("left")
+    }
+
+    #[test]
+    fn losses_of_other_publishers_go_and_their_messages_are_left_out() {
+        let all = topic(vec![publisher("left", 20, 3), publisher("right", 30, 7)]);
+        let kept = narrow(all, &keeps_left, &count(&[("left", 20)], 30));
+        assert_eq!(
+            (kept.recorded, kept.in_bag(), kept.left_out_with_publisher),
+            (20, 20, 30)
+        );
+        assert_eq!(
+            (kept.recorded_bytes, kept.missing[&LossStage::Transport]),
+            (2000, 3)
+        );
+        assert_eq!(kept.publishers, [publisher("left", 20, 3)]);
+    }
+
+    #[test]
+    fn a_publisher_that_was_lost_whole_keeps_its_account() {
+        let all = topic(vec![publisher("left", 0, 3), publisher("right", 30, 0)]);
+        let kept = narrow(all, &keeps_left, &count(&[], 30));
+        assert_eq!((kept.recorded, kept.in_bag()), (0, 0));
+        assert_eq!(kept.missing[&LossStage::Transport], 3);
+    }
+
+    #[test]
+    fn an_account_of_kept_publishers_only_stays_as_it_is() {
+        let mut all = topic(vec![publisher("left", 20, 3)]);
+        all.folded = Some(FoldedPublishers {
+            publishers: 1,
+            sent: 4,
+            received: 4,
+            recorded: 4,
+            ..Default::default()
+        });
+        all.recorded += 4;
+        let kept = narrow(all.clone(), &keeps_left, &count(&[("left", 20), ("gone", 4)], 0));
+        assert_eq!(kept, all);
+    }
+
+    #[test]
+    fn of_a_kept_publisher_without_an_account_of_its_own_only_the_messages_are_known() {
+        let mut all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
+        all.folded = Some(FoldedPublishers {
+            publishers: 2,
+            sent: 9,
+            received: 9,
+            recorded: 9,
+            ..Default::default()
+        });
+        all.recorded += 9;
+        let keeps =
+            |account: &PublisherAccount| keeps_left(account) || account.gid.as_deref() == Some("gone");
+        let kept = narrow(all, &keeps, &count(&[("left", 20), ("gone", 5)], 34));
+        assert_eq!((kept.recorded, kept.unaccounted, kept.in_bag()), (20, 5, 25));
+        assert!(kept.loss_unknown && kept.folded.is_none());
+    }
+
+    #[test]
+    fn what_the_ring_removed_or_an_earlier_tool_left_out_is_divided_by_what_is_there() {
+        let mut all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
+        (all.removed, all.left_out) = (10, 15);
+        // Of 50 messages 25 are in the bag: 8 of the kept publisher, so 12 of its are gone.
+        let kept = narrow(all, &keeps_left, &count(&[("left", 8)], 17));
+        assert_eq!((kept.removed, kept.left_out, kept.in_bag()), (10, 2, 8));
+    }
+
+    #[test]
+    fn a_message_that_is_missing_without_a_reason_stays_so() {
+        let all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
+        let kept = narrow(all, &keeps_left, &count(&[("left", 19)], 30));
+        assert_eq!(kept.in_bag(), 20, "the audit finds 19 and says so");
+    }
+}
