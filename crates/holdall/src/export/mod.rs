@@ -336,6 +336,7 @@ mod tests {
             self.put(&[value])
         }
 
+        #[cfg(feature = "parquet")]
         pub fn u16(self, value: u16) -> Self {
             self.put(&value.to_le_bytes())
         }
@@ -344,6 +345,7 @@ mod tests {
             self.put(&value.to_le_bytes())
         }
 
+        #[cfg(feature = "parquet")]
         pub fn u64(self, value: u64) -> Self {
             self.put(&value.to_le_bytes())
         }
