@@ -124,8 +124,21 @@ fn version_1_has_no_later_keys_and_paths_below_its_folder() {
     assert_eq!(metadata.relative_file_paths, ["talker_0.db3"]);
     assert_eq!(metadata.topics_with_message_count[0].message_count, 2);
     assert!(metadata.files.is_empty() && metadata.compression_format.is_empty());
-    let version_4 = text.replace("version: 1", "version: 4");
-    let error = BagMetadata::from_yaml(&version_4).unwrap_err().to_string();
+    // As bags among rosbag2's own tests have them: of before Crystal, and of version 4 before Foxy.
+    let version_4 =
+        text.replace("version: 1", "version: 4") + "  compression_format: \"\"\n  compression_mode: \"\"\n";
+    for old in [
+        text.replace("topic_metadata:", "topic_and_type:"),
+        version_4.clone(),
+    ] {
+        let metadata = BagMetadata::from_yaml(&old).unwrap();
+        assert_eq!(
+            metadata.topics_with_message_count[0].topic_metadata.name,
+            "/chatter"
+        );
+    }
+    let version_5 = version_4.replace("version: 4", "version: 5");
+    let error = BagMetadata::from_yaml(&version_5).unwrap_err().to_string();
     assert!(error.contains("offered_qos_profiles is missing"), "{error}");
 }
 

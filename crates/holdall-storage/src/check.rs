@@ -201,13 +201,13 @@ impl FileCheck {
             self.notice(offset, what, "the text of the definition", "none");
             return;
         }
-        // rosbag2 leaves what every service event begins with out of the texts of service events.
-        let left_out = ["service_msgs/", "builtin_interfaces/"];
+        // rosbag2 leaves what every service event and every action begins with out of their texts.
+        let left_out = ["service_msgs/", "builtin_interfaces/", "unique_identifier_msgs/"];
         let lookup = |name: &str| {
             let is_left_out = left_out.iter().any(|package| name.starts_with(package));
             Bundle::embedded().get(name).filter(|_| is_left_out)
         };
-        match Definition::from_stored(&info.definition, lookup) {
+        match Definition::from_stored_as(&info.definition, &topic.type_name, lookup) {
             // `.msg` texts cannot name what an action derives, so its hash does not follow from the text.
             Ok(_) if topic.type_name.contains("/action/") => {}
             Ok(definition) if !announced.is_empty() => {

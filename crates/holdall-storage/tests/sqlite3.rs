@@ -301,18 +301,20 @@ fn a_bag_of_the_real_rosbag2_is_read_exactly() {
 #[test]
 fn databases_of_older_distributions_are_read() {
     let topics = [
+        // Of before Crystal, as test bags of rosbag2 of 2018 are.
+        "topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL)",
         "topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL)",
         "topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL,\
          offered_qos_profiles TEXT NOT NULL)",
     ];
-    for (version, table) in [(1, topics[0]), (2, topics[1]), (3, topics[1])] {
+    for (version, table) in [(0, topics[0]), (1, topics[1]), (2, topics[2]), (3, topics[2])] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("old.db3");
         let connection = Connection::open(&path).unwrap();
-        let qos = if version == 1 {
-            ""
-        } else {
-            ", '- history: 1\n  depth: 10\n  reliability: 1\n  durability: 2'"
+        let rest = match version {
+            0 => "",
+            1 => ", 'cdr'",
+            _ => ", 'cdr', '- history: 1\n  depth: 10\n  reliability: 1\n  durability: 2'",
         };
         let extra = if version == 3 {
             "CREATE TABLE schema(schema_version INTEGER PRIMARY KEY,ros_distro TEXT NOT NULL);
@@ -326,7 +328,7 @@ fn databases_of_older_distributions_are_read() {
                 "CREATE TABLE {table};
                  CREATE TABLE messages(id INTEGER PRIMARY KEY,topic_id INTEGER NOT NULL,timestamp INTEGER NOT NULL, data BLOB NOT NULL);
                  {extra}
-                 INSERT INTO topics VALUES (3, '/chatter', 'std_msgs/msg/String', 'cdr'{qos});
+                 INSERT INTO topics VALUES (3, '/chatter', 'std_msgs/msg/String'{rest});
                  INSERT INTO messages VALUES (1, 3, 20, x'0102'), (2, 3, 10, x'03');"
             ))
             .unwrap();
@@ -340,6 +342,7 @@ fn databases_of_older_distributions_are_read() {
             ]
         );
         let summary = reader.summary();
+        assert_eq!(summary.channels[0].info.topic.serialization_format, "cdr");
         assert_eq!(
             summary.channels[0].info.topic.offered_qos_profiles.len(),
             usize::from(version > 1)

@@ -169,6 +169,29 @@ fn damaged_metadata_is_rebuilt_and_the_damage_named() {
     }
 }
 
+/// As rosbag2's own sample `talker` of 2020 has it.
+#[test]
+fn metadata_that_names_no_file_is_rebuilt() {
+    let (_directory, path) = copy_of("rosbag2/mcap_default");
+    let text = "rosbag2_bagfile_information:\n  version: 4\n  storage_identifier: \"\"\n  relative_file_paths:\n    []\n  \
+                duration:\n    nanoseconds: 0\n  starting_time:\n    nanoseconds_since_epoch: 0\n  message_count: 0\n  \
+                topics_with_message_count:\n    []\n  compression_format: \"\"\n  compression_mode: \"\"";
+    fs::write(path.join("metadata.yaml"), text).unwrap();
+    let bag = BagReader::open(&path).expect("rebuilt");
+    assert_eq!(bag.metadata().message_count, 133);
+    assert!(
+        bag.notices()[0].contains("names no storage file"),
+        "{:?}",
+        bag.notices()
+    );
+    fs::remove_file(path.join("mcap_default_0.mcap")).unwrap();
+    let (_, text) = refusal(&path);
+    assert!(
+        text.ends_with("its metadata.yaml names no storage file, and none is there"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_single_storage_file_is_a_bag() {
     let path = data("rosbag2/mcap_split3/mcap_split3_1.mcap");
@@ -201,6 +224,8 @@ fn what_is_no_bag_is_refused_with_its_path_and_why() {
     fs::write(path("nothing.mcap"), "").unwrap();
     fs::write(path("short.mcap"), [0x89, b'M', b'C']).unwrap();
     fs::write(path("text.mcap"), "this is not a bag at all").unwrap();
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n";
+    fs::write(path("pointer.mcap"), pointer).unwrap();
     fs::write(path("one.bag"), "#ROSBAG V1.2\n").unwrap();
     for (name, reason) in [
         ("nowhere", "cannot open"),
@@ -210,6 +235,10 @@ fn what_is_no_bag_is_refused_with_its_path_and_why() {
         ("nothing.mcap", "the file is empty"),
         ("short.mcap", "ends within its first 8 bytes"),
         ("text.mcap", "neither a directory nor"),
+        (
+            "pointer.mcap",
+            "a pointer of Git LFS, not the file itself (`git lfs pull` gets it)",
+        ),
         ("one.bag", "it is of version 1.2, expected 2.0"),
     ] {
         let (_, text) = refusal(&path(name));

@@ -177,6 +177,25 @@ fn merging_copies_chunks_whose_channels_keep_their_numbers() {
 }
 
 #[test]
+fn a_directory_with_files_of_two_storages_is_converted_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let bag = dir.path().join("bag");
+    fs::create_dir(&bag).unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/rosbag2");
+    for file in [
+        "mcap_default/mcap_default_0.mcap",
+        "sqlite3_default/sqlite3_default_0.db3",
+    ] {
+        let name = Path::new(file).file_name().unwrap();
+        fs::copy(data.join(file), bag.join(name)).unwrap();
+    }
+    let out = dir.path().join("out");
+    make(job(&[bag.clone()], &out));
+    assert_sound(&out);
+    assert_eq!(sorted(content(&out)), sorted(content(&bag)));
+}
+
+#[test]
 fn time_ranges_cut_only_the_chunks_at_their_ends() {
     let dir = tempfile::tempdir().unwrap();
     let [one, ..] = recordings(dir.path());

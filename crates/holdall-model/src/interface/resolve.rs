@@ -19,7 +19,8 @@ pub struct Definition {
 impl Definition {
     /// Resolves a type such as `sensor_msgs/msg/Image` or `pkg/srv/X_Event`.
     ///
-    /// `lookup` gives the definition file of a type (see [`defining_type`]; it is asked at most once for each), or `None`.
+    /// `lookup` gives the definition file of a type (see [`defining_type`]), or `None`; where that of a derived type is not found, it is
+    /// asked for the derived type itself.
     ///
     /// # Errors
     /// When a definition is not found, breaks the rules, contains itself, or is larger or deeper than the bounds.
@@ -140,7 +141,15 @@ impl<L: FnMut(&str) -> Option<InterfaceSource>> Resolver<'_, L> {
         if self.sources.contains_key(file) {
             return Err(self.not_found(type_name));
         }
-        let source = (self.lookup)(file).ok_or_else(|| self.not_found(type_name))?;
+        // What a service or an action derives may have been written out as a message of its own.
+        let (file, source) = match (self.lookup)(file) {
+            Some(source) => (file, source),
+            None if file == type_name => return Err(self.not_found(type_name)),
+            None => match (self.lookup)(type_name) {
+                Some(source) => (type_name, source),
+                None => return Err(self.not_found(type_name)),
+            },
+        };
         self.bytes += source.text.len();
         self.check_bound(self.bytes, DEFINITION_BYTES_MAX, "bytes")?;
         for description in derive::describe(file, &source)? {

@@ -1,6 +1,6 @@
 //! Reads definition texts out of bags back into the files they were made of.
 
-use super::{Definition, InterfaceError, InterfaceSource, SourceFormat};
+use super::{Definition, InterfaceError, InterfaceSource, SourceFormat, defining_type};
 use crate::topic::{DefinitionEncoding, MessageDefinition};
 use std::collections::BTreeMap;
 
@@ -15,12 +15,23 @@ impl Definition {
     /// As for [`Definition::resolve`]; for an unknown encoding and no help from `lookup`, the type is not found.
     pub fn from_stored(
         stored: &MessageDefinition,
+        lookup: impl FnMut(&str) -> Option<InterfaceSource>,
+    ) -> Result<Self, InterfaceError> {
+        Self::from_stored_as(stored, &stored.type_name, lookup)
+    }
+
+    /// As [`Definition::from_stored`], for a type that the stored one derives: SQLite bags keep the text of a service's event under the
+    /// name of the service.
+    ///
+    /// # Errors
+    /// As for [`Definition::from_stored`].
+    pub fn from_stored_as(
+        stored: &MessageDefinition,
+        type_name: &str,
         mut lookup: impl FnMut(&str) -> Option<InterfaceSource>,
     ) -> Result<Self, InterfaceError> {
         let mut parts = stored_parts(stored);
-        Self::resolve(&stored.type_name, |name| {
-            parts.remove(name).or_else(|| lookup(name))
-        })
+        Self::resolve(type_name, |name| parts.remove(name).or_else(|| lookup(name)))
     }
 }
 
@@ -29,7 +40,7 @@ fn stored_parts(stored: &MessageDefinition) -> BTreeMap<String, InterfaceSource>
     let mut parts = BTreeMap::new();
     let mut next = match stored.encoding {
         DefinitionEncoding::Unknown | DefinitionEncoding::Ros1Msg => None,
-        _ => Some((SourceFormat::Msg, stored.type_name.clone())),
+        _ => Some(first_part(stored)),
     };
     let mut rest = stored.text.as_str();
     while let Some((format, type_name)) = next.take() {
@@ -39,7 +50,7 @@ fn stored_parts(stored: &MessageDefinition) -> BTreeMap<String, InterfaceSource>
             rest = after;
         }
         // A text that begins with a delimiter has no part without one.
-        if !text.is_empty() || parts.contains_key(&stored.type_name) || following.is_none() {
+        if !text.is_empty() || !parts.is_empty() || following.is_none() {
             parts.entry(type_name).or_insert_with(|| InterfaceSource {
                 format,
                 text: text.to_owned().into(),
@@ -47,6 +58,19 @@ fn stored_parts(stored: &MessageDefinition) -> BTreeMap<String, InterfaceSource>
         }
     }
     parts
+}
+
+/// How the part without a header is written, and what it defines: rosbag2 stores the text of a service (`---` between its two messages) as
+/// the definition of its event, and of an action (two of them) as that of what it derives.
+fn first_part(stored: &MessageDefinition) -> (SourceFormat, String) {
+    let (text, _) = split_at_delimiter(&stored.text);
+    let file = defining_type(&stored.type_name);
+    let kind = file.split('/').nth(1).unwrap_or_default();
+    match (kind, text.lines().filter(|line| line.trim_end() == "---").count()) {
+        ("srv", 1) => (SourceFormat::Srv, file.to_owned()),
+        ("action", 2) => (SourceFormat::Action, file.to_owned()),
+        _ => (SourceFormat::Msg, stored.type_name.clone()),
+    }
 }
 
 /// What stands before the next delimiter, and after it the line that names a part and all that follows.
@@ -74,6 +98,7 @@ fn part_header(header: &str) -> Option<(SourceFormat, String)> {
         "MSG" => SourceFormat::Msg,
         "IDL" => SourceFormat::Idl,
         "SRV" => SourceFormat::Srv,
+        "ACTION" => SourceFormat::Action,
         _ => return None,
     };
     let full = match name.split_once('/') {
@@ -113,6 +138,69 @@ mod tests {
             let read = Definition::from_stored(&stored, helped).unwrap();
             assert_eq!(read.type_hash(), stored.type_description_hash, "{type_name}");
             assert_eq!(read.message_definition(), stored);
+        }
+    }
+
+    /// As real rosbag2 has it: in MCAP under the name of the event, in SQLite under that of the service.
+    #[test]
+    fn the_text_of_a_service_is_the_definition_of_its_event() {
+        let delimiter = "=".repeat(80);
+        let stored = |type_name: &str| MessageDefinition {
+            type_name: type_name.to_owned(),
+            encoding: DefinitionEncoding::Ros2Msg,
+            text: format!("B b\n---\nbool done\n{delimiter}\nMSG: a/B\nint32 x\n"),
+            ..MessageDefinition::default()
+        };
+        let helped = |name: &str| Bundle::embedded().get(name);
+        let read = Definition::from_stored(&stored("a/srv/S_Event"), helped).unwrap();
+        let same = Definition::from_stored_as(&stored("a/srv/S"), "a/srv/S_Event", helped).unwrap();
+        assert_eq!(read.type_hash(), same.type_hash());
+        let fields = &read.descriptions["a/srv/S_Event"].fields;
+        assert_eq!(
+            fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>(),
+            ["info", "request", "response"]
+        );
+        assert!(read.descriptions.contains_key("a/msg/B"));
+        assert!(Definition::from_stored(&stored("a/srv/S_Request"), |_| None).is_ok());
+    }
+
+    #[test]
+    fn what_a_users_own_action_derives_is_read_from_its_stored_text() {
+        let action = |name: &str| {
+            let text = match name {
+                "a/action/A" => "B goal\n---\nint32 sum\n---\nB step\n",
+                "a/msg/B" => "int32 x\n",
+                other => return Bundle::embedded().get(other),
+            };
+            let format = if name == "a/action/A" {
+                SourceFormat::Action
+            } else {
+                SourceFormat::Msg
+            };
+            Some(InterfaceSource {
+                format,
+                text: text.into(),
+            })
+        };
+        let not_it = |name: &str| Bundle::embedded().get(name).filter(|_| !name.starts_with("a/"));
+        for derived in ["_FeedbackMessage", "_SendGoal_Event", "_GetResult_Event"] {
+            let type_name = format!("a/action/A{derived}");
+            let made = Definition::resolve(&type_name, action).unwrap();
+            let read = Definition::from_stored(&made.message_definition(), not_it).unwrap();
+            let fields = |definition: &Definition| definition.descriptions[&type_name].fields.len();
+            assert_eq!(fields(&read), fields(&made), "{type_name}");
+            let as_file = MessageDefinition {
+                type_name: type_name.clone(),
+                encoding: DefinitionEncoding::Ros2Msg,
+                text: format!(
+                    "{}{}\nMSG: a/B\nint32 x\n",
+                    action("a/action/A").unwrap().text,
+                    "=".repeat(80)
+                ),
+                ..MessageDefinition::default()
+            };
+            let read = Definition::from_stored(&as_file, not_it).unwrap();
+            assert_eq!(read.type_hash(), made.type_hash(), "{type_name}");
         }
     }
 

@@ -104,11 +104,16 @@ fn starting_time(node: &Node) -> Result<Option<Timestamp>, YamlError> {
 }
 
 fn read_topic(node: &Node, version: u32) -> Result<TopicWithMessageCount, YamlError> {
-    let topic = node.require("topic_metadata")?;
+    let topic = match node.get("topic_and_type") {
+        // Before Crystal was released.
+        Some(topic) if version == 1 => topic,
+        _ => node.require("topic_metadata")?,
+    };
     let text = |key| topic.require(key)?.as_str().map(str::to_owned);
     let offered_qos_profiles = match topic.get("offered_qos_profiles") {
         Some(profiles) => qos::profiles_from_yaml(profiles)?,
-        None if version < 4 => Vec::new(),
+        // Version 4 had none before Foxy was released (rosbag2's own test bags of 2020).
+        None if version < 5 => Vec::new(),
         None => return Err(topic.error("the key offered_qos_profiles is missing")),
     };
     Ok(TopicWithMessageCount {

@@ -45,6 +45,8 @@ pub const INSERT_MESSAGE: &str = "INSERT INTO messages (timestamp, topic_id, dat
 /// What a database has, by the distribution that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
+    /// Crystal and later; before, all messages were CDR.
+    pub serialization_format: bool,
     /// Foxy and later.
     pub offered_qos_profiles: bool,
     /// Iron and later.

@@ -203,7 +203,12 @@ impl Open<'_> {
         let definitions = self.definitions()?;
         let optional = |there: bool, name: &'static str| if there { name } else { "''" };
         let query = format!(
-            "SELECT id, name, type, serialization_format, {}, {} FROM topics ORDER BY id",
+            "SELECT id, name, type, {}, {}, {} FROM topics ORDER BY id",
+            if self.columns.serialization_format {
+                "serialization_format"
+            } else {
+                "'cdr'"
+            },
             optional(self.columns.offered_qos_profiles, "offered_qos_profiles"),
             optional(self.columns.type_description_hash, "type_description_hash"),
         );

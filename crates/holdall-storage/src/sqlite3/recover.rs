@@ -229,6 +229,7 @@ pub(super) fn columns(connection: &Connection, path: &Path) -> StorageResult<Col
         });
     }
     Ok(Columns {
+        serialization_format: has("topics", "serialization_format")?,
         offered_qos_profiles: has("topics", "offered_qos_profiles")?,
         type_description_hash: has("topics", "type_description_hash")?,
         message_definitions: has("message_definitions", "encoded_message_definition")?,

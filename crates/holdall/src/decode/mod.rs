@@ -9,7 +9,7 @@ pub use print::{PrintForm, Printer};
 use crate::reader::{BagError, BagReader, BagSet};
 use holdall_model::{
     dynamic::TypePlan,
-    interface::{Definition, bundle::Bundle},
+    interface::{Definition, bundle::Bundle, defining_type},
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
 use std::{
@@ -169,7 +169,12 @@ impl Decoders {
         if self.stored.is_none() {
             self.stored = Some(collect(&self.bags, BagReader::definitions)?);
         }
-        let stored = self.stored.as_ref().and_then(|stored| stored.get(type_name));
+        let stored = self.stored.as_ref().and_then(|stored| {
+            // SQLite bags keep what a service's event is made of under the name of the service.
+            stored
+                .get(type_name)
+                .or_else(|| stored.get(defining_type(type_name)))
+        });
         let of_type = stored.map(Vec::as_slice).unwrap_or_default();
         let same_hash = of_type
             .iter()
@@ -179,15 +184,15 @@ impl Decoders {
                 .iter()
                 .find(|stored| stored.type_description_hash.is_empty() || hash.is_empty())
         };
-        Ok(same_hash.or_else(any).map(compile))
+        Ok(same_hash.or_else(any).map(|stored| compile(stored, type_name)))
     }
 }
 
-/// The plan of a stored definition.
-fn compile(stored: &MessageDefinition) -> Result<TypePlan, String> {
+/// The plan of a type by a stored definition.
+fn compile(stored: &MessageDefinition, type_name: &str) -> Result<TypePlan, String> {
     let bundle = Bundle::embedded();
-    let definition =
-        Definition::from_stored(stored, |name| bundle.get(name)).map_err(|error| error.to_string())?;
+    let definition = Definition::from_stored_as(stored, type_name, |name| bundle.get(name))
+        .map_err(|error| error.to_string())?;
     TypePlan::compile(&definition).map_err(|error| error.to_string())
 }
 

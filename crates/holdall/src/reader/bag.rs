@@ -89,6 +89,14 @@ impl BagFile {
         is_packed_name(&self.path)
     }
 
+    /// True for an MCAP file, by its first bytes; a directory without metadata may hold files of several storages.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn is_mcap(&self) -> Result<bool, BagError> {
+        Ok(file::begins_with(&self.path)?.starts_with(&file::MCAP_MAGIC))
+    }
+
     /// True when each payload lies packed in the file (rosbag2's message compression).
     pub fn has_packed_payloads(&self) -> bool {
         self.payloads == Payloads::Packed
@@ -351,12 +359,17 @@ impl BagReader {
             Ok(metadata) if metadata.custom_data.contains_key(STATE_KEY) => {
                 return Self::from_unfinished(path, metadata, view);
             }
+            Ok(metadata) if metadata.relative_file_paths.is_empty() => Unusable::NamesNothing,
             Ok(metadata) => return Self::from_metadata(path, metadata),
             Err(why) => why,
         };
         let listed = listing::storage_files(path)?;
         if listed.is_empty() {
             return Err(match why {
+                Unusable::NamesNothing => BagError::NotABag {
+                    path: path.to_owned(),
+                    reason: format!("its {METADATA_FILE} names no storage file, and none is there"),
+                },
                 Unusable::Missing => BagError::NotABag {
                     path: path.to_owned(),
                     reason: listing::describe_without_storage(path)?,
@@ -370,6 +383,7 @@ impl BagReader {
         }
         let notice = match why {
             Unusable::Missing => format!("{} is missing", metadata_path.display()),
+            Unusable::NamesNothing => format!("{} names no storage file", metadata_path.display()),
             Unusable::Damaged(error) => format!("{} is damaged: {error}", metadata_path.display()),
             Unusable::Unreadable(error) => error.to_string(),
         };
@@ -407,12 +421,6 @@ impl BagReader {
             let what = format!("a bag with compression {:?}", metadata.compression_format);
             unsupported(what, &reason)
         })?;
-        if metadata.relative_file_paths.is_empty() {
-            return Err(BagError::NotABag {
-                path: path.to_owned(),
-                reason: format!("its {METADATA_FILE} names no storage file"),
-            });
-        }
         let files = named_files(path, &metadata, payloads)?;
         let notices = files.iter().filter_map(file::cut_short).collect();
         Ok(Self {
@@ -461,6 +469,8 @@ fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<Me
 /// Why a metadata file cannot be used.
 enum Unusable {
     Missing,
+    /// It can be read, and says that there is nothing.
+    NamesNothing,
     Damaged(holdall_model::metadata::MetadataError),
     Unreadable(BagError),
 }

@@ -25,13 +25,16 @@ use std::{
 };
 
 /// What MCAP files begin and end with.
-const MCAP_MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', b'0', b'\r', b'\n'];
+pub(super) const MCAP_MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', b'0', b'\r', b'\n'];
 
 /// What SQLite files begin with.
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// What ROS 1 bags begin with.
 const ROS1_MAGIC: &[u8] = b"#ROSBAG V";
+
+/// What stands in a clone's place of a file that Git LFS keeps elsewhere begins so (within the bytes that are looked at).
+const GIT_LFS_BEGIN: &[u8] = b"version https://";
 
 /// Longer files that do not describe themselves are opened without a look at their first message.
 const UNDESCRIBED_BYTES_MAX: u64 = 4 << 30;
@@ -125,7 +128,7 @@ pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagE
 }
 
 /// The first bytes of a file, fewer when it ends before.
-fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
+pub(super) fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
     let mut head = Vec::new();
     let file = File::open(path).map_err(|source| super::bag::io_error("open", path, source))?;
     file.take(16)
@@ -185,6 +188,8 @@ fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
         not_a_bag("the file ends within its first 8 bytes")
     } else if head.starts_with(&ZSTD_MAGIC) {
         not_a_bag("it is a packed file in a packed file")
+    } else if head.starts_with(GIT_LFS_BEGIN) {
+        not_a_bag("it is a pointer of Git LFS, not the file itself (`git lfs pull` gets it)")
     } else {
         not_a_bag("it is neither a directory nor an MCAP, SQLite or ROS 1 bag file")
     })

@@ -48,7 +48,9 @@ pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)
         .filter(|bag| bag.metadata().storage_identifier == "mcap")
     {
         for file in bag.files().iter().filter(|file| !file.is_packed()) {
-            if let Some(what) = SpliceInput::open(&file.path)?.beyond_ros2() {
+            if file.is_mcap()?
+                && let Some(what) = SpliceInput::open(&file.path)?.beyond_ros2()
+            {
                 return Ok(Some((file.path.clone(), what)));
             }
         }
@@ -59,7 +61,8 @@ pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)
 /// Makes the bag; `None`, and nothing is made, when it cannot be made in this way: another storage, files without an index in which
 /// chunks could be found, files to be cut after a number of messages or so small that most chunks would be cut.
 pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Option<Written>, ToolError> {
-    let is_plain = |file: &BagFile| !file.is_packed() && !file.has_packed_payloads();
+    let is_plain =
+        |file: &BagFile| !file.is_packed() && !file.has_packed_payloads() && file.is_mcap().unwrap_or(false);
     let is_mcap = |bag: &BagReader| {
         bag.metadata().storage_identifier == "mcap"
             && bag.bounds() == (None, None)
