@@ -355,6 +355,26 @@ fn databases_of_older_distributions_are_read() {
     }
 }
 
+/// As a database among the tests of another reader has it.
+#[test]
+fn what_another_program_did_not_know_may_be_null() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("other.db3");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "CREATE TABLE topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL,\
+             offered_qos_profiles TEXT,type_description_hash TEXT);
+             CREATE TABLE messages(id INTEGER PRIMARY KEY,topic_id INTEGER NOT NULL,timestamp INTEGER NOT NULL, data BLOB NOT NULL);
+             INSERT INTO topics VALUES (1, '/chatter', 'std_msgs/msg/String', 'cdr', NULL, NULL);
+             INSERT INTO messages VALUES (1, 1, 20, x'0102');",
+        )
+        .unwrap();
+    let reader = SqliteReader::open(&path).unwrap();
+    assert_eq!(read(&reader, &ReadQuery::default()).len(), 1);
+    assert_eq!(reader.summary().channels[0].info.topic.type_description_hash, "");
+}
+
 #[test]
 fn what_is_no_bag_is_refused_with_its_path() {
     let dir = tempfile::tempdir().unwrap();

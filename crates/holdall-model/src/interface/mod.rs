@@ -141,6 +141,14 @@ pub fn defining_type(type_name: &str) -> &str {
     }
 }
 
+/// The full name of a message that is named as in `.msg` texts and in MCAP files of others: `pkg/msg/X` of `pkg/X`.
+pub fn full_type_name(type_name: &str) -> Cow<'_, str> {
+    match type_name.split_once('/') {
+        Some((package, name)) if !name.contains('/') => Cow::Owned(format!("{package}/msg/{name}")),
+        _ => Cow::Borrowed(type_name),
+    }
+}
+
 /// The name without the first of the suffixes that it has.
 fn strip_one<'a>(name: &'a str, suffixes: &[&str]) -> &'a str {
     suffixes

@@ -2,7 +2,7 @@
 
 use super::{
     DEFINITION_BYTES_MAX, IndividualTypeDescription, InterfaceError, InterfaceSource, NESTING_MAX, TYPES_MAX,
-    TypeDescription, defining_type, derive, rihs01, split_type_name,
+    TypeDescription, defining_type, derive, full_type_name, rihs01, split_type_name,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Resolves a type such as `sensor_msgs/msg/Image` or `pkg/srv/X_Event`.
+    /// Resolves a type such as `sensor_msgs/msg/Image` or `pkg/srv/X_Event`; `sensor_msgs/Image` is taken for the first.
     ///
     /// `lookup` gives the definition file of a type (see [`defining_type`]), or `None`; where that of a derived type is not found, it is
     /// asked for the derived type itself.
@@ -28,6 +28,7 @@ impl Definition {
         type_name: &str,
         lookup: impl FnMut(&str) -> Option<InterfaceSource>,
     ) -> Result<Self, InterfaceError> {
+        let type_name = &*full_type_name(type_name);
         let mut resolver = Resolver {
             root: type_name,
             lookup,

@@ -1,6 +1,6 @@
 //! Reads definition texts out of bags back into the files they were made of.
 
-use super::{Definition, InterfaceError, InterfaceSource, SourceFormat, defining_type};
+use super::{Definition, InterfaceError, InterfaceSource, SourceFormat, defining_type, full_type_name};
 use crate::topic::{DefinitionEncoding, MessageDefinition};
 use std::collections::BTreeMap;
 
@@ -64,12 +64,13 @@ fn stored_parts(stored: &MessageDefinition) -> BTreeMap<String, InterfaceSource>
 /// the definition of its event, and of an action (two of them) as that of what it derives.
 fn first_part(stored: &MessageDefinition) -> (SourceFormat, String) {
     let (text, _) = split_at_delimiter(&stored.text);
-    let file = defining_type(&stored.type_name);
+    let type_name = full_type_name(&stored.type_name);
+    let file = defining_type(&type_name);
     let kind = file.split('/').nth(1).unwrap_or_default();
     match (kind, text.lines().filter(|line| line.trim_end() == "---").count()) {
         ("srv", 1) => (SourceFormat::Srv, file.to_owned()),
         ("action", 2) => (SourceFormat::Action, file.to_owned()),
-        _ => (SourceFormat::Msg, stored.type_name.clone()),
+        _ => (SourceFormat::Msg, type_name.into_owned()),
     }
 }
 
@@ -101,11 +102,7 @@ fn part_header(header: &str) -> Option<(SourceFormat, String)> {
         "ACTION" => SourceFormat::Action,
         _ => return None,
     };
-    let full = match name.split_once('/') {
-        Some((package, rest)) if !rest.contains('/') => format!("{package}/msg/{rest}"),
-        _ => name.to_owned(),
-    };
-    Some((format, full))
+    Some((format, full_type_name(name).into_owned()))
 }
 
 #[cfg(test)]
@@ -202,6 +199,20 @@ mod tests {
             let read = Definition::from_stored(&as_file, not_it).unwrap();
             assert_eq!(read.type_hash(), made.type_hash(), "{type_name}");
         }
+    }
+
+    /// As files of tools other than rosbag2 have it.
+    #[test]
+    fn a_name_without_its_kind_is_that_of_a_message() {
+        let stored = MessageDefinition {
+            type_name: "a/A".to_owned(),
+            encoding: DefinitionEncoding::Ros2Msg,
+            text: format!("B b\n{}\nMSG: a/B\nint32 x\n", "=".repeat(80)),
+            ..MessageDefinition::default()
+        };
+        let read = Definition::from_stored(&stored, |_| None).unwrap();
+        assert_eq!(read.type_name(), "a/msg/A");
+        assert!(read.descriptions.contains_key("a/msg/B"));
     }
 
     #[test]

@@ -213,13 +213,15 @@ impl Open<'_> {
             optional(self.columns.type_description_hash, "type_description_hash"),
         );
         let topics = self.rows(&query, |row| {
-            let qos: String = row.get(4)?;
+            // Other programs leave out what they do not know.
+            let text = |place| row.get::<_, Option<String>>(place).map(Option::unwrap_or_default);
+            let qos = text(4)?;
             let info = TopicInfo {
                 name: row.get(1)?,
                 type_name: row.get(2)?,
                 serialization_format: row.get(3)?,
                 offered_qos_profiles: Vec::new(),
-                type_description_hash: row.get(5)?,
+                type_description_hash: text(5)?,
                 ..TopicInfo::default()
             };
             Ok((row.get::<_, i64>(0)?, qos, info))
@@ -267,8 +269,8 @@ impl Open<'_> {
                     "ros2idl" => DefinitionEncoding::Ros2Idl,
                     _ => DefinitionEncoding::Unknown,
                 },
-                text: row.get(2)?,
-                type_description_hash: row.get(3)?,
+                text: row.get::<_, Option<String>>(2)?.unwrap_or_default(),
+                type_description_hash: row.get::<_, Option<String>>(3)?.unwrap_or_default(),
             };
             Ok((type_name, definition))
         })?;
