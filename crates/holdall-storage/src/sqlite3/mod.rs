@@ -1,6 +1,7 @@
 //! SQLite3: the storage of ROS 2 until Iron, one database of topics and messages.
 
 pub mod check;
+mod counting;
 pub mod format;
 pub mod options;
 pub mod reader;

@@ -1,7 +1,7 @@
 //! Reads SQLite3 databases of all versions of rosbag2: messages by time with bounded memory.
 
 use super::{
-    failed,
+    counting, failed,
     format::{Columns, PUBLISHERS, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID},
     recover::{self, Place},
 };
@@ -87,7 +87,10 @@ impl SqliteReader {
     /// The outline with counts: as the file's own metadata has them, when its sum is that of the rows; counted row by row otherwise.
     fn counted(&self) -> StorageSummary {
         let mut summary = self.outline.clone();
-        let counts = self.told_counts().map_or_else(|| self.count_rows(), Ok);
+        let counts = self.told_counts().map_or_else(
+            || counting::count_rows(&self.place, &self.outline.path, &self.topic_ids),
+            Ok,
+        );
         match counts {
             Ok(counts) => {
                 summary.message_count = counts.iter().sum();
@@ -134,18 +137,6 @@ impl SqliteReader {
         counts.filter(|counts| {
             counts.iter().sum::<u64>() == rows.unsigned_abs() && metadata.message_count == rows.unsigned_abs()
         })
-    }
-
-    fn count_rows(&self) -> StorageResult<Vec<u64>> {
-        let connection = self.place.connect()?;
-        let failed = failed("read", &self.outline.path);
-        let query = "SELECT topic_id, count(*) FROM messages GROUP BY topic_id";
-        let mut statement = connection.prepare(query).map_err(&failed)?;
-        let count = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
-        let rows = statement.query_map([], count).and_then(Iterator::collect);
-        let counts: HashMap<i64, i64> = rows.map_err(&failed)?;
-        let count = |id: &i64| counts.get(id).copied().unwrap_or(0).unsigned_abs();
-        Ok(self.topic_ids.iter().map(count).collect())
     }
 }
 
