@@ -11,7 +11,10 @@ STRING = "std_msgs/msg/String"
 
 
 def talker(world, name, count, rate=100):
-    publisher = {"topic": TOPIC, "type": STRING, "count": count, "rate_hz": rate, "text": name + " {n}"}
+    # The second publisher finds the subscription that is there for the first, and may begin before the recorder has heard of it: a
+    # volatile one's first messages are `head` then. What is kept for who comes late is asked for.
+    qos = {"durability": "transient_local", "depth": count}
+    publisher = {"topic": TOPIC, "type": STRING, "count": count, "rate_hz": rate, "text": name + " {n}", "qos": qos}
     return world.talker(publisher, node=name, wait_for_subscriptions=1, linger=True)
 
 
