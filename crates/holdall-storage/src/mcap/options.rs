@@ -155,7 +155,8 @@ impl Default for McapOptions {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ConfigFile {
-    #[serde(rename = "noChunkCRC")]
+    // `noCRC` is the name of before Humble, which a file among rosbag2's own tests still has.
+    #[serde(rename = "noChunkCRC", alias = "noCRC")]
     no_chunk_crc: Option<bool>,
     #[serde(rename = "noAttachmentCRC")]
     no_attachment_crc: Option<bool>,
@@ -331,6 +332,7 @@ mod tests {
     fn every_key_of_rosbag2_is_known() {
         let keys = [
             "noChunkCRC",
+            "noCRC",
             "noAttachmentCRC",
             "enableDataCRC",
             "noSummaryCRC",

@@ -163,6 +163,13 @@ impl<'a> Parser<'a> {
             && let Ok(size) = number.parse()
         {
             self.sizes.insert(self.scoped(name), size);
+            // The constants of a message lie in a module beside it, and its fields name them without that.
+            if let Some((last, around)) = self.modules.split_last()
+                && last.ends_with("_Constants")
+            {
+                let scope: String = around.iter().map(|module| format!("{module}/")).collect();
+                self.sizes.entry(format!("{scope}{name}")).or_insert(size);
+            }
         }
         while self.some()? != Token::Punctuation(';') {}
         Ok(())
@@ -333,6 +340,7 @@ mod tests {
               double__9 covariance;
               Points points;
               sequence<Inner, MAX> inner;
+              wstring<N> short_text;
             };";
         let fields = fields(text).unwrap();
         assert_eq!(fields[0].field_type.type_id(), 59);
@@ -343,6 +351,7 @@ mod tests {
             (fields[2].field_type.type_id(), fields[2].field_type.capacity()),
             (97, 5)
         );
+        assert_eq!(fields[3].field_type.string_capacity(), 3);
     }
 
     #[test]
