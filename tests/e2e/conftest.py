@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pty
+import queue
 import select
 import signal
 import struct
@@ -18,6 +19,8 @@ import pytest
 NODES = Path(__file__).resolve().parent.parent / "nodes"
 HOLDALL = os.environ.get("HOLDALL_BIN", str(Path(__file__).resolve().parents[2] / "target" / "debug" / "holdall"))
 DEADLINE_S = 60.0
+# A node does more than one thing between two events: a flood, for example.
+NODE_DEADLINE_S = 180.0
 # Domains 0..101 are safe with Linux's ephemeral ports; each test takes the next, offset by process so that runs side by side differ.
 _domains = itertools.count(os.getpid())
 
@@ -31,14 +34,26 @@ class Node:
         )
         self.process.stdin.write(json.dumps(plan))
         self.process.stdin.close()
+        self.told = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
 
-    def wait_for(self, event):
+    def _read(self):
         for line in self.process.stdout:
             if line.startswith("{"):
-                told = json.loads(line)
-                if told["event"] == event:
-                    return told
-        raise AssertionError(f"the node ended (exit {self.process.wait()}) before it was {event}")
+                self.told.put(json.loads(line))
+        self.told.put(None)
+
+    def wait_for(self, event, deadline_s=NODE_DEADLINE_S):
+        """The next event of this name; one that never comes fails the test instead of holding up the run for ever."""
+        end = time.monotonic() + deadline_s
+        while True:
+            try:
+                told = self.told.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"the node was not {event} within {deadline_s:.0f} s") from None
+            assert told is not None, f"the node ended (exit {self.process.wait()}) before it was {event}"
+            if told["event"] == event:
+                return told
 
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)

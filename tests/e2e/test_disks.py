@@ -26,7 +26,9 @@ def run(*command, **how):
 
 
 def flood(world, size=200_000, rate_hz=200, count=None):
-    talker = world.talker({"topic": "/t", "type": BYTES, "size": size, "count": count, "rate_hz": rate_hz, "hash": False, "qos": {"depth": 100}})
+    # Small ones are all kept for a while: a recorder that a busy machine holds up for seconds still gets them.
+    depth = max(100, 10_000_000 // size)
+    talker = world.talker({"topic": "/t", "type": BYTES, "size": size, "count": count, "rate_hz": rate_hz, "hash": False, "qos": {"depth": depth}})
     talker.wait_for("ready")
     return talker
 
@@ -203,7 +205,8 @@ def test_a_disk_that_vanishes_ends_the_recording_with_its_path_and_leaves_what_w
     # The cable is in again.
     assert run("umount", disk).returncode == 0
     assert run("mount", "-o", "loop", world.folder / "image", disk).returncode == 0
-    assert world.run("repair", disk / "bag").returncode == 0
+    # 3 where something was torn that never was durable.
+    assert world.run("repair", disk / "bag").returncode in (0, 3)
     about = world.info(disk / "bag")
     assert about["message_count"] >= 100, (about, said)
 

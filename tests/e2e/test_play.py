@@ -54,13 +54,13 @@ def test_recorded_bag_comes_back_with_counts_bytes_and_order(world):
         assert received[topic]["md5"] == sent[topic][0]["md5"], topic
 
 
-def test_bag_written_by_pip_mcap_is_played_at_double_rate_with_remap(world):
+def test_bag_written_by_pip_mcap_is_played_at_twenty_times_its_rate_with_remap(world):
     start = 1_700_000_000_000_000_000
-    write_with_pip_mcap(world.folder / "foreign.mcap", {"/x": [(start + i * 10_000_000, f"x{i}") for i in range(100)]})
-    received, _ = play_to_listener(world, world.folder / "foreign.mcap", {"/y": 100}, "-r", "2", "-m", "/x:=/y")
+    write_with_pip_mcap(world.folder / "foreign.mcap", {"/x": [(start + i * 100_000_000, f"x{i}") for i in range(100)]})
+    received, _ = play_to_listener(world, world.folder / "foreign.mcap", {"/y": 100}, "-r", "20", "-m", "/x:=/y")
     stamps = received["/y"]["stamps"]
     assert received["/y"]["md5"] == hashlib.md5(b"".join(cdr_string(f"x{i}") for i in range(100))).hexdigest()
-    assert (stamps[-1] - stamps[0]) / 1e9 < 0.95, "0.99 s of bag time at double rate"
+    assert (stamps[-1] - stamps[0]) / 1e9 < 5, "9.9 s of bag time in half a second, or ten of these on a busy machine"
 
 
 def test_bag_written_by_rosbags_is_played(world):

@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from conftest import messages_of, text_of
+from conftest import DEADLINE_S, messages_of, text_of
 
 TOPIC = "/shared"
 STRING = "std_msgs/msg/String"
@@ -18,15 +18,24 @@ def talker(world, name, count, rate=100):
     return world.talker(publisher, node=name, wait_for_subscriptions=1, linger=True)
 
 
+def named(world, control):
+    """The nodes that the recording knows to publish."""
+    told = world.run("control", control, "status")
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)["status"]["topics"][TOPIC]["nodes"]
+
+
 def record_two(world, *arguments, until_named=True):
     bag = world.folder / "bag"
-    recorder = world.holdall("record", "-o", bag, "--topics", TOPIC, *arguments)
+    control = world.folder / "control"
+    recorder = world.holdall("record", "-o", bag, "--topics", TOPIC, "--control-socket", control, *arguments)
     recorder.wait_until_says("Listening for topics")
     left, right = talker(world, "left", 20), talker(world, "right", 30)
     left.wait_for("done"), right.wait_for("done")
-    # Nothing of the recording shows when Fast DDS has told both nodes' names; it repeats what was not heard after a second or two.
-    if until_named:
-        time.sleep(4)
+    # Fast DDS tells the names of nodes by a topic of their own, which may be heard later than the messages.
+    end = time.monotonic() + DEADLINE_S
+    while until_named and named(world, control) != ["/left", "/right"]:
+        assert time.monotonic() < end, named(world, control)
     code, said = recorder.stop()
     assert code == 0, said
     return bag

@@ -1,8 +1,10 @@
 """Recording real rclpy nodes over real DDS; readers that are not ours decide what is in the bag."""
 
 import hashlib
+import json
 import re
 import signal
+import struct
 
 import pytest
 from conftest import cdr_string, messages_of, text_of
@@ -23,6 +25,12 @@ def head_losses(said, topic):
     """
     told = re.search(rf"\(head\).*?{topic} (\d+)", said)
     return int(told.group(1)) if told else 0
+
+
+def imu_number(message):
+    """The number of one of the talker's Imu messages: its stamp in milliseconds."""
+    sec, nanosec = struct.unpack_from("<iI", message, 4)
+    return sec * 1000 + nanosec // 1_000_000
 
 
 def record(world, *arguments, bag="bag"):
@@ -50,8 +58,8 @@ def test_thousand_strings_are_recorded_byte_exact_and_decoded_by_a_foreign_reade
 
 def test_rosbags_opens_the_bag(world):
     talker = world.talker(
-        {"topic": "/chatter", "type": STRING, "count": 50, "rate_hz": 200},
-        {"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": 50, "rate_hz": 200},
+        {"topic": "/chatter", "type": STRING, "count": 50, "rate_hz": 200, "qos": {"depth": 50}},
+        {"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": 50, "rate_hz": 200, "qos": {"depth": 50}},
     )
     talker.wait_for("ready")
     recorder = record(world, "-a")
@@ -73,7 +81,7 @@ def test_rosbags_opens_the_bag(world):
 
 def test_image_imu_and_latched_topic_are_complete(world):
     talker = world.talker(
-        {"topic": "/image", "type": "sensor_msgs/msg/Image", "count": 30, "rate_hz": 15},
+        {"topic": "/image", "type": "sensor_msgs/msg/Image", "count": 30, "rate_hz": 15, "qos": {"depth": 30}},
         {"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": 400, "rate_hz": 200, "qos": {"reliability": "best_effort"}},
         {"topic": "/latched", "type": STRING, "count": 1, "qos": LATCHED},
     )
@@ -81,11 +89,21 @@ def test_image_imu_and_latched_topic_are_complete(world):
     recorder = record(world, "--topics", "/image", "/imu", "/latched")
     sent = talker.done()["sent"]
     code, said = recorder.stop()
-    assert code == 0, said
+    told = json.loads(world.run("audit", "--json", world.folder / "bag").stdout)
+    assert told["balanced"], (told["faults"], said)
     got = messages_of(world.folder / "bag")
     for topic, streams in sent.items():
-        assert len(got[topic]) == streams[0]["count"], (topic, said)
-        assert md5(got[topic]) == streams[0]["md5"], topic
+        account = told["topics"][topic]
+        # What a full socket buffer takes of best-effort messages, beside images on a busy machine, is gone; and told, but for those behind
+        # the last one that arrived.
+        is_whole = len(got[topic]) == streams[0]["count"]
+        assert is_whole or topic == "/imu", (topic, said)
+        assert account["recorded"] + account["lost"] == account["publishers"][0]["covered"][1] <= streams[0]["count"], (account, said)
+        if is_whole:
+            assert md5(got[topic]) == streams[0]["md5"], topic
+    numbers = [imu_number(message) for message in got["/imu"]]
+    assert numbers == sorted(set(numbers)) and len(numbers) >= 100, numbers
+    assert code == (3 if told["topics"]["/imu"]["lost_by_stage"].keys() - {"head"} else 0), said
 
 
 def test_latched_message_sent_before_the_recorder_came_is_recorded(world):
@@ -175,7 +193,7 @@ def test_splits_and_keeps_all_messages_in_order(world):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_sigterm_and_a_closed_terminal_close_the_bag_properly(world, number):
-    talker = world.talker({"topic": "/t", "type": STRING, "count": 20, "rate_hz": 100})
+    talker = world.talker({"topic": "/t", "type": STRING, "count": 20, "rate_hz": 100, "qos": {"depth": 20}})
     talker.wait_for("ready")
     recorder = record(world, "-a")
     talker.done()

@@ -2,6 +2,7 @@
 
 Publisher: {"role": "publish", "service", "type", "size", "fixed", "header": "known"|"other"|"none", "attributes", "count", "rate_hz",
 "buffer", "borrow", "subscribers", "events", "skip": [sequence, ...], "hold": true}; message n has sequence n (1, 2, ...) and its bytes are told by `payload`.
+Unless "buffer" says otherwise a subscriber's buffer holds all messages, so that none is lost however late it comes to them.
 Subscriber: {"role": "subscribe", "service", "header", "type", "fixed", "size", "count"}; tells what it received.
 """
 
@@ -62,7 +63,7 @@ def service_of(node, plan):
         builder = builder.user_header(header)
     if plan["role"] == "subscribe":
         return builder.open(), header
-    builder = builder.subscriber_max_buffer_size(plan.get("buffer", 32)).subscriber_max_borrowed_samples(plan.get("borrow", 32))
+    builder = builder.subscriber_max_buffer_size(plan.get("buffer", max(32, min(plan["count"], 1000)))).subscriber_max_borrowed_samples(plan.get("borrow", 32))
     if "subscribers" in plan:
         builder = builder.max_subscribers(plan["subscribers"])
     attributes = iox2.AttributeVerifier.new()

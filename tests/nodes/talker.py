@@ -4,7 +4,7 @@ Usage: talker.py PLAN.json    (or `-` for standard input)
 
 PLAN: {"node": NAME, "publishers": [{"topic", "type", "count", "rate_hz", "qos": {...}, "size", "text"}...],
        "wait_for_subscriptions": N, "linger_s": S}
-`count` null publishes until SIGINT or SIGTERM. Each event is one JSON object on a line of standard output:
+`count` null publishes until SIGINT or SIGTERM; "at_once": N sends the first N without a pause. Each event is one JSON object on a line of standard output:
 {"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}.
 A publisher with "log": PATH writes for each message its number and the monotonic time before it was handed over (uint64, float64, little
 endian), at once, so that the log is right up to the end however that comes.
@@ -122,12 +122,12 @@ class Stream:
 
 
 def pace(stream, stop):
-    rate = stream.plan.get("rate_hz", 0)
+    rate, at_once = stream.plan.get("rate_hz", 0), stream.plan.get("at_once", 0)
     start = time.monotonic()
     while not stop.is_set() and not stream.finished():
         stream.send()
         if rate:
-            wait = start + stream.count / rate - time.monotonic()
+            wait = start + max(0, stream.count - at_once) / rate - time.monotonic()
             if wait > 0:
                 stop.wait(wait)
 

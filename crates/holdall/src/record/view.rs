@@ -7,7 +7,11 @@ use super::{
 };
 use holdall_io::clock::Clock;
 use holdall_model::loss::LossStage;
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// What is needed to tell how a recording stands.
 #[derive(Clone)]
@@ -25,6 +29,14 @@ impl RecordObserver {
     /// How it stands.
     pub fn status(&self) -> RecordStatus {
         self.0.status()
+    }
+
+    /// The nodes that are known to publish on each topic, by topic; discovery tells some of them after their first messages.
+    pub fn nodes(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let ledger = lock(&self.0.parts.ledger);
+        let nodes = |topic: &TopicAccount| topic.publishers.iter().filter_map(|it| it.node.clone()).collect();
+        let topics = ledger.topics.iter();
+        topics.map(|topic| (topic.name.clone(), nodes(topic))).collect()
     }
 }
 

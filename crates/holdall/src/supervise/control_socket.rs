@@ -289,7 +289,7 @@ fn refusal(sentence: &str) -> Value {
 }
 
 fn status(observer: &RecordObserver) -> Value {
-    let status = observer.status();
+    let (status, nodes) = (observer.status(), observer.nodes());
     let topics: serde_json::Map<String, Value> = status
         .topics
         .iter()
@@ -302,6 +302,7 @@ fn status(observer: &RecordObserver) -> Value {
             let row = json!({
                 "type": topic.type_name,
                 "publishers": topic.publishers,
+                "nodes": nodes.get(&topic.name),
                 "received": topic.received,
                 "recorded": topic.recorded,
                 "durable": topic.durable,
