@@ -268,7 +268,7 @@ mod tests {
         assert!(told("  message_size: 10000", "  size: 10000").contains("message_size is missing"));
         assert!(told("0.2", "0.1").contains("to sum to 1, found 0.9000"));
         assert!(told("storage_id: mcap", "storage_id: tape").contains("tape"));
-        assert!(told("noChunkCRC", "noCRC").contains("noCRC"));
+        assert!(told("noChunkCRC", "noChecksum").contains("noChecksum"));
         assert!(told("message_size: 100\n", "message_size: 0\n").contains("1 to"));
         assert!(told("/medium", "/large").contains("a name that no other topic has"));
         assert!(told("1000000\n", "10\n").contains("no message fits into 10 bytes"));
