@@ -3,7 +3,7 @@
 Usage: talker.py PLAN.json    (or `-` for standard input)
 
 PLAN: {"node": NAME, "publishers": [{"topic", "type", "count", "rate_hz", "qos": {...}, "size", "text"}...],
-       "wait_for_subscriptions": N, "linger_s": S}
+       "wait_for_subscriptions": N, "linger": true}
 `count` null publishes until SIGINT or SIGTERM; "at_once": N sends the first N without a pause. Each event is one JSON object on a line of standard output:
 {"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}.
 A publisher with "log": PATH writes for each message its number and the monotonic time before it was handed over (uint64, float64, little

@@ -39,7 +39,7 @@ fn a_thousand_strings_arrive_byte_for_byte() {
     let (domain, topic) = (domain(), topic("chatter"));
     let mut ours = transport(domain, "recorder");
     let plan = json!({
-        "node": "talker", "wait_for_subscriptions": 1, "linger_s": 1,
+        "node": "talker", "wait_for_subscriptions": 1, "linger": true,
         "publishers": [{"topic": topic, "type": STRING, "count": 1000, "rate_hz": 500, "qos": {"depth": 1000}}],
     });
     let mut node = Node::start(&python, "talker.py", domain, &plan);
