@@ -124,7 +124,11 @@ fn every_recorder_records_what_was_sent_and_the_report_shows_it() {
         assert_eq!(fetched, 0, "the page asks nobody for anything");
     }
     assert!(
-        out.join("X1_recorded.svg").is_file()
+        html.contains("href=\"X1_recorded.png\"")
+            && out.join("X1_recorded.svg").is_file()
+            && fs::read(out.join("X1_recorded.png"))
+                .unwrap()
+                .starts_with(b"\x89PNG")
             && out.join("X1.json").is_file()
             && out.join("X1.csv").is_file()
     );

@@ -98,25 +98,32 @@ fn experiment_of(folder: &Path, result: &ExperimentResult) -> Option<Experiment>
         .or_else(|| experiments::by_id(&result.experiment))
 }
 
-/// Writes `report.html`, and beside it each plot as SVG and its data as CSV and JSON. Returns the page's path.
+/// Writes `report.html`, and beside it each plot as SVG and PNG and its data as CSV and JSON. Returns the page's path.
 ///
 /// # Errors
 /// A folder that cannot be written.
 pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathBuf> {
     fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
-    let keep = |name: &str, text: &str| {
+    let keep = |name: &str, content: &[u8]| {
         let path = out.join(name);
-        fs::write(&path, text).map_err(BenchError::io("write", &path))?;
+        fs::write(&path, content).map_err(BenchError::io("write", &path))?;
         Ok::<_, BenchError>(path)
+    };
+    let mut painter = plots::Painter::new();
+    let mut keep_plot = |id: &str, plot: &plots::Plot| {
+        let svg = plots::standalone(&plot.svg);
+        keep(&format!("{id}_{}.svg", plot.name), svg.as_bytes())?;
+        keep(&format!("{id}_{}.png", plot.name), &painter.png(&svg)?)?;
+        keep(&format!("{id}_{}.csv", plot.name), plot.csv.as_bytes())
     };
     for one in &loaded.experiments {
         let id = file_stem(&one.result.experiment);
-        keep(&format!("{id}.csv"), &summary_csv(&one.result.runs))?;
+        keep(&format!("{id}.csv"), summary_csv(&one.result.runs).as_bytes())?;
         let json = serde_json::to_string_pretty(&one.result).map_err(|error| BenchError::Verify {
             path: out.to_owned(),
             reason: error.to_string(),
         })?;
-        keep(&format!("{id}.json"), &json)?;
+        keep(&format!("{id}.json"), json.as_bytes())?;
         let there = other
             .experiments
             .iter()
@@ -126,19 +133,17 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
             drawn.extend(plots::of_changes(&compare::changes(one, there))?);
         }
         for plot in drawn {
-            keep(&format!("{id}_{}.svg", plot.name), &plots::standalone(&plot.svg))?;
-            keep(&format!("{id}_{}.csv", plot.name), &plot.csv)?;
+            keep_plot(&id, &plot)?;
         }
     }
     for one in &loaded.storages {
         let there = other.storages.iter().find(|other| other.id == one.id);
         let id = file_stem(&one.id);
         for plot in one.plots(there)? {
-            keep(&format!("{id}_{}.svg", plot.name), &plots::standalone(&plot.svg))?;
-            keep(&format!("{id}_{}.csv", plot.name), &plot.csv)?;
+            keep_plot(&id, &plot)?;
         }
     }
-    keep("report.html", &html(loaded, other)?)
+    keep("report.html", html(loaded, other)?.as_bytes())
 }
 
 /// Letters, digits, `-` and `_` of a name, so that it stays a file name.

@@ -156,7 +156,8 @@ fn figure(body: &mut String, (id, command): (&str, &str), plot: &plots::Plot) {
         format_args!(
             "<figure><figcaption>{title}</figcaption><div class=scroll tabindex=0 role=region aria-label=\"{title}\">{svg}</div>\
              <details><summary>Data and command</summary><p><code>{command}</code></p><p><a download=\"{id}_{name}.csv\" \
-             href=\"data:text/csv;charset=utf-8,{data}\">Save as CSV</a></p><pre tabindex=0>{csv}</pre></details></figure>",
+             href=\"data:text/csv;charset=utf-8,{data}\">Save as CSV</a></p>\
+             <p>Beside this page: <a href=\"{id}_{name}.svg\">SVG</a>, <a href=\"{id}_{name}.png\">PNG</a></p><pre tabindex=0>{csv}</pre></details></figure>",
             title = escape(&plot.title),
             svg = labelled(&plot.svg, &plot.title),
             command = escape(command),

@@ -4,6 +4,7 @@ mod bars;
 mod lines;
 mod loss;
 mod over_time;
+mod png;
 mod time;
 
 use super::{Loaded, compare::Change};
@@ -20,6 +21,7 @@ use crate::{
 pub(super) use bars::{Bar, Group, Scale};
 use lines::{Axes, LOG_MIN, Line};
 use plotters::style::RGBColor;
+pub use png::Painter;
 use std::fmt::Write;
 
 /// Ink of axes and text. The page maps it to a colour of its theme.
