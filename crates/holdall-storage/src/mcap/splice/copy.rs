@@ -8,6 +8,7 @@ use crate::{
             ChunkHeader, ChunkIndex, INDEX_ENTRY_BYTES, MessageHeader, encode_message_index, message_prefix,
             op, take_record,
         },
+        packer::RecordPacker,
         reader::{
             extent::{Records, Wanted},
             index::{ChunkParts, Extent, ExtentKind, chunk_header_bytes},
@@ -24,8 +25,6 @@ use std::collections::BTreeMap;
 const INDEXES_BYTES_MAX: u64 = 64 << 20;
 /// A chunk that is made anew is closed from this many bytes on, when what it was made of was larger.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
-/// zstd's level for chunks that are made anew.
-const ZSTD_LEVEL: i32 = 1;
 
 /// Bytes of one input that come one behind the other and go to the output in one piece.
 struct Run {
@@ -59,6 +58,9 @@ pub(super) struct Copier<'a, 'd> {
     records: Vec<u8>,
     /// Its messages by channel.
     entries: BTreeMap<u16, Vec<(u64, u64)>>,
+    /// What chunks that are made anew are compressed with, made for the last one.
+    packer: Option<(ChunkCodec, RecordPacker)>,
+    packed: Vec<u8>,
 }
 
 impl<'a, 'd> Copier<'a, 'd> {
@@ -81,6 +83,8 @@ impl<'a, 'd> Copier<'a, 'd> {
             unpacked: 0,
             records: Vec::new(),
             entries: BTreeMap::new(),
+            packer: None,
+            packed: Vec::new(),
         }
     }
 
@@ -213,10 +217,10 @@ impl<'a, 'd> Copier<'a, 'd> {
             .source
             .will_need(extent.start + extent.length, extent.length.min(16 << 20));
         let records = Records::load(index, READER, extent)?;
-        let compression: Box<str> = match (self.codec, &extent.kind) {
-            (Some(codec), _) => codec.name.as_str().into(),
-            (None, ExtentKind::Chunk { compression, .. }) => compression.clone(),
-            (None, ExtentKind::Records) => Box::default(),
+        let codec = match (self.codec, &extent.kind) {
+            (Some(codec), _) => codec.clone(),
+            (None, ExtentKind::Chunk { compression, .. }) => ChunkCodec::of_chunk(compression),
+            (None, ExtentKind::Records) => ChunkCodec::of_chunk(""),
         };
         for entry in records.entries(wanted)? {
             let message = records.message(index, entry.offset)?;
@@ -226,10 +230,10 @@ impl<'a, 'd> Copier<'a, 'd> {
             };
             self.add(id, &message);
             if self.records.len() >= CHUNK_BYTES_MAX {
-                self.close_chunk(&compression)?;
+                self.close_chunk(&codec)?;
             }
         }
-        self.close_chunk(&compression)?;
+        self.close_chunk(&codec)?;
         self.unpacked += 1;
         Ok(())
     }
@@ -250,23 +254,18 @@ impl<'a, 'd> Copier<'a, 'd> {
     }
 
     /// Writes the chunk that was made anew, compressed as what it was made of.
-    fn close_chunk(&mut self, compression: &str) -> StorageResult<()> {
+    fn close_chunk(&mut self, codec: &ChunkCodec) -> StorageResult<()> {
         if self.entries.is_empty() {
             return Ok(());
         }
         let records = std::mem::take(&mut self.records);
         let entries = std::mem::take(&mut self.entries);
-        let level = self.codec.map_or(ZSTD_LEVEL, |codec| codec.zstd_level);
-        let packed = compress(compression, level, &records).map_err(|reason| StorageError::Codec {
-            path: self.inputs[0].index.source.path().to_owned(),
-            action: "compress",
-            offset: 0,
-            codec: compression.to_owned(),
-            reason,
-        })?;
-        let (compression, stored) = match &packed {
-            Some(packed) => (compression, packed.as_slice()),
-            None => ("", records.as_slice()),
+        let mut packed = std::mem::take(&mut self.packed);
+        let is_packed = self.pack(codec, &records, &mut packed)?;
+        let (compression, stored) = if is_packed {
+            (codec.compression.as_str(), packed.as_slice())
+        } else {
+            ("", records.as_slice())
         };
         let times = entries.values().flatten().map(|(time, _)| *time);
         let (first, last) = times.fold((u64::MAX, 0), |(min, max), time| (min.min(time), max.max(time)));
@@ -283,11 +282,11 @@ impl<'a, 'd> Copier<'a, 'd> {
         header.encode_prefix(&mut bytes);
         let chunk_length = (bytes.len() + stored.len()) as u64;
         self.tail.put(self.out, &bytes)?;
-        if packed.is_none() {
+        if is_packed {
+            self.tail.sum(stored);
+        } else {
             self.tail
                 .sum_known(Some(header.uncompressed_crc), stored.len() as u64);
-        } else {
-            self.tail.sum(stored);
         }
         self.out.append(stored)?;
         bytes.clear();
@@ -314,7 +313,26 @@ impl<'a, 'd> Copier<'a, 'd> {
         // The memory is used again for the next chunk.
         self.records = records;
         self.records.clear();
+        self.packed = packed;
         Ok(())
+    }
+
+    /// Compresses; false when the codec is none, or the result is no smaller.
+    fn pack(&mut self, codec: &ChunkCodec, records: &[u8], packed: &mut Vec<u8>) -> StorageResult<bool> {
+        let packer = match &mut self.packer {
+            Some((known, packer)) if known == codec => packer,
+            other => &mut other.insert((codec.clone(), codec.packer())).1,
+        };
+        let is_packed = packer
+            .pack(records, packed)
+            .map_err(|error| StorageError::Codec {
+                path: self.inputs[0].index.source.path().to_owned(),
+                action: "compress",
+                offset: 0,
+                codec: codec.compression.as_str().to_owned(),
+                reason: error.to_string(),
+            })?;
+        Ok(is_packed && packed.len() < records.len())
     }
 }
 
@@ -359,22 +377,4 @@ fn index_channels(bytes: &[u8]) -> Option<BTreeMap<u16, (u64, u64)>> {
         }
         found.insert(id, (at, (entries / INDEX_ENTRY_BYTES) as u64));
     }
-}
-
-/// Compresses; `None` when the codec is none, or the result is no smaller.
-fn compress(codec: &str, zstd_level: i32, records: &[u8]) -> Result<Option<Vec<u8>>, String> {
-    let packed = match codec {
-        "zstd" => zstd::bulk::compress(records, zstd_level).map_err(|error| error.to_string())?,
-        "lz4" => {
-            let mut encoder = lz4::EncoderBuilder::new()
-                .build(Vec::new())
-                .map_err(|error| error.to_string())?;
-            std::io::Write::write_all(&mut encoder, records).map_err(|error| error.to_string())?;
-            let (packed, result) = encoder.finish();
-            result.map_err(|error| error.to_string())?;
-            packed
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(packed).filter(|packed| packed.len() < records.len()))
 }

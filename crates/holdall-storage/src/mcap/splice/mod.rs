@@ -16,7 +16,11 @@ use super::{
 use crate::{
     StorageOptions,
     error::StorageResult,
-    mcap::McapOptions,
+    mcap::{
+        McapOptions,
+        options::{Compression, CompressionLevel},
+        packer::RecordPacker,
+    },
     reader::{FileCondition, ReadOrder, ReadQuery, StorageSummary},
     writer::{ChannelIndex, ChannelInfo, MetadataEntries},
 };
@@ -122,10 +126,8 @@ pub struct SpliceChoice {
 /// How chunks are compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkCodec {
-    /// As MCAP names it; empty for none.
-    name: String,
-    /// zstd's level.
-    zstd_level: i32,
+    compression: Compression,
+    level: CompressionLevel,
 }
 
 impl ChunkCodec {
@@ -137,8 +139,28 @@ impl ChunkCodec {
         let options = McapOptions::preset(&options.preset)?
             .with_config(options.config.as_deref().unwrap_or_default())?;
         Ok(Self {
-            name: options.compression.as_str().to_owned(),
-            zstd_level: options.compression_level.zstd(),
+            compression: options.compression,
+            level: options.compression_level,
+        })
+    }
+
+    /// What chunks of this kind are compressed with, without effort; none for a codec that is not ours.
+    fn of_chunk(compression: &str) -> Self {
+        let known = [Compression::Lz4, Compression::Zstd];
+        let named = known.into_iter().find(|known| known.as_str() == compression);
+        Self {
+            compression: named.unwrap_or(Compression::None),
+            level: CompressionLevel::Default,
+        }
+    }
+
+    /// One that works; the chunks that are made have their CRC.
+    fn packer(&self) -> RecordPacker {
+        RecordPacker::new(&McapOptions {
+            compression: self.compression,
+            compression_level: self.level,
+            chunk_crc: true,
+            ..McapOptions::default()
         })
     }
 }
@@ -325,3 +347,38 @@ const READER: McapReaderOptions = McapReaderOptions {
     loaded_bytes_max: 256 << 20,
     chunk_bytes_max: 1 << 30,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_that_are_made_anew_are_packed_as_what_they_were_made_of_without_sums_of_their_own() {
+        let records = vec![7; 100_000];
+        let pack = |compression: &str| {
+            let mut packed = Vec::new();
+            let is_packed = ChunkCodec::of_chunk(compression)
+                .packer()
+                .pack(&records, &mut packed);
+            is_packed.unwrap().then_some(packed)
+        };
+        let lz4 = pack("lz4").unwrap();
+        // FLG byte of the frame: bit 4 block sums, bit 2 content sum.
+        assert_eq!((&lz4[..4], lz4[4] & 0b1_0100), (&[0x04, 0x22, 0x4d, 0x18][..], 0));
+        assert_eq!(pack("zstd").unwrap()[..4], [0x28, 0xb5, 0x2f, 0xfd]);
+        assert_eq!((pack(""), pack("brotli")), (None, None));
+    }
+
+    #[test]
+    fn settings_say_codec_and_effort() {
+        let options = |config: &str| StorageOptions {
+            config: Some(config.to_owned()),
+            ..StorageOptions::default()
+        };
+        let codec = ChunkCodec::of(&options("compression: Lz4\ncompressionLevel: Slow\n")).unwrap();
+        assert_eq!(
+            (codec.compression, codec.level),
+            (Compression::Lz4, CompressionLevel::Slow)
+        );
+    }
+}
