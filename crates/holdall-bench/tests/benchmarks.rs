@@ -183,6 +183,26 @@ fn what_cannot_be_done_is_refused_before_anything_is_written() {
     assert!(memory.is_refusal(), "{memory}");
 }
 
+/// One round of messages of 1000 bytes in one batch.
+fn storage_options(out: &Path, configurations: &[&str]) -> StorageBenchOptions {
+    StorageBenchOptions {
+        sizes: vec![SizeMix::single(1000)],
+        batches: vec![10 << 10],
+        configurations: configurations.iter().map(|name| name.parse().unwrap()).collect(),
+        total_bytes: 1 << 20,
+        content: Content::Entropy(8.0),
+        repeat: 1,
+        disk: DiskChoice::Os(DiskMode::Auto),
+        out: out.to_owned(),
+        keep: false,
+        verify: true,
+        seed: 5,
+        limit_bytes: Some(1 << 20),
+        command: "holdall bench storage --out DIR".to_owned(),
+        resume: false,
+    }
+}
+
 #[test]
 fn storage_measures_every_cell_and_compares_with_the_rival() {
     let dir = tempfile::tempdir().unwrap();
@@ -197,18 +217,10 @@ fn storage_measures_every_cell_and_compares_with_the_rival() {
     let options = StorageBenchOptions {
         sizes: vec![SizeMix::single(10 << 10), SizeMix::mixed()],
         batches: vec![1 << 10, 10 << 20],
-        configurations: configurations.map(|name| name.parse().unwrap()).to_vec(),
         total_bytes: 3 << 20,
         content: Content::Entropy(4.0),
         repeat: 3,
-        disk: DiskChoice::Os(DiskMode::Auto),
-        out: out.clone(),
-        keep: false,
-        verify: true,
-        seed: 5,
-        limit_bytes: Some(1 << 20),
-        command: "holdall bench storage --out DIR".to_owned(),
-        resume: false,
+        ..storage_options(&out, &configurations)
     };
     let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
     assert_eq!(report.cells.len(), 2 * 2 * 5);
@@ -235,20 +247,10 @@ fn storage_in_memory_shows_the_encoder_alone() {
     let options = StorageBenchOptions {
         sizes: vec![SizeMix::single(100)],
         batches: vec![10 << 20],
-        configurations: ["mcap_default", "naive", "generator"]
-            .map(|name| name.parse().unwrap())
-            .to_vec(),
         total_bytes: 2 << 20,
-        content: Content::Entropy(8.0),
-        repeat: 1,
         disk: DiskChoice::Discard,
-        out: dir.path().join("out"),
-        keep: false,
-        verify: true,
-        seed: 5,
         limit_bytes: None,
-        command: "holdall bench storage --out DIR".to_owned(),
-        resume: false,
+        ..storage_options(&dir.path().join("out"), &["mcap_default", "naive", "generator"])
     };
     let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
     assert_eq!(
@@ -263,22 +265,10 @@ fn an_interrupted_comparison_of_storages_goes_on_after_its_last_round() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let options = |resume, total_bytes| StorageBenchOptions {
-        sizes: vec![SizeMix::single(1000)],
-        batches: vec![10 << 10],
-        configurations: ["mcap_default", "naive"]
-            .map(|name| name.parse().unwrap())
-            .to_vec(),
         total_bytes,
-        content: Content::Entropy(8.0),
         repeat: 3,
-        disk: DiskChoice::Os(DiskMode::Auto),
-        out: out.clone(),
-        keep: false,
-        verify: true,
-        seed: 5,
-        limit_bytes: Some(1 << 20),
-        command: "holdall bench storage --out DIR".to_owned(),
         resume,
+        ..storage_options(&out, &["mcap_default", "naive"])
     };
     let interrupted = std::panic::catch_unwind(|| {
         storage::run(&options(false, 1 << 20), &SystemClock, &mut |progress| {
