@@ -414,12 +414,16 @@ impl Bench<'_> {
         let metadata = input.join("metadata.yaml");
         fs::remove_file(&metadata).map_err(BenchError::io("remove", &metadata))?;
         let work = || tools::reindex(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error));
-        let (done, elapsed_s, rate) = self.beside(Limit::Read, work, || Ok(()))?;
-        let bytes = fs::metadata(self.file(0))
-            .map_err(BenchError::io("inspect", &input))?
-            .len();
-        let counts = (bytes, done.messages);
-        self.add_ours("reindex (metadata.yaml)", counts, elapsed_s, (Limit::Read, rate));
+        self.prepare()?;
+        let (done, elapsed_s) = self.timed(work)?;
+        // The summary at the end of the file is all that is read: a rate of the file's bytes, or its ratio to a read of them, says nothing.
+        let work = Work {
+            name: "reindex (metadata.yaml)",
+            who: "holdall",
+            bytes: 0,
+            messages: done.messages,
+        };
+        self.add(&work, elapsed_s, None);
         Ok(())
     }
 

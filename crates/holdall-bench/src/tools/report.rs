@@ -15,7 +15,7 @@ pub struct ToolRow {
     pub name: String,
     /// Who did it.
     pub who: String,
-    /// Bytes that the rate is about: of the input for reading, of the output for making bags.
+    /// Bytes that the rate is about: of the input for reading, of the output for making bags, none where neither is gone through.
     pub bytes: u64,
     /// Messages that were gone through.
     pub messages: u64,
@@ -49,6 +49,17 @@ impl ToolRow {
     }
 }
 
+impl ToolRow {
+    /// The rate for people; none where neither input nor output is gone through.
+    fn rate(&self) -> String {
+        if self.bytes == 0 {
+            "-".to_owned()
+        } else {
+            format!("{:.2} GB/s", self.bytes_per_s / 1e9)
+        }
+    }
+}
+
 /// All that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolsReport {
@@ -78,7 +89,7 @@ pub fn table(report: &ToolsReport) -> String {
             row.name.clone(),
             row.who.clone(),
             format!("{:.3} s", row.elapsed_s),
-            format!("{:.2} GB/s", row.bytes_per_s / 1e9),
+            row.rate(),
             match (ratio, row.against) {
                 (Some(ratio), Some(against)) => format!("{:.2} {against}", ratio.median),
                 _ => "-".to_owned(),
@@ -103,4 +114,30 @@ pub fn table(report: &ToolsReport) -> String {
         report.rss_max_bytes as f64 / 1e6
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_goes_through_no_bytes_has_a_time_and_neither_rate_nor_ratio() {
+        let mut row = ToolRow {
+            samples_s: vec![0.002, 0.004, 0.003],
+            ..ToolRow::default()
+        };
+        row.settle(1);
+        assert_eq!(
+            (row.elapsed_s, row.rate().as_str(), row.ratio.is_none()),
+            (0.003, "-", true)
+        );
+        let mut read = ToolRow {
+            bytes: 600_000_000,
+            samples_s: vec![0.3],
+            limits_bytes_per_s: vec![2e9],
+            ..ToolRow::default()
+        };
+        read.settle(1);
+        assert_eq!((read.rate().as_str(), read.ratio.is_some()), ("2.00 GB/s", true));
+    }
 }
