@@ -190,7 +190,7 @@ fn a_directory_with_files_of_two_storages_is_converted_whole() {
         fs::copy(data.join(file), bag.join(name)).unwrap();
     }
     let out = dir.path().join("out");
-    make(job(&[bag.clone()], &out));
+    make(job(std::slice::from_ref(&bag), &out));
     assert_sound(&out);
     assert_eq!(sorted(content(&out)), sorted(content(&bag)));
 }
