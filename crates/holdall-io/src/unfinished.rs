@@ -149,7 +149,8 @@ fn remove(path: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use crate::clock::{Clock, SystemClock};
+    use std::{process::Command, time::Duration};
 
     /// A child is told to remove what is unfinished at every moment of two threads' work: one makes the directory with its parents again
     /// and again, the other files in it.
@@ -166,27 +167,34 @@ mod tests {
                     removes.wait();
                     loop {
                         drop(crate::fs::create_dir_new(&inside));
+                        // The lock is not fair: who takes it again at once may keep others out for minutes.
+                        drop(fs::read_dir(&around));
+                        std::thread::yield_now();
                     }
                 });
                 scope.spawn(|| {
                     removes.wait();
-                    for number in 0..3000 {
-                        drop(fs::write(inside.join(number.to_string()), ""));
+                    // No end: while it fails, the directory is not there yet, or no more.
+                    let mut made = 0_u32;
+                    while made < 300 {
+                        made += u32::from(fs::write(inside.join(made.to_string()), "").is_ok());
                     }
                 });
                 removes.wait();
                 while fs::read_dir(&inside).map_or(0, Iterator::count) < 10 {}
                 remove_all_and_hold();
-                // Who makes it again does so soon: the thread is in the middle of trying.
-                let is_made_again = (0..5_000).any(|_| {
-                    std::thread::yield_now();
-                    around.exists()
-                });
+                // Who makes it again does so soon: the thread is in the middle of trying. Not counted in yields, each of which may take
+                // milliseconds on a busy machine.
+                let removed = SystemClock.monotonic();
+                let mut is_made_again = false;
+                while !is_made_again && SystemClock.monotonic() < removed + Duration::from_millis(10) {
+                    is_made_again = around.exists();
+                }
                 std::process::exit(if is_made_again { 1 } else { 7 });
             });
         }
         let name = "unfinished::tests::nothing_is_made_again_behind_the_removal";
-        for _ in 0..20 {
+        for _ in 0..10 {
             let folder = tempfile::tempdir().unwrap();
             let around = folder.path().join("around");
             let status = Command::new(std::env::current_exe().unwrap())
