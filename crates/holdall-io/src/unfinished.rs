@@ -24,9 +24,7 @@ impl Unfinished {
         list().push(path.clone());
         Self { path }
     }
-}
 
-impl Unfinished {
     /// Makes what is at `path` and says so in one step, for what is there from its first moment on.
     ///
     /// # Errors
@@ -127,21 +125,17 @@ fn remove(path: &Path) {
         } else {
             fs::remove_file(path)
         };
+        let is_changing = |error: &io::Error| {
+            matches!(
+                error.kind(),
+                // Something inside was gone before it was reached, or came behind the look at what is there.
+                io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
+            )
+        };
         match removed {
-            // Gone, or something inside was gone before it was reached.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
-                return;
-            }
-            Ok(()) => return,
-            Err(error)
-                if !matches!(
-                    error.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
-                ) =>
-            {
-                return;
-            }
-            Err(_) => std::thread::yield_now(),
+            Err(error) if is_changing(&error) && path.symlink_metadata().is_ok() => std::thread::yield_now(),
+            // Removed, gone, or not to be removed by us.
+            Ok(()) | Err(_) => return,
         }
     }
 }

@@ -47,9 +47,7 @@ impl ToolRow {
             self.ratio = Estimate::of_ratio(&rates, &self.limits_bytes_per_s, seed);
         }
     }
-}
 
-impl ToolRow {
     /// The rate for people; none where neither input nor output is gone through.
     fn rate(&self) -> String {
         if self.bytes == 0 {

@@ -94,7 +94,8 @@ impl BagFile {
     /// # Errors
     /// When it cannot be read.
     pub fn is_mcap(&self) -> Result<bool, BagError> {
-        Ok(file::begins_with(&self.path)?.starts_with(&file::MCAP_MAGIC))
+        // A LevelDB storage is a directory.
+        Ok(!self.path.is_dir() && file::begins_with(&self.path)?.starts_with(&file::MCAP_MAGIC))
     }
 
     /// True when each payload lies packed in the file (rosbag2's message compression).

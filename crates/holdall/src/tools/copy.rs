@@ -61,8 +61,7 @@ pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)
 /// Makes the bag; `None`, and nothing is made, when it cannot be made in this way: another storage, files without an index in which
 /// chunks could be found, files to be cut after a number of messages or so small that most chunks would be cut.
 pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Option<Written>, ToolError> {
-    let is_plain =
-        |file: &BagFile| !file.is_packed() && !file.has_packed_payloads() && file.is_mcap().unwrap_or(false);
+    let is_plain = |file: &BagFile| !file.is_packed() && !file.has_packed_payloads();
     let is_mcap = |bag: &BagReader| {
         bag.metadata().storage_identifier == "mcap"
             && bag.bounds() == (None, None)
@@ -73,6 +72,9 @@ pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result
     }
     let mut inputs = Vec::new();
     for file in plan.bags.iter().flat_map(BagReader::files) {
+        if !file.is_mcap()? {
+            return Ok(None);
+        }
         inputs.push(SpliceInput::open(&file.path)?);
     }
     if let Some(damaged) = inputs.iter().find(|input| !input.is_whole()) {

@@ -101,6 +101,17 @@ mod tests {
         }
     }
 
+    /// Publishers that are gone, whose messages were all recorded.
+    fn folded(publishers: u64, messages: u64) -> FoldedPublishers {
+        FoldedPublishers {
+            publishers,
+            sent: messages,
+            received: messages,
+            recorded: messages,
+            ..Default::default()
+        }
+    }
+
     fn keeps_left(account: &PublisherAccount) -> bool {
         account.gid.as_deref() == Some("left")
     }
@@ -131,13 +142,7 @@ mod tests {
     #[test]
     fn an_account_of_kept_publishers_only_stays_as_it_is() {
         let mut all = topic(vec![publisher("left", 20, 3)]);
-        all.folded = Some(FoldedPublishers {
-            publishers: 1,
-            sent: 4,
-            received: 4,
-            recorded: 4,
-            ..Default::default()
-        });
+        all.folded = Some(folded(1, 4));
         all.recorded += 4;
         let kept = narrow(all.clone(), &keeps_left, &count(&[("left", 20), ("gone", 4)], 0));
         assert_eq!(kept, all);
@@ -146,13 +151,7 @@ mod tests {
     #[test]
     fn of_a_kept_publisher_without_an_account_of_its_own_only_the_messages_are_known() {
         let mut all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
-        all.folded = Some(FoldedPublishers {
-            publishers: 2,
-            sent: 9,
-            received: 9,
-            recorded: 9,
-            ..Default::default()
-        });
+        all.folded = Some(folded(2, 9));
         all.recorded += 9;
         let keeps =
             |account: &PublisherAccount| keeps_left(account) || account.gid.as_deref() == Some("gone");
