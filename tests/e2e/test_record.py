@@ -202,6 +202,17 @@ def test_sigterm_and_a_closed_terminal_close_the_bag_properly(world, number):
     assert world.info(world.folder / "bag")["message_count"] >= 20
 
 
+def test_a_publisher_knows_at_once_that_the_recorder_has_left(world):
+    # What it is not told, a publisher learns when the recorder's lease runs out; this one's does not within the test.
+    world.env["CYCLONEDDS_URI"] = "<Discovery><LeaseDuration>600s</LeaseDuration></Discovery>"
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 100, "rate_hz": 500}, tell_when_alone=True)
+    recorder = record(world, "--topics", "/chatter")
+    talker.wait_for("done")
+    code, said = recorder.stop()
+    assert code == 0, said
+    talker.wait_for("alone")
+
+
 def test_space_pauses_and_resumes_on_a_terminal(world, terminal):
     screen = terminal("record", "-o", world.folder / "bag", "--topics", "/t", "--start-paused")
     talker = world.talker({"topic": "/t", "type": STRING, "count": 100, "rate_hz": 100})

@@ -3,9 +3,10 @@
 Usage: talker.py PLAN.json    (or `-` for standard input)
 
 PLAN: {"node": NAME, "publishers": [{"topic", "type", "count", "rate_hz", "qos": {...}, "size", "text"}...],
-       "wait_for_subscriptions": N, "linger": true}
-`count` null publishes until SIGINT or SIGTERM; "at_once": N sends the first N without a pause. Each event is one JSON object on a line of standard output:
-{"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}.
+       "wait_for_subscriptions": N, "tell_when_alone": true, "linger": true}
+`count` null publishes until SIGINT or SIGTERM. Each event is one JSON object on a line of standard output:
+{"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}; where it is wanted,
+{"event": "alone"} when the last subscription is gone after that.
 A publisher with "log": PATH writes for each message its number and the monotonic time before it was handed over (uint64, float64, little
 endian), at once, so that the log is right up to the end however that comes.
 The md5 runs over the serialized messages (CDR, with encapsulation header) in the order of sending, each padded with zeros to a multiple
@@ -122,12 +123,12 @@ class Stream:
 
 
 def pace(stream, stop):
-    rate, at_once = stream.plan.get("rate_hz", 0), stream.plan.get("at_once", 0)
+    rate = stream.plan.get("rate_hz", 0)
     start = time.monotonic()
     while not stop.is_set() and not stream.finished():
         stream.send()
         if rate:
-            wait = start + max(0, stream.count - at_once) / rate - time.monotonic()
+            wait = start + stream.count / rate - time.monotonic()
             if wait > 0:
                 stop.wait(wait)
 
@@ -161,6 +162,10 @@ def main():
     for s in streams:
         sent.setdefault(s.plan["topic"], []).append({"count": s.count, "md5": s.md5.hexdigest(), "sizes_sum": s.sizes_sum})
     tell(event="done", sent=sent)
+    if plan.get("tell_when_alone"):
+        while not stop.is_set() and any(s.publisher.get_subscription_count() for s in streams):
+            stop.wait(0.01)
+        tell(event="alone")
     if plan.get("linger"):
         stop.wait()
     executor.shutdown()
