@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import stat
 import threading
@@ -31,6 +32,14 @@ def wait_until_received(world, control, topic, count):
         if json.loads(told.stdout)["status"]["topics"].get(topic, {}).get("received", 0) >= count:
             return
         assert time.monotonic() < end, told.stdout
+
+
+def wait_until_sent(log, count):
+    """Until a talker's own log names so many messages; the last of them may not be out yet."""
+    end = time.monotonic() + DEADLINE_S
+    while not log.exists() or log.stat().st_size < count * 16:
+        assert time.monotonic() < end, log
+        time.sleep(0.01)
 
 
 def by_prometheus(text):
@@ -74,9 +83,18 @@ def test_what_new_publishers_sent_before_the_match_is_told_to_the_message_and_is
     control = world.folder / "control.sock"
     recorder = record(world, "--topics", "/sure", "/best", "--control-socket", control)
     recorder.wait_until_says("Listening")
-    # Sent at once when the publisher is made: nobody is found that fast. It goes on until the recorder has heard of both.
-    plan = {"type": STRING, "count": None, "rate_hz": 200, "at_once": 100, "hash": False}
-    talker = world.talker({"topic": "/sure", **plan}, {"topic": "/best", **plan, "qos": {"reliability": "best_effort"}}, wait_for_subscriptions=0)
+    # It hears nothing while they send their first.
+    recorder.process.send_signal(signal.SIGSTOP)
+    logs = {topic: world.folder / topic[1:] for topic in ("/sure", "/best")}
+    plan = {"type": STRING, "count": None, "rate_hz": 200, "hash": False}
+    talker = world.talker(
+        {"topic": "/sure", "log": str(logs["/sure"]), **plan, "qos": {"depth": 1000}},
+        {"topic": "/best", "log": str(logs["/best"]), **plan, "qos": {"reliability": "best_effort"}},
+        wait_for_subscriptions=0,
+    )
+    for log in logs.values():
+        wait_until_sent(log, 101)
+    recorder.process.send_signal(signal.SIGCONT)
     for topic in ("/sure", "/best"):
         wait_until_received(world, control, topic, 50)
     talker.interrupt()
@@ -88,7 +106,7 @@ def test_what_new_publishers_sent_before_the_match_is_told_to_the_message_and_is
         account = told["topics"][topic]
         (publisher,) = account["publishers"]
         assert publisher.get("sent_before", 0) == 0, account
-        assert account["lost_by_stage"].get("head", 0) > 0, (account, said)
+        assert account["lost_by_stage"].get("head", 0) >= 100, (account, said)
         last = sent[topic][0]["count"] if topic == "/sure" else publisher["covered"][1]
         assert publisher["covered"] == [1, last] and account["recorded"] + account["lost"] == last, (account, said)
     assert told["topics"]["/sure"]["lost_by_stage"].keys() == {"head"}
@@ -99,14 +117,10 @@ def test_what_new_publishers_sent_before_the_match_is_told_to_the_message_and_is
 def test_what_a_publisher_sent_before_the_recording_is_known_by_number_and_not_missing(world):
     log = world.folder / "log"
     talker = world.talker({"topic": "/sure", "type": STRING, "count": None, "rate_hz": 200, "hash": False, "log": str(log)}, wait_for_subscriptions=0)
-    # It has run for half a second.
-    while not (log.exists() and log.stat().st_size >= 100 * 16):
-        time.sleep(0.01)
+    wait_until_sent(log, 100)
     recorder = record(world, "--topics", "/sure")
     recorder.wait_until_says("recording /sure")
-    sent = log.stat().st_size // 16
-    while log.stat().st_size // 16 < sent + 200:
-        time.sleep(0.01)
+    wait_until_sent(log, log.stat().st_size // 16 + 200)
     code, said = recorder.stop()
     talker.interrupt()
     talker.done()
