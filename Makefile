@@ -11,6 +11,10 @@ FEATURES ?= zenoh,iceoryx2
 # The same where the whole workspace is looked at: one set of features for lint, unit, sim, gate and e2e, so that CI compiles once.
 TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 
+# The programs that `sim`, `gate` and `e2e` run, as `unit` has built them: with a test among the targets cargo counts in what only tests ask of
+# libraries, and so compiles nothing again.
+PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-sim --test program
+
 .PHONY: help demo test build install check lint unit sim gate e2e bench setup-build setup-nodes clean
 
 help: ## list these commands
@@ -45,19 +49,20 @@ lint: setup-build ## formatting, clippy, and the rules of the house
 unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes included
 	cargo test --workspace --features $(TRANSPORTS)
 
-# Always the same seeds, so that a run says something about the change; `make sim SIM="--minutes 10 --fresh"` looks for new faults.
-SIM ?= --minutes 0.5
+# Always the same seeds, so that a run says something about the change, from a block without worlds that take a minute by themselves;
+# `make sim SIM="--minutes 10 --fresh"` looks for new faults.
+SIM ?= --first 1001000 --seeds 2000
 
 sim: setup-build ## half a minute of simulated recordings and crashes; docs/simulation.md
-	cargo build -q --workspace --features $(TRANSPORTS) --bin holdall-sim
+	$(PROGRAMS)
 	$(TARGET)/debug/holdall-sim $(SIM)
 
 gate: setup-build ## what a message costs in instructions, allocations and copies, against the committed baseline
-	cargo build --workspace --features $(TRANSPORTS) --bin holdall
+	$(PROGRAMS)
 	$(TARGET)/debug/holdall bench gate
 
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
-	cargo build --workspace --features $(TRANSPORTS) --bin holdall
+	$(PROGRAMS)
 	HOLDALL_ALL_TRANSPORTS=1 HOLDALL_BIN=$(TARGET)/debug/holdall $(HOLDALL_VENV)/bin/python -m pytest -q tests/e2e
 
 setup-build:
