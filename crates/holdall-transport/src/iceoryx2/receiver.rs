@@ -114,7 +114,6 @@ impl Receiver {
             origin.taken = 0;
         }
         let mut taken = Taken::default();
-        let log_time = self.clock.now();
         while taken.samples < TURN_MAX {
             let sample = match self.subscriber.receive() {
                 Ok(Some(sample)) => sample,
@@ -125,6 +124,8 @@ impl Receiver {
                 }
             };
             taken.samples += 1;
+            // Of each: what is published while this loop runs was not received before it.
+            let log_time = self.clock.now();
             let origin = self.origin(sample.origin().value());
             self.origins[origin].taken += 1;
             taken.fullest = taken.fullest.max(self.origins[origin].taken);
