@@ -1,9 +1,11 @@
 """Recording real rclpy nodes over real DDS; readers that are not ours decide what is in the bag."""
 
+import contextlib
 import hashlib
 import json
 import re
 import signal
+import socket
 import struct
 
 import pytest
@@ -200,6 +202,21 @@ def test_sigterm_and_a_closed_terminal_close_the_bag_properly(world, number):
     code, said = recorder.stop(number)
     assert code == 0, said
     assert world.info(world.folder / "bag")["message_count"] >= 20
+
+
+def test_a_machine_with_forty_participants_has_a_place_for_the_recorder(world):
+    # The unicast ports of participants 0 to 39, as other nodes of the machine would have them (RTPS 2.5, 9.6.2.3).
+    first = 7400 + 250 * int(world.env["ROS_DOMAIN_ID"]) + 10
+    with contextlib.ExitStack() as taken:
+        for port in range(first, first + 2 * 40):
+            taken.enter_context(socket.socket(type=socket.SOCK_DGRAM)).bind(("", port))
+        talker = world.talker({"topic": "/chatter", "type": STRING, "count": 20, "rate_hz": 100, "qos": {"depth": 20}})
+        talker.wait_for("ready")
+        recorder = record(world, "--topics", "/chatter")
+        sent = talker.done()["sent"]["/chatter"][0]
+        code, said = recorder.stop()
+    assert code == 0, said
+    assert md5(messages_of(world.folder / "bag")["/chatter"]) == sent["md5"]
 
 
 def test_a_publisher_knows_at_once_that_the_recorder_has_left(world):

@@ -8,8 +8,15 @@ use std::{collections::BTreeMap, fmt::Write as _};
 /// Largest ROS domain id that DDS's port numbers allow.
 const DOMAIN_ID_MAX: u32 = 232;
 
-/// Highest participant index that local unicast discovery looks for, as in the rmw implementations.
-const PARTICIPANT_INDEX_MAX: u32 = 32;
+/// Highest participant index in DDS's mapping of ports: those of the next domain begin behind it. The rmw implementations stop at 32, and with
+/// more than 33 participants on a machine Cyclone finds no free index and cannot start.
+const PARTICIPANT_INDEX_MAX: u32 = 119;
+
+/// The highest participant index whose two unicast ports exist in a domain (RTPS 2.5, 9.6.2.3: 7400 + 250 x domain + 11 + 2 x index).
+fn participant_index_max(domain: u32) -> u32 {
+    let first = 7_400 + 250 * domain + 11;
+    PARTICIPANT_INDEX_MAX.min(u32::from(u16::MAX).saturating_sub(first) / 2)
+}
 
 /// What names of elements begin with that choose interfaces, today's and deprecated ones.
 const INTERFACE_ELEMENT: &str = "NetworkInterface";
@@ -160,6 +167,8 @@ const UNDERSTOOD_FAREWELLS: &str = "<GenerateKeyhash>true</GenerateKeyhash>";
 /// What Cyclone is to be told besides the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfigOptions {
+    /// The ROS domain, 0 to 232.
+    pub domain: u32,
     /// The ROS domain, where it differs from the id that Cyclone uses inside this process.
     pub external_domain_id: Option<u32>,
     /// Receive buffer to ask for, for each socket, in bytes; what the system grants below that is accepted.
@@ -211,10 +220,11 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
         }
         DiscoveryRange::Subnet | DiscoveryRange::Localhost => {
             // A well-known port and the local peer, also with SUBNET: nodes with LOCALHOST do not listen to multicast.
+            let index_max = participant_index_max(options.domain);
             let _ = write!(
                 xml,
                 "<ParticipantIndex>auto</ParticipantIndex>\
-                 <MaxAutoParticipantIndex>{PARTICIPANT_INDEX_MAX}</MaxAutoParticipantIndex><Peers>"
+                 <MaxAutoParticipantIndex>{index_max}</MaxAutoParticipantIndex><Peers>"
             );
             for peer in std::iter::once("127.0.0.1").chain(peers) {
                 let _ = write!(xml, "<Peer address=\"{peer}\"/>");
@@ -246,6 +256,7 @@ mod tests {
     use super::*;
 
     const OPTIONS: ConfigOptions = ConfigOptions {
+        domain: 0,
         external_domain_id: None,
         socket_receive_buffer_bytes: 1000,
         process_id: 7,
@@ -264,9 +275,16 @@ mod tests {
             "<CycloneDDS><Domain><General><MaxMessageSize>65500B</MaxMessageSize>\
              <FragmentSize>65000B</FragmentSize></General><Internal><SocketReceiveBufferSize max=\"1000B\"/>\
              <HeartbeatInterval min=\"2ms\" minsched=\"4ms\" max=\"1s\">10ms</HeartbeatInterval>\
-             <GenerateKeyhash>true</GenerateKeyhash></Internal><Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>\
+             <GenerateKeyhash>true</GenerateKeyhash></Internal><Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>119</MaxAutoParticipantIndex>\
              <Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery></Domain></CycloneDDS>"
         );
+    }
+
+    #[test]
+    fn all_participants_of_a_machine_have_ports() {
+        assert_eq!(participant_index_max(0), 119);
+        let last = 7_400 + 250 * DOMAIN_ID_MAX + 11 + 2 * participant_index_max(DOMAIN_ID_MAX);
+        assert!(last <= 65_535 && last + 2 > 65_535, "{last}");
     }
 
     #[test]

@@ -103,6 +103,7 @@ fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String>
     let add_loopback = has_network() && !options.environment.names_interfaces();
     Domain::new(ros_domain, |external_domain_id| {
         let config = ConfigOptions {
+            domain: ros_domain,
             external_domain_id,
             socket_receive_buffer_bytes: options.socket_receive_buffer_bytes,
             process_id: std::process::id(),
