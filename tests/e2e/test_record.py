@@ -222,7 +222,7 @@ def test_a_machine_with_forty_participants_has_a_place_for_the_recorder(world):
 def test_a_publisher_knows_at_once_that_the_recorder_has_left(world):
     # What it is not told, a publisher learns when the recorder's lease runs out; this one's does not within the test.
     world.env["CYCLONEDDS_URI"] = "<Discovery><LeaseDuration>600s</LeaseDuration></Discovery>"
-    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 100, "rate_hz": 500}, tell_when_alone=True)
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 100, "rate_hz": 500, "qos": {"depth": 100}}, tell_when_alone=True)
     recorder = record(world, "--topics", "/chatter")
     talker.wait_for("done")
     code, said = recorder.stop()
