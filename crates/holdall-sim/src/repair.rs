@@ -109,7 +109,7 @@ pub fn judge(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation
 
 fn copy(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation> {
     let output = bag.with_file_name("repaired");
-    holdall::repair::repair(bag, Some(&output))
+    holdall::repair::repair(bag, Some(&output), &mut |_, _| ())
         .map_err(|error| Violation::new(Invariant::Repair, format!("as a copy: {error}")))?;
     judge_repaired(plan, &output, before)
 }
@@ -120,7 +120,7 @@ fn judge_repaired(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Viol
     found::compare_foreign(&after).map_err(|error| Violation::new(Invariant::Foreign, error))?;
     let contents = |bag: &FoundBag| -> Vec<_> { bag.files.iter().map(|file| fs::read(file).ok()).collect() };
     let first = contents(&after);
-    let again = holdall::repair::repair(bag, None)
+    let again = holdall::repair::repair(bag, None, &mut |_, _| ())
         .map_err(|error| Violation::new(Invariant::Repair, format!("the second time: {error}")))?;
     if again.has_changed() || first != contents(&after) {
         let what = format!("a second repair found something to do: {again:?}");

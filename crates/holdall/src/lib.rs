@@ -4,6 +4,7 @@
 pub mod decode;
 pub mod diff;
 pub mod export;
+pub mod live;
 pub mod play;
 pub mod reader;
 pub mod record;

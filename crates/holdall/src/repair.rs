@@ -1,9 +1,10 @@
 //! Repairs a bag that was not ended: each torn file gets its end, and `metadata.yaml` is written from what the files hold.
 
 use crate::{
+    live::{LockError, lock_bag, refuse_if_recorded},
     reader::{BagError, BagReader},
     record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
-    tools::{Staged, ToolError},
+    tools::{Staged, ToolError, check::check},
     writer::STATE_KEY,
 };
 use holdall_io::{
@@ -11,7 +12,13 @@ use holdall_io::{
     fs::{self, DirEntry},
 };
 use holdall_model::metadata::BagMetadata;
-use holdall_storage::{Storage, StorageError, repair::Repaired, storage_by_path, writer::MetadataEntries};
+use holdall_storage::{
+    Storage, StorageError,
+    check::{Finding, Severity},
+    repair::Repaired,
+    storage_by_path,
+    writer::MetadataEntries,
+};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -35,6 +42,9 @@ pub enum RepairError {
     /// A file of it.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// It is being recorded.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The directory.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -109,6 +119,10 @@ pub struct RepairReport {
     pub messages: u64,
     /// What could not be saved, one sentence each.
     pub unsaved: Vec<String>,
+    /// What a check still finds wrong with the bag, the first of it, one sentence each.
+    pub problems: Vec<String>,
+    /// How many problems a check still finds.
+    pub problem_count: u64,
 }
 
 impl RepairReport {
@@ -118,19 +132,29 @@ impl RepairReport {
     }
 }
 
-/// Repairs the bag at `path` (a directory or a single storage file): in place, or a copy of it at `output`, which must not exist.
+/// Repairs the bag at `path` (a directory or a single storage file): in place, or a copy of it at `output`, which must not exist. The
+/// result is checked whole, as `holdall check` does; `progress` is given the bytes checked and the bytes in all.
 ///
 /// # Errors
-/// When it is no bag, or cannot be written. It can be repaired again then, and what could be read still can.
-pub fn repair(path: &Path, output: Option<&Path>) -> Result<RepairReport, RepairError> {
+/// When it is no bag, is being recorded, or cannot be written. It can be repaired again then, and what could be read still can.
+pub fn repair(
+    path: &Path,
+    output: Option<&Path>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<RepairReport, RepairError> {
     let Some(output) = output else {
-        return repair_with(path, &mut OsFiles);
+        let _lock = lock_bag(path)?;
+        let mut report = repair_with(path, &mut OsFiles)?;
+        add_problems(&mut report, progress)?;
+        return Ok(report);
     };
+    refuse_if_recorded(path)?;
     // The copy gets its name when it is whole.
     let staged = Staged::begin(output).map_err(Box::new)?;
     let partial = staged.directory().to_owned();
     copy_bag(path, &partial)?;
     let mut report = repair_there(&partial, true, &mut OsFiles)?;
+    add_problems(&mut report, progress)?;
     staged.publish().map_err(Box::new)?;
     report.bag = output.to_owned();
     for file in &mut report.files {
@@ -142,7 +166,28 @@ pub fn repair(path: &Path, output: Option<&Path>) -> Result<RepairReport, Repair
             };
         }
     }
+    let (made, named) = (partial.display().to_string(), output.display().to_string());
+    for sentence in report.unsaved.iter_mut().chain(&mut report.problems) {
+        *sentence = sentence.replace(&made, &named);
+    }
     Ok(report)
+}
+
+/// Problems that a report lists; the rest is counted.
+const PROBLEMS_LISTED_MAX: usize = 20;
+
+/// Checks the repaired bag: what a repair cannot mend must not be called whole.
+fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -> Result<(), RepairError> {
+    let found = check(&report.bag, progress)?;
+    report.problem_count = found.problems();
+    let problems = found
+        .findings()
+        .filter(|finding| finding.severity == Severity::Problem);
+    report.problems = problems
+        .take(PROBLEMS_LISTED_MAX)
+        .map(Finding::to_string)
+        .collect();
+    Ok(())
 }
 
 /// Repairs the bag at `path` in place, through `disk`.
@@ -167,7 +212,7 @@ fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
 }
 
 fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
-    let bag = BagReader::open(path)?;
+    let bag = BagReader::open_locked(path)?;
     let was_ended = is_ended(path, &bag);
     let metadata = repaired_metadata(&bag);
     let mut report = RepairReport {

@@ -21,15 +21,26 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
         })
         .collect();
     let bag = report.bag.display();
-    if report.has_changed() {
-        lines.push(format!(
+    let problems = plural(report.problem_count, "problem");
+    lines.push(match (report.has_changed(), report.problem_count) {
+        (true, 0) => format!(
             "{bag}: {}, {}",
             paint.good("repaired"),
             plural(report.messages, "message")
-        ));
+        ),
+        (true, _) => format!(
+            "{bag}: {}, {} remain that a repair cannot mend",
+            paint.bad("repaired in part"),
+            problems
+        ),
+        (false, 0) => format!("{bag}: {}", paint.good("nothing to repair")),
+        (false, _) => format!(
+            "{bag}: {}: it has {problems} that a repair cannot mend",
+            paint.bad("nothing was changed")
+        ),
+    });
+    if report.has_changed() {
         lines.push("what was lost at its end is unknown".to_owned());
-    } else {
-        lines.push(format!("{bag}: {}", paint.good("nothing to repair")));
     }
     lines.extend(
         report
@@ -37,6 +48,16 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
             .iter()
             .map(|what| paint.bad(&format!("not saved: {what}"))),
     );
+    lines.extend(
+        report
+            .problems
+            .iter()
+            .map(|what| paint.bad(&format!("problem: {what}"))),
+    );
+    let hidden = report.problem_count.saturating_sub(report.problems.len() as u64);
+    if hidden > 0 {
+        lines.push(format!("and {hidden} more (`holdall check` lists them)"));
+    }
     lines
 }
 
@@ -61,5 +82,7 @@ pub fn json(report: &RepairReport) -> Value {
         "message_count": report.messages,
         "files": files,
         "unsaved": report.unsaved,
+        "problems": report.problems,
+        "problem_count": report.problem_count,
     })
 }

@@ -55,6 +55,7 @@ pub fn reindexed_json(done: &Reindexed) -> Value {
     json!({
         "path": done.directory,
         "message_count": done.messages,
+        "unreadable_message_count": done.unreadable,
         "indexed_files": done.indexed,
         "notices": done.notices,
     })

@@ -9,14 +9,16 @@ use crate::{
 };
 use tracing::{level_filters::LevelFilter, warn};
 
-/// Reindexes each bag.
+/// Reindexes each bag; exit code 3 when messages that a file should have cannot be read.
 pub fn run(typed: &ReindexArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
+    let mut is_whole = true;
     for path in &typed.bags {
         let progress = ByteProgress::open(&format!("reindexing {}", path.display()));
         let done = holdall::tools::reindex(path, &mut |done, total| progress.show(done, total));
         drop(progress);
         let done = done.map_err(Failure::failed)?;
+        is_whole &= done.unreadable == 0;
         done.notices.iter().for_each(|notice| warn!("{notice}"));
         output::result(&if typed.json {
             render::tools::reindexed_json(&done).to_string()
@@ -24,5 +26,5 @@ pub fn run(typed: &ReindexArguments) -> VerbResult {
             render::tools::reindexed(&done)
         })?;
     }
-    Ok(Outcome::Done)
+    Ok(if is_whole { Outcome::Done } else { Outcome::Lost })
 }

@@ -5,23 +5,30 @@ use crate::{
     exit::{Failure, Outcome},
     output,
     render::{paint::Paint, repair as render},
-    terminal::log,
+    terminal::{log, progress::ByteProgress},
     typed::repair::RepairArguments,
 };
 use tracing::level_filters::LevelFilter;
 
-/// Repairs; exit code 3 when something could not be saved.
+/// Repairs; exit code 3 when something could not be saved, else 1 when a check still finds something wrong.
 pub fn run(typed: &RepairArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let report = holdall::repair::repair(&typed.bag, typed.output.as_deref()).map_err(Failure::failed)?;
+    let progress = ByteProgress::open(&format!("checking {}", typed.bag.display()));
+    let report = holdall::repair::repair(&typed.bag, typed.output.as_deref(), &mut |done, total| {
+        progress.show(done, total);
+    });
+    drop(progress);
+    let report = report.map_err(Failure::failed)?;
     output::result(&if typed.json {
         serde_json::to_string_pretty(&render::json(&report)).map_err(Failure::failed)?
     } else {
         render::text(&report, Paint::stdout()).join("\n")
     })?;
-    Ok(if report.unsaved.is_empty() {
-        Outcome::Done
-    } else {
+    Ok(if !report.unsaved.is_empty() {
         Outcome::Lost
+    } else if report.problem_count > 0 {
+        Outcome::Failed
+    } else {
+        Outcome::Done
     })
 }

@@ -314,6 +314,7 @@ pub(super) fn create(path: &Path, reserve_bytes: u64, direct: bool) -> Result<(A
     }
     let file = while_nothing_is_removed(|| options.open(path))
         .map_err(|source| DiskError::new(path, Operation::Create, source))?;
+    crate::lock::mark_written(&file);
     // A buffered file gets its space when it is written back; on a memory file system reserving would fill memory with zeros.
     let reserved = if direct && reserve_bytes > 0 {
         reserve_in_part(&file, path, 0, reserve_bytes)

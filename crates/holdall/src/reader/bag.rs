@@ -7,9 +7,11 @@ use super::{
     rebuild::Rebuild,
 };
 use crate::{
+    live::writer_of_bag,
     record::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
     writer::STATE_KEY,
 };
+use holdall_io::lock::Holder;
 use holdall_model::{
     loss::LossStage,
     metadata::{BagMetadata, FileInformation},
@@ -140,6 +142,8 @@ pub struct BagReader {
     metadata: BagMetadata,
     files: Vec<BagFile>,
     notices: Vec<String>,
+    /// Who is recording it, as it was when the bag was opened.
+    writer: Option<Holder>,
     /// Messages are read as if there were none before and after.
     bounds: (Option<Timestamp>, Option<Timestamp>),
 }
@@ -161,12 +165,22 @@ impl BagReader {
     /// # Errors
     /// As [`BagReader::open`].
     pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, BagError> {
+        // Asked first: who is gone by now has written the metadata that is read next.
+        Self::open_of(path, view, writer_of_bag(path))
+    }
+
+    /// As [`BagReader::open`], of a bag that this process has locked.
+    pub(crate) fn open_locked(path: &Path) -> Result<Self, BagError> {
+        Self::open_of(path, Ros1View::default(), None)
+    }
+
+    fn open_of(path: &Path, view: Ros1View, writer: Option<Holder>) -> Result<Self, BagError> {
         let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
         if about.is_dir() && (!is_leveldb(path) || path.join(METADATA_FILE).exists()) {
-            Self::open_directory(path, view)
+            Self::open_directory(path, view, writer)
         } else {
             // A single storage file is a bag of its own, wherever it lies.
-            Self::rebuilt(path, &[path.to_owned()], view)
+            Self::rebuilt(path, &[path.to_owned()], view, writer)
         }
     }
 
@@ -182,7 +196,7 @@ impl BagReader {
                 reason: listing::describe_without_storage(path)?,
             });
         }
-        Self::rebuilt(path, &listed, Ros1View::default())
+        Self::rebuilt(path, &listed, Ros1View::default(), None)
     }
 
     /// The first notice that tells of damage: something of the bag cannot be read.
@@ -190,6 +204,11 @@ impl BagReader {
         let is_damage =
             |notice: &&String| notice.contains(" is damaged at byte ") || notice.ends_with("left out");
         self.notices.iter().find(is_damage).map(String::as_str)
+    }
+
+    /// The process that is recording the bag: what it holds is what was written until it was opened.
+    pub fn writer(&self) -> Option<Holder> {
+        self.writer
     }
 
     /// The same bag, read as if it had no message logged before or after.
@@ -354,11 +373,11 @@ impl BagReader {
         definitions_of(self.files.iter())
     }
 
-    fn open_directory(path: &Path, view: Ros1View) -> Result<Self, BagError> {
+    fn open_directory(path: &Path, view: Ros1View, writer: Option<Holder>) -> Result<Self, BagError> {
         let metadata_path = path.join(METADATA_FILE);
         let why = match read_metadata(&metadata_path) {
             Ok(metadata) if metadata.custom_data.contains_key(STATE_KEY) => {
-                return Self::from_unfinished(path, metadata, view);
+                return Self::from_unfinished(path, metadata, view, writer);
             }
             Ok(metadata) if metadata.relative_file_paths.is_empty() => Unusable::NamesNothing,
             Ok(metadata) => return Self::from_metadata(path, metadata),
@@ -388,7 +407,7 @@ impl BagReader {
             Unusable::Damaged(error) => format!("{} is damaged: {error}", metadata_path.display()),
             Unusable::Unreadable(error) => error.to_string(),
         };
-        let mut bag = Self::rebuilt(path, &listed, view)?;
+        let mut bag = Self::rebuilt(path, &listed, view, writer)?;
         let instead = match listed.len() {
             1 => "the storage file is read in its place".to_owned(),
             count => format!("{count} storage files are read in its place"),
@@ -397,18 +416,25 @@ impl BagReader {
         Ok(bag)
     }
 
-    /// Metadata of a recording that was killed or still goes on: it names files, but its counts are not final.
-    fn from_unfinished(path: &Path, metadata: BagMetadata, view: Ros1View) -> Result<Self, BagError> {
+    /// Metadata of a recording that was killed or is still running: it names files, but its counts are not final.
+    fn from_unfinished(
+        path: &Path,
+        metadata: BagMetadata,
+        view: Ros1View,
+        writer: Option<Holder>,
+    ) -> Result<Self, BagError> {
         let listed = listing::storage_files(path)?;
         if listed.is_empty() {
             return Self::from_metadata(path, metadata);
         }
-        let mut bag = Self::rebuilt(path, &listed, view)?;
-        let notice = format!(
-            "{}: its recording was not ended, or still goes on; what its files hold is told instead of {METADATA_FILE}",
-            path.display()
-        );
-        bag.notices.insert(0, notice);
+        let mut bag = Self::rebuilt(path, &listed, view, writer)?;
+        if writer.is_none() {
+            let notice = format!(
+                "{}: its recording was not ended; what its files hold is shown instead of {METADATA_FILE}",
+                path.display()
+            );
+            bag.notices.insert(0, notice);
+        }
         Ok(bag)
     }
 
@@ -429,22 +455,37 @@ impl BagReader {
             metadata,
             files,
             notices,
+            writer: None,
             bounds: (None, None),
         })
     }
 
-    /// Asks each storage file what it holds.
-    fn rebuilt(path: &Path, listed: &[PathBuf], view: Ros1View) -> Result<Self, BagError> {
+    /// Asks each storage file what it holds. The end of a file that a recorder is still writing is no damage.
+    fn rebuilt(
+        path: &Path,
+        listed: &[PathBuf],
+        view: Ros1View,
+        writer: Option<Holder>,
+    ) -> Result<Self, BagError> {
         let mut rebuild = Rebuild::new(view);
         for file in listed {
-            rebuild.add(path, file)?;
+            let is_written = writer.is_some() && writer_of_bag(file).is_some();
+            rebuild.add(path, file, is_written)?;
         }
-        let (metadata, files, notices) = rebuild.finish()?;
+        let (metadata, files, mut notices) = rebuild.finish()?;
+        if let Some(writer) = writer {
+            let notice = format!(
+                "{} is being recorded by {writer}; what it holds now is read",
+                path.display()
+            );
+            notices.insert(0, notice);
+        }
         Ok(Self {
             path: path.to_owned(),
             metadata,
             files,
             notices,
+            writer,
             bounds: (None, None),
         })
     }

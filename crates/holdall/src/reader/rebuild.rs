@@ -48,21 +48,26 @@ impl Rebuild {
 
     /// Adds what the storage file at `path` holds; `bag` is the directory that paths are told relative to.
     ///
-    /// A file that cannot be read at all is left out with a notice, unless it is the only one.
-    pub fn add(&mut self, bag: &Path, path: &Path) -> Result<(), BagError> {
+    /// A file that cannot be read at all is left out with a notice, unless it is the only one. One that `is_written` at the moment has
+    /// no end, which needs no notice.
+    pub fn add(&mut self, bag: &Path, path: &Path, is_written: bool) -> Result<(), BagError> {
         let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
         let bytes = file::length(path, &about);
         let (reader, payloads) = match file::open_unknown(path) {
             Ok(opened) => opened,
             Err(error) => {
-                self.notices.push(format!("{error}; the file is left out"));
+                if !is_written {
+                    self.notices.push(format!("{error}; the file is left out"));
+                }
                 self.failure.get_or_insert(error);
                 return Ok(());
             }
         };
         let (reader, told) = file::in_view(reader, self.view);
         let summary = reader.summary();
-        self.notices.extend(file::damage(summary));
+        if !is_written {
+            self.notices.extend(file::damage(summary));
+        }
         self.notices.extend(told);
         self.add_summary(summary, relative(bag, path));
         self.add_compression(path, payloads);

@@ -1,10 +1,12 @@
 //! `check`: reads a bag whole, judges every file, and compares what was found with `metadata.yaml`.
 
 use crate::{
+    live::writer_of_bag,
     reader::{BagError, io_error, listing},
     record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
     writer::STATE_KEY,
 };
+use holdall_io::lock::Holder;
 use holdall_model::{
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
@@ -12,7 +14,9 @@ use holdall_model::{
 use holdall_storage::{
     StorageError,
     check::{FileCheck, Finding, Findings, Severity, check_file},
+    compression::packed_name,
     leveldb::is_leveldb,
+    reader::FileCondition,
     storage_by_path,
 };
 use std::{
@@ -33,6 +37,8 @@ pub struct BagCheck {
     pub files: Vec<FileCheck>,
     /// What is wrong with the bag as a whole: its metadata, files that are missing or cannot be read.
     pub bag: Findings,
+    /// The process that is recording the bag. A check then reads what is there; that the bag has no end yet is no problem.
+    pub writer: Option<Holder>,
 }
 
 impl BagCheck {
@@ -101,13 +107,13 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
     let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
     let mut check = BagCheck {
         path: path.to_owned(),
+        writer: writer_of_bag(path),
         ..BagCheck::default()
     };
     let is_file = !about.is_dir() || is_leveldb(path);
     if is_file {
-        check
-            .files
-            .push(check_file(path, &mut |done| progress(done, about.len()))?);
+        let found = check_written_file(&check, path, &mut |done| progress(done, about.len()))?;
+        check.files.push(found);
         check_ledger(&mut check);
         return Ok(check);
     }
@@ -127,12 +133,23 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
     let total: u64 = files.iter().map(|(file, _)| file_bytes(file)).sum();
     let mut done = 0;
     for (file, said) in &files {
-        match check_file(file, &mut |at| progress(done + at, total)) {
+        match check_written_file(&check, file, &mut |at| progress(done + at, total)) {
             Ok(found) => {
-                if let Some(said) = said {
+                // Counts of a recording that is still running are not final.
+                if let (Some(said), None) = (said, check.writer) {
                     compare_file(&mut check, &metadata_path, said, &found);
                 }
                 check.files.push(found);
+            }
+            Err(_) if check.writer.is_some() && writer_of_bag(file).is_some() => {
+                let (what, expected) = ("storage file", "one that can be read");
+                check.note(
+                    Severity::Notice,
+                    file,
+                    what,
+                    expected,
+                    "one in which nothing was written yet",
+                );
             }
             Err(error) => check.problem(file, "storage file", "one that can be read", error),
         }
@@ -140,11 +157,49 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
     }
     if let Some(metadata) = &metadata
         && check.files.len() == files.len()
+        && check.writer.is_none()
     {
         compare_bag(&mut check, &metadata_path, metadata);
     }
     check_ledger(&mut check);
     Ok(check)
+}
+
+/// Checks a file; that one which is being written has no end is worth a notice and no problem.
+fn check_written_file(
+    check: &BagCheck,
+    path: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> Result<FileCheck, StorageError> {
+    let writer = check.writer.and_then(|_| writer_of_bag(path));
+    let Some(writer) = writer else {
+        return check_file(path, progress);
+    };
+    // Asked before the check, for which the file may be longer: what is found before this place is a problem all the same.
+    let opened = storage_by_path(path).map(|storage| storage.open_reader(path));
+    let end = match opened {
+        Some(Ok(reader)) => match reader.summary().condition {
+            FileCondition::Damaged { offset, .. } => offset,
+            FileCondition::Complete | FileCondition::Unindexed => u64::MAX,
+        },
+        _ => 0,
+    };
+    let mut found = check_file(path, progress)?;
+    let is_kept = |finding: &Finding| {
+        finding.severity == Severity::Notice || finding.offset.is_some_and(|offset| offset < end)
+    };
+    let listed = found.findings.list.len();
+    found.findings.list.retain(is_kept);
+    found.findings.problems -= (listed - found.findings.list.len()) as u64;
+    found.findings.add(Finding {
+        severity: Severity::Notice,
+        path: path.to_owned(),
+        offset: None,
+        what: "file".to_owned(),
+        expected: "one that was closed".to_owned(),
+        found: format!("it is being recorded by {writer}; what it holds now was checked"),
+    });
+    Ok(found)
 }
 
 /// Length of a storage file, or of all files of a storage that is a directory.
@@ -177,8 +232,15 @@ fn read_metadata(check: &mut BagCheck, path: &Path) -> Result<Option<BagMetadata
     match BagMetadata::from_yaml(&String::from_utf8_lossy(&bytes)) {
         Ok(metadata) => {
             if metadata.custom_data.contains_key(STATE_KEY) {
-                let found = "the mark of a recording that goes on, or was killed";
-                check.problem(path, "metadata", "a bag that was closed", found);
+                let (severity, found) = match check.writer {
+                    Some(writer) => (Severity::Notice, format!("it is being recorded by {writer}")),
+                    None => (
+                        Severity::Problem,
+                        "the mark of a recording that was not ended (`holdall repair` gives it its end)"
+                            .to_owned(),
+                    ),
+                };
+                check.note(severity, path, "metadata", "a bag that was closed", found);
             }
             Ok(Some(metadata))
         }
@@ -228,7 +290,15 @@ fn named_files(
         .iter()
         .filter(|path| path.file_name().is_some_and(|name| !named.contains(name)));
     for path in unnamed {
-        let (severity, found) = if is_none(path) {
+        let packed = packed_name(path);
+        let (severity, found) = if packed.file_name().is_some_and(|name| named.contains(name)) {
+            (
+                Severity::Notice,
+                "an unpacked copy of a file that is named there, as rosbag2 leaves it when it reads a bag",
+            )
+        } else if check.writer.is_some() && writer_of_bag(path).is_some() {
+            (Severity::Notice, "a file that the recorder has just begun")
+        } else if is_none(path) {
             (
                 Severity::Notice,
                 "a file without the beginning of one, left by a recording that was cut off",
@@ -455,6 +525,31 @@ mod tests {
             found.len() == 1 && found[0].contains("holdall reindex"),
             "{found:#?}"
         );
+    }
+
+    #[test]
+    fn the_copy_that_rosbag2_leaves_beside_a_packed_file_is_no_problem() {
+        let Some(path) = bag("mcap_default") else { return };
+        let dir = copy(&path);
+        let plain = dir.path().join("mcap_default_0.mcap");
+        holdall_storage::compression::pack_file(&plain, &packed_name(&plain)).unwrap();
+        let metadata = dir.path().join("metadata.yaml");
+        let text = fs::read_to_string(&metadata).unwrap();
+        let text = text
+            .replace("- mcap_default_0.mcap", "- mcap_default_0.mcap.zstd")
+            .replace("compression_format: \"\"", "compression_format: zstd")
+            .replace("compression_mode: \"\"", "compression_mode: FILE");
+        fs::write(&metadata, text).unwrap();
+        assert_eq!(problems(dir.path()), [] as [String; 0]);
+        let found = check(dir.path(), &mut |_, _| ()).unwrap();
+        let notices: Vec<_> = found.bag.list.iter().map(ToString::to_string).collect();
+        assert!(
+            notices.len() == 1 && notices[0].contains("unpacked copy"),
+            "{notices:?}"
+        );
+        // Another file that is not named there is one all the same.
+        fs::copy(&plain, dir.path().join("mcap_default_1.mcap")).unwrap();
+        assert_eq!(problems(dir.path()).len(), 1);
     }
 
     #[test]

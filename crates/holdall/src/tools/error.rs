@@ -1,6 +1,6 @@
 //! Why work on bags could not be done.
 
-use crate::{decode, reader, writer};
+use crate::{decode, live::LockError, reader, writer};
 use holdall_io::disk::DiskError;
 use holdall_model::selection::SelectionError;
 use holdall_storage::StorageError;
@@ -22,6 +22,9 @@ pub enum ToolError {
     /// The disk.
     #[error(transparent)]
     Disk(#[from] DiskError),
+    /// The bag is being recorded, and was to be changed.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The choice of topics.
     #[error(transparent)]
     Selection(#[from] SelectionError),

@@ -1,10 +1,18 @@
 //! `reindex`: makes `metadata.yaml` anew from what the storage files hold, and the index of MCAP files that have none.
 
 use super::{ToolError, accounts};
-use crate::reader::{BagReader, io_error, listing};
+use crate::{
+    live::lock_bag,
+    reader::{BagReader, io_error, listing},
+};
 use holdall_io::{fs, output::OutputDisk, unfinished::Unfinished};
+use holdall_model::{
+    metadata::{BagMetadata, FileInformation},
+    time::Timestamp,
+};
 use holdall_storage::{
     StorageError,
+    check::{FileCheck, check_file},
     mcap::splice::{SpliceChoice, SpliceInput, splice},
     reader::FileCondition,
     writer::MetadataEntries,
@@ -12,6 +20,7 @@ use holdall_storage::{
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// What was made anew.
@@ -21,8 +30,10 @@ pub struct Reindexed {
     pub directory: PathBuf,
     /// MCAP files that were given an index.
     pub indexed: Vec<PathBuf>,
-    /// Messages in the bag.
+    /// Messages in the bag that can be read.
     pub messages: u64,
+    /// Messages that its files should have by their indexes, and that cannot be read.
+    pub unreadable: u64,
     /// What a user should know about the files, one sentence each.
     pub notices: Vec<String>,
 }
@@ -39,8 +50,13 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
             reason,
         });
     }
+    let _lock = lock_bag(path)?;
     let listed = listing::storage_files(path)?;
-    let total: u64 = listed.iter().map(|file| fs::file_len(file).unwrap_or(0)).sum();
+    // Each file is looked at twice: to be given an index, and to be checked.
+    let total: u64 = 2 * listed
+        .iter()
+        .map(|file| fs::file_len(file).unwrap_or(0))
+        .sum::<u64>();
     let mut done = Reindexed {
         directory: path.to_owned(),
         ..Reindexed::default()
@@ -54,11 +70,14 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         progress(bytes, total);
     }
     // What no storage file tells: what the user wanted to be kept.
-    let kept = BagReader::open(path)
+    let kept = BagReader::open_locked(path)
         .map(|bag| bag.metadata().clone())
         .unwrap_or_default();
     let bag = BagReader::rebuild(path)?;
     let mut metadata = bag.metadata().clone();
+    correct_counts(&bag, &mut metadata, &mut done, &mut |at| {
+        progress(bytes + at, total)
+    })?;
     for (key, value) in kept.custom_data {
         if key != crate::writer::STATE_KEY {
             metadata.custom_data.entry(key).or_insert(value);
@@ -77,8 +96,79 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     metadata.custom_data.extend(accounts.custom_data);
     fs::write_atomically(&path.join("metadata.yaml"), metadata.to_yaml().as_bytes())?;
     done.messages = metadata.message_count;
-    done.notices = bag.notices().to_vec();
+    done.notices.splice(0..0, bag.notices().iter().cloned());
     Ok(done)
+}
+
+/// Reads the files that have an index, and corrects the metadata where they hold fewer messages than the index says. What is read of a
+/// file without an end was counted already.
+fn correct_counts(
+    bag: &BagReader,
+    metadata: &mut BagMetadata,
+    done: &mut Reindexed,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), ToolError> {
+    for (index, file) in bag.files().iter().enumerate() {
+        let reader = file.open()?;
+        let summary = reader.summary();
+        if matches!(summary.condition, FileCondition::Damaged { .. }) {
+            continue;
+        }
+        let found = check_file(&file.path, progress)?;
+        let missing = summary.message_count.saturating_sub(found.message_count);
+        if missing == 0 {
+            continue;
+        }
+        done.unreadable += missing;
+        done.notices.push(format!(
+            "{}: {missing} of {} messages cannot be read, and metadata.yaml leaves them out (`holdall check` says why)",
+            file.path.display(),
+            summary.message_count
+        ));
+        for channel in &summary.channels {
+            change_topic(
+                metadata,
+                &channel.info.topic.name,
+                channel.message_count,
+                u64::saturating_sub,
+            );
+        }
+        for (topic, count) in &found.topics {
+            change_topic(metadata, &topic.name, *count, u64::saturating_add);
+        }
+        if let Some(about) = metadata.files.get_mut(index) {
+            describe(about, &found);
+        }
+    }
+    if done.unreadable > 0 {
+        let files = &metadata.files;
+        metadata.message_count = files.iter().map(|file| file.message_count).sum();
+        metadata.starting_time = files.iter().filter_map(|file| file.starting_time).min();
+        let end = files
+            .iter()
+            .filter_map(|file| Some(file.starting_time?.saturating_add(file.duration)))
+            .max();
+        metadata.duration = span(metadata.starting_time, end);
+    }
+    Ok(())
+}
+
+fn change_topic(metadata: &mut BagMetadata, name: &str, count: u64, change: fn(u64, u64) -> u64) {
+    let mut topics = metadata.topics_with_message_count.iter_mut();
+    if let Some(topic) = topics.find(|topic| topic.topic_metadata.name == name) {
+        topic.message_count = change(topic.message_count, count);
+    }
+}
+
+fn describe(about: &mut FileInformation, found: &FileCheck) {
+    about.message_count = found.message_count;
+    about.starting_time = found.starting_time;
+    about.duration = span(found.starting_time, found.ending_time);
+}
+
+fn span(start: Option<Timestamp>, end: Option<Timestamp>) -> Duration {
+    let times = start.zip(end);
+    times.map_or(Duration::ZERO, |(start, end)| end.saturating_since(start))
 }
 
 /// Gives an MCAP file an index when it is whole and has none; true when it was given one.

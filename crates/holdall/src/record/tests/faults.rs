@@ -23,14 +23,14 @@ pub(super) fn test_disk(bytes_left: &Arc<AtomicU64>, hold: &Arc<Hold>) -> OpenDi
 }
 
 /// A world whose disk takes what is written at once.
-fn prompt_world() -> World {
+pub(super) fn prompt_world() -> World {
     let mut world = World::new();
     world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
     world
 }
 
 /// A recording of one topic, matched with its publisher.
-fn record_one(world: &mut World) -> (Recording, MemoryPublisher) {
+pub(super) fn record_one(world: &mut World) -> (Recording, MemoryPublisher) {
     let publisher = world.publisher("/t", RELIABLE);
     let recording = world.record();
     recording.wait_matched(&publisher);
@@ -54,7 +54,7 @@ fn record_over_a_split(world: &mut World) -> (Recording, MemoryPublisher) {
 }
 
 /// What a kill leaves now: the files as they are.
-fn killed(world: &World) -> PathBuf {
+pub(super) fn killed(world: &World) -> PathBuf {
     let killed = world.options.output.with_file_name("killed");
     fs::create_dir(&killed).unwrap();
     for entry in fs::read_dir(&world.options.output).unwrap() {
@@ -150,9 +150,12 @@ fn a_killed_recording_is_repaired_into_a_bag_that_knows_what_it_does_not_know() 
     });
     let killed = killed(&world);
     let copy = killed.with_file_name("copy");
-    let copied = crate::repair::repair(&killed, Some(&copy)).unwrap();
+    let copied = crate::repair::repair(&killed, Some(&copy), &mut |_, _| ()).unwrap();
     assert!(copied.has_changed() && copied.bag == copy);
-    for report in [crate::repair::repair(&killed, None).unwrap(), copied] {
+    for report in [
+        crate::repair::repair(&killed, None, &mut |_, _| ()).unwrap(),
+        copied,
+    ] {
         assert_eq!((report.messages, report.unsaved.len()), (101, 0), "{report:?}");
         let bag = crate::reader::BagReader::open(&report.bag).unwrap();
         assert!(bag.notices().is_empty(), "{:?}", bag.notices());
@@ -160,7 +163,7 @@ fn a_killed_recording_is_repaired_into_a_bag_that_knows_what_it_does_not_know() 
         assert!(bag.metadata().custom_data["holdall.repaired"].contains("unknown"));
         let ledger = bag.ledger().unwrap().unwrap();
         assert_eq!((ledger.recorded(), ledger.topics[0].loss_unknown), (101, true));
-        let again = crate::repair::repair(&report.bag, None).unwrap();
+        let again = crate::repair::repair(&report.bag, None, &mut |_, _| ()).unwrap();
         assert!(!again.has_changed(), "once is enough");
     }
     recording.stop();
@@ -274,7 +277,7 @@ fn a_file_that_was_made_ahead_is_none_of_a_killed_recording() {
     let names = |bag: &crate::reader::BagReader| bag.metadata().relative_file_paths.clone();
     let torn = crate::reader::BagReader::open(&killed).unwrap();
     assert_eq!(names(&torn), ["bag_0.mcap"], "{:?}", torn.notices());
-    let repaired = crate::repair::repair(&killed, None).unwrap();
+    let repaired = crate::repair::repair(&killed, None, &mut |_, _| ()).unwrap();
     let whole = crate::reader::BagReader::open(&repaired.bag).unwrap();
     assert_eq!(names(&whole), ["bag_0.mcap"]);
     assert_eq!(whole.notices(), Vec::<String>::new());

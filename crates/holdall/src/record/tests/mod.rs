@@ -5,6 +5,7 @@ mod bags;
 mod compression;
 mod disks;
 mod faults;
+mod live_bags;
 mod publishers;
 mod simulated;
 mod topics;

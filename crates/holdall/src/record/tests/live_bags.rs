@@ -1,0 +1,181 @@
+//! What readers and verbs that change bags do with a bag that is being recorded, and with one that was broken while it was.
+
+use super::{
+    faults::{prompt_world, record_one},
+    *,
+};
+use crate::{
+    live::{LockError, writer_of_bag},
+    reader::{BagReader, BagSet, MessageFilter},
+    repair::{RepairError, repair},
+    tools::{ToolError, check::check, reindex},
+};
+use holdall_storage::check::Severity;
+
+fn unseen(_done: u64, _total: u64) {}
+
+/// A bag that is being recorded, with some messages durable in its file.
+fn live(world: &mut World, storage: &str) -> (Recording, MemoryPublisher) {
+    storage.clone_into(&mut world.options.storage_id);
+    let (recording, publisher) = record_one(world);
+    for number in 0..200 {
+        publisher.send(&payload(number, 2000));
+    }
+    world.clock.advance(Duration::from_millis(1900));
+    recording.wait_until("all is durable", |recording| {
+        recording.recorder.status().durability.durable == 200
+    });
+    (recording, publisher)
+}
+
+#[test]
+fn a_bag_that_is_being_recorded_is_not_changed_and_names_its_recorder() {
+    for storage in ["mcap", "sqlite3", "leveldb"] {
+        let mut world = prompt_world();
+        let (recording, _publisher) = live(&mut world, storage);
+        let bag = recording.output.clone();
+        let file = recording.recorder.status().current_file;
+        let me = format!("process {}", std::process::id());
+        for path in [&bag, &file] {
+            let writer = writer_of_bag(path).map(|writer| writer.to_string());
+            assert_eq!(writer, Some(me.clone()), "{storage}: {}", path.display());
+            let copy = bag.with_file_name("copy");
+            for output in [None, Some(copy.as_path())] {
+                let refused = repair(path, output, &mut unseen).unwrap_err();
+                assert!(
+                    matches!(refused, RepairError::Lock(LockError::BeingRecorded { .. })),
+                    "{refused}"
+                );
+                assert!(refused.to_string().contains(&me), "{refused}");
+            }
+            assert!(!copy.exists());
+        }
+        let refused = reindex(&bag, &mut unseen).unwrap_err();
+        assert!(
+            matches!(refused, ToolError::Lock(LockError::BeingRecorded { .. })),
+            "{refused}"
+        );
+        let report = recording.stop().report;
+        assert_eq!((report.status.recorded, report.failure), (200, None), "{storage}");
+        assert_eq!(
+            (writer_of_bag(&bag), writer_of_bag(&file)),
+            (None, None),
+            "{storage}"
+        );
+        let found = check(&bag, &mut unseen).unwrap();
+        assert!(
+            found.is_sound(),
+            "{storage}: {:?}",
+            found.findings().collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn what_a_bag_holds_that_is_being_recorded_is_read_and_is_no_damage() {
+    for storage in ["mcap", "sqlite3", "leveldb"] {
+        let mut world = prompt_world();
+        let (recording, _publisher) = live(&mut world, storage);
+        let me = format!("is being recorded by process {}", std::process::id());
+        for path in [recording.output.clone(), recording.recorder.status().current_file] {
+            let bag = BagReader::open(&path).unwrap();
+            assert_eq!(bag.notices().len(), 1, "{storage}: {:?}", bag.notices());
+            assert!(bag.notices()[0].contains(&me), "{storage}: {:?}", bag.notices());
+            assert_eq!(
+                (bag.damage(), bag.metadata().message_count),
+                (None, 200),
+                "{storage}"
+            );
+            assert!(bag.writer().is_some());
+            let messages = BagSet::from(vec![bag]).messages(&MessageFilter::default());
+            assert_eq!(messages.filter(Result::is_ok).count(), 200, "{storage}");
+            let found = check(&path, &mut unseen).unwrap();
+            let findings: Vec<_> = found
+                .findings()
+                .map(|finding| (finding.severity, finding.to_string()))
+                .collect();
+            assert!(found.is_sound(), "{storage}: {findings:?}");
+            assert!(
+                findings
+                    .iter()
+                    .any(|(severity, text)| *severity == Severity::Notice && text.contains(&me)),
+                "{storage}: {findings:?}"
+            );
+        }
+        recording.stop();
+    }
+}
+
+/// What a repair that knew no locks left of a bag under its recorder: the end of a bag in the middle of the file.
+fn with_an_end_in_its_middle(world: &mut World) -> PathBuf {
+    let (recording, publisher) = live(world, "mcap");
+    let early = super::faults::killed(world);
+    repair(&early, None, &mut unseen).unwrap();
+    for number in 200..2000 {
+        publisher.send(&payload(number, 2000));
+    }
+    let whole = recording.stop().report.files[0].clone();
+    let (ended, torn) = (
+        fs::read(early.join("bag_0.mcap")).unwrap(),
+        fs::read(&whole).unwrap(),
+    );
+    let same = ended.iter().zip(&torn).take_while(|(a, b)| a == b).count();
+    let mut broken = torn;
+    broken[same..ended.len()].copy_from_slice(&ended[same..]);
+    fs::write(&whole, broken).unwrap();
+    whole.parent().unwrap().to_owned()
+}
+
+#[test]
+fn a_broken_file_is_never_called_whole() {
+    let mut world = prompt_world();
+    let bag = with_an_end_in_its_middle(&mut world);
+    let problems = check(&bag, &mut unseen).unwrap().problems();
+    assert!(problems > 0, "otherwise this test shows nothing");
+    let copy = bag.with_file_name("copy");
+    for _ in 0..2 {
+        let report = repair(&bag, None, &mut unseen).unwrap();
+        assert!(report.problem_count > 0, "{report:?}");
+        assert_eq!(report.problems.len() as u64, report.problem_count);
+    }
+    let report = repair(&bag, Some(&copy), &mut unseen).unwrap();
+    assert!(report.problem_count > 0, "{report:?}");
+    assert!(
+        report
+            .problems
+            .iter()
+            .all(|problem| !problem.contains(".partial")),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn metadata_names_no_message_that_cannot_be_read() {
+    let mut world = prompt_world();
+    let bag = with_an_end_in_its_middle(&mut world);
+    let done = reindex(&bag, &mut unseen).unwrap();
+    let found = check(&bag, &mut unseen).unwrap();
+    let readable: u64 = found.files.iter().map(|file| file.message_count).sum();
+    assert!(readable < 2000, "otherwise this test shows nothing");
+    assert_eq!((done.messages, done.unreadable), (readable, 2000 - readable));
+    assert!(
+        done.notices
+            .iter()
+            .any(|notice| notice.contains("cannot be read")),
+        "{:?}",
+        done.notices
+    );
+    let bag = BagReader::open(&bag).unwrap();
+    let metadata = bag.metadata();
+    let of_topics: u64 = metadata
+        .topics_with_message_count
+        .iter()
+        .map(|topic| topic.message_count)
+        .sum();
+    assert_eq!((metadata.message_count, of_topics), (readable, readable));
+    assert_eq!(
+        found.bag.problems, 0,
+        "the metadata says what a check finds: {:?}",
+        found.bag
+    );
+}
