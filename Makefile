@@ -15,13 +15,15 @@ TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 # libraries, and so compiles nothing again.
 PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-sim --test program
 
-.PHONY: help demo test build install check lint unit sim gate e2e bench setup-build setup-nodes clean
+.PHONY: help demo test build install check lint unit sim gate e2e bench setup-build setup-demo setup-nodes clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: build setup-nodes ## record real ROS 2 nodes, look at the bag, play it back
-	@HOLDALL_BIN=$(CURDIR)/target/release/holdall $(HOLDALL_VENV)/bin/python demo/run.py
+# DDS only, and without optimizing the whole program at once: a first build in a few minutes.
+demo: setup-build setup-demo ## record real ROS 2 nodes, look at the bag, play it back
+	cargo build --profile demo -p holdall-cli --no-default-features --features dds
+	@HOLDALL_BIN=$(TARGET)/demo/holdall $(HOLDALL_VENV)/bin/python demo/run.py
 
 # Every seed of the simulator that ever failed, and every mutation, is in `unit`; `sim` looks for new ones.
 test: setup-build setup-nodes lint unit sim gate e2e ## run the whole test suite
@@ -67,6 +69,9 @@ e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign
 
 setup-build:
 	@scripts/setup.sh build
+
+setup-demo:
+	@scripts/setup.sh demo
 
 setup-nodes:
 	@scripts/setup.sh nodes

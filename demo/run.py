@@ -102,7 +102,7 @@ def main():
         good &= recorded.get(topic) == count and same
         print(f"{topic:<22}{count:>8}{recorded.get(topic, 0):>10}{again['count']:>13}{'yes' if same else 'no':>12}")
     print("\nEvery message that was sent is in the bag and came back." if good else "\nSomething is missing: see the lines above.")
-    print("\nYour turn: start your own ROS 2 nodes and run\n    target/release/holdall record -a")
+    print("\nYour turn: start your own ROS 2 nodes and run\n    " + os.path.relpath(HOLDALL) + " record -a")
     return 0 if good else 1
 
 

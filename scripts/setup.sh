@@ -2,8 +2,8 @@
 # Installs what building and testing holdall needs, and nothing else. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh build   system packages and the pinned Rust toolchain
-#   scripts/setup.sh nodes   real ROS 2 nodes and foreign bag readers, in a Python venv of the project's own; ROS 1 and LevelDB where Debian
-#                            has them
+#   scripts/setup.sh demo    real ROS 2 nodes, in a Python venv of the project's own
+#   scripts/setup.sh nodes   the same with foreign bag readers; ROS 1, LevelDB, a browser and btrfs tools where Debian has them
 #
 # Touches only the project's folder (.venv), the packages named here, and rustup's own folder.
 set -euo pipefail
@@ -12,9 +12,10 @@ cd "$(dirname "$0")/.."
 # cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; git is cargo's; `make gate` counts with valgrind.
 build_packages=(build-essential cmake pkg-config libclang-dev git ca-certificates valgrind)
 
+demo_packages=(python3 python3-venv)
 # Headers of Python: pyzeros compiles the serializers that it needs.
 # btrfs has quotas that bind root as well.
-node_packages=(python3 python3-venv python3-dev btrfs-progs)
+node_packages=("${demo_packages[@]}" python3-dev btrfs-progs)
 # ROS 1 as Debian 12 has it: its recorder, its master, and messages for real publishers. Elsewhere the tests with them are skipped.
 ros1_packages=(python3-rosbag python3-rosmaster python3-sensor-msgs python3-tf2-msgs python3-visualization-msgs python3-nav-msgs)
 # A browser for the page of `holdall bench report`.
@@ -70,21 +71,38 @@ find_rust() {
     fi
 }
 
+# Installs the packages of LIST into the venv. The list is copied into the venv as a stamp: an unchanged list is installed once, a changed one
+# begins with a new venv.
 make_venv() {
-    local venv="${HOLDALL_VENV:-.venv}" wanted=scripts/python-packages.txt
-    cmp -s "$wanted" "$venv/installed.txt" && return
+    local venv="${HOLDALL_VENV:-.venv}" list="$1" what="$2"
+    local wanted="scripts/$list" stamp
+    stamp="$venv/installed-$list"
+    cmp -s "$wanted" "$stamp" && return
     # Debian's own interpreter first: the ROS 2 wheels are built for Python 3.11 and 3.12.
     local python=/usr/bin/python3
     [ -x "$python" ] || python=python3
-    say "making $venv with real ROS 2 nodes (about 300 MB)"
-    rm -rf "$venv"
-    "$python" -m venv "$venv"
+    if [ -e "$stamp" ] || ! [ -x "$venv/bin/python" ]; then
+        rm -rf "$venv"
+        "$python" -m venv "$venv"
+    fi
+    say "installing $what into $venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$wanted"
-    cp "$wanted" "$venv/installed.txt"
+    cp "$wanted" "$stamp"
 }
 
 case "${1:-}" in
     build) install_packages "${build_packages[@]}"; find_rust ;;
-    nodes) install_packages "${node_packages[@]}"; install_if_there "ROS 1" "${ros1_packages[@]}"; install_if_there LevelDB "${leveldb_packages[@]}"; install_if_there browser "${browser_packages[@]}"; make_venv ;;
-    *) fail "say what to set up: build or nodes" ;;
+    demo)
+        install_packages "${demo_packages[@]}"
+        make_venv python-packages-demo.txt "real ROS 2 nodes"
+        ;;
+    nodes)
+        install_packages "${node_packages[@]}"
+        install_if_there "ROS 1" "${ros1_packages[@]}"
+        install_if_there LevelDB "${leveldb_packages[@]}"
+        install_if_there browser "${browser_packages[@]}"
+        make_venv python-packages-demo.txt "real ROS 2 nodes"
+        make_venv python-packages.txt "foreign bag readers (about 300 MB with the nodes)"
+        ;;
+    *) fail "name what to set up: build, demo or nodes" ;;
 esac
