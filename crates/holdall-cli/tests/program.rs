@@ -84,14 +84,27 @@ fn help_teaches() {
 }
 
 #[test]
-fn help_is_also_a_verb_and_the_version_is_told() {
+fn help_is_also_a_verb_and_the_version_names_the_commit() {
     let folder = empty();
     assert_eq!(
         run(folder.path(), &["help", "record"]).stdout,
         run(folder.path(), &["record", "--help"]).stdout
     );
     let version = run(folder.path(), &["--version"]);
-    assert_eq!(version.stdout, format!("holdall {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(
+        version
+            .stdout
+            .starts_with(concat!("holdall ", env!("CARGO_PKG_VERSION"))),
+        "{}",
+        version.stdout
+    );
+    let in_checkout = std::process::Command::new("git")
+        .args(["rev-parse", "--short", "HEAD"])
+        .output();
+    if let Some(commit) = in_checkout.ok().filter(|git| git.status.success()) {
+        let commit = String::from_utf8_lossy(&commit.stdout).trim().to_owned();
+        assert!(version.stdout.contains(&commit), "{}: {commit}", version.stdout);
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ const STYLES: styling::Styles = styling::Styles::styled()
 /// Needs no ROS installation. Bags are those of `ros2 bag`: MCAP files beside a metadata.yaml, read by `ros2 bag`, the
 /// mcap tools and Foxglove too. Every message that was sent and is not in the bag is counted and told.
 #[derive(Debug, Parser)]
-#[command(name = "holdall", version, styles = STYLES, args_override_self = true, max_term_width = 110)]
+#[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = STYLES, args_override_self = true, max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = after_long_help())]
 pub struct Cli {
     /// What to do.
