@@ -3,7 +3,10 @@
 // A program for the terminal: what it finds is its output.
 #![allow(clippy::print_stderr)]
 
+mod lengths;
+mod markdown;
 mod tidy;
+mod words;
 
 use std::process::ExitCode;
 

@@ -1,5 +1,10 @@
 //! The rules of the house that no compiler checks: module sentences, file lengths, unsafe only behind fences, one-way dependencies.
 
+use crate::{
+    lengths::{is_long_file, long_functions},
+    markdown::{Sources, documents},
+    words::banned_words,
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -7,6 +12,11 @@ use std::{
 };
 
 const FILE_LINES_MAX: usize = 800;
+/// Functions longer than a screen, and files over 500 lines, that the tree may have: lower these when one was carved, never raise them.
+const LONG_FUNCTIONS_MAX: usize = 10;
+const LONG_FILES_MAX: usize = 24;
+/// Words of the glossary that are still in comments and documents.
+const WORDS_MAX: usize = 1250;
 const MODULES_FORBIDDEN: [&str; 4] = ["util.rs", "utils.rs", "common.rs", "manager.rs"];
 
 /// Each crate with the crates of this project that it may depend on.
@@ -52,16 +62,20 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 7] = [
 pub fn run() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut breaches = Vec::new();
-    for file in rust_files(&root.join("crates"))
-        .into_iter()
-        .chain(rust_files(&root.join("xtask")))
-    {
-        check_file(&root, &file, &mut breaches);
+    let files: Vec<PathBuf> = ["crates", "xtask"]
+        .iter()
+        .flat_map(|folder| rust_files(&root.join(folder)))
+        .collect();
+    for file in &files {
+        check_file(&root, file, &mut breaches);
     }
+    check_lengths(&root, &files, &mut breaches);
+    check_words(&root, &files, &mut breaches);
     check_lints(&root, &mut breaches);
     for (name, allowed) in DEPENDENCIES_ALLOWED {
         check_dependencies(&root, name, allowed, &mut breaches);
     }
+    breaches.extend(Sources::read(&root).check_documents());
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }
@@ -118,6 +132,70 @@ fn check_file(root: &Path, file: &Path, breaches: &mut Vec<String>) {
     }
     if MODULES_FORBIDDEN.iter().any(|name| file.ends_with(name)) {
         breaches.push(format!("{shown}: the name says nothing about what is in it"));
+    }
+}
+
+/// Words of the glossary in comments and documents; every one of them when there are more than allowed, so that the new one can be found.
+fn check_words(root: &Path, files: &[PathBuf], breaches: &mut Vec<String>) {
+    let documents = documents(root);
+    let mut found = Vec::new();
+    for file in files.iter().chain(&documents) {
+        let shown = file.strip_prefix(root).unwrap_or(file).display().to_string();
+        let is_log = shown.contains("docs/benchmarks/log/")
+            || shown.contains("CHANGELOG")
+            || shown.ends_with("src/words.rs");
+        let Some(text) = fs::read_to_string(file).ok().filter(|_| !is_log) else {
+            continue;
+        };
+        let words = banned_words(&text, shown.ends_with(".md"));
+        found.extend(
+            words
+                .iter()
+                .map(|word| format!("{shown}:{}: {}", word.line, word.word)),
+        );
+    }
+    if found.len() > WORDS_MAX {
+        breaches.push(format!(
+            "{} words that the glossary in CONTRIBUTING.md replaces, more than {WORDS_MAX}:\n  {}",
+            found.len(),
+            found.join("\n  ")
+        ));
+    }
+}
+
+/// Long functions and files of the product are counted; those of tests, examples and fuzz targets are not.
+fn check_lengths(root: &Path, files: &[PathBuf], breaches: &mut Vec<String>) {
+    let (mut functions, mut long_files) = (Vec::new(), Vec::new());
+    for file in files {
+        let shown = file.strip_prefix(root).unwrap_or(file).display().to_string();
+        let is_product = !["/tests/", "/examples/", "/fuzz/", "tests.rs"]
+            .iter()
+            .any(|part| shown.contains(part));
+        let Some(text) = fs::read_to_string(file).ok().filter(|_| is_product) else {
+            continue;
+        };
+        let product = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(&text);
+        if is_long_file(product.lines().count()) {
+            long_files.push(format!("{shown}: {} lines", product.lines().count()));
+        }
+        for found in long_functions(product) {
+            functions.push(format!(
+                "{shown}:{}: {} has {} lines",
+                found.line, found.name, found.lines
+            ));
+        }
+    }
+    for (what, found, max) in [
+        ("functions over 70 lines", functions, LONG_FUNCTIONS_MAX),
+        ("files over 500 lines", long_files, LONG_FILES_MAX),
+    ] {
+        if found.len() > max {
+            breaches.push(format!(
+                "{} {what}, more than {max}:\n  {}",
+                found.len(),
+                found.join("\n  ")
+            ));
+        }
     }
 }
 
