@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -174,9 +175,13 @@ def world(tmp_path):
 class Terminal:
     """The program on a pseudo-terminal, as a person sees it."""
 
-    def __init__(self, world, *arguments):
+    def __init__(self, world, *arguments, ignored=(), columns=None):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            for number in ignored:
+                signal.signal(number, signal.SIG_IGN)
+            if columns:
+                termios.tcsetwinsize(0, (24, columns))
             os.execve(HOLDALL, [HOLDALL, *map(str, arguments)], {**world.env, "TERM": "xterm-256color"})
         self.text = ""
 
@@ -200,6 +205,19 @@ class Terminal:
     def interrupt(self):
         os.kill(self.pid, signal.SIGINT)
 
+    def hang_up(self):
+        """The window is closed, or ssh ends: the terminal is gone."""
+        os.close(self.fd)
+        self.fd = None
+
+    def exit_code(self, deadline_s=DEADLINE_S):
+        """Waits for the end without reading the terminal."""
+        end = time.monotonic() + deadline_s
+        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            assert time.monotonic() < end, "the program did not end"
+            time.sleep(0.02)
+        return os.waitstatus_to_exitcode(ended[1])
+
     def wait(self):
         while self._read(DEADLINE_S):
             done, status = os.waitpid(self.pid, os.WNOHANG)
@@ -212,8 +230,8 @@ class Terminal:
 def terminal(world):
     opened = []
 
-    def open_terminal(*arguments):
-        opened.append(Terminal(world, *arguments))
+    def open_terminal(*arguments, **how):
+        opened.append(Terminal(world, *arguments, **how))
         return opened[-1]
 
     yield open_terminal

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
     if let Err(failure) = &result {
         output::complain(failure.sentence());
     }
+    terminal::screen::flush();
     match result {
         Ok(_) if panics::happened() => exit::code(&Ok(Outcome::Failed)),
         result => exit::code(&result),

@@ -1,24 +1,64 @@
-//! Writes results to standard output and complaints to standard error; a reader that has gone away is no failure.
+//! Writes results to standard output and complaints to standard error; a reader or a terminal that has gone away is no failure.
 
 use crate::{exit::Failure, terminal::screen};
+use rustix::{io::Errno, termios::tcgetattr};
 use std::{
     fs::File,
     io::{self, IsTerminal, Write},
     path::Path,
+    sync::mpsc::{RecvTimeoutError, sync_channel},
+    thread,
+    time::Duration,
 };
+
+/// The end of a recording waits this long for a terminal that accepts nothing (Ctrl-S).
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a terminal shows at once.
+const PIECE_BYTES: usize = 1024;
 
 /// Writes a result and an end of line to standard output.
 ///
 /// # Errors
-/// When it cannot be written, unless the reader has closed the pipe (`holdall info bag | head -3`).
+/// When it cannot be written, unless the reader has closed the pipe (`holdall info bag | head -3`) or the terminal is gone.
 pub fn result(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match writeln!(stdout, "{}", text.trim_end_matches('\n')).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::failed(format!(
-            "cannot write to standard output: {error}"
-        ))),
-        _ => Ok(()),
+    screen::flush();
+    let text = format!("{}\n", text.trim_end_matches('\n'));
+    if screen::must_not_wait() && is_terminal() {
+        write_in_time(text);
+        return Ok(());
     }
+    let mut stdout = io::stdout().lock();
+    wanted(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(drop)
+}
+
+/// Writes to a terminal as long as it accepts anything.
+fn write_in_time(text: String) {
+    let (accepted, progress) = sync_channel(1);
+    let write = move || {
+        for piece in text.as_bytes().chunks(PIECE_BYTES) {
+            let mut stdout = io::stdout().lock();
+            if stdout.write_all(piece).and_then(|()| stdout.flush()).is_err() || accepted.send(()).is_err() {
+                return;
+            }
+        }
+    };
+    if thread::Builder::new()
+        .name("result".to_owned())
+        .spawn(write)
+        .is_ok()
+    {
+        // Ends when the thread has written everything, and dropped its end.
+        while !matches!(
+            progress.recv_timeout(PATIENCE),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected)
+        ) {}
+    }
+}
+
+/// True when standard output is a terminal, also one that is gone.
+fn is_terminal() -> bool {
+    matches!(tcgetattr(rustix::stdio::stdout()), Ok(_) | Err(Errno::IO))
 }
 
 /// Copies a file to standard output.
@@ -70,17 +110,21 @@ impl Stream {
 fn wanted(written: io::Result<()>) -> Result<bool, Failure> {
     match written {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe || is_gone(&error) => Ok(false),
         Err(error) => Err(Failure::failed(format!(
             "cannot write to standard output: {error}"
         ))),
     }
 }
 
+/// A terminal whose window was closed.
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::IO.raw_os_error()) && is_terminal()
+}
+
 /// Writes why the program ends to standard error, as one line.
 pub fn complain(sentence: &str) {
-    // Nothing more can be done when even standard error is gone.
-    let _ = screen::write_above(format!("holdall: {}\n", one_line(sentence)).as_bytes());
+    screen::write_above(format!("holdall: {}\n", one_line(sentence)).as_bytes());
 }
 
 /// One line, without the system's error numbers (`(os error 2)`), which say nothing to a user.

@@ -13,8 +13,7 @@ pub fn install() {
     panic::set_hook(Box::new(|info| {
         PANICKED.store(true, Ordering::SeqCst);
         mode::restore_for_good();
-        // Nothing more can be done when even standard error is gone.
-        let _ = screen::write_above(sentence(info).as_bytes());
+        screen::write_of_panic(sentence(info).as_bytes());
     }));
 }
 

@@ -1,4 +1,4 @@
-//! Sizes and spans as people write and read them: `100MiB`, `200ms`, `62.4 KiB`, `1.49 GB/s`.
+//! Sizes and spans as people write and read them: `100MiB`, `200ms`, `62.4 KiB`, `1.49 GiB/s`.
 
 use std::time::Duration;
 
@@ -152,13 +152,13 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{size:.decimals$} {}", UNITS[unit])
 }
 
-/// Writes a rate with three digits that count, in powers of 1000 (`1.49 GB/s`, `210 MB/s`, `0 B/s`).
+/// Writes a rate with three digits that count, in powers of 1024 as sizes (`1.49 GiB/s`, `210 MiB/s`, `0 B/s`).
 pub fn format_byte_rate(bytes_per_s: f64) -> String {
-    const UNITS: [&str; 4] = ["B/s", "kB/s", "MB/s", "GB/s"];
+    const UNITS: [&str; 4] = ["B/s", "KiB/s", "MiB/s", "GiB/s"];
     let mut rate = bytes_per_s.max(0.0);
     let mut unit = 0;
     while rate >= 999.5 && unit + 1 < UNITS.len() {
-        rate /= 1000.0;
+        rate /= 1024.0;
         unit += 1;
     }
     let decimals = match rate {
@@ -325,10 +325,10 @@ mod tests {
         for (rate, text) in [
             (0.0, "0 B/s"),
             (999.4, "999 B/s"),
-            (1490e6, "1.49 GB/s"),
-            (210.4e6, "210 MB/s"),
-            (12.34e3, "12.3 kB/s"),
-            (999_600.0, "1.00 MB/s"),
+            (1.49 * f64::from(1 << 30), "1.49 GiB/s"),
+            (210.4 * f64::from(1 << 20), "210 MiB/s"),
+            (12.34 * 1024.0, "12.3 KiB/s"),
+            (999.6 * 1024.0, "0.98 MiB/s"),
         ] {
             assert_eq!(format_byte_rate(rate), text);
         }

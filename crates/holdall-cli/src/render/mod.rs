@@ -5,6 +5,7 @@ pub mod check;
 pub mod diff;
 pub mod export;
 pub mod info;
+pub mod line;
 pub mod paint;
 pub mod play;
 pub mod rate;

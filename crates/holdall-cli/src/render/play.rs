@@ -1,19 +1,21 @@
 //! A playback on the screen: the live lines, the sentences at its end, the table of topics, and the report for programs.
 
-use super::{TABLE_STYLE, paint::Paint};
+use super::{
+    TABLE_STYLE,
+    line::{Line, bar},
+    paint::Paint,
+};
 use crate::units::{format_elapsed, format_span, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::play::status::{PlayPhase, PlayReport, PlayStatus, TopicReport};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Lines that [`live`] gives.
-pub const LIVE_LINES: usize = 3;
+/// The longest progress bar in cells.
+const BAR_CELLS_MAX: usize = 32;
 
-const BAR_CELLS: usize = 30;
-
-/// The live lines.
-pub fn live(status: &PlayStatus, hint: &str, paint: Paint) -> Vec<String> {
+/// The live lines, for a terminal of this width.
+pub fn live(status: &PlayStatus, hint: &str, paint: Paint, columns: usize) -> Vec<String> {
     let state = match status.phase {
         PlayPhase::Preparing => paint.attention("preparing"),
         _ if status.paused => paint.attention("paused   "),
@@ -21,20 +23,24 @@ pub fn live(status: &PlayStatus, hint: &str, paint: Paint) -> Vec<String> {
         PlayPhase::Ended => paint.good("ended    "),
     };
     let round = if status.round > 1 {
-        format!("  round {}", status.round)
+        format!("round {}", status.round)
     } else {
         String::new()
     };
-    let head = format!(
-        "{state} {} {}  ×{}{round}",
-        progress_bar(status.elapsed(), status.duration),
-        paint.strong(&format!(
-            "{} / {}",
-            format_elapsed(status.elapsed()),
-            format_elapsed(status.duration)
-        )),
-        format_rate(status.rate),
-    );
+    let (elapsed, duration) = (status.elapsed(), status.duration);
+    let share = if duration.is_zero() {
+        0.0
+    } else {
+        elapsed.as_secs_f64() / duration.as_secs_f64()
+    };
+    let times = format!("{} / {}", format_elapsed(elapsed), format_elapsed(duration));
+    let head = Line::new(columns)
+        .part(1, &state)
+        .stretch(BAR_CELLS_MAX, |cells| bar(share, cells))
+        .part(1, &paint.strong(&times))
+        .part(2, &format!("×{}", format_rate(status.rate)))
+        .part(3, &round)
+        .text();
     let mut counts = format!("{} published", plural(status.published, "message"));
     if status.refused > 0 {
         counts += &format!("  {}", paint.bad(&format!("{} refused", status.refused)));
@@ -46,16 +52,6 @@ pub fn live(status: &PlayStatus, hint: &str, paint: Paint) -> Vec<String> {
         );
     }
     vec![head, counts, paint.faint(hint)]
-}
-
-fn progress_bar(elapsed: Duration, duration: Duration) -> String {
-    let share = if duration.is_zero() {
-        0.0
-    } else {
-        elapsed.as_secs_f64() / duration.as_secs_f64()
-    };
-    let cells = (share.clamp(0.0, 1.0) * BAR_CELLS as f64).round() as usize;
-    format!("▕{}{}▏", "█".repeat(cells), "░".repeat(BAR_CELLS - cells))
 }
 
 /// `1.0`, `0.25`, `2.1`: at least one digit behind the point, no tail of zeros.
@@ -227,7 +223,7 @@ mod tests {
 
     #[test]
     fn live_lines_show_where_playback_stands() {
-        insta::assert_snapshot!(live(&report().status, "SPACE pause", Paint::Plain).join("\n"));
+        insta::assert_snapshot!(live(&report().status, "SPACE pause", Paint::Plain, 100).join("\n"));
     }
 
     #[test]

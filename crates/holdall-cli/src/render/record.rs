@@ -1,6 +1,11 @@
 //! A recording on the screen: the live lines, the sentences at its end, the table of topics, and the report for programs.
 
-use super::{TABLE_STYLE, paint::Paint, rate::Rates};
+use super::{
+    TABLE_STYLE,
+    line::{Line, bar},
+    paint::Paint,
+    rate::Rates,
+};
 use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::record::status::{DurabilityStatus, RecordReport, RecordStatus, TopicStatus};
@@ -8,40 +13,69 @@ use holdall_model::loss::LossStage;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
-/// Lines that [`live`] gives.
-pub const LIVE_LINES: usize = 4;
+/// The longest cache bar in cells.
+const BAR_CELLS_MAX: usize = 22;
 
-const BAR_CELLS: usize = 20;
-
-/// The live lines.
-pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint) -> Vec<String> {
+/// The live lines, for a terminal of this width.
+pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint, columns: usize) -> Vec<String> {
     let state = if status.paused {
         paint.attention("paused   ")
     } else {
         paint.good("recording")
     };
-    let messages_per_s = rates.messages_per_s.round() as u64;
     let file = status
         .current_file
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let head = format!(
-        "{state} {}  {}  {}/s  {}  {file}",
-        paint.strong(&format_elapsed(status.elapsed)),
-        plural(status.recorded, "message"),
-        format_count(messages_per_s),
-        format_byte_rate(rates.bytes_per_s),
-    );
+    let messages_per_s = rates.messages_per_s.round() as u64;
+    let head = Line::new(columns)
+        .part(
+            1,
+            &format!("{state} {}", paint.strong(&format_elapsed(status.elapsed))),
+        )
+        .part(1, &plural(status.recorded, "message"))
+        .part(3, &format!("{}/s", format_count(messages_per_s)))
+        .part(2, &format_byte_rate(rates.bytes_per_s))
+        .part(4, &file)
+        .text();
+    vec![
+        head,
+        cache_line(status, paint, columns),
+        lost_line(status, paint),
+        paint.faint(hint),
+    ]
+}
+
+/// `cache     ▕███░░░▏   12 %  12.0 MiB of 100.0 MiB  disk 80.0 GiB free`; the bar is red when it is nearly full.
+fn cache_line(status: &RecordStatus, paint: Paint, columns: usize) -> String {
+    let (held, max) = (status.cache_bytes as u64, status.cache_bytes_max as u64);
+    let share = if max == 0 {
+        0.0
+    } else {
+        (held as f64 / max as f64).clamp(0.0, 1.0)
+    };
     let disk = status
         .disk_available_bytes
-        .map(|bytes| format!("   disk {} free", format_bytes(bytes)));
-    let cache = format!(
-        "cache     {}{}",
-        cache_bar(status, paint),
-        disk.unwrap_or_default()
-    );
-    let lost = match lost_by_stage(&status.topics) {
+        .map(|bytes| format!("disk {} free", format_bytes(bytes)));
+    Line::new(columns)
+        .part(1, "cache   ")
+        .stretch(BAR_CELLS_MAX, |cells| {
+            let bar = bar(share, cells);
+            match share {
+                s if s >= 0.9 => paint.bad(&bar),
+                s if s >= 0.5 => paint.attention(&bar),
+                _ => bar,
+            }
+        })
+        .part(1, &format!("{:.0} %", share * 100.0))
+        .part(3, &format!("{} of {}", format_bytes(held), format_bytes(max)))
+        .part(2, disk.as_deref().unwrap_or_default())
+        .text()
+}
+
+fn lost_line(status: &RecordStatus, paint: Paint) -> String {
+    match lost_by_stage(&status.topics) {
         stages if status.lost == 0 && stages.is_empty() => format!("lost      {}", paint.good("none")),
         stages if status.shortfall() == 0 => {
             format!("lost      {}   {}", paint.good("none"), list_stages(&stages))
@@ -54,31 +88,7 @@ pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint) -> Ve
                 list_stages(&stages)
             ))
         ),
-    };
-    vec![head, cache, lost, paint.faint(hint)]
-}
-
-/// `▕███░░░▏ 12 %  12.0 MiB of 100.0 MiB`; red when it is nearly full.
-fn cache_bar(status: &RecordStatus, paint: Paint) -> String {
-    let (held, max) = (status.cache_bytes as u64, status.cache_bytes_max as u64);
-    let share = if max == 0 {
-        0.0
-    } else {
-        (held as f64 / max as f64).clamp(0.0, 1.0)
-    };
-    let cells = (share * BAR_CELLS as f64).ceil() as usize;
-    let bar = format!("▕{}{}▏", "█".repeat(cells), "░".repeat(BAR_CELLS - cells));
-    let bar = match share {
-        s if s >= 0.9 => paint.bad(&bar),
-        s if s >= 0.5 => paint.attention(&bar),
-        _ => bar,
-    };
-    format!(
-        "{bar} {:3.0} %  {} of {}",
-        share * 100.0,
-        format_bytes(held),
-        format_bytes(max)
-    )
+    }
 }
 
 /// Messages lost per stage, over all topics; stages without a loss are absent, and so is what was left out on request.
@@ -367,7 +377,14 @@ mod tests {
             bytes_per_s: 48.2e6,
         };
         insta::assert_snapshot!(
-            live(&report.status, rates, "SPACE pause · Ctrl-C stop", Paint::Plain).join("\n")
+            live(
+                &report.status,
+                rates,
+                "SPACE pause · Ctrl-C stop",
+                Paint::Plain,
+                100
+            )
+            .join("\n")
         );
     }
 
@@ -376,7 +393,7 @@ mod tests {
         let mut status = lossy().status;
         status.paused = true;
         status.cache_bytes = status.cache_bytes_max;
-        let text = live(&status, Rates::default(), "", Paint::Colored).join("\n");
+        let text = live(&status, Rates::default(), "", Paint::Colored, 100).join("\n");
         assert!(text.contains("\u{1b}[31m"), "{text:?}");
         insta::assert_snapshot!(console::strip_ansi_codes(&text));
     }

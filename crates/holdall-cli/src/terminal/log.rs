@@ -50,7 +50,8 @@ struct AboveWriter;
 
 impl io::Write for AboveWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        screen::write_above(line).map(|()| line.len())
+        screen::write_above(line);
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

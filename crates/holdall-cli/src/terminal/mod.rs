@@ -1,6 +1,7 @@
 //! The terminal: what is shown on it while a verb runs, keys read from it, and its mode, which is always put back.
 
 pub mod events;
+mod frame;
 pub mod keyboard;
 pub mod log;
 pub mod mode;

@@ -65,6 +65,7 @@ pub fn remove_unfinished_at_end() {
         if let Some(number) = signals.forever().next() {
             holdall_io::unfinished::remove_all_and_hold();
             screen::clear();
+            screen::flush();
             do_default(number);
         }
     };

@@ -6,7 +6,7 @@ use crate::{
     exit::{Failure, Outcome},
     output,
     render::{check, paint::Paint},
-    terminal::{log, progress::ByteProgress},
+    terminal::{log, progress::Progress},
     typed::check::CheckArguments,
 };
 use tracing::level_filters::LevelFilter;
@@ -17,7 +17,7 @@ pub fn run(typed: &CheckArguments) -> VerbResult {
     let mut is_sound = true;
     let named = input::resolve(&typed.bags)?;
     for path in &named.paths {
-        let progress = ByteProgress::open(&format!("checking {}", path.display()));
+        let progress = Progress::of_bytes(&format!("checking {}", path.display()));
         let found = holdall::tools::check::check(path, &mut |done, total| progress.show(done, total));
         drop(progress);
         let found = found.map_err(Failure::failed)?;

@@ -6,7 +6,7 @@ use crate::{
     exit::{Failure, Outcome},
     meant::{self, UsageError, surroundings::Surroundings},
     output, render,
-    terminal::{log, progress::ByteProgress},
+    terminal::{log, progress::Progress},
     typed::tools::{
         Codec, CompressArguments, CompressMode, ConvertArguments, DecompressArguments, DivisionArguments,
         FilterArguments, MergeArguments, OutputArguments, PackMode, SplitArguments,
@@ -241,7 +241,7 @@ fn make(
     } else {
         output.directory.display().to_string()
     };
-    let progress = ByteProgress::open(&format!("{doing} {shown}"));
+    let progress = Progress::of_bytes(&format!("{doing} {shown}"));
     let job = Job {
         inputs,
         choice,

@@ -5,7 +5,7 @@ use crate::{
     VerbResult,
     exit::{Failure, Outcome},
     meant, output, render,
-    terminal::log,
+    terminal::{log, progress::Progress},
     typed::export::{ExportArguments, ExportFormat},
 };
 use holdall::{
@@ -13,12 +13,8 @@ use holdall::{
     export::{ExportError, ExportKind, ExportOptions, Exporter, ImageFormat},
     reader::BagSet,
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::path::{Path, PathBuf};
 use tracing::{level_filters::LevelFilter, warn};
-
-/// Messages between two looks at the progress bar.
-const BAR_STEP: u64 = 256;
 
 /// Writes tables or images.
 pub fn run(typed: &ExportArguments) -> VerbResult {
@@ -28,7 +24,8 @@ pub fn run(typed: &ExportArguments) -> VerbResult {
     let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
     let messages = choice.messages(bags, &mut decoders).map_err(refused)?;
-    let bar = progress(bags, typed.choice.count);
+    let progress = Progress::of_messages("exporting");
+    let total = total(bags, typed.choice.count);
     let options = ExportOptions {
         folder: typed.output.clone().unwrap_or_else(|| default_folder(typed)),
         kind: match typed.format {
@@ -57,12 +54,10 @@ pub fn run(typed: &ExportArguments) -> VerbResult {
                 warn!("{error}");
             }
         }
-        if taken % BAR_STEP == 0 {
-            bar.set_position(taken);
-        }
+        progress.show(taken, total);
     }
     let report = exporter.finish().map_err(failure)?;
-    bar.finish_and_clear();
+    drop(progress);
     report.notices.iter().for_each(|notice| warn!("{notice}"));
     output::result(&if typed.json {
         serde_json::to_string_pretty(&report).map_err(Failure::failed)?
@@ -95,19 +90,12 @@ fn default_folder(typed: &ExportArguments) -> PathBuf {
     PathBuf::from(format!("{stem}_{}", typed.format.as_str()))
 }
 
-/// A bar on a terminal; what a filter leaves out makes it end early.
-fn progress(bags: &BagSet, count: Option<u64>) -> ProgressBar {
+/// Messages to go through; what a filter leaves out makes it end early.
+fn total(bags: &BagSet, count: Option<u64>) -> u64 {
     let all = bags
         .bags()
         .iter()
         .map(|bag| bag.metadata().message_count)
         .sum::<u64>();
-    let total = count.map_or(all, |count| count.min(all));
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    if let Ok(style) = ProgressStyle::with_template(
-        "{bar:30} {percent:>3} %  {human_pos} of {human_len} messages  {eta} left",
-    ) {
-        bar.set_style(style);
-    }
-    bar
+    count.map_or(all, |count| count.min(all))
 }

@@ -9,7 +9,7 @@ use crate::{
         events::{Event, Events, queue},
         keyboard::{Key, Keyboard},
         log,
-        screen::Screen,
+        screen::{self, Screen},
         signals,
     },
     transport,
@@ -37,6 +37,7 @@ pub fn run(typed: &PlayArguments) -> VerbResult {
     let options =
         meant::play::meant(typed, &meant::surroundings::real(SystemClock.now())).map_err(Failure::refused)?;
     log::start(typed.log_level.filter());
+    screen::never_wait();
     for bag in &options.inputs {
         // Found out before DDS is started, which takes a moment.
         bag.symlink_metadata().map_err(|error| {
@@ -84,11 +85,16 @@ fn watch(player: &Player, events: &Events, keys: bool) {
     } else {
         "Ctrl-C stop"
     };
-    let screen = Screen::open(render::play::LIVE_LINES);
+    let screen = Screen::open();
     let paint = Paint::stderr();
     while !player.is_finished() {
         if let Some(screen) = &screen {
-            screen.show(&render::play::live(&player.status(), hint, paint));
+            screen.show(render::play::live(
+                &player.status(),
+                hint,
+                paint,
+                screen::columns(),
+            ));
         }
         match events.next(LOOK_AGAIN) {
             Some(Event::Key(key)) => press(&player.control(), key),

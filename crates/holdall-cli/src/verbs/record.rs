@@ -9,7 +9,7 @@ use crate::{
         events::{Event, Events, queue},
         keyboard::{Key, Keyboard},
         log,
-        screen::Screen,
+        screen::{self, Screen},
         signals,
     },
     transport,
@@ -52,6 +52,7 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     log::start(typed.log_level.filter());
     // Before any thread is started.
     keep_to_cores(&typed.cpu_affinity)?;
+    screen::never_wait();
     for warning in &meant.warnings {
         warn!("{warning}");
     }
@@ -93,7 +94,7 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         (false, _) => "Ctrl-C stop",
     };
     let mut live = Live {
-        screen: Screen::open(render::record::LIVE_LINES),
+        screen: Screen::open(),
         rates: RateMeter::default(),
         hint,
         supervision,
@@ -182,7 +183,13 @@ impl Live {
             let rates = self
                 .rates
                 .update(status.elapsed, status.recorded, status.recorded_bytes);
-            screen.show(&render::record::live(status, rates, self.hint, Paint::stderr()));
+            screen.show(render::record::live(
+                status,
+                rates,
+                self.hint,
+                Paint::stderr(),
+                screen::columns(),
+            ));
         }
     }
 }
@@ -218,10 +225,11 @@ fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordR
     control.stop("it cannot go on");
     live.supervision.stopping();
     let began = SystemClock.monotonic();
-    // After a panic the end may never be told; then the recorder's own way to its end is all there is.
-    while !(recorder.wait_finished(LOOK_AGAIN / 4) || panics::happened()) {
+    // The recorder reports its end after a panic as well.
+    while !recorder.wait_finished(LOOK_AGAIN / 4) {
         let status = recorder.status();
-        live.look(&status, &control);
+        // A bug in what is shown must not keep the bag from being closed.
+        let _ = catch_unwind(AssertUnwindSafe(|| live.look(&status, &control)));
         if let Some(Event::Stop(signal)) = events.next(Duration::ZERO)
             && SystemClock.monotonic().saturating_sub(began) >= SAME_WISH
         {

@@ -4,7 +4,7 @@ use crate::{
     VerbResult,
     exit::{Failure, Outcome},
     output, render,
-    terminal::{log, progress::ByteProgress},
+    terminal::{log, progress::Progress},
     typed::tools::ReindexArguments,
 };
 use tracing::{level_filters::LevelFilter, warn};
@@ -14,7 +14,7 @@ pub fn run(typed: &ReindexArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let mut is_whole = true;
     for path in &typed.bags {
-        let progress = ByteProgress::open(&format!("reindexing {}", path.display()));
+        let progress = Progress::of_bytes(&format!("reindexing {}", path.display()));
         let done = holdall::tools::reindex(path, &mut |done, total| progress.show(done, total));
         drop(progress);
         let done = done.map_err(Failure::failed)?;

@@ -5,7 +5,7 @@ use crate::{
     exit::{Failure, Outcome},
     output,
     render::{paint::Paint, repair as render},
-    terminal::{log, progress::ByteProgress},
+    terminal::{log, progress::Progress},
     typed::repair::RepairArguments,
 };
 use tracing::level_filters::LevelFilter;
@@ -13,7 +13,7 @@ use tracing::level_filters::LevelFilter;
 /// Repairs; exit code 3 when something could not be saved, else 1 when a check still finds something wrong.
 pub fn run(typed: &RepairArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let progress = ByteProgress::open(&format!("checking {}", typed.bag.display()));
+    let progress = Progress::of_bytes(&format!("checking {}", typed.bag.display()));
     let report = holdall::repair::repair(&typed.bag, typed.output.as_deref(), &mut |done, total| {
         progress.show(done, total);
     });

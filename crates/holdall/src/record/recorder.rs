@@ -12,7 +12,13 @@ use super::{
 use crate::writer::{BagFolder, OpenDisk};
 use holdall_io::clock::Clock;
 use holdall_transport::Transport;
-use std::{path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
 
 /// Longest sleep between two steps of the session.
 const TICK: Duration = Duration::from_millis(10);
@@ -98,10 +104,18 @@ impl Recorder {
         self.thread.join().unwrap_or_else(|_| RecordReport {
             status: view.status(),
             bag: self.directory,
-            failure: Some("the recorder failed for an internal reason; see the log".to_owned()),
+            failure: Some(INTERNAL.to_owned()),
             ..RecordReport::default()
         })
     }
+}
+
+/// What is reported of a bug; the sentence about the bug itself is in the log.
+const INTERNAL: &str = "the recorder failed for an internal reason; see the log";
+
+/// Runs a part of the recording; false when it panicked.
+fn survives(part: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(part)).is_ok()
 }
 
 /// The recording as its own thread sees it.
@@ -124,10 +138,17 @@ impl Drop for TellFinished {
 impl Recording {
     fn run(mut self) -> RecordReport {
         let _finished = TellFinished(self.control.clone());
-        self.record_until_stopped();
-        self.catch_up();
-        self.session.close();
-        self.close_bag()
+        let survived = survives(|| {
+            self.record_until_stopped();
+            self.catch_up();
+        });
+        // A bug must not cost the bag: what was received is still stored, and the bag is closed.
+        let closed = survives(|| self.session.close());
+        let mut report = self.close_bag();
+        if !(survived && closed) {
+            report.failure.get_or_insert_with(|| INTERNAL.to_owned());
+        }
+        report
     }
 
     fn record_until_stopped(&mut self) {

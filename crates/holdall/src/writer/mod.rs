@@ -42,6 +42,9 @@ pub enum BagError {
     /// The threads that pack files or payloads.
     #[error("cannot start the threads that compress: {0}")]
     Threads(std::io::Error),
+    /// A bug in the thread that writes.
+    #[error("the writing thread failed for an internal reason; see the log")]
+    Internal,
     /// A topic that was never added.
     #[error("the bag has no topic number {index}")]
     UnknownTopic {

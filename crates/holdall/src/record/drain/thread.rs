@@ -1,9 +1,15 @@
 //! The drain's thread: waits for segments, and for what is due without any.
 
 use super::Drain;
-use crate::record::cache::Waited;
+use crate::{record::cache::Waited, writer::BagError};
 use holdall_io::clock::Clock;
-use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
 
 /// How long messages may gather before the drain writes a segment that is not full: few wake-ups, little delay.
 const GATHER_MAX: Duration = Duration::from_millis(5);
@@ -35,28 +41,39 @@ impl DrainThread {
     }
 }
 
+/// A bug is as bad as a failed disk, and no worse: the recording ends, and the bag is closed with what is in it.
 fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
     loop {
-        // Ends when the recorder closes the cache.
-        let deadline = drain.next_deadline();
-        let longest = if drain.window.is_in_flight() {
-            SYNC_LOOK
-        } else {
-            IDLE_MAX
-        };
-        let idle = deadline.map_or(longest, |deadline| {
-            // A deadline that has passed is met by the step that follows.
-            deadline
-                .saturating_sub(clock.monotonic())
-                .clamp(GATHER_MAX, longest)
-        });
-        match drain.cache.wait(GATHER_MAX, idle) {
-            Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),
-            Waited::Idle => drain.step(None, clock.monotonic()),
-            Waited::Finished => {
-                drain.finish();
-                return drain;
-            }
+        match catch_unwind(AssertUnwindSafe(|| step(&mut drain, clock))) {
+            Ok(true) => {}
+            Ok(false) => return drain,
+            Err(_) if drain.failure.is_none() => drain.fail(BagError::Internal),
+            Err(_) => return drain,
         }
     }
+}
+
+/// Waits for a segment and writes it; false when the recorder has closed the cache and it is empty.
+fn step(drain: &mut Drain, clock: &dyn Clock) -> bool {
+    let deadline = drain.next_deadline();
+    let longest = if drain.window.is_in_flight() {
+        SYNC_LOOK
+    } else {
+        IDLE_MAX
+    };
+    let idle = deadline.map_or(longest, |deadline| {
+        // A deadline that has passed is met by the step that follows.
+        deadline
+            .saturating_sub(clock.monotonic())
+            .clamp(GATHER_MAX, longest)
+    });
+    match drain.cache.wait(GATHER_MAX, idle) {
+        Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),
+        Waited::Idle => drain.step(None, clock.monotonic()),
+        Waited::Finished => {
+            drain.finish();
+            return false;
+        }
+    }
+    true
 }

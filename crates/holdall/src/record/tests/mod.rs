@@ -6,6 +6,7 @@ mod compression;
 mod disks;
 mod faults;
 mod live_bags;
+mod panics;
 mod publishers;
 mod simulated;
 mod topics;

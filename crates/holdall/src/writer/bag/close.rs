@@ -19,6 +19,8 @@ impl BagWriter {
         if first_error.is_none() {
             first_error = self.finish_current(records).err();
         }
+        // A bug here has broken nothing on the disk.
+        let is_bug = matches!(first_error, Some(BagError::Internal));
         self.give_up_current();
         let (mut torn, mut absent) = (Vec::new(), Vec::new());
         for index in 0..self.past.len() {
@@ -35,7 +37,7 @@ impl BagWriter {
                     .is_err_and(|error| error.operation == Operation::Create);
                 if is_absent || self.is_left_empty(index) {
                     absent.push(self.past[index].name.clone());
-                } else if is_full {
+                } else if is_full || is_bug {
                     self.give_end(index);
                 }
                 first_error = first_error.or(closed.err().map(BagError::from));
