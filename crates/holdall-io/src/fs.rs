@@ -513,6 +513,27 @@ pub fn file_len(path: &Path) -> Result<u64, DiskError> {
     Ok(metadata.len())
 }
 
+/// What tells a file from all others while it is there, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileNumbers {
+    device: u64,
+    inode: u64,
+}
+
+/// The numbers of the file that has this name; a link has numbers of its own.
+///
+/// # Errors
+/// When nothing has the name, or it cannot be inspected.
+pub fn file_numbers(path: &Path) -> Result<FileNumbers, DiskError> {
+    use std::os::unix::fs::MetadataExt;
+    let about =
+        fs::symlink_metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    Ok(FileNumbers {
+        device: about.dev(),
+        inode: about.ino(),
+    })
+}
+
 /// Free bytes for an unprivileged user on the file system of `path`.
 ///
 /// # Errors

@@ -717,6 +717,16 @@ impl Drain {
     }
 
     fn count_removed(&mut self) {
+        let vanished = self.bag.take_vanished();
+        if !vanished.is_empty() {
+            self.count_runs();
+            self.tell_status(|_| {});
+        }
+        for count in vanished {
+            if let Some(topic) = self.of_bag.get(count.topic.0 as usize) {
+                lock(&self.ledger).lose_recorded(*topic, count.messages);
+            }
+        }
         for count in self.bag.take_removed() {
             if let Some(topic) = self.of_bag.get(count.topic.0 as usize) {
                 lock(&self.ledger).remove(*topic, count.messages);
@@ -726,9 +736,11 @@ impl Drain {
 
     /// Ends the bag, with the ledger in it. `clock` tells how long what was not yet durable had to wait.
     pub fn close(mut self, clock: &dyn Clock) -> ClosedBag {
-        if self.failure.is_none()
-            && let Err(error) = self.bag.wait_settled()
-        {
+        let settled = match &self.failure {
+            None => self.bag.replace_vanished().and_then(|_| self.bag.wait_settled()),
+            Some(_) => Ok(()),
+        };
+        if let Err(error) = settled {
             self.fail(error);
         }
         self.count_removed();

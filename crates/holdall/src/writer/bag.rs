@@ -3,11 +3,13 @@
 mod channels;
 mod close;
 mod durable;
+mod vanished;
 
 pub use channels::PublisherSlot;
 
 use super::{
     BagError, BagFolder, SplitRule,
+    folder::FileIdentity,
     metadata::{BagFacts, FileFacts, bag_metadata},
     pack_files::{FilePacker, PackedFile},
 };
@@ -134,6 +136,8 @@ struct CurrentFile {
     number: u32,
     name: String,
     channels: FileChannels,
+    /// What has its name must be this.
+    identity: FileIdentity,
 }
 
 impl CurrentFile {
@@ -207,6 +211,10 @@ pub struct BagWriter {
     sync: Option<PendingSync>,
     /// In files that the ring has removed, not yet told.
     removed: Vec<TopicCount>,
+    /// In files that were deleted or replaced by others, not yet reported.
+    vanished: Vec<TopicCount>,
+    /// Such files until the disk has closed them.
+    vanishing: Vec<FileId>,
     /// There for file compression.
     packer: Option<FilePacker>,
     end_records: Option<EndRecords>,
@@ -286,6 +294,8 @@ impl BagWriter {
             end_bytes: METADATA_BYTES,
             sync: None,
             removed: Vec::new(),
+            vanished: Vec::new(),
+            vanishing: Vec::new(),
             packer: None,
             end_records: None,
         }
@@ -360,6 +370,7 @@ impl BagWriter {
             number: self.files_begun,
             name: next.name,
             channels: FileChannels::new(self.topics.len()),
+            identity: self.folder.file_identity(&path).or_unknown(),
         });
         self.files_begun += 1;
         self.end_bytes += FILE_METADATA_BYTES;
@@ -446,6 +457,9 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn split(&mut self) -> Result<(), BagError> {
+        if self.replace_vanished()? {
+            return Ok(());
+        }
         self.open_next()?;
         let records = self
             .end_records
@@ -482,6 +496,7 @@ impl BagWriter {
             number,
             name,
             channels,
+            ..
         } = current;
         self.past.push_back(PastFile {
             name,
@@ -525,6 +540,7 @@ impl BagWriter {
 
     /// Takes in which old files are closed, and removes those beyond the ring.
     fn settle(&mut self) -> Result<(), BagError> {
+        self.settle_vanished();
         for past in &mut self.past {
             if let Some(file) = past.closing
                 && self.queue.try_closed(file)?

@@ -13,6 +13,27 @@ use std::{
     thread::JoinHandle,
 };
 
+/// Which file has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileIdentity {
+    /// That cannot be known (now).
+    Unknown,
+    /// No file has it.
+    None,
+    /// This one.
+    Is(fs::FileNumbers),
+}
+
+impl FileIdentity {
+    /// A file that is not there yet is not known.
+    pub(crate) fn or_unknown(self) -> Self {
+        match self {
+            Self::None => Self::Unknown,
+            other => other,
+        }
+    }
+}
+
 /// What a bag needs of the directory besides its storage files. Replacing and removing may be done later, in order and all before a
 /// durable text is written; an error is then told by a later call.
 pub trait BagFolder: Send {
@@ -48,6 +69,11 @@ pub trait BagFolder: Send {
     /// When it is not there or cannot be asked for.
     fn file_len(&self, path: &Path) -> Result<u64, DiskError> {
         fs::file_len(path)
+    }
+
+    /// Which file has this name at the moment. A folder without such numbers does not know.
+    fn file_identity(&self, _path: &Path) -> FileIdentity {
+        FileIdentity::Unknown
     }
 
     /// Gives a storage file its end that a full disk has torn, with `records` before it.
@@ -237,6 +263,14 @@ impl BagFolder for OsFolder {
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         self.give(Job::Remove(path.to_owned()))
+    }
+
+    fn file_identity(&self, path: &Path) -> FileIdentity {
+        match fs::file_numbers(path) {
+            Ok(numbers) => FileIdentity::Is(numbers),
+            Err(error) if error.is_not_found() => FileIdentity::None,
+            Err(_) => FileIdentity::Unknown,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub use bag::{
     TornFile, os_disk,
 };
 pub(crate) use bag::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
-pub use folder::{BagFolder, OsFolder};
+pub use folder::{BagFolder, FileIdentity, OsFolder};
 pub(crate) use metadata::{BagFacts, FileFacts, bag_metadata};
 pub use pack_payloads::{CopiedPayload, PayloadPacking};
 pub use split::SplitRule;

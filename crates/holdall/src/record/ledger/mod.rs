@@ -220,6 +220,13 @@ impl Ledger {
         }
     }
 
+    /// Takes back that so many messages of a topic were recorded: their file was deleted by others. Which they were is not known.
+    pub fn lose_recorded(&mut self, topic: TopicId, count: u64) {
+        if let Some(account) = self.topics.get_mut(topic.0 as usize) {
+            account.take_back(count);
+        }
+    }
+
     /// Takes back that a message was recorded: the disk failed behind it.
     pub fn take_back(&mut self, topic: TopicId, publisher: PublisherIndex, interval: Interval) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {

@@ -10,6 +10,7 @@ use crate::{
     repair::{RepairError, repair},
     tools::{ToolError, check::check, reindex},
 };
+use holdall_model::loss::LossStage;
 use holdall_storage::check::Severity;
 
 fn unseen(_done: u64, _total: u64) {}
@@ -178,4 +179,86 @@ fn metadata_names_no_message_that_cannot_be_read() {
         "the metadata says what a check finds: {:?}",
         found.bag
     );
+}
+
+/// What happens to the file that is being recorded.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    Deleted,
+    Replaced,
+}
+
+impl Harm {
+    fn to(self, file: &Path) {
+        let copy = file.with_extension("copy");
+        if let Self::Replaced = self {
+            fs::copy(file, &copy).unwrap();
+        }
+        if file.is_dir() {
+            fs::remove_dir_all(file).unwrap();
+        } else {
+            fs::remove_file(file).unwrap();
+        }
+        if let Self::Replaced = self {
+            fs::rename(&copy, file).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_deleted_or_replaced_is_noticed_counted_and_followed_by_a_new_one() {
+    for (storage, harm) in [
+        ("mcap", Harm::Deleted),
+        ("mcap", Harm::Replaced),
+        ("sqlite3", Harm::Deleted),
+    ] {
+        let mut world = prompt_world();
+        let (recording, publisher) = live(&mut world, storage);
+        let file = recording.recorder.status().current_file;
+        harm.to(&file);
+        publisher.send(&payload(200, 2000));
+        recording.wait_until("the new file is there", |recording| {
+            world.clock.advance(Duration::from_millis(100));
+            recording.recorder.status().current_file != file
+        });
+        for number in 201..250 {
+            publisher.send(&payload(number, 2000));
+        }
+        let recorded = recording.stop();
+        assert_eq!(recorded.report.failure, None, "{storage} {harm:?}");
+        let found = crate::reader::BagAudit::of(&BagReader::open(&recorded.output).unwrap()).unwrap();
+        assert!(found.is_balanced(), "{storage} {harm:?}: {:?}", found.faults);
+        assert!(
+            (1..=50).contains(&found.recorded()),
+            "{storage} {harm:?}: {}",
+            found.recorded()
+        );
+        assert_eq!(found.recorded() + recorded.lost(), 250, "{storage} {harm:?}");
+        assert_eq!(found.missing().get(&LossStage::Storage), Some(&recorded.lost()));
+    }
+}
+
+#[test]
+fn a_file_that_is_deleted_before_the_end_is_noticed_at_the_end() {
+    for storage in ["mcap", "sqlite3", "leveldb"] {
+        let mut world = prompt_world();
+        world.options.max_loss_window = None;
+        storage.clone_into(&mut world.options.storage_id);
+        let (recording, publisher) = record_one(&mut world);
+        for number in 0..100 {
+            publisher.send(&payload(number, 2000));
+        }
+        recording.wait_recorded(100);
+        Harm::Deleted.to(&recording.recorder.status().current_file);
+        let recorded = recording.stop();
+        assert_eq!(recorded.lost(), 100, "{storage}");
+        let bag = BagReader::open(&recorded.output).unwrap();
+        let found = crate::reader::BagAudit::of(&bag).unwrap();
+        assert!(found.is_balanced(), "{storage}: {:?}", found.faults);
+        assert_eq!(
+            (found.recorded(), bag.metadata().message_count),
+            (0, 0),
+            "{storage}"
+        );
+    }
 }

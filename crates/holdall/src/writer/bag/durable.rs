@@ -18,6 +18,7 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn make_durable(&mut self) -> Result<(), BagError> {
+        self.replace_vanished()?;
         let token = match &mut self.current {
             Some(current) => current.writer.make_durable(&mut self.queue)?,
             None => None,

@@ -1,0 +1,70 @@
+//! A storage file that was deleted or replaced while it was being written: noticed by its name, counted, and followed by a new file.
+
+use super::{BagError, BagWriter, TopicCount, counts};
+use crate::writer::folder::FileIdentity;
+
+impl BagWriter {
+    /// Compares the file being written with what has its name. One that was deleted or replaced is given up with its messages, which
+    /// [`Self::take_vanished`] reports, and a new file is begun. True when that was done.
+    ///
+    /// # Errors
+    /// A new file that cannot be begun.
+    pub fn replace_vanished(&mut self) -> Result<bool, BagError> {
+        let Some(current) = &mut self.current else {
+            return Ok(false);
+        };
+        let path = self.options.directory.join(&current.name);
+        let now = self.folder.file_identity(&path);
+        if current.identity == FileIdentity::Unknown {
+            // The file may have been made since; from now on it is known.
+            if now != FileIdentity::None {
+                current.identity = now;
+            }
+            return Ok(false);
+        }
+        if now == current.identity || now == FileIdentity::Unknown {
+            return Ok(false);
+        }
+        let what = if now == FileIdentity::None {
+            "deleted"
+        } else {
+            "replaced"
+        };
+        let Some(current) = self.current.take() else {
+            return Ok(false);
+        };
+        let summary = current.summary();
+        let messages = summary.message_count;
+        tracing::error!(
+            "{} was {what} while it was being recorded: its {messages} messages are lost; the recording continues in a new file",
+            path.display()
+        );
+        self.vanished.extend(counts(&summary.channel_message_counts));
+        drop(current.writer);
+        let written = self.queue.progress(current.file);
+        // Nothing can be saved of it, so an error tells nothing new.
+        drop(
+            self.queue
+                .close_file(current.file, written.map_or(0, |progress| progress.written_bytes)),
+        );
+        self.vanishing.push(current.file);
+        self.open_next()?;
+        if let Some(next) = self.next.take() {
+            self.begin_file(next)?;
+        }
+        self.write_metadata(false)?;
+        Ok(true)
+    }
+
+    /// Messages in files that vanished since the last call.
+    pub fn take_vanished(&mut self) -> Vec<TopicCount> {
+        std::mem::take(&mut self.vanished)
+    }
+
+    /// Forgets vanished files that the disk has closed.
+    pub(super) fn settle_vanished(&mut self) {
+        let queue = &mut self.queue;
+        self.vanishing
+            .retain(|file| matches!(queue.try_closed(*file), Ok(false)));
+    }
+}
