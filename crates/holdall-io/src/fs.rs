@@ -2,6 +2,7 @@
 
 use crate::{
     disk::{DiskError, Operation},
+    new_file::{NewFile, create_new, open_regular, open_to_change},
     os,
     unfinished::while_nothing_is_removed,
 };
@@ -27,14 +28,8 @@ impl File {
     /// When it cannot be opened or is no regular file.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let fail = |source| DiskError::new(path, Operation::Open, source);
-        let file = fs::File::open(path).map_err(fail)?;
+        let file = open_regular(path).map_err(fail)?;
         let metadata = file.metadata().map_err(fail)?;
-        if !metadata.is_file() {
-            return Err(fail(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "it is not a regular file",
-            )));
-        }
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -107,12 +102,12 @@ pub struct EditedFile {
 }
 
 impl EditedFile {
-    /// Opens an existing file for writing.
+    /// Opens an existing file for writing. A symbolic link is refused: what it leads to may be no part of the bag.
     ///
     /// # Errors
-    /// When it is not there or cannot be written.
+    /// When it is not there, is a link or no regular file, or cannot be written.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
-        let opened = fs::OpenOptions::new().write(true).open(path);
+        let opened = open_to_change(path, fs::OpenOptions::new().write(true));
         let file = opened.map_err(|source| DiskError::new(path, Operation::Open, source))?;
         Ok(Self {
             path: path.to_owned(),
@@ -175,10 +170,10 @@ pub fn read_to_string(path: &Path, bytes_max: u64) -> Result<String, DiskError> 
 /// The bytes of a small file.
 ///
 /// # Errors
-/// When it cannot be read or is larger than `bytes_max`.
+/// When it cannot be read, is no regular file, or is larger than `bytes_max`.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
     let fail = |source| DiskError::new(path, Operation::Read, source);
-    let file = fs::File::open(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
     let mut bytes = Vec::new();
     // The length that the file system tells may be wrong (/proc) or change: the bound is kept while reading.
     file.take(bytes_max.saturating_add(1))
@@ -197,8 +192,10 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
 /// # Errors
 /// When the new content cannot be written; the old is still there then.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-    put_in_place(path, bytes, write_synced)?;
-    sync_parent(path)
+    let mut new = written(path, bytes)?;
+    new.sync()?;
+    new.replace()?;
+    new.sync_folder()
 }
 
 /// As [`write_atomically`] without waiting for the disk: a killed process leaves the old content or the new, a power cut may leave
@@ -207,36 +204,15 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
 /// # Errors
 /// When the new content cannot be written; the old is still there then.
 pub fn write_atomically_unsynced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-    put_in_place(path, bytes, |path, bytes| {
-        fs::write(path, bytes).map_err(|source| DiskError::new(path, Operation::Write, source))
-    })
+    written(path, bytes)?.replace()
 }
 
-/// Writes a temporary file beside `path`, and moves it there.
-fn put_in_place(
-    path: &Path,
-    bytes: &[u8],
-    write: impl FnOnce(&Path, &[u8]) -> Result<(), DiskError>,
-) -> Result<(), DiskError> {
-    let name = path.file_name().ok_or_else(|| {
-        DiskError::new(
-            path,
-            Operation::Write,
-            io::Error::from(io::ErrorKind::InvalidInput),
-        )
-    })?;
-    let mut temporary = std::ffi::OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let written = write(&temporary, bytes).and_then(|()| {
-        fs::rename(&temporary, path).map_err(|source| DiskError::new(path, Operation::Rename, source))
-    });
-    if written.is_err() {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+/// A new file with this content, which has no name yet.
+fn written(path: &Path, bytes: &[u8]) -> Result<NewFile, DiskError> {
+    let mut new = NewFile::beside(path)?;
+    let written = new.file().write_all(bytes);
+    written.map_err(|source| DiskError::new(path, Operation::Write, source))?;
+    Ok(new)
 }
 
 /// Makes the file `to`, which must not exist, from what `convert` writes while it reads `from`. It appears under its name when all of
@@ -250,42 +226,14 @@ pub fn convert_file(
     durable: bool,
     convert: impl FnOnce(&mut fs::File, &mut fs::File) -> io::Result<()>,
 ) -> Result<(), DiskError> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(to.file_name().unwrap_or_default());
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = to.with_file_name(name);
-    let written = convert_to(from, &temporary, durable, convert).and_then(|()| rename_new(&temporary, to));
-    if written.is_err() {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&temporary);
+    let mut reader = open_regular(from).map_err(|source| DiskError::new(from, Operation::Open, source))?;
+    let mut new = NewFile::beside(to)?;
+    convert(&mut reader, new.file()).map_err(|source| DiskError::new(from, Operation::Read, source))?;
+    if durable {
+        new.sync()?;
     }
-    written
-}
-
-fn convert_to(
-    from: &Path,
-    to: &Path,
-    durable: bool,
-    convert: impl FnOnce(&mut fs::File, &mut fs::File) -> io::Result<()>,
-) -> Result<(), DiskError> {
-    let mut reader = fs::File::open(from).map_err(|source| DiskError::new(from, Operation::Open, source))?;
-    let mut writer = fs::File::create(to).map_err(|source| DiskError::new(to, Operation::Create, source))?;
-    convert(&mut reader, &mut writer).map_err(|source| DiskError::new(from, Operation::Read, source))?;
-    if !durable {
-        return Ok(());
-    }
-    writer
-        .sync_all()
-        .map_err(|source| DiskError::new(to, Operation::Sync, source))
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-    let mut file =
-        fs::File::create(path).map_err(|source| DiskError::new(path, Operation::Create, source))?;
-    file.write_all(bytes)
-        .map_err(|source| DiskError::new(path, Operation::Write, source))?;
-    file.sync_all()
-        .map_err(|source| DiskError::new(path, Operation::Sync, source))
+    new.publish_new()?;
+    if durable { new.sync_folder() } else { Ok(()) }
 }
 
 fn sync_parent(path: &Path) -> Result<(), DiskError> {
@@ -298,7 +246,7 @@ fn sync_parent(path: &Path) -> Result<(), DiskError> {
 /// When the file cannot be opened or synced.
 pub fn forget_cached(path: &Path) -> Result<(), DiskError> {
     use std::os::fd::AsRawFd;
-    let file = fs::File::open(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
     file.sync_all()
         .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
     // SAFETY: plain system call without pointers on a descriptor that is open here.
@@ -356,11 +304,8 @@ pub fn list_dir(path: &Path) -> Result<Vec<DirEntry>, DiskError> {
 /// # Errors
 /// When it cannot be opened or written.
 pub fn append(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-    let mut file = fs::OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    let opened = open_to_change(path, fs::OpenOptions::new().append(true).create(true));
+    let mut file = opened.map_err(|source| DiskError::new(path, Operation::Open, source))?;
     file.write_all(bytes)
         .map_err(|source| DiskError::new(path, Operation::Write, source))
 }
@@ -370,7 +315,7 @@ pub fn append(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
 /// # Errors
 /// When it is not there or cannot be cut.
 pub fn truncate(path: &Path) -> Result<(), DiskError> {
-    let opened = fs::OpenOptions::new().write(true).truncate(true).open(path);
+    let opened = open_to_change(path, fs::OpenOptions::new().write(true).truncate(true));
     opened
         .map(drop)
         .map_err(|source| DiskError::new(path, Operation::Open, source))
@@ -381,7 +326,7 @@ pub fn truncate(path: &Path) -> Result<(), DiskError> {
 /// # Errors
 /// When it cannot be opened or synced.
 pub fn make_durable(path: &Path) -> Result<(), DiskError> {
-    let file = fs::File::open(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
     file.sync_all()
         .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
     sync_parent(path)
@@ -441,9 +386,8 @@ fn tells_of_failed_writes(release: &str) -> bool {
 /// # Errors
 /// When `to` exists, or the file cannot be copied; what was copied is removed then.
 pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
-    let open = || fs::OpenOptions::new().write(true).create_new(true).open(to);
-    let mut target = open().map_err(|source| DiskError::new(to, Operation::Create, source))?;
-    let copied = fs::File::open(from)
+    let mut target = create_new(to).map_err(|source| DiskError::new(to, Operation::Create, source))?;
+    let copied = open_regular(from)
         .and_then(|mut source| io::copy(&mut source, &mut target))
         .and_then(|_| target.sync_all())
         .and_then(|()| os::sync_directory_of(to));
@@ -452,6 +396,31 @@ pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
         let _ = fs::remove_file(to);
         DiskError::new(to, Operation::Write, source)
     })
+}
+
+/// Makes a file that nothing may be at, and fills it with what `content` has.
+///
+/// # Errors
+/// When something is there, also a link, or it cannot be written.
+pub fn write_new(path: &Path, content: &mut dyn Read) -> Result<(), DiskError> {
+    let mut file = create_new(path).map_err(|source| DiskError::new(path, Operation::Create, source))?;
+    let copied = io::copy(content, &mut file);
+    copied
+        .map(drop)
+        .map_err(|source| DiskError::new(path, Operation::Write, source))
+}
+
+/// Renames a file in place of whatever has the name `to`, in the same file system. Not durable before [`make_durable`].
+///
+/// # Errors
+/// When it is not there or cannot be renamed.
+pub fn rename_over(from: &Path, to: &Path) -> Result<(), DiskError> {
+    fs::rename(from, to).map_err(|source| DiskError::new(to, Operation::Rename, source))
+}
+
+/// Whether a path is a symbolic link, wherever that leads.
+pub fn is_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|about| about.is_symlink())
 }
 
 /// Removes a file.
@@ -693,6 +662,6 @@ mod tests {
         assert!(remove_file(&path).unwrap_err().is_not_found());
         assert_eq!(list_dir(&path).unwrap_err().path, path);
         let error = File::open(dir.path()).unwrap_err();
-        assert!(error.to_string().ends_with("it is not a regular file"), "{error}");
+        assert!(error.to_string().contains("it is not a regular file"), "{error}");
     }
 }

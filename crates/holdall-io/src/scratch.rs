@@ -44,7 +44,7 @@ impl ScratchDirectory {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(source) => return Err(fail(&path, source)),
             };
-            let lock = File::create(path.join(LOCK))
+            let lock = crate::new_file::create_new(&path.join(LOCK))
                 .and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into));
             match lock {
                 Ok(lock) => {

@@ -2,7 +2,7 @@
 
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
-    reader::{BagError, BagReader},
+    reader::{BagError, BagReader, METADATA_BYTES_MAX, listing},
     record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
     tools::{Staged, ToolError, check::check},
     writer::STATE_KEY,
@@ -10,11 +10,13 @@ use crate::{
 use holdall_io::{
     disk::DiskError,
     fs::{self, DirEntry},
+    new_file::remove_left_over,
 };
 use holdall_model::metadata::BagMetadata;
 use holdall_storage::{
     Storage, StorageError,
     check::{Finding, Severity},
+    leveldb::is_leveldb,
     repair::Repaired,
     storage_by_path,
     writer::MetadataEntries,
@@ -142,13 +144,18 @@ pub fn repair(
     output: Option<&Path>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RepairReport, RepairError> {
+    refuse_if_recorded(path)?;
+    refuse_without_repair(path)?;
     let Some(output) = output else {
+        // A link that was named is what the user means; links inside of a bag are refused.
+        let named = fs::is_link(path).then(|| path.canonicalize().ok()).flatten();
+        let path = named.as_deref().unwrap_or(path);
         let _lock = lock_bag(path)?;
+        remove_left_over(path);
         let mut report = repair_with(path, &mut OsFiles)?;
         add_problems(&mut report, progress)?;
         return Ok(report);
     };
-    refuse_if_recorded(path)?;
     // The copy gets its name when it is whole.
     let staged = Staged::begin(output).map_err(Box::new)?;
     let partial = staged.directory().to_owned();
@@ -204,11 +211,39 @@ fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
     }
     fs::create_dir_new(to)?;
     for DirEntry { path, is_dir } in fs::list_dir(from)? {
-        if let (false, Some(name)) = (is_dir, path.file_name()) {
-            fs::copy_new(&path, &to.join(name))?;
+        let (false, Some(name)) = (is_dir, path.file_name()) else {
+            continue;
+        };
+        // A FIFO, a device or a socket is nothing of a bag.
+        match fs::File::open(&path) {
+            Ok(file) => drop(file),
+            Err(error) => {
+                tracing::warn!("not copied: {error}");
+                continue;
+            }
         }
+        fs::copy_new(&path, &to.join(name))?;
     }
     Ok(())
+}
+
+/// Refuses a bag with files of a storage that has no repair, before anything is copied.
+fn refuse_without_repair(path: &Path) -> Result<(), RepairError> {
+    let files = if fs::is_dir(path) && !is_leveldb(path) {
+        listing::storage_files(path)?
+    } else {
+        vec![path.to_owned()]
+    };
+    match files.into_iter().find(|file| is_leveldb(file)) {
+        None => Ok(()),
+        Some(path) => Err(StorageError::Unsupported {
+            path,
+            what: "repairing",
+            reason: "storage leveldb has no repair; `holdall convert` makes a whole bag of what can be read"
+                .to_owned(),
+        }
+        .into()),
+    }
 }
 
 fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
@@ -251,7 +286,7 @@ fn is_ended(path: &Path, bag: &BagReader) -> bool {
     if !fs::is_dir(path) {
         return false;
     }
-    let text = fs::read_to_string(&path.join(METADATA_FILE), 256 << 20);
+    let text = fs::read_to_string(&path.join(METADATA_FILE), METADATA_BYTES_MAX);
     let told = text.ok().and_then(|text| BagMetadata::from_yaml(&text).ok());
     told.is_some_and(|told| !told.custom_data.contains_key(STATE_KEY)) && bag.notices().is_empty()
 }

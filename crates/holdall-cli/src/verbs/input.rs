@@ -2,10 +2,9 @@
 
 use crate::exit::Failure;
 use holdall::reader::{BagReader, BagSet, Ros1View};
-use holdall_io::scratch::ScratchDirectory;
+use holdall_io::{fs::write_new, scratch::ScratchDirectory};
 use holdall_storage::compression::scratch;
 use std::{
-    fs::File,
     io,
     path::{Path, PathBuf},
 };
@@ -88,8 +87,7 @@ fn keep_standard_input() -> Result<ScratchDirectory, Failure> {
         ))
     };
     let directory = ScratchDirectory::create(&parent).map_err(|error| failed(&error))?;
-    File::create(directory.path().join(STANDARD_INPUT))
-        .and_then(|mut file| io::copy(&mut io::stdin().lock(), &mut file))
+    write_new(&directory.path().join(STANDARD_INPUT), &mut io::stdin().lock())
         .map_err(|error| failed(&error))?;
     Ok(directory)
 }

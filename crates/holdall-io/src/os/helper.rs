@@ -310,7 +310,7 @@ pub(super) fn create(path: &Path, reserve_bytes: u64, direct: bool) -> Result<(A
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     if direct {
-        options.custom_flags(libc::O_DIRECT);
+        options.custom_flags(libc::O_DIRECT | libc::O_NOFOLLOW);
     }
     let file = while_nothing_is_removed(|| options.open(path))
         .map_err(|source| DiskError::new(path, Operation::Create, source))?;

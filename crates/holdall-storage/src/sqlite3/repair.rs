@@ -26,6 +26,8 @@ pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> Storag
         .collect::<Result<Vec<_>, _>>()?
         .contains(&true);
     let before = fs::file_len(path)?;
+    // SQLite would follow a link out of the bag; and a FIFO would keep it waiting.
+    drop(fs::EditedFile::open(path)?);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
     let refused = failed("repair", path);

@@ -9,7 +9,7 @@ use super::{
     options::SqliteOptions,
 };
 use crate::{
-    error::{StorageError, StorageResult},
+    error::StorageResult,
     tally::Tally,
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
@@ -21,7 +21,6 @@ use holdall_model::{message::PayloadRef, qos::profiles_to_text};
 use rusqlite::{Connection, OpenFlags, params};
 use std::{
     collections::HashSet,
-    fs::OpenOptions,
     path::{Path, PathBuf},
 };
 
@@ -78,12 +77,7 @@ impl SqliteWriter {
             q.wait_one();
         }
         // Space reserved by the queue would look like a database of zeros.
-        let truncated = OpenOptions::new().write(true).truncate(true).open(path);
-        truncated.map_err(|source| StorageError::Io {
-            action: "open",
-            path: path.to_owned(),
-            source,
-        })?;
+        holdall_io::fs::truncate(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
         for pragma in &options.write_pragmas {

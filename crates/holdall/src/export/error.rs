@@ -1,6 +1,7 @@
 //! Why messages cannot be exported.
 
 use crate::{decode::ChoiceError, reader::BagError};
+use holdall_io::disk::DiskError;
 use std::{io, path::PathBuf};
 
 /// Why messages cannot be exported; the text is one clause and names the path.
@@ -17,6 +18,9 @@ pub enum ExportError {
         /// Why not.
         source: io::Error,
     },
+    /// A file cannot be written.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// A file that would be written is there.
     #[error("{} already exists; nothing was overwritten, choose another folder with -o or add --overwrite", path.display())]
     Exists {

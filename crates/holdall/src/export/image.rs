@@ -52,6 +52,7 @@ impl ImageSink {
             _ => return Ok(None),
         };
         fs::create_dir_all(folder).map_err(|source| ExportError::io("make", folder, source))?;
+        holdall_io::new_file::remove_left_over(folder);
         Ok(Some(Self {
             plan,
             folder: folder.to_owned(),
@@ -106,14 +107,18 @@ impl Sink for ImageSink {
     }
 
     fn finish(self: Box<Self>) -> Result<PathBuf, ExportError> {
-        let sync = |path: &Path| File::open(path).and_then(|file| file.sync_all());
         let listed =
             fs::read_dir(&self.folder).map_err(|source| ExportError::io("list", &self.folder, source))?;
-        for entry in listed.flatten() {
-            let path = entry.path();
-            sync(&path).map_err(|source| ExportError::io("complete", &path, source))?;
+        // What others have put there may be no file at all.
+        let files = listed
+            .flatten()
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+        for entry in files {
+            holdall_io::fs::make_durable(&entry.path())?;
         }
-        sync(&self.folder).map_err(|source| ExportError::io("complete", &self.folder, source))?;
+        File::open(&self.folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(|source| ExportError::io("complete", &self.folder, source))?;
         Ok(self.folder.clone())
     }
 }

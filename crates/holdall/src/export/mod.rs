@@ -1,6 +1,6 @@
 //! Writes messages for other tools: tables (CSV, Parquet) with a file per topic, images as files.
 //!
-//! Files are written under temporary names (`.NAME.partial`) and renamed when they are complete and synced, so that what is there
+//! Files are written under random temporary names and renamed when they are complete and synced, so that what is there
 //! under its own name is whole. Nothing that exists is overwritten unless asked for.
 
 mod csv;
@@ -128,6 +128,7 @@ impl Exporter {
         }
         std::fs::create_dir_all(&options.folder)
             .map_err(|source| ExportError::io("make", &options.folder, source))?;
+        holdall_io::new_file::remove_left_over(&options.folder);
         Ok(Self {
             options,
             decoders,

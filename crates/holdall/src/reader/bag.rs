@@ -32,8 +32,8 @@ use std::{
 /// The file in a bag's directory that describes it.
 const METADATA_FILE: &str = "metadata.yaml";
 
-/// Longest metadata file that is read; a bag of 100 000 files has about 20 MB.
-const METADATA_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Longest metadata file that is read; a bag of 100 000 files has about 20 MB, and three times as much memory is needed to parse it.
+pub(crate) const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// How messages of ROS 1 are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -518,20 +518,10 @@ enum Unusable {
 }
 
 fn read_metadata(path: &Path) -> Result<BagMetadata, Unusable> {
-    let unreadable = |source| Unusable::Unreadable(io_error("read", path, source));
-    match fs::metadata(path) {
-        Ok(about) if about.len() > METADATA_BYTES_MAX => {
-            return Err(Unusable::Unreadable(BagError::Unsupported {
-                path: path.to_owned(),
-                what: format!("a metadata file of {} bytes", about.len()),
-                reason: format!("the limit is {METADATA_BYTES_MAX} bytes"),
-            }));
-        }
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Missing),
-        Err(error) => return Err(unreadable(error)),
-    }
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let bytes = holdall_io::fs::read(path, METADATA_BYTES_MAX).map_err(|error| match error {
+        error if error.is_not_found() => Unusable::Missing,
+        error => Unusable::Unreadable(BagError::Disk(error)),
+    })?;
     // Foreign bytes in a name must not make the rest unreadable.
     BagMetadata::from_yaml(&String::from_utf8_lossy(&bytes)).map_err(Unusable::Damaged)
 }

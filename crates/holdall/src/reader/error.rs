@@ -1,5 +1,6 @@
 //! Why a bag cannot be read.
 
+use holdall_io::disk::DiskError;
 use holdall_model::metadata::MetadataError;
 use holdall_storage::error::StorageError;
 use std::{io, path::PathBuf};
@@ -18,6 +19,9 @@ pub enum BagError {
         /// Why not.
         source: io::Error,
     },
+    /// A file of it cannot be read.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
     /// There is something else than a bag.
     #[error("{} is not a bag: {reason}", path.display())]
     NotABag {

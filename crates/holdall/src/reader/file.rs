@@ -7,6 +7,7 @@ use super::{
     set::{BagMessage, MessageFilter},
 };
 use crate::play::options::MessageOrder;
+use holdall_io::fs::File;
 use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
 use holdall_storage::{
     Storage,
@@ -17,9 +18,7 @@ use holdall_storage::{
     writer::ChannelIndex,
 };
 use std::{
-    fs::{File, Metadata},
-    io::Read,
-    os::unix::fs::FileExt,
+    fs::Metadata,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -129,11 +128,9 @@ pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagE
 
 /// The first bytes of a file, fewer when it ends before.
 pub(super) fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
-    let mut head = Vec::new();
-    let file = File::open(path).map_err(|source| super::bag::io_error("open", path, source))?;
-    file.take(16)
-        .read_to_end(&mut head)
-        .map_err(|source| super::bag::io_error("read", path, source))?;
+    let mut head = vec![0; 16];
+    let count = File::open(path)?.read_at(&mut head, 0)?;
+    head.truncate(count);
     Ok(head)
 }
 

@@ -15,8 +15,8 @@ mod set;
 
 pub use account::AccountSummary;
 pub use audit::{AccountKind, BagAudit, TopicAudit};
-pub(crate) use bag::io_error;
 pub use bag::{BagFile, BagReader, LostByTopic, Ros1View};
+pub(crate) use bag::{METADATA_BYTES_MAX, io_error};
 pub use contents::{BagContents, ServiceCounts};
 pub use error::BagError;
 pub use publishers::{PublisherChoice, TopicPublisher};

@@ -156,7 +156,7 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
         let inside = folder.join("s");
         let listener = UnixListener::bind(&inside)?;
         fs::set_permissions(&inside, Permissions::from_mode(0o600))?;
-        fs::rename(&inside, path)?;
+        holdall_io::fs::rename_over(&inside, path).map_err(io::Error::other)?;
         Ok(listener)
     })();
     let _ = fs::remove_dir_all(&folder);

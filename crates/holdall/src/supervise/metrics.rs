@@ -1,9 +1,9 @@
 //! The counters of a recording as OpenMetrics text, for Prometheus and its like.
 
 use crate::record::status::RecordStatus;
+use holdall_io::{disk::DiskError, fs::write_atomically_unsynced};
 use std::{
     fmt::{Display, Write},
-    fs, io,
     path::Path,
 };
 
@@ -161,16 +161,12 @@ fn escaped(label: &str) -> String {
         .replace('\n', "\\n")
 }
 
-/// Replaces a file so that readers see the old text or the new one, never a part.
+/// Replaces a file so that readers see the old text or the new one, never a part; a link there is replaced, not followed.
 ///
 /// # Errors
 /// As the file system says.
-pub fn replace_file(path: &Path, text: &str) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".tmp");
-    let temporary = path.with_file_name(name);
-    fs::write(&temporary, text)?;
-    fs::rename(&temporary, path)
+pub fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
+    write_atomically_unsynced(path, text.as_bytes())
 }
 
 #[cfg(test)]
@@ -178,7 +174,7 @@ mod tests {
     use super::*;
     use crate::record::status::TopicStatus;
     use holdall_model::loss::LossStage;
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, fs};
 
     #[test]
     fn each_topic_and_stage_has_its_line() {

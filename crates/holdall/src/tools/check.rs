@@ -2,7 +2,7 @@
 
 use crate::{
     live::writer_of_bag,
-    reader::{BagError, io_error, listing},
+    reader::{BagError, METADATA_BYTES_MAX, io_error, listing},
     record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
     writer::STATE_KEY,
 };
@@ -21,12 +21,9 @@ use holdall_storage::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs, io,
+    fmt, fs,
     path::{Component, Path, PathBuf},
 };
-
-/// Longest metadata file that is read.
-const METADATA_BYTES_MAX: u64 = 256 << 20;
 
 /// What a check of a bag came to.
 #[derive(Clone, Debug, Default)]
@@ -214,21 +211,23 @@ fn file_bytes(path: &Path) -> u64 {
 
 /// The metadata; `None` and a finding when it is missing or damaged.
 fn read_metadata(check: &mut BagCheck, path: &Path) -> Result<Option<BagMetadata>, BagError> {
-    match fs::metadata(path) {
-        Ok(about) if about.len() > METADATA_BYTES_MAX => {
-            let expected = format!("at most {METADATA_BYTES_MAX} bytes");
-            check.problem(path, "metadata", expected, format!("{} bytes", about.len()));
-            return Ok(None);
-        }
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+    let bytes = match holdall_io::fs::read(path, METADATA_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => {
             let expected = "a description of the bag (`holdall reindex` makes it)";
             check.problem(path, "metadata", expected, "none");
             return Ok(None);
         }
-        Err(error) => return Err(io_error("read", path, error)),
-    }
-    let bytes = fs::read(path).map_err(|source| io_error("read", path, source))?;
+        Err(error) => {
+            check.problem(
+                path,
+                "metadata",
+                "a description of the bag that can be read",
+                error,
+            );
+            return Ok(None);
+        }
+    };
     match BagMetadata::from_yaml(&String::from_utf8_lossy(&bytes)) {
         Ok(metadata) => {
             if metadata.custom_data.contains_key(STATE_KEY) {

@@ -3,9 +3,9 @@
 use super::{ToolError, accounts};
 use crate::{
     live::lock_bag,
-    reader::{BagReader, io_error, listing},
+    reader::{BagReader, listing},
 };
-use holdall_io::{fs, output::OutputDisk, unfinished::Unfinished};
+use holdall_io::{fs, new_file::remove_left_over, output::OutputDisk, unfinished::Unfinished};
 use holdall_model::{
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
@@ -51,6 +51,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         });
     }
     let _lock = lock_bag(path)?;
+    remove_left_over(path);
     let listed = listing::storage_files(path)?;
     // Each file is looked at twice: to be given an index, and to be checked.
     let total: u64 = 2 * listed
@@ -189,10 +190,9 @@ fn index_file(path: &Path) -> Result<bool, ToolError> {
         ..SpliceChoice::default()
     };
     let made = write_spliced(&input, &choice, &temporary);
-    let replaced = made.map_err(ToolError::from).and_then(|()| {
-        std::fs::rename(&temporary, path).map_err(|source| io_error("replace", path, source))?;
-        Ok(())
-    });
+    let replaced = made
+        .map_err(ToolError::from)
+        .and_then(|()| Ok(fs::rename_over(&temporary, path)?));
     if replaced.is_err() {
         // Best effort: the error is what counts.
         drop(fs::remove_file(&temporary));

@@ -262,3 +262,31 @@ fn a_file_that_is_deleted_before_the_end_is_noticed_at_the_end() {
         );
     }
 }
+
+#[test]
+fn no_verb_writes_through_a_link_in_a_bag() {
+    use std::os::unix::fs::symlink;
+    let mut world = prompt_world();
+    let (recording, _publisher) = live(&mut world, "mcap");
+    let bag = super::faults::killed(&world);
+    recording.stop();
+    let dir = bag.parent().unwrap().to_owned();
+    let (torn, inside) = (dir.join("torn.mcap"), bag.join("bag_0.mcap"));
+    fs::rename(&inside, &torn).unwrap();
+    symlink(&torn, &inside).unwrap();
+    let before = fs::read(&torn).unwrap();
+    let refused = repair(&bag, None, &mut unseen).unwrap_err().to_string();
+    assert!(refused.contains("symbolic link"), "{refused}");
+    assert!(fs::read(&torn).unwrap() == before);
+    // The description is replaced where it is a link.
+    let victim = dir.join("victim");
+    fs::write(&victim, "precious").unwrap();
+    fs::remove_file(bag.join("metadata.yaml")).unwrap();
+    symlink(&victim, bag.join("metadata.yaml")).unwrap();
+    reindex(&bag, &mut unseen).unwrap();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    assert!(!bag.join("metadata.yaml").symlink_metadata().unwrap().is_symlink());
+    // A link that is named itself is what is meant.
+    let report = repair(&inside, None, &mut unseen).unwrap();
+    assert!(report.has_changed() && report.problem_count == 0, "{report:?}");
+}

@@ -1,0 +1,92 @@
+//! The rule that files are made and changed by `holdall-io` only, whose ways follow no links.
+
+/// Ways to make or change files that follow links, or that others can foresee.
+const FILE_CALLS_FORBIDDEN: [&str; 7] = [
+    "File::create(",
+    "File::create_new(",
+    "File::options(",
+    "OpenOptions::new(",
+    "fs::write(",
+    "fs::copy(",
+    "fs::rename(",
+];
+
+/// Folders whose files may be made by other ways: the door itself; measuring programs, which make what they compare with by its own ways;
+/// and the simulator, whose files are in a folder of its own.
+const FILE_CALLS_ALLOWED: [&str; 5] = [
+    "crates/holdall-io/",
+    "crates/holdall-bench/",
+    "crates/holdall-gate/",
+    "crates/holdall-sim/",
+    "xtask/",
+];
+
+/// Finds places that make or change files by other ways than `holdall_io`. Tests may: what stands behind `#[cfg(test)]` or in files of tests.
+pub fn check_file_calls(shown: &str, text: &str, breaches: &mut Vec<String>) {
+    let is_test = shown.contains("/tests/")
+        || shown.contains("/examples/")
+        || shown.ends_with("tests.rs")
+        || shown.contains("/fuzz/");
+    if is_test || FILE_CALLS_ALLOWED.iter().any(|folder| shown.starts_with(folder)) {
+        return;
+    }
+    let code = text
+        .lines()
+        .enumerate()
+        .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
+    for (number, line) in code.filter(|(_, line)| !line.trim_start().starts_with("//")) {
+        // A function of holdall_io's own `fs` has another name, and `WriteOptions` are none of files.
+        let is_call = |call: &&&str| {
+            line.match_indices(**call)
+                .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+        };
+        if let Some(call) = FILE_CALLS_FORBIDDEN.iter().find(is_call) {
+            breaches.push(format!(
+                "{shown}:{}: {} makes or changes a file; holdall_io::fs and holdall_io::new_file do, which follow no links",
+                number + 1,
+                call.trim_end_matches('(')
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaches_of(shown: &str, text: &str) -> usize {
+        let mut breaches = Vec::new();
+        check_file_calls(shown, text, &mut breaches);
+        breaches.len()
+    }
+
+    #[test]
+    fn files_are_made_by_one_crate_only() {
+        let library = "crates/holdall/src/export/file.rs";
+        for line in [
+            "    let file = File::create(&path)?;",
+            "    let file = fs::OpenOptions::new().write(true).open(path)?;",
+            "    std::fs::write(&path, text)?;",
+            "    fs::rename(&a, &b)?; // why not",
+        ] {
+            assert_eq!(breaches_of(library, line), 1, "{line}");
+            for place in [
+                "crates/holdall-io/src/fs.rs",
+                "crates/holdall/tests/tools.rs",
+                "crates/holdall/src/record/tests/bags.rs",
+            ] {
+                assert_eq!(breaches_of(place, line), 0, "{place}: {line}");
+            }
+            let in_tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n{line}\n}}\n");
+            assert_eq!(breaches_of(library, &in_tests), 0, "{line}");
+        }
+        for line in [
+            "    // File::create would follow a link",
+            "    fs::write_atomically(&path, b)?;",
+            "    let made = PartialFile::create(&path)?;",
+            "    open_options: Option<OpenOptions>,",
+        ] {
+            assert_eq!(breaches_of(library, line), 0, "{line}");
+        }
+    }
+}
