@@ -1,7 +1,7 @@
 //! Measures how fast an MCAP file is opened and read, and how much of it is read for one small topic.
 //!
-//! `cargo run --release -p holdall-storage --example read_rate -- DIR [MEGABYTES] [none|zstd|lz4] [THREADS]` writes a mixed file first;
-//! it stays as `DIR/mixed.mcap` when `KEEP` is set.
+//! `cargo run --release -p holdall-storage --example read_rate -- DIR [MEGABYTES] [none|zstd|lz4] [THREADS]`
+//! first writes a mixed file, which is kept as `DIR/mixed.mcap` when `KEEP` is set.
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]
 
 use holdall_io::{
@@ -27,7 +27,7 @@ use std::{fs, io::Write, path::Path, time::Duration};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Topics: name, payload bytes, every how many milliseconds.
+/// Topics: name, payload bytes, period in milliseconds.
 const TOPICS: [(&str, usize, u64); 6] = [
     ("/camera/left", 1 << 20, 33),
     ("/camera/right", 1 << 20, 33),
@@ -37,7 +37,7 @@ const TOPICS: [(&str, usize, u64); 6] = [
     ("/joint_states", 100, 1),
 ];
 
-/// Bytes that compress about as images do.
+/// Bytes that compress about as well as images.
 fn texture(len: usize) -> Vec<u8> {
     let mut state = 88_172_645_463_325_252u64;
     (0..len)
@@ -101,7 +101,7 @@ fn write(path: &Path, dir: &Path, total: u64, options: McapOptions) -> Result<(u
     Ok((bytes, clock.monotonic() - start))
 }
 
-/// Bytes a second that one thread compresses of the same bytes.
+/// Bytes per second at which one thread compresses the same bytes.
 fn codec_alone(compression: Compression, total: u64) -> Result<Option<f64>, Failure> {
     let (clock, bytes) = (SystemClock, texture(8 << 20));
     let (start, rounds) = (clock.monotonic(), (total / bytes.len() as u64).clamp(1, 50));

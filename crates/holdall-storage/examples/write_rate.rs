@@ -1,7 +1,8 @@
-//! Measures how fast messages become an MCAP file: our writer against the `mcap` crate's, interleaved in one run.
+//! Measures how fast messages are written to an MCAP file: our writer against the `mcap` crate's, interleaved
+//! in one run.
 //!
-//! `cargo run --release -p holdall-storage --example write_rate -- [DIR|-] [MEGABYTES] [ROUNDS] [CASE]`; with `-` there is no disk.
-//! Environment: `TOPICS` of each size (10), `OURS_ONLY`.
+//! `cargo run --release -p holdall-storage --example write_rate -- [DIR|-] [MEGABYTES] [ROUNDS] [CASE]`; with
+//! `-` there is no disk. Environment: `TOPICS` of each size (10), `OURS_ONLY`.
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]
 
 use holdall_io::{
@@ -35,7 +36,7 @@ const CASES: [(&str, &[(usize, usize)]); 5] = [
     ("1 MiB", &[(1 << 20, 1)]),
     ("10 KiB", &[(10 << 10, 1)]),
     ("100 B", &[(100, 1)]),
-    // 70, 20 and 10 in a hundred of the bytes.
+    // 70, 20 and 10 % of the bytes.
     ("mixed 70/20/10", &[(1 << 20, 7), (10 << 10, 205), (100, 10_486)]),
 ];
 
@@ -92,7 +93,7 @@ fn channels(count: usize) -> Vec<ChannelInfo> {
         .collect()
 }
 
-/// The same messages for everyone: channel, time, payload.
+/// The same messages for every writer: channel, time, payload.
 fn for_each_message(
     sizes: &[usize],
     (total, topics): (u64, u32),
@@ -102,9 +103,9 @@ fn for_each_message(
     let (mut messages, mut bytes) = (0u64, 0u64);
     while bytes < total {
         for size in sizes {
-            // One behind the other, as they lie in a cache.
+            // Contiguous, as in a cache.
             let at = bytes as usize % (payload.len() - size + 1);
-            // As many topics of each size.
+            // The same number of topics for each size.
             let kind = match size {
                 0..=999 => 0,
                 1000..=99_999 => 10,
@@ -176,7 +177,7 @@ fn ours(
     Ok(run)
 }
 
-/// A file that forgets what is written to it.
+/// A file that discards its content.
 #[derive(Default)]
 struct Nowhere {
     at: u64,
@@ -186,7 +187,7 @@ struct Nowhere {
 
 impl Write for Nowhere {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Copied once, as a file would.
+        // One copy, as for a real file.
         let count = bytes.len().min(self.block.len());
         self.block[..count].copy_from_slice(&bytes[..count]);
         self.at += count as u64;

@@ -1,4 +1,4 @@
-//! What a full check of a storage file finds: each thing that is not as it should be, with its place.
+//! What a full check of a storage file finds: each deviation, with its place.
 
 mod by_reading;
 
@@ -21,7 +21,8 @@ use crate::{
     writer::ChannelInfo,
 };
 
-/// Findings that are kept of one file; more are only counted, so that a file of garbage takes no more memory than a good one.
+/// Findings that are kept for one file; more are only counted, so that a file of garbage uses no more memory
+/// than a good one.
 pub const FINDINGS_MAX: usize = 1000;
 
 /// How bad a finding is.
@@ -37,17 +38,17 @@ pub enum Severity {
 /// One thing that a check found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// In which file.
+    /// The file.
     pub path: PathBuf,
-    /// Where, in bytes from the start of the file; `None` where there is no such place.
+    /// Offset in the file in bytes; `None` where no offset applies.
     pub offset: Option<u64>,
-    /// What was looked at: `chunk checksum`, `statistics: message count`, ...
+    /// What was checked: `chunk checksum`, `statistics: message count`, ...
     pub what: String,
-    /// What should be there.
+    /// The value that was expected.
     pub expected: String,
-    /// What is there.
+    /// The value that was found.
     pub found: String,
 }
 
@@ -67,19 +68,19 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a check found, the first [`FINDINGS_MAX`] of it.
+/// A check's findings: the first [`FINDINGS_MAX`], and counts of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Findings {
-    /// The first ones, in the order in which they were found.
+    /// The first ones, in the order of discovery.
     pub list: Vec<Finding>,
-    /// All problems, those that are not in the list included.
+    /// Number of problems, including those that are not in the list.
     pub problems: u64,
-    /// All notices, those that are not in the list included.
+    /// Number of notices, including those that are not in the list.
     pub notices: u64,
 }
 
 impl Findings {
-    /// Adds one.
+    /// Adds a finding.
     pub fn add(&mut self, finding: Finding) {
         match finding.severity {
             Severity::Problem => self.problems += 1,
@@ -90,7 +91,7 @@ impl Findings {
         }
     }
 
-    /// Adds all of another check.
+    /// Adds the findings of another check.
     pub fn extend(&mut self, other: Self) {
         let kept = other.list.len() as u64;
         let dropped = (other.problems + other.notices).saturating_sub(kept);
@@ -108,7 +109,7 @@ impl Findings {
     }
 }
 
-/// What the content of a storage file really is, and what is wrong with it.
+/// The content of a storage file as counted, and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
     /// The file.
@@ -117,15 +118,15 @@ pub struct FileCheck {
     pub storage_id: &'static str,
     /// Its length.
     pub file_bytes: u64,
-    /// Messages that were counted in it.
+    /// Messages counted in it.
     pub message_count: u64,
     /// Smallest log time found.
     pub starting_time: Option<Timestamp>,
     /// Largest log time found.
     pub ending_time: Option<Timestamp>,
-    /// Messages that come before a message of the same topic with an earlier log time.
+    /// Messages that follow one of the same topic with a later log time.
     pub out_of_order: u64,
-    /// Its topics with the messages that were counted; a topic of several channels comes once for each.
+    /// Its topics with the messages counted; a topic with several channels is listed once for each.
     pub topics: Vec<(TopicInfo, u64)>,
     /// Named text records, as far as they could be read.
     pub metadata: Vec<(String, crate::writer::MetadataEntries)>,
@@ -134,7 +135,7 @@ pub struct FileCheck {
 }
 
 impl FileCheck {
-    /// Notes something that is wrong.
+    /// Adds a problem.
     pub(crate) fn problem(
         &mut self,
         offset: impl Into<Option<u64>>,
@@ -145,7 +146,7 @@ impl FileCheck {
         self.note(Severity::Problem, offset.into(), what.into(), &expected, &found);
     }
 
-    /// Notes something worth knowing.
+    /// Adds a notice.
     pub(crate) fn notice(
         &mut self,
         offset: impl Into<Option<u64>>,
@@ -174,7 +175,7 @@ impl FileCheck {
         });
     }
 
-    /// Notes a problem unless two values are the same.
+    /// Adds a problem unless both values are equal.
     pub(crate) fn same<T: PartialEq + fmt::Display>(
         &mut self,
         offset: impl Into<Option<u64>>,
@@ -187,7 +188,8 @@ impl FileCheck {
         }
     }
 
-    /// Checks that the definition of a ROS topic's type is there, can be parsed, and has the hash that was announced.
+    /// Checks that the definition of a ROS topic's type is present, can be parsed, and has the announced
+    /// hash.
     pub(crate) fn check_definition(&mut self, offset: Option<u64>, info: &ChannelInfo) {
         let topic = &info.topic;
         let what = format!("definition of {} ({})", topic.type_name, topic.name);
@@ -201,7 +203,7 @@ impl FileCheck {
             self.notice(offset, what, "the text of the definition", "none");
             return;
         }
-        // rosbag2 leaves what every service event and every action begins with out of their texts.
+        // rosbag2 omits from the texts what every service event and every action begins with.
         let left_out = ["service_msgs/", "builtin_interfaces/", "unique_identifier_msgs/"];
         let lookup = |name: &str| {
             let is_left_out = left_out.iter().any(|package| name.starts_with(package));
@@ -223,13 +225,14 @@ impl FileCheck {
     }
 }
 
-/// Told how far a check is, in bytes of the file.
+/// Called with the progress of a check, in bytes of the file.
 pub type Progress<'a> = &'a mut dyn FnMut(u64);
 
-/// Checks a storage file from front to end with the backend that its first bytes name.
+/// Checks a storage file from start to end with the backend that its first bytes identify.
 ///
 /// # Errors
-/// A file that cannot be read, or of no storage that can be checked. What is wrong in it is no error here but a finding.
+/// A file that cannot be read, or of a storage that cannot be checked. Damage is not an error here but a
+/// finding.
 pub fn check_file(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     if leveldb::is_leveldb(path) {
         return read_all(path, &leveldb::LeveldbStorage, progress);
@@ -255,7 +258,7 @@ fn read_all(path: &Path, storage: &dyn Storage, progress: Progress<'_>) -> Stora
     by_reading::check(path, storage.id(), reader.as_ref(), progress)
 }
 
-/// A file of rosbag2's file compression: checked as it comes out of the codec, in a temporary place.
+/// A file of rosbag2's file compression: unpacked to a temporary directory and checked there.
 fn check_packed(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     let directory = scratch_directory()?;
     let name = unpacked_name(path);

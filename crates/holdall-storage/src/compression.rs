@@ -1,4 +1,4 @@
-//! rosbag2's own compression, which lies around a storage: whole files, or each payload by itself.
+//! rosbag2's own compression, applied around a storage: to whole files, or to each payload.
 
 use crate::{
     error::{StorageError, StorageResult},
@@ -15,24 +15,25 @@ use std::{
 /// The compression formats that rosbag2 has plugins for.
 pub const FORMATS: [&str; 1] = ["zstd"];
 
-/// What rosbag2 puts behind the names of packed files.
+/// The suffix that rosbag2 appends to the names of packed files.
 pub const FILE_SUFFIX: &str = ".zstd";
 
-/// What zstd frames begin with.
+/// First bytes of a zstd frame.
 pub const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Level of whole files, as rosbag2 has it.
+/// zstd level for whole files, as in rosbag2.
 const FILE_LEVEL: i32 = 3;
-/// Level of single payloads, as rosbag2 has it.
+/// zstd level for single payloads, as in rosbag2.
 const PAYLOAD_LEVEL: i32 = 1;
 
 /// Largest payload that is unpacked, in bytes.
 pub const PAYLOAD_BYTES_MAX: u64 = 1 << 30;
 
-/// A zstd block makes at most this much out of at least four bytes: what a frame of some length can become at most.
+/// A zstd block decompresses to at most this much and has at least four bytes: bounds what a frame of a given
+/// length can contain.
 const BLOCK_BYTES_MAX: u64 = 128 << 10;
 
-/// Space on the disk that unpacking leaves free, in bytes.
+/// Disk space that unpacking leaves free, in bytes.
 const SPARE_BYTES: u64 = 256 << 20;
 
 /// What rosbag2 compresses.
@@ -48,7 +49,7 @@ pub enum CompressionMode {
 }
 
 impl CompressionMode {
-    /// As `metadata.yaml` tells it: in capitals, empty for none.
+    /// The mode's name in `metadata.yaml`: in capitals, empty for none.
     pub const fn as_metadata(self) -> &'static str {
         match self {
             Self::None => "",
@@ -57,7 +58,7 @@ impl CompressionMode {
         }
     }
 
-    /// Reads what metadata or a command line says, in capitals or not. `None` for a mode that there is not.
+    /// Parses the mode in a metadata file or on a command line, in any case. `None` for an unknown mode.
     pub fn parse(text: &str) -> Option<Self> {
         match text.to_ascii_lowercase().as_str() {
             "" | "none" => Some(Self::None),
@@ -68,14 +69,14 @@ impl CompressionMode {
     }
 }
 
-/// Packs payloads as rosbag2 does: one zstd frame each, with its length in it.
+/// Packs payloads as rosbag2 does: one zstd frame each, with its content size.
 pub struct PayloadPacker(zstd::bulk::Compressor<'static>);
 
 impl PayloadPacker {
-    /// One that can be used again and again.
+    /// Creates a packer, which can be reused.
     ///
     /// # Errors
-    /// When the codec gets no memory.
+    /// The codec gets no memory.
     pub fn new() -> io::Result<Self> {
         zstd::bulk::Compressor::new(PAYLOAD_LEVEL).map(Self)
     }
@@ -83,16 +84,16 @@ impl PayloadPacker {
     /// Packs one payload.
     ///
     /// # Errors
-    /// When the codec gets no memory.
+    /// The codec gets no memory.
     pub fn pack(&mut self, payload: &[u8]) -> io::Result<Vec<u8>> {
         self.0.compress(payload)
     }
 }
 
-/// Unpacks one payload. What the frame says of its length is believed only as far as its own length allows.
+/// Unpacks one payload. The size in the frame's header is trusted only as far as the frame's length allows.
 ///
 /// # Errors
-/// One clause: what is wrong with the frame.
+/// One clause that describes what is wrong with the frame.
 pub fn unpack_payload(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, String> {
     if !packed.starts_with(&ZSTD_MAGIC) {
         let begin = &packed[..packed.len().min(4)];
@@ -107,7 +108,7 @@ pub fn unpack_payload(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, String> 
         && said > bytes_max.min(possible)
     {
         return Err(format!(
-            "it says that it unpacks to {said} bytes, expected at most {}",
+            "its header states {said} bytes, expected at most {}",
             bytes_max.min(possible)
         ));
     }
@@ -123,7 +124,7 @@ pub fn unpack_payload(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, String> 
     Ok(payload)
 }
 
-/// True for a file of rosbag2's file compression, by its name.
+/// True for the name of a file of rosbag2's file compression.
 pub fn is_packed_name(path: &Path) -> bool {
     path.as_os_str()
         .as_encoded_bytes()
@@ -146,10 +147,10 @@ pub fn unpacked_name(path: &Path) -> PathBuf {
     }
 }
 
-/// Packs a whole file into a new one, which appears under its name when it is whole and durable.
+/// Packs a whole file into a new one, which appears under its name once it is complete and durable.
 ///
 /// # Errors
-/// When `to` exists; a failed disk.
+/// `to` exists, or the disk fails.
 pub fn pack_file(from: &Path, to: &Path) -> StorageResult<()> {
     Ok(holdall_io::fs::convert_file(from, to, true, |from, to| {
         let mut reader = BufReader::with_capacity(1 << 20, from);
@@ -159,11 +160,11 @@ pub fn pack_file(from: &Path, to: &Path) -> StorageResult<()> {
     })?)
 }
 
-/// Unpacks a whole file into a new one. Stops when the disk would have less than a spare rest left: a few kilobytes can unpack to
-/// more than any disk has.
+/// Unpacks a whole file into a new one. Stops before the disk has less than a reserve free: a few kilobytes
+/// can unpack to more than any disk holds.
 ///
 /// # Errors
-/// When `to` exists, the file is no whole zstd file or too large for the disk, or the disk fails.
+/// `to` exists, the file is not a whole zstd file or too large for the disk, or the disk fails.
 pub fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
     let directory = to.parent().unwrap_or(Path::new("."));
     let available = holdall_io::fs::available_bytes(directory)?;
@@ -184,7 +185,8 @@ pub fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
     })?)
 }
 
-/// Where packed files are unpacked to: `TMPDIR` where it is set, or the place for large temporary files.
+/// The directory that packed files are unpacked to: `TMPDIR` if set, else the directory for large temporary
+/// files.
 pub fn scratch() -> PathBuf {
     let large = Path::new("/var/tmp");
     match std::env::var_os("TMPDIR") {
@@ -193,13 +195,13 @@ pub fn scratch() -> PathBuf {
     }
 }
 
-/// A temporary directory of its own for copies of storage files.
+/// A temporary directory for copies of storage files.
 pub(crate) fn scratch_directory() -> StorageResult<ScratchDirectory> {
     Ok(ScratchDirectory::create(&scratch())?)
 }
 
-/// A packed storage file that was unpacked to read it. The unpacked copy is removed with the last of this and its iterators; the
-/// packed file and its directory are left alone.
+/// A packed storage file, unpacked to read it. The unpacked copy is removed when the reader and its iterators
+/// are dropped; the packed file and its directory are not changed.
 pub struct UnpackedReader {
     inner: Box<dyn StorageReader>,
     path: PathBuf,
@@ -209,10 +211,10 @@ pub struct UnpackedReader {
 }
 
 impl UnpackedReader {
-    /// Unpacks the file at `path` and opens what is in it with `open`.
+    /// Unpacks the file at `path` and opens the copy with `open`.
     ///
     /// # Errors
-    /// As [`unpack_file`], and whatever `open` says.
+    /// As [`unpack_file`], and `open`'s own errors.
     pub fn open<E: From<StorageError>>(
         path: &Path,
         open: impl FnOnce(&Path) -> Result<Box<dyn StorageReader>, E>,
@@ -236,7 +238,7 @@ impl UnpackedReader {
     }
 }
 
-/// What an unpacked copy holds, as the packed file tells it.
+/// The summary of an unpacked copy, as that of the packed file.
 fn unpacked_summary(path: &Path, file_bytes: u64, copy: &StorageSummary) -> StorageSummary {
     StorageSummary {
         path: path.to_owned(),
@@ -261,13 +263,13 @@ impl StorageReader for UnpackedReader {
         let directory = Arc::clone(&self.directory);
         let messages = self.inner.messages(query)?;
         Ok(Box::new(messages.inspect(move |_| {
-            // Kept as long as the iteration: it may open the file again.
+            // Kept during the iteration, which may open the file again.
             let _ = &directory;
         })))
     }
 }
 
-/// A storage file whose payloads are packed one by one; reads them unpacked.
+/// Unpacks the payloads of a storage file whose payloads are packed one by one.
 pub struct PayloadUnpackingReader {
     inner: Arc<dyn StorageReader>,
     outline: StorageSummary,
@@ -275,7 +277,7 @@ pub struct PayloadUnpackingReader {
 }
 
 impl PayloadUnpackingReader {
-    /// Over a reader that gives payloads as they are stored.
+    /// Wraps a reader that returns payloads as stored.
     pub fn new(inner: Arc<dyn StorageReader>) -> Self {
         let outline = by_message(inner.outline());
         Self {
@@ -330,11 +332,11 @@ impl StorageReader for PayloadUnpackingReader {
     }
 }
 
-/// Whether the first payload of a file is packed where CDR is expected: CDR begins with a zero, a zstd frame never does. For files
-/// that do not say so themselves.
+/// Whether the first payload of a file is packed where CDR is expected: CDR begins with a zero, a zstd frame
+/// never does. For files that do not record their compression.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// The file cannot be read.
 pub fn has_packed_payloads(reader: &dyn StorageReader) -> StorageResult<bool> {
     let is_cdr = |message: &ReadMessage| {
         let channel = reader.outline().channels.get(message.channel.0 as usize);
@@ -353,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_read_in_capitals_or_not() {
+    fn modes_are_parsed_in_any_case() {
         for mode in [
             CompressionMode::None,
             CompressionMode::File,
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_comes_back_from_its_frame_which_says_its_length() {
+    fn a_payload_is_unpacked_from_its_frame_which_has_its_length() {
         let mut packer = PayloadPacker::new().unwrap();
         for payload in [
             vec![],
@@ -385,15 +387,15 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_lie_or_unpack_to_too_much_are_refused() {
+    fn frames_with_a_wrong_or_too_large_size_are_refused() {
         let packed = zstd::bulk::compress(&vec![0; 10 << 20], 1).unwrap();
         let error = unpack_payload(&packed, 1 << 20).unwrap_err();
         assert!(error.contains("10485760") && error.contains("1048576"), "{error}");
-        // Without a length in the header.
+        // Without a size in the header.
         let packed = zstd::stream::encode_all(&vec![0; 10 << 20][..], 1).unwrap();
         let error = unpack_payload(&packed, 1 << 20).unwrap_err();
         assert!(error.contains("more than 1048576"), "{error}");
-        // A header that says 4 GiB before a few bytes.
+        // A header that states 4 GiB before a few bytes.
         let mut lie = ZSTD_MAGIC.to_vec();
         lie.extend([0xa0, 0xff, 0xff, 0xff, 0xff, 1, 0, 0]);
         assert!(

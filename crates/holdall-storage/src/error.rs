@@ -1,4 +1,4 @@
-//! What can go wrong with a storage file, each with the path and, where there is one, the place in it.
+//! Errors of storage files, each with the path and, where one applies, the offset.
 
 use holdall_io::disk::DiskError;
 use std::{io, path::PathBuf};
@@ -9,49 +9,49 @@ pub type StorageResult<T> = Result<T, StorageError>;
 /// An error of a storage backend; the text is one clause and names the path.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// The operating system refused.
+    /// An operation of the operating system failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: `open`, `read`, …
+        /// What was attempted: `open`, `read`, …
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The disk layer refused or failed.
+    /// The disk layer failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Bytes that the format does not allow.
+    /// Bytes that violate the format.
     #[error("{} is damaged at byte {offset}: expected {expected}, found {found}", path.display())]
     Malformed {
-        /// In which file.
+        /// The file.
         path: PathBuf,
-        /// Where, counted from the start of the file.
+        /// Offset from the start of the file.
         offset: u64,
-        /// What the format wants there.
+        /// What the format requires there.
         expected: String,
-        /// What is there.
+        /// What was found there.
         found: String,
     },
-    /// The file is of another kind.
+    /// The file has another format.
     #[error("{} is not a file of storage {storage}: expected {expected}, found {found}", path.display())]
     WrongFormat {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The backend that was asked.
+        /// The backend that opened it.
         storage: &'static str,
-        /// What it begins with in this format.
+        /// First bytes of this format.
         expected: String,
-        /// What it begins with.
+        /// First bytes of the file.
         found: String,
     },
     /// Stored and computed checksum differ.
     #[error("{} is damaged at byte {offset}: {what} checksum is {found:#010x}, expected {expected:#010x}", path.display())]
     Checksum {
-        /// In which file.
+        /// The file.
         path: PathBuf,
-        /// Where the checked bytes begin.
+        /// Offset of the checked bytes.
         offset: u64,
         /// What was checked: `chunk`, `summary`, …
         what: &'static str,
@@ -60,114 +60,115 @@ pub enum StorageError {
         /// The computed value.
         found: u32,
     },
-    /// A length beyond what this program, or the format, takes.
+    /// A length above the limit of this program or the format.
     #[error("{}: {what} at byte {offset} has {found} bytes, more than the limit of {limit}", path.display())]
     TooLarge {
-        /// In which file.
+        /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset of the item.
         offset: u64,
         /// What is too large.
         what: &'static str,
-        /// The largest that is taken.
+        /// The limit.
         limit: u64,
-        /// What it is.
+        /// The actual length.
         found: u64,
     },
     /// More of something than the format can number.
     #[error("{} cannot hold more than {limit} {what}", path.display())]
     TooMany {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// `channels`, `schemas`.
         what: &'static str,
-        /// The largest number.
+        /// The limit.
         limit: u64,
     },
-    /// A channel index that was never handed out for this file.
+    /// A channel index that was never returned for this file.
     #[error("{} has {count} channels, there is no channel number {index}", path.display())]
     UnknownChannel {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The index asked for.
+        /// The index.
         index: u32,
-        /// How many there are.
+        /// Number of channels.
         count: usize,
     },
-    /// A codec that this program does not have, or that refused.
+    /// A codec that this program does not have, or that failed.
     #[error("{}: cannot {action} the chunk at byte {offset} as {codec}: {reason}", path.display())]
     Codec {
-        /// In which file.
+        /// The file.
         path: PathBuf,
         /// `compress` or `decompress`.
         action: &'static str,
-        /// Where the chunk begins.
+        /// Offset of the chunk.
         offset: u64,
-        /// `zstd`, `lz4`, or what the file names.
+        /// `zstd`, `lz4`, or the name in the file.
         codec: String,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// A payload that is packed by itself and cannot be unpacked.
+    /// A payload that was compressed by itself and cannot be unpacked.
     #[error("{}: the message of {topic} at {log_time} cannot be unpacked: {reason}", path.display())]
     Payload {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The message's topic.
         topic: String,
         /// Its log time in nanoseconds.
         log_time: i64,
-        /// Why not, one clause.
+        /// The cause, one clause.
         reason: String,
     },
-    /// A payload that delivered more or fewer bytes than it said; stored at the length it said, cut or filled with zeros.
-    #[error("{}: a payload said it has {expected} bytes and delivered {found}", path.display())]
+    /// A payload that delivered more or fewer bytes than announced; stored with the announced length, cut or
+    /// padded with zeros.
+    #[error("{}: a payload announced {expected} bytes and delivered {found}", path.display())]
     PayloadLength {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The announced length.
         expected: u64,
-        /// What came.
+        /// The delivered length.
         found: u64,
     },
-    /// The database library refused or failed.
+    /// An operation of the database library failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Database {
-        /// What was tried: `open`, `insert into`, …
+        /// What was attempted: `open`, `insert into`, …
         action: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A setting that the backend does not know or take.
+    /// A setting that the backend does not know or accept.
     #[error("storage {storage}: setting {setting}: expected {expected}, found {found}")]
     Setting {
-        /// Which backend.
+        /// The backend.
         storage: &'static str,
-        /// Which key.
+        /// The key.
         setting: String,
-        /// What it takes.
+        /// What it accepts.
         expected: String,
-        /// What was given.
+        /// The value that was set.
         found: String,
     },
     /// A storage id that is not registered.
     #[error("there is no storage {found:?}, expected one of {expected}")]
     UnknownStorage {
-        /// The ids there are.
+        /// The known ids.
         expected: String,
-        /// The id asked for.
+        /// The id that was requested.
         found: String,
     },
-    /// Something that this backend cannot do with this file.
+    /// An operation that this backend does not support on this file.
     #[error("{}: {what} is not possible: {reason}", path.display())]
     Unsupported {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What was asked.
+        /// The operation.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
 }

@@ -1,4 +1,5 @@
-//! Storage files: each backend is a folder with the same files (`mod, format, writer, reader, recover`).
+//! Storage backends: each is a folder whose files have the same names
+//! (`mod, format, writer, reader, recover`), where it has them.
 #![forbid(unsafe_code)]
 
 pub mod check;

@@ -1,4 +1,4 @@
-//! The repair of a storage file: a list of steps of which each leaves the file as readable as it was.
+//! The repair of a storage file: a list of steps, each of which leaves the file as readable as it was.
 
 use crate::error::StorageResult;
 use holdall_io::fs::EditedFile;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepairStep {
-    /// Bytes over what is there.
+    /// Overwrites bytes.
     Write {
-        /// Where.
+        /// Offset in the file.
         offset: u64,
-        /// What.
+        /// The new bytes.
         bytes: Vec<u8>,
     },
-    /// Everything before is durable before anything after is begun.
+    /// Makes everything before it durable before anything after it starts.
     Sync,
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     SetLength(u64),
 }
 
@@ -25,7 +25,7 @@ impl RepairStep {
         Self::Write { offset, bytes }
     }
 
-    /// Lays what it writes over a piece of the file that begins at `start`.
+    /// Applies a write to a piece of the file that begins at `start`.
     pub(crate) fn lay_over(&self, start: u64, piece: &mut [u8]) {
         let Self::Write { offset, bytes } = self else {
             return;
@@ -33,7 +33,7 @@ impl RepairStep {
         let end = start + piece.len() as u64;
         let (from, to) = ((*offset).max(start), (offset + bytes.len() as u64).min(end));
         if from < to {
-            // Both are inside of the piece and of the bytes.
+            // Both are within the piece and the bytes.
             let count = (to - from) as usize;
             let (at, source) = ((from - start) as usize, (from - offset) as usize);
             piece[at..at + count].copy_from_slice(&bytes[source..source + count]);
@@ -41,22 +41,22 @@ impl RepairStep {
     }
 }
 
-/// A repair that was thought out and not yet done.
+/// A repair that is planned but not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairPlan {
     /// The file.
     pub path: PathBuf,
-    /// What to do, in order.
+    /// Its steps, in order.
     pub steps: Vec<RepairStep>,
-    /// What will have been done.
+    /// The result, once applied.
     pub outcome: Repaired,
 }
 
 impl RepairPlan {
-    /// Does it, in the file itself.
+    /// Applies the steps to the file in place.
     ///
     /// # Errors
-    /// A file that cannot be written; what could be read of it still can, and it can be repaired again.
+    /// A file that cannot be written; whatever was readable still is, and the repair can be run again.
     pub fn apply(&self) -> StorageResult<()> {
         let file = EditedFile::open(&self.path)?;
         for step in &self.steps {
@@ -70,13 +70,13 @@ impl RepairPlan {
     }
 }
 
-/// What a repair has done with a file.
+/// The result of a repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Messages that can be read; as many as before.
     pub messages: u64,
-    /// Bytes that were added behind them.
+    /// Bytes added after them.
     pub tail_bytes: u64,
-    /// What could not be saved, one sentence each.
+    /// What could not be recovered, one sentence each.
     pub unsaved: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Storage backends by id: what each can do, and how its files are made and opened.
+//! Storage backends by id: what each one supports, and how its files are created and opened.
 
 use crate::{
     error::{StorageError, StorageResult},
@@ -10,25 +10,26 @@ use crate::{
 use holdall_io::{disk::FileId, queue::DiskQueue};
 use std::path::{Path, PathBuf};
 
-/// The backend that is used when the user does not say.
+/// The backend that is used unless the user names one.
 pub const DEFAULT_STORAGE_ID: &str = crate::mcap::options::STORAGE_ID;
 
-/// What a user can say about how files are written.
+/// A user's settings for writing files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageOptions {
-    /// Name of a preset of the backend, empty for none.
+    /// Name of one of the backend's presets, empty for none.
     pub preset: String,
-    /// Text of the backend's configuration file, laid over the preset.
+    /// Text of the backend's configuration file, overlaid on the preset.
     pub config: Option<String>,
-    /// Worker threads for compression inside of the storage; zero compresses in the thread that writes.
+    /// Worker threads for compression in the storage; with zero, the writing thread compresses.
     pub compression_threads: usize,
-    /// While a file is long and being written it carries an index of what is durable, so that it opens at once when it was torn.
+    /// Write checkpoints of the durable index into a long file during recording, so that it opens at once if
+    /// it is torn.
     pub index_checkpoints: bool,
 }
 
 /// A storage backend.
 pub trait Storage: Send + Sync {
-    /// The id as users and `metadata.yaml` name it.
+    /// The id that users and `metadata.yaml` use.
     fn id(&self) -> &'static str;
 
     /// Extension of its files, without dot; empty for a storage whose files are directories.
@@ -37,8 +38,8 @@ pub trait Storage: Send + Sync {
     /// The smallest size in bytes at which a split makes sense.
     fn split_bytes_min(&self) -> u64;
 
-    /// Whether its files are written through the queue's blocks, so that reserving space for them is of use. Otherwise the queue only
-    /// makes the empty file and closes it.
+    /// Whether its files are written through the queue's blocks, so that reserving space for them helps.
+    /// Otherwise the queue only creates the empty file and closes it.
     fn writes_blocks(&self) -> bool {
         true
     }
@@ -48,8 +49,8 @@ pub trait Storage: Send + Sync {
         false
     }
 
-    /// The file that the queue makes for the storage file at `path`: that itself, or one in it where it is a directory, which must be
-    /// there then.
+    /// The file that the queue creates for the storage file at `path`: `path` itself, or a file in it if it
+    /// is a directory, which must exist by then.
     fn queue_path(&self, path: &Path) -> PathBuf {
         path.to_owned()
     }
@@ -57,16 +58,17 @@ pub trait Storage: Send + Sync {
     /// Names of its presets.
     fn presets(&self) -> &'static [&'static str];
 
-    /// Checks options before anything is recorded with them.
+    /// Checks options before recording starts.
     ///
     /// # Errors
     /// An unknown preset, an unknown key, a value out of range.
     fn check_options(&self, options: &StorageOptions) -> StorageResult<()>;
 
-    /// Begins to write the storage file at `path`; `file` is what the queue has made at its [`Storage::queue_path`].
+    /// Starts to write the storage file at `path`; `file` is the one that the queue created at its
+    /// [`Storage::queue_path`].
     ///
     /// # Errors
-    /// Options that are not valid; a failed disk.
+    /// Invalid options; a failed disk.
     fn create_writer(
         &self,
         q: &mut DiskQueue,
@@ -75,11 +77,13 @@ pub trait Storage: Send + Sync {
         options: &StorageOptions,
     ) -> StorageResult<Box<dyn StorageWriter>>;
 
-    /// Gives a torn file its end, with `records` before it; `None` for one that has its end. What could be read before can be read
-    /// at every moment, unless `is_copy` says that nobody needs the file meanwhile.
+    /// Completes a torn file with a summary and footer, after `records`; `None` for a complete file. What was
+    /// readable before stays readable at every moment, unless `is_copy` is set: then no reader uses the file
+    /// until the repair is done.
     ///
     /// # Errors
-    /// A file that cannot be read or written, or a backend that cannot repair; it is as it was then, or can be repaired again.
+    /// A file that cannot be read or written, or a backend that cannot repair; the file is unchanged, or can
+    /// be repaired again.
     fn repair(
         &self,
         path: &Path,
@@ -96,7 +100,7 @@ pub trait Storage: Send + Sync {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// A file that cannot be read, or is of another format.
+    /// A file that cannot be read, or has another format.
     fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>>;
 }
 
@@ -109,23 +113,23 @@ static STORAGES: &[&dyn Storage] = &[
 #[cfg(not(feature = "sqlite3"))]
 static STORAGES: &[&dyn Storage] = &[&McapStorage, &crate::leveldb::LeveldbStorage];
 
-/// Backends whose files are only read.
+/// Backends that only read.
 static READ_ONLY_STORAGES: &[&dyn Storage] = &[&crate::rosbag1::Rosbag1Storage];
 
-/// All backends that can be recorded with.
+/// All backends that can record.
 pub fn storages() -> &'static [&'static dyn Storage] {
     STORAGES
 }
 
-/// All backends, also those whose files are only read.
+/// All backends, including those that only read.
 pub fn readable_storages() -> impl Iterator<Item = &'static dyn Storage> {
     STORAGES.iter().chain(READ_ONLY_STORAGES).copied()
 }
 
-/// The backend with this id, to record with.
+/// The backend with this id, for recording.
 ///
 /// # Errors
-/// There is none.
+/// An unknown id.
 pub fn storage_by_id(id: &str) -> StorageResult<&'static dyn Storage> {
     storages()
         .iter()
@@ -141,7 +145,7 @@ pub fn storage_by_id(id: &str) -> StorageResult<&'static dyn Storage> {
         })
 }
 
-/// The backend whose files have the extension of `path`, or look like it.
+/// The backend that uses the extension of `path`, or recognizes the directory.
 pub fn storage_by_path(path: &Path) -> Option<&'static dyn Storage> {
     if crate::leveldb::is_leveldb(path) {
         return Some(&crate::leveldb::LeveldbStorage);
@@ -155,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_ids_are_refused_with_those_there_are() {
+    fn unknown_ids_are_refused_with_the_known_ones() {
         assert_eq!(storage_by_id("mcap").unwrap().id(), "mcap");
         let error = storage_by_id("rosbag").err().unwrap().to_string();
         assert!(error.contains("rosbag") && error.contains("mcap"), "{error}");

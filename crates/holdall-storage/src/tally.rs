@@ -1,4 +1,4 @@
-//! What a writer of one file counts whatever its format: messages of each channel, the first time and the last.
+//! What the writer of a file counts in any format: messages of each channel, the first time and the last.
 
 use crate::{
     error::{StorageError, StorageResult},
@@ -17,7 +17,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing was written to the file at `path` yet.
+    /// The counts of the file at `path`, to which nothing is written yet.
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -26,7 +26,7 @@ impl Tally {
         }
     }
 
-    /// Messages of each channel.
+    /// Number of messages in each channel.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
@@ -50,15 +50,15 @@ impl Tally {
             })
     }
 
-    /// Takes in a channel that has its place in the file.
+    /// Counts a channel that has been added to the file.
     pub fn add_channel(&mut self) {
         self.counts.push(0);
     }
 
-    /// The place of a channel in lists of all of them.
+    /// The index of a channel in lists of all channels.
     ///
     /// # Errors
-    /// One that was never added.
+    /// A channel that was never added.
     pub fn place(&self, channel: ChannelIndex) -> StorageResult<usize> {
         let (place, count) = (channel.0 as usize, self.counts.len());
         if place < count {
@@ -78,7 +78,7 @@ impl Tally {
         self.times = Some((start.min(log_time_nanos), end.max(log_time_nanos)));
     }
 
-    /// What the file holds, `bytes` long.
+    /// The summary of the file, which is `bytes` long.
     pub fn summary(&self, bytes: u64) -> FileSummary {
         FileSummary {
             path: self.path.clone(),

@@ -1,4 +1,4 @@
-//! What every storage backend can do when a bag is written.
+//! The interface of a storage backend for writing.
 
 use crate::error::StorageResult;
 use holdall_io::queue::{DiskQueue, SyncToken};
@@ -13,34 +13,34 @@ use std::{collections::BTreeMap, path::PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelIndex(pub u32);
 
-/// A topic as it is stored in one file, with the definition of its type.
+/// A topic of one file, with the definition of its type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelInfo {
-    /// The topic as the bag describes it.
+    /// The topic as described in the bag.
     pub topic: TopicInfo,
-    /// The definition of its type; encoding `Unknown` and empty text where none was found.
+    /// The definition of its type; encoding `Unknown` and empty text if none was found.
     pub definition: MessageDefinition,
 }
 
-/// A message as it is written.
+/// A message to be written.
 #[derive(Clone, Copy)]
 pub struct StoredMessage<'a> {
-    /// When it was received (MCAP `log_time`, SQLite `timestamp`).
+    /// Reception time (MCAP `log_time`, SQLite `timestamp`).
     pub log_time: Timestamp,
-    /// When it was sent; equal to `log_time` where that is not known.
+    /// Send time; equal to `log_time` if unknown.
     pub publish_time: Timestamp,
-    /// Low 32 bits of the publisher's sequence number, 0 where not known.
+    /// Low 32 bits of the publisher's sequence number, 0 if unknown.
     pub sequence: u32,
     /// The bytes.
     pub payload: PayloadRef<'a>,
 }
 
-/// What a closed storage file holds.
+/// Content of a closed storage file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSummary {
-    /// Where it is.
+    /// The file's path.
     pub path: PathBuf,
-    /// Messages in it.
+    /// Number of messages.
     pub message_count: u64,
     /// Smallest log time, `None` when empty.
     pub starting_time: Option<Timestamp>,
@@ -52,15 +52,17 @@ pub struct FileSummary {
     pub bytes: u64,
 }
 
-/// Named text records that a storage file carries beside its messages (MCAP metadata records; a table in SQLite).
+/// Entries of a named text record that a storage file has in addition to its messages (MCAP metadata records;
+/// a table in SQLite).
 pub type MetadataEntries = BTreeMap<String, String>;
 
-/// One storage file that is being written.
+/// A storage file that is being written.
 ///
-/// The caller is one thread (or a simulator's step) that owns the disk queue; nothing here waits for the disk while the
-/// queue has free blocks. After an error the file is given up: further calls may return the error again.
+/// The caller is one thread (or a simulator's step) that owns the disk queue; no call here waits for the disk
+/// while the queue has free blocks. After an error the file must not be written any more: further calls may
+/// return the error again.
 pub trait StorageWriter: Send {
-    /// Makes a channel; it appears in the file at its first message, or at the end when there is none.
+    /// Adds a channel; it appears in the file at its first message, or at the end when it has none.
     ///
     /// # Errors
     /// More channels than the format can number.
@@ -88,19 +90,21 @@ pub trait StorageWriter: Send {
         entries: &MetadataEntries,
     ) -> StorageResult<()>;
 
-    /// What is in the file so far, open chunks included; `bytes` is [`Self::bytes_written`].
+    /// Content of the file so far, including open chunks; `bytes` is [`Self::bytes_written`].
     fn summary(&self) -> FileSummary;
 
-    /// What the file's length would be in bytes if it were finished now (an estimate from above where codecs are at work).
+    /// The length in bytes that the file would have if it were finished now (an upper estimate while codecs
+    /// are running).
     fn bytes_written(&self) -> u64;
 
-    /// Moves on what needs no new message: finished compressions, for example. Cheap; to be called between batches.
+    /// Advances work that needs no new message, such as finished compressions. Cheap; called between batches.
     ///
     /// # Errors
     /// A failed disk or codec.
     fn step(&mut self, q: &mut DiskQueue) -> StorageResult<()>;
 
-    /// Closes every open chunk (or transaction), so that all messages so far can be read once their bytes are on the disk.
+    /// Closes every open chunk (or transaction), so that all messages so far can be read once their bytes are
+    /// on the disk.
     ///
     /// # Errors
     /// A failed disk or codec.
@@ -113,7 +117,8 @@ pub trait StorageWriter: Send {
     /// A failed disk or codec.
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>>;
 
-    /// Writes what belongs to the end (the given records, index, summary) and hands the file back to the queue, closed.
+    /// Writes the end of the file (the given records, index, summary), closes the file and returns it to the
+    /// queue.
     ///
     /// # Errors
     /// A failed disk or codec.

@@ -1,4 +1,4 @@
-//! A full check finds nothing in sound files, and every damage in others.
+//! A full check finds nothing in intact files, and every damage in others.
 
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
@@ -17,7 +17,7 @@ fn shared(path: &str) -> Option<PathBuf> {
         .join("../../../shared")
         .join(path);
     if !found.exists() {
-        eprintln!("skipped: {} is not there", found.display());
+        eprintln!("skipped: {} does not exist", found.display());
         return None;
     }
     Some(found)
@@ -117,7 +117,7 @@ fn every_changed_byte_of_our_own_file_is_found() {
             let mut other = bytes.clone();
             other[at] ^= 0x40;
             fs::write(&changed, &other).unwrap();
-            // The magic makes it a file of something else, which is told as an error.
+            // A changed magic makes it a file of another format, which is an error.
             let found = check_file(&changed, &mut |_| ());
             let is_found = found.as_ref().map_or(true, |found| !found.findings.is_sound());
             assert!(is_found, "{name}: byte {at} of {}", bytes.len());
@@ -131,9 +131,9 @@ fn every_changed_byte_of_our_own_file_is_found() {
     }
 }
 
-/// A chunk of a few kilobytes that unpacks to far more than it says.
+/// A chunk of a few kilobytes that unpacks to far more than it states.
 #[test]
-fn bombs_and_lengths_that_lie_are_told_and_never_unpacked() {
+fn bombs_and_wrong_lengths_are_reported_and_never_unpacked() {
     use holdall_storage::mcap::format::{ChunkHeader, Header, MAGIC, op, put_record};
     let dir = tempfile::tempdir().unwrap();
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();

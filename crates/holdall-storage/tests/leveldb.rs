@@ -1,4 +1,5 @@
-//! LevelDB storages: the real LevelDB reads ours, theirs are read exactly, and nothing overwrites anything without a word.
+//! LevelDB storages: the real LevelDB reads ours, its databases are read exactly, and nothing is overwritten
+//! silently.
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 mod support;
@@ -87,7 +88,7 @@ impl Writing {
     }
 }
 
-/// Topic, stamp and payload of all messages as they come.
+/// Topic, stamp and payload of all messages in the order of reading.
 fn read(path: &Path) -> Vec<(String, i64, Vec<u8>)> {
     let reader = LeveldbReader::open(path).unwrap();
     let topic = |index: ChannelIndex| {
@@ -138,7 +139,7 @@ fn plugin() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/leveldb/plugin_0")
 }
 
-/// What was put into the databases of `plugin()` by LevelDB 1.22.
+/// The content that LevelDB 1.22 wrote into the databases of `plugin()`.
 fn put_by_leveldb(topic: &str, count: i64, bytes: i64) -> Vec<(String, i64, Vec<u8>)> {
     let message = |stamp: i64, body: &[u8]| (topic.to_owned(), stamp, [&[0, 1, 0, 0], body].concat());
     let mut all: Vec<_> = (0..count)
@@ -149,7 +150,7 @@ fn put_by_leveldb(topic: &str, count: i64, bytes: i64) -> Vec<(String, i64, Vec<
         })
         .collect();
     all.push(message(-5, b"first"));
-    // Put last, with the stamp of the first: LevelDB hides that one.
+    // Written last, with the stamp of the first, which LevelDB hides.
     all.push(message(START, b"again"));
     all.sort_by_key(|message| message.1);
     all
@@ -198,7 +199,7 @@ fn databases_of_the_real_leveldb_are_read_with_the_messages_that_it_hides() {
     assert!(files(&plugin()) == before, "reading changes nothing");
 }
 
-/// Writes some thousand messages of three topics, some out of order, into many small tables.
+/// Writes a few thousand messages of three topics, some out of order, into many small tables.
 fn many(dir: &Path) -> (Writing, Vec<(String, i64, Vec<u8>)>) {
     let topics = ["/a", "/a/b", "/quiet"];
     let config = "open_options: {write_buffer_size: 30000, block_size: 2000}";
@@ -238,7 +239,8 @@ fn the_real_leveldb_reads_what_we_write() {
         return;
     }
     let script = plugin().with_file_name("read.py");
-    // plyvel can wait for LevelDB's thread while that waits for the interpreter's lock to compare keys, for ever: tried again then.
+    // plyvel can deadlock: it waits for LevelDB's thread, which waits for the interpreter's lock to compare
+    // keys. Then the read is retried.
     let read_by_leveldb = || {
         let mut command = Command::new("timeout");
         command.arg("20").arg(&python).arg(&script).arg(&path);
@@ -269,7 +271,7 @@ fn the_real_leveldb_reads_what_we_write() {
     found.sort_unstable();
     lines.sort_unstable();
     assert!(found == lines);
-    // LevelDB has opened it, moved logs and written manifests: it is still what it was.
+    // LevelDB has opened it, moved logs and written manifests: the content is unchanged.
     assert!(read(&path) == expected);
 }
 
@@ -280,7 +282,7 @@ fn equal_stamps_and_topics_of_one_name_overwrite_nothing() {
     let mut writing = begin(dir.path(), &["/a/b", "/a_b", "/a/_b"], Some(config));
     for n in 0..200u8 {
         for topic in 0..3 {
-            // A clock that stands still.
+            // A clock that does not advance.
             writing.write(topic, 1000, &[0, 1, 0, 0, n]);
         }
     }
@@ -307,7 +309,7 @@ fn equal_stamps_and_topics_of_one_name_overwrite_nothing() {
 }
 
 #[test]
-fn many_topics_are_made_durable_together_and_a_stopped_recording_has_them_all() {
+fn many_topics_become_durable_together_and_a_stopped_recording_has_them_all() {
     let dir = tempfile::tempdir().unwrap();
     let topics: Vec<String> = (0..40).map(|n| format!("/t{n}")).collect();
     let names: Vec<&str> = topics.iter().map(String::as_str).collect();
@@ -368,7 +370,7 @@ fn a_stopped_recording_and_one_without_manifest_are_read() {
     assert_eq!(
         (messages.len(), errors.len()),
         (3000, 1),
-        "all of it, and told once"
+        "all messages, and one error"
     );
     assert!(matches!(
         reader.summary().condition,
@@ -377,12 +379,12 @@ fn a_stopped_recording_and_one_without_manifest_are_read() {
 }
 
 #[test]
-fn a_damaged_block_costs_its_messages_and_is_told_with_its_place() {
+fn a_damaged_block_costs_its_messages_and_is_reported_with_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let (writing, expected) = many(dir.path());
     let path = writing.finish();
     let whole = check_file(&path, &mut |_| ()).unwrap();
-    // The channels of these tests invent their hashes.
+    // The channels of these tests have made-up hashes.
     let is_invented = |what: &str| what.starts_with("type hash");
     assert!(
         whole.findings.list.iter().all(|found| is_invented(&found.what)),
@@ -408,8 +410,11 @@ fn a_damaged_block_costs_its_messages_and_is_told_with_its_place() {
         "{error}"
     );
     let damaged = check_file(&path, &mut |_| ()).unwrap();
-    let told: Vec<String> = damaged.findings.list.iter().map(ToString::to_string).collect();
-    assert!(told.iter().any(|told| told.contains("checksum")), "{told:?}");
+    let listed: Vec<String> = damaged.findings.list.iter().map(ToString::to_string).collect();
+    assert!(
+        listed.iter().any(|listed| listed.contains("checksum")),
+        "{listed:?}"
+    );
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn texts(map: &BTreeMap<String, String>) -> Value {
         .into()
 }
 
-/// All records of some bytes, chunks opened, without message indexes.
+/// All records in some bytes, including those in chunks, without message indexes.
 fn records(mut left: &[u8], found: &mut Vec<Value>) {
     while let Some((opcode, body)) = take_record(&mut left).unwrap() {
         match Record::decode(opcode, body).unwrap() {

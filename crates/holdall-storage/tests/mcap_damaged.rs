@@ -1,4 +1,4 @@
-//! Damaged and malicious files: nothing panics, memory stays bounded, and what is whole is still read.
+//! Damaged and malicious files: nothing panics, memory stays bounded, and intact parts are still read.
 
 mod support;
 
@@ -61,7 +61,7 @@ fn open(bytes: Vec<u8>) -> Result<McapReader, StorageError> {
     McapReader::from_bytes(Path::new("damaged.mcap"), Bytes::from(bytes), options)
 }
 
-/// Reads everything that can be read; the messages, and how many errors there were.
+/// Reads everything that can be read; returns the number of messages and of errors.
 fn read(reader: &McapReader, order: ReadOrder) -> (usize, usize) {
     let Ok(messages) = reader.messages(&ReadQuery {
         order,
@@ -95,7 +95,7 @@ proptest! {
     ) {
         let mut bytes = if is_large { large_recording().bytes } else { recording(codec).0.bytes };
         for (place, value) in changes {
-            // Lengths and places are denser in the summary.
+            // Lengths and offsets are denser in the summary.
             let range = if near_end { bytes.len().min(2000) } else { bytes.len() };
             let at = bytes.len() - 1 - place.index(range);
             bytes[at] = value;
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_behind_the_magic_never_panics(noise in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn noise_after_the_magic_never_panics(noise in prop::collection::vec(any::<u8>(), 0..400)) {
         let mut bytes = holdall_storage::mcap::format::MAGIC.to_vec();
         bytes.extend(noise);
         if let Ok(reader) = open(bytes) {
@@ -161,7 +161,8 @@ fn blocks_that_never_reached_the_disk_cost_their_chunk_only() {
     let (recording, messages) = recording(Compression::None);
     let chunks = open(recording.bytes.clone()).unwrap().chunks().unwrap();
     let mut bytes = recording.bytes;
-    // The recorder was killed: no summary, reserved space of zeros behind, and a hole in the middle of the third chunk.
+    // The recorder was killed: no summary, reserved space of zeros after the data, and a hole in the middle
+    // of the third chunk.
     let last = chunks.last().unwrap();
     bytes.truncate((last.offset + last.length) as usize);
     bytes.resize(bytes.len() + 300_000, 0);
@@ -179,11 +180,11 @@ fn blocks_that_never_reached_the_disk_cost_their_chunk_only() {
 }
 
 #[test]
-fn a_file_with_the_end_of_its_data_and_no_footer_is_checked_like_a_torn_one() {
+fn a_file_with_a_data_end_record_but_no_footer_is_checked_like_a_torn_one() {
     let (recording, messages) = recording(Compression::None);
     let chunks = open(recording.bytes.clone()).unwrap().chunks().unwrap();
     let mut bytes = recording.bytes;
-    // The footer never came, and a block of the last chunk neither.
+    // The footer and a block of the last chunk were never written.
     bytes.truncate(bytes.len() - 20);
     let last = chunks.last().unwrap();
     let middle = (last.offset + last.length / 2) as usize;
@@ -199,7 +200,7 @@ fn a_file_with_the_end_of_its_data_and_no_footer_is_checked_like_a_torn_one() {
 }
 
 #[test]
-fn without_chunks_a_message_that_nobody_can_tell_takes_no_other_with_it() {
+fn without_chunks_an_unreadable_message_costs_no_other() {
     let messages: Vec<Message> = (0..60u64).map(|n| message(n, 400)).collect();
     let options = McapOptions {
         chunking: false,
@@ -215,7 +216,7 @@ fn without_chunks_a_message_that_nobody_can_tell_takes_no_other_with_it() {
         .windows(needle.len())
         .position(|window| window == &needle[..])
         .unwrap();
-    // Its header never reached the disk.
+    // Its header was never written to the disk.
     bytes[at - 22..at].fill(0);
     bytes.truncate(at + 4_000);
     let (good, bad) = read(&open(bytes).unwrap(), ReadOrder::File);
@@ -223,11 +224,11 @@ fn without_chunks_a_message_that_nobody_can_tell_takes_no_other_with_it() {
 }
 
 #[test]
-fn a_chunk_that_says_it_is_huge_is_refused_before_memory_is_taken() {
+fn a_chunk_that_claims_to_be_huge_is_refused_before_memory_is_allocated() {
     let (recording, _) = recording(Compression::Zstd);
     let chunks = open(recording.bytes.clone()).unwrap().chunks().unwrap();
     let mut bytes = recording.bytes;
-    // Opcode, length, two times, then the size when decompressed.
+    // Opcode, length, two times, then the decompressed size.
     let at = chunks[0].offset as usize + 9 + 16;
     bytes[at..at + 8].copy_from_slice(&(1u64 << 50).to_le_bytes());
     let reader = open(bytes).unwrap();
@@ -243,7 +244,7 @@ fn a_chunk_that_says_it_is_huge_is_refused_before_memory_is_taken() {
 fn one_of_few_large_topics_is_read_by_index_alone() {
     let mut bytes = large_recording().bytes;
     let chunk = open(bytes.clone()).unwrap().chunks().unwrap()[0].clone();
-    // Nothing but the wanted messages and the index is looked at: damage in the other topic's payload is not met.
+    // Only the wanted messages and the index are read: damage in the other topic's payload has no effect.
     let other = message(1, 70_000).payload;
     let at = bytes
         .windows(100)

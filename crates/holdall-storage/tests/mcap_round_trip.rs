@@ -1,4 +1,5 @@
-//! Any sequence of messages is read back exactly, by the `mcap` crate, pip `mcap` and our reader, with valid checksums and a whole index.
+//! Any sequence of messages is read back exactly by the `mcap` crate, pip `mcap` and our reader, with valid
+//! checksums and a complete index.
 
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
@@ -89,7 +90,7 @@ fn any_options() -> impl Strategy<Value = McapOptions> {
     )
 }
 
-/// Everything the reference reader finds when it reads from front to end with all checksums on.
+/// Everything that the reference reader finds from start to end with all checksums enabled.
 fn read_by_reference(bytes: &[u8]) -> Vec<Message> {
     let options = LinearReaderOptions::default()
         .with_validate_chunk_crcs(true)
@@ -127,7 +128,7 @@ fn reference(message: &mcap::Message<'_>) -> Message {
     }
 }
 
-/// What the reference finds by the index alone.
+/// Everything that the reference reader finds by the index alone.
 fn read_by_index(bytes: &[u8]) -> Vec<Message> {
     let summary = mcap::Summary::read(bytes).unwrap().unwrap();
     let mut messages = Vec::new();
@@ -269,7 +270,7 @@ trait WithHash {
 }
 
 impl WithHash for holdall_storage::writer::ChannelInfo {
-    /// The file keeps one hash for topic and definition.
+    /// The file stores one hash for topic and definition.
     fn with_hash(mut self) -> Self {
         self.definition.type_description_hash = self.topic.type_description_hash.clone();
         self
@@ -295,7 +296,7 @@ proptest! {
     }
 
     #[test]
-    fn files_without_index_or_chunks_are_read_all_the_same(
+    fn files_without_index_or_chunks_are_read(
         messages in prop::collection::vec(any_message(), 0..60),
         chunking in any::<bool>(),
         summary in any::<bool>(),
@@ -346,7 +347,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_summary_is_read_in_parts_and_tells_the_same() {
+fn a_long_summary_is_read_in_parts_with_the_same_result() {
     let messages: Vec<Message> = (0..9000u64)
         .map(|n| Message {
             log_time: n,
@@ -373,13 +374,13 @@ fn mcap_summary_start(bytes: &[u8]) -> usize {
     mcap::read::footer(bytes).unwrap().summary_start as usize
 }
 
-/// A loan that delivers another number of bytes than it says.
-struct Liar {
+/// A loan that delivers a different number of bytes than it announces.
+struct WrongLoan {
     says: usize,
     delivers: Vec<u8>,
 }
 
-impl holdall_model::message::Loan for Liar {
+impl holdall_model::message::Loan for WrongLoan {
     fn len(&self) -> usize {
         self.says
     }
@@ -392,14 +393,14 @@ impl holdall_model::message::Loan for Liar {
 }
 
 #[test]
-fn a_payload_that_lies_about_its_length_is_told_and_spoils_nothing() {
+fn a_payload_of_the_wrong_length_is_an_error_and_damages_nothing() {
     let (mut q, files) = support::memory_queue(65_536, 4);
     let path = Path::new("bag_0.mcap");
     let file = q.create_file(path, 0).unwrap();
     let mut writer = Box::new(McapWriter::create(&mut q, file, path, McapOptions::default()).unwrap());
     let index = writer.add_channel(&mut q, &topics()[0]).unwrap();
     for (says, delivers) in [(10, 10), (10, 7), (10, 12), (5000, 7), (70_000, 1), (300_000, 5)] {
-        let loan = Liar {
+        let loan = WrongLoan {
             says,
             delivers: vec![1; delivers],
         };
@@ -419,7 +420,7 @@ fn a_payload_that_lies_about_its_length_is_told_and_spoils_nothing() {
     assert_eq!(lengths.iter().sum::<usize>(), 10 * 3 + 5000 + 70_000 + 300_000);
 }
 
-/// A message as `read_with_pip_mcap.py` prints it.
+/// A message in the format of `read_with_pip_mcap.py`.
 fn line(message: &Message) -> String {
     let digest: String = Md5::digest(&message.payload)
         .iter()
@@ -446,7 +447,7 @@ fn pip_mcap_reads_exactly_what_any_options_have_written() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    // Another sequence with every run; the bytes of a failure are told by the digest lines.
+    // Every run uses another sequence; the digest lines identify the bytes of a failure.
     let mut runner = TestRunner::default();
     let case = (prop::collection::vec(any_message(), 0..80), any_options());
     let (mut paths, mut expected) = (Vec::new(), String::new());

@@ -1,6 +1,8 @@
-//! Every parser of files, fed with real files in which some bytes were changed, cut or doubled: an error or what is left, never a panic.
+//! Every file parser, fed with real files in which some bytes were changed, cut or doubled: returns an error
+//! or the rest, never panics.
 //!
-//! Bounded in CI; `HOLDALL_FUZZ_ROUNDS=100000 cargo test --release -p holdall-storage --test mutated` runs it long.
+//! Short in CI; `HOLDALL_FUZZ_ROUNDS=100000 cargo test --release -p holdall-storage --test mutated` runs
+//! longer.
 
 use holdall_model::{metadata::BagMetadata, qos::parse_qos_overrides};
 use holdall_storage::{
@@ -21,9 +23,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Rounds of each test, unless the environment says more.
+/// Rounds of each test, unless the environment sets more.
 const ROUNDS: u64 = 60;
-/// Messages that are read of each file.
+/// Messages that are read from each file.
 const MESSAGES_MAX: usize = 5000;
 
 fn rounds() -> u64 {
@@ -33,7 +35,7 @@ fn rounds() -> u64 {
         .unwrap_or(ROUNDS)
 }
 
-/// The numbers of a seed (xorshift64*).
+/// A random generator with a seed (xorshift64*).
 struct Numbers(u64);
 
 impl Numbers {
@@ -48,7 +50,7 @@ impl Numbers {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound.max(1)
     }
 
-    /// Some changes of some bytes.
+    /// Changes a few bytes.
     fn mutate(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             let place = self.below(bytes.len());
@@ -60,7 +62,7 @@ impl Numbers {
                     let piece = bytes[place.min(end)..end].to_vec();
                     bytes.extend(piece);
                 }
-                // Lengths that lie.
+                // A wrong length.
                 3 => bytes
                     .iter_mut()
                     .skip(place)
@@ -131,7 +133,7 @@ fn mutated_leveldb_storages() {
     }
 }
 
-/// Behind the checksums, which catch nearly all of the above.
+/// Past the checksums, which catch nearly all mutations of whole files.
 #[test]
 fn mutated_pieces_of_leveldb() {
     let table = fs::read(data("leveldb/plugin_0/_camera_info_ldb_message/000007.ldb")).unwrap();

@@ -1,4 +1,5 @@
-//! ROS 1 bags as ROS 1's own library wrote them: read exactly, also unindexed, killed, torn and damaged.
+//! ROS 1 bags written by ROS 1's own library: read exactly, including unindexed, killed, torn and damaged
+//! ones.
 
 use bytes::Bytes;
 use holdall_model::{
@@ -17,7 +18,7 @@ use md5::{Digest, Md5};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
-/// Where the position of the index is in the file: behind `index_pos=` in the bag header.
+/// Precedes the position of the index in the file: `index_pos=` in the bag header.
 const INDEX_POSITION_MARK: &[u8] = b"index_pos=";
 
 fn sample(name: &str) -> PathBuf {
@@ -48,7 +49,7 @@ struct Expected {
     cdr_md5: String,
 }
 
-/// What pip `rosbags` reads in `none.bag`, `bz2.bag` and `lz4.bag`, and converts.
+/// The content of `none.bag`, `bz2.bag` and `lz4.bag` as read and converted by pip `rosbags`.
 fn expected() -> Vec<Expected> {
     serde_json::from_slice(&content("expected.json")).unwrap()
 }
@@ -65,8 +66,8 @@ fn all(reader: &Rosbag1Reader, query: &ReadQuery) -> Vec<ReadMessage> {
     messages.map(|message| message.unwrap()).collect()
 }
 
-/// Messages in the form of [`Expected`], without what rosbags says of the conversion.
-fn told(reader: &Rosbag1Reader, messages: &[ReadMessage]) -> Vec<(String, String, i64, String)> {
+/// Messages in the form of [`Expected`], without the results of the conversion.
+fn rows(reader: &Rosbag1Reader, messages: &[ReadMessage]) -> Vec<(String, String, i64, String)> {
     let channels = &reader.summary().channels;
     let tell = |message: &ReadMessage| {
         let topic = &channels[message.channel.0 as usize].info.topic;
@@ -77,7 +78,7 @@ fn told(reader: &Rosbag1Reader, messages: &[ReadMessage]) -> Vec<(String, String
     messages.iter().map(tell).collect()
 }
 
-fn as_told(expected: &[Expected]) -> Vec<(String, String, i64, String)> {
+fn expected_rows(expected: &[Expected]) -> Vec<(String, String, i64, String)> {
     let tell = |e: &Expected| (e.topic.clone(), e.type_name.clone(), e.time, e.ros1_md5.clone());
     expected.iter().map(tell).collect()
 }
@@ -95,7 +96,7 @@ fn bags_of_every_compression_are_read_exactly() {
         assert_eq!(summary.compression.as_deref(), compression);
         assert_eq!(summary.message_count, expected().len() as u64);
         let found = all(&reader, &ReadQuery::default());
-        assert_eq!(told(&reader, &found), as_told(&expected()), "{name}");
+        assert_eq!(rows(&reader, &found), expected_rows(&expected()), "{name}");
         assert_eq!(
             summary.starting_time,
             found.first().map(|message| message.log_time)
@@ -111,7 +112,7 @@ fn bags_of_every_compression_are_read_exactly() {
 }
 
 #[test]
-fn payloads_become_what_rosbags_makes_of_them() {
+fn payloads_are_converted_as_by_rosbags() {
     let reader = Rosbag1Reader::open(&sample("lz4.bag")).unwrap();
     let conversions: Vec<Conversion> = reader
         .summary()
@@ -133,7 +134,7 @@ fn payloads_become_what_rosbags_makes_of_them() {
 }
 
 #[test]
-fn a_topic_may_have_several_types_and_publishers_tell_whether_they_latch() {
+fn a_topic_may_have_several_types_and_publishers_store_whether_they_latch() {
     let reader = Rosbag1Reader::open(&sample("none.bag")).unwrap();
     let summary = reader.summary();
     let types: Vec<&str> = summary
@@ -169,7 +170,7 @@ fn a_topic_may_have_several_types_and_publishers_tell_whether_they_latch() {
 }
 
 #[test]
-fn selections_and_orders_are_kept_to() {
+fn selections_and_orders_are_respected() {
     let reader = Rosbag1Reader::open(&sample("bz2.bag")).unwrap();
     let channels = &reader.summary().channels;
     let all_channel = channels
@@ -219,7 +220,7 @@ fn little_memory_gives_the_same_messages() {
     };
     let reader = Rosbag1Reader::from_bytes(Path::new("test.bag"), content("lz4.bag").into(), tight).unwrap();
     let found = all(&reader, &ReadQuery::default());
-    assert_eq!(told(&reader, &found), as_told(&expected()));
+    assert_eq!(rows(&reader, &found), expected_rows(&expected()));
     let refused = Rosbag1ReaderOptions {
         chunk_bytes_max: 100,
         ..tight
@@ -252,12 +253,12 @@ fn bags_without_index_are_read_by_walking() {
         assert_eq!(reader.summary().channels, whole.summary().channels);
         assert_eq!(reader.summary().compression, whole.summary().compression);
         let found = all(&reader, &ReadQuery::default());
-        assert_eq!(told(&reader, &found), as_told(&expected()), "{name}");
+        assert_eq!(rows(&reader, &found), expected_rows(&expected()), "{name}");
     }
 }
 
 #[test]
-fn behind_a_torn_chunk_the_next_ones_are_found() {
+fn chunks_after_a_torn_one_are_found() {
     for name in ["none.bag", "bz2.bag", "lz4.bag"] {
         let mut bytes = content(name);
         let (at, position) = index_position(&bytes);
@@ -269,7 +270,7 @@ fn behind_a_torn_chunk_the_next_ones_are_found() {
             .collect();
         assert!(chunks.len() >= 3, "{name}");
         let torn = chunks[1];
-        // Its header; the length of its data, which then reaches beyond the file; and a hole over all of it.
+        // Its header; the length of its data, which then exceeds the file; and a hole over all of it.
         let header = (torn..torn + 8, 0xff);
         let length = (torn + 17..torn + 24, 0x7f);
         let hole = (torn - 20..chunks[2] - 40, 0);
@@ -284,8 +285,8 @@ fn behind_a_torn_chunk_the_next_ones_are_found() {
             );
             let messages = reader.messages(&ReadQuery::default()).unwrap();
             let messages: Vec<ReadMessage> = messages.filter_map(Result::ok).collect();
-            let found = told(&reader, &messages);
-            let whole = as_told(&expected());
+            let found = rows(&reader, &messages);
+            let whole = expected_rows(&expected());
             assert!(
                 found.iter().all(|message| whole.contains(message)),
                 "{name} {range:?}"
@@ -295,7 +296,7 @@ fn behind_a_torn_chunk_the_next_ones_are_found() {
                 reader.summary().message_count,
                 "{name} {range:?}"
             );
-            let last = |told: &[(String, String, i64, String)]| told.iter().map(|message| message.2).max();
+            let last = |rows: &[(String, String, i64, String)]| rows.iter().map(|message| message.2).max();
             assert_eq!(
                 last(&found),
                 last(&whole),
@@ -307,15 +308,16 @@ fn behind_a_torn_chunk_the_next_ones_are_found() {
 
 #[test]
 fn bags_of_a_killed_recorder_give_what_was_written() {
-    // Both were written with the first 27 messages of the whole bags; of the compressed one, the end was still in memory.
-    let first: Vec<_> = as_told(&expected()).into_iter().collect();
+    // Both were written with the first 27 messages of the whole bags; the end of the compressed one was still
+    // in memory.
+    let first: Vec<_> = expected_rows(&expected()).into_iter().collect();
     for (name, count) in [("killed_none.bag.active", 27), ("killed_lz4.bag.active", 14)] {
         let reader = Rosbag1Reader::open(&sample(name)).unwrap();
         let FileCondition::Damaged { reason, .. } = &reader.summary().condition else {
             panic!("{name}: {:?}", reader.summary().condition);
         };
         assert_eq!(reason, "its last chunk was not closed");
-        let found = told(&reader, &all(&reader, &ReadQuery::default()));
+        let found = rows(&reader, &all(&reader, &ReadQuery::default()));
         assert!(found.iter().all(|message| first.contains(message)), "{name}");
         assert_eq!(found.len() as u64, reader.summary().message_count);
         assert!(found.len() >= count, "{name}: {}", found.len());
@@ -323,10 +325,10 @@ fn bags_of_a_killed_recorder_give_what_was_written() {
 }
 
 #[test]
-fn a_bag_that_was_cut_gives_what_is_left() {
+fn a_bag_that_was_cut_is_read_up_to_the_cut() {
     for name in ["none.bag", "lz4.bag", "bz2.bag"] {
         let bytes = content(name);
-        let expected = as_told(&expected());
+        let expected = expected_rows(&expected());
         let mut most = 0;
         for length in (0..bytes.len()).step_by(61) {
             let Ok(reader) = open_bytes(bytes[..length].to_vec()) else {
@@ -335,7 +337,7 @@ fn a_bag_that_was_cut_gives_what_is_left() {
             };
             let messages = reader.messages(&ReadQuery::default()).unwrap();
             let found: Vec<ReadMessage> = messages.filter_map(Result::ok).collect();
-            let found = told(&reader, &found);
+            let found = rows(&reader, &found);
             assert!(
                 found.iter().all(|message| expected.contains(message)),
                 "{name} {length}"
@@ -358,9 +360,9 @@ fn a_bag_that_was_cut_gives_what_is_left() {
 }
 
 #[test]
-fn a_damaged_chunk_is_told_and_the_rest_is_read() {
+fn a_damaged_chunk_is_reported_and_the_rest_is_read() {
     let mut bytes = content("lz4.bag");
-    // In the middle of the file lies a chunk's data.
+    // The middle of the file is a chunk's data.
     let middle = index_position(&bytes).1 / 2;
     bytes[middle..middle + 40].fill(0xff);
     let reader = open_bytes(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! SQLite3 databases: ours are what rosbag2 writes, rosbag2's of every version are read exactly.
+//! SQLite3 databases: ours are like rosbag2's, rosbag2's of every version are read exactly.
 #![cfg(feature = "sqlite3")]
 
 mod support;
@@ -301,7 +301,7 @@ fn a_bag_of_the_real_rosbag2_is_read_exactly() {
 #[test]
 fn databases_of_older_distributions_are_read() {
     let topics = [
-        // Of before Crystal, as test bags of rosbag2 of 2018 are.
+        // Before Crystal, as in rosbag2's test bags of 2018.
         "topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL)",
         "topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL)",
         "topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL,\
@@ -355,9 +355,9 @@ fn databases_of_older_distributions_are_read() {
     }
 }
 
-/// As a database among the tests of another reader has it.
+/// As in a database among another reader's tests.
 #[test]
-fn what_another_program_did_not_know_may_be_null() {
+fn unknown_fields_of_another_program_may_be_null() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("other.db3");
     Connection::open(&path)
@@ -376,7 +376,7 @@ fn what_another_program_did_not_know_may_be_null() {
 }
 
 #[test]
-fn what_is_no_bag_is_refused_with_its_path() {
+fn other_databases_are_refused_with_their_path() {
     let dir = tempfile::tempdir().unwrap();
     for (name, content) in [
         ("empty.db3", &b""[..]),
@@ -402,7 +402,7 @@ fn what_is_no_bag_is_refused_with_its_path() {
     );
 }
 
-/// Names, lengths and times of what is in a directory.
+/// Names, lengths and modification times of a directory's files.
 fn listing(dir: &Path) -> Vec<(std::ffi::OsString, u64, std::time::SystemTime)> {
     let mut entries: Vec<_> = std::fs::read_dir(dir)
         .unwrap()
@@ -416,7 +416,8 @@ fn listing(dir: &Path) -> Vec<(std::ffi::OsString, u64, std::time::SystemTime)> 
     entries
 }
 
-/// A database with ten messages of which `committed` are in it, the rest in what a program left behind that stopped hard.
+/// A database with ten messages of which `committed` are in it, the others in a file that a killed program
+/// left next to it.
 fn left_behind(dir: &Path, journal_mode: &str) -> PathBuf {
     let made = dir.join("made");
     std::fs::create_dir(&made).unwrap();
@@ -433,7 +434,7 @@ fn left_behind(dir: &Path, journal_mode: &str) -> PathBuf {
         .unwrap();
     let many =
         "INSERT INTO messages (topic_id, timestamp, data) SELECT 1, 100 + id, zeroblob(90000) FROM messages";
-    // With so little cache the pages of the open transaction go to the file.
+    // With such a small cache the pages of the open transaction are written to the file.
     connection.execute_batch("BEGIN").unwrap();
     for _ in 0..3 {
         connection.execute_batch(many).unwrap();
@@ -441,7 +442,7 @@ fn left_behind(dir: &Path, journal_mode: &str) -> PathBuf {
     if journal_mode == "WAL" {
         connection.execute_batch("COMMIT").unwrap();
     }
-    // The program stops here: what is on the disk now is all there is.
+    // The program is killed here: only the current content of the disk remains.
     let found = dir.join("found");
     std::fs::create_dir(&found).unwrap();
     for entry in std::fs::read_dir(&made).unwrap() {
@@ -454,7 +455,7 @@ fn left_behind(dir: &Path, journal_mode: &str) -> PathBuf {
 }
 
 #[test]
-fn what_a_stopped_program_left_behind_is_put_to_use_and_the_directory_is_left_alone() {
+fn files_of_a_killed_program_are_applied_and_the_directory_is_unchanged() {
     for (journal_mode, expected) in [("WAL", 16), ("DELETE", 2)] {
         let dir = tempfile::tempdir().unwrap();
         let path = left_behind(dir.path(), journal_mode);
@@ -491,7 +492,7 @@ fn repair(path: &Path) -> Result<Option<Repaired>, StorageError> {
 }
 
 #[test]
-fn repair_takes_in_or_rolls_back_what_was_left_behind_and_leaves_one_file() {
+fn repair_applies_or_rolls_back_a_journal_and_leaves_one_file() {
     for (journal_mode, expected) in [("WAL", 16), ("DELETE", 2)] {
         let dir = tempfile::tempdir().unwrap();
         let path = left_behind(dir.path(), journal_mode);
@@ -517,7 +518,7 @@ fn repair_takes_in_or_rolls_back_what_was_left_behind_and_leaves_one_file() {
 fn repair_gives_an_unclosed_database_its_closing_records_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = record(dir.path(), &StorageOptions::default(), 0);
-    assert_eq!(repair(&path).unwrap(), None, "a closed one is left alone");
+    assert_eq!(repair(&path).unwrap(), None, "a closed one is unchanged");
     let connection = Connection::open(&path).unwrap();
     connection
         .execute(
@@ -570,7 +571,7 @@ fn a_database_with_an_empty_write_ahead_log_is_read_without_making_one() {
 }
 
 #[test]
-fn views_that_never_end_are_no_tables() {
+fn views_that_never_end_are_not_tables() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("endless.db3");
     Connection::open(&path)

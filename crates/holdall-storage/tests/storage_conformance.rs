@@ -19,7 +19,7 @@ use holdall_storage::{
 use std::path::{Path, PathBuf};
 use support::{Message, channel, metadata, payload, time};
 
-/// A backend and what its format cannot keep.
+/// A backend, and what its format cannot store.
 struct Backend {
     storage: &'static dyn Storage,
     keeps_publish_time: bool,
@@ -164,7 +164,7 @@ fn every_registered_storage_takes_part() {
 }
 
 #[test]
-fn messages_come_back_in_every_order_and_selection_with_every_preset() {
+fn messages_are_read_back_in_every_order_and_selection_with_every_preset() {
     for backend in backends() {
         for preset in &backend.presets {
             let dir = tempfile::tempdir().unwrap();
@@ -225,7 +225,7 @@ fn messages_come_back_in_every_order_and_selection_with_every_preset() {
 }
 
 #[test]
-fn what_a_file_says_about_itself_is_what_was_written() {
+fn the_summary_of_a_file_is_what_was_written() {
     for backend in backends() {
         let dir = tempfile::tempdir().unwrap();
         let mut writing = begin(&backend, dir.path(), "");
@@ -270,7 +270,7 @@ fn a_file_without_messages_is_whole() {
     }
 }
 
-/// Copies a file, or a directory with all that is in it.
+/// Copies a file, or a directory with all its files.
 fn copy_all(from: &Path, to: &Path) {
     if !from.is_dir() {
         std::fs::copy(from, to).unwrap();
@@ -294,7 +294,7 @@ fn what_is_durable_can_be_read_although_the_file_was_never_closed() {
         if let Some(token) = writing.writer.make_durable(&mut writing.q).unwrap() {
             writing.q.wait_durable(token).unwrap();
         }
-        // The recorder stops here.
+        // The recorder is killed here.
         let copy = dir.path().join("found_0.file");
         let is_in_memory = backend.storage.id() == "memory";
         if !is_in_memory {

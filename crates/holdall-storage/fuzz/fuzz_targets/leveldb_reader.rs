@@ -1,4 +1,4 @@
-//! Any bytes as the log, a table or the manifest of a LevelDB storage, the other files whole: opened, read, checked.
+//! Any bytes as the log, a table or the manifest of a LevelDB storage with valid other files: opened, read, checked.
 #![no_main]
 
 use holdall_storage::{
@@ -9,7 +9,7 @@ use holdall_storage::{
 use libfuzzer_sys::fuzz_target;
 use std::fs;
 
-/// The first byte says as what the others are taken.
+/// The first byte selects the file that the other bytes are written to.
 const FILES: [&str; 4] = ["000003.log", "000005.ldb", "MANIFEST-000002", "CURRENT"];
 
 fuzz_target!(|data: &[u8]| {
@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
             return;
         }
         let mut files = vec![FILES[usize::from(which) % FILES.len()]];
-        // A manifest is looked for only where something names it.
+        // A manifest is read only if `CURRENT` names it.
         if files[0].starts_with("MANIFEST") {
             let _written = fs::write(path.join("CURRENT"), "MANIFEST-000002\n").is_ok();
         }

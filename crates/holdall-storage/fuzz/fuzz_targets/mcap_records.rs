@@ -1,4 +1,4 @@
-//! Any bytes as a row of MCAP records.
+//! Any bytes as a sequence of MCAP records.
 #![no_main]
 
 use holdall_storage::mcap::format::{Record, take_record};

@@ -1,4 +1,4 @@
-//! Any text as a ROS 1 definition and any bytes as a message of it: hashed, compiled, converted, within bounds.
+//! Any text as a ROS 1 definition and any bytes as its message: hashed, compiled, converted, within bounds.
 #![no_main]
 
 use holdall_model::ros1::{Conversion, Ros1Definition};
@@ -13,7 +13,7 @@ fuzz_target!(|input: (&str, &[u8])| {
     if let Ok(conversion) = Conversion::new(&definition) {
         let mut cdr = Vec::new();
         let _ = conversion.convert(payload, &mut cdr);
-        // Elements without content are few, and what ROS 2 adds to a type is a small part of it.
+        // Elements without content are few, and the fields that ROS 2 adds to a type are a small part of it.
         assert!(cdr.len() <= (4 << 20) + 64 * payload.len());
     }
 });

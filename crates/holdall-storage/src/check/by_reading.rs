@@ -1,4 +1,5 @@
-//! Checks a storage by reading all of it: for formats whose reader verifies every block, and those that have nothing to verify but their structure.
+//! Checks a storage by reading all of it: for formats whose reader verifies every block, or that have only a
+//! structure to verify.
 
 use super::{FileCheck, Progress};
 use crate::{
@@ -11,10 +12,10 @@ use std::path::Path;
 /// Messages between two reports of progress.
 const MESSAGES_PER_REPORT: u64 = 256;
 
-/// Reads all messages of `reader`, and compares them with what it says of itself.
+/// Reads all messages of `reader`, and compares them with its summary.
 ///
 /// # Errors
-/// A storage that cannot be read at all.
+/// A storage that cannot be read.
 pub(super) fn check(
     path: &Path,
     storage_id: &'static str,
@@ -58,7 +59,7 @@ pub(super) fn check(
     Ok(check)
 }
 
-/// Reads all messages; how many there are of each channel.
+/// Reads all messages; returns the number in each channel.
 fn messages(
     check: &mut FileCheck,
     reader: &dyn StorageReader,

@@ -1,4 +1,4 @@
-//! Messages of many tables and logs in the order of their stamps, each opened when its time has come.
+//! Messages of many tables and logs in stamp order; each source is opened when it is due.
 
 use super::{
     format::{ByteOrder, Malformed, batch_entries, split_key, table::BlockEntries},
@@ -18,12 +18,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Messages of one stamp that are put in the order of their writing; longer runs come as they lie.
+/// Messages of one stamp that are sorted by write order; longer runs keep the stored order.
 const RUN_MAX: usize = 1024;
-/// Places in one log that are kept; LevelDB's logs are a few megabytes long.
+/// Messages of one log whose places are kept; LevelDB's logs are a few megabytes long.
 const LOG_ENTRIES_MAX: usize = 16 << 20;
 
-/// A message as a database has it.
+/// A message of a database.
 #[derive(Debug)]
 struct Entry {
     stamp: i64,
@@ -31,14 +31,14 @@ struct Entry {
     value: Bytes,
 }
 
-/// Where a message lies in a log.
+/// The place of a message in a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogPlace {
     stamp: i64,
     sequence: u64,
-    /// Where its record begins.
+    /// Offset of its record.
     record: u64,
-    /// Where its value lies in the record.
+    /// Offset of its value in the record.
     begin: usize,
     len: usize,
 }
@@ -47,7 +47,7 @@ pub(super) struct LogPlace {
 pub(super) struct LogPlaces(pub VecDeque<LogPlace>, Option<StorageError>);
 
 impl LogPlaces {
-    /// Reads a log from front to back, and keeps where things are.
+    /// Reads a log from start to end, and keeps the places of its messages.
     pub fn read(path: &Path, byte_order: ByteOrder) -> StorageResult<Self> {
         let file = File::open(path)?;
         let mut reader = log_reader(&file, 0);
@@ -99,9 +99,9 @@ pub(super) struct Source {
     channel: ChannelIndex,
     byte_order: ByteOrder,
     path: PathBuf,
-    /// Nothing in it is before.
+    /// Lower bound of its stamps.
     first: i64,
-    /// Nothing in it is after.
+    /// Upper bound of its stamps.
     last: i64,
     state: State,
 }
@@ -119,7 +119,7 @@ struct TableCursor {
     table: Table,
     next_block: usize,
     entries: Option<BlockEntries>,
-    /// Messages of the same stamp, in the order of their writing.
+    /// Messages of the same stamp, in write order.
     run: VecDeque<Entry>,
     ahead: Option<StorageResult<Entry>>,
     is_done: bool,
@@ -128,13 +128,13 @@ struct TableCursor {
 struct LogCursor {
     places: VecDeque<LogPlace>,
     file: File,
-    /// The record that was read last, and where it begins.
+    /// The last record read, and its offset.
     record: Option<(u64, Bytes)>,
     damage: Option<StorageError>,
 }
 
 impl Source {
-    /// One that could not be opened: told once.
+    /// A source that could not be opened: returns its error once.
     pub fn failed(channel: ChannelIndex, error: StorageError) -> Self {
         Self {
             channel,
@@ -240,7 +240,7 @@ impl TableCursor {
         self.run.pop_front().map(Ok)
     }
 
-    /// The next entry as it lies: newest first where stamps are equal.
+    /// The next entry in stored order: newest first where stamps are equal.
     fn entry(&mut self, order: ByteOrder, start: i64, end: i64) -> Option<StorageResult<Entry>> {
         while !self.is_done {
             let Some(entries) = &mut self.entries else {
@@ -325,22 +325,23 @@ impl LogCursor {
     }
 }
 
-/// Messages by stamp, then by topic, then as they were written. Older messages that another of the same stamp has hidden are there as
-/// long as LevelDB has kept their bytes.
+/// Messages by stamp, then by topic, then in write order. Includes older messages that a newer one of the
+/// same stamp hides, while LevelDB keeps their bytes.
 pub(super) struct TopicMessages {
     sources: Vec<Source>,
     heads: Vec<Option<Entry>>,
-    /// Stamp, topic and sequence of each source's head; sources that are not open have the earliest that can be in them.
+    /// Stamp, topic and sequence of each source's head; a source that is not open has the earliest it may
+    /// contain.
     next: BinaryHeap<Reverse<(i64, ChannelIndex, u64, usize)>>,
     start: i64,
     end: i64,
     first_error: Option<StorageError>,
-    /// The message that was given last: a table and the log that it came from may both have it.
+    /// The last message returned: a table and the log that it was made from may both have it.
     last: Option<(ChannelIndex, i64, u64)>,
 }
 
 impl TopicMessages {
-    /// Merges the sources within bounds of stamps, after telling `first_error`.
+    /// Merges the sources within bounds of stamps; returns `first_error` first.
     pub fn new(sources: Vec<Source>, start: i64, end: i64, first_error: Option<StorageError>) -> Self {
         let mut next = BinaryHeap::new();
         for (index, source) in sources.iter().enumerate() {
@@ -359,7 +360,7 @@ impl TopicMessages {
         }
     }
 
-    /// Takes the next entry of a source as its head; an error leaves the source where it is.
+    /// Takes a source's next entry as its head; after an error the source keeps its position.
     fn advance(&mut self, index: usize, earliest: i64) -> Option<StorageError> {
         let channel = self.sources[index].channel;
         match self.sources[index].next(self.start, self.end) {
@@ -388,7 +389,8 @@ impl Iterator for TopicMessages {
         if let Some(error) = self.first_error.take() {
             return Some(Err(error));
         }
-        // Bounded: each turn opens or ends a source, gives a message, or passes one over that was given already.
+        // Bounded: each pass opens or ends a source, returns a message, or skips one that was already
+        // returned.
         loop {
             let Reverse((stamp, channel, _, index)) = self.next.pop()?;
             let Some(entry) = self.heads[index].take() else {

@@ -1,6 +1,7 @@
 //! LevelDB: the storage of rosbag2's LevelDB plugin, a directory with two databases for each topic.
 //!
-//! The format is read and written here, not by LevelDB: opening a database with LevelDB changes it, and its code trusts what it reads.
+//! The format is implemented here, not by LevelDB: opening a database with LevelDB changes it, and its code
+//! trusts its input.
 
 pub mod format;
 mod merge;
@@ -51,7 +52,7 @@ impl Storage for LeveldbStorage {
         STORAGE_ID
     }
 
-    /// Its "files" are directories without one.
+    /// Empty: each of its "files" is a directory.
     fn file_extension(&self) -> &'static str {
         ""
     }
@@ -92,7 +93,7 @@ impl Storage for LeveldbStorage {
     }
 }
 
-/// True for a directory that this storage can read: one with a database that describes a topic, or with our records.
+/// True for a directory that this storage can read: it has a database that describes a topic, or our records.
 pub fn is_leveldb(path: &Path) -> bool {
     let Ok(entries) = fs::list_dir(path) else {
         return false;
@@ -106,7 +107,7 @@ pub fn is_leveldb(path: &Path) -> bool {
 /// Length of all files of such a directory in bytes.
 ///
 /// # Errors
-/// When it cannot be listed.
+/// The directory cannot be listed.
 pub fn size_bytes(path: &Path) -> StorageResult<u64> {
     let mut sum = 0;
     for entry in fs::list_dir(path)? {

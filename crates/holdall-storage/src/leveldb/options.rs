@@ -7,16 +7,16 @@ use serde::Deserialize;
 /// LevelDB's own defaults.
 const WRITE_BUFFER_BYTES: usize = 4 << 20;
 const BLOCK_BYTES: usize = 4 << 10;
-/// Bounds of what can be set.
+/// Upper bounds of the settings.
 const WRITE_BUFFER_BYTES_MAX: usize = 256 << 20;
 const BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// How message databases are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeveldbOptions {
-    /// Messages of one topic that are gathered for one table, in bytes.
+    /// Bytes of one topic's messages that are collected for one table.
     pub write_buffer_bytes: usize,
-    /// Length of a block, about.
+    /// Approximate length of a block.
     pub block_bytes: usize,
 }
 
@@ -49,8 +49,9 @@ struct OpenOptions {
 }
 
 impl LeveldbOptions {
-    /// Lays the text of a configuration file (`open_options: {write_buffer_size, max_open_files, block_size, max_file_size}`) over
-    /// these options; 0 is LevelDB's default.
+    /// Overlays these options with the text of a configuration file
+    /// (`open_options: {write_buffer_size, max_open_files, block_size, max_file_size}`); 0 is LevelDB's
+    /// default.
     ///
     /// # Errors
     /// Text that is not YAML, an unknown key, a number out of range.
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plugins_keys_are_taken_and_others_refused() {
+    fn the_plugins_keys_are_accepted_and_others_refused() {
         let text = "open_options:\n  write_buffer_size: 8388608\n  max_open_files: 100\n  block_size: 0\n";
         let options = LeveldbOptions::default().with_config(text).unwrap();
         assert_eq!(options.write_buffer_bytes, 8 << 20);

@@ -1,4 +1,4 @@
-//! Reads LevelDB storages: topics from their databases, messages of all topics by time. Nothing is ever changed.
+//! Reads LevelDB storages: topics from their databases, messages of all topics by time. Never changes a file.
 
 use super::{
     format::{
@@ -33,7 +33,7 @@ const RECORDS_BYTES_MAX: u64 = 256 << 20;
 /// A topic's database of messages.
 #[derive(Clone, Debug)]
 struct Topic {
-    /// What the names of its directories begin with.
+    /// Common prefix of its directories' names.
     base: String,
     messages: PathBuf,
     byte_order: ByteOrder,
@@ -49,10 +49,10 @@ pub struct LeveldbReader {
 }
 
 impl LeveldbReader {
-    /// Opens a directory of databases. A database that is damaged is told; the others are read.
+    /// Opens a directory of databases. A damaged database is reported in the condition; the others are read.
     ///
     /// # Errors
-    /// A path that is no such directory.
+    /// A path that is not such a directory.
     pub fn open(path: &Path) -> StorageResult<Self> {
         if !super::is_leveldb(path) {
             fs::list_dir(path)?;
@@ -72,7 +72,7 @@ impl LeveldbReader {
                 bases.push(base.to_owned());
             }
         }
-        // In the order in which they were added, where that is known.
+        // In the order of creation, if known.
         let order: HashMap<&str, usize> = described
             .iter()
             .enumerate()
@@ -105,7 +105,7 @@ impl LeveldbReader {
         let mut first_error = None;
         for &index in wanted {
             let topic = &self.topics[index];
-            // A topic of which only the description is there has no messages.
+            // A topic with only its description has no messages.
             let Ok(true) = fs::exists(&topic.messages) else {
                 continue;
             };
@@ -121,7 +121,7 @@ impl LeveldbReader {
 
     fn counted(&self) -> StorageSummary {
         let mut summary = self.outline.clone();
-        if self.take_counts(&mut summary).is_some() {
+        if self.apply_counts(&mut summary).is_some() {
             return summary;
         }
         for channel in &mut summary.channels {
@@ -142,8 +142,8 @@ impl LeveldbReader {
         summary
     }
 
-    /// What was counted when the storage was closed; `None` where it was not.
-    fn take_counts(&self, summary: &mut StorageSummary) -> Option<()> {
+    /// Applies the counts that were stored when the storage was closed; `None` if it was not closed.
+    fn apply_counts(&self, summary: &mut StorageSummary) -> Option<()> {
         let counts = self.counts.as_ref()?;
         if summary.condition != FileCondition::Complete {
             return None;
@@ -159,7 +159,7 @@ impl LeveldbReader {
     }
 }
 
-/// Notes the first damage.
+/// Keeps the first damage.
 fn note(condition: &mut FileCondition, error: &StorageError) {
     if *condition == FileCondition::Complete {
         *condition = FileCondition::Damaged {
@@ -169,7 +169,7 @@ fn note(condition: &mut FileCondition, error: &StorageError) {
     }
 }
 
-/// The tables and logs of a topic as sources of messages.
+/// Adds a topic's tables and logs as sources of messages.
 fn add_sources(sources: &mut Vec<Source>, index: usize, topic: &Topic, database: Database) {
     let channel = ChannelIndex(index as u32);
     if !database.comparator.is_empty() && database.comparator != TIMESTAMP_COMPARATOR {
@@ -196,7 +196,7 @@ fn add_sources(sources: &mut Vec<Source>, index: usize, topic: &Topic, database:
     }
 }
 
-/// What is known of topics while they are looked at.
+/// Topics collected so far.
 #[derive(Default)]
 struct Opening {
     topics: Vec<Topic>,
@@ -221,7 +221,7 @@ impl Opening {
         let more = |key: &str| more.and_then(|more| more.get(key)).cloned().unwrap_or_default();
         let qos = text(KEY_QOS).unwrap_or_default();
         let topic = TopicInfo {
-            // Without its description a topic still has messages.
+            // A topic without its description still has messages.
             name: text(KEY_NAME).unwrap_or_else(|| base.replace('_', "/")),
             type_name: text(KEY_TYPE).unwrap_or_default(),
             serialization_format: text(KEY_SERIALIZATION_FORMAT).unwrap_or_default(),
@@ -254,7 +254,7 @@ impl Opening {
     }
 }
 
-/// The keys and values of a database that describes a topic; the newest value of each.
+/// The keys and newest values of a database that describes a topic.
 fn description(directory: &Path) -> StorageResult<BTreeMap<Vec<u8>, Vec<u8>>> {
     let database = recover::open(directory)?;
     let mut found: BTreeMap<Vec<u8>, (u64, Vec<u8>)> = BTreeMap::new();
@@ -300,14 +300,14 @@ fn description(directory: &Path) -> StorageResult<BTreeMap<Vec<u8>, Vec<u8>>> {
     }
 }
 
-/// What our records tell: topics by the base of their directories, named records, and counts.
+/// Content of our records: topics by the base of their directories, named records, and counts.
 type Records = (
     Vec<(String, MetadataEntries)>,
     Vec<(String, MetadataEntries)>,
     Option<MetadataEntries>,
 );
 
-/// Reads our records; a line that is none (cut off, or of another program) is passed over.
+/// Reads our records; skips a line that is not valid (cut off, or of another program).
 fn records(path: &Path) -> StorageResult<Records> {
     let path = path.join(RECORDS_FILE);
     let (mut topics, mut metadata, mut counts) = (Vec::new(), Vec::new(), None);
@@ -353,7 +353,7 @@ impl StorageReader for LeveldbReader {
                 count,
             });
         }
-        // No send time is kept, and messages lie by topic: by time is the only order there is.
+        // No send time is stored, and messages are grouped by topic: time order is the only order.
         let (ReadOrder::LogTime | ReadOrder::PublishTime | ReadOrder::File) = query.order;
         let start = query.start.map_or(i64::MIN, Timestamp::as_nanos);
         let end = query.end.map_or(i64::MAX, Timestamp::as_nanos);

@@ -1,4 +1,4 @@
-//! Finds out what a database consists of, also when it was left in the middle of something, without changing it.
+//! Finds a database's content, even if it was left in the middle of a change, without changing it.
 
 use super::format::{
     Malformed,
@@ -12,24 +12,24 @@ use bytes::Bytes;
 use holdall_io::{disk::DiskError, fs, fs::File};
 use std::path::{Path, PathBuf};
 
-/// A manifest's name begins with this.
+/// Prefix of a manifest's name.
 const MANIFEST: &str = "MANIFEST-";
 /// Largest block that is read: one with the largest value.
 const BLOCK_BYTES_MAX: u64 = super::format::VALUE_BYTES_MAX + (1 << 20);
 
-/// What a database consists of.
+/// Content of a database.
 #[derive(Debug, Default)]
 pub(super) struct Database {
-    /// Name of its comparator, empty where nothing told.
+    /// Name of its comparator, empty when unknown.
     pub comparator: String,
     pub tables: Vec<(TableInfo, PathBuf)>,
     /// In the order of their numbers.
     pub logs: Vec<PathBuf>,
-    /// The first thing that is not as it should be.
+    /// The first damage.
     pub damage: Option<StorageError>,
 }
 
-/// Makes an error of ours with a path.
+/// Adds the path to a format error.
 pub(super) fn malformed(path: &Path, what: Malformed) -> StorageError {
     StorageError::Malformed {
         path: path.to_owned(),
@@ -39,10 +39,10 @@ pub(super) fn malformed(path: &Path, what: Malformed) -> StorageError {
     }
 }
 
-/// Looks into a database's directory.
+/// Finds the tables and logs of a database's directory.
 ///
 /// # Errors
-/// When the directory cannot be listed.
+/// The directory cannot be listed.
 pub(super) fn open(directory: &Path) -> StorageResult<Database> {
     let mut tables = Vec::new();
     let mut logs = Vec::new();
@@ -56,7 +56,7 @@ pub(super) fn open(directory: &Path) -> StorageResult<Database> {
     logs.sort();
     match version(directory) {
         Ok(version) => Ok(from_version(directory, version, &tables, logs)),
-        // Without a manifest everything that is there belongs to it, as LevelDB's own repair has it.
+        // Without a manifest, all files in the directory belong to the database, as in LevelDB's own repair.
         Err(damage) => Ok(Database {
             comparator: String::new(),
             tables: tables
@@ -143,7 +143,7 @@ impl Table {
     /// Reads a table's index.
     ///
     /// # Errors
-    /// A file that cannot be read or is no table.
+    /// A file that cannot be read or is not a table.
     pub fn open(path: &Path) -> StorageResult<Self> {
         let file = File::open(path)?;
         let bytes = file.len_bytes();
@@ -180,7 +180,7 @@ impl Table {
         open_block(stored, handle.offset).map_err(|what| malformed(path, what))
     }
 
-    /// The entries of a block by its number.
+    /// The entries of a block by its index.
     ///
     /// # Errors
     /// A damaged block.
@@ -194,7 +194,7 @@ impl Table {
     }
 }
 
-/// Reads a log record by record from a place on.
+/// Reads a log record by record from an offset on.
 pub(super) fn log_reader(
     file: &File,
     offset: u64,

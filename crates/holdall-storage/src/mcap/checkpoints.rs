@@ -1,4 +1,5 @@
-//! Reads the checkpoints of a torn file: everything up to the last durable one is known without reading what lies between.
+//! Reads the checkpoints of a torn file: they list everything up to the last durable one, so that the data
+//! before it need not be read.
 
 use super::{
     format::{
@@ -17,24 +18,24 @@ use std::collections::BTreeMap;
 /// A file with more checkpoints than this was not written by this program; it holds petabytes.
 const CHECKPOINTS_MAX: usize = 1 << 24;
 
-/// What the checkpoints of a file tell.
+/// What a file's checkpoints list.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub definitions: Definitions,
     pub statistics: Statistics,
-    /// By where the chunk begins.
+    /// By offset of the chunk.
     pub chunks: BTreeMap<u64, ChunkIndex>,
     pub metadata: Vec<MetadataIndex>,
-    /// Where the last checkpoint ends: from here on the file has to be read.
+    /// Where the last checkpoint ends: the file has to be read from here on.
     pub end: u64,
-    /// Checksum of the file from [`HEAD_BYTES`] to an offset.
+    /// Checksum of the file from [`HEAD_BYTES`] to the offset.
     pub crc: Option<(u32, u64)>,
 }
 
-/// Reads the newest chain of checkpoints that is whole; `None` when the file has none.
+/// Reads the newest complete chain of checkpoints; `None` when the file has none.
 ///
 /// # Errors
-/// A file that cannot be read; what is damaged is no error here.
+/// A file that cannot be read; damage is not an error here.
 pub(crate) fn load(source: &Source) -> StorageResult<Option<Known>> {
     let head = source.read_up_to(0, HEAD_BYTES as u64)?;
     for slot in newest_slots(&head) {
@@ -51,7 +52,7 @@ fn chain(source: &Source, last: (u64, u64)) -> StorageResult<Option<Known>> {
         ..Known::default()
     };
     let mut next = Some(last);
-    // From the last to the first; each lies before the one that names it.
+    // From the last to the first; each precedes the one that names it.
     for number in 0..CHECKPOINTS_MAX {
         let Some((start, length)) = next else {
             return Ok(Some(known));
@@ -71,7 +72,7 @@ fn chain(source: &Source, last: (u64, u64)) -> StorageResult<Option<Known>> {
         if number == 0 {
             known.crc = checkpoint.crc.map(|crc| (crc, start));
         }
-        if !take_in(&mut known, checkpoint.records, number == 0, start) {
+        if !add_records(&mut known, checkpoint.records, number == 0, start) {
             return Ok(None);
         }
         next = checkpoint.previous;
@@ -82,8 +83,8 @@ fn chain(source: &Source, last: (u64, u64)) -> StorageResult<Option<Known>> {
     Ok(None)
 }
 
-/// Takes in the records of one checkpoint; false when they are none, or tell of what lies behind it.
-fn take_in(known: &mut Known, records: &[u8], is_last: bool, before: u64) -> bool {
+/// Adds the records of one checkpoint; false for anything but whole records of chunks before `before`.
+fn add_records(known: &mut Known, records: &[u8], is_last: bool, before: u64) -> bool {
     let mut rest = records;
     while let Ok(taken) = take_record(&mut rest) {
         let Some((opcode, body)) = taken else {
@@ -108,7 +109,7 @@ fn take_in(known: &mut Known, records: &[u8], is_last: bool, before: u64) -> boo
     false
 }
 
-/// A chunk as the reader knows it.
+/// A chunk as the reader's extent.
 pub(crate) fn extent(index: &ChunkIndex) -> Extent {
     let channels: Box<[(u16, u64)]> = index
         .message_index_offsets

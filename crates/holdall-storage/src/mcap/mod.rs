@@ -1,4 +1,4 @@
-//! MCAP: the storage of ROS 2 by default, one file of chunks with an index behind them.
+//! MCAP: the default storage of ROS 2, one file of chunks followed by an index.
 
 pub mod check;
 mod checkpoints;
@@ -31,10 +31,10 @@ use std::path::Path;
 pub struct McapStorage;
 
 impl McapStorage {
-    /// Thinks out the repair of a torn file; `None` for one that has its end.
+    /// Plans the repair of a torn file; `None` for a complete one.
     ///
     /// # Errors
-    /// A file that cannot be read, or not be repaired in place.
+    /// A file that cannot be read, or cannot be repaired in place.
     pub fn plan_repair(
         &self,
         path: &Path,

@@ -1,34 +1,35 @@
-//! rosbag2's whole MCAP configuration: presets, every key of the configuration file, and the defaults we find better.
+//! rosbag2's whole MCAP configuration: presets, every key of the configuration file, and the defaults that we
+//! found better.
 
 use crate::error::{StorageError, StorageResult};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// Bytes between two checkpoints of the index. Reading a torn file goes through what follows its last one; a file of 10 GB has some
-/// hundred, which are read one by one.
+/// Bytes between two checkpoints of the index. Opening a torn file reads what follows its last checkpoint; a
+/// file of 10 GB has a few hundred, which are read one by one.
 pub const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 /// The id of this backend.
 pub const STORAGE_ID: &str = "mcap";
-/// Presets by name, as in rosbag2.
+/// Preset names, as in rosbag2.
 pub const PRESETS: [&str; 4] = ["none", "fastwrite", "zstd_fast", "zstd_small"];
-/// Largest chunk size that can be asked for: a chunk is assembled in memory. A single message may be larger.
+/// Largest chunk size that can be set: a chunk is assembled in memory. A single message may be larger.
 pub const CHUNK_BYTES_MAX: u64 = 256 << 20;
 
 /// How chunks are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
-    /// LZ4 frames: fast, little.
+    /// LZ4 frames: fast, low ratio.
     Lz4,
-    /// Zstandard: slower, more.
+    /// Zstandard: slower, higher ratio.
     Zstd,
 }
 
 impl Compression {
-    /// The name as chunk records carry it.
+    /// The codec's name in chunk records.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "",
@@ -38,7 +39,7 @@ impl Compression {
     }
 }
 
-/// How much effort compression takes, as rosbag2 names it.
+/// Compression effort, with rosbag2's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum CompressionLevel {
     /// zstd -5, lz4 fast.
@@ -55,7 +56,7 @@ pub enum CompressionLevel {
 }
 
 impl CompressionLevel {
-    /// The level that the MCAP C++ library gives zstd.
+    /// The zstd level that the MCAP C++ library uses.
     pub const fn zstd(self) -> i32 {
         match self {
             Self::Fastest => -5,
@@ -66,7 +67,7 @@ impl CompressionLevel {
         }
     }
 
-    /// The level for LZ4 frames: below 3 the fast codec, from there on the high-compression one.
+    /// The level for LZ4 frames: below 3 the fast codec, from 3 on the high-compression one.
     pub const fn lz4(self) -> u32 {
         match self {
             Self::Fastest | Self::Fast | Self::Default => 0,
@@ -76,50 +77,51 @@ impl CompressionLevel {
     }
 }
 
-/// Everything about how one MCAP file is written.
+/// How an MCAP file is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McapOptions {
-    /// Checksum of each chunk.
+    /// Write a checksum for each chunk.
     pub chunk_crc: bool,
-    /// Checksum of each attachment (this program writes none).
+    /// Write a checksum for each attachment (this program writes none).
     pub attachment_crc: bool,
-    /// Checksum of the whole data section.
+    /// Write a checksum of the whole data section.
     pub data_crc: bool,
-    /// Checksum of the summary.
+    /// Write a checksum of the summary.
     pub summary_crc: bool,
-    /// Put messages in chunks; without, there is no index and no compression.
+    /// Put messages into chunks; without chunks there is no index and no compression.
     pub chunking: bool,
-    /// Message indexes behind each chunk.
+    /// Write message indexes after each chunk.
     pub message_index: bool,
     /// Write a summary.
     pub summary: bool,
     /// Close a chunk from this many bytes on; `None` lets each lane choose.
     pub chunk_bytes: Option<u64>,
-    /// Close a chunk that spans this much log time, so that rare messages reach the disk too.
+    /// Close a chunk that spans this much log time, so that rare messages also reach the disk.
     pub chunk_span_max: Duration,
     /// How chunks are compressed.
     pub compression: Compression,
-    /// With how much effort.
+    /// Compression effort.
     pub compression_level: CompressionLevel,
-    /// Keep the compressed form even when it is no smaller.
+    /// Keep the compressed form even when it is not smaller.
     pub force_compression: bool,
-    /// Worker threads for compression; zero compresses inside `write`.
+    /// Worker threads for compression; with zero, `write` compresses.
     pub compression_threads: usize,
-    /// With the first sync after this many bytes write a checkpoint of the index; no key of rosbag2, and nothing that other readers see.
+    /// The first sync after this many bytes also writes a checkpoint of the index. Not a key of rosbag2;
+    /// other readers skip checkpoints.
     pub checkpoint_bytes: Option<u64>,
     /// Repeat schemas in the summary.
     pub repeated_schemas: bool,
     /// Repeat channels in the summary.
     pub repeated_channels: bool,
-    /// Index of attachments in the summary.
+    /// Write attachment indexes in the summary.
     pub attachment_index: bool,
-    /// Index of metadata records in the summary.
+    /// Write metadata indexes in the summary.
     pub metadata_index: bool,
-    /// Index of chunks in the summary.
+    /// Write chunk indexes in the summary.
     pub chunk_index: bool,
-    /// Statistics in the summary.
+    /// Write statistics in the summary.
     pub statistics: bool,
-    /// Offsets of the summary's groups.
+    /// Write the offsets of the summary's groups.
     pub summary_offsets: bool,
 }
 
@@ -151,11 +153,11 @@ impl Default for McapOptions {
     }
 }
 
-/// The configuration file, key by key as in rosbag2; a key that is not here is an error.
+/// The configuration file with rosbag2's keys; any other key is an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ConfigFile {
-    // `noCRC` is the name of before Humble, which a file among rosbag2's own tests still has.
+    // `noCRC` is the name before Humble; a file among rosbag2's own tests still uses it.
     #[serde(rename = "noChunkCRC", alias = "noCRC")]
     no_chunk_crc: Option<bool>,
     #[serde(rename = "noAttachmentCRC")]
@@ -192,10 +194,11 @@ fn setting(setting: &str, expected: impl Into<String>, found: impl Into<String>)
 }
 
 impl McapOptions {
-    /// The defaults changed by a preset (empty is none); checksums stay on unless the preset is about leaving them out.
+    /// The defaults changed by a preset (empty: none); checksums stay on unless turning them off is the
+    /// preset's purpose.
     ///
     /// # Errors
-    /// A preset that there is not.
+    /// An unknown preset.
     pub fn preset(name: &str) -> StorageResult<Self> {
         let defaults = Self::default();
         Ok(match name {
@@ -226,7 +229,7 @@ impl McapOptions {
         })
     }
 
-    /// Lays the text of a configuration file over these options; empty text changes nothing.
+    /// Overlays these options with the text of a configuration file; empty text changes nothing.
     ///
     /// # Errors
     /// Text that is not YAML, an unknown key, a value out of range.

@@ -1,4 +1,4 @@
-//! Compresses the records of a chunk: with contexts that are kept, and without sums that the chunk has already.
+//! Compresses a chunk's records, with reused codec contexts and without checksums that the chunk already has.
 
 use super::options::{Compression, CompressionLevel, McapOptions};
 use std::io::{self, Write};
@@ -7,14 +7,14 @@ use std::io::{self, Write};
 pub struct RecordPacker {
     compression: Compression,
     level: CompressionLevel,
-    /// The chunk says nothing about its records, so the codec's frame must.
+    /// The chunk has no checksum of its records, so the codec's frame must have one.
     has_frame_sums: bool,
-    /// Kept, because making one costs more than a small chunk.
+    /// Reused, because creating one costs more than compressing a small chunk.
     zstd: Option<zstd::bulk::Compressor<'static>>,
 }
 
 impl RecordPacker {
-    /// The codec that these options ask for.
+    /// Creates the codec that these options select.
     pub fn new(options: &McapOptions) -> Self {
         Self {
             compression: options.compression,
@@ -24,10 +24,11 @@ impl RecordPacker {
         }
     }
 
-    /// Compresses `raw` into `packed`, whose content is replaced; false, with nothing in it, where no codec is asked for.
+    /// Compresses `raw` into `packed`, replacing its content; returns false and leaves `packed` empty when no
+    /// codec is selected.
     ///
     /// # Errors
-    /// A codec that fails: it has no memory.
+    /// A codec failure: out of memory.
     pub fn pack(&mut self, raw: &[u8], packed: &mut Vec<u8>) -> io::Result<bool> {
         packed.clear();
         match self.compression {
@@ -47,7 +48,8 @@ impl RecordPacker {
         Ok(true)
     }
 
-    /// A frame of blocks of 1 MiB. The chunk's CRC is over the same bytes as the frame's own sums, which would cost two passes more.
+    /// A frame of blocks of 1 MiB. The chunk's CRC covers the same bytes as the frame's own checksums, which
+    /// would cost two more passes.
     fn pack_lz4(&self, raw: &[u8], packed: Vec<u8>) -> io::Result<Vec<u8>> {
         let (content, block) = if self.has_frame_sums {
             (
@@ -65,7 +67,7 @@ impl RecordPacker {
             .block_size(lz4::BlockSize::Max1MB)
             .checksum(content)
             .block_checksum(block)
-            // Whole blocks are handed in: nothing has to be gathered.
+            // The input is whole blocks: the encoder need not buffer.
             .auto_flush(true)
             .content_size(raw.len() as u64)
             .build(packed)?;
@@ -101,7 +103,7 @@ mod tests {
                 assert!(packer.pack(&raw[..len], &mut packed).unwrap());
                 assert_eq!(unpack_lz4(&packed).unwrap(), raw[..len], "{len} {chunk_crc}");
             }
-            // FLG byte of the frame: bit 4 block sums, bit 3 content size, bit 2 content sum.
+            // FLG byte of the frame: bit 4 block checksums, bit 3 content size, bit 2 content checksum.
             let flags = packed[4] & 0b1_1100;
             assert_eq!(flags, if chunk_crc { 0b0_1000 } else { 0b1_1100 });
         }

@@ -1,4 +1,4 @@
-//! A storage that keeps its files in memory: for tests of what is around storages.
+//! A storage that keeps its files in memory: for tests of the code around storages.
 
 mod reader;
 mod writer;
@@ -22,12 +22,12 @@ use writer::MemoryWriter;
 /// The id of this backend.
 pub const STORAGE_ID: &str = "memory";
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFile {
     /// Its channels.
     pub channels: Vec<ChannelInfo>,
-    /// Its messages in the order of writing.
+    /// Its messages in write order.
     pub messages: Vec<ReadMessage>,
     /// Its named text records.
     pub metadata: Vec<(String, MetadataEntries)>,
@@ -41,19 +41,19 @@ fn with_files<T>(files: &Files, action: impl FnOnce(&mut BTreeMap<PathBuf, Memor
     action(&mut files.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The backend; each has its own files. The queue's file stays empty.
+/// The backend; each instance has its own files. The queue's file stays empty.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStorage {
     files: Files,
 }
 
 impl MemoryStorage {
-    /// One without files.
+    /// Creates a backend without files.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A file as it is now.
+    /// The current content of a file.
     pub fn file(&self, path: &Path) -> Option<MemoryFile> {
         with_files(&self.files, |files| files.get(path).cloned())
     }
@@ -131,7 +131,7 @@ mod tests {
     use holdall_model::{message::PayloadRef, time::Timestamp};
 
     #[test]
-    fn what_is_written_is_read_back_in_the_wanted_order() {
+    fn what_is_written_is_read_back_in_the_requested_order() {
         let mut q = DiskQueue::new(Box::new(MemoryDisk::new()), BlockPoolOptions::default()).unwrap();
         let storage = MemoryStorage::new();
         let path = Path::new("bag_0.memory");

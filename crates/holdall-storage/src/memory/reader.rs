@@ -1,4 +1,4 @@
-//! Reads a file in memory.
+//! Reads a file from memory.
 
 use super::{MemoryFile, STORAGE_ID};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::path::Path;
 
-/// A file as it was when it was opened.
+/// A snapshot of a file, taken when it was opened.
 pub(super) struct MemoryReader {
     summary: StorageSummary,
     messages: Vec<ReadMessage>,

@@ -1,4 +1,4 @@
-//! Brings one part of a bag into memory and finds the wanted messages in it.
+//! Loads one part of a bag into memory and finds the wanted messages in it.
 
 use super::{
     Rosbag1ReaderOptions,
@@ -15,33 +15,33 @@ use crate::{
 use bytes::Bytes;
 use holdall_model::time::Timestamp;
 
-/// How the records of an [`Extent`] lie in the file.
+/// How an [`Extent`]'s records are stored in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExtentKind {
-    /// A chunk record, not looked at yet.
+    /// A chunk record that is not read yet.
     Chunk,
-    /// The data of a chunk that the file does not have whole, compressed as said.
+    /// The data of a chunk that is cut off, with its compression.
     CutChunk(Box<str>),
-    /// Records that lie open in the file.
+    /// Records outside of chunks.
     Records,
 }
 
-/// A part of the file that holds messages and is read as one.
+/// A part of the file that holds messages and is read as a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Where it begins: the chunk's record, the cut chunk's data, the first record.
+    /// Offset of the chunk's record, of the cut chunk's data, or of the first record.
     pub start: u64,
-    /// Its length; 0 for a chunk, whose record tells.
+    /// Its length; 0 for a chunk, whose record has it.
     pub length: u64,
     /// Smallest and largest log time in nanoseconds.
     pub times: (i64, i64),
-    /// What it is.
+    /// How its records are stored.
     pub kind: ExtentKind,
-    /// Channels that it has messages of; `None` when not known.
+    /// Channels with messages in it; `None` when unknown.
     pub channels: Option<Box<[ChannelIndex]>>,
 }
 
-/// What is wanted.
+/// A query in terms of the file's channels.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     /// By channel; empty for all.
@@ -90,12 +90,12 @@ impl Wanted {
 pub(super) struct Entry {
     pub time: i64,
     channel: ChannelIndex,
-    /// Where its payload begins in the records, and its length.
+    /// Offset of its payload in the records, and its length.
     start: u32,
     length: u32,
 }
 
-/// The records of an extent in memory.
+/// An extent's records in memory.
 #[derive(Clone, Debug)]
 pub(super) struct Records(pub Bytes);
 
@@ -120,7 +120,7 @@ impl Records {
         }
     }
 
-    /// The wanted messages in the order of the file, and what is wrong with the rest.
+    /// The wanted messages in file order, and the damage among the others, if any.
     pub fn entries(
         &self,
         index: &FileIndex,
@@ -139,7 +139,7 @@ impl Records {
             let record = match decode_record(rest) {
                 Ok(record) => record,
                 Err(found) => {
-                    // Of a chunk that is cut, the summary has told already.
+                    // The summary already reports a cut chunk.
                     damage = if is_cut {
                         None
                     } else {

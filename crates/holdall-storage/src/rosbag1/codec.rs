@@ -1,4 +1,4 @@
-//! Decompresses chunks of ROS 1 bags, never into more memory than the limit allows.
+//! Decompresses chunks of ROS 1 bags, into no more memory than the limit allows.
 
 use bytes::Bytes;
 use std::io::Read;
@@ -6,16 +6,16 @@ use std::io::Read;
 /// Up to this length the whole output is reserved at once.
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
-/// How much of a chunk is there.
+/// How much of a chunk is present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// All of it: exactly as many bytes when decompressed.
+    /// All of it: exactly this many bytes when decompressed.
     Exactly(u64),
-    /// The begin of it; at most as many bytes.
+    /// Its beginning: at most this many bytes when decompressed.
     UpTo(u64),
 }
 
-/// The records of a chunk; the reason when they cannot be had.
+/// Decompresses a chunk's records; the reason when that fails.
 pub(crate) fn decompress(compression: &str, stored: Bytes, expect: Expect) -> Result<Bytes, String> {
     let records = match compression {
         "none" => stored,
@@ -25,7 +25,7 @@ pub(crate) fn decompress(compression: &str, stored: Bytes, expect: Expect) -> Re
             read(decoder, expect)?
         }
         "bz2" => read(bzip2::read::MultiBzDecoder::new(&stored[..]), expect)?,
-        other => return Err(format!("the codec {other:?} is not known")),
+        other => return Err(format!("unknown codec {other:?}")),
     };
     match expect {
         Expect::Exactly(size) if size != records.len() as u64 => {
@@ -35,7 +35,8 @@ pub(crate) fn decompress(compression: &str, stored: Bytes, expect: Expect) -> Re
     }
 }
 
-/// One byte more than the size is asked for, so that too much is noticed. Of a chunk that is cut, what comes before the cut counts.
+/// Asks for one byte more than the size, to notice excess. For a cut chunk, the bytes before the cut are
+/// returned.
 fn read(decoder: impl Read, expect: Expect) -> Result<Bytes, String> {
     let (size, is_cut) = match expect {
         Expect::Exactly(size) => (size.saturating_add(1), false),
@@ -70,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_back_what_was_compressed_and_refuses_other_lengths() {
+    fn decompresses_what_was_compressed_and_refuses_other_lengths() {
         let bytes: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
         for codec in ["none", "lz4", "bz2"] {
             let stored = compressed(codec, &bytes);
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_begin_of_a_cut_chunk_is_given() {
+    fn the_beginning_of_a_cut_chunk_is_decompressed() {
         // Noise, so that there are several blocks.
         let mut state = 1_u32;
         let bytes: Vec<u8> = std::iter::repeat_with(|| {

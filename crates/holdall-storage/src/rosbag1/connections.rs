@@ -1,4 +1,4 @@
-//! Connections of a ROS 1 bag, and the channels that they make: publishers of one type on one topic are one channel.
+//! Connections of a ROS 1 bag, and their channels: all publishers of one type on one topic are one channel.
 
 use super::format::Fields;
 use crate::{
@@ -12,7 +12,7 @@ use holdall_model::{
 };
 use std::collections::HashMap;
 
-/// Name of the text record that tells of a connection.
+/// Name of the text record that describes a connection.
 pub const CONNECTION_RECORD: &str = "ros1_connection";
 
 /// A publisher on a topic.
@@ -27,7 +27,8 @@ struct Connection {
 }
 
 impl Connection {
-    /// Reads the data of a connection record; `topic` is what the record's header says, under which it was recorded.
+    /// Reads the data of a connection record; `topic` is that of the record's header, under which it was
+    /// recorded.
     fn decode(topic: &[u8], data: &[u8]) -> Option<Self> {
         let mut connection = Self {
             topic: text(topic),
@@ -63,7 +64,7 @@ impl Connection {
     }
 }
 
-/// Names and definitions are shown, not compared with anything: foreign bytes must not make a bag unreadable.
+/// Names and definitions are shown, not compared: foreign bytes must not make a bag unreadable.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -72,15 +73,15 @@ fn text(bytes: &[u8]) -> String {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections {
     channels: Vec<ChannelSummary>,
-    /// By what the connections of a channel have in common.
+    /// By the fields that the connections of a channel share.
     place_of: HashMap<Connection, usize>,
     channel_of_connection: HashMap<u32, ChannelIndex>,
-    /// Latched connections by channel.
+    /// Number of latched connections by channel.
     latched: Vec<u64>,
     records: Vec<(String, MetadataEntries)>,
 }
 
-/// What all connections of a file make.
+/// The channels of all connections of a file.
 pub(super) struct Catalog {
     pub channels: Vec<ChannelSummary>,
     pub channel_of_connection: HashMap<u32, ChannelIndex>,
@@ -89,7 +90,7 @@ pub(super) struct Catalog {
 }
 
 impl Connections {
-    /// Takes in a connection record; the first with a number stays. `false` when it is none.
+    /// Adds a connection record; the first with a number is kept. `false` for invalid data.
     pub fn add(&mut self, id: u32, topic: &[u8], data: &[u8]) -> bool {
         if self.channel_of_connection.contains_key(&id) {
             return true;
@@ -116,7 +117,7 @@ impl Connections {
                 offers.push(QosProfile::ROS_DEFAULT);
             }
         }
-        // A file has less than 2^32 connections, because their numbers differ.
+        // A file has fewer than 2^32 connections, because their numbers differ.
         self.channel_of_connection.insert(id, ChannelIndex(place as u32));
         true
     }
@@ -126,7 +127,8 @@ impl Connections {
         self.channel_of_connection.len()
     }
 
-    /// Adds to the count of a connection's channel, and tells it; `None` when the connection is not known.
+    /// Adds to the count of a connection's channel, and returns the channel; `None` for an unknown
+    /// connection.
     pub fn count(&mut self, id: u32, messages: u64) -> Option<ChannelIndex> {
         let channel = *self.channel_of_connection.get(&id)?;
         let count = &mut self.channels[channel.0 as usize].message_count;
@@ -134,12 +136,12 @@ impl Connections {
         Some(channel)
     }
 
-    /// What they make, when there are no more.
+    /// The channels, when all connections are added.
     pub fn finish(self) -> Catalog {
         let channels = self.channels.into_iter().zip(self.latched);
         let channels = channels.map(|(mut channel, latched)| {
             if latched > 0 {
-                // A late subscription gets the last message of each, as in ROS 1.
+                // A late subscription receives the last message of each, as in ROS 1.
                 channel.info.topic.offered_qos_profiles.push(QosProfile {
                     history: History::KeepLast,
                     depth: latched,

@@ -1,4 +1,4 @@
-//! Messages of a bag one after the other: parts are loaded when their time has come, and merged.
+//! Messages of a bag one after another: parts are loaded when they are due, and merged.
 
 use super::{
     Rosbag1ReaderOptions,
@@ -15,32 +15,33 @@ use std::{
     sync::Arc,
 };
 
-/// How much is fetched ahead, in bytes of the file.
+/// Read-ahead in bytes of the file.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
 
-/// A part whose messages are being given out.
+/// A part whose messages are being returned.
 struct Active {
     extent: usize,
     entries: Vec<Entry>,
     next: usize,
-    /// `None` when they had to make room: loaded again when needed.
+    /// `None` when evicted; loaded again when needed.
     records: Option<Records>,
 }
 
-/// The iteration. ROS 1 bags do not tell when a message was sent, so the order of publish times is that of log times.
+/// The iteration. ROS 1 bags do not store when a message was sent, so the order of publish times is that of
+/// log times.
 pub(super) struct Cursor {
     index: Arc<FileIndex>,
     options: Rosbag1ReaderOptions,
     wanted: Wanted,
     by_time: bool,
-    /// Parts not yet looked into, the next one last.
+    /// Parts that are not loaded yet, the next one last.
     pending: Vec<usize>,
     active: Vec<Option<Active>>,
     free: Vec<usize>,
-    /// Time of the next message, place of its part in the file, place in the list of active parts.
+    /// Time of the next message, index of its part, position in the list of active parts.
     heads: BinaryHeap<Reverse<(i64, usize, usize)>>,
     loaded_bytes: u64,
-    /// What was found to be wrong and is still to be told.
+    /// Damage that was found but not returned yet.
     damages: VecDeque<StorageError>,
 }
 
@@ -73,7 +74,7 @@ impl Cursor {
         }
     }
 
-    /// Whether the next part may have a message that comes before all that are known.
+    /// Whether the next part may have a message that precedes all loaded ones.
     fn must_activate(&self) -> bool {
         match (self.pending.last(), self.heads.peek()) {
             (None, _) => false,
@@ -96,7 +97,7 @@ impl Cursor {
         let (mut entries, damage) = records.entries(&self.index, &self.index.extents[extent], &self.wanted);
         self.damages.extend(damage);
         if self.by_time {
-            // Stable: equal stamps stay as they lie in the file.
+            // Stable: equal stamps keep the file's order.
             entries.sort_by_key(|entry| entry.time);
         }
         let Some(first) = entries.first() else {
@@ -120,13 +121,13 @@ impl Cursor {
         Ok(())
     }
 
-    /// Lets the system fetch what will be needed next, while the messages at hand are worked on.
+    /// Asks the system to read ahead while the current messages are processed.
     fn read_ahead(&self) {
         let extents = &self.index.extents;
         let Some(first) = self.pending.last() else {
             return;
         };
-        // The lengths of chunks are in their records; places tell enough.
+        // The lengths of chunks are in their records; offsets are sufficient here.
         let start = extents[*first].start;
         let last = self.pending.iter().rev().nth(16).unwrap_or(first);
         let span = extents[*last].start.saturating_sub(start).max(1 << 20);
@@ -134,12 +135,12 @@ impl Cursor {
     }
 
     fn push_head(&mut self, time: i64, extent: usize, slot: usize) {
-        // In file order the next message of a part always comes before the next part.
+        // In file order a part's next message always precedes the next part.
         let time = if self.by_time { time } else { 0 };
         self.heads.push(Reverse((time, extent, slot)));
     }
 
-    /// Gives up the records that are needed latest, until the rest is within bounds.
+    /// Evicts the records that are needed last, until the rest is within bounds.
     fn make_room(&mut self, keep: usize) {
         while self.loaded_bytes > self.options.loaded_bytes_max {
             let latest = self
@@ -157,7 +158,7 @@ impl Cursor {
         }
     }
 
-    /// The next message of the part in `slot`.
+    /// Returns the next message of the part in `slot`.
     fn take(&mut self, slot: usize) -> StorageResult<Option<ReadMessage>> {
         let Some(mut active) = self.active.get_mut(slot).and_then(Option::take) else {
             return Ok(None);
@@ -192,11 +193,11 @@ impl Iterator for Cursor {
     type Item = StorageResult<ReadMessage>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Each turn looks into a part or gives out a message.
+        // Each pass loads a part or returns a message.
         loop {
             while self.must_activate() {
                 let extent = self.pending.pop()?;
-                // A damaged part is one error; the iteration goes on behind it.
+                // A damaged part is one error; the iteration continues after it.
                 if let Err(error) = self.activate(extent) {
                     return Some(Err(error));
                 }

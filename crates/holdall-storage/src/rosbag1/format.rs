@@ -1,12 +1,12 @@
-//! The records of ROS 1 bags: a header of named fields and data, each with its length before it.
+//! The records of ROS 1 bags: a header of named fields and data, each preceded by its length.
 
 /// The id of this backend.
 pub const STORAGE_ID: &str = "rosbag1";
 
-/// What files of this format begin with.
+/// First bytes of a file of this format.
 pub const MAGIC: &[u8] = b"#ROSBAG V2.0\n";
 
-/// What ROS 1 bags of every version begin with.
+/// First bytes of ROS 1 bags of every version.
 pub const MAGIC_ANY_VERSION: &[u8] = b"#ROSBAG V";
 
 /// Kinds of records.
@@ -15,28 +15,28 @@ pub mod op {
     pub const MESSAGE: u8 = 0x02;
     /// The first record of a file.
     pub const BAG_HEADER: u8 = 0x03;
-    /// Times and places of a connection's messages in the chunk before.
+    /// Times and offsets of a connection's messages in the preceding chunk.
     pub const INDEX_DATA: u8 = 0x04;
     /// Records, mostly compressed.
     pub const CHUNK: u8 = 0x05;
-    /// What a chunk holds; at the end of the file.
+    /// Content of a chunk; at the end of the file.
     pub const CHUNK_INFO: u8 = 0x06;
     /// A publisher on a topic.
     pub const CONNECTION: u8 = 0x07;
 }
 
-/// Bytes of a length.
+/// Bytes of a length field.
 pub(crate) const LENGTH_BYTES: u64 = 4;
 
 /// Longest header of a record; the longest field is a topic name.
 pub const HEADER_BYTES_MAX: u64 = 1 << 20;
 
-/// Named fields one after the other: `u32 length`, `name=value`.
+/// Named fields in sequence: `u32 length`, `name=value`.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
-    /// Name and value; `None` for bytes that are no field, after which there are no more.
+    /// Name and value; `None` for bytes that are not a field, after which the iteration ends.
     type Item = Option<(&'a [u8], &'a [u8])>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -60,10 +60,10 @@ fn take_field<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
     Some((&field[..equals], &field[equals + 1..]))
 }
 
-/// The header of a record, as far as its fields are there.
+/// The header of a record, with the fields that it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head<'a> {
-    /// Its kind, one of [`op`].
+    /// Its opcode, one of [`op`].
     pub op: u8,
     /// Number of the connection.
     pub connection: Option<u32>,
@@ -73,28 +73,28 @@ pub struct Head<'a> {
     pub topic: Option<&'a [u8]>,
     /// Codec of a chunk.
     pub compression: Option<&'a [u8]>,
-    /// Length of a chunk's records when decompressed.
+    /// Length of a chunk's records before compression.
     pub size: Option<u32>,
-    /// Where a chunk begins in the file.
+    /// Offset of a chunk in the file.
     pub chunk_position: Option<u64>,
     /// Smallest log time of a chunk.
     pub start_time: Option<i64>,
     /// Largest log time of a chunk.
     pub end_time: Option<i64>,
-    /// Entries in the data of an index or a chunk's information.
+    /// Number of entries in the data of an index or chunk info record.
     pub count: Option<u32>,
-    /// Where connections and chunk informations begin; 0 in a file that was not closed.
+    /// Offset of the connections and chunk infos; 0 in a file that was not closed.
     pub index_position: Option<u64>,
     /// Number of connections of the file.
     pub connection_count: Option<u32>,
     /// Number of chunks of the file.
     pub chunk_count: Option<u32>,
-    /// What the file is encrypted with.
+    /// Name of the encryptor.
     pub encryptor: Option<&'a [u8]>,
 }
 
 impl<'a> Head<'a> {
-    /// Reads a record's header; `None` when it is none.
+    /// Reads a record's header; `None` for other bytes.
     pub fn decode(header: &'a [u8]) -> Option<Self> {
         let mut head = Self::default();
         for field in Fields(header) {
@@ -142,7 +142,7 @@ fn nanos(bytes: &[u8]) -> Option<i64> {
 pub struct Record<'a> {
     /// Its header.
     pub head: Head<'a>,
-    /// Where its data begins, in bytes from where the record begins.
+    /// Offset of its data from the start of the record.
     pub data_start: usize,
     /// Its data.
     pub data: &'a [u8],
@@ -154,20 +154,20 @@ impl Record<'_> {
         self.data_start + self.data.len()
     }
 
-    /// Never: a record has two lengths at least.
+    /// Always false: a record has at least two lengths.
     pub fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// Reads the record that `bytes` begin with.
+/// Reads the record at the start of `bytes`.
 ///
 /// # Errors
-/// What is there instead, one clause.
+/// What was found instead, one clause.
 pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, &'static str> {
-    let (header, after) = split_length(bytes).ok_or("a header that goes beyond the end")?;
-    let head = Head::decode(header).ok_or("bytes that are no header of a record")?;
-    let (data, _) = split_length(after).ok_or("data that goes beyond the end")?;
+    let (header, after) = split_length(bytes).ok_or("a header that exceeds the end")?;
+    let head = Head::decode(header).ok_or("bytes that are not a record header")?;
+    let (data, _) = split_length(after).ok_or("data that exceeds the end")?;
     Ok(Record {
         head,
         data_start: header.len() + 2 * LENGTH_BYTES as usize,
@@ -175,7 +175,7 @@ pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, &'static str> {
     })
 }
 
-/// What the length at the begin says, and the rest.
+/// Splits off the bytes whose length is at the front.
 fn split_length(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, after) = bytes.split_first_chunk::<4>()?;
     after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)
@@ -207,12 +207,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_told() {
-        assert_eq!(decode_record(&[1, 2]), Err("a header that goes beyond the end"));
-        assert_eq!(
-            decode_record(&[0; 8]),
-            Err("bytes that are no header of a record")
-        );
+    fn what_is_no_record_is_refused() {
+        assert_eq!(decode_record(&[1, 2]), Err("a header that exceeds the end"));
+        assert_eq!(decode_record(&[0; 8]), Err("bytes that are not a record header"));
         let header = field("op", &[2]);
         let cut = [
             &(header.len() as u32).to_le_bytes()[..],
@@ -220,7 +217,7 @@ mod tests {
             &[9, 0, 0, 0, 1],
         ]
         .concat();
-        assert_eq!(decode_record(&cut), Err("data that goes beyond the end"));
+        assert_eq!(decode_record(&cut), Err("data that exceeds the end"));
         for wrong in [
             field("conn", &[1, 2]),
             vec![200, 0, 0, 0],

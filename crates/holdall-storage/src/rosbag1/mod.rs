@@ -1,4 +1,4 @@
-//! ROS 1 bags (`.bag`, format 2.0): read only, also those that a recorder did not close.
+//! ROS 1 bags (`.bag`, format 2.0): read only, including bags that the recorder did not close.
 
 pub(crate) mod chunk;
 pub(crate) mod codec;

@@ -1,4 +1,5 @@
-//! Reads ROS 1 bags: what they hold at once from the index at their end, messages in time order with bounded memory.
+//! Reads ROS 1 bags: the summary at once from the index at the end, messages in time order with bounded
+//! memory.
 
 use super::{
     chunk::{Extent, ExtentKind, Wanted},
@@ -17,10 +18,10 @@ use bytes::Bytes;
 use holdall_model::time::Timestamp;
 use std::{collections::HashMap, path::Path, sync::Arc};
 
-/// Bounds of a reader.
+/// A reader's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rosbag1ReaderOptions {
-    /// Chunks kept decompressed at a time, in bytes, when chunks overlap in time; one chunk may be larger.
+    /// Bytes of decompressed chunks kept at a time when chunks overlap in time; a single chunk may be larger.
     pub loaded_bytes_max: u64,
     /// A chunk that is larger than this, stored or decompressed, is refused. At most 1 GiB.
     pub chunk_bytes_max: u64,
@@ -35,12 +36,12 @@ impl Default for Rosbag1ReaderOptions {
     }
 }
 
-/// What was found out about a file when it was opened.
+/// What opening a file found.
 pub(super) struct FileIndex {
     pub source: Source,
     pub summary: StorageSummary,
     pub channel_of_connection: HashMap<u32, ChannelIndex>,
-    /// In the order of the file.
+    /// In file order.
     pub extents: Vec<Extent>,
 }
 
@@ -54,13 +55,13 @@ impl Rosbag1Reader {
     /// Opens a file.
     ///
     /// # Errors
-    /// A file that cannot be read, is no ROS 1 bag of version 2.0, or is encrypted. A damaged one opens and says so in its
-    /// summary.
+    /// A file that cannot be read, is not a ROS 1 bag of version 2.0, or is encrypted. A damaged one opens,
+    /// and its summary describes the damage.
     pub fn open(path: &Path) -> StorageResult<Self> {
         Self::from_source(Source::open(path)?, Rosbag1ReaderOptions::default())
     }
 
-    /// Reads a file that is in memory; `path` is what errors will name.
+    /// Reads a file that is in memory; errors name it `path`.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -84,7 +85,7 @@ impl Rosbag1Reader {
                 (record.end(), trouble)
             }
             Err(error @ StorageError::Disk(_)) => return Err(error),
-            // Without a header the records may be there all the same.
+            // The records may be readable even without a bag header.
             Ok(_) => (records_start, None),
             Err(error) => (records_start, Some(recover::damage(&error))),
         };
@@ -170,7 +171,7 @@ impl StorageReader for Rosbag1Reader {
     }
 }
 
-/// What a file holds.
+/// Content of a file.
 struct Found {
     connections: Connections,
     extents: Vec<Extent>,
@@ -216,13 +217,13 @@ fn refuse_encrypted(source: &Source, head: &Head<'_>) -> StorageResult<()> {
     }
 }
 
-/// Reads connections and chunk informations at the end of the file; `None` for a file that was not closed.
+/// Reads connections and chunk infos at the end of the file; `None` for a file that was not closed.
 fn read_index(source: &Source, head: &Head<'_>) -> StorageResult<Option<Found>> {
     let start = head.index_position.unwrap_or(0);
     if start == 0 {
         return Ok(None);
     }
-    // Read in one piece where its bytes are few; records are looked at in memory.
+    // A short index is read in one piece and parsed in memory.
     let mut index = IndexSection {
         source,
         at: start,
@@ -237,13 +238,13 @@ fn read_index(source: &Source, head: &Head<'_>) -> StorageResult<Option<Found>> 
             format!("a file of {} bytes", source.len()),
         ));
     }
-    // Chunks know connections by number, and all connections come first.
+    // Chunks refer to connections by number, and all connections come first.
     while index.at < source.len() {
         index.record()?;
     }
     let counts = (head.connection_count, head.chunk_count);
     let found = (index.connections.len() as u64, index.extents.len() as u64);
-    let agrees = |said: Option<u32>, found: u64| said.is_none_or(|said| u64::from(said) == found);
+    let agrees = |stated: Option<u32>, found: u64| stated.is_none_or(|stated| u64::from(stated) == found);
     if !(agrees(counts.0, found.0) && agrees(counts.1, found.1)) {
         let expected = format!(
             "{} connections and {} chunks",
@@ -262,7 +263,7 @@ fn read_index(source: &Source, head: &Head<'_>) -> StorageResult<Option<Found>> 
     }))
 }
 
-/// The codec of the first chunk stands for all, as ROS writes them.
+/// The codec of the first chunk, which in bags written by ROS is that of all.
 fn first_compression(source: &Source, extents: &[Extent]) -> StorageResult<Option<String>> {
     let Some(first) = extents.first() else {
         return Ok(None);
@@ -327,7 +328,7 @@ impl IndexSection<'_> {
         Ok(())
     }
 
-    /// Adds the counts of a chunk: pairs of a connection's number and how many messages it has there.
+    /// Adds the counts of a chunk: pairs of a connection's number and its number of messages there.
     fn chunk_counts(&mut self, data: &[u8]) -> StorageResult<Box<[ChannelIndex]>> {
         let mut channels = Vec::new();
         for pair in data.chunks(8) {

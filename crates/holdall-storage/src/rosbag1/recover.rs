@@ -1,4 +1,5 @@
-//! Finds out what a bag holds by walking over its records: bags that were not closed, and those with a damaged index.
+//! Finds a bag's content by walking over its records: for bags that were not closed, and those with a damaged
+//! index.
 
 use super::{
     Rosbag1ReaderOptions,
@@ -15,23 +16,23 @@ use crate::{
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
-/// Records that lie open in the file are read in parts of about this length.
+/// Records outside of chunks are read in parts of about this length.
 const OPEN_BYTES: u64 = 16 << 20;
 
-/// A record in the file, of which only the header was read.
+/// A record in the file; only its header is read.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordPlace {
     header: Bytes,
-    /// Where its data begins.
+    /// Offset of its data.
     pub data_start: u64,
-    /// Length of its data; it may go beyond the end of the file.
+    /// Length of its data; it may exceed the end of the file.
     pub data_bytes: u64,
 }
 
 impl RecordPlace {
     /// Reads the header of the record at `start`.
     pub fn read(source: &Source, start: u64) -> StorageResult<Self> {
-        // Nearly every header, and the length behind it, is in the first bytes.
+        // The first bytes include nearly every header, and the length after it.
         let first = source.read_up_to(start, 512)?;
         let length_at = |bytes: &[u8], at: usize| bytes.get(at..at + 4).and_then(number).map(u64::from);
         let Some(header_bytes) = length_at(&first, 0) else {
@@ -61,7 +62,7 @@ impl RecordPlace {
                 data_start: start + wanted,
                 data_bytes,
             }),
-            _ => Err(source.malformed(start, "a record", "bytes that are no header of a record")),
+            _ => Err(source.malformed(start, "a record", "bytes that are not a record header")),
         }
     }
 
@@ -71,13 +72,13 @@ impl RecordPlace {
         Head::decode(&self.header).unwrap_or_default()
     }
 
-    /// Where the next record begins.
+    /// Offset of the next record.
     pub fn end(&self) -> u64 {
         self.data_start + self.data_bytes
     }
 }
 
-/// What a walk found.
+/// Result of a walk.
 pub(super) struct Scan {
     pub connections: Connections,
     pub extents: Vec<Extent>,
@@ -88,7 +89,7 @@ pub(super) struct Scan {
 /// Walks over the records from `start` on.
 ///
 /// # Errors
-/// Only when the file cannot be read: what is wrong with its content is the condition.
+/// Only a file that cannot be read: damaged content sets the condition.
 pub(super) fn scan(source: &Source, options: Rosbag1ReaderOptions, start: u64) -> StorageResult<Scan> {
     let mut walk = Walk {
         source,
@@ -102,7 +103,7 @@ pub(super) fn scan(source: &Source, options: Rosbag1ReaderOptions, start: u64) -
         resync: Resync::default(),
     };
     let mut at = start;
-    // Each record has 8 bytes at least, so the walk ends.
+    // Each record has at least 8 bytes, so the walk ends.
     while at < source.len() {
         match walk.record(at) {
             Ok(Some(next)) => at = next,
@@ -128,7 +129,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Takes in the record at `at`; where the next one begins, `None` at the end of what can be read.
+    /// Adds the record at `at`; returns the offset of the next one, `None` at the end of what can be read.
     fn record(&mut self, at: u64) -> StorageResult<Option<u64>> {
         let record = RecordPlace::read(self.source, at)?;
         let head = record.head();
@@ -157,7 +158,7 @@ impl Walk<'_> {
         Ok(Some(record.end()))
     }
 
-    /// Records that lie open are put together to parts that are worth a read.
+    /// Consecutive records outside of chunks are joined to parts large enough for one read.
     fn open_records(&mut self, extent: Extent) -> StorageResult<()> {
         let records = Records::load(self.source, self.options, &extent)?;
         let times = self.content(&records.0, extent.start, false)?;
@@ -177,7 +178,7 @@ impl Walk<'_> {
     fn chunk(&mut self, at: u64, record: &RecordPlace, is_cut: bool) -> StorageResult<Option<u64>> {
         let head = record.head();
         let compression = String::from_utf8_lossy(head.compression.unwrap_or_default()).into_owned();
-        // A recorder writes the lengths of a chunk when it closes it.
+        // A recorder writes a chunk's lengths when it closes the chunk.
         let is_open = record.data_bytes == 0 && head.size == Some(0) && record.data_start < self.source.len();
         if self.found.compression.is_none() && compression != "none" {
             self.found.compression = Some(compression.clone());
@@ -202,10 +203,10 @@ impl Walk<'_> {
             reason: reason.to_owned(),
         };
         if is_open && compression == "none" {
-            // Its records follow, and maybe closed chunks after them.
+            // Its records follow, and possibly closed chunks after them.
             return Ok(Some(record.data_start));
         }
-        // Its length may be what is wrong: then there are chunks behind it.
+        // Its length may be the damage: then chunks follow it.
         let next = self
             .resync
             .next_chunk(self.source, self.options, record.data_start)?;
@@ -219,7 +220,7 @@ impl Walk<'_> {
         Ok(next)
     }
 
-    /// Takes in a part of the file, if its content can be read; else the damage, and the walk goes on.
+    /// Adds a part of the file if its content can be read; else records the damage, and the walk continues.
     fn add(&mut self, mut extent: Extent) {
         let is_cut = matches!(extent.kind, ExtentKind::CutChunk(_));
         let times = Records::load(self.source, self.options, &extent)
@@ -233,7 +234,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Counts the messages of a part and takes in its connections; smallest and largest log time.
+    /// Counts a part's messages and adds its connections; returns the smallest and largest log time.
     fn content(&mut self, records: &[u8], offset: u64, is_cut: bool) -> StorageResult<(i64, i64)> {
         let mut times = (i64::MAX, i64::MIN);
         let mut unknown = BTreeSet::new();
@@ -246,7 +247,7 @@ impl Walk<'_> {
                 Err(found) => {
                     let expected = format!("a record at byte {at} of its records");
                     let error = self.source.malformed(offset, expected, found);
-                    // What came before can be read all the same.
+                    // The records before it are readable.
                     self.damaged(&error);
                     break;
                 }
@@ -277,7 +278,7 @@ impl Walk<'_> {
         Ok(times)
     }
 
-    /// Remembers the first damage.
+    /// Keeps the first damage.
     fn damaged(&mut self, error: &StorageError) {
         if !matches!(self.found.condition, FileCondition::Damaged { .. }) {
             self.found.condition = damage(error);
@@ -285,7 +286,7 @@ impl Walk<'_> {
     }
 }
 
-/// What is told of a file with this error.
+/// The file condition for this error.
 pub(super) fn damage(error: &StorageError) -> FileCondition {
     let (offset, reason) = match error {
         StorageError::Malformed {

@@ -1,4 +1,4 @@
-//! Finds the next whole chunk behind a place where the records cannot be followed any more.
+//! Finds the next whole chunk after a place where the records can no longer be followed.
 
 use super::{
     Rosbag1ReaderOptions,
@@ -11,13 +11,14 @@ use crate::{
     mcap::reader::source::Source,
 };
 
-/// A field of every chunk's header: its length, `op=`, and the kind of a chunk.
+/// A field of every chunk's header: its length, `op=`, and the opcode of a chunk.
 const MARK: &[u8] = b"\x04\x00\x00\x00op=\x05";
-/// The mark lies so far behind the begin of the record at most: behind its length, and another field or two.
+/// Largest distance from the record's start to the mark: the record's length and one or two other fields
+/// precede it.
 const MARK_DISTANCE_MAX: u64 = 64;
-/// Bytes that are searched at once.
+/// Bytes searched at once.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Chunks of one file that are looked into to find out whether they are some. A file that was made to look like many costs no more.
+/// Candidates in one file that are verified. Bounds the cost of a file that was crafted with many.
 const TRIES_MAX: u32 = 256;
 
 /// The search for chunks in one file.
@@ -27,8 +28,8 @@ pub(super) struct Resync {
 }
 
 impl Resync {
-    /// Where the first chunk at or behind `from` begins, whose header, codec and records are all sound: what only looks like a header, in a
-    /// payload for example, is passed over. `None` when there is none.
+    /// Offset of the first chunk at or after `from` whose header, codec and records are all valid; bytes that
+    /// only resemble a header, in a payload for example, are skipped. `None` when there is none.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -59,7 +60,7 @@ impl Resync {
                     }
                 }
             }
-            // A mark may lie across the end of the window.
+            // A mark may extend across the end of the window.
             at += (window.len() as u64).saturating_sub(MARK.len() as u64 - 1).max(1);
         }
         Ok(None)
@@ -72,7 +73,7 @@ impl Resync {
         start: u64,
         mark: u64,
     ) -> StorageResult<bool> {
-        // Most places are told by the length of the header, which must reach over the mark and not far behind it.
+        // The header's length, which must end shortly after the mark, rules out most candidates.
         let first = source.read_up_to(start, 4)?;
         let Some(length) = first
             .first_chunk::<4>()

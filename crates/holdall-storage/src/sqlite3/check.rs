@@ -1,4 +1,5 @@
-//! Checks a database whole: SQLite's own integrity check, the tables of rosbag2, topics and definitions against messages.
+//! Checks a whole database: SQLite's own integrity check, the tables of rosbag2, topics and definitions
+//! against messages.
 
 use super::{SqliteReader, failed, format::STORAGE_ID, recover};
 use crate::{
@@ -10,13 +11,13 @@ use holdall_model::time::Timestamp;
 use rusqlite::Connection;
 use std::path::Path;
 
-/// Complaints of SQLite that are taken in.
+/// Most complaints of SQLite that are reported.
 const COMPLAINTS_MAX: usize = 100;
 
 /// Checks a database.
 ///
 /// # Errors
-/// A file that cannot be read, or is no database of rosbag2.
+/// A file that cannot be read, or is not a database of rosbag2.
 pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     let (_place, connection, condition) = recover::open(path)?;
     let mut check = FileCheck {
@@ -30,7 +31,7 @@ pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     }
     let is_sound = integrity(&connection, path, &mut check)?;
     progress(check.file_bytes / 2);
-    // What a damaged database still gives is salvage, not a check.
+    // Reading a damaged database is recovery, not a check.
     if !is_sound {
         return Ok(check);
     }
@@ -53,7 +54,7 @@ pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     Ok(check)
 }
 
-/// True when SQLite finds nothing wrong.
+/// True when SQLite finds no damage.
 fn integrity(connection: &Connection, path: &Path, check: &mut FileCheck) -> StorageResult<bool> {
     let query = format!("PRAGMA integrity_check({COMPLAINTS_MAX})");
     let mut statement = connection.prepare(&query).map_err(failed("check", path))?;
@@ -77,7 +78,7 @@ fn integrity(connection: &Connection, path: &Path, check: &mut FileCheck) -> Sto
     }
 }
 
-/// Messages without a topic, and the order of the rest.
+/// Finds messages without a topic, and checks the order of the others.
 fn messages(connection: &Connection, path: &Path, check: &mut FileCheck) -> StorageResult<()> {
     let number = |query: &str| {
         connection
@@ -111,10 +112,10 @@ fn messages(connection: &Connection, path: &Path, check: &mut FileCheck) -> Stor
     Ok(())
 }
 
-/// The version that the database says against the tables that it has.
+/// Compares the version stored in the database with its tables.
 fn schema(connection: &Connection, path: &Path, check: &mut FileCheck) -> StorageResult<()> {
     let columns = recover::columns(connection, path)?;
-    let said: Option<i64> = connection
+    let stated: Option<i64> = connection
         .query_row("SELECT max(schema_version) FROM schema", [], |row| row.get(0))
         .ok()
         .flatten();
@@ -127,8 +128,8 @@ fn schema(connection: &Connection, path: &Path, check: &mut FileCheck) -> Storag
     } else {
         1
     };
-    match said {
-        Some(said) => check.same(None, "version of the tables", has, said),
+    match stated {
+        Some(stated) => check.same(None, "version of the tables", has, stated),
         None if has >= 3 => check.problem(None, "version of the tables", has, "none"),
         None => {}
     }

@@ -1,20 +1,22 @@
-//! Counts the rows of a database by topic: several connections, each a range of the rows, so that all processors take part.
+//! Counts the rows of a database by topic, with several connections that each count a range, so that all
+//! processors are used.
 
 use super::{failed, recover::Place};
 use crate::error::StorageResult;
 use rusqlite::Connection;
 use std::{num::NonZero, ops::RangeInclusive, path::Path, thread};
 
-/// Connections that count side by side at most: the disk has enough to do with that many.
+/// Most connections that count at once: more would exceed the disk.
 const CONNECTIONS_MAX: usize = 4;
-/// A range of fewer rows is not worth a connection.
+/// Smallest range that is worth a connection.
 const ROWS_PER_CONNECTION_MIN: u64 = 50_000;
 
-/// Messages of each topic, in the order of `topic_ids`, which are ascending. Rows that are added meanwhile are not counted: their ids
-/// are higher than the highest at the beginning.
+/// Number of messages of each topic, in the order of `topic_ids`, which are ascending. Rows that are added
+/// during the count are not included: their ids are higher than the highest at the start.
 ///
-/// No index has the topic, so every page of the table but those of payloads that overflow is read. Rows are counted here and not by
-/// `GROUP BY`, which sorts all of them first: 2390 instructions for each row of 100 bytes, this 820.
+/// No index has the topic, so every page of the table is read, except those of overflowing payloads. Rows are
+/// counted here and not by `GROUP BY`, which sorts all of them first: 2390 instructions for each row of 100
+/// bytes, this 820.
 pub(super) fn count_rows(place: &Place, path: &Path, topic_ids: &[i64]) -> StorageResult<Vec<u64>> {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     count_side_by_side(
@@ -52,7 +54,7 @@ fn count_side_by_side(
                 .spawn_scoped(scope, move || count_with_own_connection(work))
             {
                 Ok(thread) => others.push(thread),
-                // No more threads: then one after the other.
+                // No more threads are available: counts one range after another.
                 Err(_) => counted.push(count(&connection, range)),
             }
         }
@@ -73,7 +75,7 @@ fn count_side_by_side(
 
 /// The lowest and the highest id; `None` without rows.
 fn ids(connection: &Connection, path: &Path) -> StorageResult<Option<RangeInclusive<i64>>> {
-    // Two queries: each is one step down the tree, both in one would be a scan.
+    // Two queries: each is one step down the tree; both in one would be a scan.
     let id = |query: &str| {
         let id = connection.query_row(query, [], |row| row.get::<_, Option<i64>>(0));
         id.map_err(failed("read", path))
@@ -83,7 +85,7 @@ fn ids(connection: &Connection, path: &Path) -> StorageResult<Option<RangeInclus
     Ok(lowest.zip(highest).map(|(lowest, highest)| lowest..=highest))
 }
 
-/// Divides ids, which are dense in what recorders write, into ranges that cover all of them.
+/// Divides ids, which are dense in recorded files, into ranges that cover all of them.
 fn divide(ids: &RangeInclusive<i64>, parts_max: usize, rows_min: u64) -> Vec<RangeInclusive<i64>> {
     // Ids may span more than an i64 holds.
     let (first, last) = (i128::from(*ids.start()), i128::from(*ids.end()));
@@ -112,7 +114,7 @@ fn count_range(
         let mut rows = statement.query([range.start(), range.end()])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
-            // What belongs to no topic is none of the messages that can be read; the check tells of it.
+            // A row without a topic is not a readable message; the check reports it.
             if let Ok(place) = topic_ids.binary_search(&id) {
                 counts[place] += 1;
             }
@@ -166,7 +168,7 @@ mod tests {
         let mut connection = Connection::open(&path).unwrap();
         connection.execute(SCHEMA, []).unwrap();
         let transaction = connection.transaction().unwrap();
-        // Gaps, ids below zero and at the very end, a topic that is not known.
+        // Gaps, ids below zero and at the very end, an unknown topic.
         let ids = (-300..2000).filter(|id| id % 7 != 0).chain([1 << 40, i64::MAX]);
         for id in ids {
             let values = [id, 1 + (id & 3)];

@@ -3,10 +3,10 @@
 /// The id of this backend.
 pub const STORAGE_ID: &str = "sqlite3";
 
-/// What a database file begins with.
+/// First bytes of a database file.
 pub const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Makes the tables of schema 4, as rosbag2 does since Iron: same order, same text.
+/// Creates the tables of schema 4, as rosbag2 does since Iron: same order, same text.
 pub const CREATE_TABLES: [&str; 6] = [
     "CREATE TABLE schema(schema_version INTEGER PRIMARY KEY,ros_distro TEXT NOT NULL)",
     "CREATE TABLE metadata(id INTEGER PRIMARY KEY,metadata_version INTEGER NOT NULL,metadata TEXT NOT NULL)",
@@ -19,15 +19,15 @@ pub const CREATE_TABLES: [&str; 6] = [
     "CREATE INDEX timestamp_idx ON messages (timestamp ASC)",
 ];
 
-/// The schema that is written.
+/// The schema version that is written.
 pub const SCHEMA_VERSION: i64 = 4;
 
-/// A table of our own for named text records that rosbag2 has no place for; made when there is one.
+/// Our own table for named text records that rosbag2 cannot store; created with the first one.
 pub const CREATE_RECORDS: &str = "CREATE TABLE IF NOT EXISTS holdall_records(id INTEGER PRIMARY KEY,\
      record INTEGER NOT NULL,name TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL)";
 
-/// A table of our own for topics that hold one publisher's messages (each has a row in `topics`); made with the first one. The number of
-/// messages is there when the file has its end.
+/// Our own table for topics that hold one publisher's messages (each has a row in `topics`); created with the
+/// first one. The number of messages is stored when the file is closed.
 pub const CREATE_PUBLISHERS: &str = "CREATE TABLE IF NOT EXISTS holdall_publishers(topic_id INTEGER PRIMARY KEY,\
      gid TEXT NOT NULL,node TEXT,host TEXT,transport TEXT,message_count INTEGER)";
 
@@ -42,10 +42,10 @@ pub const ROSBAG2_KEY: &str = "serialized_metadata";
 /// Inserts a message.
 pub const INSERT_MESSAGE: &str = "INSERT INTO messages (timestamp, topic_id, data) VALUES (?1, ?2, ?3)";
 
-/// What a database has, by the distribution that wrote it.
+/// The columns and tables of a database, by the distribution that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// Crystal and later; before, all messages were CDR.
+    /// Crystal and later; before that, all messages were CDR.
     pub serialization_format: bool,
     /// Foxy and later.
     pub offered_qos_profiles: bool,
@@ -57,7 +57,7 @@ pub struct Columns {
     pub metadata: bool,
 }
 
-/// The `metadata_version` of a metadata text: the number after `version:`, 0 where there is none.
+/// The `metadata_version` of a metadata text: the number after `version:`, 0 when there is none.
 pub fn metadata_version(text: &str) -> i64 {
     text.lines()
         .find_map(|line| line.strip_prefix("version:")?.trim().parse().ok())

@@ -95,7 +95,7 @@ impl Storage for SqliteStorage {
     }
 }
 
-/// Makes an error of the database library one of ours.
+/// Converts an error of the database library.
 fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(rusqlite::Error) -> StorageError + 'a {
     move |source| StorageError::Database {
         action,

@@ -12,15 +12,16 @@ const FORBIDDEN: [char; 3] = ['\'', '"', ';'];
 /// How one database is written and read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// Pragmas of the writer, in order; the text behind `PRAGMA`.
+    /// Pragmas of the writer, in order; the text after `PRAGMA`.
     pub write_pragmas: Vec<String>,
     /// Pragmas of the reader.
     pub read_pragmas: Vec<String>,
 }
 
 impl Default for SqliteOptions {
-    /// As fast as rosbag2's default, and whole after a kill: what a transaction changes is kept in a journal on the disk, which the next one
-    /// to open the database for writing rolls back. With room for a whole transaction in memory there is one only during a commit.
+    /// As fast as rosbag2's default, and intact after a kill: the pages that a transaction changes are kept
+    /// in a journal on the disk, which the next connection that opens the database for writing rolls back.
+    /// With room for a whole transaction in memory, the journal exists only during a commit.
     /// docs/adr/0009-sqlite-default-journal.md has the figures.
     fn default() -> Self {
         Self {
@@ -57,13 +58,13 @@ fn setting(setting: &str, expected: impl Into<String>, found: impl Into<String>)
     }
 }
 
-/// What a pragma sets, without its value.
+/// The setting that a pragma changes, without its value.
 fn name_of(pragma: &str) -> &str {
     pragma.split(['=', '(']).next().unwrap_or(pragma).trim()
 }
 
-/// A later pragma takes the place of an earlier one of the same name.
-fn lay_over(pragmas: &mut Vec<String>, over: Vec<String>) -> StorageResult<()> {
+/// A later pragma replaces an earlier one of the same name.
+fn overlay(pragmas: &mut Vec<String>, over: Vec<String>) -> StorageResult<()> {
     for pragma in over {
         if let Some(character) = pragma.chars().find(|character| FORBIDDEN.contains(character)) {
             return Err(setting(
@@ -82,11 +83,11 @@ fn lay_over(pragmas: &mut Vec<String>, over: Vec<String>) -> StorageResult<()> {
 }
 
 impl SqliteOptions {
-    /// The options of a preset: ours (empty), or those of rosbag2: fast, and damaged by a kill at a bad moment (`none`), or safe when the
-    /// program or the machine stops (`resilient`).
+    /// A preset's options: ours (empty), or those of rosbag2: fast, and damaged by a kill at a bad moment
+    /// (`none`), or safe when the program or the machine stops (`resilient`).
     ///
     /// # Errors
-    /// A preset that there is not.
+    /// An unknown preset.
     pub fn preset(name: &str) -> StorageResult<Self> {
         match name {
             "" => Ok(Self::default()),
@@ -106,7 +107,8 @@ impl SqliteOptions {
         }
     }
 
-    /// Lays the text of a configuration file (`read: {pragmas: […]}`, `write: {pragmas: […]}`) over these options.
+    /// Overlays these options with the text of a configuration file (`read: {pragmas: […]}`,
+    /// `write: {pragmas: […]}`).
     ///
     /// # Errors
     /// Text that is not YAML, an unknown key, a pragma with a quote or semicolon.
@@ -119,8 +121,8 @@ impl SqliteOptions {
             )
         })?;
         let file = parsed.unwrap_or_default();
-        lay_over(&mut self.write_pragmas, file.write.unwrap_or_default().pragmas)?;
-        lay_over(&mut self.read_pragmas, file.read.unwrap_or_default().pragmas)?;
+        overlay(&mut self.write_pragmas, file.write.unwrap_or_default().pragmas)?;
+        overlay(&mut self.read_pragmas, file.read.unwrap_or_default().pragmas)?;
         Ok(self)
     }
 }
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pragmas_of_the_file_take_the_place_of_the_presets() {
+    fn pragmas_of_the_file_replace_those_of_the_preset() {
         let text = "write:\n  pragmas: [\"journal_mode = WAL\", \"cache_size = 1000\"]\nread:\n  pragmas: [mmap_size = 0]\n";
         let options = SqliteOptions::default().with_config(text).unwrap();
         assert_eq!(

@@ -27,7 +27,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Messages whose place is looked up at a time; their bytes are fetched one by one.
+/// Messages that one query locates; their bytes are read one by one.
 const PAGE_MESSAGES: i64 = 4096;
 
 /// An open database.
@@ -36,17 +36,17 @@ pub struct SqliteReader {
     outline: StorageSummary,
     summary: OnceLock<StorageSummary>,
     place: Place,
-    /// The id of each channel's topic.
+    /// The topic id of each channel.
     topic_ids: Vec<i64>,
-    /// Messages of publishers that have channels of their own, by id, where the file tells.
-    of_publishers: HashMap<i64, u64>,
+    /// By topic id, the number of messages of publishers with their own channels, if the file stores it.
+    publisher_counts: HashMap<i64, u64>,
 }
 
 impl SqliteReader {
     /// Opens a database.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no database of rosbag2.
+    /// A file that cannot be read, or is not a database of rosbag2.
     pub fn open(path: &Path) -> StorageResult<Self> {
         let (place, connection, condition) = recover::open(path)?;
         let columns = recover::columns(&connection, path)?;
@@ -59,7 +59,7 @@ impl SqliteReader {
         let (topic_ids, channels) = open.channels(&publishers)?;
         let counted =
             |(id, (_, count)): (i64, (PublisherInfo, Option<i64>))| Some((id, count?.unsigned_abs()));
-        let of_publishers = publishers.into_iter().filter_map(counted).collect();
+        let publisher_counts = publishers.into_iter().filter_map(counted).collect();
         let (starting_time, ending_time) = open.times()?;
         let file_bytes = holdall_io::fs::file_len(path)?;
         let outline = StorageSummary {
@@ -80,14 +80,15 @@ impl SqliteReader {
             summary: OnceLock::new(),
             place,
             topic_ids,
-            of_publishers,
+            publisher_counts,
         })
     }
 
-    /// The outline with counts: as the file's own metadata has them, when its sum is that of the rows; counted row by row otherwise.
+    /// The outline with counts: those of the file's own metadata when their sum equals the number of rows;
+    /// else counted row by row.
     fn counted(&self) -> StorageSummary {
         let mut summary = self.outline.clone();
-        let counts = self.told_counts().map_or_else(
+        let counts = self.counts_from_metadata().map_or_else(
             || counting::count_rows(&self.place, &self.outline.path, &self.topic_ids),
             Ok,
         );
@@ -108,9 +109,9 @@ impl SqliteReader {
         summary
     }
 
-    /// What the metadata of a bag of this one file tells of its topics. The number of rows is known from their first and last id,
-    /// because no row is ever removed.
-    fn told_counts(&self) -> Option<Vec<u64>> {
+    /// The counts in the metadata of a bag that consists of this file only. The number of rows follows from
+    /// their first and last id, because no row is ever removed.
+    fn counts_from_metadata(&self) -> Option<Vec<u64>> {
         let metadata = BagMetadata::from_yaml(self.outline.rosbag2_metadata()?).ok()?;
         let ids = "SELECT (SELECT max(id) FROM messages) - (SELECT min(id) FROM messages) + 1";
         let connection = self.place.connect().ok()?;
@@ -128,7 +129,7 @@ impl SqliteReader {
             .map(|(channel, id)| {
                 let about = &channel.info.topic;
                 if about.publisher.is_some() {
-                    return self.of_publishers.get(id).copied();
+                    return self.publisher_counts.get(id).copied();
                 }
                 told.get(&(about.name.as_str(), about.type_name.as_str()))
                     .copied()
@@ -140,7 +141,7 @@ impl SqliteReader {
     }
 }
 
-/// A database that is being looked at.
+/// A database while it is opened.
 struct Open<'a> {
     connection: &'a Connection,
     path: &'a Path,
@@ -161,7 +162,8 @@ impl Open<'_> {
         rows.map_err(failed("read", self.path))
     }
 
-    /// Whose messages the topics hold that hold one publisher's, by id, and how many they are.
+    /// By topic id, the publisher of each topic that holds a single publisher's messages, and its number of
+    /// messages.
     fn publishers(&self) -> StorageResult<HashMap<i64, (PublisherInfo, Option<i64>)>> {
         if !self.has_table(PUBLISHERS)? {
             return Ok(HashMap::new());
@@ -204,7 +206,7 @@ impl Open<'_> {
             optional(self.columns.type_description_hash, "type_description_hash"),
         );
         let topics = self.rows(&query, |row| {
-            // Other programs leave out what they do not know.
+            // Other programs leave unknown fields empty.
             let text = |place| row.get::<_, Option<String>>(place).map(Option::unwrap_or_default);
             let qos = text(4)?;
             let info = TopicInfo {
@@ -269,7 +271,7 @@ impl Open<'_> {
     }
 
     fn times(&self) -> StorageResult<(Option<Timestamp>, Option<Timestamp>)> {
-        // Two queries: each is one step in the index, both in one would be a scan.
+        // Two queries: each is one step in the index; both in one would be a scan.
         let time = |query: &str| {
             let nanos = self
                 .connection
@@ -337,7 +339,7 @@ impl StorageReader for SqliteReader {
             };
             wanted.push(id.to_string());
         }
-        // No send time is kept: messages were sent when they were received, as far as this file tells.
+        // No send time is stored: messages count as sent when they were received.
         let by_time = query.order != ReadOrder::File;
         let mut conditions = vec!["1".to_owned()];
         if query.channels.is_some() {
@@ -376,7 +378,7 @@ impl StorageReader for SqliteReader {
     }
 }
 
-/// Where a message is.
+/// The place of a message.
 #[derive(Clone, Copy)]
 struct Row {
     id: i64,
@@ -384,11 +386,11 @@ struct Row {
     timestamp: i64,
 }
 
-/// The iteration: pages of places, and each message's bytes when it is its turn.
+/// The iteration: pages of places, and each message's bytes when it is due.
 struct Cursor {
     path: PathBuf,
     connection: Connection,
-    /// A copy is there as long as somebody reads it.
+    /// Keeps the copy while it is read.
     #[allow(dead_code, reason = "held, not read")]
     place: Place,
     page: String,

@@ -1,4 +1,4 @@
-//! Opens a database as it is, also one that a program left behind when it stopped hard.
+//! Opens a database without changing it, even one that was not closed.
 
 use super::{
     failed,
@@ -18,24 +18,24 @@ use std::{
     sync::Arc,
 };
 
-/// The first bytes of a rollback journal that has something to roll back.
+/// First bytes of a rollback journal that has something to roll back.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// A write-ahead log is more than its header.
+/// A write-ahead log with content is longer than its header.
 const LOG_HEADER_BYTES: u64 = 32;
-/// Where the header of a database says that it has a write-ahead log.
+/// Offset of the byte in a database's header that marks a write-ahead log.
 const READ_VERSION_AT: usize = 19;
-/// What is read of the beginning of a database.
+/// Bytes read from the start of a database.
 const HEADER_BYTES: usize = 20;
-/// Space on the disk that a copy leaves free, in bytes.
+/// Disk space that a copy leaves free, in bytes.
 const SPARE_BYTES: u64 = 256 << 20;
 
-/// How a database is opened: itself, or a copy in which SQLite has put in order what was left behind.
+/// How a database is opened: directly, or as a copy in which SQLite has recovered it.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     path: PathBuf,
-    /// Without looking for logs and locks, which would be made.
+    /// Opened without checking for logs and locks, which would create files.
     immutable: bool,
-    /// Removed with the last of its readers.
+    /// Removed when its last reader is dropped.
     copy: Option<Arc<ScratchDirectory>>,
 }
 
@@ -43,7 +43,7 @@ impl Place {
     /// Opens a connection.
     ///
     /// # Errors
-    /// When SQLite refuses.
+    /// SQLite fails.
     pub fn connect(&self) -> StorageResult<Connection> {
         self.try_connect().map_err(failed("open", &self.path))
     }
@@ -61,24 +61,24 @@ impl Place {
         } else {
             Connection::open_with_flags(&self.path, flags)?
         };
-        // What a file says of functions and tables is not run.
+        // Functions and tables that the file's schema names are not run.
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
         Ok(connection)
     }
 }
 
-/// What lies beside a database that a program left behind when it stopped hard.
+/// A file next to a database that a killed program left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeftBehind {
     /// Messages that are not in the database yet.
     WriteAheadLog,
-    /// What the database was before a transaction that did not end.
+    /// The database's state before a transaction that did not end.
     Journal,
 }
 
-/// Opens for reading, and changes nothing: neither the file, nor what lies beside it, nor its directory. A write-ahead log or a
-/// rollback journal is put to use in a copy.
+/// Opens for reading, and changes nothing: neither the file, nor the files next to it, nor its directory. A
+/// write-ahead log or a rollback journal is applied in a copy.
 pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileCondition)> {
     let header = check_magic(path)?;
     let complete = FileCondition::Complete;
@@ -88,7 +88,7 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
         copy: None,
     };
     let Some(left) = left_behind(path)? else {
-        // With locks where none of them needs a file of its own; another program may be writing.
+        // With locks, if none of them needs its own file; another program may be writing.
         let has_log = header.get(READ_VERSION_AT) == Some(&2);
         if !has_log && let Ok(connection) = in_place(false).try_connect() {
             return Ok((in_place(false), connection, complete));
@@ -137,7 +137,7 @@ fn left_behind(path: &Path) -> StorageResult<Option<LeftBehind>> {
     Ok(None)
 }
 
-/// Copies a database with what lies beside it.
+/// Copies a database with the files next to it.
 fn copy(path: &Path, left: LeftBehind) -> StorageResult<Place> {
     let suffix = match left {
         LeftBehind::WriteAheadLog => "-wal",
@@ -167,14 +167,14 @@ fn copy(path: &Path, left: LeftBehind) -> StorageResult<Place> {
     })
 }
 
-/// The file whose name is the database's with something behind it.
+/// The path with a suffix appended to its name.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
-/// The path as a URI; `immutable` keeps SQLite from looking for logs and locks.
+/// The path as a URI; `immutable` keeps SQLite from checking for logs and locks.
 fn immutable_uri(path: &Path) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -188,7 +188,7 @@ fn immutable_uri(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// The beginning of the database.
+/// Reads and checks the start of the database.
 fn check_magic(path: &Path) -> StorageResult<Vec<u8>> {
     let mut begin = vec![0; HEADER_BYTES];
     let read = File::open(path)?.read_at(&mut begin, 0)?;
@@ -211,10 +211,10 @@ fn check_magic(path: &Path) -> StorageResult<Vec<u8>> {
     })
 }
 
-/// Finds out what the database has: by its tables, not by the version it says.
+/// Finds the columns of the database: by its tables, not by the version that it states.
 pub(super) fn columns(connection: &Connection, path: &Path) -> StorageResult<Columns> {
     let has = |table: &str, column: &str| {
-        // A view may be endless; what rosbag2 makes are tables.
+        // A view may be endless; rosbag2 creates tables.
         let query = "SELECT count(*) FROM sqlite_master, pragma_table_info(?1) AS columns \
                      WHERE sqlite_master.name = ?1 AND sqlite_master.type = 'table' AND columns.name = ?2";
         let count = connection.query_row(query, [table, column], |row| row.get::<_, i64>(0));

@@ -1,4 +1,5 @@
-//! Repairs a database that a recorder left behind: rolls back or takes in its journal, checks it, and adds the closing records.
+//! Repairs a database that was not closed: rolls back or applies its journal, checks it, and adds the closing
+//! records.
 
 use super::{
     failed,
@@ -13,12 +14,13 @@ use holdall_io::fs;
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 use std::path::{Path, PathBuf};
 
-/// The metadata rows that a database which was closed has: one from its begin, one from its end.
+/// Metadata rows of a closed database: one from its start, one from its end.
 const METADATA_ROWS: i64 = 2;
 
-/// `None` for a database that has its end and no journal.
+/// Returns `None` for a closed database without a journal.
 ///
-/// SQLite itself rolls back or takes in what a journal holds, each a step that can be killed; the records are one transaction.
+/// SQLite itself rolls back or applies the journal, in steps that may be killed; the records are one
+/// transaction.
 pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> StorageResult<Option<Repaired>> {
     let had_journal = ["-journal", "-wal"]
         .iter()
@@ -31,7 +33,7 @@ pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> Storag
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
     let refused = failed("repair", path);
-    // Everything from here on is durable when it is told.
+    // Every commit from here on is durable when it returns.
     connection
         .pragma_update(None, "synchronous", "FULL")
         .map_err(&refused)?;
@@ -41,7 +43,7 @@ pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> Storag
             .query_row(&query, [], |row| row.get::<_, i64>(0))
             .map_err(&refused)
     };
-    // Before schema 3 there is no table for closing records, and so nothing that a database without them would lack.
+    // Before schema 3 there is no table for closing records, so nothing is missing without them.
     let has_end = !has_table(&connection, path, "metadata")? || count("metadata")? >= METADATA_ROWS;
     if has_end && !had_journal {
         return Ok(None);

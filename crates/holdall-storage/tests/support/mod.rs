@@ -1,4 +1,4 @@
-//! What several tests need: files in memory, channels, messages that are easy to tell apart.
+//! Shared by several tests: files in memory, channels, messages that are easy to distinguish.
 #![allow(dead_code)]
 
 use holdall_io::{block::BlockPoolOptions, memory::MemoryDisk, memory::MemoryFiles, queue::DiskQueue};
@@ -49,7 +49,7 @@ pub fn channel(name: &str, type_name: &str) -> ChannelInfo {
     }
 }
 
-/// A message as a test made it and as a reader should give it back.
+/// A message as written by a test and as a reader should return it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Message {
     pub log_time: u64,
@@ -59,7 +59,7 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
-/// Bytes that differ from message to message and can be compressed.
+/// Bytes that differ between messages and can be compressed.
 pub fn payload(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|n| ((n / 16).wrapping_mul(seed | 1) >> 3) as u8)
@@ -90,7 +90,7 @@ pub fn metadata(key: &str, value: &str) -> MetadataEntries {
     [(key.to_owned(), value.to_owned())].into()
 }
 
-/// Writes messages; `topics` are the channels in order, a message's topic is one of them.
+/// Writes messages; `topics` are the channels in order, each message's topic is one of them.
 pub fn record(
     options: McapOptions,
     pool: (usize, usize),

@@ -1,4 +1,5 @@
-//! LevelDB's log: records in blocks of 32 KiB, each piece with its CRC. Databases write ahead into it, and keep their manifest in it.
+//! LevelDB's log: records in blocks of 32 KiB, each piece with its CRC. Used for a database's write-ahead log
+//! and its manifest.
 
 use super::{Malformed, masked_crc};
 
@@ -13,10 +14,10 @@ const FIRST: u8 = 2;
 const MIDDLE: u8 = 3;
 const LAST: u8 = 4;
 
-/// Appends records to what will be a log; knows how long the log is already.
+/// Encodes records of a log; tracks the log's length.
 #[derive(Clone, Debug, Default)]
 pub struct LogWriter {
-    /// Place in the current block.
+    /// Offset in the current block.
     block_offset: usize,
 }
 
@@ -53,32 +54,33 @@ impl LogWriter {
     }
 }
 
-/// A record and where it begins.
+/// A record and its offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// In bytes from the start of the log.
+    /// Offset from the start of the log.
     pub offset: u64,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Reads a log block by block. A damaged piece is told, and reading goes on with the next block, as LevelDB does. The end of a log
-/// that was cut off in a record is no damage: LevelDB leaves it like that when it stops.
+/// Reads a log block by block. A damaged piece is returned as an error and reading continues with the next
+/// block, as in LevelDB. A log that ends within a record is not damaged: LevelDB leaves it like that when it
+/// stops.
 pub struct LogReader<R> {
     read: R,
     block: Vec<u8>,
-    /// Where the block begins in the log.
+    /// Offset of the block in the log.
     block_start: u64,
-    /// Place in the block.
+    /// Offset in the block.
     place: usize,
-    /// The pieces of a record so far.
+    /// The pieces of the current record.
     partial: Option<LogRecord>,
     is_done: bool,
 }
 
 impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
-    /// Begins at a place where a record begins (0, or [`LogRecord::offset`]). `read` fills a slice from an offset on and says how much
-    /// there was.
+    /// Starts at the offset of a record (0, or [`LogRecord::offset`]). `read` fills a slice from an offset on
+    /// and returns the number of bytes.
     pub fn new(read: R, offset: u64) -> Self {
         let in_block = offset % BLOCK_BYTES as u64;
         Self {
@@ -94,7 +96,7 @@ impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
     /// The next record; `None` at the end.
     ///
     /// # Errors
-    /// What `read` says.
+    /// The errors of `read`.
     pub fn next_record(&mut self) -> Result<Option<Result<LogRecord, Malformed>>, E> {
         while !self.is_done {
             if self.block.is_empty() {
@@ -122,7 +124,7 @@ impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
         self.place = 0;
     }
 
-    /// Takes one piece; a record when it was its last one.
+    /// Takes one piece; returns the record when it was its last one.
     fn take_piece(&mut self) -> Result<Option<LogRecord>, Malformed> {
         let offset = self.block_start + self.place as u64;
         let header = &self.block[self.place..self.place + HEADER_BYTES];
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_every_length_come_back() {
+    fn records_of_every_length_are_read_back() {
         let lens = [0, 1, 32_747, 5, 32_768, 0, 100_000, 32_754, 32_755, 3];
         let out = log(&lens);
         let found = records(&out);

@@ -1,9 +1,9 @@
-//! LevelDB's manifest: which tables and logs a database consists of, told as a row of changes.
+//! LevelDB's manifest: the tables and logs of a database, as a sequence of changes.
 
 use super::{put_bytes, put_varint, take_bytes, take_varint};
 use std::collections::BTreeMap;
 
-/// Tags of what a change may tell.
+/// Tags of a change's fields.
 const COMPARATOR: u64 = 1;
 const LOG_NUMBER: u64 = 2;
 const NEXT_FILE: u64 = 3;
@@ -16,9 +16,9 @@ const PREVIOUS_LOG: u64 = 9;
 /// A table of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableInfo {
-    /// Its number, which is its name.
+    /// Its number, which is its file name.
     pub number: u64,
-    /// Level 0 holds tables that may overlap.
+    /// Tables of level 0 may overlap.
     pub level: u32,
     /// Its length in bytes.
     pub bytes: u64,
@@ -28,14 +28,14 @@ pub struct TableInfo {
     pub largest: Vec<u8>,
 }
 
-/// What a database consists of.
+/// Content of a database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Version {
     /// Name of the comparator that orders the keys.
     pub comparator: String,
-    /// Logs from this number on belong to it.
+    /// Logs from this number on belong to the database.
     pub log_number: u64,
-    /// One log before those, of very old databases.
+    /// In very old databases, one log before those.
     pub previous_log: u64,
     /// The largest sequence in the tables.
     pub last_sequence: u64,
@@ -44,10 +44,10 @@ pub struct Version {
 }
 
 impl Version {
-    /// Takes in one change. One clause when it is damaged.
+    /// Applies a change.
     ///
     /// # Errors
-    /// What was expected.
+    /// One clause with what was expected.
     pub fn apply(&mut self, mut edit: &[u8]) -> Result<(), &'static str> {
         while !edit.is_empty() {
             self.apply_field(&mut edit).ok_or("a change of the database")?;
@@ -94,7 +94,7 @@ impl Version {
     }
 }
 
-/// The change that makes a database.
+/// The change that creates a database.
 pub fn first_edit(comparator: &str, log_number: u64) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, COMPARATOR);
@@ -110,7 +110,7 @@ pub fn first_edit(comparator: &str, log_number: u64) -> Vec<u8> {
     out
 }
 
-/// The change that adds tables, and drops the logs before `log_number`.
+/// The change that adds tables, and removes the logs before `log_number`.
 pub fn tables_edit(tables: &[TableInfo], log_number: u64, next_file: u64, last_sequence: u64) -> Vec<u8> {
     let mut out = Vec::new();
     for (tag, value) in [
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_add_up_to_the_database() {
+    fn applied_changes_result_in_the_database() {
         let table = |number| TableInfo {
             number,
             level: 6,
@@ -170,7 +170,7 @@ mod tests {
     fn damaged_changes_are_refused() {
         let whole = tables_edit(&[TableInfo::default()], 1, 2, 3);
         for cut in 1..whole.len() {
-            // A change may end between its fields.
+            // A change may end between two fields.
             let _ = Version::default().apply(&whole[..cut]);
         }
         assert!(Version::default().apply(&[8, 1]).is_err(), "no such tag");

@@ -1,4 +1,4 @@
-//! The bytes of LevelDB databases, and the names that rosbag2's LevelDB plugin gives to things.
+//! The bytes of LevelDB databases, and the names that rosbag2's LevelDB plugin uses.
 
 pub mod log;
 pub mod manifest;
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 /// The id of this backend.
 pub const STORAGE_ID: &str = "leveldb";
 
-/// What the plugin puts behind a topic's name for the database that describes it.
+/// Suffix that the plugin appends to a topic's name for the database that describes the topic.
 pub const METADATA_SUFFIX: &str = "_ldb_metadata";
-/// What the plugin puts behind a topic's name for the database of its messages.
+/// Suffix that the plugin appends to a topic's name for the database of its messages.
 pub const MESSAGE_SUFFIX: &str = "_ldb_message";
 
-/// The comparator of message databases: keys are compared as numbers of 64 bits. The name is in the file.
+/// The comparator of message databases: it compares keys as 64-bit numbers. Its name is stored in the file.
 pub const TIMESTAMP_COMPARATOR: &str = "Timestamp Comparator";
-/// LevelDB's own comparator, of databases that describe topics.
+/// LevelDB's own comparator, used by databases that describe topics.
 pub const BYTEWISE_COMPARATOR: &str = "leveldb.BytewiseComparator";
 
 /// Keys of the database that describes a topic.
@@ -30,25 +30,25 @@ pub const KEY_QOS: &[u8] = b"QF";
 /// The byte order of the stamps in the message database: `L` or `B`.
 pub const KEY_BYTE_ORDER: &[u8] = b"E";
 
-/// A file of our own beside the databases: what LevelDB has no place for, a JSON object a line.
+/// Our own file next to the databases, for what LevelDB cannot store: one JSON object per line.
 pub const RECORDS_FILE: &str = "holdall_records.jsonl";
 
 /// Largest value that is read, in bytes.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes that cannot be what they should be: one clause each for what was expected and what is there.
+/// Invalid bytes: one clause each for what was expected and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Where in the file, in bytes.
+    /// Offset in the file in bytes.
     pub offset: u64,
-    /// What the format wants.
+    /// What the format requires.
     pub expected: String,
-    /// What is there.
+    /// What was found.
     pub found: String,
 }
 
 impl Malformed {
-    /// At a place in the file.
+    /// Invalid bytes at an offset of the file.
     pub fn at(offset: u64, expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self {
             offset,
@@ -58,7 +58,8 @@ impl Malformed {
     }
 }
 
-/// The CRC-32C of some pieces, as LevelDB stores it: turned and moved, so that a CRC of bytes with a CRC in them is none.
+/// The CRC-32C of some pieces as LevelDB stores it: rotated and offset, so that the CRC of bytes that contain
+/// a CRC stays useful.
 pub fn masked_crc(pieces: &[&[u8]]) -> u32 {
     let crc = pieces
         .iter()
@@ -66,7 +67,7 @@ pub fn masked_crc(pieces: &[&[u8]]) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// Takes a little-endian base-128 number off the front; `None` when there is none.
+/// Takes a little-endian base-128 number from the front; `None` when it is invalid.
 pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for place in 0..10 {
@@ -84,7 +85,7 @@ pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes bytes that begin with their length off the front; `None` when there are fewer.
+/// Takes bytes that are preceded by their length from the front; `None` when there are fewer.
 pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::try_from(take_varint(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(len)?;
@@ -92,7 +93,7 @@ pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Takes a fixed number of bytes off the front.
+/// Takes a fixed number of bytes from the front.
 pub fn take_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
@@ -108,18 +109,18 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends bytes behind their length.
+/// Appends bytes, preceded by their length.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// A kind of entry: a value, or the word that there is none any more.
+/// Kind of an entry with a value; the other kind is a deletion.
 const VALUE: u8 = 1;
 
-/// One entry of a batch: key and value, where they lie in the batch.
+/// An entry of a batch: key and value, borrowed from the batch.
 pub struct BatchEntry<'a> {
-    /// Its place in the order of all writes to the database.
+    /// Its position in the order of all writes to the database.
     pub sequence: u64,
     /// The key.
     pub key: &'a [u8],
@@ -127,7 +128,7 @@ pub struct BatchEntry<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// The entries of a batch, as a log holds it. A damaged rest is told in its place.
+/// The entries of a batch in a log. A damaged rest is returned as an error in its place.
 pub fn batch_entries(record: &[u8]) -> impl Iterator<Item = Result<BatchEntry<'_>, &'static str>> {
     let mut rest = record;
     let head = take_array::<8>(&mut rest).zip(take_array::<4>(&mut rest));
@@ -163,10 +164,10 @@ pub fn batch_entries(record: &[u8]) -> impl Iterator<Item = Result<BatchEntry<'_
     })
 }
 
-/// A batch of values as a log holds it.
+/// Encodes a batch of values for a log.
 pub fn batch<'a>(sequence: u64, entries: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])>) -> Vec<u8> {
     let mut out = sequence.to_le_bytes().to_vec();
-    // Batches are made of few entries.
+    // Batches have few entries.
     out.extend((entries.len() as u32).to_le_bytes());
     for (key, value) in entries {
         out.push(VALUE);
@@ -181,7 +182,7 @@ pub fn key_tag(sequence: u64) -> [u8; 8] {
     ((sequence << 8) | u64::from(VALUE)).to_le_bytes()
 }
 
-/// Splits a key of a table into the user's key, the sequence, and whether it has a value.
+/// Splits a table's key into the user's key, the sequence, and whether it has a value.
 pub fn split_key(key: &[u8]) -> Option<(&[u8], u64, bool)> {
     let (user, tag) = key.split_last_chunk::<8>()?;
     let tag = u64::from_le_bytes(*tag);
@@ -199,7 +200,7 @@ pub enum ByteOrder {
 }
 
 impl ByteOrder {
-    /// The stamp that a key is; `None` for a key of another length.
+    /// The stamp in a key; `None` for a key of another length.
     pub fn stamp(self, key: &[u8]) -> Option<i64> {
         let bytes: [u8; 8] = key.try_into().ok()?;
         Some(match self {
@@ -225,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_bytes_come_back() {
+    fn numbers_and_bytes_are_read_back() {
         let mut out = Vec::new();
         let numbers = [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX];
         for number in numbers {
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(numbers.map(|_| take_varint(&mut rest).unwrap()), numbers);
         assert_eq!(take_bytes(&mut rest), Some(&b"abc"[..]));
         assert_eq!(take_varint(&mut rest), None);
-        assert_eq!(take_bytes(&mut &[5, 1][..]), None, "fewer than said");
+        assert_eq!(take_bytes(&mut &[5, 1][..]), None, "fewer than stated");
         assert_eq!(take_varint(&mut &[0xff; 11][..]), None, "too long");
     }
 
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_come_back_and_damaged_ones_are_told() {
+    fn batches_are_read_back_and_damaged_ones_reported() {
         let record = batch(7, [(&b"k"[..], &b"v"[..]), (b"l", b"")].into_iter());
         let found: Vec<_> = batch_entries(&record)
             .map(|entry| entry.map(|entry| (entry.sequence, entry.key, entry.value)))

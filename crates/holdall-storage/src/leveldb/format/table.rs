@@ -3,21 +3,21 @@
 use super::{Malformed, VALUE_BYTES_MAX, key_tag, masked_crc, put_varint, split_key, take_varint};
 use bytes::Bytes;
 
-/// What a table ends with.
+/// Last bytes of a table.
 const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
-/// Length of the end.
+/// Length of the footer.
 pub const FOOTER_BYTES: usize = 48;
-/// Kind of compression and CRC behind each block.
+/// Kind of compression and CRC after each block.
 const TRAILER_BYTES: usize = 5;
-/// Entries after which a key is stored whole.
+/// Number of entries after which a key is stored whole.
 const RESTART_INTERVAL: usize = 16;
-/// A snappy byte makes at most about this many.
+/// Approximate upper bound of the bytes that one byte of snappy unpacks to.
 const SNAPPY_RATIO_MAX: u64 = 64;
 
-/// Where a block lies.
+/// The place of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockHandle {
-    /// In bytes from the start of the file.
+    /// Offset from the start of the file.
     pub offset: u64,
     /// Its length without trailer.
     pub bytes: u64,
@@ -36,7 +36,7 @@ impl BlockHandle {
         put_varint(out, self.bytes);
     }
 
-    /// Its length with trailer; `None` where that is longer than the file.
+    /// Its length with trailer; `None` if it exceeds the file.
     pub fn stored_bytes(self, file_bytes: u64) -> Option<usize> {
         let bytes = self.bytes.checked_add(TRAILER_BYTES as u64)?;
         let end = self.offset.checked_add(bytes)?;
@@ -44,10 +44,10 @@ impl BlockHandle {
     }
 }
 
-/// Reads the index's place out of a table's end.
+/// Reads the index's place from a table's footer.
 ///
 /// # Errors
-/// A file of another kind.
+/// A file of another format.
 pub fn index_handle(footer: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<BlockHandle, Malformed> {
     let at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
     let magic = footer.last_chunk::<8>().copied().map(u64::from_le_bytes);
@@ -59,10 +59,10 @@ pub fn index_handle(footer: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<Bloc
     handles.ok_or_else(|| Malformed::at(at, "the place of the index", "other bytes"))
 }
 
-/// Checks a block as it is stored, with trailer, and unpacks it.
+/// Checks a stored block, including its trailer, and unpacks it.
 ///
 /// # Errors
-/// A wrong checksum; a compression that is not known, damaged, or too good to be true.
+/// A wrong checksum; an unknown or damaged compression, or an implausible ratio.
 pub fn open_block(stored: Vec<u8>, offset: u64) -> Result<Bytes, Malformed> {
     let Some(bytes) = stored.len().checked_sub(TRAILER_BYTES) else {
         return Err(Malformed::at(offset, "a block", "too few bytes"));
@@ -78,10 +78,10 @@ pub fn open_block(stored: Vec<u8>, offset: u64) -> Result<Bytes, Malformed> {
         0 => Ok(Bytes::from(stored).slice(..bytes)),
         1 => {
             let packed = &stored[..bytes];
-            let said = snap::raw::decompress_len(packed).unwrap_or(usize::MAX) as u64;
+            let stated = snap::raw::decompress_len(packed).unwrap_or(usize::MAX) as u64;
             let limit = VALUE_BYTES_MAX.min((bytes as u64 + 1) * SNAPPY_RATIO_MAX);
-            if said > limit {
-                let found = format!("{bytes} that say {said}");
+            if stated > limit {
+                let found = format!("{bytes} that state {stated}");
                 return Err(Malformed::at(offset, format!("at most {limit} bytes"), found));
             }
             let unpacked = snap::raw::Decoder::new().decompress_vec(packed);
@@ -91,13 +91,13 @@ pub fn open_block(stored: Vec<u8>, offset: u64) -> Result<Bytes, Malformed> {
         }
         other => Err(Malformed::at(
             offset,
-            "a block as it is or packed with snappy",
+            "a block without compression or packed with snappy",
             format!("compression {other}"),
         )),
     }
 }
 
-/// Walks through the keys and values of an open block.
+/// Iterates over the keys and values of an unpacked block.
 #[derive(Clone, Debug)]
 pub struct BlockEntries {
     block: Bytes,
@@ -107,7 +107,7 @@ pub struct BlockEntries {
 }
 
 impl BlockEntries {
-    /// From the first entry on; a block without its restart points is empty.
+    /// Starts at the first entry; a block without its restart points is empty.
     pub fn new(block: Bytes) -> Self {
         let restarts = block
             .last_chunk::<4>()
@@ -122,7 +122,8 @@ impl BlockEntries {
         }
     }
 
-    /// The next entry: the key, and the value as a part of the block. `None` at the end, or `Some(None)` where the block is damaged.
+    /// The next entry: the key, and the value as a slice of the block. `None` at the end, `Some(None)` where
+    /// the block is damaged.
     #[allow(clippy::option_option, reason = "the end and a damage are different things")]
     pub fn next_entry(&mut self) -> Option<Option<(&[u8], Bytes)>> {
         if self.place >= self.end {
@@ -153,10 +154,10 @@ impl BlockEntries {
     }
 }
 
-/// The blocks of a table with the last key of each, out of its index block.
+/// The blocks of a table with the last key of each, from its index block.
 ///
 /// # Errors
-/// An index that is damaged.
+/// A damaged index.
 pub fn index_entries(index: Bytes, offset: u64) -> Result<Vec<(Vec<u8>, BlockHandle)>, Malformed> {
     let mut entries = BlockEntries::new(index);
     let mut blocks = Vec::new();
@@ -169,7 +170,7 @@ pub fn index_entries(index: Bytes, offset: u64) -> Result<Vec<(Vec<u8>, BlockHan
     Ok(blocks)
 }
 
-/// Builds a block: keys in order, each with what it shares with the one before.
+/// Builds a block: keys in order, each with the length of the prefix that it shares with the previous one.
 #[derive(Default)]
 struct BlockBuilder {
     bytes: Vec<u8>,
@@ -182,7 +183,7 @@ impl BlockBuilder {
     fn add(&mut self, key: &[u8], value: &[u8]) {
         let mut shared = 0;
         if self.entries.is_multiple_of(RESTART_INTERVAL) {
-            // Blocks are cut at some kilobytes; only the value of the last entry reaches behind.
+            // Blocks are closed at a few kilobytes; only the value of the last entry exceeds that.
             self.restarts.push(self.bytes.len() as u32);
         } else {
             shared = key.iter().zip(&self.last_key).take_while(|(a, b)| a == b).count();
@@ -219,7 +220,7 @@ impl BlockBuilder {
     }
 }
 
-/// Builds a table without compression, as the plugin's are.
+/// Builds a table without compression, like the plugin's.
 #[derive(Default)]
 pub struct TableBuilder {
     out: Vec<u8>,
@@ -230,7 +231,7 @@ pub struct TableBuilder {
     largest: Vec<u8>,
 }
 
-/// A table as it is to be written.
+/// A complete table, to be written.
 pub struct BuiltTable {
     /// All its bytes.
     pub bytes: Vec<u8>,
@@ -241,7 +242,7 @@ pub struct BuiltTable {
 }
 
 impl TableBuilder {
-    /// An empty one, with blocks of about this many bytes.
+    /// An empty table with blocks of about this many bytes.
     pub fn new(block_bytes_max: usize) -> Self {
         Self {
             block_bytes_max,
@@ -249,7 +250,7 @@ impl TableBuilder {
         }
     }
 
-    /// Adds a key, which must come behind all others in the order of the comparator.
+    /// Adds a key, which must be greater than all others in the comparator's order.
     pub fn add(&mut self, key: &[u8], sequence: u64, value: &[u8]) {
         let mut tagged = key.to_vec();
         tagged.extend(key_tag(sequence));
@@ -336,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_values_come_back() {
+    fn keys_and_values_are_read_back() {
         for count in [0, 1, 17, 500] {
             let found = read_all(&table(count).bytes).unwrap();
             assert_eq!(found.len() as u64, count);
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_packed_with_snappy_are_read_and_lies_refused() {
+    fn blocks_packed_with_snappy_are_read_and_wrong_lengths_refused() {
         let mut stored = snap::raw::Encoder::new().compress_vec(&[5; 4000]).unwrap();
         stored.push(1);
         stored.extend(masked_crc(&[&stored]).to_le_bytes());

@@ -1,4 +1,5 @@
-//! One chunk: its header, its records as they come out of the codec, its checksum; never more of it in memory than a window.
+//! Checks one chunk: its header, its decompressed records and its checksum, with no more than a window of it
+//! in memory.
 
 use super::{
     BODY_BYTES_MAX, Checked, Checker, ChunkFacts, Head, Stop,
@@ -9,23 +10,23 @@ use super::{
 use crate::mcap::format::{ChunkHeader, Fields, MESSAGE_HEADER_BYTES, MessageHeader, op};
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Longest chunk header: codec names that are longer belong to no codec.
+/// Longest chunk header: no codec has a longer name.
 const HEADER_BYTES_MAX: u64 = 4096;
 /// Decompressed bytes at a time.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// What the walk over a chunk's records came to.
+/// How the walk over a chunk's records ended.
 enum Walked {
     /// All records are whole.
     Whole,
-    /// They end in the middle of a record at this place.
+    /// They end in the middle of the record at this offset.
     Cut(u64),
-    /// The codec gave more than was said.
+    /// The codec produced more bytes than stated.
     TooMuch,
 }
 
 /// A chunk's header, owned.
-struct Said {
+struct Declared {
     times: (u64, u64),
     size: u64,
     crc: u32,
@@ -37,44 +38,46 @@ impl Checker<'_> {
     /// A chunk record.
     pub(super) fn chunk(&mut self, head: Head) -> Checked {
         self.content.end_chunk();
-        let Some((said, header_bytes)) = self.chunk_header(head)? else {
+        let Some((declared, header_bytes)) = self.chunk_header(head)? else {
             return Ok(());
         };
         let records_start = head.start + 9 + header_bytes;
-        let sizes = chunk_sizes(&said.compression, said.stored, said.size);
+        let sizes = chunk_sizes(&declared.compression, declared.stored, declared.size);
         self.open_chunk = Some(ChunkFacts {
             start: head.start,
             length: head.body_bytes + 9,
-            times: said.times,
+            times: declared.times,
             indexes: EntrySum::default(),
             index_length: 0,
             sizes,
         });
         let left = head.body_bytes - header_bytes;
-        if said.stored != left {
+        if declared.stored != left {
             let (expected, found) = (
-                format!("{} bytes, as it says", said.stored),
+                format!("{} bytes, as stated", declared.stored),
                 format!("{left} bytes"),
             );
             self.file
                 .problem(head.start, "records of the chunk", expected, found);
         }
-        self.open_chunk_read = self.chunk_records(head, records_start, &said, said.stored.min(left))?;
+        self.open_chunk_read =
+            self.chunk_records(head, records_start, &declared, declared.stored.min(left))?;
         let passed = self.stream.position() - head.start - 9;
         skip(&mut self.stream, head.body_bytes.saturating_sub(passed))?;
         if self.open_chunk_read {
             let times = self.content.chunk_times.unwrap_or((0, 0));
             let what = "first log time of the chunk";
-            self.file.same(head.start, what, times.0, said.times.0);
+            self.file.same(head.start, what, times.0, declared.times.0);
             let what = "last log time of the chunk";
-            self.file.same(head.start, what, times.1, said.times.1);
+            self.file.same(head.start, what, times.1, declared.times.1);
         }
         Ok(())
     }
 
-    fn chunk_header(&mut self, head: Head) -> Checked<Option<(Said, u64)>> {
+    fn chunk_header(&mut self, head: Head) -> Checked<Option<(Declared, u64)>> {
         let window = head.body_bytes.min(HEADER_BYTES_MAX);
-        // The header's length is known when its codec's name is: 8 + 8 + 8 + 4 bytes, the name with its length, 8 bytes.
+        // The header's length follows from its codec's name: 8 + 8 + 8 + 4 bytes, the name with its length, 8
+        // bytes.
         let mut bytes = std::mem::take(&mut self.body);
         take(&mut self.stream, window.min(32) as usize, &mut bytes)?;
         let name_bytes = bytes
@@ -86,8 +89,8 @@ impl Checker<'_> {
         take(&mut self.stream, rest as usize, &mut more)?;
         bytes.extend_from_slice(&more);
         let mut fields = Fields::new(&bytes);
-        let said = match ChunkHeader::decode(&mut fields) {
-            Ok(header) => Some(Said {
+        let declared = match ChunkHeader::decode(&mut fields) {
+            Ok(header) => Some(Declared {
                 times: (header.message_start_time, header.message_end_time),
                 size: header.uncompressed_size,
                 crc: header.uncompressed_crc,
@@ -102,19 +105,25 @@ impl Checker<'_> {
         };
         let header_bytes = bytes.len() as u64;
         self.body = bytes;
-        if said.is_none() {
+        if declared.is_none() {
             skip(&mut self.stream, head.body_bytes - header_bytes)?;
         }
-        Ok(said.map(|said| (said, header_bytes)))
+        Ok(declared.map(|declared| (declared, header_bytes)))
     }
 
     /// Walks over the records; true when all of them were read.
-    fn chunk_records(&mut self, head: Head, records_start: u64, said: &Said, stored: u64) -> Checked<bool> {
-        // Taken out for the time of the walk, which notes its findings in `self`.
+    fn chunk_records(
+        &mut self,
+        head: Head,
+        records_start: u64,
+        declared: &Declared,
+        stored: u64,
+    ) -> Checked<bool> {
+        // Moved out during the walk, which notes its findings in `self`.
         let mut events = Vec::new();
-        let is_plain = said.compression.is_empty();
+        let is_plain = declared.compression.is_empty();
         if is_plain {
-            self.stream.leave_summing();
+            self.stream.pause_summing();
         }
         let limited = Limited {
             inner: &mut self.stream,
@@ -128,22 +137,22 @@ impl Checker<'_> {
             records_start,
             chunk_start: head.start,
         };
-        let walked = match said.compression.as_str() {
+        let walked = match declared.compression.as_str() {
             "" => {
                 let mut records = Summing::new(limited);
-                let walked = walk(&mut records, said, visit);
-                // All of them are in the checksums, also those behind a record that is cut.
+                let walked = walk(&mut records, declared, visit);
+                // The checksums cover all records, including those after a cut one.
                 let rest = skip(&mut records, u64::MAX);
                 let crc = records.crc;
-                self.stream.go_on_summing(&crc);
+                self.stream.resume_summing(&crc);
                 walked.and_then(|(walked, size)| rest.map(|_| (walked, size, crc.finalize())))
             }
             "zstd" => match zstd::stream::read::Decoder::with_buffer(limited) {
-                Ok(decoder) => walk_decoded(decoder, said, visit),
+                Ok(decoder) => walk_decoded(decoder, declared, visit),
                 Err(error) => Err(error),
             },
             "lz4" => match lz4::Decoder::new(limited) {
-                Ok(decoder) => walk_decoded(decoder, said, visit),
+                Ok(decoder) => walk_decoded(decoder, declared, visit),
                 Err(error) => Err(error),
             },
             other => {
@@ -154,10 +163,10 @@ impl Checker<'_> {
             }
         };
         self.take_events(head, events);
-        self.judge_walk(head, said, walked)
+        self.judge_walk(head, declared, walked)
     }
 
-    /// Definitions and findings that were met in the chunk.
+    /// Applies the definitions and findings of the walk.
     fn take_events(&mut self, head: Head, events: Vec<Event>) {
         for event in events {
             match event {
@@ -190,7 +199,7 @@ impl Checker<'_> {
     fn judge_walk(
         &mut self,
         head: Head,
-        said: &Said,
+        declared: &Declared,
         walked: io::Result<(Walked, u64, u32)>,
     ) -> Checked<bool> {
         let (walked, size, crc) = match walked {
@@ -199,12 +208,12 @@ impl Checker<'_> {
                 if let Some(failure) = self.stream.take_failure() {
                     return Err(Stop::Refused(Box::new(failure.into())));
                 }
-                let codec = if said.compression.is_empty() {
+                let codec = if declared.compression.is_empty() {
                     "plain"
                 } else {
-                    said.compression.as_str()
+                    declared.compression.as_str()
                 };
-                let expected = format!("{} bytes of {codec} records", said.size);
+                let expected = format!("{} bytes of {codec} records", declared.size);
                 self.file
                     .problem(head.start, "content of the chunk", expected, error);
                 return Ok(false);
@@ -212,7 +221,7 @@ impl Checker<'_> {
         };
         match walked {
             Walked::TooMuch => {
-                let expected = format!("{} bytes, as it says", said.size);
+                let expected = format!("{} bytes, as stated", declared.size);
                 self.file
                     .problem(head.start, "decompressed size of the chunk", expected, "more");
                 return Ok(false);
@@ -226,16 +235,16 @@ impl Checker<'_> {
             Walked::Whole => {}
         }
         self.file
-            .same(head.start, "decompressed size of the chunk", said.size, size);
-        if said.crc != 0 && said.crc != crc {
-            let (expected, found) = (format!("{:#010x}", said.crc), format!("{crc:#010x}"));
+            .same(head.start, "decompressed size of the chunk", declared.size, size);
+        if declared.crc != 0 && declared.crc != crc {
+            let (expected, found) = (format!("{:#010x}", declared.crc), format!("{crc:#010x}"));
             self.file.problem(head.start, "chunk checksum", expected, found);
         }
         Ok(matches!(walked, Walked::Whole))
     }
 }
 
-/// Something in a chunk that is to be looked at when the walk over it has ended.
+/// Something found in a chunk, handled when the walk over it has ended.
 enum Event {
     Definition { opcode: u8, at: u64, body: Vec<u8> },
     UnknownChannel { at: u64, id: u16 },
@@ -243,10 +252,10 @@ enum Event {
     Malformed { at: u64, found: String },
 }
 
-/// Events of one chunk that are kept.
+/// Most events that are kept for one chunk.
 const EVENTS_MAX: usize = 2000;
 
-/// What the walk needs of the check.
+/// What the walk needs from the check.
 struct Visit<'v> {
     content: &'v mut super::content::Content,
     events: &'v mut Vec<Event>,
@@ -257,7 +266,7 @@ struct Visit<'v> {
 }
 
 impl Visit<'_> {
-    /// Where in the file something of the chunk is: of a compressed one, where the chunk is.
+    /// An offset of the chunk's records in the file; for a compressed chunk, the offset of the chunk.
     fn at(&self, offset: u64) -> u64 {
         if self.is_plain {
             self.records_start + offset
@@ -272,7 +281,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Whether the chunk itself has defined the channel; its definitions are taken in behind the walk.
+    /// Whether this chunk has defined the channel: its definitions are applied after the walk.
     fn is_defined_here(&self, id: u16) -> bool {
         self.events.iter().any(|event| {
             matches!(event, Event::Definition { opcode: op::CHANNEL, body, .. } if body.get(..2) == Some(&id.to_le_bytes()))
@@ -280,22 +289,22 @@ impl Visit<'_> {
     }
 }
 
-/// Walks over the records that a decoder gives; as [`walk`], with their checksum.
-fn walk_decoded(decoder: impl Read, said: &Said, visit: Visit<'_>) -> io::Result<(Walked, u64, u32)> {
+/// As [`walk`], over a decoder's output and with its checksum.
+fn walk_decoded(decoder: impl Read, declared: &Declared, visit: Visit<'_>) -> io::Result<(Walked, u64, u32)> {
     let mut records = Summing::new(BufReader::with_capacity(WINDOW_BYTES, decoder));
-    let (walked, size) = walk(&mut records, said, visit)?;
+    let (walked, size) = walk(&mut records, declared, visit)?;
     Ok((walked, size, records.crc.finalize()))
 }
 
-/// Walks over the records of a chunk; how it ended, and how many bytes there were.
+/// Walks over a chunk's records; how that ended, and the number of bytes read.
 fn walk<R: BufRead>(
     records: &mut Summing<R>,
-    said: &Said,
+    declared: &Declared,
     mut visit: Visit<'_>,
 ) -> io::Result<(Walked, u64)> {
     let walked = loop {
         let offset = records.count;
-        if offset > said.size {
+        if offset > declared.size {
             break Walked::TooMuch;
         }
         let (opcode, body_bytes) = match prefix(records)? {
@@ -303,10 +312,10 @@ fn walk<R: BufRead>(
             Some(Err(_)) => break Walked::Cut(visit.at(offset)),
             Some(Ok(head)) => head,
         };
-        if body_bytes > said.size.saturating_sub(offset + 9) {
-            let left = said.size.saturating_sub(records.count) + 1;
+        if body_bytes > declared.size.saturating_sub(offset + 9) {
+            let left = declared.size.saturating_sub(records.count) + 1;
             skip(records, left)?;
-            break if records.count > said.size {
+            break if records.count > declared.size {
                 Walked::TooMuch
             } else {
                 Walked::Cut(visit.at(offset))
@@ -337,7 +346,7 @@ fn walk<R: BufRead>(
     Ok((walked, records.count))
 }
 
-/// A message; true when it was whole.
+/// Reads a message; true when it was whole.
 #[inline]
 fn message<R: BufRead>(
     records: &mut Summing<R>,
@@ -369,7 +378,7 @@ fn message<R: BufRead>(
     Ok(skip(records, rest)? == rest)
 }
 
-/// Sizes and codec of a chunk as one number, to be compared with what the chunk index says.
+/// Sizes and codec of a chunk as one number, to compare with the chunk index.
 pub(super) fn chunk_sizes(compression: &str, stored: u64, size: u64) -> EntrySum {
     let mut sum = EntrySum::default();
     sum.add(stored, size);

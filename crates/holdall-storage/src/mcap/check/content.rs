@@ -1,10 +1,12 @@
-//! What the records of a file really hold: definitions and, per channel, messages, as far as they must be known to judge the indexes.
+//! What a file's records contain: definitions, and per channel the messages, as far as needed to check the
+//! indexes.
 
 use crate::mcap::format::{Channel, MessageHeader, Schema};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// A sum over entries that does not depend on their order: equal sums and counts mean equal entries, short of a chance of 2^-128.
+/// A checksum over entries that is independent of their order: equal sums and counts mean equal entries, up
+/// to a probability of 2^-128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EntrySum {
     pub count: u64,
@@ -34,31 +36,31 @@ fn mix(mut value: u64) -> u64 {
 #[derive(Debug)]
 pub(super) struct ChannelContent {
     pub id: u16,
-    /// Its record; `None` for messages of a channel that was never defined.
+    /// Its record; `None` when messages refer to a channel that was never defined.
     pub record: Option<Channel>,
-    /// Where the record is.
+    /// Offset of the record.
     pub defined_at: u64,
     pub messages: u64,
     pub last_time: u64,
     pub out_of_order: u64,
-    /// Entries of the chunk that is being read.
+    /// Entries of the current chunk.
     pub in_chunk: EntrySum,
-    /// Entries of the message index of that chunk; `None` until it was met.
+    /// Entries of that chunk's message index; `None` until it was read.
     pub indexed: Option<EntrySum>,
 }
 
-/// Everything that was found in the data section.
+/// Content of the data section.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub schemas: BTreeMap<u16, (u64, SchemaRecord)>,
-    /// Place in `channels` by id, plus one.
+    /// Index in `channels` by id, plus one.
     places: Vec<u32>,
     pub channels: Vec<ChannelContent>,
-    /// Places of channels with messages in the chunk that is being read.
+    /// Indexes of the channels with messages in the current chunk.
     pub in_chunk: Vec<usize>,
     /// Smallest and largest log time.
     pub times: Option<(u64, u64)>,
-    /// Of the chunk that is being read.
+    /// Smallest and largest log time of the current chunk.
     pub chunk_times: Option<(u64, u64)>,
 }
 
@@ -81,13 +83,13 @@ impl From<&Schema<'_>> for SchemaRecord {
 }
 
 impl Content {
-    /// The channel with this id, as far as it is known.
+    /// The channel with this id, if known.
     pub fn channel(&self, id: u16) -> Option<&ChannelContent> {
         let place = *self.places.get(usize::from(id))?;
         self.channels.get((place as usize).checked_sub(1)?)
     }
 
-    /// Place of the channel with this id, which is made when there is none.
+    /// Index of the channel with this id, which is added when new.
     pub fn place(&mut self, id: u16) -> usize {
         if self.places.len() <= usize::from(id) {
             self.places.resize(usize::from(id) + 1, 0);
@@ -103,13 +105,14 @@ impl Content {
                 in_chunk: EntrySum::default(),
                 indexed: None,
             });
-            // There are no more than 65536.
+            // At most 65536.
             self.places[usize::from(id)] = self.channels.len() as u32;
         }
         self.places[usize::from(id)] as usize - 1
     }
 
-    /// Takes in a message; `offset` is its place in the chunk's records. True when it is the first of a channel without a record.
+    /// Counts a message; `offset` is its offset in the chunk's records. True for the first one of a channel
+    /// without a record.
     #[inline]
     pub fn message(&mut self, header: &MessageHeader, offset: Option<u64>) -> bool {
         let place = self.place(header.channel_id);
@@ -133,7 +136,7 @@ impl Content {
         is_unknown
     }
 
-    /// Forgets the chunk.
+    /// Resets what belongs to the current chunk.
     pub fn end_chunk(&mut self) {
         for place in self.in_chunk.drain(..) {
             let channel = &mut self.channels[place];
@@ -153,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entry_sums_tell_entries_apart_and_not_their_order() {
+    fn entry_sums_distinguish_entries_but_not_their_order() {
         let sum = |entries: &[(u64, u64)]| {
             let mut sum = EntrySum::default();
             entries.iter().for_each(|&(a, b)| sum.add(a, b));

@@ -1,4 +1,5 @@
-//! The data section: each record in its place, definitions before messages, indexes behind their chunks, checksums.
+//! Checks the data section: order of the records, definitions before messages, indexes after their chunks,
+//! checksums.
 
 use super::{
     Checked, Checker, Head, Stop,
@@ -12,7 +13,7 @@ use crate::mcap::format::{
 use std::io::BufRead;
 
 impl Checker<'_> {
-    /// Everything up to the data end record; where that one ends.
+    /// Checks everything up to the data end record; returns where that record ends.
     pub(super) fn data_section(&mut self) -> Checked<u64> {
         loop {
             let is_end = self.stream.fill_buf()?.first() == Some(&op::DATA_END);
@@ -83,7 +84,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A schema or channel record; `head` is its place in the file, that of the chunk when it lies in one.
+    /// A schema or channel record; `head` is its place in the file, or the chunk's when it is in one.
     pub(super) fn definition(&mut self, head: Head, body: &[u8]) {
         match self.parse(head, body) {
             Some(Record::Schema(schema)) => {
@@ -165,7 +166,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Takes in a message by the bytes of its header; `offset` is its place in the records of a chunk, `at` in the file.
+    /// Counts a message from the bytes of its header; `offset` is its offset in a chunk's records, `at` in
+    /// the file.
     #[inline]
     pub(super) fn message_header(&mut self, at: u64, bytes: &[u8], offset: Option<u64>) {
         match MessageHeader::decode(&mut Fields::new(bytes)) {
@@ -182,7 +184,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The index of one channel of the chunk before.
+    /// The message index of one channel of the preceding chunk.
     fn message_index(&mut self, head: Head) -> Checked {
         let Some(mut chunk) = self.open_chunk else {
             self.file
@@ -267,7 +269,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Judges the message indexes of the chunk before, when all were met.
+    /// Checks that the preceding chunk has all its message indexes.
     pub(super) fn close_chunk(&mut self) {
         let Some(chunk) = self.open_chunk.take() else {
             return;
@@ -298,7 +300,7 @@ impl Checker<'_> {
         self.chunk_count += 1;
     }
 
-    /// An attachment: its checksum, without keeping its data.
+    /// An attachment: verifies its checksum without keeping its data.
     fn attachment(&mut self, head: Head) -> Checked {
         self.attachments.add(head.start, head.body_bytes + 9);
         let mut body = Limited {
@@ -340,11 +342,11 @@ impl Checker<'_> {
         let found = data.crc.finalize();
         take(&mut body, 4, &mut bytes)?;
         skip(&mut body, u64::MAX)?;
-        let said = bytes
+        let stored = bytes
             .first_chunk::<4>()
             .map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        if said != 0 && said != found {
-            let expected = format!("{said:#010x}");
+        if stored != 0 && stored != found {
+            let expected = format!("{stored:#010x}");
             self.file.problem(
                 head.start,
                 "attachment checksum",

@@ -1,4 +1,5 @@
-//! Checks an MCAP file whole: every record, checksum, index and count against the content, in one pass with bounded memory.
+//! Checks a whole MCAP file: every record, checksum, index and count against the content, in one pass with
+//! bounded memory.
 
 mod chunk;
 mod content;
@@ -21,51 +22,51 @@ use holdall_io::fs::File;
 use std::{io, path::Path, sync::Arc};
 use stream::{FileStream, prefix, skip, take};
 
-/// Longest body of a definition, an index of a chunk, or statistics that is looked into.
+/// Longest body of a definition, chunk index or statistics record that is parsed.
 const BODY_BYTES_MAX: u64 = 64 << 20;
-/// Definitions and metadata records that are kept to be compared, in bytes.
+/// Bytes of definitions and metadata records kept for comparison.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// Chunks whose facts are kept one by one; of more than these only the sum is compared.
+/// Chunks whose facts are kept individually; with more, only the sum is compared.
 const CHUNKS_MAX: usize = 2 << 20;
 
-/// What the summary must say of a chunk.
+/// What the summary must state about a chunk.
 #[derive(Clone, Copy, Debug)]
 struct ChunkFacts {
     start: u64,
     length: u64,
     times: (u64, u64),
-    /// Of its message indexes: channel and place.
+    /// Channel and offset of its message indexes.
     indexes: EntrySum,
     index_length: u64,
     /// Sizes and codec.
     sizes: EntrySum,
 }
 
-/// A check that goes on.
+/// A running check.
 struct Checker<'a> {
     stream: FileStream<'a>,
     file: FileCheck,
     content: Content,
     chunks: Vec<ChunkFacts>,
-    /// Chunks in the data section, those that are not in the list included.
+    /// Chunks in the data section, including those that are not in the list.
     chunk_count: u64,
-    /// The chunk whose message indexes come next.
+    /// The chunk whose message indexes follow.
     open_chunk: Option<ChunkFacts>,
-    /// True when the open chunk could be read, so that its indexes can be judged.
+    /// True when the open chunk was readable, so that its indexes can be checked.
     open_chunk_read: bool,
     unindexed_chunks: u64,
     attachments: EntrySum,
-    /// Place and length of each metadata record.
+    /// Offset and length of each metadata record.
     metadata: EntrySum,
     kept_bytes: u64,
     body: Vec<u8>,
     is_ros2: bool,
 }
 
-/// Checks a file from front to end.
+/// Checks a file from start to end.
 ///
 /// # Errors
-/// A file that cannot be read or is no MCAP file. What is wrong in it is a finding.
+/// A file that cannot be read or is not an MCAP file. Damage in it is a finding.
 pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     let file = Arc::new(File::open(path)?);
     let mut checker = Checker {
@@ -95,18 +96,18 @@ pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     match run {
         Ok(()) => Ok(checker.finish()),
         Err(Stop::Refused(error)) => Err(*error),
-        // Without a failure of the disk an error of reading is the file's end, which has been noted where it was met.
+        // Without a disk failure, a read error is the end of the file, which was noted where it occurred.
         Err(Stop::Ended | Stop::Io) => Ok(checker.finish()),
     }
 }
 
-/// Why a check ends before the end of the file.
+/// Why a check stops before the end of the file.
 enum Stop {
-    /// The file ends, or is no more to be followed; noted already.
+    /// The file ends or cannot be followed any further; already noted.
     Ended,
-    /// Reading failed; the stream knows why.
+    /// Reading failed; the stream has the cause.
     Io,
-    /// It is no file to be checked.
+    /// Not a file that can be checked.
     Refused(Box<StorageError>),
 }
 
@@ -118,7 +119,7 @@ impl From<io::Error> for Stop {
 
 type Checked<T = ()> = Result<T, Stop>;
 
-/// A record whose prefix was read.
+/// A record's prefix.
 #[derive(Clone, Copy)]
 struct Head {
     opcode: u8,
@@ -165,7 +166,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The prefix of the next record, which must be whole.
+    /// Reads the prefix of the next record, which must be whole.
     fn next_head(&mut self, expected: &str) -> Checked<Head> {
         let start = self.stream.position();
         let (opcode, body_bytes) = match prefix(&mut self.stream)? {
@@ -202,22 +203,22 @@ impl Checker<'_> {
         }
         if body_bytes > left {
             let (expected, found) = (
-                format!("{body_bytes} bytes, as its length says"),
+                format!("{body_bytes} bytes, as its length states"),
                 format!("{left} bytes until the end of the file"),
             );
             self.file
                 .problem(start, format!("{} record", kind(opcode)), expected, found);
-            // What of a chunk is there could be salvaged; that is not what a check is for.
+            // The rest of a chunk could be recovered, but a check does not do that.
             return Err(Stop::Ended);
         }
         Ok(head)
     }
 
-    /// The body of a record; passed and `None` when it is too long to be looked into.
+    /// The body of a record; skipped and `None` when it is too long to be parsed.
     fn body(&mut self, head: Head) -> Checked<Option<Vec<u8>>> {
         if head.body_bytes > BODY_BYTES_MAX {
             let found = format!("{} bytes", head.body_bytes);
-            let expected = format!("at most {BODY_BYTES_MAX} bytes, longer ones are not looked into");
+            let expected = format!("at most {BODY_BYTES_MAX} bytes, longer ones are not parsed");
             self.file.notice(
                 head.start,
                 format!("{} record", kind(head.opcode)),
@@ -228,12 +229,12 @@ impl Checker<'_> {
             return Ok(None);
         }
         let mut body = std::mem::take(&mut self.body);
-        // Below the limit, which fits.
+        // Below the limit, so it fits.
         take(&mut self.stream, head.body_bytes as usize, &mut body)?;
         Ok(Some(body))
     }
 
-    /// Parses a body; `None` and a finding when it cannot be.
+    /// Parses a body; a finding and `None` when that fails.
     fn parse<'b>(&mut self, head: Head, body: &'b [u8]) -> Option<Record<'b>> {
         Record::decode(head.opcode, body)
             .map_err(|error| {
@@ -244,7 +245,7 @@ impl Checker<'_> {
             .ok()
     }
 
-    /// Whether so many more bytes may be kept.
+    /// Whether this many more bytes may be kept.
     fn may_keep(&mut self, start: u64, bytes: u64) -> bool {
         if self.kept_bytes + bytes <= KEPT_BYTES_MAX {
             self.kept_bytes += bytes;
@@ -256,12 +257,12 @@ impl Checker<'_> {
         false
     }
 
-    /// The bytes at the end of the file, whose place does not depend on what lies before.
+    /// Offset of the footer, counted from the end of the file and so independent of what precedes it.
     fn footer_start(&self) -> u64 {
         self.file.file_bytes.saturating_sub(FOOTER_AND_MAGIC_BYTES as u64)
     }
 
-    /// What was found, with what is to be said of the file as a whole.
+    /// The findings, completed by those about the file as a whole.
     fn finish(mut self) -> FileCheck {
         let times = self.content.times;
         self.file.message_count = self.content.message_count();
@@ -282,7 +283,7 @@ impl Checker<'_> {
         self.file
     }
 
-    /// Checks the definitions of all channels, and tells which topics there are.
+    /// Checks the definitions of all channels, and reports the topics.
     fn check_definitions(&mut self) {
         let mut definitions = Definitions::default();
         for (id, (_, schema)) in &self.content.schemas {
@@ -325,7 +326,7 @@ fn into_owned(record: Record<'_>) -> Record<'static> {
     }
 }
 
-/// What a record is called.
+/// A record's name.
 fn kind(opcode: u8) -> &'static str {
     match opcode {
         op::HEADER => "header",

@@ -1,4 +1,5 @@
-//! A file from front to end with bounded memory: read ahead, with a checksum over all that was passed.
+//! Reads a file from start to end with bounded memory: with read-ahead, and a checksum over everything
+//! passed.
 
 use holdall_io::{disk::DiskError, fs::File, read_ahead::ReadAhead};
 use std::{
@@ -11,14 +12,14 @@ pub(super) struct FileStream<'a> {
     file: Arc<File>,
     ahead: ReadAhead,
     window: Vec<u8>,
-    /// The first byte of the window that was not yet consumed.
+    /// The first byte of the window that is not consumed yet.
     start: usize,
-    /// Where in the file the window ends.
+    /// File offset of the window's end.
     window_end: u64,
     crc: crc32fast::Hasher,
-    /// Up to here the window is in the checksum; `None` while another takes it of what is consumed.
+    /// The window's bytes up to here are in the checksum; `None` while the caller sums what it consumes.
     summed: Option<usize>,
-    /// Why reading failed; errors that pass through decoders lose their type.
+    /// Why reading failed: errors that pass through decoders lose their type.
     failure: Option<DiskError>,
     progress: &'a mut dyn FnMut(u64),
 }
@@ -38,7 +39,7 @@ impl<'a> FileStream<'a> {
         }
     }
 
-    /// Where in the file the next byte is.
+    /// File offset of the next byte.
     pub fn position(&self) -> u64 {
         self.window_end - (self.window.len() - self.start) as u64
     }
@@ -48,26 +49,27 @@ impl<'a> FileStream<'a> {
         self.file.len_bytes().saturating_sub(self.position())
     }
 
-    /// The checksum of everything before the next byte, since the start or the last restart.
+    /// Checksum of everything before the next byte, since the start or the last restart.
     pub fn crc(&mut self) -> u32 {
         self.sum_up_to(self.start);
         self.crc.clone().finalize()
     }
 
-    /// Begins a new checksum with the next byte.
+    /// Starts a new checksum at the next byte.
     pub fn restart_crc(&mut self) {
         self.crc = crc32fast::Hasher::new();
         self.summed = Some(self.start);
     }
 
-    /// Leaves the checksum of what is consumed from here on to the caller, who gives it to [`Self::go_on_summing`]: no byte is summed twice.
-    pub fn leave_summing(&mut self) {
+    /// From here on the caller sums what it consumes and passes the result to [`Self::resume_summing`]: no
+    /// byte is summed twice.
+    pub fn pause_summing(&mut self) {
         self.sum_up_to(self.start);
         self.summed = None;
     }
 
-    /// Takes in the checksum of exactly what was consumed since [`Self::leave_summing`].
-    pub fn go_on_summing(&mut self, passed: &crc32fast::Hasher) {
+    /// Adds the checksum of exactly what was consumed since [`Self::pause_summing`].
+    pub fn resume_summing(&mut self, passed: &crc32fast::Hasher) {
         self.crc.combine(passed);
         self.summed = Some(self.start);
     }
@@ -79,7 +81,7 @@ impl<'a> FileStream<'a> {
         }
     }
 
-    /// Why the file could not be read, when that was what went wrong.
+    /// The read error, if that is why the check failed.
     pub fn take_failure(&mut self) -> Option<DiskError> {
         self.failure.take()
     }
@@ -92,9 +94,9 @@ impl<'a> FileStream<'a> {
         let read = self.ahead.next(&mut self.window);
         self.window_end += self.window.len() as u64;
         read.map_err(|error| {
-            let told = io::Error::other(error.to_string());
+            let passed_on = io::Error::other(error.to_string());
             self.failure = Some(error);
-            told
+            passed_on
         })
     }
 }
@@ -118,7 +120,7 @@ impl BufRead for FileStream<'_> {
     }
 }
 
-/// At most so many bytes of another reader.
+/// At most the given number of bytes of another reader.
 pub(super) struct Limited<'r, R> {
     pub inner: &'r mut R,
     pub left: u64,
@@ -146,13 +148,13 @@ impl<R: BufRead> BufRead for Limited<'_, R> {
     }
 }
 
-/// Takes the checksum of all that is read, a whole buffer at a time.
+/// Computes the checksum of everything read, a whole buffer at a time.
 pub(super) struct Summing<R> {
     pub inner: R,
     pub crc: crc32fast::Hasher,
-    /// Bytes at the begin of the inner buffer that are in the checksum.
+    /// Bytes at the start of the inner buffer that are already in the checksum.
     ahead: usize,
-    /// Bytes that were consumed.
+    /// Bytes consumed.
     pub count: u64,
 }
 
@@ -198,7 +200,7 @@ fn read_buffered(reader: &mut impl BufRead, into: &mut [u8]) -> io::Result<usize
     Ok(count)
 }
 
-/// Passes up to `count` bytes; how many there were.
+/// Skips up to `count` bytes; returns how many there were.
 pub(super) fn skip(reader: &mut impl BufRead, count: u64) -> io::Result<u64> {
     let mut left = count;
     while left > 0 {
@@ -213,7 +215,7 @@ pub(super) fn skip(reader: &mut impl BufRead, count: u64) -> io::Result<u64> {
     Ok(count - left)
 }
 
-/// Up to `count` bytes into `into`, which is emptied before; fewer at the end. The caller has bounded `count`.
+/// Replaces the content of `into` with up to `count` bytes, fewer at the end. The caller has bounded `count`.
 pub(super) fn take(reader: &mut impl BufRead, count: usize, into: &mut Vec<u8>) -> io::Result<()> {
     into.clear();
     while into.len() < count {
@@ -228,7 +230,8 @@ pub(super) fn take(reader: &mut impl BufRead, count: usize, into: &mut Vec<u8>) 
     Ok(())
 }
 
-/// The opcode and length of the next record; `Err` with the bytes that there were when there are too few, `None` at the end.
+/// The opcode and length of the next record; `Err` with the number of bytes when there are too few, `None` at
+/// the end.
 pub(super) fn prefix(reader: &mut impl BufRead) -> io::Result<Option<Result<(u8, u64), usize>>> {
     let mut bytes = [0; 9];
     let mut filled = 0;

@@ -1,4 +1,4 @@
-//! The summary and the footer against what the data section really held.
+//! Checks the summary and the footer against the content of the data section.
 
 use super::{
     Checked, Checker, Head, Stop,
@@ -11,10 +11,10 @@ use crate::check::Severity;
 use crate::mcap::format::{ChunkIndex, Footer, MAGIC, Record, Statistics, SummaryOffset, op};
 use std::io::{BufRead, Read};
 
-/// Groups of one kind in the summary, and what its offsets say.
+/// The summary's groups of records, and the groups that its offsets list.
 #[derive(Default)]
 struct Found {
-    /// By opcode: where the group begins and its length.
+    /// Opcode, offset and length of each group.
     groups: Vec<(u8, u64, u64)>,
     offsets: Vec<SummaryOffset>,
     offsets_start: Option<u64>,
@@ -26,7 +26,7 @@ struct Found {
 }
 
 impl Checker<'_> {
-    /// Everything behind the data end record, which ends at `data_end`.
+    /// Checks everything after the data end record, which ends at `data_end`.
     pub(super) fn summary_section(&mut self, data_end: u64) -> Checked {
         self.stream.restart_crc();
         let mut found = Found::default();
@@ -97,7 +97,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A definition in the summary must be the one of the data section. One that is only here is told: readers of the data alone miss it.
+    /// A definition in the summary must equal that of the data section. One that is only here is a notice:
+    /// readers of the data alone miss it.
     fn repeated<T: PartialEq>(&mut self, head: Head, what: String, known: Option<T>, found: T) {
         match known {
             Some(known) if known != found => {
@@ -115,7 +116,7 @@ impl Checker<'_> {
         let start = index.chunk_start_offset;
         let what = format!("index of the chunk at byte {start}");
         let Ok(place) = self.chunks.binary_search_by_key(&start, |chunk| chunk.start) else {
-            // Chunks beyond what is kept cannot be judged one by one.
+            // Chunks beyond those kept cannot be checked individually.
             if self.chunk_count == self.chunks.len() as u64 {
                 self.file.problem(head.start, what, "a chunk there", "none");
             }
@@ -161,7 +162,7 @@ impl Checker<'_> {
         if indexes != chunk.indexes && (indexes.count > 0 || index.message_index_length > 0) {
             let (expected, found) = (
                 format!("the places of its {} message indexes", chunk.indexes.count),
-                format!("{} places, not all the same", indexes.count),
+                format!("{} places, some of them different", indexes.count),
             );
             self.file
                 .problem(head.start, format!("{what}: message indexes"), expected, found);
@@ -172,7 +173,7 @@ impl Checker<'_> {
         }
     }
 
-    fn statistics(&mut self, head: Head, said: &Statistics) {
+    fn statistics(&mut self, head: Head, declared: &Statistics) {
         let at = head.start;
         let content = &self.content;
         let times = content.times.unwrap_or((0, 0));
@@ -182,55 +183,60 @@ impl Checker<'_> {
             .filter(|channel| channel.record.is_some())
             .count() as u64;
         let counts = [
-            ("message count", content.message_count(), said.message_count),
+            ("message count", content.message_count(), declared.message_count),
             (
                 "schemas",
                 content.schemas.len() as u64,
-                u64::from(said.schema_count),
+                u64::from(declared.schema_count),
             ),
             (
                 "attachments",
                 self.attachments.count,
-                u64::from(said.attachment_count),
+                u64::from(declared.attachment_count),
             ),
             (
                 "metadata records",
                 self.metadata.count,
-                u64::from(said.metadata_count),
+                u64::from(declared.metadata_count),
             ),
-            ("chunks", self.chunk_count, u64::from(said.chunk_count)),
-            ("first log time", times.0, said.message_start_time),
-            ("last log time", times.1, said.message_end_time),
+            ("chunks", self.chunk_count, u64::from(declared.chunk_count)),
+            ("first log time", times.0, declared.message_start_time),
+            ("last log time", times.1, declared.message_end_time),
         ];
         let mut by_channel: Vec<(u16, u64, u64)> = content
             .channels
             .iter()
             .map(|channel| {
-                let said = said.channel_message_counts.get(&channel.id).copied().unwrap_or(0);
-                (channel.id, channel.messages, said)
+                let declared = declared
+                    .channel_message_counts
+                    .get(&channel.id)
+                    .copied()
+                    .unwrap_or(0);
+                (channel.id, channel.messages, declared)
             })
             .collect();
-        let unknown = said
+        let unknown = declared
             .channel_message_counts
             .iter()
             .filter(|(id, _)| content.channel(**id).is_none());
-        by_channel.extend(unknown.map(|(id, said)| (*id, 0, *said)));
+        by_channel.extend(unknown.map(|(id, declared)| (*id, 0, *declared)));
         let used = content
             .channels
             .iter()
             .filter(|channel| channel.messages > 0)
             .count() as u64;
-        let said_channels = u64::from(said.channel_count);
-        if said_channels != defined {
-            // What a filter has copied may define channels whose messages it has left out.
-            let is_harmless = (used..defined).contains(&said_channels);
+        let declared_channels = u64::from(declared.channel_count);
+        if declared_channels != defined {
+            // A filtered copy may define channels whose messages it left out.
+            let is_harmless = (used..defined).contains(&declared_channels);
             let severity = if is_harmless {
                 Severity::Notice
             } else {
                 Severity::Problem
             };
             let what = "statistics: channels".to_owned();
-            self.file.note(severity, Some(at), what, &defined, &said_channels);
+            self.file
+                .note(severity, Some(at), what, &defined, &declared_channels);
         }
         for (what, expected, found) in counts {
             self.file.same(at, format!("statistics: {what}"), expected, found);
@@ -243,7 +249,7 @@ impl Checker<'_> {
 
     fn footer(&mut self, data_end: u64, found: &Found) -> Checked {
         let head_start = self.stream.position();
-        // Opcode, length and the two places before the checksum, which covers them.
+        // Opcode, length and the two offsets before the checksum, which covers them.
         let mut prefix = Vec::new();
         take(&mut self.stream, 9, &mut prefix)?;
         if prefix.get(1..) != Some(&20u64.to_le_bytes()) {
@@ -273,7 +279,7 @@ impl Checker<'_> {
             self.file.problem(
                 at,
                 "end of the file",
-                format!("{MAGIC:02x?} and nothing behind"),
+                format!("{MAGIC:02x?} and nothing after it"),
                 found,
             );
         }
@@ -293,7 +299,7 @@ impl Checker<'_> {
         }
         let has_summary = at > data_end;
         let expected = if has_summary { data_end } else { 0 };
-        // Without a summary both ways of saying so are met.
+        // Without a summary, writers store either value.
         if footer.summary_start != expected && (has_summary || footer.summary_start != data_end) {
             self.file
                 .problem(at, "footer: start of the summary", expected, footer.summary_start);
@@ -313,7 +319,7 @@ impl Checker<'_> {
         }
         for offset in &found.offsets {
             let (opcode, start, length) = (offset.group_opcode, offset.group_start, offset.group_length);
-            // pip `mcap` writes one for groups without records, too.
+            // pip `mcap` also writes one for groups without records.
             if length > 0 && !found.groups.contains(&(opcode, start, length)) {
                 let (expected, found) = (
                     format!("a group of {} records", kind(opcode)),
@@ -345,7 +351,7 @@ impl Checker<'_> {
                 at,
                 "attachment indexes",
                 expected,
-                format!("{found}, not all the same"),
+                format!("{found}, some of them different"),
             );
         }
         if found.metadata.count > 0 && found.metadata != self.metadata {
@@ -355,7 +361,7 @@ impl Checker<'_> {
                 at,
                 "metadata indexes",
                 expected,
-                format!("{found}, not all the same"),
+                format!("{found}, some of them different"),
             );
         }
         if !found.statistics {

@@ -1,16 +1,17 @@
-//! The records by which a torn file is opened at once: an anchor at its head that points to the last checkpoint known to be durable, and
-//! checkpoints, each with the index since the one before. Other readers skip both, as the format wants of opcodes from 0x80 on.
+//! The records that open a torn file at once: an anchor in its head that points to the last durable
+//! checkpoint, and checkpoints, each with the index since the previous one. Other readers skip both, as the
+//! format requires for opcodes from 0x80 on.
 
 use super::{Fields, FormatError, RECORD_PREFIX_BYTES, encode::put_record, op};
 
-/// Where the two slots of the anchor lie in the file, each in a sector of its own: one is rewritten while the other stays.
+/// Offsets of the anchor's two slots, each in its own sector: one is rewritten while the other stays valid.
 pub const SLOT_OFFSETS: [u64; 2] = [4096, 6144];
-/// Header, anchor and its slots take this much; what follows is never rewritten.
+/// Length of the header, the anchor and its slots; bytes after it are never rewritten.
 pub const HEAD_BYTES: usize = 8192;
-/// The part of the head that is rewritten, a block of the disk of its own.
+/// The part of the head that is rewritten: one disk block.
 pub const ANCHOR_BLOCK: std::ops::Range<usize> = 4096..8192;
 
-/// What the anchor's and a checkpoint's content begin with.
+/// First bytes of the content of an anchor and of a checkpoint.
 const ANCHOR_MAGIC: &[u8; 8] = b"holdallA";
 const CHECKPOINT_MAGIC: &[u8; 8] = b"holdallC";
 const SLOT_BYTES: usize = 8 + 8 + 8 + 8 + 4;
@@ -18,16 +19,16 @@ const SLOT_BYTES: usize = 8 + 8 + 8 + 8 + 4;
 /// One slot of the anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Counts the slots written; the higher one counts.
+    /// Number of slots written so far; the slot with the higher number is valid.
     pub number: u64,
-    /// Where the checkpoint record begins.
+    /// Offset of the checkpoint record.
     pub checkpoint: u64,
-    /// Its length with opcode and length.
+    /// Its length, including opcode and length.
     pub length: u64,
 }
 
 impl Slot {
-    /// The bytes of the slot.
+    /// Encodes the slot.
     pub fn encode(&self) -> [u8; SLOT_BYTES] {
         let mut bytes = [0; SLOT_BYTES];
         bytes[..8].copy_from_slice(ANCHOR_MAGIC);
@@ -39,7 +40,7 @@ impl Slot {
         bytes
     }
 
-    /// Reads a slot; `None` when it was never written, or torn.
+    /// Reads a slot; `None` when it was never written or is torn.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..SLOT_BYTES)?;
         let mut fields = Fields::new(bytes);
@@ -54,13 +55,13 @@ impl Slot {
     }
 }
 
-/// Fills `start` (magic and header of a file) up to [`HEAD_BYTES`] with an anchor whose slots are empty.
+/// Pads `start` (a file's magic and header) to [`HEAD_BYTES`] with an anchor whose slots are empty.
 pub fn append_anchor(start: &mut Vec<u8>) {
     let body_bytes = HEAD_BYTES - start.len() - RECORD_PREFIX_BYTES;
     put_record(start, op::ANCHOR, |out| out.resize(out.len() + body_bytes, 0));
 }
 
-/// The newest whole slot of a file's head.
+/// The whole slots of a file's head, newest first.
 pub fn newest_slots(head: &[u8]) -> Vec<Slot> {
     let at = |offset: &u64| head.get(usize::try_from(*offset).ok()?..).and_then(Slot::decode);
     let mut slots: Vec<Slot> = SLOT_OFFSETS.iter().filter_map(at).collect();
@@ -68,17 +69,17 @@ pub fn newest_slots(head: &[u8]) -> Vec<Slot> {
     slots
 }
 
-/// A checkpoint: what is in the file before it, as far as no earlier checkpoint tells it.
+/// A checkpoint: what the file holds before it and no earlier checkpoint lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint<'a> {
-    /// Where this record begins: tells it from a copy of one.
+    /// Offset of this record: distinguishes it from a copy.
     pub offset: u64,
-    /// The checkpoint before this one.
+    /// Offset and length of the previous checkpoint.
     pub previous: Option<(u64, u64)>,
-    /// CRC-32 of the file from [`HEAD_BYTES`] to this record, where the data section has one.
+    /// CRC-32 of the file from [`HEAD_BYTES`] to this record, when the data section has one.
     pub crc: Option<u32>,
-    /// Whole records as the summary has them: statistics of everything so far; schemas, channels, chunk and metadata indexes since
-    /// the previous checkpoint.
+    /// Whole records as in the summary: statistics of everything so far; schemas, channels, chunk and
+    /// metadata indexes since the previous checkpoint.
     pub records: &'a [u8],
 }
 
@@ -103,7 +104,7 @@ impl<'a> Checkpoint<'a> {
     /// Reads a record's body.
     ///
     /// # Errors
-    /// Bytes that are not a whole checkpoint of `offset`.
+    /// Bytes that are not a whole checkpoint at `offset`.
     pub fn decode(body: &'a [u8], offset: u64) -> Result<Self, FormatError> {
         let broken = |what: &str| FormatError {
             offset: 0,
@@ -120,7 +121,7 @@ impl<'a> Checkpoint<'a> {
         let magic = fields.take(8, "checkpoint magic")?;
         let own = fields.u64("checkpoint offset")?;
         if magic != CHECKPOINT_MAGIC || own != offset {
-            return Err(broken("one of another place"));
+            return Err(broken("a checkpoint of another offset"));
         }
         let previous = (fields.u64("previous")?, fields.u64("previous length")?);
         let has_crc = fields.u8("has crc")? == 1;

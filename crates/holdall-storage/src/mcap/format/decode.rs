@@ -1,4 +1,4 @@
-//! Reads MCAP records out of memory, never beyond what is there.
+//! Reads MCAP records from memory, never past its end.
 
 use super::{
     Attachment, AttachmentIndex, Channel, ChunkHeader, ChunkIndex, Footer, FormatError, Header,
@@ -7,7 +7,7 @@ use super::{
 };
 use std::collections::BTreeMap;
 
-/// Walks over the bytes of one body.
+/// A cursor over the bytes of one body.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -15,20 +15,20 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Begins at the first byte.
+    /// Starts at the first byte.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Where the walk is.
+    /// Offset of the next byte.
     pub const fn position(&self) -> usize {
         self.at
     }
 
-    /// The next `count` bytes, which are `what`.
+    /// The next `count` bytes; `what` names them in errors.
     ///
     /// # Errors
-    /// Fewer are left.
+    /// Fewer bytes are left.
     pub fn take(&mut self, count: usize, what: &str) -> Result<&'a [u8], FormatError> {
         let left = self.bytes.len() - self.at;
         if count > left {
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
         Ok(map)
     }
 
-    /// What an attachment record says of itself before its data, as its index has it, without place and length.
+    /// The fields of an attachment record before its data, as an index entry without offset and length.
     pub fn attachment_head(fields: &mut Self) -> Result<AttachmentIndex, FormatError> {
         fields.take(9, "record")?;
         Ok(AttachmentIndex {
@@ -117,7 +117,7 @@ impl<'a> Fields<'a> {
         Ok(map)
     }
 
-    /// What is left.
+    /// The bytes that are left.
     pub fn rest(self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
@@ -127,7 +127,7 @@ impl MessageHeader {
     /// Reads the 22 bytes before a payload.
     ///
     /// # Errors
-    /// Fewer bytes.
+    /// Too few bytes.
     pub fn decode(fields: &mut Fields<'_>) -> Result<Self, FormatError> {
         Ok(Self {
             channel_id: fields.u16("channel id")?,
@@ -139,10 +139,10 @@ impl MessageHeader {
 }
 
 impl<'a> ChunkHeader<'a> {
-    /// Reads everything before the records; the walk stands at the records then.
+    /// Reads all fields before the records; the cursor is at the records afterwards.
     ///
     /// # Errors
-    /// Fewer bytes, or a compression that is no text.
+    /// Too few bytes, or a compression that is not UTF-8.
     pub fn decode(fields: &mut Fields<'a>) -> Result<Self, FormatError> {
         Ok(Self {
             message_start_time: fields.u64("message start time")?,
@@ -156,10 +156,10 @@ impl<'a> ChunkHeader<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a body.
+    /// Decodes a body.
     ///
     /// # Errors
-    /// Fewer bytes than the kind has, or texts that are not UTF-8.
+    /// Too few bytes for the kind, or text that is not UTF-8.
     pub fn decode(opcode: u8, body: &'a [u8]) -> Result<Self, FormatError> {
         let f = &mut Fields::new(body);
         Ok(match opcode {
@@ -276,10 +276,10 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A record whose body is not yet parsed: opcode and body.
+/// A record whose body is not parsed yet: opcode and body.
 pub type RawRecord<'a> = (u8, &'a [u8]);
 
-/// Takes the next record off the front of `bytes`; `None` at the end.
+/// Takes the next record from the front of `bytes`; `None` at the end.
 ///
 /// # Errors
 /// The record is cut off.

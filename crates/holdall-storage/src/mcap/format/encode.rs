@@ -18,7 +18,7 @@ fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// A text or array with its 32-bit length; what is beyond 4 GiB cannot be told and is cut.
+/// A text or array with its 32-bit length, cut at 4 GiB: the format cannot express more.
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     put_u32(out, len);
@@ -46,7 +46,7 @@ fn put_map(out: &mut Vec<u8>, map: &StringMap) {
     });
 }
 
-/// Appends a record: opcode, the length of what `fill` appends, and that.
+/// Appends a record: opcode, length, and the body that `fill` appends.
 pub fn put_record(out: &mut Vec<u8>, opcode: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     out.push(opcode);
     let at = out.len();
@@ -80,7 +80,7 @@ impl Header {
 }
 
 impl Footer {
-    /// Appends the record without its last field, the checksum that covers these bytes too.
+    /// Appends the record without its last field, the checksum that also covers these bytes.
     pub fn encode_without_crc(&self, out: &mut Vec<u8>) {
         out.push(op::FOOTER);
         put_u64(out, 20);
@@ -136,7 +136,7 @@ impl ChunkIndex {
     }
 }
 
-/// Appends the message index of one channel of a chunk: log time and place of each message.
+/// Appends the message index of one channel of a chunk: log time and offset of each message.
 pub fn encode_message_index(out: &mut Vec<u8>, channel_id: u16, entries: &[(u64, u64)]) {
     put_record(out, op::MESSAGE_INDEX, |out| {
         put_u16(out, channel_id);
@@ -222,12 +222,12 @@ pub fn encode_data_end(out: &mut Vec<u8>, data_section_crc: u32) {
 }
 
 impl ChunkHeader<'_> {
-    /// Bytes of the record before its records field's content.
+    /// Length of the record before the content of its records field.
     pub fn prefix_bytes(&self) -> usize {
         RECORD_PREFIX_BYTES + 8 + 8 + 8 + 4 + 4 + self.compression.len() + 8
     }
 
-    /// Writes opcode, length and everything before the records.
+    /// Writes opcode, length and every field before the records.
     pub fn encode_prefix(&self, out: &mut Vec<u8>) {
         out.push(op::CHUNK);
         let body_bytes = (self.prefix_bytes() - RECORD_PREFIX_BYTES) as u64 + self.compressed_size;

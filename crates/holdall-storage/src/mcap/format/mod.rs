@@ -1,7 +1,8 @@
-//! MCAP records to the byte: what each looks like in memory, how it is written and how it is read.
+//! MCAP records to the byte: their types in memory, how they are written and how they are read.
 //!
-//! After the MCAP specification, version 0 (<https://mcap.dev/spec>): every record is an opcode, a 64-bit length and a body; numbers
-//! are little-endian; bytes at the end of a body that the reader does not know are skipped.
+//! Follows the MCAP specification, version 0 (<https://mcap.dev/spec>): a record is an opcode, a 64-bit
+//! length and a body; numbers are little-endian; a reader skips bytes at the end of a body that it does not
+//! know.
 
 pub mod checkpoint;
 mod decode;
@@ -20,7 +21,7 @@ pub const RECORD_PREFIX_BYTES: usize = 9;
 pub const MESSAGE_HEADER_BYTES: usize = 22;
 /// Bytes of a message record before its payload.
 pub const MESSAGE_PREFIX_BYTES: usize = RECORD_PREFIX_BYTES + MESSAGE_HEADER_BYTES;
-/// Bytes of the footer record and the magic behind it.
+/// Bytes of the footer record and the magic after it.
 pub const FOOTER_AND_MAGIC_BYTES: usize = RECORD_PREFIX_BYTES + 20 + MAGIC.len();
 /// Bytes of one entry of a message index: log time and offset.
 pub const INDEX_ENTRY_BYTES: usize = 16;
@@ -39,46 +40,46 @@ pub mod op {
     pub const CHANNEL: u8 = 0x04;
     /// A message.
     pub const MESSAGE: u8 = 0x05;
-    /// Schemas, channels and messages, maybe compressed.
+    /// Schemas, channels and messages, optionally compressed.
     pub const CHUNK: u8 = 0x06;
-    /// Where the messages of one channel are in the chunk before.
+    /// Offsets of one channel's messages in the preceding chunk.
     pub const MESSAGE_INDEX: u8 = 0x07;
-    /// Where a chunk is.
+    /// Offset and lengths of a chunk.
     pub const CHUNK_INDEX: u8 = 0x08;
     /// A file inside the file.
     pub const ATTACHMENT: u8 = 0x09;
-    /// Where an attachment is.
+    /// Offset of an attachment.
     pub const ATTACHMENT_INDEX: u8 = 0x0a;
     /// Counts and times.
     pub const STATISTICS: u8 = 0x0b;
     /// A named map of texts.
     pub const METADATA: u8 = 0x0c;
-    /// Where a metadata record is.
+    /// Offset of a metadata record.
     pub const METADATA_INDEX: u8 = 0x0d;
-    /// Where the records of one kind are in the summary.
+    /// Offset of the summary's records of one kind.
     pub const SUMMARY_OFFSET: u8 = 0x0e;
-    /// Between data and summary.
+    /// Separates data and summary.
     pub const DATA_END: u8 = 0x0f;
-    /// Ours, at the head of a file that is being written: points to the last checkpoint.
+    /// Ours, in the head of a file that is being written: points to the last checkpoint.
     pub const ANCHOR: u8 = 0x80;
-    /// Ours: the index since the checkpoint before.
+    /// Ours: the index since the previous checkpoint.
     pub const CHECKPOINT: u8 = 0x81;
-    /// Ours: a chunk that was torn and is not to be read any more.
+    /// Ours: a torn chunk that must no longer be read.
     pub const TORN: u8 = 0x82;
 }
 
-/// Texts by key; in the file in key order.
+/// Texts by key, in key order in the file.
 pub type StringMap = BTreeMap<String, String>;
 
-/// Bytes that are not what the format wants; the place is relative to the body that was parsed.
+/// Bytes that violate the format; the offset is relative to the body that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {offset} of the record: expected {expected}, found {found}")]
 pub struct FormatError {
-    /// Where in the body.
+    /// Offset in the body.
     pub offset: usize,
-    /// What the format wants there.
+    /// What the format requires there.
     pub expected: String,
-    /// What is there.
+    /// What was found there.
     pub found: String,
 }
 
@@ -91,12 +92,12 @@ pub struct Header {
     pub library: String,
 }
 
-/// Body of the footer record; zero where there is no such section or checksum.
+/// Body of the footer record; zero for a section or checksum that the file does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footer {
-    /// Where the summary begins in the file.
+    /// Offset of the summary in the file.
     pub summary_start: u64,
-    /// Where the summary offsets begin in the file.
+    /// Offset of the summary offsets in the file.
     pub summary_offset_start: u64,
     /// CRC-32 from the summary's start through `summary_offset_start` of this record.
     pub summary_crc: u32,
@@ -105,7 +106,7 @@ pub struct Footer {
 /// Body of a schema record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schema<'a> {
-    /// Not zero; zero in a channel is "no schema".
+    /// Not zero: zero in a channel means "no schema".
     pub id: u16,
     /// ROS type.
     pub name: Cow<'a, str>,
@@ -135,11 +136,11 @@ pub struct Channel {
 pub struct MessageHeader {
     /// The channel's number.
     pub channel_id: u16,
-    /// Sequence number, zero where not known.
+    /// Sequence number, zero when unknown.
     pub sequence: u32,
-    /// When it was received, nanoseconds.
+    /// Reception time in nanoseconds.
     pub log_time: u64,
-    /// When it was sent, nanoseconds.
+    /// Send time in nanoseconds.
     pub publish_time: u64,
 }
 
@@ -150,13 +151,13 @@ pub struct ChunkHeader<'a> {
     pub message_start_time: u64,
     /// Largest log time, zero without messages.
     pub message_end_time: u64,
-    /// Length of the records when decompressed.
+    /// Length of the records before compression.
     pub uncompressed_size: u64,
     /// CRC-32 of the decompressed records, zero for none.
     pub uncompressed_crc: u32,
     /// `lz4`, `zstd`, or empty.
     pub compression: Cow<'a, str>,
-    /// Length of the records as they are in the file.
+    /// Length of the records in the file.
     pub compressed_size: u64,
 }
 
@@ -176,28 +177,28 @@ pub struct ChunkIndex {
     pub message_start_time: u64,
     /// Largest log time, zero without messages.
     pub message_end_time: u64,
-    /// Where the chunk record begins in the file.
+    /// Offset of the chunk record in the file.
     pub chunk_start_offset: u64,
-    /// Length of the chunk record with opcode and length.
+    /// Length of the chunk record, including opcode and length.
     pub chunk_length: u64,
-    /// Where the message index record of each channel is in the file.
+    /// Offset of each channel's message index record in the file.
     pub message_index_offsets: BTreeMap<u16, u64>,
-    /// Length of all message index records behind the chunk.
+    /// Length of all message index records after the chunk.
     pub message_index_length: u64,
     /// `lz4`, `zstd`, or empty.
     pub compression: String,
-    /// Length of the records as they are in the file.
+    /// Length of the records in the file.
     pub compressed_size: u64,
-    /// Length of the records when decompressed.
+    /// Length of the records before compression.
     pub uncompressed_size: u64,
 }
 
 /// Body of an attachment record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attachment<'a> {
-    /// When it was recorded, nanoseconds.
+    /// Recording time in nanoseconds.
     pub log_time: u64,
-    /// When it was made, nanoseconds, zero where not known.
+    /// Creation time in nanoseconds, zero when unknown.
     pub create_time: u64,
     /// File name.
     pub name: Cow<'a, str>,
@@ -205,20 +206,20 @@ pub struct Attachment<'a> {
     pub media_type: Cow<'a, str>,
     /// The bytes.
     pub data: Cow<'a, [u8]>,
-    /// CRC-32 of everything before in the body, zero for none.
+    /// CRC-32 of all preceding fields of the body, zero for none.
     pub crc: u32,
 }
 
 /// Body of an attachment index record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttachmentIndex {
-    /// Where the attachment record begins in the file.
+    /// Offset of the attachment record in the file.
     pub offset: u64,
-    /// Its length with opcode and length.
+    /// Its length, including opcode and length.
     pub length: u64,
-    /// When it was recorded.
+    /// Recording time.
     pub log_time: u64,
-    /// When it was made.
+    /// Creation time.
     pub create_time: u64,
     /// Length of its data.
     pub data_size: u64,
@@ -233,15 +234,15 @@ pub struct AttachmentIndex {
 pub struct Statistics {
     /// Messages in the file.
     pub message_count: u64,
-    /// Different schemas.
+    /// Number of schemas.
     pub schema_count: u16,
-    /// Different channels.
+    /// Number of channels.
     pub channel_count: u32,
-    /// Attachments.
+    /// Number of attachments.
     pub attachment_count: u32,
-    /// Metadata records.
+    /// Number of metadata records.
     pub metadata_count: u32,
-    /// Chunks.
+    /// Number of chunks.
     pub chunk_count: u32,
     /// Smallest log time, zero without messages.
     pub message_start_time: u64,
@@ -263,9 +264,9 @@ pub struct Metadata {
 /// Body of a metadata index record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetadataIndex {
-    /// Where the metadata record begins in the file.
+    /// Offset of the metadata record in the file.
     pub offset: u64,
-    /// Its length with opcode and length.
+    /// Its length, including opcode and length.
     pub length: u64,
     /// Its name.
     pub name: String,
@@ -274,15 +275,15 @@ pub struct MetadataIndex {
 /// Body of a summary offset record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SummaryOffset {
-    /// Which records.
+    /// Opcode of the group's records.
     pub group_opcode: u8,
-    /// Where the first begins in the file.
+    /// Offset of the first one in the file.
     pub group_start: u64,
-    /// Length of all.
+    /// Length of all of them.
     pub group_length: u64,
 }
 
-/// A record of any kind; big parts are borrowed.
+/// A record of any kind; large parts are borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
     /// First record.
@@ -295,26 +296,26 @@ pub enum Record<'a> {
     Channel(Channel),
     /// A message: header and payload.
     Message(MessageHeader, &'a [u8]),
-    /// A chunk: header and records as they are in the file.
+    /// A chunk: header, and its records as stored in the file.
     Chunk(ChunkHeader<'a>, &'a [u8]),
-    /// Where messages are.
+    /// Offsets of messages.
     MessageIndex(MessageIndex),
-    /// Where a chunk is.
+    /// Offset of a chunk.
     ChunkIndex(ChunkIndex),
     /// A file inside the file.
     Attachment(Attachment<'a>),
-    /// Where an attachment is.
+    /// Offset of an attachment.
     AttachmentIndex(AttachmentIndex),
     /// Counts and times.
     Statistics(Statistics),
     /// Named texts.
     Metadata(Metadata),
-    /// Where a metadata record is.
+    /// Offset of a metadata record.
     MetadataIndex(MetadataIndex),
-    /// Where the records of one kind are.
+    /// Offset of the records of one kind.
     SummaryOffset(SummaryOffset),
-    /// CRC-32 of everything from the file's start to this record, zero for none.
+    /// CRC-32 of the file from its start to this record, zero for none.
     DataEnd(u32),
-    /// A record this program does not know: to be skipped.
+    /// A record of an unknown opcode, to be skipped.
     Unknown(u8),
 }

@@ -1,20 +1,20 @@
-//! Decompresses the records of a chunk, never into more memory than the chunk said and the limit allows.
+//! Decompresses a chunk's records, into no more memory than the chunk states and the limit allows.
 
 use std::io::{self, Read};
 
 /// Up to this length the whole output is reserved at once.
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
-/// Decompresses `stored`, which must give exactly `size` bytes; the reason when it does not.
+/// Decompresses `stored` to exactly `size` bytes; the reason when that fails.
 pub(crate) fn decompress(compression: &str, stored: &[u8], size: u64) -> Result<Vec<u8>, String> {
     let records = match compression {
         "zstd" if size <= RESERVE_BYTES_MAX => {
-            // A frame that gives more than the capacity is an error of the codec.
+            // The codec fails on a frame that decompresses to more than the capacity.
             zstd::bulk::decompress(stored, size as usize).map_err(|error| error.to_string())?
         }
         "zstd" => read_up_to(zstd::stream::read::Decoder::new(stored), size)?,
         "lz4" => read_up_to(lz4::Decoder::new(stored), size)?,
-        other => return Err(format!("the codec {other:?} is not known")),
+        other => return Err(format!("unknown codec {other:?}")),
     };
     if records.len() as u64 != size {
         return Err(format!("expected {size} bytes, found {}", records.len()));
@@ -22,7 +22,7 @@ pub(crate) fn decompress(compression: &str, stored: &[u8], size: u64) -> Result<
     Ok(records)
 }
 
-/// One byte more than `size` is asked for, so that too much is noticed.
+/// Asks for one byte more than `size`, to notice excess.
 fn read_up_to(decoder: io::Result<impl Read>, size: u64) -> Result<Vec<u8>, String> {
     let mut records = Vec::with_capacity(size.min(RESERVE_BYTES_MAX) as usize);
     decoder
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_back_what_was_compressed() {
+    fn decompresses_what_was_compressed() {
         let bytes = vec![7; 100_000];
         assert_eq!(
             decompress("zstd", &zstd::bulk::compress(&bytes, 1).unwrap(), 100_000).unwrap(),
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn more_or_fewer_bytes_than_said_are_refused() {
+    fn more_or_fewer_bytes_than_stated_are_refused() {
         let bytes = vec![7; 100_000];
         for (codec, stored) in [
             ("zstd", zstd::bulk::compress(&bytes, 1).unwrap()),

@@ -1,4 +1,4 @@
-//! Messages of a file one after the other: extents are loaded when their time has come, and merged.
+//! Messages of a file one after another: extents are loaded when they are due, and merged.
 
 use super::{
     McapReaderOptions,
@@ -11,19 +11,19 @@ use crate::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
-/// How much is fetched ahead, in bytes of the file.
+/// Read-ahead in bytes of the file.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
 
-/// An extent whose messages are being given out.
+/// An extent whose messages are being returned.
 struct Active {
     extent: Extent,
     entries: Vec<Entry>,
     next: usize,
-    /// `None` when they had to make room: loaded again when needed.
+    /// `None` when evicted; loaded again when needed.
     records: Option<Records>,
 }
 
-/// Time of the next message, place of its extent in the file, place in the list of active extents.
+/// Time of the next message, offset of its extent in the file, position in the list of active extents.
 type Head = Reverse<(u64, u64, usize)>;
 
 /// The iteration.
@@ -31,7 +31,7 @@ pub(super) struct Cursor {
     index: Arc<FileIndex>,
     options: McapReaderOptions,
     wanted: Wanted,
-    /// Extents not yet looked into, the next one last, each with the smallest time it may have.
+    /// Extents that are not loaded yet, the next one last, each with its earliest possible time.
     pending: Vec<(u64, Extent)>,
     active: Vec<Option<Active>>,
     free: Vec<usize>,
@@ -68,7 +68,7 @@ impl Cursor {
         })
     }
 
-    /// Whether the next extent may have a message that comes before all that are known.
+    /// Whether the next extent may have a message that precedes all loaded ones.
     fn must_activate(&self) -> bool {
         let Some((time, _)) = self.pending.last() else {
             return false;
@@ -106,7 +106,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Lets the system fetch what will be needed next, while the messages at hand are worked on.
+    /// Asks the system to read ahead while the current messages are processed.
     fn read_ahead(&self) {
         let mut ahead = 0;
         for (_, extent) in self.pending.iter().rev() {
@@ -119,7 +119,7 @@ impl Cursor {
     }
 
     fn push_head(&mut self, (time, start): (u64, u64), slot: usize) {
-        // In file order the next message of an extent always comes before the next extent.
+        // In file order an extent's next message always precedes the next extent.
         let time = if self.wanted.order == ReadOrder::File {
             0
         } else {
@@ -128,7 +128,7 @@ impl Cursor {
         self.heads.push(Reverse((time, start, slot)));
     }
 
-    /// Gives up the records that are needed latest, until the rest is within bounds.
+    /// Evicts the records that are needed last, until the rest is within bounds.
     fn make_room(&mut self, keep: usize) {
         while self.loaded_bytes > self.options.loaded_bytes_max {
             let latest = self
@@ -151,7 +151,7 @@ impl Cursor {
         }
     }
 
-    /// The next message of the extent in `slot`.
+    /// Returns the next message of the extent in `slot`.
     fn take(&mut self, slot: usize) -> StorageResult<Option<ReadMessage>> {
         let Some(mut active) = self.active.get_mut(slot).and_then(Option::take) else {
             return Ok(None);
@@ -186,7 +186,8 @@ impl Cursor {
     }
 }
 
-/// The smallest publish time of the wanted messages; `None` without any. What cannot be read comes first, where its error belongs.
+/// The smallest publish time of the wanted messages; `None` without any. An unreadable extent sorts first, so
+/// that its error comes early.
 fn earliest(index: &FileIndex, options: McapReaderOptions, wanted: &Wanted, extent: &Extent) -> Option<u64> {
     let entries = Records::load(index, options, extent).and_then(|records| records.entries(wanted));
     entries.map_or(Some(0), |entries| entries.first().map(|entry| entry.time))
@@ -199,7 +200,7 @@ impl Iterator for Cursor {
         loop {
             while self.must_activate() {
                 let (_, extent) = self.pending.pop()?;
-                // A damaged extent is one error; the iteration goes on behind it.
+                // A damaged extent is one error; the iteration continues after it.
                 if let Err(error) = self.activate(extent) {
                     return Some(Err(error));
                 }

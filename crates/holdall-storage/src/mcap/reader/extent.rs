@@ -1,4 +1,4 @@
-//! Brings one extent into memory, checks it, and finds the wanted messages in it.
+//! Loads one extent, checks it, and finds the wanted messages in it.
 
 use super::{
     McapReaderOptions,
@@ -18,13 +18,14 @@ use crate::{
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Uncompressed extents larger than this are not read as a whole: their messages are fetched one by one, unchecked.
+/// Uncompressed extents larger than this are not loaded: their messages are read one by one, without the
+/// checksum.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
 
-/// With fewer bytes of chunk for each wanted message than this, the whole chunk is read.
+/// A chunk with fewer bytes than this for each wanted message is read whole.
 const BYTES_PER_WANTED_MIN: u64 = 64 << 10;
 
-/// What is wanted, as the file numbers it.
+/// A query in terms of the file's channel numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     /// By channel number; empty for all.
@@ -50,7 +51,7 @@ impl Wanted {
         Self {
             channels,
             start: query.start.map_or(0, |start| nanos(start).unwrap_or(0)),
-            // Before 1970 there is nothing.
+            // Stored times are unsigned: none is before 1970.
             end: query.end.map_or(u64::MAX, |end| nanos(end).unwrap_or(0)),
             order: query.order,
         }
@@ -60,7 +61,7 @@ impl Wanted {
         self.channels.is_empty() || self.channels.get(usize::from(id)).copied().unwrap_or(false)
     }
 
-    /// The entry of a message whose record begins at `offset`, if it is wanted.
+    /// The entry of the message whose record begins at `offset`, if it is wanted.
     fn entry(&self, header: &MessageHeader, offset: u64) -> Option<Entry> {
         let is_wanted =
             self.has_channel(header.channel_id) && (self.start..=self.end).contains(&header.log_time);
@@ -72,7 +73,7 @@ impl Wanted {
         is_wanted.then_some(Entry { time, offset })
     }
 
-    /// Whether all messages of the extent are wanted, as far as its index tells.
+    /// Whether all messages of the extent are wanted, as far as its index shows.
     pub fn takes_all(&self, extent: &Extent) -> bool {
         extent.times.0 >= self.start
             && extent.times.1 <= self.end
@@ -98,27 +99,28 @@ impl Wanted {
 /// A wanted message of a loaded extent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// Log time or publish time, as the order wants.
+    /// Log time or publish time, depending on the order.
     pub time: u64,
-    /// Where its record begins in the records.
+    /// Offset of its record in the records.
     pub offset: u64,
 }
 
-/// The records of an extent.
+/// An extent's records.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
     source: Source,
-    /// Where they begin in `source`.
+    /// Their offset in `source`.
     start: u64,
     end: u64,
-    /// Added to a place in `source` for errors.
+    /// Added to an offset in `source` for errors.
     file_offset: u64,
-    /// Memory that they take.
+    /// Memory that they use.
     pub loaded_bytes: u64,
 }
 
 impl Records {
-    /// Finds the wanted messages of an extent: by its message indexes where these are few and large, else by reading all of it.
+    /// Finds the wanted messages of an extent: by its message indexes when the wanted messages are few and
+    /// large, else by reading all of it.
     pub fn find(
         index: &FileIndex,
         options: McapReaderOptions,
@@ -133,8 +135,9 @@ impl Records {
         Ok((records, entries))
     }
 
-    /// `None` when the whole extent is to be read: it is compressed or has no message indexes, or many of its messages are wanted,
-    /// or the indexes are not what they should be. Messages found in this way are read without the chunk's checksum.
+    /// `None` when the whole extent must be read: it is compressed, has no message indexes, many of its
+    /// messages are wanted, or the indexes are not valid. Messages found in this way are read without the
+    /// chunk's checksum.
     fn find_by_index(
         source: &Source,
         extent: &Extent,
@@ -186,7 +189,7 @@ impl Records {
         )))
     }
 
-    /// Brings the records of an extent where they can be read from.
+    /// Makes an extent's records readable.
     pub fn load(index: &FileIndex, options: McapReaderOptions, extent: &Extent) -> StorageResult<Self> {
         let source = &index.source;
         match &extent.kind {
@@ -281,18 +284,18 @@ impl Records {
         Ok(Self::in_memory(source, extent.start + records_start, records))
     }
 
-    /// Finds the wanted messages, in the order of the file, or by time.
+    /// Finds the wanted messages, in file order or by time.
     pub fn entries(&self, wanted: &Wanted) -> StorageResult<Vec<Entry>> {
         let mut entries = Vec::new();
         self.for_each_message(|header, offset| entries.extend(wanted.entry(header, offset)))?;
         if wanted.order != ReadOrder::File && !entries.is_sorted_by_key(|entry| entry.time) {
-            // Stable: messages of the same time stay as they lie.
+            // Stable: messages of the same time keep the file's order.
             entries.sort_by_key(|entry| entry.time);
         }
         Ok(entries)
     }
 
-    /// Log time and place of each message in the order of the file, by number of its channel: what message indexes say.
+    /// Log time and offset of each message in file order, by channel number: the content of message indexes.
     pub fn message_indexes(&self) -> StorageResult<BTreeMap<u16, Vec<(u64, u64)>>> {
         let mut indexes: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
         self.for_each_message(|header, offset| {
@@ -314,7 +317,8 @@ impl Records {
         bytes: &Bytes,
         mut visit: impl FnMut(&MessageHeader, u64),
     ) -> StorageResult<()> {
-        // All of the source, or less when it is a whole file in memory; both ends were checked against its length.
+        // The whole source, or less when it is a whole file in memory; both ends were checked against its
+        // length.
         let whole = &bytes[..self.end as usize];
         let mut rest = &whole[self.start as usize..];
         loop {
@@ -338,22 +342,14 @@ impl Records {
             match walk.step()? {
                 Step::Record(place) if place.opcode == op::MESSAGE => {
                     let Some(header) = walk.message_header(&place)? else {
-                        return Err(self.malformed(
-                            place.start,
-                            "a message",
-                            "fewer bytes than its header has",
-                        ));
+                        return Err(self.malformed(place.start, "a message", "too few bytes for its header"));
                     };
                     visit(&header, place.start);
                 }
                 Step::Record(_) => {}
                 Step::End => return Ok(()),
                 Step::Cut(RecordPlace { start, .. }) | Step::NoRecord(start) => {
-                    return Err(self.malformed(
-                        start,
-                        "a whole record",
-                        "a record that goes beyond the chunk",
-                    ));
+                    return Err(self.malformed(start, "a whole record", "a record that exceeds the chunk"));
                 }
             }
         }
@@ -361,7 +357,7 @@ impl Records {
 
     /// The message whose record is at `offset`.
     pub fn message(&self, index: &FileIndex, offset: u64) -> StorageResult<ReadMessage> {
-        let short = || self.malformed(offset, "a message", "fewer bytes than its header has");
+        let short = || self.malformed(offset, "a message", "too few bytes for its header");
         let mut prefix = [0; MESSAGE_PREFIX_BYTES];
         match self.source.as_memory() {
             Some(bytes) => {
@@ -422,7 +418,8 @@ impl Records {
     }
 }
 
-/// How many entries the message index of channel `id` has that begins with these bytes; `None` when it is none.
+/// Number of entries of channel `id`'s message index that begins with these bytes; `None` for any other
+/// bytes.
 fn index_entry_count(prefix: &[u8], id: u16) -> Option<u64> {
     let (opcode, body) = prefix.split_first()?;
     let entries_bytes = u64::from(u32::from_le_bytes(body.get(10..14)?.try_into().ok()?));
@@ -440,7 +437,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
         .fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// The same error at its place in the file.
+/// The same error with its offset in the file.
 fn shifted(error: StorageError, by: u64) -> StorageError {
     match error {
         StorageError::Malformed {
@@ -458,7 +455,7 @@ fn shifted(error: StorageError, by: u64) -> StorageError {
     }
 }
 
-/// Reads a chunk's header; where its records begin in the source.
+/// Reads a chunk's header; the offset of its records in the source, and the header's fields.
 fn chunk_header(source: &Source, walk: &mut Walk<'_>, extent: &Extent) -> StorageResult<(u64, ChunkParts)> {
     let wrong =
         |found: String| source.malformed(extent.start, format!("a chunk of {} bytes", extent.length), found);
@@ -467,7 +464,7 @@ fn chunk_header(source: &Source, walk: &mut Walk<'_>, extent: &Extent) -> Storag
         other => return Err(wrong(format!("{other:?}"))),
     };
     let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)? else {
-        return Err(wrong("fewer bytes than its header has".into()));
+        return Err(wrong("too few bytes for its header".into()));
     };
     let records_start = place.body_start() + header_bytes as u64;
     if parts.stored > place.end() - records_start

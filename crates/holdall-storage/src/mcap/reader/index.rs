@@ -1,4 +1,4 @@
-//! What a file says about itself: from its summary when it has one, else from reading it.
+//! What a file contains: read from its summary when it has one, else by reading the whole file.
 
 use super::{
     source::Source,
@@ -25,13 +25,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// A schema as it is kept.
+/// A schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SchemaText {
     pub name: String,
     pub encoding: String,
     pub text: String,
-    /// The bytes of the text, which need not be one (protobuf, flatbuffers).
+    /// The bytes of the definition, which need not be text (protobuf, flatbuffers).
     pub data: bytes::Bytes,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// Takes in a schema; the first with a number stays.
+    /// Adds a schema; the first with a number is kept.
     pub fn add_schema(&mut self, schema: &Schema<'_>) {
         self.schemas.entry(schema.id).or_insert_with(|| SchemaText {
             name: schema.name.clone().into_owned(),
@@ -53,13 +53,13 @@ impl Definitions {
         });
     }
 
-    /// Takes in a channel; the first with a number stays.
+    /// Adds a channel; the first with a number is kept.
     pub fn add_channel(&mut self, channel: Channel) {
         self.channels.entry(channel.id).or_insert(channel);
     }
 
-    /// Takes in all of another; what is known already stays. With `is_strict` not if one of its channels has a schema that is not known:
-    /// other readers refuse such a channel. False then.
+    /// Adds all of `other`; known definitions are kept. With `is_strict`, adds nothing and returns false when
+    /// one of its channels has an unknown schema: other readers refuse such a channel.
     pub fn add(&mut self, other: Self, is_strict: bool) -> bool {
         let is_known = |channel: &Channel| other.has_schema(channel) || self.has_schema(channel);
         if is_strict && !other.channels.values().all(is_known) {
@@ -74,7 +74,7 @@ impl Definitions {
         true
     }
 
-    /// Whether a channel's schema is there, or it says that it has none.
+    /// Whether the channel's schema is known, or the channel has none.
     pub fn has_schema(&self, channel: &Channel) -> bool {
         channel.schema_id == 0 || self.schemas.contains_key(&channel.schema_id)
     }
@@ -113,10 +113,10 @@ impl Definitions {
     }
 }
 
-/// A part of the file that holds messages and is read as one.
+/// A part of the file that holds messages and is read as a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Where it begins: a chunk record, or the first message record.
+    /// Offset of the chunk record, or of the first message record.
     pub start: u64,
     /// Its length in the file.
     pub length: u64,
@@ -124,7 +124,8 @@ pub(crate) struct Extent {
     pub times: (u64, u64),
     /// What it is.
     pub kind: ExtentKind,
-    /// Channels that it has messages of, each with where its message index is in the file (0 when there is none); `None` when not known.
+    /// Its channels, each with the offset of its message index in the file (0 when there is none); `None`
+    /// when unknown.
     pub channels: Option<Box<[(u16, u64)]>>,
 }
 
@@ -135,16 +136,16 @@ pub(crate) enum ExtentKind {
     Chunk {
         /// `lz4`, `zstd`, or empty.
         compression: Box<str>,
-        /// Length of its records when decompressed.
+        /// Length of its records before compression.
         size: u64,
     },
-    /// Records that lie open in the file.
+    /// Messages outside of chunks.
     #[default]
     Records,
 }
 
 impl ExtentKind {
-    /// What the record at its beginning is called.
+    /// The name of the record at its beginning.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Chunk { .. } => "chunk",
@@ -153,26 +154,26 @@ impl ExtentKind {
     }
 }
 
-/// What was found out about a file when it was opened, and its extents as soon as they are needed.
+/// What opening a file found; its extents are found when they are needed first.
 pub(crate) struct FileIndex {
     pub source: Source,
     pub summary: StorageSummary,
-    /// Place in `summary.channels` by channel number.
+    /// Index in `summary.channels` by channel number.
     pub channel_of_id: Vec<Option<ChannelIndex>>,
-    /// Channel number by place.
+    /// Channel number by index in `summary.channels`.
     pub ids: Vec<u16>,
-    /// Schemas and channels as the file has them.
+    /// Schemas and channels as stored in the file.
     pub definitions: Definitions,
-    /// What kind of recording it says it is: `ros2`, or something else.
+    /// The profile of the file's header: `ros2`, or anything else.
     pub profile: String,
-    /// Place and length of each attachment record.
+    /// Offset and length of each attachment record.
     pub attachments: Vec<(u64, u64)>,
     extents: OnceLock<Arc<[Extent]>>,
     chunk_indexes: Option<Section>,
 }
 
 impl FileIndex {
-    /// Opens: magic, header, summary; reads the whole file when it has no summary that tells enough.
+    /// Reads magic, header and summary; reads the whole file when its summary is missing or insufficient.
     pub fn open(source: Source) -> StorageResult<Self> {
         let header = read_header(&source)?;
         let trouble = match read_summary(&source) {
@@ -291,7 +292,7 @@ impl FileIndex {
         self.summary.ending_time = times.map(|(_, end)| signed(end));
     }
 
-    /// The parts that hold messages, in the order of the file; found out at the first call.
+    /// The parts that hold messages, in file order; found at the first call.
     pub fn extents(&self) -> StorageResult<Arc<[Extent]>> {
         if let Some(extents) = self.extents.get() {
             return Ok(Arc::clone(extents));
@@ -352,7 +353,7 @@ impl FileIndex {
     }
 }
 
-/// Nanoseconds as this program has them.
+/// Nanoseconds as a signed timestamp.
 pub(crate) fn signed(nanos: u64) -> Timestamp {
     Timestamp::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX))
 }
@@ -379,13 +380,13 @@ fn damaged(error: &StorageError) -> FileCondition {
     FileCondition::Damaged { offset, reason }
 }
 
-/// Reads a chunk's header where it lies.
+/// Reads a chunk's header at its place in the file.
 pub(crate) fn chunk_header_bytes(
     walk: &mut Walk<'_>,
     start: u64,
     body_bytes: u64,
 ) -> StorageResult<Option<(usize, ChunkParts)>> {
-    // Longer names of codecs than this are not known to any reader.
+    // No codec has a longer name.
     let bytes = walk.peek(start, body_bytes.min(256))?;
     let mut fields = Fields::new(&bytes);
     let Ok(header) = ChunkHeader::decode(&mut fields) else {
@@ -401,7 +402,7 @@ pub(crate) fn chunk_header_bytes(
     Ok(Some((fields.position(), parts)))
 }
 
-/// What a chunk's header says, owned.
+/// A chunk's header, owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ChunkParts {
     pub times: (u64, u64),

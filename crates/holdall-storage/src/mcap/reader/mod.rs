@@ -1,4 +1,5 @@
-//! Reads MCAP files: summary at once, messages in any order with bounded memory, damaged files as far as they go.
+//! Reads MCAP files: the summary at once, messages in any order with bounded memory, damaged files as far as
+//! possible.
 
 pub(crate) mod codec;
 mod cursor;
@@ -18,12 +19,12 @@ use index::{FileIndex, signed};
 use source::Source;
 use std::{path::Path, sync::Arc};
 
-/// Bounds of a reader.
+/// A reader's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct McapReaderOptions {
-    /// Chunks kept decompressed at a time, in bytes, when chunks overlap in time; one chunk may be larger.
+    /// Bytes of decompressed chunks kept at a time when chunks overlap in time; a single chunk may be larger.
     pub loaded_bytes_max: u64,
-    /// A compressed chunk that says it is larger than this when decompressed is refused.
+    /// A compressed chunk that states a larger decompressed size is refused.
     pub chunk_bytes_max: u64,
 }
 
@@ -46,7 +47,8 @@ impl McapReader {
     /// Opens a file.
     ///
     /// # Errors
-    /// A file that cannot be read, or is no MCAP file. A damaged one opens and says so in its summary.
+    /// A file that cannot be read, or is not an MCAP file. A damaged one opens, and its summary describes the
+    /// damage.
     pub fn open(path: &Path) -> StorageResult<Self> {
         Self::open_with(path, McapReaderOptions::default())
     }
@@ -62,7 +64,7 @@ impl McapReader {
         })
     }
 
-    /// Reads a file that is in memory; `path` is what errors will name.
+    /// Reads a file that is in memory; errors name it `path`.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -73,7 +75,7 @@ impl McapReader {
         })
     }
 
-    /// The parts of the file that hold messages, for tools that show or check them.
+    /// The parts of the file that hold messages, for tools that list or check them.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -102,13 +104,13 @@ impl McapReader {
 /// A part of the file that holds messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkSummary {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub offset: u64,
     /// Its length in the file.
     pub length: u64,
-    /// Length of its records when decompressed.
+    /// Length of its records before compression.
     pub uncompressed_bytes: u64,
-    /// Codec of a chunk, empty for none; `None` for messages outside of chunks.
+    /// A chunk's codec, empty for none; `None` for messages outside of chunks.
     pub compression: Option<String>,
     /// Smallest log time.
     pub starting_time: holdall_model::time::Timestamp,

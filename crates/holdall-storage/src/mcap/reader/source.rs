@@ -1,4 +1,5 @@
-//! Bytes of a file by place, never beyond its end: what lengths in the file say is checked here before memory is taken.
+//! A file's bytes by offset, never past its end: lengths stored in the file are checked here before memory is
+//! allocated.
 
 use crate::{
     error::{StorageError, StorageResult},
@@ -11,14 +12,14 @@ use std::{
     sync::Arc,
 };
 
-/// What bytes can be read from.
+/// Where bytes are read from.
 #[derive(Clone, Debug)]
 enum Content {
     File(Arc<File>),
     Memory(Bytes),
 }
 
-/// A file, or bytes that are read as one.
+/// A file, or bytes in memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     path: PathBuf,
@@ -38,7 +39,7 @@ impl Source {
         })
     }
 
-    /// Reads from memory; `path` is for errors.
+    /// Reads from memory; errors name it `path`.
     pub fn memory(path: &Path, content: Bytes) -> Self {
         Self {
             path: path.to_owned(),
@@ -56,7 +57,7 @@ impl Source {
         self.len
     }
 
-    /// Exactly `len` bytes from `offset` on, which are `what`.
+    /// Exactly `len` bytes from `offset` on; `what` names them in errors.
     pub fn read(&self, offset: u64, len: u64, what: &str) -> StorageResult<Bytes> {
         let left = self.len.saturating_sub(offset);
         let (true, Ok(count)) = (len <= left, usize::try_from(len)) else {
@@ -101,14 +102,14 @@ impl Source {
         }
     }
 
-    /// Tells the system that these bytes will be read soon.
+    /// Advises the system that these bytes will be read soon.
     pub fn will_need(&self, offset: u64, len: u64) {
         if let Content::File(file) = &self.content {
             file.expect_read(offset, len);
         }
     }
 
-    /// The error for bytes that the format does not allow.
+    /// The error for bytes that violate the format.
     pub fn malformed(
         &self,
         offset: u64,

@@ -1,4 +1,4 @@
-//! Reads the summary of a file: the whole of a short one, of a long one only what describes the file.
+//! Reads a file's summary: a short one whole, of a long one only the parts that describe the file.
 
 use super::{
     index::Definitions,
@@ -18,31 +18,32 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// A summary up to this length is read as a whole and its checksum verified; of a longer one only the parts that are needed.
+/// A summary up to this length is read whole and its checksum verified; of a longer one only the needed parts
+/// are read.
 const SUMMARY_WHOLE_BYTES_MAX: u64 = 512 << 10;
 /// Longest summary and longest metadata record that are read.
 const SECTION_BYTES_MAX: u64 = 2 << 30;
 
-/// Some bytes of the file.
+/// A range of bytes of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub start: u64,
     pub length: u64,
 }
 
-/// What the summary said.
+/// Content of the summary.
 #[derive(Default)]
 pub(super) struct Parsed {
     pub definitions: Definitions,
     pub statistics: Option<Statistics>,
     pub metadata: Vec<MetadataIndex>,
-    /// Place and length of each attachment record.
+    /// Offset and length of each attachment record.
     pub attachments: Vec<(u64, u64)>,
     pub chunk_indexes: Option<Section>,
     pub compression: Option<String>,
 }
 
-/// Checks the magic and reads the header record; a file cut inside its header has an empty one.
+/// Checks the magic and reads the header record; empty for a file that is cut inside its header.
 pub(crate) fn read_header(source: &Source) -> StorageResult<Header> {
     let begin = source.read_up_to(0, MAGIC.len() as u64)?;
     if begin[..] != MAGIC {
@@ -68,7 +69,8 @@ pub(crate) fn read_header(source: &Source) -> StorageResult<Header> {
     Ok(Header::default())
 }
 
-/// The footer with the magic behind it, as bytes, and where it begins; `None` when the file has none at its end.
+/// The bytes of the footer and the magic after it, and their offset; `None` when the file does not end with
+/// them.
 fn footer_bytes(source: &Source) -> StorageResult<Option<(Bytes, u64)>> {
     let footer_start = source
         .len()
@@ -80,12 +82,12 @@ fn footer_bytes(source: &Source) -> StorageResult<Option<(Bytes, u64)>> {
     Ok(is_one.then_some((end, footer_start)))
 }
 
-/// Whether the file ends with a footer: it was closed.
+/// Whether the file ends with a footer, that is, was closed.
 pub(crate) fn has_footer(source: &Source) -> StorageResult<bool> {
     Ok(footer_bytes(source)?.is_some())
 }
 
-/// The summary; `None` when the file says that it has none.
+/// The summary; `None` when the footer states that the file has none.
 pub(super) fn read_summary(source: &Source) -> StorageResult<Option<Parsed>> {
     let Some((end, footer_start)) = footer_bytes(source)? else {
         return Err(source.malformed(
@@ -161,7 +163,7 @@ fn read_whole_summary(
     Ok(parsed)
 }
 
-/// Reads the parts of a long summary that are needed to describe the file; the chunk indexes are only noted.
+/// Reads the parts of a long summary that describe the file; of the chunk indexes only their place is kept.
 fn read_groups(source: &Source, footer: Footer, footer_start: u64) -> StorageResult<Parsed> {
     let offset_start = footer.summary_offset_start;
     let offsets = source.read(offset_start, footer_start - offset_start, "summary offsets")?;
@@ -235,7 +237,7 @@ fn parse_section(source: &Source, bytes: &[u8], start: u64, parsed: &mut Parsed)
             Record::MetadataIndex(index) => parsed.metadata.push(index),
             Record::AttachmentIndex(index) => parsed.attachments.push((index.offset, index.length)),
             Record::ChunkIndex(index) => {
-                // Where exactly is known by the caller; this notes that there are some.
+                // The caller knows where exactly; this only notes that there are some.
                 parsed.chunk_indexes = Some(Section { start, length: 0 });
                 if !index.compression.is_empty() {
                     parsed.compression = Some(index.compression);

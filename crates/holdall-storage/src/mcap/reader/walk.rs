@@ -1,4 +1,4 @@
-//! Walks over records by their lengths without reading the large bodies.
+//! Walks over records by their lengths, without reading large bodies.
 
 use super::source::Source;
 use crate::{
@@ -10,46 +10,48 @@ use bytes::Bytes;
 /// Bytes read at once; longer bodies are skipped unread.
 const WINDOW_BYTES: u64 = 256 << 10;
 
-/// Bytes read at once behind a body that was skipped. Where one large body follows another, only their headers are wanted.
+/// Bytes read at once after a skipped body. Where large bodies follow one another, only their headers are
+/// wanted.
 const SKIPPING_WINDOW_BYTES: u64 = 4 << 10;
 
-/// Bytes that are read through rather than skipped: a disk brings them in about the time that another read takes to begin.
+/// Bodies below this are read through, not skipped: a disk delivers them in about the time that starting
+/// another read takes.
 const SKIPPED_BYTES_MIN: u64 = 128 << 10;
 
 /// Bytes read at once for a single header.
 const SPARSE_WINDOW_BYTES: u64 = 512;
 
-/// A record that lies in the source, not yet read.
+/// The place of a record in the source; its body is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordPlace {
-    /// What kind.
+    /// Its opcode.
     pub opcode: u8,
-    /// Where the record begins.
+    /// Its offset.
     pub start: u64,
     /// Length of its body.
     pub body_bytes: u64,
 }
 
 impl RecordPlace {
-    /// Where the body begins.
+    /// Offset of the body.
     pub fn body_start(&self) -> u64 {
         self.start + RECORD_PREFIX_BYTES as u64
     }
 
-    /// Where the next record begins.
+    /// Offset of the next record.
     pub fn end(&self) -> u64 {
         self.body_start() + self.body_bytes
     }
 }
 
-/// What the walk found.
+/// A step's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A whole record.
     Record(RecordPlace),
-    /// A record that goes beyond the end of the region.
+    /// A record that exceeds the region.
     Cut(RecordPlace),
-    /// Fewer bytes than a record's prefix, or no record at all (opcode 0).
+    /// Too few bytes for a record's prefix, or no record at all (opcode 0).
     NoRecord(u64),
     /// The end of the region.
     End,
@@ -66,7 +68,7 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk over `start..end`; what is beyond the source's end is not walked.
+    /// A walk over `start..end`, bounded by the source's end.
     pub fn new(source: &'a Source, start: u64, end: u64) -> Self {
         Self {
             source,
@@ -78,7 +80,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A walk over a part of the same source that begins with what this one has read.
+    /// A walk over a part of the same source, which starts with the bytes that this one has read.
     pub fn within(&self, start: u64, end: u64) -> Self {
         Self {
             window: self.window.clone(),
@@ -88,7 +90,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The same walk, for a look at one header: little is read at once.
+    /// The same walk for reading a single header: it reads little at once.
     pub fn sparse(mut self) -> Self {
         self.window_bytes = SPARSE_WINDOW_BYTES;
         self

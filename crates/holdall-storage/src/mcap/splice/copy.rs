@@ -1,4 +1,5 @@
-//! Brings one extent after the other into the output: as it lies where nothing in it changes, unpacked where something does.
+//! Brings one extent after another into the output: copied unchanged where nothing in it changes, else
+//! unpacked.
 
 use super::{ChunkCodec, Numbers, READER, SpliceInput, Tail};
 use crate::{
@@ -21,32 +22,32 @@ use crate::{
 use holdall_io::output::OutputFile;
 use std::collections::BTreeMap;
 
-/// Longest message indexes of one chunk that are taken as they are.
+/// Longest message indexes of one chunk that are copied unchanged.
 const INDEXES_BYTES_MAX: u64 = 64 << 20;
-/// A chunk that is made anew is closed from this many bytes on, when what it was made of was larger.
+/// A rebuilt chunk is closed from this many bytes on, if its source was larger.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of one input that come one behind the other and go to the output in one piece.
+/// Contiguous bytes of one input that are copied to the output in one piece.
 struct Run {
     input: usize,
     start: u64,
     end: u64,
 }
 
-/// Message indexes of a chunk as they lie behind it.
+/// The message indexes after a chunk.
 struct Indexes {
-    /// Where they end.
+    /// The offset of their end.
     end: u64,
     bytes: bytes::Bytes,
-    /// By channel: where the record is behind the first one, and its messages.
+    /// By channel: the record's offset from the first one, and its number of messages.
     channels: BTreeMap<u16, (u64, u64)>,
 }
 
-/// The work.
+/// The copy's state.
 pub(super) struct Copier<'a, 'd> {
     inputs: &'a [SpliceInput],
     numbers: &'a Numbers,
-    /// Every chunk is made anew with it.
+    /// When set, every chunk is rebuilt with it.
     codec: Option<&'a ChunkCodec>,
     out: &'a mut OutputFile<'d>,
     tail: &'a mut Tail,
@@ -54,11 +55,11 @@ pub(super) struct Copier<'a, 'd> {
     copied_chunks: u64,
     copied_bytes: u64,
     unpacked: u64,
-    /// Records of the chunk that is made anew.
+    /// Records of the chunk that is being rebuilt.
     records: Vec<u8>,
     /// Its messages by channel.
     entries: BTreeMap<u16, Vec<(u64, u64)>>,
-    /// What chunks that are made anew are compressed with, made for the last one.
+    /// The packer for rebuilt chunks, kept from the last one.
     packer: Option<(ChunkCodec, RecordPacker)>,
     packed: Vec<u8>,
 }
@@ -88,13 +89,13 @@ impl<'a, 'd> Copier<'a, 'd> {
         }
     }
 
-    /// Copies what waits; chunks copied, their bytes, and extents that were unpacked.
+    /// Copies what is pending; returns chunks copied, their bytes, and extents that were unpacked.
     pub fn finish(mut self) -> StorageResult<(u64, u64, u64)> {
         self.end_run()?;
         Ok((self.copied_chunks, self.copied_bytes, self.unpacked))
     }
 
-    /// One extent.
+    /// Copies or unpacks one extent.
     pub fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
         if self.codec.is_none()
             && self.numbers.is_kept[input]
@@ -106,7 +107,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         self.unpack(input, extent, wanted)
     }
 
-    /// The message indexes behind a chunk; `None` when they are not all there, one behind the other.
+    /// The message indexes after a chunk; `None` when they are incomplete or not contiguous.
     fn indexes(&self, input: usize, extent: &Extent) -> StorageResult<Option<Indexes>> {
         let Some(channels) = &extent.channels else {
             return Ok(None);
@@ -143,7 +144,7 @@ impl<'a, 'd> Copier<'a, 'd> {
             .map(|channels| Indexes { end, bytes, channels }))
     }
 
-    /// A chunk and its message indexes as they lie.
+    /// Copies a chunk and its message indexes unchanged.
     fn copy(&mut self, input: usize, extent: &Extent, indexes: &Indexes) -> StorageResult<()> {
         let source = &self.inputs[input].index.source;
         let (head, parts) = chunk_head(source, extent)?;
@@ -190,7 +191,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         Ok(())
     }
 
-    /// Where the next byte goes, with those that wait to be copied.
+    /// The output offset of the next byte, including bytes that are still to be copied.
     fn position(&self) -> u64 {
         self.out.len_bytes() + self.run.as_ref().map_or(0, |run| run.end - run.start)
     }
@@ -209,7 +210,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         Ok(())
     }
 
-    /// Takes what is wanted of an extent into chunks of its own.
+    /// Puts an extent's wanted messages into new chunks.
     fn unpack(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
         self.end_run()?;
         let index = &self.inputs[input].index;
@@ -253,7 +254,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         self.records.extend_from_slice(&message.payload);
     }
 
-    /// Writes the chunk that was made anew, compressed as what it was made of.
+    /// Writes the rebuilt chunk, compressed like its source.
     fn close_chunk(&mut self, codec: &ChunkCodec) -> StorageResult<()> {
         if self.entries.is_empty() {
             return Ok(());
@@ -310,14 +311,14 @@ impl<'a, 'd> Copier<'a, 'd> {
             },
             entries.iter().map(|(id, entries)| (*id, entries.len() as u64)),
         );
-        // The memory is used again for the next chunk.
+        // The memory is reused for the next chunk.
         self.records = records;
         self.records.clear();
         self.packed = packed;
         Ok(())
     }
 
-    /// Compresses; false when the codec is none, or the result is no smaller.
+    /// Compresses; false when there is no codec, or the result is not smaller.
     fn pack(&mut self, codec: &ChunkCodec, records: &[u8], packed: &mut Vec<u8>) -> StorageResult<bool> {
         let packer = match &mut self.packer {
             Some((known, packer)) if known == codec => packer,
@@ -336,7 +337,7 @@ impl<'a, 'd> Copier<'a, 'd> {
     }
 }
 
-/// Opcode, length and header of a chunk, and what the header says.
+/// Opcode, length and header of a chunk, and the header's fields.
 fn chunk_head(source: &Source, extent: &Extent) -> StorageResult<(bytes::Bytes, ChunkParts)> {
     let mut walk = Walk::new(source, extent.start, extent.start + extent.length).sparse();
     let found = chunk_header_bytes(&mut walk, extent.start + 9, extent.length.saturating_sub(9))?;
@@ -352,7 +353,7 @@ fn chunk_head(source: &Source, extent: &Extent) -> StorageResult<(bytes::Bytes, 
     if head.first() != Some(&op::CHUNK) {
         return Err(source.malformed(extent.start, "a chunk, as the index says", "another record"));
     }
-    // What is copied as it lies is read by its own length, too.
+    // Readers of the copy also use the record's own length.
     let body_bytes = extent.length - 9;
     if head.get(1..9) != Some(&body_bytes.to_le_bytes()) {
         let expected = format!("a chunk of {body_bytes} bytes, as the index says");
@@ -361,7 +362,8 @@ fn chunk_head(source: &Source, extent: &Extent) -> StorageResult<(bytes::Bytes, 
     Ok((head, parts))
 }
 
-/// The channels of message index records, each with the record's place and its messages; `None` for anything else.
+/// The channels of message index records, each with the record's offset and its number of messages; `None`
+/// for any other bytes.
 fn index_channels(bytes: &[u8]) -> Option<BTreeMap<u16, (u64, u64)>> {
     let mut found = BTreeMap::new();
     let mut rest = bytes;

@@ -1,4 +1,5 @@
-//! Gives the channels and schemas of several files numbers in one, so that as many as possible keep the number that their chunks carry.
+//! Maps the channel and schema numbers of several files to those of one, so that as many as possible keep the
+//! number in their chunks.
 
 use super::{SpliceChoice, SpliceInput};
 use crate::{
@@ -14,11 +15,11 @@ use std::{
     path::Path,
 };
 
-/// What the file's numbers are.
+/// The output's numbers.
 pub(super) struct Numbers {
-    /// By input, by place of the channel: its number in the output; `None` when it is not taken.
+    /// By input and channel index: the number in the output; `None` when the channel is not selected.
     pub of_channel: Vec<Vec<Option<u16>>>,
-    /// By input: true when all its definitions have their own numbers in the output, so that its chunks can be copied unseen.
+    /// By input: true when all its definitions keep their numbers, so that its chunks can be copied unread.
     pub is_kept: Vec<bool>,
     /// Schema records and channel records.
     pub schemas: Vec<u8>,
@@ -27,11 +28,11 @@ pub(super) struct Numbers {
     pub records: Vec<u8>,
     pub schema_count: u16,
     pub channel_count: u32,
-    /// Each channel's number and what it is.
+    /// Each channel's number and description.
     infos: Vec<(u16, ChannelInfo)>,
 }
 
-/// Definitions that are in the output, by number.
+/// Definitions in the output, by number.
 #[derive(Default)]
 struct Taken {
     schemas: BTreeMap<u16, SchemaText>,
@@ -41,7 +42,7 @@ struct Taken {
 }
 
 impl Numbers {
-    /// Assigns numbers: inputs with most bytes first, because it costs most to unpack them.
+    /// Assigns numbers: to the inputs with most bytes first, because unpacking them costs most.
     pub fn assign(inputs: &[SpliceInput], choice: &SpliceChoice, path: &Path) -> StorageResult<Self> {
         let mut order: Vec<usize> = (0..inputs.len()).collect();
         order.sort_by_key(|place| std::cmp::Reverse(inputs[*place].index.summary.file_bytes));
@@ -70,7 +71,7 @@ impl Numbers {
         Ok(taken.numbers(inputs, of_channel, is_kept))
     }
 
-    /// Topics with their messages.
+    /// Topics with their number of messages.
     pub fn counted(&self, counts: &BTreeMap<u16, u64>) -> Vec<(ChannelInfo, u64)> {
         let counted = self.infos.iter();
         counted
@@ -80,7 +81,7 @@ impl Numbers {
 }
 
 impl Taken {
-    /// True when every definition of the input can have its own number.
+    /// True when every definition of the input can keep its number.
     fn keeps(&self, input: &SpliceInput) -> bool {
         let definitions = &input.index.definitions;
         let schemas = definitions.schemas.iter().all(|(id, schema)| {
@@ -110,7 +111,7 @@ impl Taken {
                     self.channels.insert(*id, channel.clone());
                     Some(*id)
                 }
-                // A channel that another input gives to the output stays in it.
+                // A channel that another input brings into the output stays in it.
                 None => {
                     if !self.channels.contains_key(id) {
                         self.reserved.insert(*id);
@@ -122,7 +123,7 @@ impl Taken {
         .collect()
     }
 
-    /// Numbers for the channels of an input whose own are taken by others; `None` when there are no more.
+    /// Numbers for the channels of an input whose own are already in use; `None` when there are no more.
     fn renumber(&mut self, input: &SpliceInput, wanted: impl Fn(usize) -> bool) -> Option<Vec<Option<u16>>> {
         let definitions = &input.index.definitions;
         let mut schema_of: HashMap<u16, u16> = HashMap::from([(0, 0)]);
@@ -213,7 +214,7 @@ impl Taken {
             of_channel,
             is_kept,
             schema_count: u16::try_from(self.schemas.len()).unwrap_or(u16::MAX),
-            // Not more than 65536.
+            // At most 65536.
             channel_count: self.channels.len() as u32,
             schemas,
             channels,

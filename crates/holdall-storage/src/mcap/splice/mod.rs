@@ -1,4 +1,5 @@
-//! Makes an MCAP file out of parts of others: chunks in which nothing changes are copied as they lie, the rest is unpacked.
+//! Makes an MCAP file from parts of others: chunks in which nothing changes are copied unchanged, the rest is
+//! unpacked.
 
 mod copy;
 mod ids;
@@ -31,7 +32,7 @@ use ids::Numbers;
 use std::path::Path;
 use tail::Tail;
 
-/// A file that parts are taken from.
+/// A file whose parts are spliced.
 pub struct SpliceInput {
     index: FileIndex,
 }
@@ -40,7 +41,7 @@ impl SpliceInput {
     /// Opens a file.
     ///
     /// # Errors
-    /// A file that cannot be read or is no MCAP file.
+    /// A file that cannot be read or is not an MCAP file.
     pub fn open(path: &Path) -> StorageResult<Self> {
         Ok(Self {
             index: FileIndex::open(Source::open(path)?)?,
@@ -52,12 +53,12 @@ impl SpliceInput {
         &self.index.summary
     }
 
-    /// True when the file is whole; a damaged one is not copied as if it were.
+    /// True when the file is whole; a damaged one must not be copied unread.
     pub fn is_whole(&self) -> bool {
         !matches!(self.index.summary.condition, FileCondition::Damaged { .. })
     }
 
-    /// True when the file can be read by its index: chunks with message indexes are found without reading it.
+    /// True when the file has an index: its chunks and message indexes are found without reading all of it.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -70,7 +71,7 @@ impl SpliceInput {
         Ok(self.index.summary.condition == FileCondition::Complete && extents.iter().all(is_indexed))
     }
 
-    /// What of the file is not ROS 2's, so that it goes from file to file by splicing only; `None` when all of it is.
+    /// What the file has beyond ROS 2, which only splicing keeps; `None` when there is nothing.
     pub fn beyond_ros2(&self) -> Option<String> {
         let encodings = self
             .index
@@ -93,7 +94,8 @@ impl SpliceInput {
         }
     }
 
-    /// First log time, last log time and bytes of each part of the file that holds messages, with the indexes that belong to it.
+    /// First log time, last log time and bytes of each part of the file that holds messages, including its
+    /// indexes.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -101,7 +103,8 @@ impl SpliceInput {
         let extents = self.index.extents()?;
         let next_starts = extents.iter().skip(1).map(|next| Some(next.start)).chain([None]);
         let part = |(extent, next): (&Extent, Option<u64>)| {
-            // Message indexes lie between chunks; behind the last one as many are assumed as it has bytes, at most.
+            // Message indexes are between chunks; after the last chunk they are assumed to be at most as long
+            // as it.
             let with_indexes = next.map_or(extent.length * 2, |next| next.saturating_sub(extent.start));
             let bytes = with_indexes.clamp(extent.length, extent.length * 2) + CHUNK_INDEX_BYTES;
             (signed(extent.times.0), signed(extent.times.1), bytes)
@@ -110,16 +113,16 @@ impl SpliceInput {
     }
 }
 
-/// Which messages of the inputs are taken.
+/// The messages of the inputs that are selected.
 #[derive(Clone, Debug, Default)]
 pub struct SpliceChoice {
-    /// For each input, for each of its channels, whether it is taken.
+    /// By input and channel: whether it is selected.
     pub channels: Vec<Vec<bool>>,
     /// Only messages of this log time or later.
     pub from: Option<Timestamp>,
     /// Only messages of this log time or earlier.
     pub until: Option<Timestamp>,
-    /// How chunks are compressed; `None` to leave each as it is. Nothing is copied as it lies then.
+    /// How chunks are compressed; `None` leaves each unchanged. With a codec no chunk is copied unchanged.
     pub codec: Option<ChunkCodec>,
 }
 
@@ -131,7 +134,7 @@ pub struct ChunkCodec {
 }
 
 impl ChunkCodec {
-    /// What the MCAP storage's settings say.
+    /// The codec of the MCAP storage's settings.
     ///
     /// # Errors
     /// Settings that are not valid.
@@ -144,7 +147,7 @@ impl ChunkCodec {
         })
     }
 
-    /// What chunks of this kind are compressed with, without effort; none for a codec that is not ours.
+    /// The codec of an existing chunk, with default effort; none for an unknown one.
     fn of_chunk(compression: &str) -> Self {
         let known = [Compression::Lz4, Compression::Zstd];
         let named = known.into_iter().find(|known| known.as_str() == compression);
@@ -154,7 +157,7 @@ impl ChunkCodec {
         }
     }
 
-    /// One that works; the chunks that are made have their CRC.
+    /// A packer for this codec; rebuilt chunks have a CRC.
     fn packer(&self) -> RecordPacker {
         RecordPacker::new(&McapOptions {
             compression: self.compression,
@@ -168,15 +171,15 @@ impl ChunkCodec {
 /// What a spliced file holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spliced {
-    /// Its topics, and messages of each; a topic of several channels comes once for each.
+    /// Its topics with their number of messages; a topic with several channels is listed once for each.
     pub channels: Vec<(ChannelInfo, u64)>,
     /// Smallest log time.
     pub starting_time: Option<Timestamp>,
     /// Largest log time.
     pub ending_time: Option<Timestamp>,
-    /// Chunks that were copied as they lie.
+    /// Chunks that were copied unchanged.
     pub copied_chunks: u64,
-    /// Bytes of the file that were copied as they lie.
+    /// Bytes of the file that were copied unchanged.
     pub copied_bytes: u64,
     /// Parts that had to be unpacked.
     pub unpacked: u64,
@@ -191,17 +194,18 @@ impl Spliced {
     }
 }
 
-/// Metadata records for the end of the file, made when it is known what the file holds.
+/// Metadata records for the end of the file, made when its content is known.
 pub type ClosingRecords<'a> = &'a mut dyn FnMut(&Spliced) -> Vec<(String, MetadataEntries)>;
 
-/// Makes `path` out of what `choice` takes of `inputs`: parts in the order of their first log time, then of the inputs. It is durable
-/// when the disk is finished.
+/// Makes `path` from the messages of `inputs` that `choice` selects: parts in the order of their first log
+/// time, then of the inputs. The file is durable once the disk is finished.
 ///
-/// Metadata records of the inputs are not taken; `opening` and `closing` are written. Attachments are. `progress` is told the bytes
-/// that were gone through.
+/// The inputs' metadata records are not copied; `opening` and `closing` are written. Attachments are copied.
+/// `progress` receives the number of bytes processed.
 ///
 /// # Errors
-/// An input that cannot be read or is damaged where it is unpacked, a disk that fails or is full. What was made until then is not removed.
+/// An input that cannot be read or is damaged where it is unpacked, a disk that fails or is full. The part
+/// written so far is not removed.
 pub fn splice(
     inputs: &[SpliceInput],
     choice: &SpliceChoice,
@@ -283,7 +287,7 @@ fn wanted(inputs: &[SpliceInput], choice: &SpliceChoice, input: usize) -> Wanted
     Wanted::new(&inputs[input].index, &query)
 }
 
-/// The extents that may hold something that is taken, in order.
+/// The extents that may hold selected messages, in order.
 fn planned(
     inputs: &[SpliceInput],
     choice: &SpliceChoice,
@@ -310,7 +314,7 @@ fn planned(
     Ok(planned)
 }
 
-/// Bytes of the extents that nothing is taken out of: what the file will have at least, about.
+/// Bytes of the extents that are copied whole: about the smallest size of the output.
 fn copied_bytes(wanted: &[Wanted], planned: &[(usize, Extent)]) -> u64 {
     let whole = planned
         .iter()
@@ -339,7 +343,7 @@ fn copy_attachments(inputs: &[SpliceInput], tail: &mut Tail, out: &mut OutputFil
     Ok(())
 }
 
-/// What a chunk takes in the summary, about.
+/// Approximate bytes of a chunk in the summary.
 const CHUNK_INDEX_BYTES: u64 = 256;
 
 /// How chunks are unpacked.
@@ -363,7 +367,7 @@ mod tests {
             is_packed.unwrap().then_some(packed)
         };
         let lz4 = pack("lz4").unwrap();
-        // FLG byte of the frame: bit 4 block sums, bit 2 content sum.
+        // FLG byte of the frame: bit 4 block checksums, bit 2 content checksum.
         assert_eq!((&lz4[..4], lz4[4] & 0b1_0100), (&[0x04, 0x22, 0x4d, 0x18][..], 0));
         assert_eq!(pack("zstd").unwrap()[..4], [0x28, 0xb5, 0x2f, 0xfd]);
         assert_eq!((pack(""), pack("brotli")), (None, None));

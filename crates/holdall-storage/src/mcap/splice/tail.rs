@@ -1,4 +1,5 @@
-//! What comes behind the chunks of a spliced file, collected while they are written; and the checksum of all before.
+//! What follows the chunks of a spliced file, collected while they are written; and the checksum of
+//! everything before.
 
 use super::Numbers;
 use crate::{
@@ -17,14 +18,14 @@ use std::collections::BTreeMap;
 /// Longest head of an attachment: its times, names and lengths.
 const ATTACHMENT_HEAD_BYTES: u64 = 1 << 20;
 
-/// The file's end in the making.
+/// The end of the file, as collected so far.
 #[derive(Default)]
 pub(super) struct Tail {
-    /// Messages by number of their channel.
+    /// Number of messages by channel number.
     pub counts: BTreeMap<u16, u64>,
     /// Smallest and largest log time.
     pub times: Option<(u64, u64)>,
-    /// Of everything so far; `None` since something was copied whose checksum is not known.
+    /// Checksum of everything so far; `None` once bytes with an unknown checksum were copied.
     crc: Crc,
     chunk_indexes: Vec<u8>,
     chunk_count: u32,
@@ -34,7 +35,7 @@ pub(super) struct Tail {
     attachment_count: u32,
 }
 
-/// A checksum that is lost when bytes pass unseen.
+/// A checksum that is lost when bytes are copied unread.
 #[derive(Clone, Default)]
 enum Crc {
     #[default]
@@ -50,7 +51,7 @@ impl Tail {
         Ok(out.append(bytes)?)
     }
 
-    /// Takes bytes that are copied into the checksum.
+    /// Adds copied bytes to the checksum.
     pub fn sum(&mut self, bytes: &[u8]) {
         if matches!(self.crc, Crc::Empty) {
             self.crc = Crc::Known(crc32fast::Hasher::new());
@@ -60,9 +61,9 @@ impl Tail {
         }
     }
 
-    /// Takes in bytes that are copied by the checksum that their file says they have; `None` when it does not say.
+    /// Adds bytes by the checksum that their file states for them; `None` when it states none.
     ///
-    /// When these bytes are damaged, the checksum of the whole does not hold either: damage stays to be found.
+    /// If these bytes are damaged, the checksum of the whole does not match either: damage stays detectable.
     pub fn sum_known(&mut self, crc: Option<u32>, count: u64) {
         match (&mut self.crc, crc) {
             (Crc::Known(all), Some(crc)) => {
@@ -72,7 +73,7 @@ impl Tail {
         }
     }
 
-    /// Notes a chunk.
+    /// Adds a chunk to the index.
     pub fn note_chunk(&mut self, index: &ChunkIndex, counts: impl Iterator<Item = (u16, u64)>) {
         index.encode(
             &mut self.chunk_indexes,
@@ -94,7 +95,7 @@ impl Tail {
         }
     }
 
-    /// Notes a metadata record.
+    /// Adds a metadata record to the index.
     pub fn note_metadata(&mut self, offset: u64, length: u64, name: &str) {
         self.metadata_count += 1;
         MetadataIndex {
@@ -131,7 +132,7 @@ impl Tail {
         }
     }
 
-    /// Writes the data section's end, the summary and the footer.
+    /// Writes the data end record, the summary and the footer.
     pub fn finish(self, out: &mut OutputFile<'_>, numbers: &Numbers) -> StorageResult<()> {
         let crc = match &self.crc {
             Crc::Known(crc) => crc.clone().finalize(),
