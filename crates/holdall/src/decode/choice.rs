@@ -1,4 +1,4 @@
-//! Which messages of several bags are wanted: by topic, time, number, and what their fields say.
+//! Selects messages from several bags: by topic, time, number, and the values of their fields.
 
 use super::{Decoder, Decoders};
 use crate::{
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// A question about the messages of one topic.
+/// A condition on the messages of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The topic.
@@ -29,10 +29,10 @@ pub struct Question {
 }
 
 impl Question {
-    /// Reads `/topic: expression`.
+    /// Parses `/topic: expression`.
     ///
     /// # Errors
-    /// When it has not this form.
+    /// Text of any other form.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         let (topic, expression) = split_topic(text)?;
         let slash = if topic.starts_with('/') { "" } else { "/" };
@@ -43,34 +43,34 @@ impl Question {
     }
 }
 
-/// Which messages are wanted.
+/// The selected messages.
 #[derive(Clone, Debug, Default)]
 pub struct MessageChoice {
-    /// These topics; with `regex`, those that match too.
+    /// Topics by name, in addition to those that `regex` matches.
     pub topics: Vec<String>,
     /// Topics whose whole name matches.
     pub regex: Option<Regex>,
-    /// Not these topics.
+    /// Excludes these topics.
     pub exclude_topics: Vec<String>,
-    /// Not topics whose whole name matches.
+    /// Excludes topics whose whole name matches.
     pub exclude_regex: Option<Regex>,
-    /// Topics of these types only; empty for all.
+    /// Only topics of these types; empty for all.
     pub types: Vec<String>,
-    /// Not those stamped before.
+    /// Excludes messages stamped earlier.
     pub from: Option<Timestamp>,
-    /// Not those stamped after.
+    /// Excludes messages stamped later.
     pub until: Option<Timestamp>,
-    /// Not those of the beginning.
+    /// Excludes this much from the start.
     pub start_offset: Duration,
-    /// Not those later than this after the first that is wanted.
+    /// Excludes messages later than this after the first selected one.
     pub duration: Option<Duration>,
-    /// Which stamp orders and bounds.
+    /// The stamp that orders and bounds the messages.
     pub order: MessageOrder,
-    /// Topics with a question give only those messages for which it holds; other topics give all theirs.
+    /// Of a topic with conditions, only messages that meet all of them; other topics are not affected.
     pub questions: Vec<Question>,
 }
 
-/// Why messages cannot be chosen.
+/// Why messages cannot be selected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChoiceError {
@@ -80,25 +80,25 @@ pub enum ChoiceError {
     /// A named topic is not in the bags.
     #[error("there is no topic {topic} in the bag; there are {known}")]
     UnknownTopic {
-        /// As it was named.
+        /// The name that was given.
         topic: String,
-        /// Those that there are.
+        /// The bag's topics.
         known: String,
     },
-    /// A question that cannot be asked of its topic.
+    /// A condition that does not fit its topic's type.
     #[error("{topic}: {source}")]
     Question {
         /// The topic.
         topic: String,
-        /// Why not.
+        /// The cause.
         source: ExpressionError,
     },
-    /// A question about a topic that is not decoded.
-    #[error("{topic}: its fields cannot be asked about: {reason}")]
+    /// A condition on a topic that cannot be decoded.
+    #[error("{topic}: cannot query its fields: {reason}")]
     Opaque {
         /// The topic.
         topic: String,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
     /// A message whose fields cannot be read.
@@ -106,15 +106,15 @@ pub enum ChoiceError {
     Decode {
         /// The topic.
         topic: String,
-        /// When it was received.
+        /// Reception time.
         log_time: i64,
-        /// What is wrong with it.
+        /// The cause.
         source: DecodeError,
     },
 }
 
 impl MessageChoice {
-    /// Whether a topic's messages are wanted at all.
+    /// Whether messages of a topic are selected, before conditions.
     pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
         let matches = |regex: &Option<Regex>| {
             regex.as_ref().is_some_and(|regex| {
@@ -133,10 +133,11 @@ impl MessageChoice {
         everything || self.topics.iter().any(|topic| topic == name) || matches(&self.regex)
     }
 
-    /// The wanted messages in order. Questions are checked against the topics' types first.
+    /// The selected messages in order. Conditions are first checked against the topics' types.
     ///
     /// # Errors
-    /// Unknown topics, questions that do not fit; the iterator tells what cannot be read and goes on behind it where it can.
+    /// Unknown topics, conditions that do not fit. The iterator returns read errors and continues after them
+    /// if it can.
     pub fn messages(
         &self,
         bags: &BagSet,
@@ -220,7 +221,7 @@ fn compile(question: &Question, decoder: Decoder) -> Result<Predicate, ChoiceErr
     }
 }
 
-/// Whether all questions about a message's topic hold for it.
+/// Whether a message meets all conditions on its topic.
 fn answer(
     predicates: &BTreeMap<(String, String), Vec<Predicate>>,
     message: &BagMessage,

@@ -1,4 +1,4 @@
-//! Finds out how the messages of bags are decoded: by the definition in the bag, else by the bundle, else not at all.
+//! Finds how messages are decoded: by the definition in the bag, else by the bundled one, else not at all.
 
 mod choice;
 mod print;
@@ -17,31 +17,31 @@ use std::{
     sync::Arc,
 };
 
-/// Plans of topics that are remembered by their address; more distinct ones are no bag.
+/// Topics whose decoder is cached by their address; a bag has fewer.
 const REMEMBERED_MAX: usize = 1 << 16;
 
-/// How the payloads of a topic are read.
+/// How a topic's payloads are decoded.
 #[derive(Clone, Debug)]
 pub enum Decoder {
     /// CDR, with the plan of its type.
     Cdr(Arc<TypePlan>),
     /// JSON texts.
     Json,
-    /// Not at all.
+    /// Not decoded.
     Opaque {
-        /// Why not, one clause.
+        /// The reason, one clause.
         reason: String,
     },
 }
 
-/// The decoders of the topics of several bags, made when a topic is first asked for.
+/// The decoders of the topics of several bags, created when a topic is first requested.
 pub struct Decoders {
     bags: BagSet,
-    /// Definitions of the bags' first and last files, or of all files once one was missing there.
+    /// Definitions in the bags' first and last files; in all files once one was missing there.
     stored: Option<BTreeMap<String, Vec<MessageDefinition>>>,
-    looked_everywhere: bool,
+    searched_all_files: bool,
     by_type: HashMap<(String, String, String), Decoder>,
-    /// By the address of a topic that is kept alive.
+    /// By the address of the topic, which the entry keeps alive.
     by_topic: HashMap<usize, (Arc<TopicInfo>, Decoder)>,
     notices: Vec<String>,
 }
@@ -52,17 +52,17 @@ impl Decoders {
         Self {
             bags,
             stored: None,
-            looked_everywhere: false,
+            searched_all_files: false,
             by_type: HashMap::new(),
             by_topic: HashMap::new(),
             notices: Vec::new(),
         }
     }
 
-    /// How the payloads of a topic are read.
+    /// How a topic's payloads are decoded.
     ///
     /// # Errors
-    /// When a storage file cannot be opened to look for the definition.
+    /// A storage file that cannot be opened to search for the definition.
     pub fn decoder(&mut self, topic: &Arc<TopicInfo>) -> Result<Decoder, BagError> {
         let address = Arc::as_ptr(topic) as usize;
         if let Some((_, decoder)) = self.by_topic.get(&address) {
@@ -77,12 +77,12 @@ impl Decoders {
         Ok(decoder)
     }
 
-    /// What a user should know once, one sentence each; handed out once.
+    /// Notices for the user, one sentence each; each is returned once.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// How payloads of this topic are read, without remembering where the topic lies.
+    /// As [`Decoders::decoder`], without caching.
     ///
     /// # Errors
     /// As [`Decoders::decoder`].
@@ -96,7 +96,7 @@ impl Decoders {
             return Ok(decoder.clone());
         }
         let decoder = match topic.serialization_format.as_str() {
-            // Bags of the first versions leave it out.
+            // Bags of the first versions have no format.
             "cdr" | "" => self.cdr(topic)?,
             "json" => Decoder::Json,
             other => Decoder::Opaque {
@@ -140,7 +140,8 @@ impl Decoders {
         Ok(Decoder::Opaque { reason: why })
     }
 
-    /// The plan of a definition in the bags; `Ok(Ok(None))` when there is none, `Ok(Err)` with what is wrong with it.
+    /// The plan of a definition in the bags; `Ok(Ok(None))` when there is none, `Ok(Err)` with what is wrong
+    /// with it.
     fn stored_plan(
         &mut self,
         type_name: &str,
@@ -149,9 +150,9 @@ impl Decoders {
         if let Some(found) = self.among_stored(type_name, hash)? {
             return Ok(found.map(Some));
         }
-        if !self.looked_everywhere {
-            // A topic of a file in the middle only.
-            self.looked_everywhere = true;
+        if !self.searched_all_files {
+            // A topic may occur only in a file in the middle.
+            self.searched_all_files = true;
             self.stored = Some(collect(&self.bags, BagReader::all_definitions)?);
             if let Some(found) = self.among_stored(type_name, hash)? {
                 return Ok(found.map(Some));
@@ -170,7 +171,7 @@ impl Decoders {
             self.stored = Some(collect(&self.bags, BagReader::definitions)?);
         }
         let stored = self.stored.as_ref().and_then(|stored| {
-            // SQLite bags keep what a service's event is made of under the name of the service.
+            // SQLite bags store the definition of a service's event under the service's name.
             stored
                 .get(type_name)
                 .or_else(|| stored.get(defining_type(type_name)))
@@ -188,7 +189,7 @@ impl Decoders {
     }
 }
 
-/// The plan of a type by a stored definition.
+/// Compiles the plan of a type from a stored definition.
 fn compile(stored: &MessageDefinition, type_name: &str) -> Result<TypePlan, String> {
     let bundle = Bundle::embedded();
     let definition = Definition::from_stored_as(stored, type_name, |name| bundle.get(name))

@@ -1,4 +1,4 @@
-//! Writes messages for people and programs: a YAML document or a JSON line each, or their bytes.
+//! Writes messages for users and programs: each as a YAML document, a JSON line, or its bytes.
 
 use super::{Decoder, Decoders};
 use crate::reader::{BagError, BagMessage};
@@ -12,23 +12,23 @@ use std::{collections::BTreeMap, io::Write};
 /// How messages are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrintForm {
-    /// A YAML document each, with `---` behind it.
+    /// One YAML document per message, followed by `---`.
     #[default]
     Yaml,
-    /// A JSON object each, on one line.
+    /// One JSON object per message, on one line.
     Json,
-    /// The payloads, one behind the other.
+    /// The payloads, one after another.
     Raw,
 }
 
-/// What could not be shown as it should be, on one topic.
+/// Problems with the messages of one topic.
 #[derive(Clone, Debug, Default)]
 struct Trouble {
-    /// Messages that were shown undecoded.
+    /// Number of messages shown undecoded.
     undecoded: u64,
     /// The first reason.
     reason: String,
-    /// Messages with more bytes than their definition has fields for.
+    /// Number of messages with more bytes than the fields of their definition.
     longer: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Writes messages of the bags that `decoders` knows.
+    /// Creates a printer for messages of the bags that `decoders` was made for.
     pub fn new(decoders: Decoders, form: PrintForm, options: TextOptions) -> Self {
         Self {
             decoders,
@@ -51,12 +51,12 @@ impl Printer {
         }
     }
 
-    /// What a user should know once, one sentence each; handed out once.
+    /// Notices for the user, one sentence each; each is returned once.
     pub fn take_notices(&mut self) -> Vec<String> {
         self.decoders.take_notices()
     }
 
-    /// What a user should know at the end, one sentence each, and whether anything could not be decoded.
+    /// Closing notices for the user, one sentence each, and whether any message could not be decoded.
     pub fn close(self) -> (Vec<String>, bool) {
         let mut sentences = Vec::new();
         let mut has_failed = false;
@@ -80,10 +80,10 @@ impl Printer {
 
     /// Appends a message to `out`.
     ///
-    /// A message that cannot be decoded is appended as bytes (base64) and told at the end.
+    /// A message that cannot be decoded is appended as bytes (base64) and reported at the end.
     ///
     /// # Errors
-    /// When a storage file cannot be opened to look for the definition.
+    /// A storage file that cannot be opened to search for the definition.
     pub fn print(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), BagError> {
         match self.form {
             PrintForm::Raw => out.extend_from_slice(&message.payload),
@@ -175,7 +175,7 @@ impl Printer {
         out.push(b'"');
     }
 
-    /// Notes what was wrong with a message; gives the sentence when it could not be written.
+    /// Counts a message's problem; returns the sentence if it could not be written.
     fn judge(
         &mut self,
         message: &BagMessage,
@@ -201,7 +201,7 @@ impl Printer {
     }
 }
 
-/// What is told of a message besides its content, times in nanoseconds since 1970.
+/// A message's fields other than its content, times in nanoseconds since 1970.
 fn stamps(message: &BagMessage) -> [(&'static str, i64); 3] {
     [
         ("log_time", message.log_time.as_nanos()),
@@ -214,7 +214,7 @@ fn is_json(payload: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok()
 }
 
-/// A JSON text as it is; ends of lines, which in JSON stand between values only, become spaces.
+/// A JSON text unchanged, except that line ends, which in JSON occur only between values, become spaces.
 fn on_one_line(payload: &[u8], out: &mut Vec<u8>) {
     let end_of_line = |byte: u8| matches!(byte, b'\n' | b'\r');
     out.extend(

@@ -1,32 +1,33 @@
-//! Which fields of two versions of a message differ.
+//! Finds the fields in which two versions of a message differ.
 
 use crate::decode::Decoder;
 use holdall_model::dynamic::text::TextOptions;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Differing fields of one message that are told.
-const FIELDS_TOLD_MAX: usize = 20;
+/// Most differing fields that are reported for one message.
+const FIELDS_MAX: usize = 20;
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FieldChange {
     /// Its path, for example `poses[3].position.x`.
     pub field: String,
-    /// What it is in the first bag; `None` where the list is shorter.
+    /// Its value in the first bag; `None` where the list is shorter.
     pub first: Option<Value>,
-    /// What it is in the second bag.
+    /// Its value in the second bag.
     pub second: Option<Value>,
 }
 
-/// The fields that differ, at most some; empty when a payload cannot be decoded, or only bytes between the fields differ.
+/// The first fields that differ; empty when a payload cannot be decoded, or only bytes between the fields
+/// differ.
 pub fn changed_fields(decoder: &Decoder, first: &[u8], second: &[u8]) -> Vec<FieldChange> {
     let Decoder::Cdr(plan) = decoder else {
         return Vec::new();
     };
     let value = |payload: &[u8]| {
         let mut text = Vec::new();
-        // Long lists of bytes are compared as texts, which is enough to see that they differ.
+        // Long byte lists are compared as text, which is enough to detect a difference.
         let options = TextOptions {
             base64: true,
             bytes_max: 64 << 20,
@@ -43,9 +44,9 @@ pub fn changed_fields(decoder: &Decoder, first: &[u8], second: &[u8]) -> Vec<Fie
     changes
 }
 
-/// As deep as the definition, which is bounded.
+/// Recursion is as deep as the definition, which is bounded.
 fn compare(path: &str, first: Option<&Value>, second: Option<&Value>, changes: &mut Vec<FieldChange>) {
-    if first == second || changes.len() >= FIELDS_TOLD_MAX {
+    if first == second || changes.len() >= FIELDS_MAX {
         return;
     }
     match (first, second) {

@@ -1,4 +1,5 @@
-//! Finds each message's partner in the other bag, reading both in time order with bounded memory.
+//! Matches each message with its counterpart in the other bag, reading both in time order with bounded
+//! memory.
 
 use super::DiffOptions;
 use crate::reader::{BagError, BagMessage, BagSet, MessageFilter, Messages};
@@ -31,16 +32,16 @@ pub struct Lone {
     /// Its type.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// When it was received, in nanoseconds since 1970.
+    /// Reception time in nanoseconds since 1970.
     pub log_time: i64,
     /// Its bytes.
     #[serde(skip)]
     pub payload: Bytes,
-    /// How many bytes it has.
+    /// Length of the payload in bytes.
     pub payload_bytes: u64,
 }
 
-/// What tells a message from others. Two hashes of 64 bits with random keys: a chance of 2^-128 to be wrong.
+/// Identifies a message. Two 64-bit hashes with random keys: wrong with a probability of 2^-128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     topic: u32,
@@ -49,25 +50,25 @@ struct Key {
     bytes: usize,
 }
 
-/// A message that waits for its partner.
+/// A message waiting for its counterpart.
 struct Waiting {
     side: Side,
     count: u64,
-    /// Kept for the first ones only, so that memory is bounded by their number.
+    /// Kept for the first ones only, so that memory is bounded.
     message: Option<BagMessage>,
 }
 
-/// Payloads of waiting messages that are kept in memory together, in bytes.
+/// Bytes of payloads of waiting messages that are kept in memory together.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 
 pub(super) struct Matcher {
     pub matched: u64,
     pub lone_by_topic: BTreeMap<String, [u64; 2]>,
-    pub told: Vec<Lone>,
+    pub listed: Vec<Lone>,
     told_max: usize,
     waiting_max: usize,
     waiting: HashMap<Key, Waiting>,
-    /// In the order in which they began to wait.
+    /// In the order of arrival.
     order: VecDeque<Key>,
     kept_bytes: usize,
     topics: HashMap<String, u32>,
@@ -81,7 +82,7 @@ impl Matcher {
         let mut matcher = Self {
             matched: 0,
             lone_by_topic: BTreeMap::new(),
-            told: Vec::new(),
+            listed: Vec::new(),
             told_max: options.told_max,
             waiting_max: options.waiting_max.max(1),
             waiting: HashMap::new(),
@@ -95,7 +96,7 @@ impl Matcher {
         let mut first = first.messages(&all).peekable();
         let mut second = second.messages(&all).peekable();
         loop {
-            // The one that is behind goes on, so that equal messages meet soon.
+            // Advances the bag with the earlier message, so that equal messages meet soon.
             let side = match (stamp(&mut first), stamp(&mut second)) {
                 (None, None) => break,
                 (Some(_), None) => Side::First,
@@ -113,8 +114,8 @@ impl Matcher {
                 matcher.add(side, message?);
             }
         }
-        while matcher.give_up_oldest() {}
-        matcher.told.sort_by_key(|lone| lone.log_time);
+        while matcher.count_oldest_as_lone() {}
+        matcher.listed.sort_by_key(|lone| lone.log_time);
         Ok(matcher)
     }
 
@@ -136,7 +137,8 @@ impl Matcher {
                 {
                     self.kept_bytes -= kept.payload.len();
                 }
-                // The key in `order` is passed over when its turn comes; in order it is the last or the first one.
+                // The key in `order` is skipped when it is due; in an ordered bag it is the last or the first
+                // one.
                 if self.order.back() == Some(&key) && !self.waiting.contains_key(&key) {
                     self.order.pop_back();
                 }
@@ -155,7 +157,7 @@ impl Matcher {
 
     fn wait(&mut self, key: Key, side: Side, message: BagMessage) {
         let bytes = message.payload.len();
-        // A payload may keep a whole chunk in memory: those that stay are copied.
+        // A payload may keep a whole chunk in memory: those that are kept are copied.
         let kept = (self.kept_bytes + bytes <= KEPT_BYTES_MAX).then(|| {
             self.kept_bytes += bytes;
             BagMessage {
@@ -172,16 +174,16 @@ impl Matcher {
             },
         );
         self.order.push_back(key);
-        // Keys that have found their partner may stand in between: both are bounded.
+        // Keys of matched messages may remain in between: both lengths are bounded.
         while self.waiting.len() > self.waiting_max || self.order.len() > 2 * self.waiting_max {
-            if !self.give_up_oldest() {
+            if !self.count_oldest_as_lone() {
                 break;
             }
         }
     }
 
-    /// Takes the message that waits longest for one without a partner; false when none waits.
-    fn give_up_oldest(&mut self) -> bool {
+    /// Counts the message that has waited longest as missing in the other bag; false when none waits.
+    fn count_oldest_as_lone(&mut self) -> bool {
         let Some(key) = self.order.pop_front() else {
             return false;
         };
@@ -194,8 +196,8 @@ impl Matcher {
         if let Some(message) = &message {
             self.kept_bytes -= message.payload.len();
         }
-        if self.told.len() < self.told_max {
-            self.told.push(Lone {
+        if self.listed.len() < self.told_max {
+            self.listed.push(Lone {
                 side,
                 topic: name.clone(),
                 type_name: message
@@ -234,7 +236,7 @@ impl Matcher {
     }
 }
 
-/// Where a bag stands; a fault stands before everything.
+/// Stamp of a bag's next message; an error sorts first.
 fn stamp(messages: &mut Peekable<Messages>) -> Option<Timestamp> {
     messages.peek().map(|message| match message {
         Ok(message) => message.log_time,

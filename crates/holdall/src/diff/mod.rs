@@ -1,7 +1,7 @@
-//! What one bag has and another has not: topics, types, QoS, counts, and messages by topic, log time and payload.
+//! Compares two bags: topics, types, QoS, counts, and messages by topic, log time and payload.
 //!
-//! How messages are stored does not count: a converted bag equals its source. Publish times and sequence numbers are left out,
-//! because not every storage keeps them.
+//! How messages are stored does not matter: a converted bag equals its source. Publish times and sequence
+//! numbers are not compared, because not every storage keeps them.
 
 mod fields;
 mod messages;
@@ -15,14 +15,14 @@ use messages::Matcher;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is compared, and how much of it is told.
+/// What is compared, and how many differences are listed.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffOptions {
-    /// Compare messages too; otherwise only what the bags say about themselves.
+    /// Also compare messages; otherwise only the bags' metadata.
     pub messages: bool,
-    /// Differing messages that are told one by one.
+    /// Differing messages that are listed individually.
     pub told_max: usize,
-    /// Messages that wait for their partner, in memory; beyond that the oldest are taken for different.
+    /// Messages in memory that wait for their counterpart; beyond that the oldest count as different.
     pub waiting_max: usize,
 }
 
@@ -41,9 +41,9 @@ impl Default for DiffOptions {
 pub struct Change {
     /// `type`, `serialization_format`, `type_description_hash`, `offered_qos_profiles`, `message_count`.
     pub property: &'static str,
-    /// What it is in the first bag.
+    /// Its value in the first bag.
     pub first: String,
-    /// What it is in the second bag.
+    /// Its value in the second bag.
     pub second: String,
 }
 
@@ -61,15 +61,15 @@ pub struct TopicDifference {
 /// What differs between two bags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Topics that only the first bag has, with their messages' number.
+    /// Topics that only the first bag has, with their number of messages.
     pub topics_only_in_first: BTreeMap<String, u64>,
-    /// Topics that only the second bag has.
+    /// Topics that only the second bag has, with their number of messages.
     pub topics_only_in_second: BTreeMap<String, u64>,
-    /// Topics of both that differ.
+    /// Topics of both bags that differ.
     pub topics: BTreeMap<String, TopicDifference>,
-    /// Messages that both have; `None` when messages were not compared.
+    /// Number of messages that both have; `None` when messages were not compared.
     pub messages_in_both: Option<u64>,
-    /// The first messages that only one bag has, in time order as far as they are told.
+    /// The first messages that only one bag has, in time order as far as listed.
     pub first_messages: Vec<Lone>,
 }
 
@@ -86,7 +86,7 @@ impl Difference {
 /// Compares two bags.
 ///
 /// # Errors
-/// The first thing that cannot be read: what is damaged cannot be compared.
+/// The first read error: damaged bags cannot be compared.
 pub fn compare(first: &BagSet, second: &BagSet, options: &DiffOptions) -> Result<Difference, BagError> {
     let (topics, counts) = ([topics(first), topics(second)], [counts(first), counts(second)]);
     let mut difference = Difference::default();
@@ -121,19 +121,19 @@ pub fn compare(first: &BagSet, second: &BagSet, options: &DiffOptions) -> Result
         let matcher = Matcher::run(first, second, options)?;
         difference.messages_in_both = Some(matcher.matched);
         for (name, [in_first, in_second]) in matcher.lone_by_topic {
-            // Topics that only one bag has have been told.
+            // Topics that only one bag has are listed already.
             if topics.iter().all(|topics| topics.contains_key(&name)) {
                 let topic = difference.topics.entry(name).or_default();
                 topic.messages_only_in_first = Some(in_first);
                 topic.messages_only_in_second = Some(in_second);
             }
         }
-        difference.first_messages = matcher.told;
+        difference.first_messages = matcher.listed;
     }
     Ok(difference)
 }
 
-/// What a bag says of a topic, all its entries together.
+/// A bag's values for a topic, from all its entries.
 #[derive(Default)]
 struct TopicFacts {
     types: BTreeSet<String>,
@@ -188,9 +188,9 @@ fn changes(first: &TopicFacts, second: &TopicFacts) -> Vec<Change> {
             second: joined(second),
         })
     };
-    // Storages of old versions keep no hash and no QoS: what one bag does not tell is no difference.
-    let told = |set: &BTreeSet<String>| set.iter().any(|text| !text.is_empty());
-    let both = |of: fn(&TopicFacts) -> &BTreeSet<String>| told(of(first)) && told(of(second));
+    // Storages of old versions store no hash and no QoS: a missing value is not a difference.
+    let is_stored = |set: &BTreeSet<String>| set.iter().any(|text| !text.is_empty());
+    let both = |of: fn(&TopicFacts) -> &BTreeSet<String>| is_stored(of(first)) && is_stored(of(second));
     [
         change("type", &first.types, &second.types),
         change("serialization_format", &first.formats, &second.formats)

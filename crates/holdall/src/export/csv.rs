@@ -1,9 +1,10 @@
 //! A topic as a table of comma-separated values.
 //!
-//! Columns are `log_time`, `publish_time` (nanoseconds since 1970), `sequence`, then a column for each plain field, named by its
-//! path (`header.stamp.sec`). Arrays of up to [`ARRAY_COLUMNS_MAX`] elements have a column for each element (`covariance[0]`);
-//! longer arrays, and all sequences, are one column that holds JSON. Texts are quoted where they must be (RFC 4180); NaN and
-//! infinities are `nan`, `inf`, `-inf`; structs without fields have no column.
+//! Columns are `log_time`, `publish_time` (nanoseconds since 1970), `sequence`, then one for each plain
+//! field, named by its path (`header.stamp.sec`). Arrays of up to [`ARRAY_COLUMNS_MAX`] elements have a
+//! column for each element (`covariance[0]`); longer arrays, and all sequences, are one column of JSON. Texts
+//! are quoted where necessary (RFC 4180); NaN and infinities are `nan`, `inf`, `-inf`; structs without fields
+//! have no column.
 
 use super::{ExportError, Sink, file::PartialFile, stamp_names};
 use crate::reader::BagMessage;
@@ -132,13 +133,14 @@ struct RowVisitor<'p> {
     plan: &'p TypePlan,
     options: &'p TextOptions,
     row: &'p mut Vec<u8>,
-    /// The JSON of the list that is being told.
+    /// The JSON of the current list.
     cell: &'p mut Vec<u8>,
     json: Option<Json>,
     is_cut: bool,
 }
 
-/// A list that becomes one cell: how deep inside of it we are, and whether something stands before the next element or field.
+/// A list that becomes one cell: the current depth in it, and whether an element or field precedes the next
+/// one.
 struct Json {
     depth: usize,
     follows: bool,
@@ -150,13 +152,13 @@ impl RowVisitor<'_> {
         quote(self.row, text.as_bytes());
     }
 
-    /// Tells the JSON writer something, as if it had been there from the beginning.
-    fn json(&mut self, tell: impl FnOnce(&mut JsonVisitor<'_, '_>)) {
+    /// Passes an event to the JSON writer, with the state of the whole cell.
+    fn json(&mut self, event: impl FnOnce(&mut JsonVisitor<'_, '_>)) {
         let Some(json) = &mut self.json else {
             return;
         };
         let mut visitor = JsonVisitor::new(self.plan, self.cell, self.options).resumed(json.follows);
-        tell(&mut visitor);
+        event(&mut visitor);
         json.follows = visitor.follows();
         self.is_cut |= visitor.is_cut();
     }
@@ -255,7 +257,7 @@ impl<'a> Visitor<'a> for RowVisitor<'_> {
     }
 }
 
-/// Appends a cell, in quotes where a reader would take a part of it for something else.
+/// Appends a cell, quoted if a reader would split it otherwise.
 fn quote(row: &mut Vec<u8>, cell: &[u8]) {
     let needs_quotes = cell
         .iter()

@@ -8,20 +8,20 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The operating system refused.
+    /// An operation of the operating system failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// What was attempted.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// A file cannot be written.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// A file that would be written is there.
+    /// The output file already exists.
     #[error("{} already exists; nothing was overwritten, choose another folder with -o or add --overwrite", path.display())]
     Exists {
         /// The file.
@@ -30,19 +30,19 @@ pub enum ExportError {
     /// A bag cannot be read.
     #[error(transparent)]
     Bag(#[from] BagError),
-    /// Messages cannot be chosen.
+    /// Messages cannot be selected.
     #[error(transparent)]
     Choice(#[from] ChoiceError),
-    /// A message that cannot be written; the export goes on.
+    /// A message that cannot be written; the export continues.
     #[error("{reason}")]
     Message {
         /// One clause.
         reason: String,
     },
-    /// The program was built without it.
+    /// The program was built without a feature.
     #[error("this holdall was built without {what}; build it with the feature of that name")]
     NotBuilt {
-        /// What is missing.
+        /// The feature.
         what: &'static str,
     },
     /// A type with more columns than a table can have.
@@ -50,7 +50,7 @@ pub enum ExportError {
     TooManyColumns {
         /// The type.
         type_name: String,
-        /// The bound.
+        /// The limit.
         columns_max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Image messages as PNG and JPEG files, named by their log time in nanoseconds.
+//! Writes image messages as PNG and JPEG files, named by their log time in nanoseconds.
 
 use super::{
     ExportError, Sink,
@@ -14,18 +14,18 @@ use std::{
     sync::Arc,
 };
 
-/// Into which format pixels are written. Images that are compressed already keep theirs.
+/// The format of raw images. Images that are compressed already keep theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageFormat {
-    /// Without loss.
+    /// Lossless.
     Png,
-    /// Of this quality, 1 to 100. Images of 16 bits are written as PNG all the same.
+    /// JPEG with this quality, 1 to 100. Images of 16 bits are written as PNG even so.
     Jpeg(u8),
 }
 
 const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 const JPEG_MAGIC: &[u8] = b"\xff\xd8\xff";
-/// What `compressed_depth_image_transport` puts before its PNG.
+/// Bytes that `compressed_depth_image_transport` puts before its PNG.
 const DEPTH_HEAD_BYTES: usize = 12;
 
 /// Writes one topic.
@@ -39,7 +39,7 @@ pub(super) struct ImageSink {
 }
 
 impl ImageSink {
-    /// `None` for types that are no images.
+    /// `None` for types that are not images.
     pub fn create(
         plan: Arc<TypePlan>,
         folder: &Path,
@@ -63,7 +63,7 @@ impl ImageSink {
         }))
     }
 
-    /// The stamp, and behind it a number where several images have the same.
+    /// The stamp, followed by a number when several images have the same.
     fn stem(&mut self, nanos: i64) -> String {
         let repeated = match self.last {
             Some((last, count)) if last == nanos => count + 1,
@@ -123,7 +123,7 @@ impl Sink for ImageSink {
     }
 }
 
-/// The file that a compressed image carries, by what it begins with; what it says of itself is not relied on.
+/// The file in a compressed image, recognized by its first bytes; the message's format text is not trusted.
 fn compressed<'a>(data: &'a [u8], format: &str) -> Result<(&'static str, &'a [u8]), ExportError> {
     let behind_head = data.get(DEPTH_HEAD_BYTES..).unwrap_or_default();
     if data.starts_with(JPEG_MAGIC) {
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressed_images_are_recognised_by_their_bytes() {
+    fn compressed_images_are_recognized_by_their_bytes() {
         assert_eq!(compressed(b"\xff\xd8\xff\xe0", "png").unwrap().0, "jpg");
         let depth = [&[0; DEPTH_HEAD_BYTES], PNG_MAGIC].concat();
         assert_eq!(
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn pixels_become_files_that_say_what_they_are() {
+    fn pixels_are_written_in_the_requested_format() {
         let pixels = Pixels {
             width: 2,
             height: 1,

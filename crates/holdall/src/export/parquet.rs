@@ -1,9 +1,10 @@
 //! A topic as a table in Apache Parquet, with the columns and the nesting of its type.
 //!
-//! Structs are groups, arrays and sequences are lists of the standard form (`list.element`), `uint8[]`, `byte[]` and `char[]` are
-//! binary values, numbers keep their width and sign, texts are UTF-8. Before them stand `log_time` and `publish_time` (timestamps in
-//! nanoseconds, UTC) and `sequence`. Nothing is null. Structs without fields hold one number that is 0, because Parquet has no empty
-//! groups. Compressed by zstd.
+//! Structs are groups, arrays and sequences are lists of the standard form (`list.element`), `uint8[]`,
+//! `byte[]` and `char[]` are binary values, numbers keep their width and sign, texts are UTF-8. The first
+//! columns are `log_time` and `publish_time` (timestamps in nanoseconds, UTC) and `sequence`. No value is
+//! null. Structs without fields hold one number that is 0, because Parquet has no empty groups. Compressed
+//! with zstd.
 
 use super::{ExportError, Sink, file::PartialFile, stamp_names};
 use crate::reader::BagMessage;
@@ -24,13 +25,13 @@ use std::{
     sync::Arc,
 };
 
-/// Values that are held before they are written as a row group, in bytes.
+/// Bytes of values that are collected for one row group.
 const GROUP_BYTES_MAX: usize = 32 << 20;
-/// Rows of a row group.
+/// Most rows of a row group.
 const GROUP_ROWS_MAX: usize = 1 << 20;
 /// Most columns of a table.
 const COLUMNS_MAX: usize = 16_384;
-/// Columns before those of the message.
+/// Number of columns before those of the message.
 const STAMPS: usize = 3;
 
 /// Writes one topic.
@@ -59,7 +60,7 @@ impl ParquetSink {
         let schema = schema(&plan, &mut table.columns).map_err(|error| failed(path, error))?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            // zstd finds what repeats, at less cost than a dictionary for each column.
+            // zstd finds repetitions at less cost than a dictionary for each column.
             .set_dictionary_enabled(false)
             .set_created_by(format!("holdall {}", env!("CARGO_PKG_VERSION")))
             .build();
@@ -141,10 +142,10 @@ fn failed(path: &Path, error: ParquetError) -> ExportError {
     ExportError::io("write", path, std::io::Error::other(error))
 }
 
-/// Columns of each struct of a plan.
+/// Number of columns of each struct of a plan.
 fn leaf_counts(plan: &TypePlan) -> Vec<usize> {
     let mut counts: Vec<usize> = Vec::new();
-    // Structs come after those that they hold.
+    // Structs follow the structs that they contain.
     for index in 0..plan.structure_count() {
         let structure = plan.structure(index);
         let of_field = |field: &FieldPlan| match field.element {
@@ -164,16 +165,16 @@ fn leaf_counts(plan: &TypePlan) -> Vec<usize> {
     counts
 }
 
-/// The values of the rows of a group.
+/// The values of the current row group.
 struct Table {
     columns: Vec<Column>,
-    /// Columns of each struct of the plan.
+    /// Number of columns of each struct of the plan.
     leaves: Vec<usize>,
-    /// Bytes of all values, about.
+    /// Approximate bytes of all values.
     bytes: usize,
 }
 
-/// How far the columns went before a row, to undo a row that cannot be read.
+/// The lengths of the columns before a row, to undo a row that cannot be read.
 struct Begin {
     lengths: Vec<(usize, usize)>,
     bytes: usize,
@@ -201,14 +202,14 @@ impl Table {
     }
 }
 
-/// A column: values, and where in its lists each stands.
+/// A column: its values, and the position of each in its lists.
 struct Column {
     values: Values,
-    /// Lists around it.
+    /// Number of lists around it.
     lists: i16,
-    /// For each value or empty list, how many lists around it hold something.
+    /// For each value or empty list, the number of non-empty lists around it.
     definitions: Vec<i16>,
-    /// For each value or empty list, which list goes on with it; 0 for a new row.
+    /// For each value or empty list, the level of the list that it continues; 0 for a new row.
     repetitions: Vec<i16>,
 }
 
@@ -244,7 +245,7 @@ impl Values {
         }
     }
 
-    /// Adds a value of the kind that the column was made for; gives its size in bytes.
+    /// Adds a value of the column's kind; returns its size in bytes.
     #[inline]
     fn push(&mut self, value: Scalar<'_>) -> usize {
         match (self, value) {
@@ -254,7 +255,7 @@ impl Values {
             (Self::I32(values), Scalar::I16(value)) => values.push(value.into()),
             (Self::I32(values), Scalar::U16(value)) => values.push(value.into()),
             (Self::I32(values), Scalar::I32(value)) => values.push(value),
-            // Parquet keeps unsigned numbers in signed ones, bit by bit.
+            // Parquet stores unsigned numbers as signed ones, bit by bit.
             (Self::I32(values), Scalar::U32(value)) => values.push(value as i32),
             (Self::I64(values), Scalar::I64(value)) => values.push(value),
             (Self::I64(values), Scalar::U64(value)) => values.push(value as i64),
@@ -272,7 +273,7 @@ impl Values {
                 values.push(text.into());
                 return length + size_of::<ByteArray>();
             }
-            // The column was made for the kind that the plan tells.
+            // The column's kind is that of the plan.
             _ => {}
         }
         8
@@ -459,25 +460,25 @@ fn leaf(name: &str, physical: Physical, logical: Option<LogicalType>) -> Result<
     Ok(Arc::new(built))
 }
 
-/// Puts the values of a message into their columns.
+/// Adds a message's values to their columns.
 struct RowVisitor<'p> {
     table: &'p mut Table,
     plan: &'p TypePlan,
     /// The column of the next value.
     next: usize,
-    /// Lists around it.
+    /// Number of lists around it.
     depth: i16,
-    /// Which list goes on with the next value.
+    /// Level of the list that the next value continues.
     repetition: i16,
     lists: Vec<OpenList>,
 }
 
-/// A list of texts or structs that is being told.
+/// A list of texts or structs that is being read.
 struct OpenList {
-    /// Its columns.
+    /// Its first column.
     begin: usize,
     end: usize,
-    /// Which list went on with its first element.
+    /// Level of the list that its first element continued.
     repetition: i16,
 }
 

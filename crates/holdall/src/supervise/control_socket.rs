@@ -1,4 +1,5 @@
-//! A local socket on which a recording takes requests, one JSON object a line, and the client that sends one.
+//! A local socket that accepts requests to a recording, one JSON object per line, and the client that sends
+//! one.
 
 use super::{StallFlag, metrics::open_metrics};
 use crate::record::{RecordControl, RecordObserver};
@@ -19,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// What can be asked; the names are those of rosbag2's services, where it has one.
+/// The requests, named like rosbag2's services where those exist.
 pub const REQUESTS: [&str; 9] = [
     "status",
     "is_paused",
@@ -35,33 +36,33 @@ pub const REQUESTS: [&str; 9] = [
 /// Longest request in bytes.
 const REQUEST_BYTES_MAX: u64 = 64 * 1024;
 
-/// Longest reply that a client takes in bytes: the status of 100 000 topics.
+/// Longest reply that a client accepts, in bytes: the status of 100 000 topics.
 const REPLY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Clients at the same time.
+/// Most clients at the same time.
 const CLIENTS_MAX: usize = 16;
 
-/// So long a client may say nothing, or take to read a reply.
+/// Longest time that a client may send nothing, or take to read a reply.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Why a request could not be made or was refused.
+/// Why a request could not be sent or was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error("cannot make the control socket {}: {source}", path.display())]
     Bind {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// Nobody answers on the socket.
+    /// No recording answers on the socket.
     #[error("cannot reach a recording on {}: {source}", path.display())]
     Reach {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The recording refused.
@@ -69,7 +70,7 @@ pub enum ControlError {
     Refused(String),
 }
 
-/// The socket of a recording; it goes away with this. Clients wait until [`Self::serve`] is called.
+/// The socket of a recording; removed on drop. Clients wait until [`Self::serve`] is called.
 pub struct ControlSocket {
     path: PathBuf,
     listener: Arc<UnixListener>,
@@ -77,10 +78,11 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Makes the socket, for the user alone. To be done before the bag is made, so that a path that will not do leaves no empty bag.
+    /// Creates the socket with access for its user only. Called before the bag is created, so that an
+    /// unusable path leaves no empty bag.
     ///
     /// # Errors
-    /// When something else than a socket that nobody listens on is at the path, or it cannot be made.
+    /// A file at the path that is not an unused socket, or a socket that cannot be created.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
         let listener = bind_private(path).map_err(|source| ControlError::Bind {
             path: path.to_owned(),
@@ -93,10 +95,10 @@ impl ControlSocket {
         })
     }
 
-    /// Takes requests, on threads of its own.
+    /// Serves requests on threads of its own.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// No thread can be started.
     pub fn serve(
         &self,
         control: RecordControl,
@@ -132,7 +134,8 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Binds in a folder that is the user's alone and moves the socket to its place, so that it never has other rights than 0600.
+/// Binds in a folder that only the user can access and moves the socket into place, so that it never has
+/// other permissions than 0600.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
     if let Ok(about) = fs::symlink_metadata(path) {
         if !about.file_type().is_socket() {
@@ -175,7 +178,7 @@ fn accept(listener: &UnixListener, server: &Arc<Server>, ended: &AtomicBool) {
         }
         let serving = Arc::clone(server);
         let run = move || {
-            // A client that goes away is its own business.
+            // A client that disconnects is not an error.
             let _ = serving.serve(&client);
             serving.clients.fetch_sub(1, Ordering::SeqCst);
         };
@@ -227,7 +230,7 @@ impl Server {
     fn reply(&self, line: &[u8]) -> Value {
         let request: Value = match serde_json::from_slice(line) {
             Ok(request) => request,
-            Err(error) => return refusal(&format!("the request is no JSON object: {error}")),
+            Err(error) => return refusal(&format!("the request is not a JSON object: {error}")),
         };
         match request.get("request").and_then(Value::as_str) {
             Some(name) => self.carry_out(name),
@@ -258,7 +261,7 @@ impl Server {
                 control.toggle_pause();
                 self.paused()
             }
-            // In snapshot mode a file is begun by each snapshot.
+            // In snapshot mode each snapshot starts a new file.
             "split_bagfile" if self.snapshot_mode => {
                 refusal("a recording in snapshot mode splits with each snapshot")
             }
@@ -327,10 +330,10 @@ fn status(observer: &RecordObserver) -> Value {
     })
 }
 
-/// Sends one request and gives the reply.
+/// Sends one request and returns the reply.
 ///
 /// # Errors
-/// When nobody listens, when the reply is none, or when the recording refuses.
+/// No recording listens, the reply is not valid, or the recording refuses.
 pub fn ask(path: &Path, request: &str) -> Result<Value, ControlError> {
     let reach = |source| ControlError::Reach {
         path: path.to_owned(),
@@ -353,7 +356,7 @@ pub fn ask(path: &Path, request: &str) -> Result<Value, ControlError> {
     } else {
         let sentence = reply["error"]
             .as_str()
-            .unwrap_or("the recording refused and did not say why");
+            .unwrap_or("the recording refused without a reason");
         Err(ControlError::Refused(sentence.to_owned()))
     }
 }

@@ -1,4 +1,4 @@
-//! The counters of a recording as OpenMetrics text, for Prometheus and its like.
+//! A recording's counters as OpenMetrics text, for Prometheus and compatible programs.
 
 use crate::record::status::RecordStatus;
 use holdall_io::{disk::DiskError, fs::write_atomically_unsynced};
@@ -23,19 +23,19 @@ pub fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
     counter(
         &mut text,
         "recorded_messages",
-        "Messages handed to the storage",
+        "Messages given to the storage",
         by_topic(|topic| topic.recorded),
     );
     counter(
         &mut text,
         "durable_messages",
-        "Messages that a power cut leaves",
+        "Messages that survive a power cut",
         by_topic(|topic| topic.durable),
     );
     counter(
         &mut text,
         "recorded_bytes",
-        "Payload bytes handed to the storage",
+        "Payload bytes given to the storage",
         by_topic(|topic| topic.recorded_bytes),
     );
     let lost = topics().flat_map(|topic| {
@@ -57,13 +57,13 @@ pub fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
     gauge(
         &mut text,
         "cache_bytes",
-        "Bytes held by messages that wait",
+        "Bytes of waiting messages",
         one(status.cache_bytes),
     );
     gauge(
         &mut text,
         "cache_bytes_max",
-        "Bytes that may be held",
+        "Most bytes of waiting messages",
         one(status.cache_bytes_max),
     );
     let waiting: u64 = topics()
@@ -79,20 +79,20 @@ pub fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
         gauge(
             &mut text,
             "disk_available_bytes",
-            "Free bytes where the bag is",
+            "Free bytes on the bag's file system",
             one(bytes),
         );
     }
     gauge(
         &mut text,
         "paused",
-        "1 while nothing is stored, on request",
+        "1 while the recording is paused",
         one(u8::from(status.paused)),
     );
     gauge(
         &mut text,
         "stalled",
-        "1 while nothing becomes durable",
+        "1 while messages arrive but none becomes durable",
         one(u8::from(stalled)),
     );
     gauge(

@@ -1,4 +1,5 @@
-//! Tells systemd how the recording goes: started, alive, ending, and a line of status (the protocol of `sd_notify`).
+//! Reports the state of the recording to systemd: started, alive, stopping, and a status line (the protocol
+//! of `sd_notify`).
 
 use std::{
     ffi::{OsStr, OsString},
@@ -17,23 +18,24 @@ use std::{
 #[derive(Debug)]
 pub struct ServiceManager {
     socket: UnixDatagram,
-    /// How often it wants to hear that the service is alive; half of what it allows.
+    /// Interval of keep-alive messages: half of the watchdog timeout.
     watchdog: Option<Duration>,
     next_alive: Duration,
 }
 
 impl ServiceManager {
-    /// The one that the environment names; `None` when there is none. `variable` reads one of the environment's variables.
+    /// The service manager that the environment names; `None` without one. `variable` reads an environment
+    /// variable.
     ///
     /// # Errors
-    /// When its socket cannot be reached.
+    /// A socket that cannot be reached.
     pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> io::Result<Option<Self>> {
         let Some(name) = variable("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(None);
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address(&name)?)?;
-        // A manager that does not read must not hold up the recording.
+        // A service manager that does not read must not delay the recording.
         socket.set_nonblocking(true)?;
         let number = |name: &str| variable(name)?.to_str()?.parse::<u64>().ok();
         let is_meant = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -47,35 +49,35 @@ impl ServiceManager {
         }))
     }
 
-    fn tell(&self, state: &str) {
+    fn send(&self, state: &str) {
         if let Err(error) = self.socket.send(state.as_bytes()) {
-            tracing::debug!("the service manager was not told {state:?}: {error}");
+            tracing::debug!("cannot report {state:?} to the service manager: {error}");
         }
     }
 
-    /// The service has begun to do its work.
+    /// Reports that the service has started its work.
     pub fn ready(&mut self) {
-        self.tell("READY=1");
+        self.send("READY=1");
     }
 
-    /// The service is ending.
+    /// Reports that the service is stopping.
     pub fn stopping(&mut self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
-    /// The service makes progress; told as often as the manager wants.
+    /// Reports that the service makes progress, as often as the service manager requires.
     pub fn alive(&mut self, now: Duration) {
         if let Some(interval) = self.watchdog
             && now >= self.next_alive
         {
             self.next_alive = now + interval;
-            self.tell("WATCHDOG=1");
+            self.send("WATCHDOG=1");
         }
     }
 
-    /// One line about how it goes.
+    /// Reports a status line.
     pub fn status(&mut self, line: &str) {
-        self.tell(&format!("STATUS={line}"));
+        self.send(&format!("STATUS={line}"));
     }
 }
 
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_manager_there_is_nobody_to_tell() {
+    fn without_a_manager_there_is_nothing_to_report_to() {
         assert!(ServiceManager::from_environment(|_| None).unwrap().is_none());
         let gone = |name: &str| (name == "NOTIFY_SOCKET").then(|| "/nowhere/notify".into());
         assert!(ServiceManager::from_environment(gone).is_err());
