@@ -1,4 +1,5 @@
-//! The recorder behind the transport: intake with its ledger, cache, drain and bag writer, stepped by one thread.
+//! The recorder after the transport (intake with its ledger, cache, drain and bag writer), driven by one
+//! thread.
 
 use crate::{
     Failed,
@@ -30,23 +31,23 @@ use std::{
     time::Duration,
 };
 
-/// What a power cut may take at most, as `holdall record` has it.
+/// What a power cut may lose at most, the default of `holdall record`.
 const LOSS_WINDOW: Duration = Duration::from_secs(2);
 
-/// The drain takes its turn each time so much was offered: some milliseconds of a fast sensor.
+/// The drain runs each time this much was offered: a few milliseconds of a fast sensor.
 const TURN_BYTES: u64 = 1 << 20;
 
-/// A recorder in the hands of one thread.
+/// A recorder driven by one thread.
 struct Stepped {
     cache: Arc<SharedCache>,
     ledger: Arc<Mutex<Ledger>>,
     sinks: Vec<Arc<dyn Sink>>,
-    /// Taken by whoever drives it.
+    /// Taken out by the caller that drives it.
     drain: Option<Drain>,
     clock: SimClock,
 }
 
-/// Offers messages to a cache that holds them all: what a transport's thread does.
+/// Offers messages to a cache that holds them all, as a transport's thread does.
 ///
 /// # Errors
 /// A message that the cache refuses: a defect.
@@ -59,15 +60,15 @@ pub fn offer(messages: &Messages, count: u64, allocator: &StatsAlloc<System>) ->
         stepped.offer_all(messages, count, |_| {});
         Ok(())
     })?;
-    // Nothing of it is written: what this part copies is its own.
+    // Nothing is written: the copies counted are those of this part only.
     if stepped.cache.held_bytes() < messages.bytes().len() * usize::try_from(TOPICS + count)? {
-        return Err("the cache does not hold what was offered".into());
+        return Err("the cache does not hold all offered messages".into());
     }
     stepped.account(0, Ledger::lost)?;
     Ok(took)
 }
 
-/// Offers messages, and writes what the cache holds again and again, until the bag is closed.
+/// Offers messages and writes what the cache holds, in turns, until the bag is closed.
 ///
 /// # Errors
 /// Messages that are not in the bag: a defect.
@@ -103,7 +104,7 @@ impl Stepped {
             bytes_max: cache_bytes_max,
             ..CacheOptions::default()
         };
-        // A message that is given up stays away from the bag, and the count at the end is wrong.
+        // A message that is dropped is missing in the bag, and the count at the end is wrong.
         let cache = Arc::new(SharedCache::new(&options, Box::new(|_| {})));
         let gate = Arc::new(Gate::new(false, false));
         let shared = Arc::new(DrainShared::default());
@@ -142,12 +143,12 @@ impl Stepped {
         self.clock.advance(PERIOD);
     }
 
-    /// The first message of each topic, by which its publisher becomes known.
+    /// The first message of each topic, which makes its publisher known.
     fn offer_first(&self, messages: &Messages) {
         (0..TOPICS).for_each(|number| self.offer(messages, number));
     }
 
-    /// All others; after each the caller has its turn.
+    /// All others; calls `after` after each.
     fn offer_all(&self, messages: &Messages, count: u64, mut after: impl FnMut(u64)) {
         for number in TOPICS..TOPICS + count {
             self.offer(messages, number);
@@ -179,7 +180,7 @@ impl Stepped {
         self.account(TOPICS + count, Ledger::recorded)
     }
 
-    /// Looks whether the ledger knows of so many messages.
+    /// Checks that the ledger counts `expected` messages.
     fn account(&self, expected: u64, count: impl Fn(&Ledger) -> u64) -> Result<(), Failed> {
         let found = count(&self.ledger.lock().unwrap_or_else(PoisonError::into_inner));
         if found == expected {

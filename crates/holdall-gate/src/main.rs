@@ -16,24 +16,24 @@ use std::{
 };
 use workload::{Workload, all};
 
-/// Counts allocations; some instructions each, which are in every count of the gate.
+/// Counts allocations. It costs a few instructions for each, which every count of the gate includes.
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What one copy measurement goes through.
+/// Bytes that one measurement of memory copying copies.
 const COPY_BYTES: u64 = 1 << 30;
 
-/// Copied in pieces of a large message.
+/// Bytes of one copy: a piece of a large message.
 const COPY_BLOCK_BYTES: usize = 1 << 20;
 
 const USAGE: &str = "\
 usage: holdall-gate list              the workloads, as JSON
        holdall-gate memcpy            how fast memory is copied here, as JSON
-       holdall-gate NAME [MESSAGES]   runs a workload and tells what it took, as JSON
+       holdall-gate NAME [MESSAGES]   runs a workload and prints what it took, as JSON
 
 Started by `holdall bench gate`.";
 
-/// Why a run came to nothing: one sentence.
+/// Why a run failed, in one sentence.
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 fn run(name: &str, messages: Option<&str>) -> Result<String, Failed> {
     let workload = all()
         .find(|one| one.name() == name)
-        .ok_or_else(|| format!("{name} is no workload; `holdall-gate list` tells which there are"))?;
+        .ok_or_else(|| format!("no workload {name}; `holdall-gate list` prints their names"))?;
     let messages = match messages {
         None => workload.messages,
         Some(text) => text
@@ -70,7 +70,7 @@ fn answer(value: &impl serde::Serialize) -> Result<String, Failed> {
 }
 
 fn refuse(reason: impl fmt::Display) -> ExitCode {
-    // Nobody is left to be told when standard error is closed.
-    let _told = writeln!(io::stderr(), "{reason}").is_ok();
+    // When standard error is closed, the reason cannot be printed anywhere.
+    let _printed = writeln!(io::stderr(), "{reason}").is_ok();
     ExitCode::from(2)
 }

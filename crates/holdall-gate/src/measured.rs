@@ -1,4 +1,4 @@
-//! The part of a run that is counted, and what is counted of it without valgrind.
+//! Measures the counted part of a run: wall-clock time and allocations; valgrind counts the rest.
 
 use crate::Failed;
 use holdall_io::clock::{Clock, SystemClock};
@@ -15,10 +15,10 @@ pub struct Took {
     pub elapsed_s: f64,
 }
 
-/// Runs `work` and tells what it took.
+/// Runs `work` and returns what it took.
 ///
 /// # Errors
-/// Whatever it says.
+/// The error of `work`.
 pub fn measure(
     allocator: &StatsAlloc<System>,
     mut work: impl FnMut() -> Result<(), Failed>,
@@ -39,6 +39,6 @@ pub fn measure(
 #[inline(never)]
 fn counted_by_callgrind(work: &mut dyn FnMut()) {
     work();
-    // Keeps the call above from becoming a jump, which would end the count before it has begun.
+    // Keeps the call above from becoming a jump, which would end the count before it begins.
     black_box(());
 }

@@ -1,4 +1,5 @@
-//! Messages of the workloads: bytes without a pattern, topics, stamps, and payloads that are lent in pieces as DDS lends them.
+//! Messages of the workloads: bytes without a pattern, topics, stamps, and payloads lent in pieces as DDS
+//! lends them.
 
 use holdall_io::limits::fill_with_noise;
 use holdall_model::{
@@ -9,21 +10,21 @@ use holdall_model::{
 use holdall_storage::writer::ChannelInfo;
 use std::{sync::Arc, time::Duration};
 
-/// Topics of each workload; messages go round.
+/// Topics of each workload; each message goes to the next one.
 pub const TOPICS: u64 = 10;
 
-/// From here on a transport lends payloads instead of having them copied at once.
+/// From this length a transport lends payloads instead of having them copied at once.
 const LOAN_BYTES_MIN: usize = 64 << 10;
 
-/// Cyclone's fragments are this long unless it is told otherwise.
+/// Length of Cyclone's fragments by default.
 const FRAGMENT_BYTES: usize = 1344;
 
-/// Between two messages.
+/// Time between two messages.
 pub const PERIOD: Duration = Duration::from_micros(10);
 
 /// The messages of a run.
 pub struct Messages {
-    /// Every message has the same bytes: what is counted does not depend on them.
+    /// The same bytes in every message: the counts do not depend on them.
     bytes: Arc<[u8]>,
     start: Timestamp,
 }
@@ -39,12 +40,12 @@ impl Messages {
         }
     }
 
-    /// Their bytes.
+    /// The bytes of each message.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// When message `number` was received.
+    /// When message `number` is received.
     pub fn time(&self, number: u64) -> Timestamp {
         let nanos = u64::try_from(PERIOD.as_nanos()).unwrap_or(u64::MAX);
         self.start.saturating_add(Duration::from_nanos(number * nanos))

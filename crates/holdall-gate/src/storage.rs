@@ -1,4 +1,4 @@
-//! The storage alone: messages into an MCAP file in memory, and out of one in the page cache.
+//! The storage alone: messages into an MCAP file in memory, and out of a file in the page cache.
 
 use crate::{
     Failed,
@@ -21,13 +21,13 @@ use holdall_storage::{
 use stats_alloc::StatsAlloc;
 use std::{alloc::System, fs, hint::black_box, path::Path};
 
-/// The writer is moved on each time it has taken this much, as the drain does after each segment.
+/// The writer's `step` runs each time this much was written, as the drain runs it after each segment.
 const STEP_BYTES: u64 = 256 << 10;
 
-/// Writes messages into a file whose bytes are forgotten.
+/// Writes messages into a file whose bytes are discarded.
 ///
 /// # Errors
-/// None on a disk in memory but by a defect.
+/// On a disk in memory only by a defect.
 pub fn write(messages: &Messages, count: u64, allocator: &StatsAlloc<System>) -> Result<Took, Failed> {
     let mut writing = Some(Writing::begin(
         Path::new("gate.mcap"),

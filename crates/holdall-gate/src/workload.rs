@@ -1,4 +1,4 @@
-//! Which workloads there are.
+//! The list of workloads.
 
 use crate::{Failed, intake, measured::Took, payload::Messages, storage};
 use holdall_io::{clock::Clock, sim::SimClock};
@@ -30,8 +30,8 @@ impl Part {
     }
 }
 
-/// Length of the messages, what that is called, and how many are enough: counts per message then move by less than a hundredth when there
-/// are twice as many, and valgrind is done in a second or two.
+/// Length of the messages, its name, and a default count: with twice as many, counts per message change by
+/// less than a hundredth, and valgrind finishes in a second or two.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     name: &'static str,
@@ -64,18 +64,18 @@ const SIZES: [Size; 3] = [
 pub struct Workload {
     part: Part,
     size: Size,
-    /// How many messages are counted unless somebody says otherwise.
+    /// Messages that are counted by default.
     pub messages: u64,
 }
 
-/// A workload as others see it.
+/// A workload in the list that is printed.
 #[derive(Clone, Debug, Serialize)]
 pub struct Described {
     name: String,
     messages: u64,
 }
 
-/// What a run tells.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     messages: u64,
@@ -96,12 +96,12 @@ pub fn all() -> impl Iterator<Item = Workload> {
 }
 
 impl Workload {
-    /// What it is called.
+    /// The workload's name.
     pub fn name(&self) -> String {
         format!("{}-{}", self.part.name(), self.size.name)
     }
 
-    /// For a list.
+    /// For the list.
     pub fn described(self) -> Described {
         Described {
             name: self.name(),
@@ -109,7 +109,7 @@ impl Workload {
         }
     }
 
-    /// Runs it with so many messages.
+    /// Runs it with this many messages.
     ///
     /// # Errors
     /// A temporary folder that cannot be used; a defect of what is measured.

@@ -1,4 +1,4 @@
-//! Reading and writing plain CDR (XCDR1), as far as the few ROS types need it that holdall itself speaks; every read is bounded.
+//! Reads and writes plain CDR (XCDR1) for the few ROS types that holdall itself uses; every read is bounded.
 
 /// Why bytes are not what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -6,11 +6,11 @@ pub enum CdrError {
     /// The data ends early.
     #[error("data ends at byte {len} while {needed} bytes at {offset} are read")]
     Truncated {
-        /// Where it is read, counted from the end of the encapsulation header.
+        /// Where it is read, from the end of the encapsulation header.
         offset: usize,
         /// Bytes that are read.
         needed: usize,
-        /// Bytes that there are.
+        /// Length of the data.
         len: usize,
     },
     /// A representation other than plain CDR.
@@ -19,18 +19,18 @@ pub enum CdrError {
         /// The one that the header names.
         found: u16,
     },
-    /// A length that cannot be true.
+    /// A length that is impossible.
     #[error("length {found} at byte {offset} is more than the data can hold")]
     Length {
-        /// Where it stands, counted from the end of the encapsulation header.
+        /// Where it is, from the end of the encapsulation header.
         offset: usize,
-        /// It.
+        /// The length.
         found: usize,
     },
     /// A text that is not UTF-8 or lacks its final NUL.
     #[error("text at byte {offset} is malformed")]
     Text {
-        /// Where it begins, counted from the end of the encapsulation header.
+        /// Where it begins, from the end of the encapsulation header.
         offset: usize,
     },
 }
@@ -46,7 +46,7 @@ pub struct CdrReader<'a> {
 }
 
 impl<'a> CdrReader<'a> {
-    /// Starts behind the encapsulation header.
+    /// Starts after the encapsulation header.
     ///
     /// # Errors
     /// A payload without one, or another representation.
@@ -177,13 +177,13 @@ impl CdrWriter {
         Self(vec![0, 1, 0, 0])
     }
 
-    /// Fills up to a multiple of `to` bytes behind the header.
+    /// Fills up to a multiple of `to` bytes after the header.
     pub fn align(&mut self, to: usize) {
         let len = (self.0.len() - ENCAPSULATION_BYTES).next_multiple_of(to) + ENCAPSULATION_BYTES;
         self.0.resize(len, 0);
     }
 
-    /// Bytes as they are.
+    /// Bytes, unchanged.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -205,7 +205,7 @@ impl CdrWriter {
         self.bytes(&value.to_le_bytes());
     }
 
-    /// A sequence's length; lengths beyond 32 bits do not occur here and are cut.
+    /// A sequence's length. Lengths beyond 32 bits do not occur here and are cut.
     pub fn sequence_len(&mut self, len: usize) {
         self.u32(u32::try_from(len).unwrap_or(u32::MAX));
     }

@@ -1,24 +1,24 @@
-//! A serialized message on its way from the transport to the storage file.
+//! A serialized message between the transport and the storage file.
 
 use crate::{time::Timestamp, topic::Gid};
 
-/// What is known about a message besides its bytes.
+/// What is known about a message in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// Who sent it, where the transport tells.
+    /// Who sent it; `None` where the transport does not report it.
     pub publisher: Option<Gid>,
-    /// The publisher's sequence number, where the transport tells; the first message of a publisher has 1 in DDS.
+    /// The publisher's sequence number, where the transport has one; a DDS publisher's first message has 1.
     pub sequence: Option<u64>,
-    /// When it was sent, on the sender's clock; `None` where the transport does not tell.
+    /// When it was sent, on the sender's clock; `None` where the transport does not report it.
     pub publish_time: Option<Timestamp>,
     /// When it was received, on the recorder's clock.
     pub log_time: Timestamp,
 }
 
-/// A payload that lives in the transport's own memory (receive buffers, shared memory) and is given back on drop.
+/// A payload in the transport's own memory (receive buffers, shared memory), which is released on drop.
 ///
-/// The bytes are seen as slices in order; there may be one or some thousands. A loan must stay valid when it is moved to another
-/// thread, and after the subscription that made it is gone.
+/// The bytes are slices in order, one or some thousands. A loan must stay valid when it is moved to another
+/// thread, and after its subscription is gone.
 pub trait Loan: Send {
     /// Payload length in bytes: the sum of all slices.
     fn len(&self) -> usize;
@@ -35,7 +35,7 @@ pub trait Loan: Send {
     fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8]));
 }
 
-/// A payload as a transport offers it: small ones as bytes to be copied out at once, large ones as a loan to be kept.
+/// A payload as a transport offers it: small ones as bytes to copy at once, large ones as a loan to keep.
 pub enum Payload<'a> {
     /// Valid during the call only: the receiver copies it.
     Borrowed(&'a [u8]),
@@ -58,7 +58,7 @@ impl Payload<'_> {
     }
 }
 
-/// A payload as a storage writer sees it.
+/// A payload as a storage writer gets it.
 #[derive(Clone, Copy)]
 pub enum PayloadRef<'a> {
     /// All bytes in one piece.

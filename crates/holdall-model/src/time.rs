@@ -21,7 +21,7 @@ impl Timestamp {
         self.0
     }
 
-    /// This point plus a span, held at the largest value that can be told.
+    /// This point plus a span, at most the largest representable value.
     pub fn saturating_add(self, span: Duration) -> Self {
         Self(
             self.0

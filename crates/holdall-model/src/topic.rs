@@ -4,7 +4,7 @@ use crate::qos::QosProfile;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 
-/// Dense index of a topic within one recording; the recorder hands it out.
+/// Dense index of a topic within one recording; the recorder assigns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TopicId(pub u32);
@@ -38,18 +38,18 @@ pub struct TopicInfo {
     pub serialization_format: String,
     /// What each publisher offered when the topic was first subscribed, one profile per publisher.
     pub offered_qos_profiles: Vec<QosProfile>,
-    /// `RIHS01_` and 64 hexadecimal digits (REP-2016), or empty when unknown or in dispute.
+    /// `RIHS01_` and 64 hexadecimal digits (REP-2016); empty when unknown, or when publishers disagree.
     pub type_description_hash: String,
-    /// Where it was recorded; `None` where the bag does not tell. Other readers of a bag skip it.
+    /// Where it was recorded; `None` where the bag does not store it. Other readers of a bag skip it.
     #[serde(skip)]
     pub origin: Option<TopicOrigin>,
-    /// Of a channel that holds one publisher's messages only: whose; `None` for a topic as a whole.
+    /// The publisher of a channel that holds one publisher's messages only; `None` for a topic as a whole.
     #[serde(skip)]
     pub publisher: Option<Box<PublisherInfo>>,
 }
 
 impl TopicInfo {
-    /// The same without a word of whose messages these are.
+    /// The same topic without its publisher.
     #[must_use]
     pub fn as_whole(&self) -> Self {
         Self {
@@ -59,15 +59,15 @@ impl TopicInfo {
     }
 }
 
-/// A publisher as a bag tells it from the others of its topic (docs/adr/0011).
+/// A publisher as a bag distinguishes it from the others of its topic (docs/adr/0011).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PublisherInfo {
     /// Its identifier on the transport, in hexadecimal digits.
     pub gid: String,
-    /// Full name of its node, where discovery had told when its first message was stored.
+    /// Full name of its node, if discovery knew it when the publisher's first message was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The computer that it runs on, where the transport tells.
+    /// The computer that it runs on, where the transport reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Short name of the transport that its messages came over.
@@ -83,7 +83,7 @@ const PUBLISHER_KEYS: [&str; 4] = [
     "holdall.publisher.transport",
 ];
 
-/// Digits of a publisher's identifier that must be given at least to mean it.
+/// The fewest digits of an identifier that select a publisher.
 const GID_DIGITS_MIN: usize = 6;
 
 impl PublisherInfo {
@@ -110,8 +110,8 @@ impl PublisherInfo {
         })
     }
 
-    /// Whether a user means this publisher by `who`: its node's full name, or the last part of it; the beginning of its identifier, six
-    /// digits or more; or its host.
+    /// Whether `who` names this publisher: its node's full name or the last part of it, the beginning of its
+    /// identifier (six digits or more), or its host.
     pub fn is_meant_by(&self, who: &str) -> bool {
         let is_node = self.node.as_deref().is_some_and(|node| {
             let last = node.rsplit('/').next().unwrap_or(node);
@@ -128,14 +128,14 @@ impl PublisherInfo {
 pub struct TopicOrigin {
     /// The transport's short name, for example `iceoryx2`.
     pub transport: String,
-    /// What its own discovery told besides name, type and QoS, under names of its choice.
+    /// What its discovery reported in addition to name, type and QoS, under keys of its choice.
     pub details: BTreeMap<String, String>,
 }
 
 /// Key of [`TopicOrigin::transport`] among the texts that a storage keeps with a topic (MCAP channel metadata).
 const ORIGIN_KEY: &str = "holdall.transport";
 
-/// What keys of [`TopicOrigin::details`] begin with there.
+/// Prefix of the keys of [`TopicOrigin::details`] there.
 const ORIGIN_DETAIL_PREFIX: &str = "holdall.origin.";
 
 impl TopicOrigin {
@@ -200,7 +200,7 @@ impl DefinitionEncoding {
     }
 }
 
-/// The definition of a message type, with all that it depends on.
+/// The definition of a message type with all its dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageDefinition {
     /// ROS type, for example `sensor_msgs/msg/Image`.

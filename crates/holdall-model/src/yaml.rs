@@ -1,8 +1,9 @@
 //! Reads YAML text into a small tree with bounds on size and depth, and quotes scalars for writing.
 //!
-//! Bags hold YAML in `metadata.yaml`, in MCAP metadata records and in SQLite tables, written by several programs over the
-//! years with any key order and any quoting. All scalars are kept as text: what a scalar means is decided by who asks,
-//! as in yaml-cpp. Anchors, aliases and merge keys never occur in those texts and are refused.
+//! Bags hold YAML in `metadata.yaml`, in MCAP metadata records and in SQLite tables, written by several
+//! programs over the years with any key order and any quoting. All scalars stay text, as in yaml-cpp: the
+//! caller decides what a scalar means. Anchors, aliases and merge keys never occur in those texts and are
+//! refused.
 
 use saphyr_parser::{Event, Parser, ScanError, Span};
 use std::fmt::Write;
@@ -32,12 +33,12 @@ impl YamlError {
     }
 }
 
-/// A value in the text, with the line where it stands.
+/// A value in the text, with its line.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Line in the text, from 1.
     pub line: usize,
-    /// What stands there.
+    /// The value.
     pub value: Value,
 }
 
@@ -72,7 +73,7 @@ impl Node {
         YamlError::new(self.line, reason)
     }
 
-    /// An error that tells what was expected here and what was found.
+    /// An error that names what was expected here and what was found.
     pub fn expected(&self, wanted: &str) -> YamlError {
         match &self.value {
             Value::Scalar(text) => self.error(format!("expected {wanted}, found {text:?}")),
@@ -135,7 +136,7 @@ impl Node {
         }
     }
 
-    /// The value of a key that must be there.
+    /// The value of a key that must be present.
     pub fn require(&self, key: &str) -> Result<&Self, YamlError> {
         self.as_map()?;
         self.get(key)
@@ -241,7 +242,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A scalar's value: without quotes, nothing and `~` and `null` are nothing.
+/// A scalar's value; unquoted `~`, `null` and empty text are null.
 fn scalar(text: &str, style: saphyr_parser::ScalarStyle) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" if style == saphyr_parser::ScalarStyle::Plain => Value::Null,
@@ -249,12 +250,13 @@ fn scalar(text: &str, style: saphyr_parser::ScalarStyle) -> Value {
     }
 }
 
-/// The parser's error in our words.
+/// The parser's error as a [`YamlError`].
 fn scan_error(error: &ScanError) -> YamlError {
     YamlError::new(error.marker().line(), error.info())
 }
 
-/// Appends a string scalar as yaml-cpp writes it: plain where a block scalar may stand plain, else in double quotes.
+/// Appends a string scalar as yaml-cpp writes it: plain where YAML allows that in a block, else in double
+/// quotes.
 pub(crate) fn write_scalar(out: &mut String, text: &str) {
     if is_plain(text) {
         out.push_str(text);

@@ -8,7 +8,7 @@ use holdall_model::{
 };
 use std::path::{Path, PathBuf};
 
-/// Definition files below `share` folders, as `AMENT_PREFIX_PATH` has them.
+/// Definition files below `share` folders, as on `AMENT_PREFIX_PATH`.
 struct ShareFolders(Vec<PathBuf>);
 
 impl ShareFolders {
@@ -105,7 +105,7 @@ fn a_service_event_has_the_text_of_its_service() {
 }
 
 #[test]
-fn a_message_that_an_action_derives_is_written_anew() {
+fn a_message_that_an_action_derives_is_generated() {
     let definition = ShareFolders(vec![data()])
         .define("test_msgs/action/Fibonacci_FeedbackMessage", TEXT_FORMATS)
         .message_definition();
@@ -165,7 +165,8 @@ fn mixed_files_are_stored_as_messages() {
     );
 }
 
-/// Every interface of a real installation, against the description that ROS 2's generator left beside it.
+/// Every interface of a real installation, compared with the description that ROS 2's generator installed
+/// with it.
 #[test]
 fn every_installed_interface_has_the_hash_that_ros_gave_it() {
     let environment = std::env::var_os("HOLDALL_VENV").map(PathBuf::from);

@@ -124,7 +124,7 @@ fn version_1_has_no_later_keys_and_paths_below_its_folder() {
     assert_eq!(metadata.relative_file_paths, ["talker_0.db3"]);
     assert_eq!(metadata.topics_with_message_count[0].message_count, 2);
     assert!(metadata.files.is_empty() && metadata.compression_format.is_empty());
-    // As bags among rosbag2's own tests have them: of before Crystal, and of version 4 before Foxy.
+    // As in rosbag2's own test bags: one from before Crystal, and one of version 4 from before Foxy.
     let version_4 =
         text.replace("version: 1", "version: 4") + "  compression_format: \"\"\n  compression_mode: \"\"\n";
     for old in [
@@ -142,7 +142,7 @@ fn version_1_has_no_later_keys_and_paths_below_its_folder() {
     assert!(error.contains("offered_qos_profiles is missing"), "{error}");
 }
 
-/// A value as it is to be written: maps in the order of a seed.
+/// How a value is written: maps in the order of a seed.
 #[derive(Clone, Copy)]
 struct Spelling {
     seed: u64,
@@ -232,7 +232,7 @@ impl Spelling {
     }
 }
 
-/// What rosbag2 of this version would have written of a bag with one topic.
+/// What rosbag2 of this version would have written for a bag with one topic.
 fn of_version(version: u64) -> serde_json::Value {
     let qos_4 = "- history: 3\n  depth: 7\n  reliability: 2\n  durability: 1\n  deadline:\n    sec: 9223372036\n    nsec: 854775807\n  \
         lifespan:\n    sec: 1\n    nsec: 5\n  liveliness: 1\n  liveliness_lease_duration:\n    sec: 9223372036\n    nsec: 854775807\n  \
@@ -321,7 +321,7 @@ fn every_version_is_read_in_every_key_order_and_quoting() {
 }
 
 #[test]
-fn damaged_metadata_is_refused_with_the_place() {
+fn damaged_metadata_is_refused_with_the_line() {
     let error = |text: &str| BagMetadata::from_yaml(text).unwrap_err().to_string();
     assert_eq!(
         error(""),
@@ -428,7 +428,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn all_metadata_survives_the_way_through_text(metadata in any_metadata()) {
+    fn all_metadata_survives_the_round_trip_through_text(metadata in any_metadata()) {
         prop_assert_eq!(&BagMetadata::from_yaml(&metadata.to_yaml()).unwrap(), &metadata);
         prop_assert_eq!(&BagMetadata::from_yaml(&metadata.to_yaml_without_wrapper()).unwrap(), &metadata);
     }

@@ -1,4 +1,4 @@
-//! A place in a payload: aligns, checks and takes.
+//! A position in a payload, with aligned and checked reads.
 
 use super::{
     error::DecodeError,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::interface::Primitive;
 
-/// Bytes before the values: the encapsulation, from whose end alignment is counted.
+/// Bytes before the values: the encapsulation header, from whose end alignment is counted.
 pub(super) const HEAD_BYTES: usize = 4;
 
 /// How a payload is encoded, and how far it has been read.
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The same beginning, with wide characters of as many bytes.
+    /// The same start, with wide characters of `bytes` bytes.
     pub fn with_wide_slots(mut self, bytes: usize) -> Self {
         self.wide_slot_bytes = bytes;
         self
@@ -70,17 +70,18 @@ impl<'a> Cursor<'a> {
         self.body.len().saturating_sub(self.at)
     }
 
-    /// Where the next value is aligned from, 0 to 7.
+    /// Alignment of the next value's offset, 0 to 7.
     pub fn phase(&self) -> usize {
         self.at & 7
     }
 
-    /// True when sizes of the first version do not hold.
+    /// True for XCDR2, for which the sizes of XCDR1 do not hold.
     pub fn is_second_version(&self) -> bool {
         self.second_version
     }
 
-    /// Moves to a multiple of `size`, at most eight (four in XCDR2). May leave the place behind the end; taking tells.
+    /// Moves to a multiple of `size`, at most eight (four in XCDR2). May move beyond the end; `take` checks
+    /// that.
     #[inline]
     fn align(&mut self, size: usize) {
         let most = if self.second_version { 4 } else { 8 };
@@ -113,7 +114,7 @@ impl<'a> Cursor<'a> {
         DecodeError::new(self.offset(), expected, found)
     }
 
-    /// Goes on by so many bytes, which the caller knows to hold padding and values.
+    /// Moves by `count` bytes, which the caller knows to be padding and values.
     pub fn skip(&mut self, count: usize) -> Result<(), DecodeError> {
         self.take(count, &|| format!("{count} bytes")).map(drop)
     }
@@ -138,7 +139,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// So many plain values; empty lists are not aligned.
+    /// `count` plain values; empty lists are not aligned.
     pub fn primitives(&mut self, kind: Primitive, count: u64) -> Result<Primitives<'a>, DecodeError> {
         let size = size_of(kind);
         if count > 0 {
@@ -158,7 +159,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The number of elements of a sequence, believed only when as many of `element_bytes_min` can follow.
+    /// The number of elements of a sequence, accepted only when that many of `element_bytes_min` can follow.
     pub fn count(&mut self, bound: Option<u64>, element_bytes_min: u64) -> Result<u64, DecodeError> {
         let count = u64::from(self.u32("a number of elements")?);
         if let Some(bound) = bound.filter(|bound| count > *bound) {
@@ -169,7 +170,7 @@ impl<'a> Cursor<'a> {
         Ok(count)
     }
 
-    /// Refuses a number of elements for which there is no room.
+    /// Refuses a number of elements for which the payload has no room.
     pub fn check_room(&self, count: u64, element_bytes_min: u64) -> Result<(), DecodeError> {
         let left = self.body.len().saturating_sub(self.at) as u64;
         if count.saturating_mul(element_bytes_min) > left {
@@ -210,7 +211,8 @@ impl<'a> Cursor<'a> {
             slot_bytes,
             little_endian: self.little_endian,
         };
-        // The upper half of a slot of four is never used for UTF-16; this is what tells it from two slots of two.
+        // The upper half of a slot of four is never used for UTF-16; this distinguishes it from two slots of
+        // two.
         let upper = if self.little_endian { 2..4 } else { 0..2 };
         if slot_bytes == 4 && bytes.chunks_exact(4).any(|slot| slot[upper.clone()] != [0, 0]) {
             let expected = "characters of 16 bits in 4 bytes";

@@ -3,22 +3,22 @@
 use crate::interface::InterfaceError;
 use std::fmt;
 
-/// Why no plan can be made of a definition.
+/// Why a definition cannot be compiled to a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
     /// The definition is not complete.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// A struct that holds one that the definition does not have.
-    #[error("the definition of {type_name} does not say what {nested} is")]
+    /// A struct that contains one that the definition does not have.
+    #[error("the definition of {type_name} does not define {nested}")]
     Nested {
-        /// The type that holds it.
+        /// The type that contains it.
         type_name: String,
-        /// What is missing.
+        /// The missing type.
         nested: String,
     },
-    /// A struct that holds itself.
+    /// A struct that contains itself.
     #[error("the definition of {type_name} contains itself")]
     Cycle {
         /// The type.
@@ -26,7 +26,7 @@ pub enum PlanError {
     },
 }
 
-/// Why a payload cannot be decoded: where, in which field, what should be there and what is.
+/// Why a payload cannot be decoded: where, in which field, what was expected and what was found.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub struct DecodeError(Box<Fault>);
 
@@ -60,17 +60,17 @@ impl DecodeError {
         self.0.offset
     }
 
-    /// What should be there.
+    /// What was expected.
     pub fn expected(&self) -> &str {
         &self.0.expected
     }
 
-    /// What is there.
+    /// What was found.
     pub fn found(&self) -> &str {
         &self.0.found
     }
 
-    /// Names the field on the way out of it.
+    /// Adds the field's name to the path.
     #[must_use]
     pub(super) fn in_field(mut self, name: &str) -> Self {
         let path = &mut self.0.path;
@@ -81,7 +81,7 @@ impl DecodeError {
         self
     }
 
-    /// Names the element on the way out of it.
+    /// Adds the element's index to the path.
     #[must_use]
     pub(super) fn in_item(mut self, index: u64) -> Self {
         let path = &mut self.0.path;

@@ -1,15 +1,16 @@
 //! Decodes serialized messages by the definitions that bags carry: compiled once per type, then walked without a copy.
 //!
-//! [`TypePlan::compile`] turns a [`Definition`](crate::interface::Definition) into a plan; [`TypePlan::walk`] hands the values of a
-//! payload to a [`Visitor`] as views of its bytes. [`text`] writes them as JSON and YAML, [`expression`] asks questions about them.
+//! [`TypePlan::compile`] turns a [`Definition`](crate::interface::Definition) into a plan; [`TypePlan::walk`]
+//! hands the values of a payload to a [`Visitor`] as views of its bytes. [`text`] writes them as JSON and
+//! YAML, [`expression`] evaluates conditions on them.
 //!
-//! Read are plain CDR (`CDR_BE`, `CDR_LE`) as ROS 2 writes it, and plain XCDR2 (`CDR2_BE`, `CDR2_LE`) of final types. Parameter
-//! lists and delimited encodings (`PL_CDR`, `PL_CDR2`, `D_CDR2`), which ROS 2 does not use for messages, are refused. Wide
-//! characters take two bytes (Fast-CDR from version 2, ROS 2 Jazzy) or four (older Fast-CDR, `rmw_cyclonedds`): nothing in the
-//! bytes says which, so each message is tried.
+//! Plain CDR (`CDR_BE`, `CDR_LE`) as ROS 2 writes it, and plain XCDR2 (`CDR2_BE`, `CDR2_LE`) of final types
+//! are read. Parameter lists and delimited encodings (`PL_CDR`, `PL_CDR2`, `D_CDR2`), which ROS 2 does not
+//! use for messages, are refused. Wide characters take two bytes (Fast-CDR from version 2, ROS 2 Jazzy) or
+//! four (older Fast-CDR, `rmw_cyclonedds`): the bytes do not show which, so both are tried for each message.
 //!
-//! Whatever the bytes say, work and memory are bounded by their number: a count is believed only when as many elements can
-//! follow.
+//! Work and memory are bounded by the length of the payload: a count is accepted only when that many elements
+//! can follow.
 
 mod cursor;
 mod error;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Arrays of structs up to this length get a size in advance.
 const FIXED_ITEMS_MAX: u64 = 1024;
-/// Larger fixed parts are walked; nothing real comes near.
+/// Larger fixed parts are walked; no real type comes close.
 const FIXED_BYTES_MAX: usize = 1 << 30;
 
 /// A message type, ready to decode its payloads.
@@ -37,17 +37,17 @@ pub struct StructPlan {
 pub struct FieldPlan {
     /// Its name.
     pub name: String,
-    /// What it holds one or many of.
+    /// What it holds, one or many of it.
     pub element: ElementPlan,
     /// How many.
     pub arity: Arity,
     /// Least number of bytes of one element.
     pub(super) element_bytes_min: u64,
-    /// What it takes, padding before it included, when the type fixes that.
+    /// Its size, padding before it included, when the type fixes that.
     pub(super) sizes: Option<Sizes>,
 }
 
-/// What a field holds one or many of.
+/// What a field holds, one or many of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementPlan {
     /// A plain value.
@@ -62,18 +62,18 @@ pub enum ElementPlan {
         /// Longest in 16-bit characters.
         length_max: Option<u64>,
     },
-    /// A struct; [`TypePlan::structure`] has it.
+    /// A struct; see [`TypePlan::structure`].
     Struct(usize),
 }
 
-/// Bytes from each of the eight places that alignment tells apart to the end of something.
+/// Bytes to the end of something, from each of the eight offsets that alignment distinguishes.
 pub(super) type Sizes = [usize; 8];
 
 impl TypePlan {
     /// Compiles a resolved definition.
     ///
     /// # Errors
-    /// When a nested type is missing or holds itself; [`Definition::resolve`] makes sure of both.
+    /// When a nested type is missing or contains itself; [`Definition::resolve`] excludes both.
     pub fn compile(definition: &Definition) -> Result<Self, PlanError> {
         Self::from_description(&definition.description())
     }
@@ -132,7 +132,7 @@ impl TypePlan {
         self.structs.len()
     }
 
-    /// Place of the message's own struct.
+    /// Index of the message's own struct.
     pub fn root_index(&self) -> usize {
         self.root
     }
@@ -147,7 +147,7 @@ impl StructPlan {
         self.sizes.as_ref()
     }
 
-    /// The field of this name and its place.
+    /// The field of this name and its index.
     pub fn field(&self, name: &str) -> Option<(usize, &FieldPlan)> {
         self.fields
             .iter()
@@ -212,14 +212,14 @@ pub(super) const fn primitive_name(primitive: Primitive) -> &'static str {
 
 struct Compiler<'a> {
     known: BTreeMap<&'a str, &'a IndividualTypeDescription>,
-    /// Place of each struct; `None` while it is being compiled.
+    /// Index of each struct; `None` while it is being compiled.
     done: BTreeMap<&'a str, Option<usize>>,
     structs: Vec<StructPlan>,
     has_wide_text: bool,
 }
 
 impl<'a> Compiler<'a> {
-    /// Compiles what a struct holds, then the struct: depth is bounded because the definition's is.
+    /// Compiles a struct's nested structs, then the struct: depth is bounded because the definition's is.
     fn visit(&mut self, type_name: &str, needed_by: &str) -> Result<usize, PlanError> {
         let Some((&name, &description)) = self.known.get_key_value(type_name) else {
             return Err(PlanError::Nested {
@@ -322,7 +322,7 @@ fn many_sizes(element: ElementPlan, count: u64, of_one: &Sizes) -> Option<Sizes>
     let mut sizes = [0; 8];
     for (phase, size) in sizes.iter_mut().enumerate() {
         *size = match element {
-            // Elements behind the first need no padding.
+            // Elements after the first need no padding.
             ElementPlan::Primitive(primitive) => {
                 of_one[phase].checked_add((items - 1).checked_mul(size_of(primitive))?)?
             }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_sizes_hold_padding_from_every_place() {
+    fn fixed_sizes_include_padding_from_every_offset() {
         let plan = plan(&[
             ("a/msg/A", "uint8 a\nfloat64 b\nB[2] c"),
             ("a/msg/B", "uint8 x\nuint32 y"),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varies_has_no_size_and_hostile_arrays_do_not_overflow() {
+    fn types_that_vary_have_no_size_and_hostile_arrays_do_not_overflow() {
         let varies = plan(&[("a/msg/A", "string a")]);
         assert!(varies.root().sizes.is_none());
         let huge = plan(&[

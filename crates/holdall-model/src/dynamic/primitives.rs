@@ -3,7 +3,7 @@
 use super::value::{Scalar, scalar_of, size_of};
 use crate::interface::Primitive;
 
-/// An array or a sequence of numbers or booleans, as it lies in the payload.
+/// An array or a sequence of numbers or booleans, as the payload holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Primitives<'a> {
     pub(super) kind: Primitive,
@@ -12,7 +12,7 @@ pub struct Primitives<'a> {
 }
 
 impl<'a> Primitives<'a> {
-    /// What it holds.
+    /// The kind of its values.
     pub fn kind(self) -> Primitive {
         self.kind
     }
@@ -22,12 +22,12 @@ impl<'a> Primitives<'a> {
         self.bytes.len() / size_of(self.kind)
     }
 
-    /// True when there are none.
+    /// True for an empty list.
     pub fn is_empty(self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The values as they lie there, in the byte order of [`Primitives::is_little_endian`].
+    /// The bytes of the values, in the byte order of [`Primitives::is_little_endian`].
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
@@ -37,12 +37,12 @@ impl<'a> Primitives<'a> {
         self.little_endian
     }
 
-    /// True for `uint8`, `byte` and `char`: bytes as such.
+    /// True for `uint8`, `byte` and `char`: raw bytes.
     pub fn is_octets(self) -> bool {
         is_octet(self.kind)
     }
 
-    /// The value at `index`; `None` behind the end.
+    /// The value at `index`; `None` beyond the end.
     pub fn get(self, index: usize) -> Option<Scalar<'a>> {
         let size = size_of(self.kind);
         let begin = index.checked_mul(size)?;
@@ -68,7 +68,7 @@ impl<'a> Primitives<'a> {
     }
 }
 
-/// True for kinds of one byte that hold a byte, not a number or a truth.
+/// True for the one-byte kinds that hold a raw byte, not a number or a boolean.
 pub(super) const fn is_octet(kind: Primitive) -> bool {
     matches!(kind, Primitive::Uint8 | Primitive::Byte | Primitive::Char)
 }

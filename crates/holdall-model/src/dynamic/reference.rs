@@ -1,4 +1,4 @@
-//! A plain CDR encoder and random types for it: what the decoder is tested against.
+//! A plain CDR encoder and random types for it: the reference for tests of the decoder.
 
 use super::{DecodeError, ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
 use crate::interface::{Definition, InterfaceSource, SourceFormat};
@@ -105,7 +105,8 @@ impl Encoder {
                 Value::U8(_) | Value::I16(_) | Value::U32(_) | Value::F64(_)
             )
         };
-        // An empty list says nothing about its elements; random lists of texts and structs are never empty in XCDR2.
+        // An empty list does not show its element type; random lists of texts and structs are never empty in
+        // XCDR2.
         if self.second && items.first().is_some_and(|item| !is_plain(item)) {
             self.u32(0);
         }
@@ -116,7 +117,7 @@ impl Encoder {
     }
 }
 
-/// A value tree, as it is encoded and as it is decoded.
+/// A value tree, the input of the encoder and the output of the decoder.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     U8(u8),
@@ -126,11 +127,11 @@ pub(super) enum Value {
     Text(String),
     Wide(String),
     Struct(Vec<Value>),
-    /// Whether it has its count before it, and its elements.
+    /// A list: whether a count precedes its elements, and the elements.
     List(bool, Vec<Value>),
 }
 
-/// Builds the tree of what it is told.
+/// A visitor that builds a value tree.
 #[derive(Default)]
 struct Builder {
     stack: Vec<Value>,
@@ -194,14 +195,14 @@ impl<'a> Visitor<'a> for Builder {
     }
 }
 
-/// The value tree of a payload, and what is left behind it.
+/// The value tree of a payload, and the number of bytes after it.
 pub(super) fn decode(plan: &TypePlan, payload: &[u8]) -> Result<(Value, usize), DecodeError> {
     let mut builder = Builder::default();
     let walked = plan.walk(payload, &mut builder)?;
     Ok((builder.result.unwrap(), walked.bytes_left))
 }
 
-/// A random field: its type as written (`{}` stands for nested types' numbers) and its value.
+/// A random field: its type as written (`{}` is replaced by the numbers of nested types) and its value.
 #[derive(Clone, Debug)]
 struct Sample {
     type_text: String,
@@ -286,7 +287,7 @@ proptest! {
         let (value, left) = decode(&plan, &payload).unwrap();
         prop_assert_eq!(left, 0);
         prop_assert_eq!(&value, &sample.value);
-        // Every cut is an error with a place inside, never a panic.
+        // Every cut is an error with an offset inside the payload, never a panic.
         for end in 0..payload.len() {
             if let Err(error) = decode(&plan, &payload[..end]) {
                 prop_assert!(error.offset() <= payload.len() + 8, "{}", error);
@@ -307,7 +308,7 @@ proptest! {
 }
 
 #[test]
-fn counts_that_lie_are_refused_before_memory_is_taken() {
+fn wrong_counts_are_refused_before_memory_is_allocated() {
     let plan = plan(&[
         ("a/msg/A", "uint8 x\nB[] many"),
         ("a/msg/B", "string a\nfloat64[4] b"),
@@ -323,7 +324,7 @@ fn counts_that_lie_are_refused_before_memory_is_taken() {
 }
 
 #[test]
-fn faults_are_named_with_place_and_field() {
+fn faults_are_named_with_offset_and_field() {
     let plan = plan(&[
         ("a/msg/A", "B[<=2] many\nstring<=3 text"),
         ("a/msg/B", "uint32 x"),

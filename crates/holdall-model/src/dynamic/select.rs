@@ -1,4 +1,4 @@
-//! Takes a few values out of a payload and passes over the rest.
+//! Takes a few values out of a payload and skips the rest.
 
 use super::{
     error::DecodeError,
@@ -9,18 +9,18 @@ use super::{
 };
 use crate::interface::Arity;
 
-/// One step of the way to a value.
+/// One step of the path to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The field at this place of its struct.
+    /// The field at this index of its struct.
     Field(usize),
-    /// The element at this place of a list; from the end where negative.
+    /// The element at this index of a list; from the end where negative.
     Item(i64),
     /// Every element of a list.
     All,
 }
 
-/// What is taken at the end of a way.
+/// What is taken at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The value.
@@ -31,7 +31,7 @@ pub(super) enum Taken {
     Seconds,
 }
 
-/// What was found for one way.
+/// What was found for one path.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Found<'a> {
     /// Nothing: the list is shorter.
@@ -60,10 +60,10 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The ways that are wanted of a struct, merged so that one pass finds all.
+/// The paths that are wanted of a struct, merged so that one pass finds all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
-    /// By place of the field, in order.
+    /// By index of the field, in order.
     fields: Vec<(usize, Wanted)>,
 }
 
@@ -83,7 +83,7 @@ struct Wanted {
 }
 
 impl Selection {
-    /// Adds a way; what it leads to goes into `slot`.
+    /// Adds a path; its value goes into `slot`.
     pub fn add(&mut self, steps: &[Step], taken: Taken, slot: usize) {
         let [Step::Field(index), rest @ ..] = steps else {
             return;
@@ -147,7 +147,7 @@ impl Wanted {
 }
 
 impl<'p, 'a> Walker<'p, 'a> {
-    /// Takes what is wanted of a struct. `to_end`: the place must be behind the struct afterwards.
+    /// Takes what is wanted of a struct. `to_end`: the cursor must be after the struct afterwards.
     fn select(
         &mut self,
         wanted: &Selection,
@@ -209,14 +209,14 @@ impl<'p, 'a> Walker<'p, 'a> {
                 .filter(|(item, _)| item.is_none_or(|item| place(item, count) == Some(index)))
                 .map(|(_, wanted)| wanted)
                 .collect();
-            let told = if items.is_empty() {
+            let selected = if items.is_empty() {
                 self.skip_elements(field, index..index + 1)
             } else {
                 let is_last = !to_end && index + 1 == last;
                 self.select_element(&items, field, slots, !is_last)
                     .map_err(|error| error.in_item(index))
             };
-            told?;
+            selected?;
         }
         if to_end {
             self.skip_elements(field, last..count)?;
@@ -224,7 +224,7 @@ impl<'p, 'a> Walker<'p, 'a> {
         Ok(())
     }
 
-    /// Takes what several ways want of one value or struct.
+    /// Takes what several paths want of one value or struct.
     fn select_element(
         &mut self,
         wanted: &[&Wanted],
@@ -248,7 +248,8 @@ impl<'p, 'a> Walker<'p, 'a> {
             }
         }
         self.cursor = begin.clone();
-        // Several ways meet here only where an index and `*` are both used on one list: each reads it on its own.
+        // Several paths meet here only where an index and `*` are both used on one list: each reads it
+        // separately.
         let inner: Vec<&Selection> = wanted
             .iter()
             .map(|wanted| &wanted.inner)
@@ -282,7 +283,7 @@ fn select_primitives<'a>(wanted: &Wanted, values: Primitives<'a>, slots: &mut [F
     for (item, wanted) in &wanted.items {
         for slot in &wanted.values {
             match item {
-                // Lists inside of lists come one after the other.
+                // Nested lists come one after the other.
                 None if matches!(slots[*slot], Found::Nothing) => slots[*slot] = Found::All(values),
                 None => {
                     if let Found::All(before) = slots[*slot] {
@@ -301,7 +302,7 @@ fn select_primitives<'a>(wanted: &Wanted, values: Primitives<'a>, slots: &mut [F
     }
 }
 
-/// The place that an index names in a list of `count`; `None` behind its end or before its begin.
+/// The position that an index names in a list of `count`; `None` beyond its end or before its start.
 fn place(index: i64, count: u64) -> Option<u64> {
     let place = if index < 0 {
         count.checked_sub(index.unsigned_abs())?
@@ -311,7 +312,7 @@ fn place(index: i64, count: u64) -> Option<u64> {
     (place < count).then_some(place)
 }
 
-/// Elements behind this place are not wanted.
+/// Elements after this one are not wanted.
 fn last_wanted(wanted: &Wanted, count: u64) -> u64 {
     let ends = wanted.items.iter().map(|(item, _)| match item {
         None => count,

@@ -3,7 +3,7 @@
 use crate::interface::Primitive;
 use std::borrow::Cow;
 
-/// One value that is no struct and no list.
+/// One value that is neither a struct nor a list.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar<'a> {
     /// `bool`; any byte but 0 is true.
@@ -34,12 +34,12 @@ pub enum Scalar<'a> {
     Wide(WideText<'a>),
 }
 
-/// The bytes of a `string`, without the zero at its end. ROS 2 means UTF-8 and does not check.
+/// The bytes of a `string`, without the zero at its end. ROS 2 expects UTF-8 and does not check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a>(pub &'a [u8]);
 
 impl<'a> Text<'a> {
-    /// The text; bytes that are no UTF-8 become U+FFFD.
+    /// The text; bytes that are not UTF-8 become U+FFFD.
     pub fn to_str(self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.0)
     }
@@ -94,7 +94,7 @@ pub(super) const fn size_of(primitive: Primitive) -> usize {
     }
 }
 
-/// Reads a primitive from exactly as many bytes as it has.
+/// Reads a primitive from exactly its number of bytes.
 #[inline]
 pub(super) fn scalar_of(primitive: Primitive, bytes: &[u8], little_endian: bool) -> Scalar<'static> {
     macro_rules! number {
@@ -125,16 +125,16 @@ pub(super) fn scalar_of(primitive: Primitive, bytes: &[u8], little_endian: bool)
     }
 }
 
-/// IEEE 754 binary128 rounded towards zero to binary64: as CDR carries a `long double`.
+/// IEEE 754 binary128, the CDR form of a `long double`, rounded towards zero to binary64.
 fn quad_to_double(bits: u128) -> f64 {
     let sign = if bits >> 127 == 1 { -1.0 } else { 1.0 };
     let exponent = ((bits >> 112) & 0x7fff) as i32;
-    // The upper 52 of the 112 bits behind the point.
+    // The upper 52 of the 112 bits after the point.
     let fraction = ((bits >> 60) & ((1 << 52) - 1)) as u64;
     match exponent {
         0x7fff if fraction == 0 && bits << 16 == 0 => sign * f64::INFINITY,
         0x7fff => f64::NAN,
-        // Numbers below 2^-16382 are nothing for a double.
+        // Numbers below 2^-16382 are zero as a double.
         0 => sign * 0.0,
         _ => {
             let mantissa = 1.0 + fraction as f64 / (1_u64 << 52) as f64;

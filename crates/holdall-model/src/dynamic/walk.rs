@@ -9,12 +9,13 @@ use super::{
 };
 use crate::interface::Arity;
 
-/// What is told of a message's values, in the order of its definition.
+/// Receives a message's values, in the order of its definition.
 ///
-/// A struct is `begin_struct`, its fields, `end_struct`; a field is `wants_field`, then one `scalar`, one `primitives`, one struct,
-/// or `begin_list`, `wants_item` with a value for each element, `end_list`. Structs that were defined without fields have none.
+/// A struct is `begin_struct`, its fields, `end_struct`; a field is `wants_field`, then one `scalar`, one
+/// `primitives`, one struct, or `begin_list`, `wants_item` with a value for each element, `end_list`. Structs
+/// that were defined without fields have none.
 pub trait Visitor<'a> {
-    /// Whether the field's value is to be told; otherwise it is passed over.
+    /// Whether to visit the field's value; otherwise it is skipped.
     fn wants_field(&mut self, _field: &FieldPlan) -> bool {
         true
     }
@@ -34,7 +35,7 @@ pub trait Visitor<'a> {
     /// An array or a sequence of structs or texts begins.
     fn begin_list(&mut self, field: &FieldPlan, count: u64);
 
-    /// Whether the element at `index` is to be told; after the first that is not, the rest is passed over.
+    /// Whether to visit the element at `index`; after the first refusal the rest is skipped.
     fn wants_item(&mut self, _index: u64) -> bool {
         true
     }
@@ -43,19 +44,20 @@ pub trait Visitor<'a> {
     fn end_list(&mut self, field: &FieldPlan, count: u64);
 }
 
-/// What a walk has found besides values.
+/// What a walk found in addition to the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// Bytes behind the last field. Up to three are padding (DDS sends multiples of four); more mean that the definition is
-    /// not the one that the message was written with.
+    /// Bytes after the last field. Up to three are padding (DDS sends multiples of four); more mean that the
+    /// message was written with another definition.
     pub bytes_left: usize,
 }
 
 impl TypePlan {
-    /// Tells `visitor` the values of a payload.
+    /// Walks a payload and calls `visitor` with its values.
     ///
     /// # Errors
-    /// When the payload is not what the definition says; values before the fault have been told then.
+    /// When the payload does not fit the definition; the visitor has then received the values before the
+    /// fault.
     pub fn walk<'a, V: Visitor<'a>>(
         &self,
         payload: &'a [u8],
@@ -74,7 +76,7 @@ impl TypePlan {
         walk().map_err(|error: DecodeError| error.in_type(self.type_name()))
     }
 
-    /// Opens a payload, with the width of wide characters found out.
+    /// Opens a payload and determines the width of its wide characters.
     pub(super) fn cursor<'a>(&self, payload: &'a [u8]) -> Result<Cursor<'a>, DecodeError> {
         let cursor = Cursor::open(payload)?;
         if !self.has_wide_text() {
@@ -90,7 +92,7 @@ impl TypePlan {
     }
 }
 
-/// A walk that is under way.
+/// A walk in progress.
 pub(super) struct Walker<'p, 'a> {
     pub plan: &'p TypePlan,
     pub cursor: Cursor<'a>,
@@ -104,18 +106,18 @@ impl<'p, 'a> Walker<'p, 'a> {
     ) -> Result<(), DecodeError> {
         visitor.begin_struct(structure);
         if structure.is_empty {
-            // One byte that means nothing.
+            // One byte without meaning.
             self.skip_struct(structure)?;
             visitor.end_struct(structure);
             return Ok(());
         }
         for field in &structure.fields {
-            let told = if visitor.wants_field(field) {
+            let visited = if visitor.wants_field(field) {
                 self.field(field, visitor)
             } else {
                 self.skip_field(field)
             };
-            told.map_err(|error| error.in_field(&field.name))?;
+            visited.map_err(|error| error.in_field(&field.name))?;
         }
         visitor.end_struct(structure);
         Ok(())
@@ -165,7 +167,7 @@ impl<'p, 'a> Walker<'p, 'a> {
         }
     }
 
-    /// Reads how many elements a list has, up to its first element.
+    /// Reads the number of a list's elements, up to the first element.
     pub fn count_of(&mut self, field: &FieldPlan) -> Result<u64, DecodeError> {
         if !matches!(field.element, ElementPlan::Primitive(_)) {
             self.cursor.list_head()?;
@@ -189,7 +191,7 @@ impl<'p, 'a> Walker<'p, 'a> {
         Ok(())
     }
 
-    /// Passes over a field, at once where its size is known.
+    /// Skips a field, at once where its size is known.
     pub fn skip_field(&mut self, field: &'p FieldPlan) -> Result<(), DecodeError> {
         if let Some(sizes) = &field.sizes
             && !self.cursor.is_second_version()
@@ -203,7 +205,7 @@ impl<'p, 'a> Walker<'p, 'a> {
         self.skip_elements(field, 0..count)
     }
 
-    /// Passes over elements of a list that has been begun.
+    /// Skips elements of a list that was begun.
     pub fn skip_elements(
         &mut self,
         field: &'p FieldPlan,

@@ -1,6 +1,6 @@
-//! The interface definitions that the program carries with it: the common packages of ROS 2 Jazzy.
+//! The embedded interface definitions: the common packages of ROS 2 Jazzy.
 //!
-//! They serve where no node tells its types and no ROS installation is found. As everywhere, a definition is to be used
+//! They are used where no node sends its types and no ROS installation is found. As always, use a definition
 //! only when its hash equals the announced one: distributions differ.
 
 use super::{Definition, InterfaceError, InterfaceSource, SourceFormat};
@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::OnceLock};
 
 /// Written by `scripts/bundle-definitions.py`.
 const TEXT: &str = include_str!("../../data/definitions.txt");
-/// What begins an entry.
+/// Prefix of an entry.
 const MARK: &str = "@@ ";
 
 /// A set of definitions by type name.
@@ -25,7 +25,7 @@ struct Entry {
 }
 
 impl Bundle {
-    /// The definitions in this program; the index is made on first use.
+    /// The embedded definitions; the index is made on first use.
     pub fn embedded() -> &'static Self {
         static EMBEDDED: OnceLock<Bundle> = OnceLock::new();
         EMBEDDED.get_or_init(|| Self {
@@ -56,7 +56,7 @@ impl Bundle {
     /// Resolves a type, also one that a service or an action derives, from these definitions alone.
     ///
     /// # Errors
-    /// When it or a type that it needs is not here.
+    /// When it or a type that it needs is missing here.
     pub fn define(&self, type_name: &str) -> Result<Definition, InterfaceError> {
         Definition::resolve(type_name, |name| self.get(name))
     }

@@ -1,6 +1,6 @@
 //! Types as `type_description_interfaces` describes them: fields with their kinds, sizes and nested types.
 
-/// A value that is no struct and no string.
+/// A value that is neither a struct nor a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Primitive {
     /// `int8`.
@@ -58,7 +58,7 @@ impl Primitive {
     }
 }
 
-/// What a field holds one or many of.
+/// What a field holds, one or many of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// A plain value.
@@ -79,9 +79,9 @@ pub enum Element {
 pub enum Arity {
     /// Exactly one.
     One,
-    /// `[n]`: always as many.
+    /// `[n]`: always `n`.
     Array(u64),
-    /// `[<=n]`: at most as many.
+    /// `[<=n]`: at most `n`.
     BoundedSequence(u64),
     /// `[]`: any number.
     UnboundedSequence,
@@ -182,13 +182,13 @@ impl Field {
         }
     }
 
-    /// True for the field that a struct without fields is given.
+    /// True for the field that a struct without fields gets.
     pub fn is_placeholder(&self) -> bool {
         self.name == EMPTY_STRUCT_MEMBER
     }
 }
 
-/// One struct. Default values are left out: they are no part of the hash.
+/// One struct. Default values are left out: the hash does not include them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IndividualTypeDescription {
     /// Full name, for example `std_msgs/msg/Header`.
@@ -224,11 +224,11 @@ impl IndividualTypeDescription {
 /// The only field of a struct that was defined without fields.
 pub(crate) const EMPTY_STRUCT_MEMBER: &str = "structure_needs_at_least_one_member";
 
-/// A struct and all that it depends on.
+/// A struct and all its dependencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeDescription<'a> {
     /// The struct itself.
     pub type_description: &'a IndividualTypeDescription,
-    /// All structs below it, by name.
+    /// All structs that it depends on, by name.
     pub referenced_type_descriptions: Vec<&'a IndividualTypeDescription>,
 }

@@ -1,7 +1,7 @@
 //! Definitions of message, service and action types: parsed, hashed (RIHS01) and written as bags store them.
 //!
-//! A [`Definition`] is a type with all that it depends on, resolved from texts that a caller looks up by name: those that a
-//! node told, those below `AMENT_PREFIX_PATH`, those of the embedded [`bundle`].
+//! A [`Definition`] is a type with all its dependencies, resolved from texts that a caller looks up by name:
+//! those that a node sent, those below `AMENT_PREFIX_PATH`, those of the embedded [`bundle`].
 
 pub mod bundle;
 mod derive;
@@ -24,7 +24,7 @@ use std::borrow::Cow;
 
 /// Longest definition text of one type, in bytes; the longest known is about 20 kB.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
-/// Longest texts of all types of one definition together, in bytes; the longest known are about 100 kB.
+/// Longest total of the texts of one definition, in bytes; the longest known are about 100 kB.
 pub const DEFINITION_BYTES_MAX: usize = 8 * SOURCE_BYTES_MAX;
 /// Most types that one definition may depend on.
 pub const TYPES_MAX: usize = 2048;
@@ -91,7 +91,7 @@ pub enum InterfaceError {
     NotFound {
         /// The type.
         type_name: String,
-        /// The type that holds a field of it, unless it was asked for itself.
+        /// The type with a field of it; `None` when it was requested itself.
         needed_by: Option<String>,
     },
     /// A name that no type has.
@@ -100,7 +100,7 @@ pub enum InterfaceError {
         /// The name as given.
         type_name: String,
     },
-    /// A type that holds itself.
+    /// A type that contains itself.
     #[error("the definition of {type_name} contains itself")]
     Cycle {
         /// The type.
@@ -113,7 +113,7 @@ pub enum InterfaceError {
         type_name: String,
         /// What is too much.
         what: &'static str,
-        /// How much is allowed.
+        /// The largest number allowed.
         limit: usize,
     },
 }
@@ -141,7 +141,8 @@ pub fn defining_type(type_name: &str) -> &str {
     }
 }
 
-/// The full name of a message that is named as in `.msg` texts and in MCAP files of others: `pkg/msg/X` of `pkg/X`.
+/// The full name of a message that has its short name in `.msg` texts and in other programs' MCAP files:
+/// `pkg/msg/X` for `pkg/X`.
 pub fn full_type_name(type_name: &str) -> Cow<'_, str> {
     match type_name.split_once('/') {
         Some((package, name)) if !name.contains('/') => Cow::Owned(format!("{package}/msg/{name}")),
@@ -149,7 +150,7 @@ pub fn full_type_name(type_name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The name without the first of the suffixes that it has.
+/// The name without the first of the suffixes that it ends with.
 fn strip_one<'a>(name: &'a str, suffixes: &[&str]) -> &'a str {
     suffixes
         .iter()

@@ -36,7 +36,7 @@ pub fn parse_message(type_name: &str, text: &str) -> Result<MessageSpec, Interfa
     parse_lines(type_name, text.lines().zip(1..))
 }
 
-/// Reads the parts of a `.srv` or `.action` text, which lines `---` keep apart.
+/// Reads the parts of a `.srv` or `.action` text, separated by lines `---`.
 pub(super) fn parse_parts<const N: usize>(
     type_name: &str,
     text: &str,
@@ -59,7 +59,7 @@ pub(super) fn parse_parts<const N: usize>(
     })
 }
 
-/// Definitions come from the network too: a bound on their length bounds everything that is made of them.
+/// Definitions also come from the network: a bound on their length bounds everything that is made of them.
 pub(super) fn check_size(type_name: &str, text: &str) -> Result<(), InterfaceError> {
     if text.len() > SOURCE_BYTES_MAX {
         let (what, limit) = ("bytes", SOURCE_BYTES_MAX);
@@ -93,9 +93,9 @@ fn parse_lines<'a>(
     Ok(spec)
 }
 
-/// Adds what a line defines; gives its name.
+/// Adds the definition in a line; returns its name.
 fn parse_line(package: &str, line: &str, spec: &mut MessageSpec) -> Result<Option<String>, String> {
-    // A '#' inside a quoted default value begins a comment too: so it is in rosidl.
+    // As in rosidl, a '#' inside a quoted default value begins a comment too.
     let code = line.split('#').next().unwrap_or_default().replace('\t', " ");
     let code = code.trim();
     if code.is_empty() {
@@ -186,7 +186,8 @@ fn nested(package: &str, text: &str) -> Result<String, String> {
         Some((package, name)) => (package, name.strip_prefix("msg/").unwrap_or(name), true),
         None => (package, text, false),
     };
-    // ROS 2 wants types to begin with a capital; types that come from ROS 1 may not, and are always named with their package.
+    // ROS 2 requires types to begin with a capital; types from ROS 1 may not, and always have their package
+    // before them.
     let is_type =
         is_identifier(package) && is_identifier(name) && (is_full || !name.starts_with(char::is_lowercase));
     is_type
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_constants_and_defaults_are_told_apart() {
+    fn comments_constants_and_defaults_are_distinguished() {
         let text = "# head\n\nuint8 A=1 # one\nstring NAME = some text\n\nint32 x -5 # x\nstring y \"a b\"\n  # end\n\tfloat32[] z [1.0, 2.0]\r\n";
         let spec = parse(text).unwrap();
         let constants: Vec<_> = spec

@@ -1,4 +1,4 @@
-//! Resolves a type with all that it depends on, within bounds.
+//! Resolves a type with all its dependencies, within bounds.
 
 use super::{
     DEFINITION_BYTES_MAX, IndividualTypeDescription, InterfaceError, InterfaceSource, NESTING_MAX, TYPES_MAX,
@@ -6,21 +6,22 @@ use super::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A type and all that it depends on, with the texts that define them.
+/// A type and all its dependencies, with the texts that define them.
 #[derive(Clone, Debug)]
 pub struct Definition {
     type_name: String,
-    /// By the type that a file is named after.
+    /// By the type that the file is named after.
     pub(super) sources: BTreeMap<String, InterfaceSource>,
-    /// The type itself and all below it.
+    /// The type itself and all its dependencies.
     pub(super) descriptions: BTreeMap<String, IndividualTypeDescription>,
 }
 
 impl Definition {
-    /// Resolves a type such as `sensor_msgs/msg/Image` or `pkg/srv/X_Event`; `sensor_msgs/Image` is taken for the first.
+    /// Resolves a type such as `sensor_msgs/msg/Image` or `pkg/srv/X_Event`; `sensor_msgs/Image` means the
+    /// former.
     ///
-    /// `lookup` gives the definition file of a type (see [`defining_type`]), or `None`; where that of a derived type is not found, it is
-    /// asked for the derived type itself.
+    /// `lookup` returns the definition file of a type (see [`defining_type`]), or `None`. It is called with
+    /// the derived type itself when it has no file for the type that defines it.
     ///
     /// # Errors
     /// When a definition is not found, breaks the rules, contains itself, or is larger or deeper than the bounds.
@@ -56,7 +57,7 @@ impl Definition {
         })
     }
 
-    /// The type that was asked for.
+    /// The requested type.
     pub fn type_name(&self) -> &str {
         &self.type_name
     }
@@ -142,7 +143,7 @@ impl<L: FnMut(&str) -> Option<InterfaceSource>> Resolver<'_, L> {
         if self.sources.contains_key(file) {
             return Err(self.not_found(type_name));
         }
-        // What a service or an action derives may have been written out as a message of its own.
+        // A type that a service or an action derives may be stored as a message of its own.
         let (file, source) = match (self.lookup)(file) {
             Some(source) => (file, source),
             None if file == type_name => return Err(self.not_found(type_name)),
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_type_depends_on_is_found_once_and_sorted() {
+    fn dependencies_are_found_once_and_sorted() {
         let texts = [
             ("a/msg/A", "C c\nB b\nB[] more\n"),
             ("a/msg/B", "C c"),
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_service_needs_only_what_it_holds() {
+    fn a_part_of_a_service_needs_only_its_own_dependencies() {
         let texts = [("a/srv/S", "B b\n---\nMissing m\n"), ("a/msg/B", "int32 x")];
         let definition = resolve("a/srv/S_Request", &texts).unwrap();
         assert_eq!(definition.description().referenced_type_descriptions.len(), 1);
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_who_needs_it() {
+    fn a_missing_type_is_named_with_the_type_that_needs_it() {
         let error = resolve("a/msg/A", &[("a/msg/A", "b/Missing x")]).unwrap_err();
         assert_eq!(
             error.to_string(),

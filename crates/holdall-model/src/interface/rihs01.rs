@@ -4,7 +4,7 @@ use super::{IndividualTypeDescription, TypeDescription};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// What every RIHS01 hash begins with.
+/// Prefix of every RIHS01 hash.
 pub const RIHS01_PREFIX: &str = "RIHS01_";
 
 /// Whether a text has the form of a RIHS01 hash: the prefix and 64 lower-case hexadecimal digits.
@@ -39,7 +39,7 @@ fn to_json(description: &TypeDescription<'_>) -> String {
     json
 }
 
-/// Names hold letters, digits, `_` and `/` only (the parsers see to that), so nothing needs an escape.
+/// Names hold letters, digits, `_` and `/` only (the parsers check that), so no character needs an escape.
 fn write_individual(json: &mut String, description: &IndividualTypeDescription) {
     write!(
         json,

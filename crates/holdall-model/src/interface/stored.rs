@@ -1,18 +1,19 @@
-//! Reads definition texts out of bags back into the files they were made of.
+//! Splits definition texts from bags into the files that they were made of.
 
 use super::{Definition, InterfaceError, InterfaceSource, SourceFormat, defining_type, full_type_name};
 use crate::topic::{DefinitionEncoding, MessageDefinition};
 use std::collections::BTreeMap;
 
 impl Definition {
-    /// Resolves a definition as a bag stores it, to know its fields or to check its hash.
+    /// Resolves a definition as a bag stores it, to get its fields or to check its hash.
     ///
-    /// `lookup` is asked for what the text does not hold: rosbag2 leaves `service_msgs/msg/ServiceEventInfo` out of the texts of
-    /// service events. Messages that an action derives keep their fields, and not their hash, because `.msg` texts cannot name
-    /// types of other kinds.
+    /// `lookup` is called for types that the text does not hold: rosbag2 leaves
+    /// `service_msgs/msg/ServiceEventInfo` out of the texts of service events. Messages that an action
+    /// derives keep their fields but not their hash, because `.msg` texts cannot name types of other kinds.
     ///
     /// # Errors
-    /// As for [`Definition::resolve`]; for an unknown encoding and no help from `lookup`, the type is not found.
+    /// As for [`Definition::resolve`]; with an unknown encoding, and a `lookup` without the type, the type is
+    /// not found.
     pub fn from_stored(
         stored: &MessageDefinition,
         lookup: impl FnMut(&str) -> Option<InterfaceSource>,
@@ -20,7 +21,8 @@ impl Definition {
         Self::from_stored_as(stored, &stored.type_name, lookup)
     }
 
-    /// As [`Definition::from_stored`], for a type that the stored one derives: SQLite bags keep the text of a service's event under the
+    /// As [`Definition::from_stored`], for a type that the stored one derives: SQLite bags keep the text of a
+    /// service's event under the name of the service.
     /// name of the service.
     ///
     /// # Errors
@@ -49,7 +51,7 @@ fn stored_parts(stored: &MessageDefinition) -> BTreeMap<String, InterfaceSource>
             next = part_header(header);
             rest = after;
         }
-        // A text that begins with a delimiter has no part without one.
+        // A text that begins with a delimiter has only parts with a header.
         if !text.is_empty() || !parts.is_empty() || following.is_none() {
             parts.entry(type_name).or_insert_with(|| InterfaceSource {
                 format,
@@ -60,8 +62,8 @@ fn stored_parts(stored: &MessageDefinition) -> BTreeMap<String, InterfaceSource>
     parts
 }
 
-/// How the part without a header is written, and what it defines: rosbag2 stores the text of a service (`---` between its two messages) as
-/// the definition of its event, and of an action (two of them) as that of what it derives.
+/// Format and type of the part without a header: rosbag2 stores the text of a service (`---` between its two
+/// messages) as the definition of its event, and of an action (two of them) as that of its derived types.
 fn first_part(stored: &MessageDefinition) -> (SourceFormat, String) {
     let (text, _) = split_at_delimiter(&stored.text);
     let type_name = full_type_name(&stored.type_name);
@@ -74,7 +76,7 @@ fn first_part(stored: &MessageDefinition) -> (SourceFormat, String) {
     }
 }
 
-/// What stands before the next delimiter, and after it the line that names a part and all that follows.
+/// The text before the next delimiter; then the line after it, which names a part, and the rest.
 fn split_at_delimiter(text: &str) -> (&str, Option<(&str, &str)>) {
     let line = "=".repeat(80);
     let mut begin = 0;
@@ -138,7 +140,7 @@ mod tests {
         }
     }
 
-    /// As real rosbag2 has it: in MCAP under the name of the event, in SQLite under that of the service.
+    /// As real rosbag2 stores it: in MCAP under the name of the event, in SQLite under that of the service.
     #[test]
     fn the_text_of_a_service_is_the_definition_of_its_event() {
         let delimiter = "=".repeat(80);
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_users_own_action_derives_is_read_from_its_stored_text() {
+    fn the_derived_types_of_a_users_action_are_read_from_its_stored_text() {
         let action = |name: &str| {
             let text = match name {
                 "a/action/A" => "B goal\n---\nint32 sum\n---\nB step\n",
@@ -201,9 +203,9 @@ mod tests {
         }
     }
 
-    /// As files of tools other than rosbag2 have it.
+    /// As files of other tools have it.
     #[test]
-    fn a_name_without_its_kind_is_that_of_a_message() {
+    fn a_name_without_a_kind_is_a_message() {
         let stored = MessageDefinition {
             type_name: "a/A".to_owned(),
             encoding: DefinitionEncoding::Ros2Msg,
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn idl_parts_are_told_apart() {
+    fn idl_parts_are_split() {
         let idl = |name: &str, member: &str| {
             format!("module a {{ module msg {{ struct {name} {{ {member} }}; }}; }};\n")
         };

@@ -10,12 +10,13 @@ use std::{borrow::Cow, collections::BTreeMap, collections::BTreeSet};
 impl Definition {
     /// The definition as bags store it, with the type's hash.
     ///
-    /// - Types with `.msg` files all the way down: their texts, as rosbag2 stores them.
-    /// - Types with `.idl` files all the way down: `ros2idl`.
-    /// - Events of a service with a `.srv` file: the service's text after a line `SRV: pkg/srv/X`, as rosbag2 stores them.
-    /// - All others (types that an action derives, mixed files): `.msg` texts, written anew from the description where there
-    ///   is no `.msg` file. rosbag2 stores nothing for these. When an IDL type cannot be written as `.msg` (`wchar`, `long
-    ///   double`), the text is empty and its encoding unknown.
+    /// - Types whose dependencies all have `.msg` files: their texts, as rosbag2 stores them.
+    /// - Types whose dependencies all have `.idl` files: `ros2idl`.
+    /// - Events of a service with a `.srv` file: the service's text after a line `SRV: pkg/srv/X`, as rosbag2
+    ///   stores them.
+    /// - All others (types that an action derives, mixed files): `.msg` texts, generated from the description
+    ///   where there is no `.msg` file. rosbag2 stores nothing for these. When an IDL type cannot be written
+    ///   as `.msg` (`wchar`, `long double`), the text is empty and its encoding unknown.
     pub fn message_definition(&self) -> MessageDefinition {
         let (encoding, text) = match self.stored_text() {
             Some(stored) => stored,
@@ -45,7 +46,7 @@ impl Definition {
         Some((DefinitionEncoding::Ros2Msg, text))
     }
 
-    /// A service's own text and the messages that its request and response hold.
+    /// A service's own text and the messages in its request and response.
     fn service_event_text(&self) -> Option<String> {
         let service = crate::names::service_of_event_type(self.type_name())?;
         let source = self
@@ -127,12 +128,12 @@ impl Definition {
     }
 }
 
-/// Two lines that begin a part.
+/// The two lines that begin a part.
 fn delimiter(kind: &str, name: &str) -> String {
     format!("{}\n{kind}: {name}\n", "=".repeat(80))
 }
 
-/// How `.msg` texts name a type: `std_msgs/Header`.
+/// A type's name in `.msg` texts: `std_msgs/Header`.
 fn short_name(type_name: &str) -> Cow<'_, str> {
     match type_name.split_once('/').zip(type_name.rsplit_once('/')) {
         Some(((package, _), (_, name))) => Cow::Owned(format!("{package}/{name}")),

@@ -1,4 +1,4 @@
-//! What a bag says about itself: the content of `metadata.yaml`, which MCAP and SQLite files carry as well.
+//! A bag's metadata: the content of `metadata.yaml`, which MCAP and SQLite files hold as well.
 
 mod read;
 mod write;
@@ -15,7 +15,7 @@ pub const METADATA_VERSION: u32 = 9;
 /// A bag's metadata (rosbag2 `BagMetadata`). Its JSON form has rosbag2's names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BagMetadata {
-    /// Version of the text it was read from; what is written always has [`METADATA_VERSION`].
+    /// Version of the text it was read from; [`METADATA_VERSION`] is always written.
     pub version: u32,
     /// Storage backend, for example `mcap`.
     pub storage_identifier: String,
@@ -37,7 +37,7 @@ pub struct BagMetadata {
     pub relative_file_paths: Vec<String>,
     /// What each storage file holds; empty before version 5.
     pub files: Vec<FileInformation>,
-    /// Whatever the user wanted to be kept, by key.
+    /// Texts that the user wants to keep, by key.
     pub custom_data: BTreeMap<String, String>,
     /// `ROS_DISTRO` of the recorder, or empty.
     pub ros_distro: String,
@@ -137,7 +137,7 @@ mod nanoseconds_since_epoch {
     }
 }
 
-/// The point in time that rosbag2 writes for "no messages" (the largest there is).
+/// The time that rosbag2 writes for "no messages" (the largest that fits).
 const NO_STARTING_TIME: i64 = i64::MAX;
 /// The one top key of `metadata.yaml`.
 const WRAPPER_KEY: &str = "rosbag2_bagfile_information";

@@ -16,10 +16,10 @@ pub enum MetadataError {
     /// It is no YAML, or a value is missing or wrong.
     #[error("cannot read bag metadata: {0}")]
     Yaml(#[from] YamlError),
-    /// There is no such version.
+    /// A version that does not exist.
     #[error("cannot read bag metadata: version {found} does not exist; versions begin with 1")]
     Version {
-        /// What the text says.
+        /// The version in the text.
         found: u32,
     },
 }
@@ -27,8 +27,8 @@ pub enum MetadataError {
 impl BagMetadata {
     /// Reads `metadata.yaml`, or the same without its top key as MCAP and SQLite files hold it.
     ///
-    /// Keys that came with later versions than the text's are filled with nothing. Unknown keys are passed over, so that
-    /// versions after 9 can be read as far as they are known. Up to version 3 paths began with the bag directory's
+    /// Keys that came with later versions than the text's stay empty. Unknown keys are skipped, so versions
+    /// after 9 are read with the known keys. Up to version 3 paths began with the bag directory's
     /// name: it is removed.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ fn relative_path(node: &Node, version: u32) -> Result<String, YamlError> {
     Ok(inside.to_owned())
 }
 
-/// A text that is there since a version; empty before.
+/// A text that a key holds since version `since`; empty before.
 fn text_since(node: &Node, key: &str, version: u32, since: u32) -> Result<String, YamlError> {
     match node.get(key) {
         Some(value) => Ok(value.as_str()?.to_owned()),
@@ -89,7 +89,7 @@ fn text_since(node: &Node, key: &str, version: u32, since: u32) -> Result<String
     }
 }
 
-/// A span that is negative in damaged metadata counts as none.
+/// A duration; a negative one in damaged metadata becomes zero.
 fn duration(node: &Node) -> Result<Duration, YamlError> {
     let nanos: i64 = node.require("duration")?.require("nanoseconds")?.as_number()?;
     Ok(Duration::from_nanos(nanos.max(0).unsigned_abs()))
@@ -105,14 +105,14 @@ fn starting_time(node: &Node) -> Result<Option<Timestamp>, YamlError> {
 
 fn read_topic(node: &Node, version: u32) -> Result<TopicWithMessageCount, YamlError> {
     let topic = match node.get("topic_and_type") {
-        // Before Crystal was released.
+        // Absent before the release of Crystal.
         Some(topic) if version == 1 => topic,
         _ => node.require("topic_metadata")?,
     };
     let text = |key| topic.require(key)?.as_str().map(str::to_owned);
     let offered_qos_profiles = match topic.get("offered_qos_profiles") {
         Some(profiles) => qos::profiles_from_yaml(profiles)?,
-        // Version 4 had none before Foxy was released (rosbag2's own test bags of 2020).
+        // Absent in version 4 before the release of Foxy (rosbag2's own test bags of 2020).
         None if version < 5 => Vec::new(),
         None => return Err(topic.error("the key offered_qos_profiles is missing")),
     };

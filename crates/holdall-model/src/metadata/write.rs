@@ -1,4 +1,5 @@
-//! Writes metadata as rosbag2 does through yaml-cpp, to the byte: block style, two blanks a level, no newline at the end.
+//! Writes metadata as rosbag2 does through yaml-cpp, to the byte: block style, two blanks a level, no newline
+//! at the end.
 
 use super::{
     BagMetadata, FileInformation, METADATA_VERSION, NO_STARTING_TIME, TopicWithMessageCount, WRAPPER_KEY,
@@ -77,7 +78,7 @@ impl Lines {
         );
         self.string("type_description_hash", &info.type_description_hash);
         if let Some(origin) = &info.origin {
-            // Not in the metadata of rosbag2, which skips keys that it does not know.
+            // Not in rosbag2's metadata; rosbag2 skips keys that it does not know.
             self.key("origin");
             self.indent += 2;
             for (key, value) in origin.to_texts() {

@@ -1,6 +1,6 @@
 //! How ROS 2 writes its topics, services and types in DDS, and how to read them back.
 
-/// A DDS topic name, as ROS 2 means it. All names inside are ROS names with a leading `/`, except [`RosName::Other`].
+/// What a DDS topic is in ROS 2. All names in it are ROS names with a leading `/`, except [`RosName::Other`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RosName {
     /// A ROS topic (`rt/chatter`).
@@ -9,11 +9,12 @@ pub enum RosName {
     ServiceRequest(String),
     /// Replies of a service (`rr/addReply`); the name is the service's.
     ServiceReply(String),
-    /// A DDS topic that does not follow ROS conventions, untouched.
+    /// A DDS topic that does not follow ROS conventions, unchanged.
     Other(String),
 }
 
-/// The DDS name of a ROS topic: `/chatter` becomes `rt/chatter`; a name that is no full ROS name stays as it is.
+/// The DDS name of a ROS topic: `/chatter` becomes `rt/chatter`; a name that is not a full ROS name stays
+/// unchanged.
 pub fn topic_to_dds(topic: &str) -> String {
     with_prefix("rt", topic, "")
 }
@@ -36,7 +37,7 @@ fn with_prefix(prefix: &str, name: &str, suffix: &str) -> String {
     }
 }
 
-/// What a DDS topic is to ROS.
+/// The ROS meaning of a DDS topic's name.
 pub fn name_from_dds(dds_name: &str) -> RosName {
     let after = |prefix: &str| dds_name.strip_prefix(prefix).filter(|rest| rest.starts_with('/'));
     if let Some(topic) = after("rt") {
@@ -51,7 +52,8 @@ pub fn name_from_dds(dds_name: &str) -> RosName {
     RosName::Other(dds_name.to_owned())
 }
 
-/// The DDS name of a ROS type: `std_msgs/msg/String` becomes `std_msgs::msg::dds_::String_`; other types stay.
+/// The DDS name of a ROS type: `std_msgs/msg/String` becomes `std_msgs::msg::dds_::String_`; other types are
+/// unchanged.
 pub fn type_to_dds(type_name: &str) -> String {
     let tokens: Vec<&str> = type_name.split('/').collect();
     match tokens.split_last() {
@@ -62,7 +64,8 @@ pub fn type_to_dds(type_name: &str) -> String {
     }
 }
 
-/// The ROS type of a DDS type: `std_msgs::msg::dds_::String_` becomes `std_msgs/msg/String`; other types stay.
+/// The ROS type of a DDS type: `std_msgs::msg::dds_::String_` becomes `std_msgs/msg/String`; other types are
+/// unchanged.
 pub fn type_from_dds(dds_type: &str) -> String {
     let ros = dds_type
         .strip_suffix('_')
@@ -151,14 +154,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_ros_name_survives_the_way_there_and_back(name in "(/[a-zA-Z_][a-zA-Z0-9_]{0,8}){1,4}") {
+        fn a_ros_name_survives_the_round_trip(name in "(/[a-zA-Z_][a-zA-Z0-9_]{0,8}){1,4}") {
             prop_assert_eq!(name_from_dds(&topic_to_dds(&name)), RosName::Topic(name.clone()));
             prop_assert_eq!(name_from_dds(&service_request_to_dds(&name)), RosName::ServiceRequest(name.clone()));
             prop_assert_eq!(name_from_dds(&service_reply_to_dds(&name)), RosName::ServiceReply(name));
         }
 
         #[test]
-        fn a_ros_type_survives_the_way_there_and_back(name in "[a-z][a-z0-9_]{0,8}/(msg|srv|action)/[A-Z][a-zA-Z0-9_]{0,12}") {
+        fn a_ros_type_survives_the_round_trip(name in "[a-z][a-z0-9_]{0,8}/(msg|srv|action)/[A-Z][a-zA-Z0-9_]{0,12}") {
             prop_assert_eq!(type_from_dds(&type_to_dds(&name)), name);
         }
 

@@ -1,4 +1,4 @@
-//! Names of topics, services, actions and nodes: the rules of rcl and rmw, and which name leads to which topics.
+//! Names of topics, services, actions and nodes: the rules of rcl and rmw, and which topics belong to a name.
 
 pub mod dds;
 
@@ -11,16 +11,16 @@ pub const NODE_NAME_BYTES_MAX: usize = 255;
 /// Longest namespace in bytes (`RMW_NAMESPACE_MAX_LENGTH`).
 pub const NAMESPACE_BYTES_MAX: usize = TOPIC_NAME_BYTES_MAX - 2;
 
-/// What a service introspection topic ends with.
+/// Ending of service introspection topics.
 pub const SERVICE_EVENT_SUFFIX: &str = "/_service_event";
-/// What stands between an action's name and the names of its topics and services.
+/// The part between an action's name and the names of its topics and services.
 const ACTION_INFIX: &str = "/_action/";
 /// The services of an action, in the order of rosbag2.
 const ACTION_SERVICES: [&str; 3] = ["send_goal", "get_result", "cancel_goal"];
 /// The plain topics of an action.
 const ACTION_TOPICS: [&str; 2] = ["feedback", "status"];
 
-/// Why a name is no valid ROS 2 name.
+/// Why a name is not a valid ROS 2 name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameErrorKind {
@@ -33,7 +33,7 @@ pub enum NameErrorKind {
     /// Names end in a token.
     #[error("it ends with '/'")]
     EndsWithSlash,
-    /// A character beyond letters, digits, `_` and `/`.
+    /// A character other than letters, digits, `_` and `/`.
     #[error("{found:?} at byte {offset} is not allowed; names hold letters, digits, '_' and '/'")]
     Character {
         /// The character.
@@ -105,7 +105,7 @@ pub fn validate_namespace(namespace: &str) -> Result<(), NameError> {
     check_full(namespace, NAMESPACE_BYTES_MAX).map_err(|kind| error("namespace", namespace, kind))
 }
 
-/// The full name that a name means to a node: `chatter` becomes `/chatter`, `~/image` becomes `/node/image`.
+/// Expands a name as a node does: `chatter` becomes `/chatter`, `~/image` becomes `/node/image`.
 ///
 /// # Errors
 /// When the expanded name is not valid.
@@ -132,7 +132,7 @@ pub fn is_hidden(name: &str) -> bool {
     name.split('/').any(|token| token.starts_with('_'))
 }
 
-/// The topic on which a service's requests and responses are shown (service introspection).
+/// The topic that carries a service's requests and responses (service introspection).
 pub fn service_event_topic(service: &str) -> String {
     if service.ends_with(SERVICE_EVENT_SUFFIX) {
         return service.to_owned();

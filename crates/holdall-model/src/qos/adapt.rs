@@ -1,28 +1,30 @@
-//! Which QoS to ask for so that nothing on offer is missed, and which to offer when a bag is played.
+//! Which QoS to request so that no offered message is missed, and which to offer when a bag is played.
 //!
-//! rosbag2 makes one subscription per topic. With mixed publishers that one must be as weak as the weakest publisher,
-//! so reliable publishers are received without repair and latched messages of transient-local publishers are missed.
-//! [`plan_subscriptions`] says which subscriptions are needed so that every publisher is received as well as it offers.
+//! rosbag2 makes one subscription per topic. With mixed publishers it must be as weak as the weakest
+//! publisher, so reliable publishers are received without repair, and latched messages of transient-local
+//! publishers are missed. [`plan_subscriptions`] returns the subscriptions with which every publisher is
+//! received as well as it offers.
 
 use super::{Durability, History, Liveliness, QosDuration, QosProfile, Reliability};
 
-/// A subscription that a topic needs, and whom it is there for.
+/// A subscription that a topic needs, and the publishers it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedSubscription {
-    /// What to ask for.
+    /// What to request.
     pub profile: QosProfile,
-    /// Indexes of the offers that this subscription is there for. Every offer is served by exactly one subscription of a plan.
+    /// Indexes of the offers that this subscription serves. Every offer is served by exactly one subscription
+    /// of a plan.
     ///
-    /// A weaker subscription is matched with stronger publishers as well: messages of a publisher are to be taken from
-    /// the subscription that serves it, and to be ignored on all others (compare the publisher's GID).
+    /// A weaker subscription is matched with stronger publishers as well: accept a publisher's messages from
+    /// the subscription that serves it, and ignore them on all others (compare the publisher's GID).
     pub serves: Vec<usize>,
 }
 
-/// What a subscription can ask for at most and still be matched with `offer`.
+/// The most that a subscription can request and still be matched with `offer`.
 ///
-/// Only definite promises are asked for: an offer with `unknown` or `system_default` reliability is asked for best
-/// effort, which every publisher satisfies. Deadline, lifespan and liveliness are left unset, as in rosbag2. `depth` is the
-/// publisher's, and at least that of [`QosProfile::ROS_DEFAULT`].
+/// Only definite promises are requested: for an offer with `unknown` or `system_default` reliability the
+/// request is best effort, which every publisher satisfies. Deadline, lifespan and liveliness stay unset, as
+/// in rosbag2. `depth` is the publisher's, and at least that of [`QosProfile::ROS_DEFAULT`].
 pub fn strongest_request(offer: &QosProfile) -> QosProfile {
     adapt_subscription_qos(std::slice::from_ref(offer))
 }
@@ -66,9 +68,9 @@ pub fn adapt_subscription_qos(offers: &[QosProfile]) -> QosProfile {
 
 /// The subscriptions that a topic needs so that each publisher is received as well as it offers.
 ///
-/// One when all publishers promise the same; at most four (reliable or not, transient local or not), or eight when
-/// publishers disagree about the ROS name prefix. In the order of the first offer that each serves. Without offers:
-/// one subscription with the default profile that serves nobody yet.
+/// One when all publishers promise the same; at most four (reliable or not, transient local or not), or eight
+/// when publishers disagree about the ROS name prefix. In the order of the first offer that each serves.
+/// Without offers: one subscription with the default profile, which serves no publisher yet.
 ///
 /// A publisher that appears later is served by the planned subscription whose profile has the same reliability,
 /// durability and prefix as its [`strongest_request`], or by a new one.
@@ -106,7 +108,8 @@ fn promises_the_same(a: &QosProfile, b: &QosProfile) -> bool {
         && a.avoid_ros_namespace_conventions == b.avoid_ros_namespace_conventions
 }
 
-/// What to offer when a topic is played: what its publishers offered when all agreed, else the default (rosbag2's rule).
+/// What to offer when a topic is played: what its publishers offered if all agreed, else the default
+/// (rosbag2's rule).
 ///
 /// History and lifespan are not compared; history is always the default's.
 pub fn adapt_publisher_qos(recorded: &[QosProfile]) -> QosProfile {
@@ -173,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn mixed_publishers_get_a_subscription_each_kind() {
+    fn each_kind_of_publisher_gets_a_subscription() {
         let plan = plan_subscriptions(&[SENSOR, LATCHED, SENSOR, LATCHED]);
         assert_eq!(plan.len(), 2);
         assert_eq!(plan[0].serves, [0, 2]);
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn publishers_that_do_not_tell_are_asked_for_nothing() {
+    fn nothing_is_requested_of_publishers_without_definite_qos() {
         let silent = QosProfile {
             reliability: Reliability::Unknown,
             durability: Durability::SystemDefault,
@@ -249,7 +252,7 @@ mod tests {
         }
 
         #[test]
-        fn a_played_offer_satisfies_whoever_was_satisfied_by_all(offers in prop::collection::vec(any_profile(), 1..5), request in any_profile()) {
+        fn a_played_offer_satisfies_subscriptions_that_all_offers_satisfied(offers in prop::collection::vec(any_profile(), 1..5), request in any_profile()) {
             let played = adapt_publisher_qos(&offers);
             if played != QosProfile::ROS_DEFAULT {
                 let all = offers.iter().all(|offer| is_compatible(offer, &request));

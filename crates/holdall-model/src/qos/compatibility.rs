@@ -3,18 +3,18 @@
 use super::{Durability, Liveliness, QosDuration, QosProfile, Reliability};
 use std::fmt;
 
-/// A policy that can keep a publisher and a subscription apart.
+/// A policy that can keep a publisher and a subscription from being matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QosPolicy {
-    /// Reliable asked, best effort offered.
+    /// Reliable requested, best effort offered.
     Reliability,
-    /// Transient local asked, volatile offered.
+    /// Transient local requested, volatile offered.
     Durability,
-    /// A shorter deadline asked than offered.
+    /// A shorter deadline requested than offered.
     Deadline,
-    /// Manual liveliness asked, automatic offered.
+    /// Manual liveliness requested, automatic offered.
     Liveliness,
-    /// A shorter lease asked than offered.
+    /// A shorter lease requested than offered.
     LivelinessLeaseDuration,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for QosPolicy {
 
 /// The policies for which `request` asks for more than `offer` gives; empty when both will be matched.
 ///
-/// Values that say nothing definite (`system_default`, `unknown`, `best_available`) are never counted against a match.
+/// Indefinite values (`system_default`, `unknown`, `best_available`) never prevent a match.
 pub fn incompatible_policies(offer: &QosProfile, request: &QosProfile) -> Vec<QosPolicy> {
     let reliability =
         offer.reliability == Reliability::BestEffort && request.reliability == Reliability::Reliable;
@@ -63,7 +63,7 @@ pub fn is_compatible(offer: &QosProfile, request: &QosProfile) -> bool {
     incompatible_policies(offer, request).is_empty()
 }
 
-/// Whether a finite span is asked for and a longer one (or none) is offered.
+/// Whether a finite span is requested and a longer one (or none) is offered.
 fn asks_shorter(offer: QosDuration, request: QosDuration) -> bool {
     match (offer.finite_nanos(), request.finite_nanos()) {
         (_, None) => false,
@@ -94,7 +94,7 @@ mod tests {
     const BASE: QosProfile = QosProfile::ROS_DEFAULT;
 
     #[test]
-    fn asking_for_more_than_is_offered_keeps_apart() {
+    fn a_request_beyond_the_offer_is_not_matched() {
         let weak = QosProfile {
             reliability: Reliability::BestEffort,
             ..BASE
@@ -151,7 +151,7 @@ mod tests {
         }
 
         #[test]
-        fn asking_for_nothing_matches_every_offer(offer in any_profile()) {
+        fn an_empty_request_matches_every_offer(offer in any_profile()) {
             let nothing = QosProfile {
                 reliability: Reliability::BestEffort,
                 durability: Durability::Volatile,

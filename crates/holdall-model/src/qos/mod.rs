@@ -13,7 +13,7 @@ pub(crate) use text::{profiles_from_yaml, write_profile_lines};
 
 use serde::{Deserialize, Serialize};
 
-/// Adds to a policy enum the names and the numbers that bags and ROS interfaces store it by.
+/// Adds to a policy enum the names and the numbers under which bags and ROS interfaces store it.
 macro_rules! policy_forms {
     ($policy:ident { $($variant:ident = $number:literal $name:literal,)+ }) => {
         impl $policy {
@@ -54,7 +54,7 @@ pub enum History {
     KeepLast,
     /// All messages.
     KeepAll,
-    /// The endpoint did not tell (Fast DDS does not send it).
+    /// The endpoint did not announce it (Fast DDS does not send it).
     Unknown,
 }
 
@@ -76,7 +76,7 @@ pub enum Reliability {
     Reliable,
     /// Lost messages stay lost.
     BestEffort,
-    /// The endpoint did not tell.
+    /// The endpoint did not announce it.
     Unknown,
     /// The best that all counterparts offer.
     BestAvailable,
@@ -101,7 +101,7 @@ pub enum Durability {
     TransientLocal,
     /// Only what is sent while subscribed arrives.
     Volatile,
-    /// The endpoint did not tell.
+    /// The endpoint did not announce it.
     Unknown,
     /// The best that all counterparts offer.
     BestAvailable,
@@ -128,7 +128,7 @@ pub enum Liveliness {
     ManualByNode,
     /// The publisher asserts it on the topic.
     ManualByTopic,
-    /// The endpoint did not tell.
+    /// The endpoint did not announce it.
     Unknown,
     /// The best that all counterparts offer.
     BestAvailable,
@@ -212,7 +212,7 @@ pub struct QosProfile {
 }
 
 impl QosProfile {
-    /// What ROS 2 uses when nothing is said (`rmw_qos_profile_default`): reliable, volatile, the last 10 messages.
+    /// ROS 2's default (`rmw_qos_profile_default`): reliable, volatile, the last 10 messages.
     pub const ROS_DEFAULT: Self = Self {
         history: History::KeepLast,
         depth: 10,

@@ -17,13 +17,13 @@ pub struct QosTextError(#[from] pub YamlError);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QosFileError {
-    /// It is no YAML, or no map from topics to profiles.
+    /// It is not YAML, or not a map from topics to profiles.
     #[error("QoS overrides: {0}")]
     Yaml(#[from] YamlError),
     /// A topic's name is not valid.
     #[error("QoS overrides: {0}")]
     Topic(#[from] crate::names::NameError),
-    /// A key has a value that it cannot have, or is unknown, or is missing.
+    /// A key that is unknown or missing, or whose value is not allowed.
     #[error("QoS overrides of topic {topic}, key {key}, line {line}: {reason}")]
     Key {
         /// The topic.
@@ -42,10 +42,10 @@ pub enum QosFileError {
 /// Empty text is an empty list. The infinite spans of Foxy's middlewares become [`QosDuration::INFINITE`].
 ///
 /// # Errors
-/// When the text is no list of whole profiles.
+/// When the text is not a list of whole profiles.
 pub fn parse_profiles(text: &str) -> Result<Vec<QosProfile>, QosTextError> {
     thread_local! {
-        /// The last texts that were read, with what they say.
+        /// The last texts that were read, with their profiles.
         static READ: RefCell<VecDeque<(String, Vec<QosProfile>)>> = const { RefCell::new(VecDeque::new()) };
     }
     let known = READ.with_borrow(|read| {
@@ -67,8 +67,8 @@ pub fn parse_profiles(text: &str) -> Result<Vec<QosProfile>, QosTextError> {
     Ok(profiles)
 }
 
-/// The topics of a bag, and the files of a split one, mostly have the same few texts; reading one as YAML takes as long as comparing with
-/// a thousand of these.
+/// The topics of a bag, and the files of a split one, mostly have the same few texts, and parsing one as YAML
+/// takes as long as a thousand comparisons.
 const REMEMBERED_MAX: usize = 16;
 const REMEMBERED_BYTES_MAX: usize = 4096;
 
@@ -183,12 +183,12 @@ pub(crate) fn write_profile_lines(out: &mut String, profile: &QosProfile, indent
 
 /// Reads a file of QoS overrides: a map from full topic names to profiles.
 ///
-/// A profile holds any of the keys `history`, `depth`, `reliability`, `durability`, `deadline`, `lifespan`, `liveliness`,
-/// `liveliness_lease_duration` and `avoid_ros_namespace_conventions`; what is left out is that of
-/// [`QosProfile::ROS_DEFAULT`]. Policies are given by name; spans need both `sec` and `nsec`.
+/// A profile holds any of the keys `history`, `depth`, `reliability`, `durability`, `deadline`, `lifespan`,
+/// `liveliness`, `liveliness_lease_duration` and `avoid_ros_namespace_conventions`; absent ones have the
+/// values of [`QosProfile::ROS_DEFAULT`]. Policies are given by name; spans need both `sec` and `nsec`.
 ///
 /// # Errors
-/// The first unknown key, wrong value, missing part of a span or invalid topic name, with where it stands.
+/// The first unknown key, wrong value, missing part of a span or invalid topic name, with its line.
 pub fn parse_qos_overrides(text: &str) -> Result<BTreeMap<String, QosProfile>, QosFileError> {
     let mut overrides = BTreeMap::new();
     for (topic, node) in yaml::parse(text)?.as_map()? {
@@ -211,7 +211,7 @@ fn override_profile(topic: &str, node: &Node) -> Result<QosProfile, QosFileError
     Ok(profile)
 }
 
-/// Sets one key of a profile; an error comes with the full key.
+/// Sets one key of a profile; an error has the full key.
 fn apply_override(profile: &mut QosProfile, key: &str, node: &Node) -> Result<(), (String, YamlError)> {
     match key {
         "deadline" => profile.deadline = override_span(key, node)?,
@@ -389,7 +389,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_profile_survives_the_way_through_text(profiles in prop::collection::vec(any_profile(), 0..4)) {
+        fn every_profile_survives_the_round_trip_through_text(profiles in prop::collection::vec(any_profile(), 0..4)) {
             prop_assert_eq!(parse_profiles(&profiles_to_text(&profiles)).unwrap(), profiles);
         }
 

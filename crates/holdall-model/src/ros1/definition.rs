@@ -1,4 +1,5 @@
-//! Parses the message definitions of ROS 1 connections: the texts of a type and all below it in one, and their md5 sums.
+//! Parses the message definitions of ROS 1 connections (one text with a type and all its dependencies) and
+//! computes their md5 sums.
 
 use crate::interface::{
     DEFINITION_BYTES_MAX, InterfaceError, NESTING_MAX, Primitive, SOURCE_BYTES_MAX, TYPES_MAX,
@@ -9,7 +10,7 @@ use std::{
     fmt::Write,
 };
 
-/// Shortest line of `=` that is taken for a delimiter; ROS writes 80.
+/// Shortest line of `=` that counts as a delimiter; ROS writes 80.
 const DELIMITER_BYTES_MIN: usize = 40;
 
 /// The header type, which nested fields may name without its package.
@@ -17,7 +18,7 @@ pub(super) const HEADER: &str = "std_msgs/Header";
 /// Its name before 2010.
 pub(super) const OLD_HEADER: &str = "roslib/Header";
 
-/// What a ROS 1 field holds one or many of.
+/// What a ROS 1 field holds, one or many of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ros1Element {
     /// A plain value.
@@ -54,13 +55,13 @@ pub(super) struct Ros1Field {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ros1Struct {
     pub fields: Vec<Ros1Field>,
-    /// Lines `type name=value`, as the md5 sum takes them.
+    /// Lines `type name=value`, as the md5 sum includes them.
     constants: Vec<String>,
-    /// The text in the words of ROS 2, comments and constants included.
+    /// The text in the terms of ROS 2, comments and constants included.
     pub ros2_text: String,
 }
 
-/// A ROS 1 message type with all that it depends on.
+/// A ROS 1 message type with all its dependencies.
 #[derive(Clone, Debug)]
 pub struct Ros1Definition {
     type_name: String,
@@ -68,7 +69,7 @@ pub struct Ros1Definition {
 }
 
 impl Ros1Definition {
-    /// Reads the definition of `type_name` (`pkg/Type`) as a connection header carries it.
+    /// Reads the definition of `type_name` (`pkg/Type`) from the text in a connection header.
     ///
     /// # Errors
     /// A text that breaks the rules, is too large, or does not hold a type that it needs.
@@ -96,7 +97,7 @@ impl Ros1Definition {
         &self.type_name
     }
 
-    /// The md5 sum that ROS 1 identifies the type by, in hexadecimal digits.
+    /// The md5 sum by which ROS 1 identifies the type, in hexadecimal digits.
     pub fn md5sum(&self) -> String {
         self.md5_of(&self.type_name, &mut HashMap::new())
     }
@@ -124,7 +125,7 @@ impl Ros1Definition {
         sum
     }
 
-    /// Every type below `type_name` is there, and none contains itself.
+    /// Checks that every type that `type_name` needs is present, and that none contains itself.
     fn check_nested(
         &self,
         type_name: &str,
@@ -228,7 +229,7 @@ fn parse_struct(type_name: &str, text: &str) -> Result<Ros1Struct, InterfaceErro
     Ok(parsed)
 }
 
-/// Adds what a line defines.
+/// Adds the definition in a line.
 fn parse_line(package: &str, line: &str, parsed: &mut Ros1Struct) -> Result<(), String> {
     let (code, comment) = line.split_once('#').map_or((line, None), |(c, r)| (c, Some(r)));
     let code = code.trim();
@@ -270,7 +271,7 @@ fn constant(line: &str, type_text: &str, rest: &str, parsed: &mut Ros1Struct) ->
     if primitive(type_text).is_none() && type_text != "string" {
         return Err(format!("a constant cannot be of type {type_text}"));
     }
-    // The value of a string goes to the end of the line, with what looks like a comment.
+    // A string's value reaches to the end of the line, including what looks like a comment.
     let (name, value) = if type_text == "string" {
         let all = line.trim_start().split_once(char::is_whitespace);
         all.and_then(|(_, rest)| rest.split_once('='))
@@ -283,7 +284,7 @@ fn constant(line: &str, type_text: &str, rest: &str, parsed: &mut Ros1Struct) ->
         return Err(format!("{name:?} is not a name"));
     }
     parsed.constants.push(format!("{type_text} {name}={value}"));
-    // ROS 2 has other rules for quotes and comments in text: what could be read in another way is kept as a comment.
+    // ROS 2 has other rules for quotes and comments in text: an ambiguous value is kept as a comment.
     let _ = match type_text {
         "string" if value.contains(['"', '\'', '#', '\\']) => {
             writeln!(parsed.ros2_text, "# string {name}={value}")
@@ -324,7 +325,7 @@ fn field_type(package: &str, text: &str) -> Result<(Ros1Element, Ros1Arity), Str
     Ok((element, arity))
 }
 
-/// How ROS 2 writes the type of a field.
+/// The type of a field in ROS 2's notation.
 fn ros2_type(written: &str, element: &Ros1Element, arity: Ros1Arity) -> String {
     let bare = written.split('[').next().unwrap_or(written);
     let element = match element {

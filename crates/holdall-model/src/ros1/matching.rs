@@ -12,7 +12,7 @@ use std::collections::HashMap;
 pub(super) enum Step {
     /// The ROS 1 field at `source` fills the ROS 2 field at `target`.
     Take { source: usize, target: usize },
-    /// The ROS 1 field at `source` is left out: the `seq` of headers.
+    /// The ROS 1 field at `source` is skipped: the `seq` of headers.
     Leave { source: usize },
     /// The ROS 2 field at `target` is new and gets its default, which is zero or empty.
     Default { target: usize },
@@ -30,7 +30,7 @@ pub(super) fn structs(definition: &Definition) -> Structs<'_> {
         .collect()
 }
 
-/// Pairs of a ROS 1 struct and a ROS 2 struct, and how the fields of each pair belong together.
+/// Pairs of a ROS 1 struct and a ROS 2 struct, and how the fields of each pair correspond.
 pub(super) struct Matching<'a> {
     source: &'a Ros1Definition,
     /// `None` for pairs that do not agree.
@@ -45,13 +45,14 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// Whether every field of ROS 1 type `ros1_name` has its place in `target`, a type that ROS 2 itself has: same name (in any
-    /// case), same type, same order. Fields that only ROS 2 has are allowed where their default is zero or empty.
+    /// Whether every field of ROS 1 type `ros1_name` has its place in `target`, a type that ROS 2 itself has:
+    /// same name (in any case), same type, same order. Fields that only ROS 2 has are allowed where their
+    /// default is zero or empty.
     pub fn adopts(&mut self, ros1_name: &str, target: &Definition) -> bool {
         self.matches(ros1_name, target.type_name(), &structs(target))
     }
 
-    /// As [`Self::adopts`] for a definition that was made from the ROS 1 type; earlier answers are forgotten.
+    /// As [`Self::adopts`] for a definition that was made from the ROS 1 type; earlier results are discarded.
     pub fn require(&mut self, ros1_name: &str, target: &Definition) -> Result<(), InterfaceError> {
         self.pairs.clear();
         if self.matches(ros1_name, target.type_name(), &structs(target)) {
@@ -64,9 +65,9 @@ impl<'a> Matching<'a> {
         })
     }
 
-    /// How the fields of a pair that agrees belong together.
+    /// How the fields of a pair that agrees correspond.
     pub fn steps(&self, ros1_name: &str, ros2_name: &str) -> &[Step] {
-        // A look-up with borrowed names would need a key type of its own; this is asked a few times per connection.
+        // A look-up with borrowed names would need its own key type; this runs a few times per connection.
         let key = (ros1_name.to_owned(), ros2_name.to_owned());
         self.pairs
             .get(&key)
@@ -116,7 +117,7 @@ impl<'a> Matching<'a> {
                     source += 1;
                 }
                 None => {
-                    // A field that comes later in ROS 1 is no new one: the order differs.
+                    // A field that comes later in ROS 1 is not a new one: the order differs.
                     let comes_later = from
                         .fields
                         .iter()
@@ -139,7 +140,7 @@ impl<'a> Matching<'a> {
         (source == from.fields.len()).then_some(steps)
     }
 
-    /// Whether a ROS 1 field has the values that a ROS 2 field of this type takes.
+    /// Whether the values of a ROS 1 field fit a ROS 2 field of this type.
     fn fills(&mut self, from: &Ros1Field, to: &FieldType, targets: &Structs<'_>) -> bool {
         let same_arity = match (from.arity, to.arity) {
             (Ros1Arity::One, Arity::One) | (Ros1Arity::Sequence, Arity::UnboundedSequence) => true,
@@ -166,12 +167,12 @@ impl<'a> Matching<'a> {
     }
 }
 
-/// ROS 2 wants lower case: the `K` of a ROS 1 camera is the `k` of a ROS 2 camera.
+/// ROS 2 requires lower case: the `K` of a ROS 1 camera is the `k` of a ROS 2 camera.
 fn is_same_name(from: &Ros1Field, to: &Field) -> bool {
     from.name.eq_ignore_ascii_case(&to.name)
 }
 
-/// The single bytes are one family: `byte` is signed in ROS 1 and a mere octet in ROS 2.
+/// All single-byte types match each other: `byte` is signed in ROS 1 and a plain octet in ROS 2.
 fn is_same_primitive(from: Primitive, to: Primitive) -> bool {
     let is_byte = |primitive| matches!(primitive, Primitive::Byte | Primitive::Int8 | Primitive::Uint8);
     from == to || (is_byte(from) && is_byte(to))
@@ -188,7 +189,7 @@ fn has_default_text(type_name: &str, field: usize) -> bool {
     }
 }
 
-/// Whether a value of this type that nobody set is all zeros and empty texts.
+/// Whether an unset value of this type is all zeros and empty texts.
 fn is_zero_by_default(field_type: &FieldType, targets: &Structs<'_>) -> bool {
     match (field_type.arity, &field_type.element) {
         (Arity::UnboundedSequence | Arity::BoundedSequence(_), _) => true,

@@ -1,8 +1,9 @@
 //! ROS 1 messages as ROS 2 messages: definitions mapped, payloads re-encoded from ROS 1 serialization to CDR.
 //!
-//! [`Conversion`] is made once for a connection and then converts its payloads by a plan: a short list of operations in which
-//! arrays of plain values are one copy. A type whose fields agree with those of the ROS 2 type of the same name becomes that
-//! type (its names, its hash, so that ROS 2 nodes and readers know it); any other keeps its own fields under the mapped name.
+//! A [`Conversion`] is made once per connection and converts its payloads by a plan: a short list of
+//! operations in which arrays of plain values are one copy. A type whose fields agree with those of the ROS 2
+//! type of the same name becomes that type (its names and its hash, so that ROS 2 nodes and readers know it);
+//! any other keeps its own fields under the mapped name.
 
 mod definition;
 mod matching;
@@ -21,7 +22,7 @@ use crate::{
 use matching::Matching;
 use plan::Plan;
 
-/// Serialization format of ROS 1 payloads, as bags name it.
+/// Serialization format of ROS 1 payloads, as bags store it.
 pub const ROS1_SERIALIZATION: &str = "ros1";
 
 /// How payloads of one ROS 1 type become CDR payloads of a ROS 2 type.
@@ -33,7 +34,7 @@ pub struct Conversion {
 }
 
 impl Conversion {
-    /// Works out how messages of `source` are converted.
+    /// Compiles the conversion of messages of `source`.
     ///
     /// # Errors
     /// A definition that ROS 2 cannot express, or one beyond the bounds.
@@ -92,7 +93,8 @@ impl Conversion {
     /// Converts one payload; `cdr` is overwritten. It grows to at most a small multiple of the payload.
     ///
     /// # Errors
-    /// A payload that does not fit the definition: too short, too long, lengths that lie. `cdr` is of no use then.
+    /// A payload that does not fit the definition: too short, too long, wrong lengths. The content of `cdr`
+    /// is then undefined.
     pub fn convert(&self, ros1: &[u8], cdr: &mut Vec<u8>) -> Result<(), ConversionError> {
         run::run(&self.plan, ros1, cdr)
     }
@@ -105,7 +107,7 @@ fn is_time(type_name: &str) -> bool {
     )
 }
 
-/// Whether the nested type that becomes `wanted` agrees with what ROS 2 has under that name.
+/// Whether the nested type that becomes `wanted` agrees with ROS 2's type of that name.
 fn adopts_nested(matching: &mut Matching<'_>, source: &Ros1Definition, wanted: &str) -> bool {
     let nested = source
         .structs
@@ -117,7 +119,7 @@ fn adopts_nested(matching: &mut Matching<'_>, source: &Ros1Definition, wanted: &
     }
 }
 
-/// The ROS 2 name of a ROS 1 type: `pkg/Type` becomes `pkg/msg/Type`; two types have another name since.
+/// The ROS 2 name of a ROS 1 type: `pkg/Type` becomes `pkg/msg/Type`; two types were renamed.
 pub fn ros2_type_name(ros1_name: &str) -> String {
     match ros2_short_name(ros1_name).split_once('/') {
         Some((package, name)) => format!("{package}/msg/{name}"),

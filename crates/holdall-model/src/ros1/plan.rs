@@ -10,31 +10,33 @@ use std::cell::Cell;
 /// Most operations of one plan; the largest known types have some hundreds.
 const OPERATIONS_MAX: usize = 1 << 14;
 
-/// Most fields that are looked at, nested ones each time that they occur.
+/// Most fields that are compiled; nested ones count each time that they occur.
 const FIELDS_MAX: u32 = 1 << 16;
 
-/// One operation. ROS 1 packs values without gaps; CDR aligns each to its size, counted from the begin of the message.
+/// One operation. ROS 1 packs values without gaps; CDR aligns each to its size, counted from the start of the
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// The next `bytes` are the same in both, from an aligned place on: plain values, and arrays and structs of them.
+    /// The next `bytes` are the same in both from an aligned offset: plain values, and arrays and structs of
+    /// them.
     Copy { align: usize, bytes: u64 },
-    /// The next `bytes` of ROS 1 are left out.
+    /// The next `bytes` of ROS 1 are skipped.
     Leave { bytes: u64 },
-    /// Zeros for what ROS 1 does not have.
+    /// Zeros for a field that ROS 1 does not have.
     Zeros { align: usize, bytes: u64 },
-    /// A text: CDR counts and stores a zero behind it.
+    /// A text: CDR counts and stores a zero after it.
     Text,
-    /// A text for what ROS 1 does not have.
+    /// An empty text for a field that ROS 1 does not have.
     EmptyText,
-    /// A count and as many elements of `element_bytes` that are the same in both.
+    /// A count, and that number of elements of `element_bytes` that are the same in both.
     CopySequence { align: usize, element_bytes: u64 },
-    /// A count; the `body` operations that follow are done as many times. Each time takes `source_bytes_min` at least.
+    /// A count; the next `body` operations run that many times. Each run reads at least `source_bytes_min`.
     Sequence { body: usize, source_bytes_min: u64 },
-    /// The `body` operations that follow are done `count` times.
+    /// The next `body` operations run `count` times.
     Array { count: u64, body: usize },
 }
 
-/// What re-encodes the payloads of one type.
+/// The operations that re-encode the payloads of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub type_name: String,
@@ -42,7 +44,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Compiles what `matching` found for the types themselves.
+    /// Compiles the fields that `matching` paired.
     pub fn compile(
         source: &Ros1Definition,
         target: &Definition,
@@ -69,15 +71,15 @@ impl Plan {
     }
 }
 
-/// Nested types that unfold into more operations than a plan may have.
+/// Nested types that expand into more operations than a plan may have.
 struct TooMany;
 
-/// Operations in the making, and the fewest bytes of ROS 1 that they take.
+/// Operations so far, and the fewest ROS 1 bytes that they read.
 #[derive(Default)]
 struct Block {
     operations: Vec<Operation>,
     source_bytes_min: u64,
-    /// Operations that belong to a loop, or come before one: nothing is added to them.
+    /// Operations that belong to a loop or precede one: never extended.
     closed: usize,
 }
 
@@ -87,7 +89,7 @@ impl Block {
         let open = self.operations[self.closed..].last_mut();
         if let (Some(Operation::Copy { align, bytes }), Operation::Copy { align: next, bytes: more }) =
             (open, operation)
-            // From a place aligned for the first, there is no gap before the second.
+            // After an offset aligned for the first, there is no gap before the second.
             && *align >= next
             && bytes.is_multiple_of(next as u64)
             && let Some(sum) = bytes.checked_add(more)

@@ -1,11 +1,11 @@
-//! Re-encodes one payload by a plan, within bounds whatever the payload says.
+//! Re-encodes one payload by a plan, within bounds for any payload.
 
 use super::plan::{Operation, Plan};
 
-/// Little-endian CDR, as every ROS 2 middleware writes it before the message.
+/// Encapsulation header of little-endian CDR, which every ROS 2 middleware writes before the message.
 const ENCAPSULATION: [u8; 4] = [0, 1, 0, 0];
 
-/// Elements and values that take no byte of ROS 1 and may still be made for one message: they have no other bound than this.
+/// Most elements and values of one message that take no byte of ROS 1: nothing else bounds them.
 const EMPTY_ELEMENTS_MAX: u64 = 1 << 16;
 
 /// A payload that does not fit the definition of its type.
@@ -16,11 +16,11 @@ const EMPTY_ELEMENTS_MAX: u64 = 1 << 16;
 pub struct ConversionError {
     /// The ROS 1 type.
     pub type_name: String,
-    /// Where in the payload, in bytes.
+    /// Offset in the payload, in bytes.
     pub offset: usize,
-    /// What the definition wants there.
+    /// What the definition requires there.
     pub expected: String,
-    /// What is there.
+    /// What was found there.
     pub found: String,
 }
 
@@ -48,15 +48,16 @@ pub(super) fn run(plan: &Plan, source: &[u8], out: &mut Vec<u8>) -> Result<(), C
 struct Run<'a> {
     plan: &'a Plan,
     source: &'a [u8],
-    /// Place in the source.
+    /// Offset in the source.
     at: usize,
     out: &'a mut Vec<u8>,
-    /// Rounds of loops, and values made of nothing, that may still be done: no more than the message has bytes, and some more.
+    /// Loop rounds, and values that read nothing, that are still allowed: at most the message's bytes, and
+    /// some more.
     rounds: u64,
 }
 
 impl Run<'_> {
-    /// Nested as deep as the definition has sequences within sequences, which is bounded.
+    /// Recursion is as deep as the definition nests sequences, which is bounded.
     fn all(&mut self, operations: &[Operation]) -> Result<(), ConversionError> {
         let mut rest = operations;
         while let Some((operation, after)) = rest.split_first() {
@@ -139,7 +140,7 @@ impl Run<'_> {
     }
 
     fn zeros(&mut self, align: usize, bytes: u64) -> Result<(), ConversionError> {
-        // Nothing of the source bounds these: they count as rounds.
+        // The source does not bound these: they count as rounds.
         self.spend(1 + bytes / 64)?;
         self.align(align);
         let bytes = usize::try_from(bytes)
@@ -163,7 +164,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Copies a count; there must be enough bytes for as many elements of this size.
+    /// Copies a count, and checks that enough bytes are left for that many elements of this size.
     fn count(&mut self, source_bytes_min: u64) -> Result<u64, ConversionError> {
         let begin = self.at;
         let count = self.length()?;

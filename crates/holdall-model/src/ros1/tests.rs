@@ -1,4 +1,5 @@
-//! Conversions by example, and random definitions and values judged by a plain decoder that knows nothing of plans.
+//! Conversions by example, and random definitions and values checked by a plain decoder that does not use
+//! plans.
 
 use super::*;
 use proptest::prelude::*;
@@ -30,7 +31,7 @@ fn packed(parts: &[&[u8]]) -> Vec<u8> {
 
 #[test]
 fn md5_sums_are_those_of_ros() {
-    // As `rosmsg md5` tells them.
+    // As `rosmsg md5` prints them.
     let md5 = |name: &str, text: &str| Ros1Definition::parse(name, text).unwrap().md5sum();
     assert_eq!(
         md5("std_msgs/String", "string data\n"),
@@ -101,7 +102,8 @@ fn fields_that_only_ros_2_has_are_zero() {
         &with_parts(battery, &[("std_msgs/Header", HEADER)]),
     );
     assert_eq!(made.definition().type_name, "sensor_msgs/msg/BatteryState");
-    // ROS 2 put the temperature between voltage and current, and the voltages of the cells have temperatures behind them.
+    // ROS 2 put the temperature between voltage and current, and temperatures of the cells after their
+    // voltages.
     assert!(made.is_known_type());
     let ros1 = packed(&[
         &[0; 12],
@@ -133,7 +135,7 @@ fn types_that_differ_keep_their_own_fields() {
 }
 
 #[test]
-fn the_words_of_a_definition_are_those_of_ros_2() {
+fn a_definition_is_written_in_the_terms_of_ros_2() {
     let text = with_parts(
         "# head\nuint8 A=1  # one\nstring B = it's # 1\nstring C=plain\n\ntime[] times  # when\nduration d\nHeader header\nother_msgs/thing[2] t\nbyte b\nchar c\n",
         &[("std_msgs/Header", HEADER), ("other_msgs/thing", "int8 x\n")],
@@ -151,7 +153,7 @@ fn the_words_of_a_definition_are_those_of_ros_2() {
 }
 
 #[test]
-fn the_old_name_of_transforms_is_the_new_one() {
+fn the_old_name_of_transforms_becomes_the_new_one() {
     let text = with_parts(
         "geometry_msgs/TransformStamped[] transforms\n",
         &[
@@ -184,7 +186,7 @@ fn a_message_without_fields_has_the_byte_that_ros_2_gives_it() {
 }
 
 #[test]
-fn gaps_follow_the_place_in_the_message_and_empty_sequences_make_none() {
+fn gaps_depend_on_the_offset_and_empty_sequences_have_none() {
     let made = conversion(
         "a_msgs/Gaps",
         "uint8 a\nfloat64[] b\nuint8 c\nuint16 d\nint64 e\n",
@@ -206,7 +208,7 @@ fn gaps_follow_the_place_in_the_message_and_empty_sequences_make_none() {
 }
 
 #[test]
-fn payloads_that_lie_are_refused_with_the_place() {
+fn payloads_with_wrong_lengths_are_refused_with_the_offset() {
     let made = conversion("a_msgs/L", "string[] names\nfloat64[] values\n");
     let error = |ros1: &[u8]| convert(&made, ros1).unwrap_err().to_string();
     let begin = "a message of type a_msgs/L does not fit its definition at byte ";
@@ -278,7 +280,7 @@ fn hostile_definitions_are_refused() {
             .to_string()
             .contains("levels")
     );
-    // Two fields of the next type, forty times: a million million fields.
+    // Two fields of the next type, forty times: 2^40 fields.
     for leaf in ["string x\n", "uint8 x\n"] {
         let parts: Vec<(String, String)> = (1..40)
             .map(|n| (format!("a_msgs/T{n}"), format!("T{0} a\nT{0} b\n", n + 1)))
@@ -405,7 +407,7 @@ fn definition_text(types: &Types) -> String {
     with_parts(&text(&types[0]), &parts)
 }
 
-/// Makes values out of random bytes, which run out into zeros.
+/// Makes values out of random bytes; after the last one, of zeros.
 struct Maker<'a>(std::slice::Iter<'a, u8>);
 
 impl Maker<'_> {
@@ -538,7 +540,7 @@ impl Decoder<'_> {
 
 proptest! {
     #[test]
-    fn every_value_of_every_definition_comes_through(types in any_types(), entropy in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn every_value_of_every_definition_survives_the_conversion(types in any_types(), entropy in prop::collection::vec(any::<u8>(), 0..600)) {
         let value = Maker(entropy.iter()).structure(&types, 0);
         let mut ros1 = Vec::new();
         write_ros1(&types, 0, &value, &mut ros1);

@@ -1,4 +1,4 @@
-//! Decides for each topic that discovery shows whether it is recorded, by rosbag2's rules.
+//! Decides for each discovered topic whether it is recorded, by rosbag2's rules.
 
 use super::{Selection, SelectionError};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use regex::Regex;
 use std::collections::BTreeSet;
 
-/// A checked [`Selection`] with full names, ready to be asked for many topics.
+/// A checked [`Selection`] with full names, ready to decide on many topics.
 #[derive(Clone, Debug)]
 pub struct TopicFilter {
     all_topics: bool,
@@ -27,12 +27,12 @@ pub struct TopicFilter {
 }
 
 impl Selection {
-    /// Makes the filter; relative names mean what they mean to `node` (`chatter` becomes `/chatter`).
+    /// Makes the filter. Relative names are expanded as `node` expands them (`chatter` becomes `/chatter`).
     ///
-    /// Whether the options go together is asked by [`Selection::validate`].
+    /// [`Selection::validate`] checks whether the options go together.
     ///
     /// # Errors
-    /// When a name or a type is none.
+    /// A name or a type that is not valid.
     pub fn compile(&self, node: &NodeName) -> Result<TopicFilter, SelectionError> {
         let names = |option, names| full_names(option, names, node);
         let events = |option, names: &[String]| -> Result<BTreeSet<String>, SelectionError> {
@@ -87,11 +87,11 @@ fn types(option: &'static str, types: &[String]) -> Result<BTreeSet<String>, Sel
 impl TopicFilter {
     /// Whether a topic is recorded.
     ///
-    /// A service introspection topic (`<service>/_service_event` of an `_Event` type) is judged as its service: by
-    /// `--all-services`, `--services`, and patterns on the service's name. All others are judged as topics; hidden ones
-    /// are taken when asked for by name or with `--include-hidden-topics`. What is left out by name, type or pattern stays
-    /// out however it was chosen. Topics without a publisher, and with `ignore_leaf_topics` those without a subscription, wait
-    /// until they have one.
+    /// A service introspection topic (`<service>/_service_event` of an `_Event` type) is selected as its
+    /// service is: by `--all-services`, `--services`, and patterns on the service's name. All others are
+    /// selected as topics; hidden ones only by name or with `--include-hidden-topics`. An exclusion by name,
+    /// type or pattern always wins. Topics without a publisher, and with `ignore_leaf_topics` those without a
+    /// subscription, wait until they have one.
     pub fn decide(
         &self,
         topic: &str,
@@ -107,12 +107,13 @@ impl TopicFilter {
         }
     }
 
-    /// Topics that are asked for by name, service event topics included: recording may stop looking once all are there.
+    /// Topics selected by name, service event topics included: discovery may stop when all of them were
+    /// found.
     pub fn named_topics(&self) -> impl Iterator<Item = &str> {
         self.topics.union(&self.service_event_topics).map(String::as_str)
     }
 
-    /// Whether only named topics can be taken, so that discovery has an end.
+    /// Whether only named topics can be selected, so that discovery ends.
     pub fn is_only_named(&self) -> bool {
         !self.all_topics && !self.all_services && self.topic_types.is_empty() && self.regex.is_none()
     }
@@ -209,7 +210,7 @@ mod tests {
         assert!(!takes(&chatter, "/chatter2", STRING));
         assert!(
             takes(&chatter, "/_hidden", STRING),
-            "a name that is asked for wins over hidden"
+            "a topic selected by name is recorded even if hidden"
         );
         assert!(filter(&chatter).is_only_named());
         assert_eq!(
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn types_take_all_their_topics() {
+    fn a_type_selects_all_its_topics() {
         let strings = Selection {
             topic_types: names(&[STRING]),
             ..Selection::default()
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_stays_out() {
+    fn an_exclusion_always_wins() {
         let selection = Selection {
             exclude_topics: names(&["/a"]),
             exclude_services: names(&["/sub"]),
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_count_as_asked() {
+    fn endpoints_count_as_requested() {
         let decide = |selection: &Selection, publishers, subscriptions| {
             filter(selection).decide("/chatter", STRING, publishers, subscriptions)
         };
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_topics_are_taken_when_asked_for() {
+    fn hidden_topics_are_recorded_on_request() {
         let selection = Selection {
             include_hidden_topics: true,
             ..all()

@@ -1,4 +1,4 @@
-//! Which choices of topics make no sense, said before a recording begins.
+//! Refuses choices of topics that make no sense before a recording begins.
 
 use super::Selection;
 use crate::names::NameError;
@@ -17,8 +17,8 @@ pub enum SelectionError {
          --topic-types, --regex"
     )]
     Nothing,
-    /// Something left out of what was never taken in.
-    #[error("{option} leaves something out, so it needs something broad to leave it out of: {needed}")]
+    /// An exclusion without a broad selection.
+    #[error("{option} excludes topics, so it needs one of {needed}")]
     ExcludeWithoutBroadSelector {
         /// The option that was given.
         option: &'static str,
@@ -41,8 +41,8 @@ pub enum SelectionError {
         /// The type as given.
         type_name: String,
     },
-    /// A pattern that is no regular expression.
-    #[error("{option}: {pattern:?} is not a regular expression that can be used: {reason}")]
+    /// A pattern that cannot be used as a regular expression.
+    #[error("{option}: {pattern:?} cannot be used as a regular expression: {reason}")]
     Pattern {
         /// The option that it was given to.
         option: &'static str,
@@ -69,15 +69,15 @@ pub fn parse_pattern(option: &'static str, pattern: &str) -> Result<Regex, Selec
         .map_err(error)
 }
 
-/// The last line of a parser's message, which says what is wrong; those before draw where.
+/// The last line of a parser's message, which states the reason; the lines before it draw the position.
 fn one_line(message: &str) -> String {
     let line = message.lines().last().unwrap_or_default().trim();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 impl Selection {
-    /// True when nothing is chosen. (Topics that are given with their types to subscribe to before discovery do not
-    /// belong to the selection.)
+    /// True when nothing is selected. (Topics that are given with their types, to subscribe before discovery,
+    /// are not part of the selection.)
     pub fn is_empty(&self) -> bool {
         !(self.all_topics || self.all_services || self.regex.is_some())
             && self.topics.is_empty()
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_out_needs_something_broad() {
+    fn an_exclusion_needs_a_broad_selection() {
         let listed = Selection {
             topics: vec!["/a".to_owned()],
             ..Selection::default()
@@ -233,7 +233,7 @@ mod tests {
         let error = parse_pattern("--regex", "a(b").unwrap_err().to_string();
         assert_eq!(
             error,
-            "--regex: \"a(b\" is not a regular expression that can be used: unclosed group"
+            "--regex: \"a(b\" cannot be used as a regular expression: unclosed group"
         );
         let huge = parse_pattern("--regex", "(a{1000}){1000}").unwrap_err();
         assert!(huge.to_string().contains("size limit"), "{huge}");

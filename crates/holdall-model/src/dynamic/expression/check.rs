@@ -21,7 +21,7 @@ pub(super) struct Checked {
     pub node: Node,
 }
 
-/// What a part of an expression gives.
+/// The type of a part of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sort {
     Truth,
@@ -42,7 +42,7 @@ impl Sort {
 struct Part {
     node: Node,
     sort: Sort,
-    /// Asks about any element.
+    /// Names any element of a list.
     is_any: bool,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, Express
 struct Checker<'p> {
     plan: &'p TypePlan,
     selection: Selection,
-    /// What each slot is for.
+    /// The path of each slot.
     known: Vec<(Vec<Step>, Taken)>,
 }
 
@@ -81,7 +81,7 @@ impl<'p> Checker<'p> {
             Sort::Truth => Ok(part.node),
             sort => {
                 let noun = sort.noun();
-                let reason = format!("{noun} is no answer; compare it with something");
+                let reason = format!("{noun} is not a condition; compare it with something");
                 Err(ExpressionError::new(parsed.at, reason))
             }
         }
@@ -146,7 +146,7 @@ impl<'p> Checker<'p> {
         let (left, right) = (self.number(left, at, sign)?, self.number(right, at, sign)?);
         one_any(at, &left, &right)?;
         let operator = Operator::from_sign(sign)
-            .ok_or_else(|| ExpressionError::new(at, format!("{sign} means nothing here")))?;
+            .ok_or_else(|| ExpressionError::new(at, format!("unexpected {sign}")))?;
         Ok(Part {
             node: Node::Calculate(operator, Box::new(left.node), Box::new(right.node)),
             sort: Sort::Number,
@@ -174,7 +174,7 @@ impl<'p> Checker<'p> {
         if left.sort == Sort::Truth && !matches!(comparison, Comparison::Equal | Comparison::Unequal) {
             return Err(ExpressionError::new(
                 at,
-                "truths can only be compared by == and !=",
+                "true and false can only be compared by == and !=",
             ));
         }
         Ok(Part {
@@ -200,7 +200,7 @@ impl<'p> Checker<'p> {
             let text = error.to_string();
             let line = text.lines().last().unwrap_or_default();
             let line = line.strip_prefix("error: ").unwrap_or(line);
-            ExpressionError::new(right.at, format!("no regular expression: {line}"))
+            ExpressionError::new(right.at, format!("not a regular expression: {line}"))
         })?;
         Ok(Part {
             node: Node::Match {
@@ -225,7 +225,7 @@ impl<'p> Checker<'p> {
             "len" => self.length(argument),
             _ => Err(ExpressionError::new(
                 at,
-                format!("there is no function {name}; there are len, abs"),
+                format!("unknown function {name}; the functions are len and abs"),
             )),
         }
     }
@@ -291,7 +291,7 @@ impl<'p> Checker<'p> {
         })
     }
 
-    /// The slot that a value comes to; each is read once, however often it is asked for.
+    /// The slot for a value; each is read once, however often the expression names it.
     fn slot(&mut self, steps: Vec<Step>, taken: Taken) -> Node {
         let wanted = (steps, taken);
         let slot = match self.known.iter().position(|known| *known == wanted) {
@@ -352,7 +352,7 @@ impl<'p> Checker<'p> {
                     let inside = way
                         .as_mut()
                         .filter(|way| way.is_list)
-                        .ok_or_else(|| ExpressionError::new(*at, format!("{before} is no list")))?;
+                        .ok_or_else(|| ExpressionError::new(*at, format!("{before} is not a list")))?;
                     inside.enter(*at, step, &before)?;
                 }
             }
@@ -361,11 +361,11 @@ impl<'p> Checker<'p> {
     }
 }
 
-/// A way through a type.
+/// A path through a type.
 struct Way<'p> {
     steps: Vec<Step>,
     field: &'p FieldPlan,
-    /// It ends at a list, none of whose elements is named.
+    /// It ends at a list, not at an element.
     is_list: bool,
     is_any: bool,
 }
@@ -397,13 +397,10 @@ impl Way<'_> {
     }
 }
 
-/// `any` on both sides would ask about pairs, which nobody means.
+/// `any` on both sides would compare pairs, which is never intended.
 fn one_any(at: usize, left: &Part, right: &Part) -> Result<(), ExpressionError> {
     if left.is_any && right.is_any {
-        return Err(ExpressionError::new(
-            at,
-            "only one side may ask about any element",
-        ));
+        return Err(ExpressionError::new(at, "only one side may name any element"));
     }
     Ok(())
 }

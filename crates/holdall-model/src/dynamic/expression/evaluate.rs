@@ -1,4 +1,4 @@
-//! Answers a checked question from the values that were found.
+//! Evaluates a checked expression on the values that were found.
 
 use crate::dynamic::{Scalar, select::Found};
 use regex::Regex;
@@ -14,7 +14,7 @@ pub(super) enum Node {
     Match {
         text: Box<Node>,
         regex: Regex,
-        /// Whether it is asked for a match, or for none.
+        /// Whether a match makes it true (`=~`) or false (`!~`).
         wanted: bool,
     },
     Calculate(Operator, Box<Node>, Box<Node>),
@@ -88,7 +88,7 @@ impl Operator {
     }
 }
 
-/// A value on the way.
+/// An intermediate value.
 #[derive(Clone, Debug)]
 enum Value<'a> {
     Truth(bool),
@@ -97,7 +97,7 @@ enum Value<'a> {
     Text(Cow<'a, str>),
 }
 
-/// The answer of a node that is true or false.
+/// The result of a boolean node.
 pub(super) fn truth(node: &Node, slots: &[Found<'_>]) -> bool {
     match node {
         Node::Or(left, right) => truth(left, slots) || truth(right, slots),
@@ -157,7 +157,7 @@ fn has_many(node: &Node, slots: &[Found<'_>]) -> bool {
     }
 }
 
-/// Whether a question holds for any of a node's values.
+/// Whether a condition holds for any of a node's values.
 fn any<'s>(node: &'s Node, slots: &'s [Found<'_>], mut holds: impl FnMut(Value<'s>) -> bool) -> bool {
     let mut found = false;
     each(node, slots, &mut |value| {
@@ -167,7 +167,7 @@ fn any<'s>(node: &'s Node, slots: &'s [Found<'_>], mut holds: impl FnMut(Value<'
     found
 }
 
-/// Tells each value of a node until `next` says no.
+/// Calls `next` with each value of a node until it returns false.
 fn each<'s>(node: &'s Node, slots: &'s [Found<'_>], next: &mut dyn FnMut(Value<'s>) -> bool) {
     match node {
         Node::Slot(slot) => match &slots[*slot] {
@@ -273,7 +273,7 @@ fn characters<'a>(value: &Value<'_>) -> Option<Value<'a>> {
     }
 }
 
-/// Integers stay integers where they can; what goes beyond 127 bits, and each division, is a float.
+/// Integers stay integers where they can; a result beyond 127 bits, and each division, is a float.
 fn calculate<'a>(operator: Operator, left: &Value<'_>, right: &Value<'_>) -> Option<Value<'a>> {
     if let (Value::Integer(left), Value::Integer(right)) = (left, right) {
         let exact = match operator {

@@ -1,9 +1,9 @@
-//! Cuts an expression into words, numbers, texts and signs.
+//! Cuts an expression into words, numbers, texts and operators.
 
 use super::{EXPRESSION_BYTES_MAX, ExpressionError};
 use std::fmt;
 
-/// A piece of an expression.
+/// A token of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token {
     Word(String),
@@ -27,13 +27,13 @@ impl fmt::Display for Token {
     }
 }
 
-/// Signs, those first that begin with another one.
+/// Operators; each before those that it begins with.
 const SIGNS: [&str; 22] = [
     "||", "&&", "==", "!=", "<=", ">=", "=~", "!~", "<", ">", "!", "+", "-", "*", "/", "%", "(", ")", "[",
     "]", ".", ",",
 ];
 
-/// All pieces with their places, in characters from 0; the last is [`Token::End`].
+/// All tokens with their positions, in characters from 0; the last is [`Token::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError> {
     if text.len() > EXPRESSION_BYTES_MAX {
         let reason = format!("it is longer than {EXPRESSION_BYTES_MAX} bytes");
@@ -55,7 +55,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError>
     Ok(found)
 }
 
-/// The piece at a place, and where it ends.
+/// The token at a position, and where it ends.
 fn token(chars: &[char], at: usize, first: char) -> Result<(Token, usize), ExpressionError> {
     let run = |wanted: &dyn Fn(char) -> bool| chars[at..].iter().take_while(|c| wanted(**c)).count() + at;
     if first.is_ascii_alphabetic() || first == '_' {
@@ -67,7 +67,7 @@ fn token(chars: &[char], at: usize, first: char) -> Result<(Token, usize), Expre
         let text: String = chars[at..end].iter().collect();
         return number(&text)
             .map(|token| (token, end))
-            .ok_or_else(|| ExpressionError::new(at, format!("{text:?} is no number")));
+            .ok_or_else(|| ExpressionError::new(at, format!("{text:?} is not a number")));
     }
     if matches!(first, '"' | '\'') {
         return quoted(chars, at, first);
@@ -75,11 +75,11 @@ fn token(chars: &[char], at: usize, first: char) -> Result<(Token, usize), Expre
     let rest: String = chars[at..].iter().take(2).collect();
     match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         Some(sign) => Ok((Token::Sign(sign), at + sign.len())),
-        None => Err(ExpressionError::new(at, format!("{first:?} means nothing here"))),
+        None => Err(ExpressionError::new(at, format!("unexpected {first:?}"))),
     }
 }
 
-/// Letters and digits, points, and a sign behind the exponent's `e`.
+/// Letters and digits, points, and a sign after the exponent's `e`.
 fn number_end(chars: &[char], at: usize) -> usize {
     let is_hex = chars.get(at + 1).is_some_and(|c| matches!(c, 'x' | 'X'));
     let mut end = at;
@@ -111,9 +111,9 @@ fn number(text: &str) -> Option<Token> {
     text.parse().ok().filter(|_| is_float).map(Token::Float)
 }
 
-/// A text in quotes; `\` takes the next character as it is, `\n` and `\t` are what they are elsewhere.
+/// A text in quotes; `\` escapes the next character, `\n` and `\t` are a newline and a tab.
 ///
-/// Behind any other letter the `\` stays, so that regular expressions can be written as usual (`'\d+'`).
+/// Before any other letter the `\` stays, so that regular expressions can be written as usual (`'\d+'`).
 fn quoted(chars: &[char], at: usize, quote: char) -> Result<(Token, usize), ExpressionError> {
     let mut text = String::new();
     let mut rest = chars.iter().enumerate().skip(at + 1);

@@ -1,8 +1,8 @@
-//! Questions about the fields of messages: `linear_acceleration.z > 12 && header.frame_id == "base"`.
+//! Conditions on the fields of messages: `linear_acceleration.z > 12 && header.frame_id == "base"`.
 //!
 //! ```text
 //! a || b, a or b          a && b, a and b          !a, not a          ( )
-//! == != < <= > >=         numbers with numbers, texts with texts, truths with truths
+//! == != < <= > >=         numbers with numbers, texts with texts, booleans with booleans
 //! =~ !~                   a text matches a regular expression somewhere, or does not
 //! + - * / %               / divides without rounding
 //! 12  -0.5  1e9  0x1f     "text"  'text'           true  false
@@ -13,7 +13,7 @@
 //! header.stamp > 1700000000.5                      times and durations are seconds
 //! ```
 //!
-//! What an index names beyond the end of a list compares as false, in whatever way. NaN compares as in IEEE 754.
+//! A comparison with an element beyond the end of a list is always false. NaN compares as in IEEE 754.
 
 mod check;
 mod evaluate;
@@ -35,7 +35,7 @@ const DEPTH_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expression, character {}: {reason}", at + 1)]
 pub struct ExpressionError {
-    /// Place in the text, in characters from 0.
+    /// Position in the text, in characters from 0.
     pub at: usize,
     /// One clause.
     pub reason: String,
@@ -50,7 +50,7 @@ impl ExpressionError {
     }
 }
 
-/// A question about messages of one type, compiled.
+/// A compiled condition on messages of one type.
 #[derive(Clone, Debug)]
 pub struct Predicate {
     plan: Arc<TypePlan>,
@@ -63,7 +63,8 @@ impl Predicate {
     /// Parses a question and checks it against a type.
     ///
     /// # Errors
-    /// What cannot be understood, an unknown field (with the fields there are), or values that cannot be compared.
+    /// A text that cannot be parsed, an unknown field (with the known ones), or values that cannot be
+    /// compared.
     pub fn compile(plan: Arc<TypePlan>, text: &str) -> Result<Self, ExpressionError> {
         let parsed = parse::parse(text)?;
         let checked = check::check(&plan, &parsed)?;
@@ -75,10 +76,10 @@ impl Predicate {
         })
     }
 
-    /// The answer for a message.
+    /// Whether a message fulfils the condition.
     ///
     /// # Errors
-    /// When the payload cannot be decoded as far as the fields that are asked for.
+    /// When the payload cannot be decoded up to the fields that are needed.
     pub fn matches(&self, payload: &[u8]) -> Result<bool, DecodeError> {
         let mut few: [Found<'_>; 4] = Default::default();
         let mut many = Vec::new();
@@ -93,13 +94,13 @@ impl Predicate {
         Ok(evaluate::truth(&self.question, slots))
     }
 
-    /// The type whose messages it asks about.
+    /// The type of the messages.
     pub fn type_name(&self) -> &str {
         self.plan.type_name()
     }
 }
 
-/// Splits `/topic: expression`, as command lines carry it.
+/// Splits `/topic: expression`, the form on command lines.
 ///
 /// # Errors
 /// When there is no topic before a colon.
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn true_questions_are_true() {
+    fn true_conditions_are_true() {
         for text in [
             "v.x > 12 && frame_id == \"base\"",
             "v.x>12 and not (frame_id != 'base')",
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn false_questions_are_false() {
+    fn false_conditions_are_false() {
         for text in [
             "v.x > 12.5",
             "fixed[1] == fixed[1]",
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn an_error_names_its_position() {
         for (text, reason) in [
             (
                 "v.z > 1",
@@ -267,7 +268,7 @@ mod tests {
                 "fixed[-4] > 1",
                 "expression, character 6: fixed has 3 elements, there is no element -4",
             ),
-            ("v.x[0] > 1", "expression, character 4: v.x is no list"),
+            ("v.x[0] > 1", "expression, character 4: v.x is not a list"),
             (
                 "frame_id.x == 1",
                 "expression, character 10: frame_id has no fields, it is a string",
@@ -278,7 +279,7 @@ mod tests {
             ),
             (
                 "ok > true",
-                "expression, character 4: truths can only be compared by == and !=",
+                "expression, character 4: true and false can only be compared by == and !=",
             ),
             (
                 "big =~ 'a'",
@@ -286,11 +287,11 @@ mod tests {
             ),
             (
                 "frame_id =~ 'a('",
-                "expression, character 13: no regular expression: unclosed group",
+                "expression, character 13: not a regular expression: unclosed group",
             ),
             (
                 "big",
-                "expression, character 1: a number is no answer; compare it with something",
+                "expression, character 1: a number is not a condition; compare it with something",
             ),
             ("big + ok > 1", "expression, character 5: + needs numbers"),
             (
@@ -302,20 +303,20 @@ mod tests {
                 "expression, character 4: expected the end or an operator, found ok",
             ),
             ("(ok", "expression, character 4: expected ), found the end"),
-            ("ok @", "expression, character 4: '@' means nothing here"),
+            ("ok @", "expression, character 4: unexpected '@'"),
             ("'abc", "expression, character 1: the text has no end"),
-            ("12x > 1", "expression, character 1: \"12x\" is no number"),
+            ("12x > 1", "expression, character 1: \"12x\" is not a number"),
             (
                 "len(big) == 1",
                 "expression, character 5: len needs a list or a text",
             ),
             (
                 "sin(big) == 1",
-                "expression, character 1: there is no function sin; there are len, abs",
+                "expression, character 1: unknown function sin; the functions are len and abs",
             ),
             (
                 "path[*].x == path[*].y",
-                "expression, character 11: only one side may ask about any element",
+                "expression, character 11: only one side may name any element",
             ),
             ("", "expression, character 1: expected a value, found the end"),
             (

@@ -1,11 +1,11 @@
-//! Reads the pieces of an expression as a tree.
+//! Parses the tokens of an expression into a tree.
 
 use super::{
     DEPTH_MAX, ExpressionError,
     lexer::{Token, tokens},
 };
 
-/// A part of an expression and its place.
+/// A part of an expression and its position.
 #[derive(Clone, Debug)]
 pub(super) struct Parsed {
     pub at: usize,
@@ -75,7 +75,7 @@ impl Parser {
         token
     }
 
-    /// Takes one of these signs or words.
+    /// Takes one of these operators or words.
     fn accept(&mut self, wanted: &[&'static str]) -> Option<(usize, &'static str)> {
         let (at, token) = self.peek();
         let found = match token {
@@ -115,7 +115,7 @@ impl Parser {
         parsed
     }
 
-    /// Operands with operators between, from the left. The tree that grows is as deep as there are operators.
+    /// Operands with operators between, from the left. The tree is as deep as there are operators.
     fn row(
         &mut self,
         signs: &[&'static str],

@@ -4,14 +4,14 @@ use super::{TextOptions, is_base64, list_summary, number, shown_count, shown_tex
 use crate::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-/// Appends what it is told as JSON.
+/// A visitor that appends JSON.
 pub struct JsonVisitor<'p, 'o> {
     plan: &'p TypePlan,
     out: &'o mut Vec<u8>,
     options: &'p TextOptions,
-    /// Where the text must end at the latest.
+    /// Longest text, in bytes.
     end: usize,
-    /// Something stands before the next key or element.
+    /// A key or an element precedes the next one, so a comma is needed.
     follows: bool,
     is_cut: bool,
 }
@@ -30,19 +30,19 @@ impl<'p, 'o> JsonVisitor<'p, 'o> {
         }
     }
 
-    /// Goes on where another visitor has stopped: whether something stands before the next key or element.
+    /// Continues the text of another visitor; `follows` is what its [`Self::follows`] returned.
     #[must_use]
     pub fn resumed(mut self, follows: bool) -> Self {
         self.follows = follows;
         self
     }
 
-    /// Whether something stands before the next key or element.
+    /// Whether a key or an element precedes the next one.
     pub fn follows(&self) -> bool {
         self.follows
     }
 
-    /// True when the text became too long and was given up.
+    /// True when writing stopped because the text became too long.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -78,7 +78,7 @@ impl<'a> Visitor<'a> for JsonVisitor<'_, '_> {
         }
         self.comma();
         self.out.push(b'"');
-        // Names are letters, digits and `_`: nothing needs an escape.
+        // Names are letters, digits and `_`: no character needs an escape.
         self.out.extend_from_slice(field.name.as_bytes());
         self.out.extend_from_slice(b"\":");
         true
@@ -160,7 +160,7 @@ impl<'a> Visitor<'a> for JsonVisitor<'_, '_> {
     }
 }
 
-/// Appends a text in quotes, with what JSON wants escaped.
+/// Appends a text in quotes, escaped for JSON.
 pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text.as_bytes();

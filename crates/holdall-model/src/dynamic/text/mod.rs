@@ -1,9 +1,9 @@
 //! Messages as JSON and YAML, written straight from their payloads.
 //!
 //! - Fields in the order of the definition; structs without fields are `{}`.
-//! - Integers in full; floats with as few digits as tell them from all others of their width.
+//! - Integers in full; floats with the fewest digits that identify them among floats of their width.
 //! - JSON has no NaN and infinities: they are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`; in YAML `.nan`, `.inf`, `-.inf`.
-//! - Bytes of a `string` that are no UTF-8 become U+FFFD.
+//! - Bytes of a `string` that are not UTF-8 become U+FFFD.
 
 mod json;
 mod number;
@@ -19,15 +19,15 @@ use std::fmt::Write;
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextOptions {
-    /// Longer lists and texts are cut there, with `...` behind; `None` for all.
+    /// Longer lists and texts are cut to this length, with `...` after it; `None` for no limit.
     pub length_max: Option<usize>,
-    /// Lists with their elements; otherwise what they hold and how many.
+    /// Lists with their elements; otherwise their type and length.
     pub lists: bool,
-    /// Texts with their characters; otherwise how long they are.
+    /// Texts with their characters; otherwise their length.
     pub strings: bool,
     /// Bytes (`uint8[]`, `byte[]`, `char[]`) as base64 text instead of numbers.
     pub base64: bool,
-    /// What is longer is given up.
+    /// Longest text of a message, in bytes; a longer one is an error.
     pub bytes_max: usize,
 }
 
@@ -47,10 +47,10 @@ impl Default for TextOptions {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TextError {
-    /// The payload is not what its definition says.
+    /// The payload does not fit its definition.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The text would be too long to be held.
+    /// The text would be too long to hold in memory.
     #[error(
         "the text of a {type_name} is longer than {bytes_max} bytes; cut long lists, or write bytes as base64"
     )]
@@ -66,7 +66,7 @@ impl TypePlan {
     /// Appends a message as one JSON object on one line.
     ///
     /// # Errors
-    /// When the payload cannot be decoded or the text is too long; `out` then ends somewhere in the middle.
+    /// When the payload cannot be decoded or the text is too long; `out` then holds an incomplete text.
     pub fn write_json(
         &self,
         payload: &[u8],
@@ -79,7 +79,8 @@ impl TypePlan {
         Ok(walked)
     }
 
-    /// Appends a message as a YAML block that stands behind a key, `indent` spaces in: it begins with an end of line (or ` {}`).
+    /// Appends a message as a YAML block after a key, indented by `indent` spaces: it begins with an end of
+    /// line (or ` {}`).
     ///
     /// # Errors
     /// As [`TypePlan::write_json`].
@@ -107,7 +108,7 @@ impl TypePlan {
     }
 }
 
-/// What stands for a list that is not shown, as `ros2 topic echo --no-arr` writes it.
+/// The replacement for a list that is not shown, as `ros2 topic echo --no-arr` writes it.
 fn list_summary(plan: &TypePlan, field: &FieldPlan, count: u64) -> String {
     let element = field.element_text(plan);
     match field.arity {
@@ -116,7 +117,7 @@ fn list_summary(plan: &TypePlan, field: &FieldPlan, count: u64) -> String {
     }
 }
 
-/// The text of a scalar text, cut or summed up as the options ask.
+/// A text, cut or summarized as the options require.
 fn shown_text<'t>(text: std::borrow::Cow<'t, str>, options: &TextOptions) -> std::borrow::Cow<'t, str> {
     if !options.strings {
         return format!("<string length: <{}>>", text.len()).into();
@@ -132,17 +133,17 @@ fn shown_text<'t>(text: std::borrow::Cow<'t, str>, options: &TextOptions) -> std
     }
 }
 
-/// How many of so many elements are shown.
+/// How many of `count` elements are shown.
 fn shown_count(count: usize, options: &TextOptions) -> usize {
     options.length_max.map_or(count, |most| most.min(count))
 }
 
-/// True for bytes that are to be written as base64.
+/// True for bytes to write as base64.
 fn is_base64(values: Primitives<'_>, options: &TextOptions) -> bool {
     options.base64 && values.is_octets()
 }
 
-/// The value as text of its own, for a cell or a line; texts as they are.
+/// The value as plain text, for a cell or a line.
 pub fn plain(value: Scalar<'_>) -> String {
     let mut out = Vec::new();
     match value {
@@ -153,7 +154,8 @@ pub fn plain(value: Scalar<'_>) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Appends a number or a truth without an allocation; texts give nothing. NaN and infinities are `nan`, `inf`, `-inf`.
+/// Appends a number or a boolean without an allocation; nothing for texts. NaN and infinities are `nan`,
+/// `inf`, `-inf`.
 pub fn write_plain_number(out: &mut Vec<u8>, value: Scalar<'_>) {
     number::write(out, value, &number::PLAIN);
 }
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_texts_are_summed_up() {
+    fn lists_and_texts_are_summarized() {
         let text = json(TextOptions {
             lists: false,
             strings: false,
@@ -288,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_beyond_the_bound_is_given_up() {
+    fn a_text_beyond_the_bound_is_an_error() {
         let (plan, payload) = message();
         let options = TextOptions {
             bytes_max: 20,

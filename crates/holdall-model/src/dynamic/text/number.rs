@@ -1,13 +1,13 @@
-//! Numbers and truths as text.
+//! Numbers and booleans as text.
 
 use crate::dynamic::Scalar;
 
-/// What a notation has for the values that are no numbers, and how it writes exponents.
+/// How a notation writes values that are not finite, and exponents.
 pub(super) struct Notation {
     nan: &'static [u8],
     infinity: &'static [u8],
     minus_infinity: &'static [u8],
-    /// YAML 1.1 knows floats with a point and a signed exponent only: `1.0e+16`.
+    /// YAML 1.1 only has floats with a point and a signed exponent: `1.0e+16`.
     full_exponent: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) const PLAIN: Notation = Notation {
     full_exponent: false,
 };
 
-/// Appends a number or a truth; nothing for texts.
+/// Appends a number or a boolean; nothing for texts.
 #[inline]
 pub(super) fn write(out: &mut Vec<u8>, value: Scalar<'_>, notation: &Notation) {
     let mut integer = itoa::Buffer::new();
@@ -61,7 +61,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: Scalar<'_>, notation: &Notation) {
 }
 
 fn finite(out: &mut Vec<u8>, digits: &str, notation: &Notation) {
-    // Looked for only where it matters: it cost a twentieth of `cat --json`.
+    // Searched only where it matters: it cost a twentieth of `cat --json`.
     let exponent = if notation.full_exponent {
         digits.split_once('e')
     } else {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn exponents_are_as_each_notation_reads_them() {
+    fn each_notation_has_its_own_exponents() {
         for value in [1e300, 1.5e-9, -2.5e21, 5e-324, 0.0, -0.0, 1.0, 123_456.75] {
             let json = text(Scalar::F64(value), &JSON);
             assert_eq!(

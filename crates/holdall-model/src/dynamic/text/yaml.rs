@@ -4,7 +4,7 @@ use super::{TextOptions, is_base64, list_summary, number, shown_count, shown_tex
 use crate::dynamic::{ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-/// Appends what it is told as YAML.
+/// A visitor that appends YAML.
 pub struct YamlVisitor<'p, 'o> {
     plan: &'p TypePlan,
     out: &'o mut Vec<u8>,
@@ -17,13 +17,13 @@ pub struct YamlVisitor<'p, 'o> {
 }
 
 enum Open {
-    /// A struct; whether its first field stands behind the `- ` of a list.
+    /// A struct; whether its first field follows the `- ` of a list.
     Struct { after_dash: bool, is_first: bool },
-    /// A list of structs, each behind a `- `.
+    /// A list of structs, each after a `- `.
     Block,
     /// A list of texts on one line.
     Line,
-    /// A list that is only summed up.
+    /// A list of which only a summary is written.
     Hidden,
 }
 
@@ -43,7 +43,7 @@ impl<'p, 'o> YamlVisitor<'p, 'o> {
         }
     }
 
-    /// True when the text became too long and was given up.
+    /// True when writing stopped because the text became too long.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -58,7 +58,7 @@ impl<'p, 'o> YamlVisitor<'p, 'o> {
         self.out.resize(self.out.len() + self.indent, b' ');
     }
 
-    /// The space behind a key's colon; elements of a list have their own.
+    /// The space after a key's colon; elements of a list have their own.
     fn space(&mut self) {
         if !matches!(self.open.last(), Some(Open::Line)) {
             self.out.push(b' ');
@@ -196,7 +196,7 @@ impl<'a> Visitor<'a> for YamlVisitor<'_, '_> {
     }
 }
 
-/// Appends a text: as it is when every YAML reader takes it for that text, else in quotes.
+/// Appends a text: unchanged when every YAML reader reads it as that text, else in quotes.
 pub fn write_yaml_string(out: &mut Vec<u8>, text: &str) {
     if is_plain(text) {
         out.extend_from_slice(text.as_bytes());
@@ -205,7 +205,8 @@ pub fn write_yaml_string(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Letters, digits and `_ / . -`, beginning with a letter, `_` or `/`, and no word that YAML 1.1 or 1.2 understands.
+/// Letters, digits and `_ / . -`, beginning with a letter, `_` or `/`, and not a word with a meaning in YAML
+/// 1.1 or 1.2.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
     text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '/'))

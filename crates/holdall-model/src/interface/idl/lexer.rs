@@ -1,4 +1,4 @@
-//! Cuts IDL text into tokens; comments and preprocessor lines are passed over.
+//! Cuts IDL text into tokens; comments and preprocessor lines are skipped.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A text with its quotes; a backslash takes the next character's meaning away.
+    /// A text with its quotes; a backslash escapes the next character.
     fn quoted(&mut self, quote: char) -> Result<&'a str, String> {
         let mut escaped = false;
         for (offset, c) in self.rest.char_indices().skip(1) {

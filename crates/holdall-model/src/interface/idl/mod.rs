@@ -1,4 +1,4 @@
-//! Parses `.idl` texts as far as ROS 2 uses IDL: modules, structs, constants, typedefs; annotations are passed over.
+//! Parses the part of IDL that ROS 2 uses: modules, structs, constants, typedefs; annotations are skipped.
 
 mod lexer;
 mod types;
@@ -50,7 +50,7 @@ pub(super) fn describe(
     Ok(types)
 }
 
-/// Reads tokens and keeps what they define. Errors are sentences; [`Parser::error`] adds where.
+/// Reads tokens and keeps the definitions. Errors are sentences; [`Parser::error`] adds type and line.
 struct Parser<'a> {
     lexer: Lexer<'a>,
     /// The next token, already read; `None` at the end.
@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
                 Some(Token::Word("struct")) => self.structure()?,
                 Some(Token::Word("typedef")) => self.typedef()?,
                 Some(Token::Word("const")) => self.constant()?,
-                Some(other) => return Err(format!("{other} begins no definition that ROS 2 uses")),
+                Some(other) => return Err(format!("{other} does not begin a definition that ROS 2 uses")),
             }
         }
     }
@@ -163,7 +163,8 @@ impl<'a> Parser<'a> {
             && let Ok(size) = number.parse()
         {
             self.sizes.insert(self.scoped(name), size);
-            // The constants of a message lie in a module beside it, and its fields name them without that.
+            // The constants of a message are in a module next to it, and its fields use them without the
+            // module's name.
             if let Some((last, around)) = self.modules.split_last()
                 && last.ends_with("_Constants")
             {
@@ -175,7 +176,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Names up to `;`, each perhaps with an array size.
+    /// Names up to `;`, each with an optional array size.
     fn declarators(
         &mut self,
         base: &FieldType,
@@ -200,7 +201,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `@name` or `@name(anything)`; the `@` is read.
+    /// `@name` or `@name(anything)`, after the `@`.
     fn annotation(&mut self) -> Result<(), String> {
         self.name()?;
         while self.accept(':')? {
@@ -221,7 +222,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The full name of something that is defined here.
+    /// The full name of a definition in the current module.
     fn scoped(&self, name: &str) -> String {
         let mut full: String = self.modules.iter().map(|module| format!("{module}/")).collect();
         full.push_str(name);
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_named_with_its_line() {
+    fn a_broken_rule_is_named_with_its_line() {
         let error = |text: &str| describe("a/msg/T", text).unwrap_err().to_string();
         let at = |line: usize| format!("definition of a/msg/T, line {line}: ");
         assert_eq!(
@@ -364,7 +365,7 @@ mod tests {
         );
         assert_eq!(
             error("enum X { A };"),
-            at(1) + "enum begins no definition that ROS 2 uses"
+            at(1) + "enum does not begin a definition that ROS 2 uses"
         );
         assert_eq!(
             error("struct T { double a[0]; };"),

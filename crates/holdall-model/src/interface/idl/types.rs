@@ -47,7 +47,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The types of several words: `unsigned short`, `long long`, `long double`, ….
+    /// Types of several words: `unsigned short`, `long long`, `long double`, ….
     fn long_type(&mut self, first: &str) -> Result<FieldType, String> {
         let unsigned = first == "unsigned";
         let word = if unsigned { self.name()? } else { first };
@@ -84,7 +84,7 @@ impl<'a> Parser<'a> {
             return Err(format!("{part:?} is not a type"));
         }
         let name = path.join("/");
-        // The innermost module that has the name counts.
+        // The innermost module with that name wins.
         for depth in (0..=self.modules.len()).rev() {
             let scope: String = self.modules[..depth]
                 .iter()
@@ -102,7 +102,7 @@ impl<'a> Parser<'a> {
         Ok(FieldType::one(Element::Nested(full)))
     }
 
-    /// A number, or the name of a constant that is one.
+    /// A number, or the name of a constant with a number.
     pub(super) fn size(&mut self) -> Result<u64, String> {
         let Token::Word(word) = self.some()? else {
             return Err("expected a size".to_owned());
@@ -126,7 +126,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Many of a type, which must not be many already.
+/// An array or a sequence of a type that is not already one.
 pub(super) fn many(field_type: FieldType, arity: Arity) -> Result<FieldType, String> {
     if field_type.arity == Arity::One {
         return Ok(FieldType { arity, ..field_type });
