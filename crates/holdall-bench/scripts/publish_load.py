@@ -1,4 +1,4 @@
-"""What publishers with nodes of ROS 1 and of ROS 2 have in common: events, the wait for subscriptions, the open-loop schedule.
+"""Shared by the publishers with ROS 1 and ROS 2 nodes: events, the wait for subscriptions, the open-loop schedule.
 
 The plan is one JSON line on standard input, events are JSON lines on standard output.
 """
@@ -17,7 +17,7 @@ def read_plan():
     return json.loads(sys.stdin.readline())
 
 
-def tell(**event):
+def emit(**event):
     print(json.dumps(event), flush=True)
 
 
@@ -40,7 +40,7 @@ def percentiles(seconds):
 
 
 def await_subscriptions(plan, created, counts):
-    """Seconds after which each of `counts`, functions that tell a publisher's subscriptions, was first above zero."""
+    """Seconds after which each of `counts`, functions that return a publisher's number of subscriptions, was first above zero."""
     matched, waiting = [], list(counts)
     while plan["wait_for_subscriptions"] and waiting:
         if time.monotonic() > created + MATCH_WAIT_S:
@@ -53,8 +53,8 @@ def await_subscriptions(plan, created, counts):
 
 
 def send(plan, publish):
-    """Calls `publish(index, number)` for each message of each publisher when it is due; who is late does not wait. What it took."""
-    # Publishers of a group begin one after the other within a period: count, period, phase.
+    """Calls `publish(index, number)` for each message of each publisher when it is due; a late one does not wait. Returns the figures."""
+    # Publishers of a group start one after the other within a period: count, period, phase.
     turns = [
         (group["msg_count_each"], 1 / group["rate_hz"], place / group["publishers_count"] / group["rate_hz"])
         for group in plan["groups"]
@@ -85,11 +85,11 @@ def send(plan, publish):
 
 
 def place_in(corpus_bytes, index, number):
-    """Where a payload begins, so that neighbours in time and among publishers differ."""
+    """Where a payload begins: consecutive messages, and those of neighbouring publishers, differ."""
     return (number * 7919 * 64 + index * 4096) % max(1, corpus_bytes)
 
 
 def stay():
-    """What was sent last can be asked for again until standard input ends."""
+    """Keeps the last messages available for retransmission until standard input ends."""
     sys.stdin.read()
     os._exit(0)

@@ -7,7 +7,7 @@ import time
 
 import rclpy
 import rclpy.executors
-from publish_load import NODE, await_subscriptions, largest_bytes, place_in, read_plan, send, stay, tell, topic
+from publish_load import NODE, await_subscriptions, emit, largest_bytes, place_in, read_plan, send, stay, topic
 from rclpy.duration import Duration
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 
@@ -47,9 +47,9 @@ def main():
     executor = rclpy.executors.SingleThreadedExecutor()
     executor.add_node(node)
     threading.Thread(target=executor.spin, daemon=True).start()
-    tell(event="ready")
+    emit(event="ready")
     matched = await_subscriptions(plan, created, [p[0].get_subscription_count for p in publishers])
-    tell(event="started")
+    emit(event="started")
 
     def publish(index, number):
         publisher, head, tail, bulk = publishers[index]
@@ -59,7 +59,7 @@ def main():
     took = send(plan, publish)
     for publisher, *_ in publishers:
         publisher.wait_for_all_acked(Duration(seconds=5))
-    tell(event="done", message_bytes=message_bytes, matched_s=matched, **took)
+    emit(event="done", message_bytes=message_bytes, matched_s=matched, **took)
     stay()
 
 

@@ -1,13 +1,13 @@
-"""Publishes a load from a real ROS 1 node (rospy, Debian's Python); messages wait in rospy's queue of the group's depth, as ROS 1 nodes have it."""
+"""Publishes a load from a real ROS 1 node (rospy, Debian's Python); messages wait in rospy's queue of the group's depth, as in ROS 1 nodes."""
 
 import os
 import time
 
 import rospy
-from publish_load import NODE, await_subscriptions, largest_bytes, place_in, read_plan, send, stay, tell, topic
+from publish_load import NODE, await_subscriptions, emit, largest_bytes, place_in, read_plan, send, stay, topic
 from std_msgs.msg import UInt8MultiArray
 
-# A node's server takes few connections at a time, and the recorder comes for all new topics at once.
+# A node's server accepts few connections at a time, and the recorder connects to all new topics at once.
 TOGETHER = 5
 
 
@@ -33,9 +33,9 @@ def main():
             await_connections(plan, publishers)
             publishers.append((publisher, size))
     created = time.monotonic()
-    tell(event="ready")
+    emit(event="ready")
     matched = await_subscriptions(plan, created, [p.get_num_connections for p, _ in publishers])
-    tell(event="started")
+    emit(event="started")
 
     def publish(index, number):
         publisher, size = publishers[index]
@@ -43,7 +43,7 @@ def main():
         publisher.publish(UInt8MultiArray(data=corpus[place : place + size]))
 
     took = send(plan, publish)
-    tell(event="done", message_bytes=message_bytes, matched_s=matched, **took)
+    emit(event="done", message_bytes=message_bytes, matched_s=matched, **took)
     stay()
 
 

@@ -1,4 +1,5 @@
-//! How fast one thread, and one for each processor, compresses the payloads of a load with our storage's codec: the limits of compressed recording.
+//! How fast one thread, and one thread per processor, compress a load's payloads with our storage's codec:
+//! the limits of compressed recording.
 
 use crate::{
     error::{BenchError, BenchResult},
@@ -15,13 +16,13 @@ use holdall_storage::{
 use serde::Serialize;
 use std::{io, num::NonZero, thread};
 
-/// What is compressed at once: about what a chunk holds.
+/// Bytes that are compressed at once: about one chunk.
 const CHUNK_BYTES: usize = 2 << 20;
 
-/// What one measurement compresses at most, so that the slowest level is done in seconds.
+/// Most bytes that one measurement compresses, so that the slowest level takes only seconds.
 const TOTAL_BYTES: usize = 128 << 20;
 
-/// Measuring stops after this much time in any case.
+/// Longest time of a measurement.
 const SECONDS_MAX: f64 = 1.5;
 
 /// The speed of the codec by itself.
@@ -31,15 +32,16 @@ pub struct CodecSpeed {
     pub codec: String,
     /// Uncompressed bytes a second of one thread while nothing else runs.
     pub bytes_per_s: f64,
-    /// Uncompressed bytes a second of all threads when there is one for each processor: processors share caches, memory and clock.
+    /// Uncompressed bytes a second of all threads, one per processor: processors share caches, memory and
+    /// clock.
     pub all_bytes_per_s: f64,
-    /// Threads of that.
+    /// Number of those threads.
     pub threads: usize,
-    /// Uncompressed through compressed length.
+    /// Uncompressed length divided by compressed length.
     pub compression_ratio: f64,
 }
 
-/// Measures the codec that `options` ask for on the payloads of `plan`; `None` when they ask for none.
+/// Measures the codec in `options` on the payloads of `plan`; `None` when they name none.
 ///
 /// # Errors
 /// Options that are not valid, a codec that fails.
@@ -88,7 +90,8 @@ impl CodecRun {
     }
 }
 
-/// Packs chunk after chunk. Context and buffer are kept, as a thread of the recorder keeps them: nothing but the codec is timed.
+/// Compresses chunk after chunk. Context and buffer are kept, as a recorder's thread keeps them: only the
+/// codec is timed.
 fn run_codec(plan: &Plan, options: &McapOptions, clock: &dyn Clock) -> io::Result<CodecRun> {
     let mut run = CodecRun::default();
     let (mut packer, mut packed) = (RecordPacker::new(options), Vec::new());
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn codecs_shrink_what_can_be_shrunk() {
+    fn codecs_shrink_compressible_content() {
         for config in ["compression: Zstd", "compression: Lz4"] {
             let text = speed(Content::Text, config).unwrap();
             let random = speed(Content::Entropy(8.0), config).unwrap();

@@ -1,4 +1,4 @@
-//! Why a benchmark could not be run, or what it has written is not what was offered.
+//! Why a benchmark could not run, or what it wrote differs from what was offered.
 
 use crate::workload::LoadError;
 use holdall_io::disk::DiskError;
@@ -15,23 +15,23 @@ pub enum BenchError {
     /// A load that contradicts itself.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// An option that there is not, or that fits no other.
+    /// An option that does not exist or does not fit the others.
     #[error("{option}: expected {expected}, found {found}")]
     Option {
-        /// Which one, as the command line names it.
+        /// The option's name on the command line.
         option: &'static str,
-        /// What it takes.
+        /// What it accepts.
         expected: String,
         /// What was given.
         found: String,
     },
-    /// The folder for files and results holds something already.
+    /// The folder for files and results already has content.
     #[error("{} is not empty; give a folder that is empty or does not exist", path.display())]
     NotEmpty {
-        /// Which folder.
+        /// The folder.
         path: PathBuf,
     },
-    /// What would be written does not fit the disk; nothing was written.
+    /// The output does not fit the disk; nothing was written.
     #[error(
         "{}: {} are needed and {} are free; give another --out, or a smaller --scale or --total",
         path.display(), gigabytes(*needed_bytes), gigabytes(*available_bytes)
@@ -41,7 +41,7 @@ pub enum BenchError {
         path: PathBuf,
         /// What the largest candidate or limit needs at one time.
         needed_bytes: u64,
-        /// What there is.
+        /// Free space.
         available_bytes: u64,
     },
     /// The operating system refused.
@@ -49,15 +49,15 @@ pub enum BenchError {
     Io {
         /// What was tried: `create`, `read`, …
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// A thread could not be started.
     #[error("could not start a thread: {source}")]
     Thread {
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// The disk layer refused or failed.
@@ -72,30 +72,30 @@ pub enum BenchError {
         /// One clause.
         reason: String,
     },
-    /// A foreign library that is measured beside ours, or that reads back, failed.
+    /// A foreign library that is measured next to ours, or that reads back, failed.
     #[error("{library} failed with {}: {reason}", path.display())]
     Rival {
-        /// Which library.
+        /// The library.
         library: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         reason: String,
     },
-    /// A program that is needed is not there.
+    /// A required program is missing.
     #[error("{program} {what_to_do}")]
     Absent {
-        /// Which program.
+        /// The program.
         program: &'static str,
-        /// That it is not there, and how to get it: one clause.
+        /// That it is missing, and how to get it: one clause.
         what_to_do: &'static str,
     },
     /// A program that was started for a measurement failed.
     #[error("{program} {reason}")]
     Program {
-        /// Which program.
+        /// The program.
         program: String,
-        /// One clause, with what it said last.
+        /// One clause, with the last line of its output.
         reason: String,
     },
     /// A transport refused or failed.
@@ -104,17 +104,17 @@ pub enum BenchError {
     /// A bag that was written could not be read.
     #[error("{}: {reason}", path.display())]
     Bag {
-        /// Which bag.
+        /// The bag.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// What was read back is not what was offered.
+    /// The content read back differs from what was offered.
     #[error("{}: {reason}", path.display())]
     Verify {
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What is wrong, with topic and sequence number where that applies.
+        /// The difference, with topic and sequence number where that applies.
         reason: String,
     },
 }
@@ -139,7 +139,7 @@ impl BenchError {
     }
 }
 
-/// Bytes in the unit that people count disks in.
+/// Bytes in gigabytes, the unit of disks.
 fn gigabytes(bytes: u64) -> String {
     format!("{:.1} GB", bytes as f64 / 1e9)
 }

@@ -1,4 +1,4 @@
-//! The folder of a benchmark: where candidates write, what fits there, and where results stay.
+//! The folder of a benchmark: where candidates write, whether a plan fits there, and where results stay.
 
 use crate::error::{BenchError, BenchResult};
 use holdall_io::{
@@ -12,25 +12,25 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Space that is left to others when a run is planned.
+/// Space that a plan leaves free for others.
 const SPARE_BYTES: u64 = 256 << 20;
 
-/// A folder that holds nothing but files of this program, and what is being measured for as long as it is.
+/// A folder with nothing but this program's files, and the files being measured while a run lasts.
 #[derive(Debug)]
 pub struct BenchFolder {
     path: PathBuf,
-    /// Removed at the end together with what is in it.
+    /// Removed at the end with its content.
     scratch: PathBuf,
     keep: bool,
-    /// What is being measured must not outlive an interrupted run.
+    /// Removes the files being measured when a run is interrupted.
     _unfinished: Option<Unfinished>,
 }
 
 impl BenchFolder {
-    /// Takes `path`, which must not exist, be empty, or hold nothing but results of earlier runs.
+    /// Opens `path`, which must not exist, be empty, or hold nothing but results of earlier runs.
     ///
     /// # Errors
-    /// A folder with other things in it, or that cannot be made.
+    /// A folder with other content, or that cannot be made.
     pub fn take(path: &Path, keep: bool) -> BenchResult<Self> {
         fs::create_dir_all(path).map_err(BenchError::io("create", path))?;
         for entry in fs::read_dir(path).map_err(BenchError::io("list", path))? {
@@ -75,7 +75,7 @@ impl BenchFolder {
         Ok(())
     }
 
-    /// Removes a bag or file that a candidate has written, unless everything is kept.
+    /// Removes a bag or file of a candidate, unless everything is kept.
     ///
     /// # Errors
     /// When it cannot be removed.
@@ -96,7 +96,8 @@ impl BenchFolder {
         }
     }
 
-    /// Writes a result beside earlier ones: `<stem>-<number>.<extension>` with the first free number. Returns its path.
+    /// Writes a result next to earlier ones: `<stem>-<number>.<extension>` with the first free number.
+    /// Returns its path.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -127,7 +128,7 @@ impl Drop for BenchFolder {
     }
 }
 
-/// `write-3.json`, `storage-1.csv`; and what a file system puts into its root by itself.
+/// `write-3.json`, `storage-1.csv`; and what a file system creates in its root.
 fn is_result(name: &str) -> bool {
     let numbered = |rest: &str| {
         rest.split_once('.').is_some_and(|(number, extension)| {
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_other_things_is_refused_and_left_alone() {
+    fn a_folder_with_other_content_is_refused_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("thesis.txt"), "x").unwrap();
         let error = BenchFolder::take(dir.path(), false).unwrap_err();
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn a_plan_that_does_not_fit_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let folder = BenchFolder::take(&dir.path().join("out"), false).unwrap();
         folder.check_space(1).unwrap();

@@ -1,4 +1,5 @@
-//! Workloads, candidates, measurement and reports: what `holdall bench` runs and how it stays honest.
+//! Workloads, candidates, measurement and reports: what `holdall bench` runs, and how its figures stay
+//! comparable.
 #![deny(unsafe_code)]
 
 pub mod candidate;

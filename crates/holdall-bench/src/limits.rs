@@ -1,4 +1,4 @@
-//! Same-run limits: how fast the disk, memory and checksums are right now, taken between the candidates.
+//! Same-run limits: the current speed of disk, memory and checksums, measured between the candidates.
 
 use crate::{codec::CodecSpeed, error::BenchResult, statistics};
 use holdall_io::{
@@ -8,16 +8,16 @@ use holdall_io::{
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Block sizes and numbers of writes in flight among which the best is looked for.
+/// Block sizes and numbers of writes in flight that the search tries.
 const DIRECT_SHAPES: [(usize, usize); 4] = [(1 << 20, 16), (4 << 20, 8), (4 << 20, 12), (16 << 20, 4)];
 
-/// Each shape is tried twice with at most this much, so that one moment of a noisy disk does not decide alone.
+/// Most bytes of a try. Each shape is tried twice, so that one moment of a noisy disk does not decide alone.
 const SEARCH_BYTES_MAX: u64 = 1 << 30;
 
 /// Block of the buffered loop.
 const BUFFERED_BLOCK_BYTES: usize = 1 << 20;
 
-/// What one copy or checksum measurement goes through.
+/// Bytes of one copy or checksum measurement.
 const MEMORY_BYTES: u64 = 1 << 30;
 
 /// The shape of direct writes.
@@ -29,7 +29,7 @@ pub struct DirectShape {
     pub depth: usize,
 }
 
-/// Takes limits of one folder again and again, always in the same way.
+/// Measures the limits of one folder repeatedly, always in the same way.
 #[derive(Debug, Default)]
 pub struct LimitMeter {
     /// Absent where no disk is written to; then the disk has no limits.
@@ -45,10 +45,10 @@ pub struct LimitMeter {
 }
 
 impl LimitMeter {
-    /// Looks for the best shape of direct writes in `dir`; each later measurement writes `bytes`.
+    /// Searches the best shape of direct writes in `dir`; each later measurement writes `bytes`.
     ///
     /// # Errors
-    /// A full or failing disk. A file system that refuses direct writes is no error.
+    /// A full or failing disk. A file system that refuses direct writes is not an error.
     pub fn new(dir: &Path, bytes: u64) -> BenchResult<Self> {
         let mut meter = Self {
             dir: Some(dir.to_owned()),
@@ -99,12 +99,12 @@ impl LimitMeter {
         self.crc32.push(measure_crc32(MEMORY_BYTES));
     }
 
-    /// Notes how fast the codec is that compresses what is written.
+    /// Stores the speed of the codec that compresses the output.
     pub fn set_codec(&mut self, codec: Option<CodecSpeed>) {
         self.codec = codec;
     }
 
-    /// Direct where the file system takes it, else buffered: the limit that candidates are held against.
+    /// Direct where the file system allows it, else buffered: the limit that candidates are compared with.
     ///
     /// # Errors
     /// A full or failing disk.
@@ -115,7 +115,7 @@ impl LimitMeter {
         }
     }
 
-    /// All that was measured so far.
+    /// Everything measured so far.
     pub fn limits(&self) -> Limits {
         let median = |samples: &[f64]| statistics::median(samples);
         Limits {
@@ -157,7 +157,7 @@ pub struct Limits {
     pub memcpy_bytes_per_s: Option<f64>,
     /// CRC-32 over bytes that are in the cache.
     pub crc32_bytes_per_s: Option<f64>,
-    /// The codec that our storage was asked to use, by itself on the payloads of this run; absent without compression.
+    /// The codec that our storage uses, alone on the payloads of this run; absent without compression.
     pub codec: Option<CodecSpeed>,
     /// What each measurement of the disk writes.
     pub bytes_per_measurement: u64,
@@ -172,7 +172,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Direct where the file system takes it, else buffered.
+    /// Direct where the file system allows it, else buffered.
     pub fn disk_bytes_per_s(&self) -> Option<f64> {
         self.direct_write_bytes_per_s.or(self.buffered_write_bytes_per_s)
     }
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_taken_in_order_and_leave_nothing_behind() {
+    fn limits_are_measured_in_order_and_leave_no_files() {
         let dir = tempfile::tempdir().unwrap();
         let mut meter = LimitMeter::new(dir.path(), 1 << 20).unwrap();
         let direct = meter.direct().unwrap();

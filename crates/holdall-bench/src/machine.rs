@@ -1,4 +1,4 @@
-//! The machine that a result belongs to: without it no figure means anything.
+//! The machine that a result was measured on: without it no figure means anything.
 
 use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
@@ -12,7 +12,7 @@ pub struct Machine {
     pub processor: String,
     /// The kernel's version.
     pub kernel: String,
-    /// Type and options of the file system that is written to.
+    /// Type and options of the file system of the folder.
     pub file_system: String,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -21,7 +21,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine and the file system of `dir`; what cannot be read stays empty.
+    /// Reads the facts of this machine and of the file system of `dir`; what cannot be read stays empty.
     pub fn inspect(dir: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
@@ -59,7 +59,7 @@ fn file_system(mounts: &str, dir: &Path) -> Option<String> {
         let (Some(place), Some(kind), Some(options)) = (fields.next(), fields.next(), fields.next()) else {
             continue;
         };
-        // Of several mounts on one place the last is the visible one.
+        // Of several mounts on one path the last is the visible one.
         if dir.starts_with(place) && best.as_ref().is_none_or(|(len, _)| place.len() >= *len) {
             best = Some((place.len(), format!("{kind} ({options})")));
         }

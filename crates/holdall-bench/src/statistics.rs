@@ -1,14 +1,15 @@
-//! Statistics over repetitions: medians, bootstrap intervals, paired ratios, and whether an interval carries a claim.
+//! Statistics over repetitions: medians, bootstrap intervals, paired ratios, and whether an interval supports
+//! a claim.
 
 use serde::{Deserialize, Serialize};
 
 /// Resamples of one bootstrap; the ends of a 95 % interval then move by less than a hundredth of its width between seeds.
 const RESAMPLES: usize = 10_000;
 
-/// Every interval here holds this share of the resamples.
+/// Share of the resamples that every interval holds.
 const CONFIDENCE: f64 = 0.95;
 
-/// Fewer repetitions than this give no interval: two values cannot tell how they scatter.
+/// Fewer repetitions than this give no interval: two values do not show how they scatter.
 pub const REPETITIONS_FOR_INTERVAL_MIN: usize = 3;
 
 /// The ends of a 95 % interval.
@@ -21,7 +22,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` lies in it.
+    /// Whether `value` is within it.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -61,7 +62,7 @@ impl Estimate {
         Self::of(&ratios, seed)
     }
 
-    /// Whether the figure keeps to `target`, and whether its interval can carry that.
+    /// Whether the figure meets `target`, and whether its interval supports that.
     pub fn judge(&self, target: Target) -> Verdict {
         let keeps = |value: f64| match target {
             Target::AtLeast(bound) => value >= bound,
@@ -87,17 +88,17 @@ pub enum Target {
     AtMost(f64),
 }
 
-/// What can be said about a target.
+/// How a figure compares with a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The whole interval keeps to it.
+    /// The whole interval meets it.
     Reached,
-    /// The median keeps to it; the interval cannot carry that.
+    /// The median meets it; the interval does not support that.
     ReachedUncarried,
-    /// The median breaks it; the interval cannot carry that.
+    /// The median misses it; the interval does not support that.
     MissedUncarried,
-    /// The whole interval breaks it.
+    /// The whole interval misses it.
     Missed,
 }
 
@@ -130,7 +131,7 @@ fn median_in_place(samples: &mut [f64]) -> Option<f64> {
 
 /// Percentile bootstrap of the median with a fixed seed, so that the same samples give the same interval.
 ///
-/// With very few samples it is the range between the smallest and the largest, which is all that they can tell.
+/// With very few samples it is the range between the smallest and the largest, all that they can show.
 pub fn bootstrap_interval(samples: &[f64], seed: u64) -> Option<Interval> {
     if samples.len() < REPETITIONS_FOR_INTERVAL_MIN {
         return None;
@@ -154,7 +155,7 @@ pub fn bootstrap_interval(samples: &[f64], seed: u64) -> Option<Interval> {
 pub fn quantile_sorted(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;
-    // `place` lies in 0..=last, so both conversions are exact enough to be indices.
+    // `place` is within 0..=last, so both conversions are exact enough to be indices.
     let below = place.floor() as usize;
     let above = (below + 1).min(last);
     Some(sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64))
@@ -180,8 +181,8 @@ mod tests {
         assert_eq!(quantile_sorted(&sorted, 0.375), Some(25.0));
     }
 
-    /// The median of n samples lies below the k-th smallest with a binomial probability. For n = 9 the exact 95 % bootstrap
-    /// interval of the median is from the 3rd to the 7th smallest value (tails of 2.2 % beyond the 2nd and 8th).
+    /// The number of n samples below their median is binomial. For n = 9 the exact 95 % bootstrap interval of
+    /// the median is from the 3rd to the 7th smallest value (tails of 2.2 % beyond the 2nd and 8th).
     #[test]
     fn interval_of_nine_values_is_the_known_one() {
         let samples = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0];
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn two_repetitions_carry_no_interval() {
+    fn two_repetitions_have_no_interval() {
         let estimate = Estimate::of(&[1.0, 2.0], 1).unwrap();
         assert_eq!((estimate.median, estimate.interval), (1.5, None));
     }
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_carried_only_by_the_whole_interval() {
+    fn only_the_whole_interval_supports_a_verdict() {
         let estimate = Estimate {
             median: 0.96,
             interval: Some(Interval {

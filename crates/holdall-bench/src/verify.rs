@@ -1,4 +1,4 @@
-//! Reads back what a candidate has written, with foreign libraries, and compares every byte with what was offered.
+//! Reads back a candidate's output, with foreign libraries, and compares every byte with what was offered.
 
 use crate::{
     error::{BenchError, BenchResult},
@@ -21,10 +21,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 
-/// What was read back and found right.
+/// What was read back and found correct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Verified {
     /// Messages.
@@ -33,11 +33,12 @@ pub struct Verified {
     pub bytes: u64,
 }
 
-/// Where reading back stands, over all files of a bag.
+/// Progress of reading back, over all files of a bag.
 struct Check<'a> {
     plan: &'a Plan,
     topic_of_name: HashMap<&'a str, u32>,
-    /// The last sequence number of each topic; messages may be missing (the sum tells) but never come twice or in another order.
+    /// The last sequence number of each topic; messages may be missing (the sum shows it) but never repeat or
+    /// change their order.
     last_sequence: Vec<u64>,
     verified: Verified,
 }
@@ -65,10 +66,10 @@ impl<'a> Check<'a> {
             .ok_or_else(|| format!("topic {name} was never offered"))
     }
 
-    /// `sequence` is as MCAP keeps it: the low 32 bits.
+    /// `sequence` is as MCAP stores it: the low 32 bits.
     fn numbered(&mut self, topic: u32, sequence: u32, payload: &[u8]) -> Result<(), String> {
         let last = self.last_sequence[topic as usize];
-        // More than 2^32 messages on one topic are told apart by the numbers never going back.
+        // Beyond 2^32 messages on one topic the full number follows from the numbers never decreasing.
         let high = last & !u64::from(u32::MAX);
         let full = high | u64::from(sequence);
         if full <= last {
@@ -86,7 +87,8 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    /// For storages that keep no sequence number: the next message of the topic with these bytes, at most `missing_max` further on.
+    /// For storages without sequence numbers: the next message of the topic with these bytes, at most
+    /// `missing_max` later.
     fn unnumbered(&mut self, topic: u32, payload: &[u8], missing_max: u64) -> Result<(), String> {
         let next = self.last_sequence[topic as usize] + 1;
         let found = (next..=next + missing_max)
@@ -104,11 +106,11 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Reads `files`, in order one bag, and checks checksums, order, every payload, and that exactly `stored` messages are there
-/// (`None`: only that what is there is right).
+/// Reads `files`, in order one bag, and checks checksums, order, every payload, and that there are exactly
+/// `stored` messages (`None`: any number).
 ///
 /// # Errors
-/// A file that cannot be read or is not right.
+/// A file that cannot be read or is not correct.
 pub fn verify_files(plan: &Plan, files: &[PathBuf], stored: Option<u64>) -> BenchResult<Verified> {
     let mut check = Check::new(plan);
     let missing_max = plan.message_count() - stored.unwrap_or(0).min(plan.message_count());
@@ -190,10 +192,10 @@ fn verify_mcap(check: &mut Check<'_>, path: &Path) -> BenchResult<()> {
     let found = check.verified.messages - before;
     if let Some(counted) = counted.filter(|counted| *counted != found) {
         return Err(wrong(format!(
-            "its statistics say {counted} messages, it has {found}"
+            "its statistics count {counted} messages, it has {found}"
         )));
     }
-    // Pages that were only read to check would crowd out what the next candidate needs; a refusal is harmless.
+    // Pages that were only read to check would displace what the next candidate needs; a refusal is harmless.
     let _refused = fadvise(&file, 0, None, Advice::DontNeed).is_err();
     Ok(())
 }

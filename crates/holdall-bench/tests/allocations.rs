@@ -1,4 +1,5 @@
-//! No allocation for a message on its way from the offer into the file: what `docs/data-path.md` says is counted here.
+//! Counts that no allocation is made for a message between the offer and the file, as `docs/data-path.md`
+//! states.
 
 use holdall::record::options::{CacheOptions, CompressionOptions, SplitOptions};
 use holdall_bench::{
@@ -24,7 +25,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// Only one test counts at a time.
 static COUNTING: Mutex<()> = Mutex::new(());
 
-/// Allocations, growing of existing ones included, while so many messages are recorded.
+/// Allocations, growing of existing ones included, while this many messages are recorded.
 fn allocations(message_bytes: usize, messages: u64, topics: u32) -> u64 {
     let load = Load {
         mix: SizeMix::single(message_bytes),
@@ -63,7 +64,8 @@ fn allocations(message_bytes: usize, messages: u64, topics: u32) -> u64 {
     (change.allocations + change.reallocations) as u64
 }
 
-/// Allocations of each message beyond the first `messages`, so that what a recording needs once does not count.
+/// Allocations of each message beyond the first `messages`, so that a recording's one-time allocations do not
+/// count.
 fn allocations_per_message(message_bytes: usize, messages: u64, topics: u32) -> f64 {
     let _alone = COUNTING.lock().unwrap();
     let few = allocations(message_bytes, messages, topics);
@@ -88,7 +90,7 @@ fn small_messages_are_recorded_without_an_allocation() {
 
 #[test]
 fn a_loan_costs_its_own_box_and_little_else() {
-    // One is the loan itself, which a transport makes; the rest is what a batch of loans takes.
+    // One is the loan itself, which a transport makes; the rest is for a batch of loans.
     let per_message = allocations_per_message(1 << 20, 300, 1);
     assert!(
         (1.0..3.0).contains(&per_message),

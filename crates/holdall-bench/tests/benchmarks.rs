@@ -1,4 +1,4 @@
-//! `bench write` and `bench storage` from options to result: fields, files, and what is refused.
+//! `bench write` and `bench storage` from options to result: fields, files, and refusals.
 
 use holdall::record::options::{CacheOptions, SplitOptions};
 use holdall_bench::{
@@ -87,7 +87,7 @@ fn write_has_its_fixed_fields() {
             json["limit"][field]
         );
     }
-    // A number where the file system takes direct writes, null with a reason where it does not.
+    // A number where the file system allows direct writes, null with a reason where it does not.
     assert!(
         positive(&json["limit"]["direct_write_bytes_per_s"]) || json["limit"]["direct_refused"].is_string()
     );
@@ -286,7 +286,7 @@ fn an_interrupted_comparison_of_storages_goes_on_after_its_last_round() {
         others.is_refusal() && others.to_string().contains("--resume"),
         "{others}"
     );
-    // As after a kill that nothing could be done against.
+    // As after a kill that left no chance to clean up.
     std::fs::create_dir(out.join("files")).unwrap();
     std::fs::write(out.join("files/half.mcap"), "x").unwrap();
 

@@ -1,4 +1,4 @@
-//! Every candidate stores a small workload whole: what is read back with foreign libraries is what was offered.
+//! Every candidate stores a small workload completely: foreign libraries read back what was offered.
 
 use holdall::record::options::{CacheOptions, CompressionOptions, SplitOptions};
 use holdall_bench::{

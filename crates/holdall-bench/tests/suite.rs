@@ -1,4 +1,5 @@
-//! The suite from outside: small experiments without a transport, really run; what is refused; what an interrupted run keeps.
+//! The suite from outside: small experiments without a transport, really run; refusals; what an interrupted
+//! run keeps.
 
 use holdall_bench::{
     BenchError,
@@ -79,12 +80,12 @@ fn every_recorder_records_what_was_sent_and_the_report_shows_it() {
         if let Some(disk) = run.disk {
             assert!(disk.written_bytes >= run.recorded_bytes && disk.files >= 1);
         }
-        // A cache of ten times the load loses nothing, whatever the machine does.
+        // A cache of ten times the load loses nothing on any machine.
         if ours {
             assert_eq!(run.recorded, 70, "{:?}", run.lost);
         }
     }
-    // Repetitions take turns, so that drift hits all settings alike.
+    // Repetitions take turns, so that drift affects all settings alike.
     let order: Vec<u32> = result.runs.iter().map(|run| run.repetition).collect();
     assert!(order.is_sorted());
     assert!(
@@ -116,12 +117,12 @@ fn every_recorder_records_what_was_sent_and_the_report_shows_it() {
     );
     assert!(
         html.contains("grey: published") && html.contains("X1_recorded.csv"),
-        "an experiment of one's own has its published figures and its data"
+        "a user's experiment has its published figures and its data"
     );
     for outside in ["http://", "https://"] {
         let fetched = html.matches(outside).count()
             - html.matches("http://www.w3.org").count() * usize::from(outside == "http://");
-        assert_eq!(fetched, 0, "the page asks nobody for anything");
+        assert_eq!(fetched, 0, "the page loads nothing from elsewhere");
     }
     assert!(
         html.contains("href=\"X1_recorded.png\"")
@@ -163,7 +164,7 @@ fn an_interrupted_run_keeps_what_it_has_and_goes_on() {
     assert_eq!((begun, again.unwrap().runs.len()), (1, whole.unwrap().runs.len()));
     assert!(!folders[2].join("bag").exists());
 
-    // A part of it leaves the rest of the results in place.
+    // Running a part of it leaves the other results in place.
     let mut part = experiment.clone();
     part.benchmarks[0].parameters.storage_id.truncate(1);
     let (again, begun) = run_all(&part, &resumed);
@@ -175,7 +176,7 @@ fn what_is_the_same_over_one_transport_is_run_and_counted_once() {
     let directory = tempfile::tempdir().unwrap();
     let mut experiment = Experiment::parse(SMALL).unwrap();
     experiment.benchmarks[0].parameters.recorder = vec![RecorderKind::Holdall];
-    // As `--transport` makes of an experiment that has both.
+    // As `--transport` changes an experiment that has both.
     experiment.benchmarks.push(experiment.benchmarks[0].clone());
     let (result, begun) = run_all(&experiment, &options(directory.path()));
     assert_eq!((begun, result.unwrap().runs.len()), (6, 6));
@@ -229,7 +230,7 @@ fn a_recording_is_played_back_at_every_rate() {
     let played: Vec<_> = result.runs.iter().map(|run| run.playback.unwrap()).collect();
     assert_eq!(played.len(), 3);
     assert!(played.iter().all(|one| (one.messages, one.published) == (70, 70)));
-    // Fifty milliseconds of recording: nobody plays it at half its speed in less than that.
+    // Fifty milliseconds of recording: playing them at half speed takes longer than that.
     assert!(
         played[0].elapsed_s >= 0.05 && played[0].lateness.is_some(),
         "{:?}",

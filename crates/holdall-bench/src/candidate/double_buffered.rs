@@ -1,7 +1,8 @@
-//! A recorder with two buffers as rosbag2 has them: one is filled while the other is stored, and what finds the first full is dropped.
+//! A recorder with two buffers like rosbag2's: one is filled while the other is stored, and messages that
+//! find the first full are dropped.
 //!
-//! Like rosbag2's it may hold twice its cache size. Its storage is the `mcap` crate or a bare SQLite loop: the rivals' storages
-//! behind the best queue that they come with.
+//! Like rosbag2's it may hold twice its cache size. Its storage is the `mcap` crate or a bare SQLite loop:
+//! the rivals' storages with the best queue that they have.
 
 use super::{
     raw::RawWriter,
@@ -36,11 +37,11 @@ struct BufferSink {
 
 impl Sink for BufferSink {
     fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
-        // Copied before the lock is taken, as a subscription takes a message before the writer sees it.
+        // Copied before the lock is taken, as a subscription takes a message before the writer gets it.
         let waiting = Waiting::new(self.topic, &header, payload);
         let bytes = waiting.payload.len() as u64;
         let mut filling = lock(&self.shared.filling);
-        // One message always fits, or a small cache would take none at all.
+        // One message always fits, or a small cache would accept none at all.
         if filling.bytes + bytes > self.shared.bytes_max && !filling.messages.is_empty() {
             filling.lost[self.topic as usize] += 1;
             return;
@@ -52,7 +53,7 @@ impl Sink for BufferSink {
     }
 }
 
-/// A double-buffered recorder that is running.
+/// A running double-buffered recorder.
 pub struct DoubleBuffered {
     shared: Arc<Shared>,
     sinks: Vec<Arc<dyn Sink>>,
@@ -60,7 +61,7 @@ pub struct DoubleBuffered {
 }
 
 impl DoubleBuffered {
-    /// Starts one for so many topics; each buffer holds `bytes_max`.
+    /// Starts a recorder for this number of topics; each buffer holds `bytes_max`.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -95,15 +96,15 @@ impl DoubleBuffered {
         })
     }
 
-    /// Where the messages of each topic go.
+    /// The sinks of the topics.
     pub fn sinks(&self) -> &[Arc<dyn Sink>] {
         &self.sinks
     }
 
-    /// Stores what waits and closes the file; returns when it is durable.
+    /// Stores the waiting messages and closes the file; returns when it is durable.
     ///
     /// # Errors
-    /// Whatever the storage said.
+    /// The storage's error.
     pub fn close(self) -> BenchResult<StoredCounts> {
         lock(&self.shared.filling).closed = true;
         self.shared.arrived.notify_one();
@@ -113,7 +114,7 @@ impl DoubleBuffered {
     }
 }
 
-/// The storing thread: swaps buffers and stores what it has got.
+/// The storing thread: swaps buffers and stores the full one.
 fn store_all(shared: &Shared, mut store: Store) -> BenchResult<StoredCounts> {
     let mut taken = Vec::new();
     loop {
@@ -125,7 +126,7 @@ fn store_all(shared: &Shared, mut store: Store) -> BenchResult<StoredCounts> {
     }
 }
 
-/// Waits for messages and takes all that there are; true when no more will come.
+/// Waits for messages and takes all of them; true when no more will come.
 fn take(shared: &Shared, taken: &mut Vec<Waiting>) -> bool {
     let mut filling = lock(&shared.filling);
     while filling.messages.is_empty() && !filling.closed {
@@ -139,7 +140,7 @@ fn take(shared: &Shared, taken: &mut Vec<Waiting>) -> bool {
     filling.closed
 }
 
-/// A panic elsewhere leaves the buffer as it was between two messages.
+/// A panic elsewhere leaves the buffer in its state between two messages.
 fn lock(mutex: &Mutex<Filling>) -> MutexGuard<'_, Filling> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

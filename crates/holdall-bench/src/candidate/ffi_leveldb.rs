@@ -1,4 +1,5 @@
-//! The C interface of the real LevelDB, looked up at run time: the library is a rival, and not needed for anything else.
+//! The C interface of the real LevelDB, loaded at run time: the library is a rival, and nothing else needs
+//! it.
 #![allow(unsafe_code, reason = "calls of a foreign library")]
 
 use libloading::Library;
@@ -10,16 +11,16 @@ use std::{
     sync::Arc,
 };
 
-/// What the library is called where: with Debian's number first.
+/// The library's file names: Debian's, with its number, first.
 const LIBRARY_NAMES: [&str; 3] = ["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"];
 
-/// What says how to get it.
+/// How to install it.
 pub const INSTALL: &str = "LevelDB is not installed: there is no libleveldb (Debian: libleveldb1d)";
 
 /// `leveldb_no_compression` of its C header.
 const NO_COMPRESSION: c_int = 0;
 
-/// The name that rosbag2's plugin gives to the order of its messages, with its end.
+/// The name that rosbag2's plugin gives to the order of its messages, with its final zero.
 const COMPARATOR_NAME: &CStr = c"Timestamp Comparator";
 
 type Opaque = *mut c_void;
@@ -55,12 +56,14 @@ struct Calls {
 /// The library.
 pub struct LevelDb {
     calls: Calls,
-    /// The functions are its. It is never unloaded: LevelDB's thread for compactions, once begun, waits in its code until the program ends.
+    /// The library of these functions. It is never unloaded: LevelDB's compaction thread, once started, waits
+    /// in its code until the program ends.
     _library: ManuallyDrop<Library>,
 }
 
 impl LevelDb {
-    /// Looks for it where the system keeps libraries; `None` when it is not installed, or is something else of that name.
+    /// Searches the system's library folders; `None` when it is not installed, or is another library of that
+    /// name.
     pub fn find() -> Option<Arc<Self>> {
         LIBRARY_NAMES.iter().find_map(|name| Self::load(name))
     }
@@ -105,7 +108,7 @@ impl LevelDb {
         if text.is_null() {
             return Ok(());
         }
-        // SAFETY: LevelDB gave a text with an end, which is ours until it is freed.
+        // SAFETY: LevelDB returned a text with a final zero, which is ours until it is freed.
         let reason = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
         // SAFETY: it came from LevelDB's malloc and is not used any more.
         unsafe { (self.calls.free)(text.cast()) };
@@ -165,12 +168,12 @@ impl Database {
     /// A new database in the directory `path`, without compression, as rosbag2's plugin opens them.
     ///
     /// # Errors
-    /// What LevelDB says, one clause.
+    /// LevelDB's error, one clause.
     pub fn create(leveldb: &Arc<LevelDb>, path: &Path, order: Order) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_encoded_bytes())
             .map_err(|_| "the path has a zero byte".to_owned())?;
         let calls = leveldb.calls;
-        // SAFETY: takes nothing; what it gives is freed in `drop`.
+        // SAFETY: takes no arguments; the result is freed in `drop`.
         let options = unsafe { (calls.options_create)() };
         // SAFETY: the functions live as long as the program, and use no state.
         let comparator = (order == Order::Stamps).then(|| unsafe {
@@ -186,12 +189,12 @@ impl Database {
             }
         }
         let mut text = ptr::null_mut();
-        // SAFETY: all arguments are valid during the call; it gives null and a text, or a database.
+        // SAFETY: all arguments are valid during the call; it returns null and a text, or a database.
         let database = unsafe { (calls.open)(options, name.as_ptr(), &raw mut text) };
         let opened = Self {
-            // SAFETY: takes nothing; freed in `drop`.
+            // SAFETY: takes no arguments; freed in `drop`.
             write_options: unsafe { (calls.write_options_create)() },
-            // SAFETY: takes nothing; freed in `drop`.
+            // SAFETY: takes no arguments; freed in `drop`.
             batch: unsafe { (calls.batch_create)() },
             leveldb: Arc::clone(leveldb),
             database,
@@ -221,10 +224,10 @@ impl Database {
         self.batched += 1;
     }
 
-    /// Writes the batch, if there is anything in it. Not synced: the plugin does not do that either.
+    /// Writes the batch, if it is not empty. Not synced: the plugin does not do that either.
     ///
     /// # Errors
-    /// What LevelDB says, one clause.
+    /// LevelDB's error, one clause.
     pub fn write(&mut self) -> Result<(), String> {
         if std::mem::take(&mut self.batched) == 0 {
             return Ok(());
@@ -242,7 +245,8 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let calls = self.leveldb.calls;
-        // SAFETY: each was made in `create` and is not used again; the comparator goes after the database that uses it.
+        // SAFETY: each was made in `create` and is not used again; the comparator is freed after the database
+        // that uses it.
         unsafe {
             (calls.batch_destroy)(self.batch);
             (calls.write_options_destroy)(self.write_options);
@@ -261,7 +265,8 @@ impl Drop for Database {
 mod tests {
     use super::*;
 
-    /// More than LevelDB's write buffer of 4 MiB begins its thread; one that is left in unloaded code ends the program.
+    /// More than LevelDB's write buffer of 4 MiB starts its thread; such a thread in unloaded code would end
+    /// the program.
     #[test]
     fn the_library_stays_when_its_last_database_is_closed() {
         let Some(leveldb) = LevelDb::find() else {

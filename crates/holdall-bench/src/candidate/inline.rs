@@ -1,4 +1,4 @@
-//! Rivals under the same load: producers hand batches straight to the storage, without a cache between.
+//! Rivals under the same load: producers hand batches directly to the storage, without a cache.
 
 use super::{producers::Produced, raw::RawMessage, raw::RawWriter};
 use crate::{
@@ -17,14 +17,14 @@ use std::{
     time::Duration,
 };
 
-/// Messages of one batch at most.
+/// Most messages of one batch.
 const BATCH_MESSAGES_MAX: usize = 4096;
 
-/// Offers everything in `plan` to `writer` in batches of at least `batch_bytes` (single messages when the load is paced), closes it,
-/// and returns when it is durable.
+/// Offers everything in `plan` to `writer` in batches of at least `batch_bytes` (single messages when the
+/// load is paced), closes it, and returns when it is durable.
 ///
 /// # Errors
-/// Whatever the storage says; a thread that cannot be started.
+/// The storage's error; a thread that cannot be started.
 pub fn run_inline(
     plan: &Plan,
     writer: Box<dyn RawWriter>,

@@ -1,4 +1,5 @@
-//! The real LevelDB as rosbag2's plugin uses it: two databases for each topic, a write for each topic and batch.
+//! The real LevelDB as rosbag2's plugin uses it: two databases for each topic, one write for each topic and
+//! batch.
 
 use super::{
     ffi_leveldb::{Database, INSTALL, LevelDb, Order},
@@ -25,7 +26,7 @@ pub struct LeveldbBareWriter {
     path: PathBuf,
     /// By topic.
     messages: Vec<Database>,
-    /// Topics that have something in their batch.
+    /// Topics whose batch is not empty.
     touched: Vec<u32>,
 }
 
@@ -96,7 +97,7 @@ impl RawWriter for LeveldbBareWriter {
                 self.touched.push(message.topic);
             }
         }
-        // A topic may be in it twice: its batch is empty the second time.
+        // A topic may be listed twice: its batch is empty the second time.
         for topic in self.touched.drain(..) {
             self.messages[topic as usize]
                 .write()

@@ -14,10 +14,10 @@ use std::{
 /// The buffer in front of the file; larger ones measured no faster.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// How the crate is set up.
+/// Settings of the crate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct McapCrateOptions {
-    /// Chunk compression, none for none.
+    /// Chunk compression; `None` for none.
     pub compression: Option<Compression>,
     /// Codec level; 0 is the codec's own default.
     pub compression_level: u32,
@@ -33,7 +33,7 @@ pub struct McapCrateWriter {
 }
 
 impl McapCrateWriter {
-    /// A file at `path` with rosbag2's chunk size and all checksums that the crate knows.
+    /// A file at `path` with rosbag2's chunk size and all checksums that the crate supports.
     ///
     /// # Errors
     /// When the file cannot be made.

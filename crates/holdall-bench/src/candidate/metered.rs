@@ -1,4 +1,5 @@
-//! A disk that counts what it is asked for and how long that takes: bytes, syncs, files, and latencies from submission to completion.
+//! A disk that counts its operations and their duration: bytes, syncs, files, and latencies from submission
+//! to completion.
 
 use crate::measure::{Latencies, LatencySummary};
 use holdall_io::{
@@ -14,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// What was asked of a disk.
+/// Counters of a disk's operations.
 #[derive(Clone, Debug, Default)]
 pub struct DiskCounts {
     written_bytes: u64,
@@ -24,25 +25,26 @@ pub struct DiskCounts {
     closes: Latencies,
 }
 
-/// What was asked of a disk, as results have it.
+/// Counts of a disk's operations, for results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskResult {
     /// Bytes of all writes.
     pub written_bytes: u64,
     /// Files made.
     pub files: u64,
-    /// From the submission of a write until its completion was looked at, which is never before the drain has time for it.
+    /// From the submission of a write until its completion was polled, which happens when the drain has time
+    /// for it.
     pub write: Option<LatencySummary>,
-    /// The same of syncs.
+    /// The same for syncs.
     pub sync: Option<LatencySummary>,
-    /// The same of closing a file: at splits another thread of the disk does it.
+    /// The same for closing a file: at splits another thread of the disk does it.
     pub close: Option<LatencySummary>,
 }
 
-/// Shared with whoever wants to know.
+/// Shared with the reader of the counts.
 pub type SharedDiskCounts = Arc<Mutex<DiskCounts>>;
 
-/// What was counted so far.
+/// The counts so far.
 pub fn counted(counts: &SharedDiskCounts) -> DiskResult {
     let counts = lock(counts);
     DiskResult {
@@ -54,7 +56,7 @@ pub fn counted(counts: &SharedDiskCounts) -> DiskResult {
     }
 }
 
-/// A panic elsewhere leaves the counts as they were between two events.
+/// A panic elsewhere leaves the counts in their state between two events.
 fn lock(counts: &SharedDiskCounts) -> MutexGuard<'_, DiskCounts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -70,7 +72,7 @@ pub struct MeteredDisk {
 }
 
 impl MeteredDisk {
-    /// Counts what `inner` is asked for in `counts`.
+    /// Counts the operations of `inner` in `counts`.
     pub fn new(inner: Box<dyn Disk>, counts: SharedDiskCounts, clock: Arc<dyn Clock>) -> Self {
         Self {
             inner,

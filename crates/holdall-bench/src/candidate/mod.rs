@@ -1,4 +1,4 @@
-//! Candidates: everything that can store a workload and be measured while it does.
+//! Candidates: everything that can store a workload and be measured.
 
 pub mod double_buffered;
 mod ffi_leveldb;

@@ -1,4 +1,5 @@
-//! The yardstick: a plain loop that encodes MCAP chunks straight into aligned blocks, with index and chunk checksums and nothing else.
+//! The yardstick: a plain loop that encodes MCAP chunks directly into aligned blocks, with index and chunk
+//! checksums and nothing else.
 
 use super::raw::{RawMessage, RawWriter};
 use crate::{error::BenchResult, workload::TopicPlan};
@@ -9,7 +10,7 @@ use holdall_io::{
 };
 use std::path::Path;
 
-/// A chunk is closed from this many bytes on.
+/// A chunk is closed at this size.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Opcode, length, two times, size, checksum, an empty compression name, length of the records.
@@ -17,7 +18,7 @@ const CHUNK_HEADER_BYTES: u64 = 9 + 8 + 8 + 8 + 4 + 4 + 8;
 
 const MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', 0x30, b'\r', b'\n'];
 
-/// What the summary says of one chunk.
+/// A chunk's entry in the summary.
 struct ChunkEntry {
     times: (u64, u64),
     start: u64,
@@ -31,10 +32,10 @@ pub struct NaiveWriter {
     q: DiskQueue,
     file: FileId,
     stream: BlockStream,
-    /// Where the open chunk begins, while one is open.
+    /// Where the open chunk begins, if one is open.
     chunk_start: Option<u64>,
     times: (u64, u64),
-    /// Times and offsets of the open chunk's messages, as they are stored, by channel.
+    /// Times and offsets of the open chunk's messages by channel, in order.
     indexes: Vec<Vec<u8>>,
     /// Channels with a message in the open chunk.
     used: Vec<u16>,
@@ -46,7 +47,7 @@ pub struct NaiveWriter {
 }
 
 impl NaiveWriter {
-    /// A file at `path` on the disk behind `q`.
+    /// A file at `path` on the disk of `q`.
     ///
     /// # Errors
     /// When the file cannot be made.
@@ -87,7 +88,8 @@ impl NaiveWriter {
             None => self.open_chunk()?,
         };
         let offset = self.stream.position() - start - CHUNK_HEADER_BYTES;
-        // Low bits by intention: channel numbers were checked at creation, MCAP keeps 32 bits of the sequence.
+        // Low bits by intention: channel numbers were checked at creation, MCAP keeps 32 bits of the
+        // sequence.
         let (channel, sequence) = (message.topic as u16, message.sequence as u32);
         let time = message.log_time_nanos.to_le_bytes();
         let mut header = [0_u8; 31];

@@ -38,7 +38,7 @@ pub const TYPE_TEXT: &str = "uint8[] data\n";
 pub enum DiskChoice {
     /// Files of the operating system.
     Os(DiskMode),
-    /// Nowhere: for the speed of an encoder alone.
+    /// Memory that discards them: for the speed of an encoder alone.
     Discard,
 }
 
@@ -51,7 +51,7 @@ impl DiskChoice {
         DiskQueue::new(self.open(dir)?, BlockPoolOptions::default())
     }
 
-    /// The same, with all that is asked of it counted.
+    /// The same, with all its operations counted.
     ///
     /// # Errors
     /// As [`Self::queue`].
@@ -96,7 +96,7 @@ pub fn channel_info(topic: &str) -> ChannelInfo {
     }
 }
 
-/// A storage of ours that is being written.
+/// One of our storages while it is written.
 pub struct OurWriter {
     q: DiskQueue,
     file: FileId,
@@ -106,10 +106,10 @@ pub struct OurWriter {
 }
 
 impl OurWriter {
-    /// A file at `path` on the disk behind `q`, in storage `storage_id`.
+    /// A file at `path` on the disk of `q`, in storage `storage_id`.
     ///
     /// # Errors
-    /// A storage or option that there is not; a failed disk.
+    /// A storage or option that does not exist; a failed disk.
     pub fn create(
         mut q: DiskQueue,
         path: &Path,
@@ -156,7 +156,7 @@ impl RawWriter for OurWriter {
                 .write(&mut self.q, self.channels[message.topic as usize], stored)?;
         }
         if self.transactions {
-            // One batch is one transaction, as rosbag2 has it; MCAP has no such thing.
+            // One batch is one transaction, as in rosbag2; MCAP has no transactions.
             self.writer.close_chunks(&mut self.q)?;
         }
         Ok(self.writer.step(&mut self.q)?)

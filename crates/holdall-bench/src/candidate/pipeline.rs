@@ -31,41 +31,41 @@ use std::{
     time::Duration,
 };
 
-/// How the recorder is set up.
+/// Settings of the recorder.
 #[derive(Clone, Debug)]
 pub struct PipelineOptions {
     /// Storage backend.
     pub storage_id: String,
     /// Its preset, configuration and threads.
     pub storage: StorageOptions,
-    /// How messages wait.
+    /// The cache of messages.
     pub cache: CacheOptions,
-    /// When to go on in a new file.
+    /// When to begin a new file.
     pub split: SplitOptions,
-    /// What a power cut may take at most; `None` syncs at the end only.
+    /// What a power cut may lose at most; `None` syncs at the end only.
     pub max_loss_window: Option<Duration>,
     /// rosbag2's own compression.
     pub compression: CompressionOptions,
     /// Where the bytes go.
     pub disk: DiskChoice,
-    /// What the disk is asked for is counted here.
+    /// Counts the disk's operations.
     pub meter: Option<SharedDiskCounts>,
     /// How messages are offered.
     pub offer: OfferOptions,
 }
 
-/// What a run through the recorder left behind.
+/// The result of a run through the recorder.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// What the producers tell.
+    /// The producers' counts.
     pub produced: Produced,
     /// Messages in the bag.
     pub stored: u64,
     /// Messages lost.
     pub lost: u64,
-    /// The account of each topic, in the order of the channels; empty of candidates without one.
+    /// The account of each topic, in the order of the channels; empty for candidates without accounts.
     pub topics: Vec<TopicAccount>,
-    /// Those, by stage.
+    /// Lost messages by stage.
     pub lost_by_stage: BTreeMap<LossStage, u64>,
     /// Storage files in order.
     pub files: Vec<PathBuf>,
@@ -73,7 +73,7 @@ pub struct Recorded {
     pub splits: u64,
 }
 
-/// A recorder that stands ready.
+/// A recorder that is ready.
 pub struct Pipeline {
     cache: Arc<SharedCache>,
     ledger: Arc<Mutex<Ledger>>,
@@ -82,12 +82,12 @@ pub struct Pipeline {
     shared: Arc<DrainShared>,
     drain: DrainThread,
     offer: OfferOptions,
-    /// The bag keeps files of its own only on a disk that keeps bytes.
+    /// False on a disk that discards: the bag then has no files to list.
     keeps_files: bool,
 }
 
 impl Pipeline {
-    /// Makes the bag directory and gets everything ready for these topics.
+    /// Makes the bag directory and everything that these topics need.
     ///
     /// # Errors
     /// A directory that exists, options that are not valid, a failed disk, no thread.
@@ -123,7 +123,8 @@ impl Pipeline {
         )
         .map_err(recorder_failed)?;
         let ledger = Arc::new(Mutex::new(Ledger::new()));
-        // Messages given up after they had been taken in are counted by whoever evicts them; no policy here evicts.
+        // Messages dropped after they were accepted are counted by the code that evicts them; no policy here
+        // evicts.
         let cache = Arc::new(SharedCache::new(&options.cache, Box::new(|_| {})));
         let gate = Arc::new(Gate::new(false, false));
         let shared = Arc::new(DrainShared::default());
@@ -179,7 +180,7 @@ impl Pipeline {
         Ok(Recorded { produced, ..recorded })
     }
 
-    /// Where the messages of each topic go, in the order of the channels.
+    /// The sinks of the topics, in the order of the channels.
     pub fn sinks(&self) -> &[Arc<dyn Sink>] {
         &self.sinks
     }
@@ -230,12 +231,12 @@ impl Pipeline {
     }
 }
 
-/// A panic elsewhere leaves the ledger as it was between two counts.
+/// A panic elsewhere leaves the ledger in its state between two counts.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wraps the recorder's error, which is told to users in one clause.
+/// Wraps the recorder's error, which users read as one clause.
 fn recorder_failed(reason: impl ToString) -> BenchError {
     BenchError::Recorder {
         reason: reason.to_string(),

@@ -1,4 +1,5 @@
-//! Producer threads: offer the messages of a plan to sinks, paced or as fast as possible, and note what each offer takes.
+//! Producer threads: offer the messages of a plan to sinks, paced or as fast as possible, and measure each
+//! offer.
 
 use crate::{
     error::{BenchError, BenchResult},
@@ -18,41 +19,43 @@ use holdall_model::{
 use holdall_transport::Sink;
 use std::{sync::Arc, thread, time::Duration};
 
-/// Of small messages that are offered as fast as possible only every so many is timed: reading the clock twice would be a good
-/// part of what is measured.
+/// Of small messages that are offered as fast as possible only one in this many is timed: reading the clock
+/// twice would be a good part of what is measured.
 const SMALL_TIMED_EVERY: u64 = 16;
 
 /// Messages below this are small.
 const SMALL_BYTES: usize = 4096;
 
-/// How long a producer sleeps while there is no room: a disk of 4 GB/s takes a tenth of what waits meanwhile, and a timer that fires more
-/// often takes processor time from what is measured.
+/// How long a producer sleeps while there is no room: a disk of 4 GB/s writes a tenth of the waiting bytes in
+/// that time, and a shorter period takes processor time from what is measured.
 const ROOM_POLL: Duration = Duration::from_micros(500);
 
 /// Producers that wait for room fill this part of the cache, …
 const ROOM_SHARE: usize = 8;
 
-/// … and never more than this: what a disk of 4 GB/s takes in 5 ms, the longest between two looks of the drain, so that it never waits
-/// for them, and small enough to stay in the processor's last cache, as what a recorder has in hand does that keeps up.
+/// … and never more than this: what a disk of 4 GB/s writes in 5 ms, the longest time between two polls of
+/// the drain, so that the drain never waits for producers; and small enough for the processor's last cache,
+/// like the data of a recorder that keeps up.
 const ROOM_BYTES_MAX: usize = 20 << 20;
 
-/// Of large messages this many may wait, or the drain would stand still while the next one is taken in; …
+/// This number of large messages may wait, or the drain would idle while the next one is accepted; …
 const ROOM_MESSAGES_MIN: usize = 4;
 
 /// … in this part of the cache, so that all producers that saw room at the same time find it.
 const ROOM_SHARE_MAX: usize = 4;
 
-/// What a message takes in the cache besides its payload, from above.
+/// Upper bound of a message's size in the cache in addition to its payload.
 const OVERHEAD_BYTES: usize = 64;
 
 /// How messages are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfferOptions {
-    /// Wait for room in the cache before each offer, so that nothing is dropped and throughput is what is measured.
+    /// Wait for room in the cache before each offer, so that nothing is dropped and the throughput is
+    /// measured.
     pub lossless: bool,
-    /// Payloads from this many bytes on are offered as loans, as transports do.
+    /// Payloads of at least this many bytes are offered as loans, as transports do.
     pub loan_bytes_min: usize,
-    /// Loans are seen in slices of this many bytes, as DDS fragments are.
+    /// Loans consist of slices of this many bytes, like DDS fragments.
     pub fragment_bytes: usize,
 }
 
@@ -66,7 +69,7 @@ impl Default for OfferOptions {
     }
 }
 
-/// What the producers of one run tell.
+/// The producers' counts of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Produced {
     /// Messages offered.
@@ -83,9 +86,9 @@ pub struct Produced {
 struct Room<'a> {
     cache: &'a SharedCache,
     clock: &'a dyn Clock,
-    /// The cache may be filled up to here.
+    /// The cache may be filled up to this.
     held_bytes_max: usize,
-    /// What is let through between two looks at the cache.
+    /// Bytes allowed until the next check of the cache.
     step_bytes: usize,
     left_bytes: usize,
 }
@@ -108,15 +111,15 @@ impl<'a> Room<'a> {
         let bytes = payload_bytes + OVERHEAD_BYTES;
         match self.left_bytes.checked_sub(bytes) {
             Some(left) => self.left_bytes = left,
-            None => self.look(bytes),
+            None => self.check(bytes),
         }
     }
 
     #[cold]
-    fn look(&mut self, bytes: usize) {
+    fn check(&mut self, bytes: usize) {
         let wanted = self.step_bytes.max(bytes);
         loop {
-            // What does not fit beside others is taken when it is alone.
+            // A message that is too large for the rest of the room is accepted when it is alone.
             let held = self.cache.held_bytes();
             let for_large = (bytes * ROOM_MESSAGES_MIN).min(self.cache.bytes_max() / ROOM_SHARE_MAX);
             if held + wanted <= self.held_bytes_max.max(for_large) || held == 0 {
@@ -139,7 +142,7 @@ pub fn produce(
     clock: &dyn Clock,
     options: OfferOptions,
 ) -> BenchResult<Produced> {
-    // Late enough that every thread stands ready.
+    // Late enough that every thread is ready.
     let start = clock.monotonic() + Duration::from_millis(5);
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -211,7 +214,7 @@ impl Producer<'_> {
             if let Some(room) = &mut self.room {
                 room.wait_for(message.payload.len());
             }
-            // Between two looks at the clock stamps go on by a nanosecond, so that they stay in order.
+            // Between two readings of the clock stamps increase by a nanosecond, so that they stay in order.
             stamp = if timed {
                 self.clock.now().max(stamp)
             } else {

@@ -16,22 +16,22 @@ pub struct RawMessage<'a> {
     pub payload: &'a [u8],
 }
 
-/// A storage file that is being written by a candidate.
+/// A candidate's storage file while it is written.
 pub trait RawWriter: Send {
     /// Stores messages that arrived together; databases put them into one transaction.
     ///
     /// # Errors
-    /// Whatever the storage or the disk says.
+    /// The error of the storage or the disk.
     fn write_batch(&mut self, batch: &[RawMessage<'_>]) -> BenchResult<()>;
 
-    /// Writes what belongs to the end, closes the file and returns when it is durable.
+    /// Writes the end of the file, closes it and returns when it is durable.
     ///
     /// # Errors
-    /// Whatever the storage or the disk says.
+    /// The error of the storage or the disk.
     fn close(self: Box<Self>) -> BenchResult<()>;
 }
 
-/// Makes the directory entry of `path` durable, as every candidate has to.
+/// Makes the directory entry of `path` durable, as every candidate must.
 ///
 /// # Errors
 /// When the folder cannot be opened or synced.

@@ -1,4 +1,5 @@
-//! The yardstick for databases: a prepared insert in one transaction for each batch, with rosbag2's tables and pragmas.
+//! The yardstick for databases: a prepared insert in one transaction for each batch, with rosbag2's tables
+//! and pragmas.
 
 use super::raw::{RawMessage, RawWriter};
 use crate::error::{BenchError, BenchResult};
@@ -27,7 +28,7 @@ impl SqlitePreset {
     }
 }
 
-/// Tables and index as rosbag2's schema 4 has them for messages.
+/// Tables and index for messages of rosbag2's schema 4.
 const TABLES: &str = "\
 CREATE TABLE topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL,\
 offered_qos_profiles TEXT NOT NULL,type_description_hash TEXT NOT NULL);

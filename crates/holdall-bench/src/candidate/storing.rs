@@ -1,4 +1,5 @@
-//! What the rivals' recorders have in common: messages that wait as copies, a thread that stores them, what it leaves behind.
+//! What the rivals' recorders have in common: messages that wait as copies, a thread that stores them, and
+//! their result.
 
 use super::raw::{RawMessage, RawWriter};
 use crate::{
@@ -48,7 +49,7 @@ impl Waiting {
     }
 }
 
-/// What a recorder of a rival's kind has stored and lost, by topic.
+/// What such a recorder stored and lost, by topic.
 #[derive(Clone, Debug, Default)]
 pub struct StoredCounts {
     /// Messages in the file.
@@ -59,7 +60,7 @@ pub struct StoredCounts {
     pub writes: Latencies,
 }
 
-/// A storage file with what was put into it.
+/// A storage file with the counts of its content.
 pub(super) struct Store {
     writer: Box<dyn RawWriter>,
     stored: Vec<u64>,
@@ -77,7 +78,7 @@ impl Store {
         }
     }
 
-    /// Stores these messages as one batch and gives their memory back.
+    /// Stores these messages as one batch and frees their memory.
     pub(super) fn store(&mut self, messages: &mut Vec<Waiting>) -> BenchResult<()> {
         if messages.is_empty() {
             return Ok(());
@@ -92,7 +93,7 @@ impl Store {
         Ok(())
     }
 
-    /// Closes the file; the losses are known to whoever keeps the queue.
+    /// Closes the file; the owner of the queue counts the losses.
     pub(super) fn close(self) -> BenchResult<StoredCounts> {
         self.writer.close()?;
         Ok(StoredCounts {
@@ -128,7 +129,7 @@ impl StoringThread {
     /// Waits for its end.
     ///
     /// # Errors
-    /// Whatever the storage said.
+    /// The storage's error.
     pub(super) fn join(self) -> BenchResult<StoredCounts> {
         let panicked = |_| BenchError::Thread {
             source: io::Error::other(format!("the {} recorder panicked", self.name)),
@@ -171,7 +172,7 @@ pub(super) mod gate {
             self.inside.recv().unwrap();
         }
 
-        /// Lets so many batches through.
+        /// Lets this many batches through.
         pub(in super::super) fn open(&self, batches: usize) {
             (0..batches).for_each(|_| self.go.send(()).unwrap());
         }

@@ -1,7 +1,9 @@
-//! The recorder from before double buffering: one thread takes messages from short queues and stores each full cache itself.
+//! The recorder from before double buffering: one thread takes messages from short queues and stores each
+//! full cache itself.
 //!
-//! While it writes, the queues of the subscriptions fill and lose messages. It is the yardstick of the published comparison of
-//! synchronous and cached writing, with a bare SQLite loop or the `mcap` crate as its storage.
+//! While it writes, the queues of the subscriptions fill and lose messages. It is the yardstick of the
+//! published comparison of synchronous and cached writing, with a bare SQLite loop or the `mcap` crate as its
+//! storage.
 
 use super::{
     raw::RawWriter,
@@ -16,7 +18,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-/// Queues of all topics and what the writing thread should know.
+/// Queues of all topics and the state that the writing thread reads.
 #[derive(Default)]
 struct Shared {
     state: Mutex<Queues>,
@@ -27,13 +29,13 @@ struct Shared {
 struct Queues {
     /// Messages in the order of arrival.
     waiting: VecDeque<Waiting>,
-    /// How many of them each topic has.
+    /// The number of waiting messages of each topic.
     held: Vec<u64>,
     lost: Vec<u64>,
     closed: bool,
 }
 
-/// A topic's queue: holds `depth` messages and loses what comes when it is full.
+/// A topic's queue: holds `depth` messages and loses those that arrive when it is full.
 struct QueueSink {
     shared: Arc<Shared>,
     topic: u32,
@@ -57,7 +59,7 @@ impl Sink for QueueSink {
     }
 }
 
-/// A synchronous recorder that is running.
+/// A running synchronous recorder.
 pub struct Synchronous {
     shared: Arc<Shared>,
     sinks: Vec<Arc<dyn Sink>>,
@@ -65,7 +67,8 @@ pub struct Synchronous {
 }
 
 impl Synchronous {
-    /// Starts one for topics with queues of these depths; it stores whenever `cache_bytes_max` have come together.
+    /// Starts a recorder for topics with queues of these depths; it stores each time `cache_bytes_max` have
+    /// accumulated.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -106,15 +109,15 @@ impl Synchronous {
         })
     }
 
-    /// Where the messages of each topic go.
+    /// The sinks of the topics.
     pub fn sinks(&self) -> &[Arc<dyn Sink>] {
         &self.sinks
     }
 
-    /// Stores what waits and closes the file; returns when it is durable.
+    /// Stores the waiting messages and closes the file; returns when it is durable.
     ///
     /// # Errors
-    /// Whatever the storage said.
+    /// The storage's error.
     pub fn close(self) -> BenchResult<StoredCounts> {
         lock(&self.shared.state).closed = true;
         self.shared.arrived.notify_one();
@@ -124,7 +127,7 @@ impl Synchronous {
     }
 }
 
-/// The thread's part.
+/// The storing thread.
 struct Taker {
     shared: Arc<Shared>,
     store: Store,
@@ -167,7 +170,7 @@ impl Taker {
     }
 }
 
-/// A panic elsewhere leaves the queues as they were between two messages.
+/// A panic elsewhere leaves the queues in their state between two messages.
 fn lock(mutex: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

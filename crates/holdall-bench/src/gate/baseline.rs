@@ -1,4 +1,4 @@
-//! What messages cost when somebody last looked, as it is committed.
+//! The committed baseline: what messages cost when it was renewed last.
 
 use crate::error::{BenchError, BenchResult};
 use serde::{Deserialize, Serialize};
@@ -11,19 +11,19 @@ pub struct Costs {
     pub instructions: f64,
     /// Allocations, growing of existing ones included.
     pub allocations: f64,
-    /// Bytes that went through memcpy and its like, in payloads: 1 is one copy of the message. Copies past the caches and those of a
-    /// few bytes are instructions of our own instead.
+    /// Bytes that went through memcpy and its like, in payloads: 1 is one copy of the message. Non-temporal
+    /// copies and those of a few bytes count as instructions of our own instead.
     pub copies: f64,
-    /// Payload bytes a second through what copying memory reached in the same run.
+    /// Payload bytes a second divided by the speed of memcpy in the same run.
     pub ratio_to_memcpy: f64,
-    /// Instructions by function, those that matter, the largest first.
+    /// Instructions by function: the relevant ones, largest first.
     pub functions: Functions,
 }
 
 /// Instructions of a message by function.
 pub type Functions = BTreeMap<String, f64>;
 
-/// Costs of all workloads, and what they depend on besides the code.
+/// Costs of all workloads, and what they depend on in addition to the code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
     /// `rustc --version` of the compiler.
@@ -40,16 +40,16 @@ impl Baseline {
     /// Reads a baseline.
     ///
     /// # Errors
-    /// A file that cannot be read or holds none.
+    /// A file that cannot be read or is not a baseline.
     pub fn load(path: &Path) -> BenchResult<Self> {
         let text = fs::read_to_string(path).map_err(BenchError::io("read", path))?;
         serde_json::from_str(&text).map_err(|error| BenchError::Verify {
             path: path.to_owned(),
-            reason: format!("is no baseline of the gate: {error}"),
+            reason: format!("is not a baseline of the gate: {error}"),
         })
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes it, completely or not at all.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -63,7 +63,7 @@ impl Baseline {
         fs::rename(&part, path).map_err(BenchError::io("rename", path))
     }
 
-    /// With as many digits as mean something, so that a renewed file differs where something has changed.
+    /// With significant digits only, so that a renewed file differs only where the costs have changed.
     fn rounded(&self) -> Self {
         let digits = |value: f64, factor: f64| (value * factor).round() / factor;
         let costs = |costs: &Costs| Costs {
@@ -109,6 +109,6 @@ mod tests {
         assert_eq!(costs.functions["holdall::offer"], 101.3);
         fs::write(&path, "{}").unwrap();
         let sentence = Baseline::load(&path).unwrap_err().to_string();
-        assert!(sentence.contains("is no baseline"), "{sentence}");
+        assert!(sentence.contains("is not a baseline"), "{sentence}");
     }
 }

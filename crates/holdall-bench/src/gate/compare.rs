@@ -1,35 +1,36 @@
-//! What has become of the costs: judged figure by figure, with the functions that grew.
+//! Compares costs with the baseline, figure by figure, and names the functions that grew.
 
 use super::baseline::{Baseline, Costs, Functions};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// With another compiler the same code is other instructions: then only this many times the tolerance is too much.
+/// Another compiler makes other instructions of the same code: then only this many times the tolerance fails.
 const OTHER_COMPILER_FACTOR: f64 = 4.0;
 
-/// Allocations of a message that are no growth: a segment or an index more somewhere.
+/// Allocations of a message that do not count as growth: a segment or an index more somewhere.
 const ALLOCATIONS_SLACK: f64 = 0.01;
 
-/// Copies of a payload that are no growth.
+/// Copies of a payload that do not count as growth.
 const COPIES_SLACK: f64 = 0.02;
 
-/// Wall-clock time is measured, not counted, and processors differ in what copying memory costs beside computing: a ratio below this part
-/// of the baseline's is no noise any more.
+/// Wall-clock time is measured, not counted, and processors differ in the cost of copying relative to
+/// computing: only a ratio below this part of the baseline's is beyond noise.
 const RATIO_SHARE_MIN: f64 = 0.25;
 
-/// What is faster than this has not moved the bytes: its time is that of a few microseconds, and is only told.
+/// Above this ratio the bytes were not moved and the time is a few microseconds: the ratio is shown and not
+/// compared.
 const RATIO_MAX: f64 = 2.0;
 
-/// Functions that are shown of each workload.
+/// Functions that are shown for each workload.
 const FUNCTIONS_SHOWN: usize = 3;
 
-/// What became of a figure.
+/// How a figure compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
-    /// As it was, within the tolerance.
+    /// Unchanged within the tolerance.
     Kept,
-    /// Better by more than the tolerance: the baseline is to be renewed, or it can get worse unseen.
+    /// Better by more than the tolerance: renew the baseline, or a later loss goes unseen.
     Better,
     /// Worse by more than the tolerance.
     Worse,
@@ -44,12 +45,12 @@ pub struct Figure {
     pub before: f64,
     /// Now.
     pub now: f64,
-    /// What became of it.
+    /// How it compares.
     pub judgement: Judgement,
 }
 
 impl Figure {
-    /// One that should not grow by more than `tolerance` and `slack`.
+    /// A figure that may not grow by more than `tolerance` and `slack`.
     fn of_cost(before: f64, now: f64, tolerance: f64, slack: f64) -> Self {
         let allowed = before * tolerance + slack;
         let judgement = match now - before {
@@ -74,7 +75,7 @@ impl Figure {
 pub struct FunctionChange {
     /// Its name.
     pub name: String,
-    /// Instructions of a message in the baseline; 0 when it was not there, or too small to be noted.
+    /// Instructions of a message in the baseline; 0 when it was absent, or too small to be listed.
     pub before: f64,
     /// Instructions of a message now.
     pub now: f64,
@@ -83,7 +84,7 @@ pub struct FunctionChange {
 /// One workload, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Which.
+    /// Its name.
     pub workload: String,
     /// Instructions of a message.
     pub instructions: Figure,
@@ -91,9 +92,9 @@ pub struct Comparison {
     pub allocations: Figure,
     /// Payloads copied for a message.
     pub copies: Figure,
-    /// Bytes a second through what copying memory reached.
+    /// Bytes a second divided by the speed of memcpy.
     pub ratio_to_memcpy: Figure,
-    /// Functions that grew, those that grew most first; where instructions are worse.
+    /// Functions that grew, largest growth first; filled when instructions are worse.
     pub grown: Vec<FunctionChange>,
 }
 
@@ -153,7 +154,7 @@ impl Comparison {
     }
 }
 
-/// Functions that cost more than before, those that grew most first.
+/// Functions that cost more than before, largest growth first.
 fn grown(before: &Functions, now: &Functions) -> Vec<FunctionChange> {
     let mut changes: Vec<FunctionChange> = now
         .iter()
@@ -172,11 +173,11 @@ fn grown(before: &Functions, now: &Functions) -> Vec<FunctionChange> {
 /// All workloads, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GateReport {
-    /// Nothing has become worse.
+    /// True when nothing became worse.
     pub passed: bool,
-    /// What was allowed, as a part of the baseline's instructions.
+    /// The tolerance, as a part of the baseline's instructions.
     pub tolerance: f64,
-    /// What makes the comparison a weaker one: another compiler, say.
+    /// What weakens the comparison, such as another compiler.
     pub remarks: Vec<String>,
     /// Workloads of the baseline that were not counted.
     pub missing: Vec<String>,
@@ -185,21 +186,22 @@ pub struct GateReport {
 }
 
 impl GateReport {
-    /// Compares `now` with `before`; `tolerance` is a part of one. Workloads that are only in the baseline are told when `is_all`.
+    /// Compares `now` with `before`; `tolerance` is a fraction. Workloads that are only in the baseline are
+    /// reported when `is_all`.
     pub fn of(before: &Baseline, now: &Baseline, tolerance: f64, is_all: bool) -> Self {
         let mut remarks = Vec::new();
         let mut tolerance = tolerance;
         if before.rustc != now.rustc {
             tolerance *= OTHER_COMPILER_FACTOR;
             remarks.push(format!(
-                "the baseline was counted with {}, this with {}: the same code is other instructions, so only {:.0} % more fails; renew the baseline",
+                "the baseline was counted with {}, this with {}: it makes other instructions of the same code, so only {:.0} % more fails; renew the baseline",
                 before.rustc,
                 now.rustc,
                 100.0 * tolerance
             ));
         }
         if before.architecture != now.architecture {
-            // Not comparable at all; allocations and copies are.
+            // Instructions are not comparable at all; allocations and copies are.
             tolerance = f64::INFINITY;
             remarks.push(format!(
                 "the baseline was counted on {}, this is {}: instructions are not compared",
@@ -233,7 +235,7 @@ impl GateReport {
         }
     }
 
-    /// For people: a line for each workload, what grew below it, and the sentence at the end.
+    /// For people: a line for each workload, the growth below it, and a verdict at the end.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |line: String| {
@@ -254,7 +256,7 @@ impl GateReport {
             }
         }
         for workload in &self.missing {
-            line(format!("{workload}: is in the baseline and was not counted"));
+            line(format!("{workload}: in the baseline but not counted"));
         }
         for remark in &self.remarks {
             line(remark.clone());
@@ -271,25 +273,25 @@ impl GateReport {
         );
         if worse > 0 {
             return format!(
-                "failed: {worse} of {} workloads cost more than the baseline allows (instructions: {:.0} % more); if that is meant, renew it: holdall bench gate --renew",
+                "failed: {worse} of {} workloads cost more than the baseline allows (instructions: {:.0} % more); if that is intended, renew it: holdall bench gate --renew",
                 self.workloads.len(),
                 100.0 * self.tolerance
             );
         }
         if new > 0 {
-            return "failed: baseline and workloads are not the same ones; renew it: holdall bench gate --renew"
+            return "failed: the baseline has other workloads; renew it: holdall bench gate --renew"
                 .to_owned();
         }
         match count(Judgement::Better) {
             0 => "passed".to_owned(),
             better => format!(
-                "passed; {better} workloads cost less than the baseline says: renew it, or that can be lost again unseen (holdall bench gate --renew)"
+                "passed; {better} workloads cost less than the baseline: renew it, or a later loss goes unseen (holdall bench gate --renew)"
             ),
         }
     }
 }
 
-/// A workload's figures, before and now; `!` marks what is worse, `*` what is better, `+` what is new.
+/// A workload's figures, before and now; `!` marks worse, `*` better, `+` new ones.
 fn row(one: &Comparison) -> String {
     let mark = |figure: Figure| match figure.judgement {
         Judgement::Worse => "!",
@@ -379,7 +381,7 @@ mod tests {
             Some("passed")
         );
         let better = report(&before, &baseline(94.0, &[]));
-        assert!(better.passed && better.text().contains("renew it, or that can be lost again"));
+        assert!(better.passed && better.text().contains("renew it, or a later loss goes unseen"));
     }
 
     #[test]
@@ -417,12 +419,7 @@ mod tests {
         now.workloads.insert("read-100B".to_owned(), costs);
         assert!(!report(&before, &now).passed);
         let gone = report(&now, &before);
-        assert!(
-            !gone.passed
-                && gone
-                    .text()
-                    .contains("read-100B: is in the baseline and was not counted")
-        );
+        assert!(!gone.passed && gone.text().contains("read-100B: in the baseline but not counted"));
         assert!(GateReport::of(&now, &before, 0.05, false).passed);
     }
 }

@@ -11,31 +11,31 @@ use std::env::consts::ARCH;
 /// Functions that cost less than this part of a message's instructions are left out of the baseline.
 const FUNCTION_SHARE_MIN: f64 = 0.002;
 
-/// Of so many plain runs the fastest counts: what slows one down is somebody else.
+/// Number of plain runs, of which the fastest counts: other work on the machine slows the rest.
 const PLAIN_RUNS: usize = 5;
 
-/// What is being done, for whoever watches.
+/// Progress of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GateProgress {
     /// A workload is being counted.
     Counting {
-        /// Which.
+        /// Its name.
         workload: String,
-        /// Its place, from 1.
+        /// Its position, from 1.
         number: usize,
-        /// All workloads.
+        /// Number of workloads.
         of: usize,
     },
 }
 
 /// Counts the workloads with one of `only` in their names, all when it is empty.
 ///
-/// # Errors
+/// No valgrind; no such workload; a program that fails.
 /// No valgrind; no such workload; a program that fails.
 pub fn measure(
     program: &WorkloadProgram,
     only: &[String],
-    tell: &mut dyn FnMut(GateProgress),
+    on_progress: &mut dyn FnMut(GateProgress),
 ) -> BenchResult<Baseline> {
     let valgrind = valgrind::version()?;
     let all = program.workloads()?;
@@ -61,7 +61,7 @@ pub fn measure(
         ..Baseline::default()
     };
     for (index, workload) in wanted.iter().enumerate() {
-        tell(GateProgress::Counting {
+        on_progress(GateProgress::Counting {
             workload: workload.name.clone(),
             number: index + 1,
             of: wanted.len(),
@@ -80,7 +80,7 @@ fn costs(program: &WorkloadProgram, workload: &Workload, memcpy: f64) -> BenchRe
         plain.elapsed_s = plain.elapsed_s.min(program.run(name, messages)?.elapsed_s);
     }
     let instructions = valgrind::instructions(&program.path, &[name, &messages.to_string()], folder.path())?;
-    // DHAT counts from start to end: what more messages cost more is what they cost.
+    // DHAT counts from start to end: the difference between two message counts is the cost of the messages.
     let copied =
         |messages: u64| valgrind::copied_bytes(&program.path, &[name, &messages.to_string()], folder.path());
     let more_copied = copied(messages)?.saturating_sub(copied(messages / 2)?);
@@ -95,7 +95,7 @@ fn costs(program: &WorkloadProgram, workload: &Workload, memcpy: f64) -> BenchRe
     })
 }
 
-/// Instructions of a message by function, without those that do not matter.
+/// Instructions of a message by function, without the negligible ones.
 fn functions(instructions: &Instructions, messages: u64) -> Functions {
     let least = instructions.own_total() as f64 * FUNCTION_SHARE_MIN;
     let own = instructions.own.iter().map(|(name, cost)| (name, *cost as f64));

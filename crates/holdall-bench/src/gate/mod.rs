@@ -1,7 +1,9 @@
-//! `holdall bench gate`: counts what a message costs and compares with a committed baseline, in ratios that no machine's speed moves.
+//! `holdall bench gate`: counts what a message costs and compares it with a committed baseline, in figures
+//! that do not depend on the machine's speed.
 //!
-//! Instructions and copies are counted by valgrind, allocations by the workloads' own allocator. Only instructions of our own code
-//! count: libc's differ between systems, and what calls it is counted as copies and allocations.
+//! Valgrind counts instructions and copies, the workloads' own allocator counts allocations. Only
+//! instructions of our own code count: libc's differ between systems, and calls of it are counted as copies
+//! and allocations.
 
 mod baseline;
 mod compare;

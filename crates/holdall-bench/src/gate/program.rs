@@ -1,4 +1,4 @@
-//! The program with the workloads: built from the source tree, asked which there are, run.
+//! The program with the workloads: builds it from the source tree, lists its workloads, runs them.
 
 use crate::error::{BenchError, BenchResult};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -14,13 +14,13 @@ const CRATE: &str = "holdall-gate";
 /// The profile that it is built with.
 const PROFILE: &str = "gate";
 
-/// Where the baseline is in the source tree.
+/// Path of the baseline in the source tree.
 pub const BASELINE_FILE: &str = "crates/holdall-bench/gate/baseline.json";
 
-/// The source tree that `from` is in.
+/// The source tree that contains `from`.
 ///
 /// # Errors
-/// When it is in none.
+/// When there is none.
 pub fn source_tree(from: &Path) -> BenchResult<PathBuf> {
     let has_workloads = |folder: &&Path| folder.join("crates").join(CRATE).join("Cargo.toml").is_file();
     let found = from.ancestors().find(has_workloads);
@@ -31,14 +31,14 @@ pub fn source_tree(from: &Path) -> BenchResult<PathBuf> {
     })
 }
 
-/// A workload, and how many messages of it are enough.
+/// A workload, and its default number of messages.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Workload {
     pub name: String,
     pub messages: u64,
 }
 
-/// What a plain run tells.
+/// The output of a plain run.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(super) struct PlainRun {
     pub bytes: u64,
@@ -51,11 +51,11 @@ pub(super) struct PlainRun {
 pub struct WorkloadProgram {
     /// Its file.
     pub path: PathBuf,
-    /// `rustc --version` of the compiler that has built it.
+    /// `rustc --version` of its compiler.
     pub rustc: String,
 }
 
-/// A line of `cargo build --message-format=json`, as far as it matters here.
+/// A line of `cargo build --message-format=json`, with the fields that are used.
 #[derive(Deserialize)]
 struct CargoMessage {
     #[serde(default)]
@@ -72,7 +72,7 @@ struct CargoTarget {
 /// Builds the workloads of a source tree.
 ///
 /// # Errors
-/// No cargo; code that does not compile, of which cargo has told more on standard error.
+/// No cargo; code that does not compile (cargo's errors are on standard error).
 pub fn build(tree: &Path) -> BenchResult<WorkloadProgram> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(&cargo)
@@ -88,7 +88,7 @@ pub fn build(tree: &Path) -> BenchResult<WorkloadProgram> {
         reason: reason.to_owned(),
     };
     if !output.status.success() {
-        return Err(failed("failed; what it said is above"));
+        return Err(failed("failed; its errors are above"));
     }
     let messages = String::from_utf8_lossy(&output.stdout);
     let path = messages
@@ -96,12 +96,12 @@ pub fn build(tree: &Path) -> BenchResult<WorkloadProgram> {
         .filter_map(|line| serde_json::from_str::<CargoMessage>(line).ok())
         .filter(|message| message.target.as_ref().is_some_and(|target| target.name == CRATE))
         .find_map(|message| message.executable)
-        .ok_or_else(|| failed("told of no program"))?;
+        .ok_or_else(|| failed("reported no program"))?;
     WorkloadProgram::built(path, tree)
 }
 
 impl WorkloadProgram {
-    /// One that was built from `tree` before.
+    /// One that was already built from `tree`.
     ///
     /// # Errors
     /// No rustc.
@@ -147,12 +147,12 @@ impl WorkloadProgram {
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(failed(format!(
-                "failed; it said: {}",
+                "failed with: {}",
                 said.lines().last().unwrap_or("nothing")
             )));
         }
         serde_json::from_slice(&output.stdout)
-            .map_err(|error| failed(format!("gave an answer that is none: {error}")))
+            .map_err(|error| failed(format!("gave an invalid answer: {error}")))
     }
 }
 

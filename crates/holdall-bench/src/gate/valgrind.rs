@@ -1,4 +1,5 @@
-//! Runs a program under valgrind and reads what it has counted: instructions by function (callgrind), bytes copied (DHAT).
+//! Runs a program under valgrind and reads its counts: instructions by function (callgrind), bytes copied
+//! (DHAT).
 
 use crate::error::{BenchError, BenchResult};
 use std::{
@@ -8,16 +9,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What says how to get it.
-const INSTALL: &str = "is not installed, and without it nothing can be counted: install it (Debian: apt-get install valgrind; `make setup-build` does)";
+/// How to install it.
+const INSTALL: &str = "is not installed and is needed to count: install it (Debian: apt-get install valgrind; `make setup-build` does)";
 
-/// The function of the workloads' program from whose call to whose return is counted; names are mangled.
+/// The function of the workloads' program that is counted from call to return; names are mangled.
 const COUNTED_FUNCTION: &str = "*counted_by_callgrind*";
 
-/// Version as `valgrind --version` tells it.
+/// The output of `valgrind --version`.
 ///
 /// # Errors
-/// When valgrind is not there.
+/// When valgrind is missing.
 pub(super) fn version() -> BenchResult<String> {
     let output = Command::new("valgrind").arg("--version").output();
     match output {
@@ -31,7 +32,7 @@ pub(super) fn version() -> BenchResult<String> {
     }
 }
 
-/// Instructions of the counted part of a run, by function and by whose code it is.
+/// Instructions of the counted part of a run, by function and by owner of the code.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Instructions {
     /// Of the program itself, by function.
@@ -41,7 +42,7 @@ pub(super) struct Instructions {
 }
 
 impl Instructions {
-    /// All of the program itself.
+    /// Total of the program itself.
     pub fn own_total(&self) -> u64 {
         self.own.values().sum()
     }
@@ -93,7 +94,7 @@ fn run(mut command: Command, program: &Path, arguments: &[&str]) -> BenchResult<
     let output = command
         .arg(program)
         .args(arguments)
-        // Symbols are looked up before the counted part begins, and always the same way.
+        // Symbols are resolved before the counted part begins, and always in the same way.
         .env("LD_BIND_NOW", "1")
         .stdin(Stdio::null())
         .output()
@@ -105,15 +106,16 @@ fn run(mut command: Command, program: &Path, arguments: &[&str]) -> BenchResult<
     Err(BenchError::Program {
         program: format!("valgrind {} {}", program.display(), arguments.join(" ")),
         reason: format!(
-            "failed ({}); it said: {}",
+            "failed ({}): {}",
             output.status,
             said.lines().last().unwrap_or("nothing")
         ),
     })
 }
 
-/// Sums what each function has cost by itself. In callgrind's format `ob=` and `fn=` say whose the costs are that follow, a line that
-/// begins with a digit is `<line> <cost>`, and the one after `calls=` is the cost of what was called, counted there already.
+/// Sums what each function has cost by itself. In callgrind's format `ob=` and `fn=` name the owner of the
+/// costs that follow, a line that begins with a digit is `<line> <cost>`, and the line after `calls=` is the
+/// cost of the callee, already counted there.
 fn parse_callgrind(text: &str, program: &Path) -> Result<Instructions, String> {
     let mut counted = Instructions::default();
     let (mut is_own, mut function, mut is_callee) = (false, String::new(), false);
@@ -142,20 +144,21 @@ fn parse_callgrind(text: &str, program: &Path) -> Result<Instructions, String> {
     }
     if counted.own.is_empty() {
         return Err(format!(
-            "nothing was counted in {}: is {COUNTED_FUNCTION} in it?",
+            "nothing was counted in {}: does it contain {COUNTED_FUNCTION}?",
             program.display()
         ));
     }
     Ok(counted)
 }
 
-/// A function's name for people, without what changes with every build: hashes, and the `'2` of recursion.
+/// A readable function name, without the parts that change with every build: hashes, and the `'2` of
+/// recursion.
 fn shown(mangled: &str) -> String {
     let name = mangled.split_once('\'').map_or(mangled, |(name, _)| name);
     format!("{:#}", rustc_demangle::demangle(name))
 }
 
-/// Sums the bytes (`tb`) of all places of the program (`pps`).
+/// Sums the bytes (`tb`) of all program points (`pps`).
 fn parse_dhat(text: &str) -> Result<u64, String> {
     let whole: serde_json::Value =
         serde_json::from_str(text).map_err(|error| format!("is not DHAT's: {error}"))?;
@@ -206,7 +209,7 @@ totals: 705
 ";
 
     #[test]
-    fn costs_are_summed_by_function_and_by_whose_code_it_is() {
+    fn costs_are_summed_by_function_and_by_owner_of_the_code() {
         let counted = parse_callgrind(CALLGRIND, Path::new("/t/holdall-gate")).unwrap();
         let own: Vec<(&str, u64)> = counted
             .own
@@ -231,7 +234,7 @@ totals: 705
     }
 
     #[test]
-    fn bytes_copied_are_summed_over_all_places() {
+    fn bytes_copied_are_summed_over_all_program_points() {
         let text = r#"{"dhatFileVersion":2,"mode":"copy","pps":[{"tb":45,"tbk":3,"fs":[1]},{"tb":100,"tbk":1,"fs":[2]}],"ftbl":[]}"#;
         assert_eq!(parse_dhat(text), Ok(145));
         assert!(parse_dhat("{}").is_err());

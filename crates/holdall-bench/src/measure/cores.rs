@@ -1,4 +1,5 @@
-//! How busy each processor is over time, and what the page cache owes the disk, read from the kernel's own counters.
+//! How busy each processor is over time, and how much of the page cache is unwritten, from the kernel's own
+//! counters.
 
 use super::sampling::{SAMPLES_MAX, Sampling};
 use crate::error::BenchResult;
@@ -6,19 +7,19 @@ use holdall_io::clock::Clock;
 use serde::{Deserialize, Serialize};
 use std::{fs, sync::Arc};
 
-/// One look at all processors.
+/// One sample of all processors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoreSample {
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     pub at_s: f64,
-    /// Share of the time since the last look in which each processor was busy, 0 to 1.
+    /// Share of the time since the last sample in which each processor was busy, 0 to 1.
     pub busy: Vec<f64>,
     /// Bytes that programs have written and the disk has not: memory that no recorder counts as its own.
     #[serde(default)]
     pub dirty_bytes: u64,
 }
 
-/// Looks again and again until it is stopped.
+/// Samples until it is stopped.
 #[derive(Debug)]
 pub struct CoreSampler(Sampling<Vec<CoreSample>>);
 
@@ -26,14 +27,14 @@ pub struct CoreSampler(Sampling<Vec<CoreSample>>);
 type Ticks = (u64, u64);
 
 impl CoreSampler {
-    /// Begins.
+    /// Starts sampling.
     ///
     /// # Errors
     /// When no thread can be started.
     pub fn start(clock: Arc<dyn Clock>) -> BenchResult<Self> {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mut last = parse(&read("/proc/stat"));
-        let look = move |samples: &mut Vec<CoreSample>, at_s: f64| {
+        let sample = move |samples: &mut Vec<CoreSample>, at_s: f64| {
             let now = parse(&read("/proc/stat"));
             if samples.len() < SAMPLES_MAX {
                 samples.push(CoreSample {
@@ -48,10 +49,10 @@ impl CoreSampler {
             }
             last = now;
         };
-        Sampling::start("core-sampler", clock, Vec::new(), look).map(Self)
+        Sampling::start("core-sampler", clock, Vec::new(), sample).map(Self)
     }
 
-    /// Ends; what was seen.
+    /// Ends and returns the samples.
     pub fn stop(self) -> Vec<CoreSample> {
         self.0.stop()
     }
@@ -75,8 +76,8 @@ fn dirty_bytes(meminfo: &str) -> u64 {
     all * 1024
 }
 
-/// Reads the lines `cpu0 …` of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal, and guests, which
-/// are within user and nice.
+/// Reads the lines `cpu0 …` of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq,
+/// steal, and guests, which are part of user and nice.
 fn parse(stat: &str) -> Vec<Ticks> {
     let is_processor = |line: &&str| {
         line.strip_prefix("cpu")
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_the_disk_is_dirty_or_on_its_way() {
+    fn unwritten_bytes_are_dirty_or_in_writeback() {
         let meminfo = "MemTotal: 9 kB\nDirty:   3 kB\nWriteback:  4 kB\nWritebackTmp: 8 kB\n";
         assert_eq!(dirty_bytes(meminfo), 7 << 10);
         assert_eq!(dirty_bytes(""), 0);

@@ -4,14 +4,14 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Longest time that can be told apart; longer ones count as this.
+/// Longest time that the histogram distinguishes; longer ones count as this.
 const NANOS_MAX: u64 = 600_000_000_000;
 
 /// Times of many like events, to three significant digits.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
-    /// The histogram rounds; the worst is kept exactly.
+    /// The histogram rounds; the longest is kept exactly.
     worst_nanos: u64,
 }
 
@@ -37,12 +37,12 @@ impl Latencies {
 
     /// Adds the events of another thread.
     pub fn merge(&mut self, other: &Self) {
-        // Same bounds everywhere, so nothing can be out of range.
+        // Same bounds everywhere, so no value can be out of range.
         let _same_bounds = self.histogram.add(&other.histogram).is_ok();
         self.worst_nanos = self.worst_nanos.max(other.worst_nanos);
     }
 
-    /// What is known; `None` without an event.
+    /// The percentiles so far; `None` without an event.
     pub fn summary(&self) -> Option<LatencySummary> {
         if self.histogram.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Measurement: what a run costs the processor, memory and whoever offers messages.
+//! Measurement: what a run costs in processor time and memory, and how long offers take.
 
 pub mod cores;
 pub mod latency;

@@ -6,12 +6,12 @@ use holdall_io::clock::Clock;
 use serde::{Deserialize, Serialize};
 use std::{fs, sync::Arc};
 
-/// One look at a process.
+/// One sample of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessSample {
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     pub at_s: f64,
-    /// Processors that it kept busy since the last look: 1 is one of them all the time.
+    /// Processors that it kept busy since the last sample: 1 is one of them all the time.
     pub busy: f64,
     /// Resident memory in bytes.
     pub rss_bytes: u64,
@@ -20,20 +20,21 @@ pub struct ProcessSample {
 /// What a process used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUse {
-    /// What it was.
+    /// Its name.
     pub name: String,
     /// Processor time of all its threads in seconds.
     pub cpu_s: f64,
     /// Of that, in the kernel.
     pub cpu_system_s: f64,
-    /// Highest resident memory that was seen, in bytes.
+    /// Highest sampled resident memory, in bytes.
     pub rss_max_bytes: u64,
-    /// Bytes that it gave to file systems on disks, in the page cache or past it; `None` where the kernel does not say.
+    /// Bytes that it wrote to file systems on disks, through the page cache or past it; `None` where the
+    /// kernel does not count them.
     #[serde(default)]
     pub written_bytes: Option<u64>,
     /// Over time.
     pub samples: Vec<ProcessSample>,
-    /// Processor time by the names of its threads, the busiest first, as far as it was seen.
+    /// Processor time by thread name, the busiest first, as far as it was sampled.
     #[serde(default)]
     pub threads: Vec<ThreadUse>,
 }
@@ -41,15 +42,15 @@ pub struct ProcessUse {
 /// What the threads of one name used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadUse {
-    /// Their name, as the kernel has it: 15 bytes.
+    /// Their name, cut by the kernel to 15 bytes.
     pub name: String,
-    /// How many there were.
+    /// Number of threads.
     pub count: u32,
     /// Processor time in seconds.
     pub cpu_s: f64,
 }
 
-/// What the process `id` has used until now; also of one that has ended and is not yet reaped, without its memory.
+/// What process `id` has used so far; also of one that has ended and is not yet reaped, without its memory.
 pub fn process_use(name: &str, id: u32) -> ProcessUse {
     let (user, system) = cpu_seconds(&fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default());
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -64,14 +65,15 @@ pub fn process_use(name: &str, id: u32) -> ProcessUse {
     }
 }
 
-/// What process `id` (or `self`) has written to disks, from `/proc/<id>/io` (proc_pid_io(5)); file systems in memory do not count.
+/// Bytes that process `id` (or `self`) has written to disks, from `/proc/<id>/io` (proc_pid_io(5)); file
+/// systems in memory do not count.
 pub fn written_bytes(id: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/io")).ok()?;
     let value = text.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
     value.trim().parse().ok()
 }
 
-/// Threads end one after the other when a program does: of each name the most that was seen is kept.
+/// A program's threads end one after the other: for each name the largest values are kept.
 fn keep_most(kept: &mut Vec<ThreadUse>, now: Vec<ThreadUse>) {
     for one in now {
         match kept.iter_mut().find(|other| other.name == one.name) {
@@ -83,7 +85,7 @@ fn keep_most(kept: &mut Vec<ThreadUse>, now: Vec<ThreadUse>) {
     kept.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
 }
 
-/// Numbers at the end of a thread's name, which tell it from its siblings, are left out.
+/// Numbers at the end of a thread's name, which distinguish it from its siblings, are left out.
 fn thread_use(id: u32) -> Vec<ThreadUse> {
     let mut threads: Vec<ThreadUse> = Vec::new();
     let tasks = fs::read_dir(format!("/proc/{id}/task"));
@@ -111,7 +113,7 @@ fn thread_use(id: u32) -> Vec<ThreadUse> {
     threads
 }
 
-/// Reads `utime` and `stime` (proc_pid_stat(5)), which stand behind a name that may hold blanks itself.
+/// Reads `utime` and `stime` (proc_pid_stat(5)), which follow a name that may contain blanks.
 fn cpu_seconds(stat: &str) -> (f64, f64) {
     let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
     let fields: Vec<&str> = stat
@@ -132,12 +134,12 @@ fn kibibytes(status: &str, field: &str) -> u64 {
     number.unwrap_or(0) * 1024
 }
 
-/// Looks at processes again and again until it is stopped.
+/// Samples processes until it is stopped.
 #[derive(Debug)]
 pub struct ProcessSampler(Sampling<Vec<ProcessUse>>);
 
 impl ProcessSampler {
-    /// Begins to look at these processes.
+    /// Starts sampling these processes.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -150,22 +152,22 @@ impl ProcessSampler {
         };
         let seen = each(&processes);
         let mut last_s = 0.0;
-        let look = move |seen: &mut Vec<ProcessUse>, at_s: f64| {
+        let sample = move |seen: &mut Vec<ProcessUse>, at_s: f64| {
             for (kept, now) in seen.iter_mut().zip(each(&processes)) {
                 add(kept, now, at_s, last_s);
             }
             last_s = at_s;
         };
-        Sampling::start("process-sampler", clock, seen, look).map(Self)
+        Sampling::start("process-sampler", clock, seen, sample).map(Self)
     }
 
-    /// Ends; what was seen of each process.
+    /// Ends and returns what each process used.
     pub fn stop(self) -> Vec<ProcessUse> {
         self.0.stop()
     }
 }
 
-/// Adds a look to what is known. A process that has ended has no memory any more; what it had stays known.
+/// Adds a sample. A process that has ended has no memory any more; what it had is kept.
 fn add(kept: &mut ProcessUse, now: ProcessUse, at_s: f64, last_s: f64) {
     if now.rss_max_bytes == 0 || kept.samples.len() >= SAMPLES_MAX {
         return;
@@ -197,8 +199,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_disk_is_counted() {
-        // Beside the program, which is on a disk; a temporary folder may be in memory.
+    fn bytes_written_to_a_disk_are_counted() {
+        // In the program's folder, which is on a disk; a temporary folder may be in memory.
         let program = std::env::current_exe().unwrap();
         let file = tempfile::tempfile_in(program.parent().unwrap()).unwrap();
         let Some(before) = written_bytes("self") else {
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_used_is_known_after_its_end() {
+    fn a_threads_use_is_kept_after_its_end() {
         let of = |name: &str, cpu_s| ThreadUse {
             name: name.to_owned(),
             count: 1,
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_seen_at_least_once() {
+    fn this_process_is_sampled_at_least_once() {
         let id = std::process::id();
         let sampler = ProcessSampler::start(vec![("me".to_owned(), id)], Arc::new(SystemClock)).unwrap();
         let seen = sampler.stop();
@@ -232,7 +234,7 @@ mod tests {
             !seen[0].samples.is_empty() && seen[0].rss_max_bytes > 0,
             "{seen:?}"
         );
-        // This thread and the one that looks.
+        // This thread and the sampling one.
         let threads: u32 = seen[0].threads.iter().map(|one| one.count).sum();
         assert!(threads >= 2, "{seen:?}");
         assert!(

@@ -1,4 +1,4 @@
-//! A thread that looks at something five times a second until it is stopped.
+//! A thread that samples something five times a second until it is stopped.
 
 use crate::error::{BenchError, BenchResult};
 use holdall_io::clock::Clock;
@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-/// The kernel counts in hundredths of a second; shorter looks say nothing.
+/// The kernel counts in hundredths of a second, so shorter periods carry no information.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Samples kept at most: an hour. A longer run keeps its beginning.
+/// Most samples: an hour. A longer run keeps its beginning.
 pub(super) const SAMPLES_MAX: usize = 18_000;
 
-/// Looks again and again.
+/// The sampling thread.
 #[derive(Debug)]
 pub(super) struct Sampling<T> {
     stop: mpsc::SyncSender<()>,
@@ -22,7 +22,7 @@ pub(super) struct Sampling<T> {
 }
 
 impl<T: Default + Send + 'static> Sampling<T> {
-    /// Begins with what was `seen` before; `look` adds to it, at so many seconds after the beginning.
+    /// Starts with `seen`, to which each call of `sample` adds; it gets the seconds since the start.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -30,18 +30,18 @@ impl<T: Default + Send + 'static> Sampling<T> {
         name: &str,
         clock: Arc<dyn Clock>,
         mut seen: T,
-        mut look: impl FnMut(&mut T, f64) + Send + 'static,
+        mut sample: impl FnMut(&mut T, f64) + Send + 'static,
     ) -> BenchResult<Self> {
         let (stop, stopped) = mpsc::sync_channel::<()>(1);
         let run = move || {
             let start = clock.monotonic();
             loop {
-                // The last look is shorter than the others, so that short runs have one at all.
+                // The last period is shorter than the others, so that short runs have at least one sample.
                 let ended = !matches!(
                     stopped.recv_timeout(INTERVAL),
                     Err(mpsc::RecvTimeoutError::Timeout)
                 );
-                look(&mut seen, clock.monotonic().saturating_sub(start).as_secs_f64());
+                sample(&mut seen, clock.monotonic().saturating_sub(start).as_secs_f64());
                 if ended {
                     return seen;
                 }
@@ -54,7 +54,7 @@ impl<T: Default + Send + 'static> Sampling<T> {
         Ok(Self { stop, thread })
     }
 
-    /// Ends; what was seen.
+    /// Ends and returns the samples.
     pub(super) fn stop(self) -> T {
         drop(self.stop);
         self.thread.join().unwrap_or_default()

@@ -1,4 +1,5 @@
-//! How late the machine wakes a thread: the floor below which no latency of a program can be told from the machine's own.
+//! How late the machine wakes a thread: no latency of a program below this can be distinguished from the
+//! machine's own.
 
 use super::latency::Latencies;
 use holdall_io::{
@@ -17,15 +18,16 @@ use std::{
 /// Time between two wake-ups of the probe.
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// A thread that does nothing but sleep until a point in time and note how much later it ran. While it wants to run it
-/// competes as every thread of the program does, so its worst is what a thread of the program has to bear at least.
+/// A thread that only sleeps until a point in time and records how much later it ran. When it is due, it
+/// competes for a processor as every thread of the program does: its worst is the least that such a thread
+/// has to expect.
 pub struct SchedulingProbe {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(Latencies, Duration)>,
 }
 
 impl SchedulingProbe {
-    /// Begins to watch.
+    /// Starts the probe.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -38,10 +40,10 @@ impl SchedulingProbe {
         Ok(Self { stop, thread })
     }
 
-    /// Ends, and gives how late each wake-up was and what the watching itself cost in processor time.
+    /// Ends; returns how late each wake-up was, and the processor time of the probe itself.
     pub fn stop(self) -> (Latencies, Duration) {
         self.stop.store(true, Ordering::Relaxed);
-        // The thread does not panic; if it did, there is nothing to tell.
+        // The thread does not panic; if it did, there would be no result.
         self.thread.join().unwrap_or_default()
     }
 }
@@ -50,7 +52,7 @@ fn watch(clock: &dyn Clock, stopped: &AtomicBool) -> (Latencies, Duration) {
     wake_this_thread_exactly();
     let mut late = Latencies::default();
     let mut due = clock.monotonic() + PERIOD;
-    // One wake-up is noted in any case, however late the machine lets this thread begin.
+    // One wake-up is recorded in any case, even when this thread starts late.
     loop {
         clock.sleep_until(due);
         let now = clock.monotonic();
@@ -70,7 +72,7 @@ mod tests {
     use holdall_io::clock::SystemClock;
 
     #[test]
-    fn the_probe_notes_wake_ups_until_it_is_stopped() {
+    fn the_probe_records_wake_ups_until_it_is_stopped() {
         let probe = SchedulingProbe::start(Arc::new(SystemClock)).unwrap();
         let (late, cpu) = probe.stop();
         assert!(late.summary().is_some_and(|summary| summary.count >= 1));

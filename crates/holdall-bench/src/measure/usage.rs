@@ -1,4 +1,4 @@
-//! What the process uses: processor time, memory, page faults; taken before and after, so that a run can be told apart.
+//! What the process uses (processor time, memory, page faults), read before and after a run.
 
 use holdall_io::{
     clock::Clock,
@@ -29,7 +29,7 @@ fn counters() -> Counters {
     counters
 }
 
-/// Reads the fields behind the program's name, which may hold blanks itself (see proc_pid_stat(5)).
+/// Reads the fields after the program's name, which may contain blanks (see proc_pid_stat(5)).
 fn parse_stat(stat: &str) -> Counters {
     let fields: Vec<u64> = stat
         .rsplit_once(')')
@@ -79,7 +79,7 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults that needed the disk.
     pub major_faults: u64,
-    /// Times that a thread that lives to the end gave up the processor of itself.
+    /// Times that a thread that lives to the end gave up the processor voluntarily.
     pub voluntary_switches: u64,
     /// Times that a thread that lives to the end was interrupted.
     pub involuntary_switches: u64,
@@ -95,9 +95,10 @@ pub struct UsageMeter<'a> {
 }
 
 impl<'a> UsageMeter<'a> {
-    /// Begins: forgets the highest resident memory so far and notes where everything stands.
+    /// Starts: resets the highest resident memory and reads all counters.
     pub fn start(clock: &'a dyn Clock) -> Self {
-        // "5" resets the high-water mark (proc_pid_clear_refs(5)); where that is forbidden the mark of the whole process remains.
+        // "5" resets the high-water mark (proc_pid_clear_refs(5)); where that is forbidden the mark of the
+        // whole process remains.
         let _refused = fs::write("/proc/self/clear_refs", "5").is_err();
         let (rss_start_bytes, _) = resident_bytes();
         let counters = counters();
@@ -110,7 +111,7 @@ impl<'a> UsageMeter<'a> {
         }
     }
 
-    /// When it began.
+    /// When it started.
     pub fn started(&self) -> Duration {
         self.started
     }
@@ -145,7 +146,7 @@ mod tests {
     use holdall_io::clock::SystemClock;
 
     #[test]
-    fn stat_is_read_behind_a_name_with_blanks_and_brackets() {
+    fn stat_is_read_after_a_name_with_blanks_and_brackets() {
         let stat = "77 (a b) c) R 1 2 3 4 5 6 10 11 12 13 140 150 16 17";
         let found = parse_stat(stat);
         assert_eq!((found.minor_faults, found.major_faults), (10, 12));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_touched_shows_in_the_highest_resident_size() {
+    fn touched_memory_counts_in_the_highest_resident_size() {
         let meter = UsageMeter::start(&SystemClock);
         let touched = vec![1_u8; 32 << 20];
         std::hint::black_box(&touched);

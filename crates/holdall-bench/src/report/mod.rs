@@ -1,4 +1,4 @@
-//! Results as people and programs read them: tables and CSV (JSON comes from the results themselves).
+//! Results as tables and CSV (JSON is serialized from the results themselves).
 
 mod table;
 

@@ -1,4 +1,4 @@
-//! Tables for people: every figure beside its ratio to the limit of the same run.
+//! Tables for people: every figure next to its ratio to the limit of the same run.
 
 use crate::{
     limits::Limits,
@@ -10,11 +10,11 @@ use crate::{
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 
-/// A line below the header, nothing else.
+/// A table with a line below the header and no other lines.
 pub(crate) const TABLE_STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
 
-/// Marks a comparison that its interval cannot carry.
+/// Marks a comparison that its interval does not support.
 const UNCARRIED: &str = "≈";
 
 /// Bytes a second as MB/s or GB/s.
@@ -116,7 +116,7 @@ pub fn write_table(report: &WriteReport) -> String {
         .is_ok();
     }
     if report.comparisons.iter().any(|comparison| !comparison.carried) {
-        text.push_str(&format!("{UNCARRIED} the interval holds 1, or there are fewer than 3 repetitions: not carried by the measurement\n"));
+        text.push_str(&format!("{UNCARRIED} the interval holds 1, or there are fewer than 3 repetitions: the measurement does not support it\n"));
     }
     if let Some(woken) = &report.first.scheduling_latency {
         let _never_fails = writeln!(
@@ -208,7 +208,7 @@ pub fn comparison_table(report: &ComparisonReport) -> String {
         format!(" [{}, {}]", rate(found.low), rate(found.high))
     });
     format!(
-        "{table}\n\nmedian {}{interval}; the last column is what the comparison published: most batches only fill memory\n{}\n",
+        "{table}\n\nmedian {}{interval}; the last column is the figure that the comparison published: most batches only fill memory\n{}\n",
         rate(estimate.median),
         limits(&report.limit)
     )

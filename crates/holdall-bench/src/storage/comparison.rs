@@ -21,17 +21,17 @@ use holdall_storage::{storage_by_id, writer::ChannelInfo};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Payloads of a topic are cut from this much more than one message.
+/// The corpus of a topic is longer than one message by this much.
 const CORPUS_WINDOW_BYTES: usize = 4 << 20;
 
-/// Between the stamps of two messages, and the first of them.
+/// Time between the stamps of two messages, and the stamp of the first.
 const PERIOD_NANOS: u64 = 1000;
 const FIRST_STAMP_NANOS: u64 = 1_700_000_000_000_000_000;
 
-/// How a configuration is run.
+/// Options of a run of a configuration.
 #[derive(Clone, Debug)]
 pub struct ComparisonOptions {
-    /// What is written.
+    /// The configuration.
     pub config: ComparisonConfig,
     /// What payloads consist of.
     pub content: Content,
@@ -41,11 +41,11 @@ pub struct ComparisonOptions {
     pub disk_mode: DiskMode,
     /// The folder for files and results.
     pub out: PathBuf,
-    /// Keep what was written.
+    /// Keep the files.
     pub keep: bool,
-    /// Same seed, same order and payloads.
+    /// The same seed gives the same order and payloads.
     pub seed: u64,
-    /// What each measurement of the disk's limit writes.
+    /// Bytes of each measurement of the disk's limit.
     pub limit_bytes: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ struct BatchWrite {
 /// One run of the configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparisonRun {
-    /// From 0.
+    /// Number of the run, from 0.
     pub run: u32,
     /// Calls of the storage.
     pub batches: u64,
@@ -72,15 +72,16 @@ pub struct ComparisonRun {
     pub elapsed_s: f64,
     /// Of that, close and sync, in seconds.
     pub close_s: f64,
-    /// Payload bytes through `elapsed_s`.
+    /// Payload bytes divided by `elapsed_s`.
     pub bytes_per_s: f64,
-    /// The mean of the rates of all calls, as was published: most calls only fill the open chunk, so it says little.
+    /// The mean of the rates of all calls, the published figure: most calls only fill the open chunk, so it
+    /// shows little.
     pub avg_byte_throughput: f64,
     /// Processor seconds for each 10^9 bytes.
     pub cpu_s_per_gb: f64,
     /// Disk limit around the run, in bytes a second.
     pub limit_bytes_per_s: Option<f64>,
-    /// The CSV of the run, beside the other results.
+    /// The CSV of the run, next to the other results.
     pub csv: PathBuf,
 }
 
@@ -89,19 +90,19 @@ pub struct ComparisonRun {
 pub struct ComparisonReport {
     /// `storage_config`.
     pub benchmark: &'static str,
-    /// What was written.
+    /// The configuration.
     pub config: ComparisonConfig,
     /// What payloads consist of.
     pub content: String,
-    /// Total through elapsed, close and sync included.
+    /// Total bytes divided by elapsed time, close and sync included.
     pub durable_bytes_per_s: Estimate,
-    /// The same through the disk limit of the same run.
+    /// The same divided by the disk limit of the same run.
     pub ratio_to_limit: Option<Estimate>,
     /// Every run in order.
     pub runs: Vec<ComparisonRun>,
     /// Limits of the same run.
     pub limit: Limits,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
 }
 
@@ -112,7 +113,7 @@ pub struct ComparisonReport {
 pub fn run_comparison(
     options: &ComparisonOptions,
     clock: &dyn Clock,
-    tell: &mut dyn FnMut(Progress),
+    on_progress: &mut dyn FnMut(Progress),
 ) -> BenchResult<ComparisonReport> {
     if options.repeat == 0 {
         return Err(BenchError::Option {
@@ -138,12 +139,12 @@ pub fn run_comparison(
     let mut runs = Vec::new();
     let mut before = limits.disk()?;
     for number in 0..options.repeat {
-        tell(Progress::Running {
+        on_progress(Progress::Running {
             candidate: options.config.storage_id.clone(),
             repetition: number + 1,
         });
         let mut run = one_run(options, &folder, (&order, &corpora), number, clock)?;
-        tell(Progress::Limits);
+        on_progress(Progress::Limits);
         let after = limits.disk()?;
         run.limit_bytes_per_s = before
             .zip(after)
@@ -293,7 +294,8 @@ fn write_batches(
     Ok(writes)
 }
 
-/// As the comparison's program prints it: a row for each call, and one at the end that has the time of closing alone.
+/// In the format of the comparison's program: a row for each call, and one at the end with the time of
+/// closing alone.
 fn csv_of(batches: &[BatchWrite], close_ns: u128) -> String {
     let rows = batches.iter().enumerate().map(|(index, batch)| {
         [

@@ -9,12 +9,12 @@ use holdall_storage::{StorageOptions, storage_by_id};
 use serde::Serialize;
 use std::path::Path;
 
-/// What the comparison's program writes unless it is told otherwise.
+/// Default of the comparison's program.
 const STORAGE_ID: &str = "sqlite3";
 const MIN_BATCH_BYTES: u64 = 10;
 const TOTAL_BYTES: u64 = 250_000_000;
 
-/// The shares of the topics may miss the whole by this much.
+/// The shares of the topics may differ from 1 by this much in sum.
 const SHARE_TOLERANCE: f64 = 1e-4;
 
 /// More messages than this are refused: their order is kept in memory.
@@ -40,7 +40,7 @@ pub struct ComparisonConfig {
     pub min_batch_size_bytes: u64,
     /// Bytes of all messages.
     pub write_total_bytes: u64,
-    /// What is written.
+    /// The topics.
     pub topics: Vec<ComparisonTopic>,
     /// The storage's own configuration, as JSON, which is YAML.
     pub storage_options: Option<String>,
@@ -50,7 +50,8 @@ impl ComparisonConfig {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// A file that cannot be read, an unknown key, shares that are not a whole, a storage or option that there is not.
+    /// A file that cannot be read, an unknown key, shares that do not sum to 1, a storage or option that does
+    /// not exist.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         ConfigError::of_file(path, Self::parse)
     }
@@ -91,7 +92,7 @@ impl ComparisonConfig {
         }
     }
 
-    /// Messages of each topic: those that fit into its part of the bytes.
+    /// Messages of each topic: those that fit into its share of the bytes.
     fn counts(&self) -> Vec<u64> {
         let count = |topic: &ComparisonTopic| {
             // Between 0 and what `check_messages` allows.
@@ -126,7 +127,7 @@ impl ComparisonConfig {
         Ok(())
     }
 
-    /// Which topic each message has: shuffled as the comparison's program does, so that batches are alike.
+    /// The topic of each message: shuffled as the comparison's program does, so that batches are alike.
     pub(super) fn order(&self, seed: u64) -> Vec<u32> {
         let mut order = Vec::new();
         for (topic, count) in (0..).zip(self.counts()) {
@@ -189,7 +190,7 @@ fn topics(node: &Node) -> Result<Vec<ComparisonTopic>, YamlError> {
     Ok(found)
 }
 
-/// The same value as JSON: our storages read their configuration as YAML, which JSON is.
+/// The same value as JSON: our storages read their configuration as YAML, a superset of JSON.
 fn as_json(node: &Node) -> serde_json::Value {
     match &node.value {
         Value::Null => serde_json::Value::Null,
@@ -258,20 +259,20 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
-        let told = |from: &str, to: &str| {
+    fn mistakes_are_reported_with_their_line() {
+        let error = |from: &str, to: &str| {
             let text = MIXED.replacen(from, to, 1);
             assert_ne!(text, MIXED, "{from}");
             ComparisonConfig::parse(&text).unwrap_err().to_string()
         };
-        assert!(told("min_batch_size_bytes", "batch").contains("unknown key batch"));
-        assert!(told("  message_size: 10000", "  size: 10000").contains("message_size is missing"));
-        assert!(told("0.2", "0.1").contains("to sum to 1, found 0.9000"));
-        assert!(told("storage_id: mcap", "storage_id: tape").contains("tape"));
-        assert!(told("noChunkCRC", "noChecksum").contains("noChecksum"));
-        assert!(told("message_size: 100\n", "message_size: 0\n").contains("1 to"));
-        assert!(told("/medium", "/large").contains("a name that no other topic has"));
-        assert!(told("1000000\n", "10\n").contains("no message fits into 10 bytes"));
-        assert!(told("1000000\n", "1000000000000000\n").contains("at most 100000000 messages"));
+        assert!(error("min_batch_size_bytes", "batch").contains("unknown key batch"));
+        assert!(error("  message_size: 10000", "  size: 10000").contains("message_size is missing"));
+        assert!(error("0.2", "0.1").contains("to sum to 1, found 0.9000"));
+        assert!(error("storage_id: mcap", "storage_id: tape").contains("tape"));
+        assert!(error("noChunkCRC", "noChecksum").contains("noChecksum"));
+        assert!(error("message_size: 100\n", "message_size: 0\n").contains("1 to"));
+        assert!(error("/medium", "/large").contains("a name that no other topic has"));
+        assert!(error("1000000\n", "10\n").contains("no message fits into 10 bytes"));
+        assert!(error("1000000\n", "1000000000000000\n").contains("at most 100000000 messages"));
     }
 }

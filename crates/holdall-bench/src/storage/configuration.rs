@@ -15,7 +15,7 @@ use crate::{
 use holdall_storage::{StorageOptions, storage_by_id};
 use std::{path::Path, str::FromStr};
 
-/// Who writes.
+/// The writer of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
     /// Our storage: id, preset, text of the configuration file.
@@ -25,14 +25,14 @@ enum Writer {
     SqliteBare(SqlitePreset),
     /// The real LevelDB.
     LeveldbBare,
-    /// Takes messages and forgets them.
+    /// Accepts messages and discards them.
     Nobody,
 }
 
 /// One way to write, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageConfiguration {
-    /// As the CSV has it.
+    /// Its name in the CSV.
     pub name: &'static str,
     /// The configuration that it is compared with; absent for rivals.
     pub rival: Option<&'static str>,
@@ -61,7 +61,8 @@ const fn rival(name: &'static str, writer: Writer) -> StorageConfiguration {
     }
 }
 
-/// `mcap_default` is ours with index and all checksums; rosbag2's own default has none of the latter and is `mcap_nocrc` here.
+/// `mcap_default` is ours with index and all checksums; rosbag2's own default has no checksums and is
+/// `mcap_nocrc` here.
 const ALL: [StorageConfiguration; 17] = [
     ours("mcap_default", "mcap_crate", "mcap", "", ""),
     ours("mcap_nochunking", "mcap_crate", "mcap", "", "noChunking: true"),
@@ -112,20 +113,20 @@ const ALL: [StorageConfiguration; 17] = [
 /// The real LevelDB, where it is installed.
 const LEVELDB_BARE: &str = "leveldb_bare";
 
-/// What making the messages costs, which is in every other figure too.
+/// The cost of making the messages, which every other figure includes.
 const GENERATOR: &str = "generator";
 
-/// Slow by design, or no storage at all, so only measured when asked for.
+/// Slow by design, or not a storage at all, so measured only on request.
 const ON_REQUEST: [&str; 2] = ["mcap_zstd_small", GENERATOR];
 
-/// Configurations of the default that this machine cannot run, each with the reason.
+/// Configurations of the default that cannot run on this machine, each with the reason.
 pub fn absent_configurations() -> Vec<(&'static str, &'static str)> {
     ALL.into_iter()
         .filter_map(|one| Some((one.name, one.absence()?)))
         .collect()
 }
 
-/// What is measured when nothing else is asked for: everything that this build and this machine have.
+/// The default: every configuration that this build and this machine support.
 pub fn default_configurations() -> Vec<StorageConfiguration> {
     ALL.into_iter()
         .filter(|one| one.is_available() && !ON_REQUEST.contains(&one.name))
@@ -159,7 +160,7 @@ impl StorageConfiguration {
         is_built && self.absence().is_none()
     }
 
-    /// Why this machine cannot run it, where it is a library that is not installed.
+    /// Why it cannot run on this machine, if it needs a library that is not installed.
     fn absence(&self) -> Option<&'static str> {
         (self.writer == Writer::LeveldbBare)
             .then(leveldb_bare::absence)
@@ -175,7 +176,7 @@ impl StorageConfiguration {
         }
     }
 
-    /// Whether it leaves a file that can be read back.
+    /// Whether its file can be read back.
     pub fn is_stored(&self) -> bool {
         self.writer != Writer::Nobody
     }
@@ -194,12 +195,12 @@ impl StorageConfiguration {
     /// Begins a file at `path`.
     ///
     /// # Errors
-    /// Whatever the storage or the disk says.
+    /// The error of the storage or the disk.
     pub fn create(&self, plan: &Plan, path: &Path, disk: DiskChoice) -> BenchResult<Box<dyn RawWriter>> {
         let topics = plan.topics();
         let channels = channel_infos(topics);
         let dir = path.parent().unwrap_or(Path::new("."));
-        // As much as a recorder reserves that is told to split.
+        // As much as a recorder with a split size reserves.
         let reserve_bytes = plan.byte_count();
         Ok(match self.writer {
             Writer::Ours(id, preset, text) => {

@@ -1,4 +1,4 @@
-//! Runs `bench storage`: every cell once in each round, rounds in a turning order, limits around them.
+//! Runs `bench storage`: every cell once in each round, rounds in rotating order, limits around them.
 
 use super::{
     configuration::StorageConfiguration,
@@ -19,20 +19,20 @@ use crate::{
 use holdall_io::clock::Clock;
 use std::path::PathBuf;
 
-/// Limits are measured with at least this much.
+/// Fewest bytes of a limit's measurement.
 pub(super) const LIMIT_BYTES_MIN: u64 = 1 << 30;
 
 /// Stamps of messages: a fixed start and a microsecond between two, so that no clock is read while storing.
 const FIRST_STAMP_NANOS: u64 = 1_700_000_000_000_000_000;
 
-/// Everything about one `bench storage`.
+/// Options of `bench storage`.
 #[derive(Clone, Debug)]
 pub struct StorageBenchOptions {
     /// Message sizes.
     pub sizes: Vec<SizeMix>,
     /// Bytes that are collected for one call.
     pub batches: Vec<u64>,
-    /// Who writes.
+    /// The configurations.
     pub configurations: Vec<StorageConfiguration>,
     /// Payload bytes of one run.
     pub total_bytes: u64,
@@ -40,25 +40,25 @@ pub struct StorageBenchOptions {
     pub content: Content,
     /// Rounds.
     pub repeat: u32,
-    /// Where our bytes go.
+    /// Destination of our bytes.
     pub disk: DiskChoice,
     /// The folder for files and results.
     pub out: PathBuf,
-    /// Keep what was written.
+    /// Keep the files.
     pub keep: bool,
-    /// Read back what was written in the first round.
+    /// Read back the files of the first round.
     pub verify: bool,
-    /// Same seed, same payloads.
+    /// The same seed gives the same payloads.
     pub seed: u64,
-    /// What each measurement of the disk's limit writes.
+    /// Bytes of each measurement of the disk's limit.
     pub limit_bytes: Option<u64>,
-    /// What was typed, for the result.
+    /// The command line, for the result.
     pub command: String,
-    /// Go on after the rounds that an interrupted run of the same has finished.
+    /// Continue after the finished rounds of an interrupted run with the same options.
     pub resume: bool,
 }
 
-/// One cell to be measured.
+/// One cell to measure.
 struct Task<'a> {
     plan: &'a Plan,
     batch_bytes: u64,
@@ -73,7 +73,7 @@ struct Task<'a> {
 pub fn run(
     options: &StorageBenchOptions,
     clock: &dyn Clock,
-    tell: &mut dyn FnMut(Progress),
+    on_progress: &mut dyn FnMut(Progress),
 ) -> BenchResult<StorageReport> {
     let plans = plans(options)?;
     check(options)?;
@@ -114,8 +114,8 @@ pub fn run(
         bench.add(runs);
     }
     for round in kept.count()..options.repeat {
-        bench.round(round, tell)?;
-        tell(Progress::Limits);
+        bench.round(round, on_progress)?;
+        on_progress(Progress::Limits);
         let after = limits.disk()?;
         bench.set_limit(
             before
@@ -205,13 +205,14 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn round(&mut self, round: u32, tell: &mut dyn FnMut(Progress)) -> BenchResult<()> {
+    fn round(&mut self, round: u32, on_progress: &mut dyn FnMut(Progress)) -> BenchResult<()> {
         let count = self.tasks.len();
         for turn in 0..count {
-            // Each round begins elsewhere, so that nobody always follows the same neighbour of the first minute.
+            // Each round begins with another cell, so that no cell always follows the same neighbour in the
+            // first minute.
             let index = (turn + round as usize * 7) % count;
             let task = &self.tasks[index];
-            tell(Progress::Running {
+            on_progress(Progress::Running {
                 candidate: task.label(),
                 repetition: round + 1,
             });
@@ -272,7 +273,7 @@ impl Bench<'_> {
         runs.cloned().collect()
     }
 
-    /// Gives the runs of the newest round the limit that was measured around it.
+    /// Sets the limit measured around the newest round in its runs.
     fn set_limit(&mut self, limit: Option<f64>) {
         for run in self.tasks.iter_mut().filter_map(|task| task.runs.last_mut()) {
             run.limit_bytes_per_s = limit;

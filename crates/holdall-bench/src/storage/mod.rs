@@ -1,4 +1,4 @@
-//! `holdall bench storage`: raw write rates of storages alone, after the storage plugin comparison of rosbag2.
+//! `holdall bench storage`: raw write rates of storages alone, like rosbag2's storage plugin comparison.
 
 mod comparison;
 mod comparison_config;

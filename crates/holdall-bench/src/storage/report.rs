@@ -9,16 +9,16 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One configuration, once.
+/// One run of a configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StorageRun {
     /// Which repetition, from 0 as in the published CSV.
     pub run: u32,
     /// From the first message to the end of close and sync, in seconds.
     pub elapsed_s: f64,
-    /// Of that, from the last message on, in seconds.
+    /// Of that, after the last message, in seconds.
     pub close_s: f64,
-    /// Payload bytes through `elapsed_s`.
+    /// Payload bytes divided by `elapsed_s`.
     pub bytes_per_s: f64,
     /// Processor seconds for each 10^9 bytes, all threads and the kernel's work included.
     pub cpu_s_per_gb: f64,
@@ -31,7 +31,7 @@ pub struct StorageRun {
 pub struct Cell {
     /// `1MiB`, `10KiB`, `100B` or `mixed`.
     pub messages: String,
-    /// Bytes that were collected for one call.
+    /// Bytes that are collected for one call.
     pub batch_size: u64,
     /// Name of the configuration.
     pub plugin_config: &'static str,
@@ -39,7 +39,7 @@ pub struct Cell {
     pub message_count: u64,
     /// Payload bytes in one run.
     pub bytes: u64,
-    /// Median of total through elapsed, close and sync included.
+    /// Median of total bytes divided by elapsed time, close and sync included.
     pub durable_bytes_per_s: f64,
     /// Its 95 % interval; absent with fewer than three runs.
     pub interval: Option<Interval>,
@@ -49,18 +49,18 @@ pub struct Cell {
     pub cpu_s_per_gb: f64,
     /// Median time from the last message to the end of close and sync, in seconds.
     pub close_s: f64,
-    /// Durable rate through the disk limit of the same round.
+    /// Durable rate divided by the disk limit of the same round.
     pub ratio_to_limit: Option<Estimate>,
-    /// Durable rate through that of its rival, round by round.
+    /// Durable rate divided by its rival's, round by round.
     pub ratio_to_rival: Option<Estimate>,
-    /// Who that is.
+    /// The rival.
     pub rival: Option<&'static str>,
     /// Every run in order.
     pub runs: Vec<StorageRun>,
 }
 
 impl Cell {
-    /// Puts the runs of one cell together; `None` without a run.
+    /// Combines the runs of one cell; `None` without a run.
     pub fn of(
         (messages, batch_size, plugin_config): (String, u64, &'static str),
         (message_count, bytes): (u64, u64),
@@ -103,7 +103,7 @@ impl Cell {
 pub struct StorageReport {
     /// `storage`.
     pub benchmark: &'static str,
-    /// What was typed, without the folder.
+    /// The command line, without the folder.
     pub command: String,
     /// Limits of the same run.
     pub limit: Limits,
@@ -119,13 +119,13 @@ pub struct StorageReport {
     pub repeat: u32,
     /// Highest resident memory in bytes.
     pub rss_max_bytes: u64,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
 }
 
 impl StorageReport {
-    /// The CSV of the storage plugin comparison: `avg_byte_throughput` in bytes a second, here total through elapsed with close
-    /// and sync, and `close_time` in seconds.
+    /// The CSV of the storage plugin comparison: `avg_byte_throughput` in bytes a second, here total bytes
+    /// divided by elapsed time with close and sync, and `close_time` in seconds.
     pub fn csv(&self) -> String {
         let columns = [
             "run",
@@ -151,7 +151,7 @@ impl StorageReport {
     }
 }
 
-/// As the published CSV names batches.
+/// Names of batches in the published CSV.
 pub fn batch_label(bytes: u64) -> String {
     match bytes {
         mib if mib > 0 && mib.is_multiple_of(1 << 20) => format!("{}MiB", mib >> 20),

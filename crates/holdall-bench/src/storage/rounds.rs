@@ -1,4 +1,5 @@
-//! Finished rounds of `bench storage`, kept beside its results until the last one, so that an interrupted run can go on.
+//! Finished rounds of `bench storage`, kept next to its results until the last one, so that an interrupted
+//! run can be resumed.
 
 use super::{measure::StorageBenchOptions, report::StorageRun};
 use crate::error::{BenchError, BenchResult};
@@ -7,7 +8,7 @@ use std::{fs, io::ErrorKind, path::Path};
 
 const FILE: &str = "rounds.json";
 
-/// What was measured, and the rounds of it.
+/// What was measured, and its rounds.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Rounds {
     cells: Vec<String>,
@@ -18,11 +19,11 @@ pub(super) struct Rounds {
     rounds: Vec<Vec<StorageRun>>,
 }
 
-/// What an interrupted run of the same has finished, when it is to be gone on with; else none. The file is gone afterwards, and so is
-/// what the run was writing.
+/// The finished rounds of an interrupted run with the same options if it is to be resumed; else none. Removes
+/// the file, and the interrupted run's unfinished output.
 ///
 /// # Errors
-/// Rounds of something else, or that cannot be read.
+/// Rounds of another run, or a file that cannot be read.
 pub(super) fn load(options: &StorageBenchOptions, cells: &[String]) -> BenchResult<Rounds> {
     let wanted = Rounds {
         cells: cells.to_vec(),
@@ -72,7 +73,7 @@ pub(super) fn load(options: &StorageBenchOptions, cells: &[String]) -> BenchResu
     Ok(found)
 }
 
-/// Removes the file, when there is one.
+/// Removes the file, if it exists.
 pub(super) fn remove(out: &Path) -> BenchResult<()> {
     let path = out.join(FILE);
     match fs::remove_file(&path) {
@@ -82,22 +83,22 @@ pub(super) fn remove(out: &Path) -> BenchResult<()> {
 }
 
 impl Rounds {
-    /// All of them in order.
+    /// All rounds in order.
     pub fn rounds(&self) -> impl Iterator<Item = &[StorageRun]> {
         self.rounds.iter().map(Vec::as_slice)
     }
 
-    /// How many there are.
+    /// Number of rounds.
     pub fn count(&self) -> u32 {
         u32::try_from(self.rounds.len()).unwrap_or(u32::MAX)
     }
 
-    /// Adds one.
+    /// Adds a round.
     pub fn push(&mut self, runs: Vec<StorageRun>) {
         self.rounds.push(runs);
     }
 
-    /// Keeps them in the folder, when there are any.
+    /// Keeps them in the folder, if there are any.
     pub fn store(&self, out: &Path) -> BenchResult<()> {
         if self.rounds.is_empty() {
             return Ok(());

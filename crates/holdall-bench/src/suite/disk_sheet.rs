@@ -1,4 +1,5 @@
-//! What each recorder asked of the disk, as a table: bytes written for each byte recorded, writes, syncs, splits, and how long they took.
+//! A table of what each recorder did on the disk: bytes written for each byte recorded, writes, syncs,
+//! splits, and how long they took.
 
 use super::{
     result::RunResult,
@@ -6,7 +7,7 @@ use super::{
 };
 use crate::measure::LatencySummary;
 
-/// The table; without rows where nothing is known of any disk.
+/// The table; without rows where no disk was measured.
 pub fn sheet(rows: &[&Row<'_>]) -> Sheet {
     let is_known = |row: &&&Row<'_>| {
         row.runs
@@ -14,7 +15,7 @@ pub fn sheet(rows: &[&Row<'_>]) -> Sheet {
             .any(|run| run.disk.is_some() || run.write.is_some() || run.written_bytes.is_some())
     };
     Sheet {
-        title: "What was asked of the disk",
+        title: "Work on the disk",
         header: vec![
             "case",
             "recorder",

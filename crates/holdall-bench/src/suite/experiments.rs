@@ -1,4 +1,4 @@
-//! The experiments that the program brings along, by their short names.
+//! The experiments that the program ships, by their short names.
 
 use super::config::Experiment;
 
@@ -22,7 +22,7 @@ const TEXTS: [(&str, &str); 16] = [
     ("G1", include_str!("../../experiments/g1.yaml")),
 ];
 
-/// All of them.
+/// All experiments.
 pub fn shipped() -> Vec<Experiment> {
     TEXTS.iter().map(|(id, text)| parse(id, text)).collect()
 }
@@ -33,7 +33,7 @@ pub fn by_id(id: &str) -> Option<Experiment> {
     Some(parse(id, text))
 }
 
-/// The text of one, as a start for own files.
+/// The text of one, as a start for a user's own files.
 pub fn text_of(id: &str) -> Option<&'static str> {
     TEXTS
         .iter()

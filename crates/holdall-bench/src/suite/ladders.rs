@@ -1,17 +1,17 @@
-//! Ladders: the same load in growing amounts, and on which step each recorder loses its first message.
+//! Ladders: the same load in growing amounts, and the step on which each recorder loses its first message.
 
 use super::{config::Experiment, table::Row};
 
-/// What a recorder did on a ladder.
+/// The result of a recorder on a ladder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Climb {
     /// The ladder.
     pub ladder: String,
     /// Recorder and storage.
     pub recorder: String,
-    /// The highest step below which, and on which, no repetition lost a message: bytes a second and the case's label.
+    /// The highest step up to which no repetition lost a message: bytes a second and the case's label.
     pub whole: Option<(f64, String)>,
-    /// The lowest step on which one did.
+    /// The lowest step with a loss.
     pub first_loss: Option<(f64, String)>,
 }
 
@@ -73,7 +73,7 @@ pub fn sentences(rows: &[Row<'_>], experiment: &Experiment) -> Vec<String> {
         let whole = climb
             .whole
             .map_or("no step without a loss".to_owned(), |(_, case)| {
-                format!("whole up to {case}")
+                format!("complete up to {case}")
             });
         let lost = climb
             .first_loss

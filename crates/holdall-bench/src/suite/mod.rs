@@ -1,4 +1,5 @@
-//! The suite: experiments of the published reports and files of rosbag2_performance_benchmarking, run as they are.
+//! The suite: runs experiments of the published reports and unchanged files of
+//! rosbag2_performance_benchmarking.
 
 pub mod config;
 mod disk_sheet;

@@ -1,9 +1,10 @@
-//! How much the machine itself moved while an experiment ran: without it nobody can say what a difference means.
+//! How much the machine's own speed varied while an experiment ran: without it no difference can be
+//! interpreted.
 
 use super::result::RunResult;
 use crate::statistics;
 
-/// Limits and their spread, wake-ups, load of others.
+/// Limits and their spread, wake-ups, and the load of other programs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Noise {
     /// Direct write limits of all runs: least, median, most, in bytes a second.

@@ -1,4 +1,5 @@
-//! What a run of the suite found, as it is kept in the result folder: one JSON file for each run, one CSV for all.
+//! The result of a run of the suite, as the result folder holds it: one JSON file for each run, one CSV for
+//! all.
 
 use super::config::{
     PlayRate, ProducerConfig, PublisherKind, RecorderKind, SelectionKind, Setting, Transport,
@@ -19,7 +20,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 pub struct GroupResult {
     /// The group's name.
     pub name: String,
-    /// Publishers in it.
+    /// Number of publishers.
     pub publishers: u32,
     /// Bytes of the bulk of a message, as configured.
     pub message_bytes: u64,
@@ -42,30 +43,30 @@ pub struct TopicResult {
     pub sent: u64,
     /// Messages that are in the bag.
     pub recorded: u64,
-    /// Missing messages by the stage that lost them, as the recorder tells.
+    /// Missing messages by the stage that lost them, as the recorder reports.
     pub lost: BTreeMap<LossStage, u64>,
 }
 
 /// How long publishers waited for their first subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiscoveryResult {
-    /// Publishers that got one while it was looked for.
+    /// Publishers that got a subscription during the wait.
     pub matched: u64,
     /// All publishers.
     pub publishers: u64,
-    /// The first one's wait in seconds after all publishers were there (0: it was there before).
+    /// The first one's wait in seconds after all publishers existed (0: the subscription existed before).
     pub first_s: f64,
     /// Half of them waited at most this.
     pub median_s: f64,
     /// The last one's wait.
     pub last_s: f64,
-    /// Messages sent by publishers that had no subscription yet; publishers of other programs do not tell.
+    /// Messages sent by publishers that had no subscription yet; unknown for other programs' publishers.
     #[serde(default)]
     pub sent_before: u64,
 }
 
 impl DiscoveryResult {
-    /// Of these waits; `None` when nobody got a subscription.
+    /// Summarizes these waits; `None` when no publisher got a subscription.
     pub fn of(matched_s: &[f64], publishers: usize, sent_before: u64) -> Option<Self> {
         Some(Self {
             matched: matched_s.len() as u64,
@@ -81,7 +82,7 @@ impl DiscoveryResult {
 /// How well a recording was played back.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlaybackResult {
-    /// How fast.
+    /// Its rate.
     pub rate: PlayRate,
     /// Messages in the bag.
     pub messages: u64,
@@ -95,11 +96,11 @@ pub struct PlaybackResult {
     pub planned_s: f64,
     /// Payload bytes a second.
     pub bytes_per_s: f64,
-    /// How much later than planned messages were published; means nothing flat out.
+    /// How much later than planned messages were published; meaningless flat out.
     pub lateness: Option<LatencySummary>,
 }
 
-/// The limits of the machine beside a run.
+/// The limits of the machine around a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunLimits {
     /// Direct sequential writing just before the run; absent where the file system refuses it.
@@ -114,7 +115,8 @@ pub struct RunLimits {
 }
 
 impl RunLimits {
-    /// Direct writing around the run, in bytes a second: the mean of before and after, because disks change from minute to minute.
+    /// Direct writing around the run, in bytes a second: the mean of before and after, because disks change
+    /// from minute to minute.
     pub fn direct_around_bytes_per_s(&self) -> Option<f64> {
         let before = self.direct_write_bytes_per_s?;
         let after = self.direct_write_after_bytes_per_s.unwrap_or(before);
@@ -122,18 +124,18 @@ impl RunLimits {
     }
 }
 
-/// Everything about one run.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// The experiment's short name.
     pub experiment: String,
     /// The case's label.
     pub case: String,
-    /// Which repetition, from 0 as rosbag2 counts.
+    /// Its repetition, from 0 as rosbag2 counts.
     pub repetition: u32,
     /// How messages reached the recorder.
     pub transport: Transport,
-    /// How it was set up.
+    /// The setting.
     pub setting: Setting,
     /// By group.
     pub groups: Vec<GroupResult>,
@@ -150,7 +152,7 @@ pub struct RunResult {
     pub sent_bytes: u64,
     /// Missing messages by stage.
     pub lost: BTreeMap<LossStage, u64>,
-    /// Missing messages that the recorder does not account for; recorders of others tell nothing of theirs.
+    /// Missing messages that the recorder does not account for; other projects' recorders account for none.
     #[serde(default)]
     pub unexplained: u64,
     /// From the first message due to the end of the last hand-over, in seconds.
@@ -160,11 +162,11 @@ pub struct RunResult {
     pub elapsed_s: f64,
     /// Of that, after the last message was offered: draining, closing, syncing.
     pub close_s: f64,
-    /// `recorded_bytes` through `elapsed_s`.
+    /// `recorded_bytes` divided by `elapsed_s`.
     pub durable_bytes_per_s: f64,
     /// Bytes a second that the load offers while all groups send.
     pub offered_bytes_per_s: f64,
-    /// Processor time behind the offer, in seconds.
+    /// Processor time after the offer, in seconds.
     pub recorder_cpu_s: f64,
     /// Processor time of the generator, offers included, in seconds.
     pub producer_cpu_s: f64,
@@ -174,8 +176,8 @@ pub struct RunResult {
     pub generator_bytes: u64,
     /// Bytes of all storage files.
     pub bag_bytes: u64,
-    /// Bytes that the recorder gave to the file system of a disk, journals and what is written twice included; `None` where the kernel does
-    /// not say, as for file systems in memory.
+    /// Bytes that the recorder wrote to the file system of a disk, journals and bytes written twice included;
+    /// `None` where the kernel does not count them, as for file systems in memory.
     #[serde(default)]
     pub written_bytes: Option<u64>,
     /// Files begun after the first.
@@ -185,10 +187,10 @@ pub struct RunResult {
     /// How long the storage of a rival took for each batch.
     #[serde(default)]
     pub write: Option<LatencySummary>,
-    /// What was asked of the disk by holdall, without transport.
+    /// holdall's operations on the disk, without transport.
     #[serde(default)]
     pub disk: Option<DiskResult>,
-    /// How soon publishers were subscribed to, over a transport.
+    /// How soon publishers got subscriptions, over a transport.
     #[serde(default)]
     pub discovery: Option<DiscoveryResult>,
     /// How well it was played back, where that was measured.
@@ -197,7 +199,7 @@ pub struct RunResult {
     /// The recorder and the publishers as processes, over a transport.
     #[serde(default)]
     pub processes: Vec<ProcessUse>,
-    /// Programs that wanted to run when this run began (`/proc/loadavg`, last minute).
+    /// Runnable programs when this run began (`/proc/loadavg`, last minute).
     #[serde(default)]
     pub load_average: f64,
     /// How much later than planned messages were offered.
@@ -211,7 +213,7 @@ pub struct RunResult {
 }
 
 impl RunResult {
-    /// A run of which nothing is known yet.
+    /// A run without any figures yet.
     pub fn new(transport: Transport, setting: &Setting, producers: &ProducerConfig) -> Self {
         let group = |group: &super::config::PublisherGroup| GroupResult {
             name: group.name.clone(),
@@ -260,7 +262,7 @@ impl RunResult {
         }
     }
 
-    /// Adds a topic of a group whose messages are so long.
+    /// Adds a topic of a group, whose messages have this length.
     pub fn add(&mut self, group: usize, message_bytes: u64, topic: TopicResult) {
         self.sent += topic.sent;
         self.recorded += topic.recorded;
@@ -281,14 +283,15 @@ impl RunResult {
         self.topics.push(topic);
     }
 
-    /// Sets what follows from how long it took; after all topics were added.
+    /// Computes the figures that depend on the time taken; after all topics were added.
     pub fn set_times(&mut self, elapsed_s: f64, close_s: f64) {
         self.elapsed_s = elapsed_s;
         self.close_s = close_s;
         self.durable_bytes_per_s = self.recorded_bytes as f64 / elapsed_s.max(1e-9);
     }
 
-    /// Missing messages by the place where they got lost, as tables name it; what nobody accounts for is `unexplained`.
+    /// Missing messages by the stage that lost them, as tables name it; `unexplained` for those that no stage
+    /// accounts for.
     pub fn missing(&self) -> BTreeMap<&'static str, u64> {
         let stages = self.lost.iter().map(|(stage, count)| (stage.as_str(), *count));
         let unexplained = ("unexplained", self.unexplained);
@@ -298,8 +301,8 @@ impl RunResult {
             .collect()
     }
 
-    /// Bytes written to the disk through bytes of messages in the bag: as the recorder's own disk counts them, as the kernel does, or the
-    /// bag's files where neither is known.
+    /// Bytes written to the disk divided by bytes of messages in the bag: as the recorder's own disk counts
+    /// them, else the kernel, else the size of the bag's files.
     pub fn write_amplification(&self) -> Option<f64> {
         let written = match (self.disk, self.written_bytes) {
             (Some(disk), _) => disk.written_bytes,
@@ -319,7 +322,7 @@ impl RunResult {
         percent(self.recorded_bytes, self.sent_bytes)
     }
 
-    /// The most that was written and not yet on the disk at any look.
+    /// The largest sampled number of bytes that were written and not yet on the disk.
     pub fn dirty_max_bytes(&self) -> u64 {
         let each = self.cores.iter().map(|sample| sample.dirty_bytes);
         each.max().unwrap_or(0)
@@ -344,7 +347,7 @@ impl RunResult {
         (0..cores).map(mean).collect()
     }
 
-    /// Writes the result to `path`, whole or not at all.
+    /// Writes the result to `path`, completely or not at all.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -361,7 +364,7 @@ impl RunResult {
     /// Reads a result.
     ///
     /// # Errors
-    /// When there is none, or it is not one.
+    /// When the file is missing or not a result.
     pub fn load(path: &Path) -> BenchResult<Self> {
         let text = fs::read_to_string(path).map_err(BenchError::io("read", path))?;
         serde_json::from_str(&text).map_err(|error| BenchError::Verify {
@@ -379,14 +382,14 @@ fn percent(part: u64, whole: u64) -> f64 {
     }
 }
 
-/// A setting that could not be run here.
+/// A setting that could not run here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which case.
+    /// The case.
     pub case: String,
-    /// Who would have recorded, and what is special about it.
+    /// The recorder, and what is special about the setting.
     pub setting: String,
-    /// Why not: one sentence.
+    /// The reason: one sentence.
     pub reason: String,
 }
 
@@ -401,11 +404,11 @@ pub struct ExperimentResult {
     pub scale: f64,
     /// The command that ran it.
     pub command: String,
-    /// Where it ran.
+    /// The machine.
     pub machine: Machine,
     /// Every run in order.
     pub runs: Vec<RunResult>,
-    /// What could not be run here.
+    /// Settings that could not run here.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
 }
@@ -431,7 +434,8 @@ const COLUMNS: [&str; 15] = [
 
 /// All runs in the columns of rosbag2's result file: a row for each group and run.
 ///
-/// CPU columns are percent of one processor over the run. Empty values are written as `""`, so that every row has as many columns.
+/// CPU columns are percent of one processor over the run. Empty values are written as `""`, so that every row
+/// has the same number of columns.
 pub fn summary_csv(runs: &[RunResult]) -> String {
     let cores = runs
         .iter()
@@ -480,7 +484,7 @@ fn row(run: &RunResult, group: &GroupResult, cores: usize) -> Vec<String> {
     row
 }
 
-/// Runs of the same case, transport and setting, in the order in which they first came.
+/// Runs of the same case, transport and setting, in the order in which they first occur.
 pub fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
     let mut all: Vec<Vec<&RunResult>> = Vec::new();
     for run in runs {
@@ -497,7 +501,7 @@ pub fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
     all
 }
 
-/// What tables call a recorder with its transport and all that is special about it.
+/// A recorder's name in tables, with its transport and everything special about it.
 pub fn recorder_label(transport: Transport, setting: &Setting) -> String {
     let mut text = match setting.recorder {
         RecorderKind::Holdall => "holdall".to_owned(),
@@ -505,7 +509,7 @@ pub fn recorder_label(transport: Transport, setting: &Setting) -> String {
         RecorderKind::DoubleBuffered => "double-buffered".to_owned(),
         RecorderKind::Ros2Bag => "ros2 bag".to_owned(),
         RecorderKind::Rosbag => "rosbag (ROS 1)".to_owned(),
-        RecorderKind::Discard => "nobody (the generator alone)".to_owned(),
+        RecorderKind::Discard => "none (the generator alone)".to_owned(),
     };
     match transport {
         Transport::None => {}

@@ -1,4 +1,5 @@
-//! The results of an experiment as a table for people: a row for each case and setting, the published figure beside ours.
+//! The results of an experiment as a table for people: a row for each case and setting, the published figure
+//! next to ours.
 
 use super::{
     config::{Experiment, PlayRate, RecorderKind, Setting},
@@ -20,16 +21,16 @@ pub struct Row<'a> {
     pub case: &'a str,
     /// The setting of all its runs.
     pub setting: &'a Setting,
-    /// Who recorded, with its transport.
+    /// The recorder, with its transport.
     pub recorder: String,
     /// The repetitions.
     pub runs: Vec<&'a RunResult>,
     /// Messages recorded, in percent.
     pub recorded_percent: Estimate,
-    /// What was published of it, in percent.
+    /// The published figure, in percent.
     pub published_percent: Option<f64>,
-    /// Whether the intervals tell this row from the first one of its case; absent of that row itself, without intervals, and where both
-    /// recorded everything.
+    /// Whether the intervals distinguish this row from the first one of its case; absent for that row itself,
+    /// without intervals, and where both recorded everything.
     pub is_carried: Option<bool>,
 }
 
@@ -59,7 +60,7 @@ impl Row<'_> {
         each.join(", ")
     }
 
-    /// Durable bytes a second through the disk's limit around the same run, run by run.
+    /// Durable bytes a second divided by the disk's limit around the same run, run by run.
     pub fn ratio_to_limit(&self) -> Option<Estimate> {
         let rates: Vec<f64> = self.runs.iter().map(|run| run.durable_bytes_per_s).collect();
         let limits: Option<Vec<f64>> = self
@@ -70,7 +71,7 @@ impl Row<'_> {
         Estimate::of_ratio(&rates, &limits?, 1)
     }
 
-    /// How many publishers were subscribed to, and how late the last of them, the worst of all repetitions.
+    /// How many publishers got subscriptions, and how late the last of them, the worst of all repetitions.
     pub fn discovery_text(&self) -> String {
         let each: Vec<_> = self.runs.iter().filter_map(|run| run.discovery).collect();
         if each.is_empty() {
@@ -103,7 +104,8 @@ impl Row<'_> {
         format!("{}{}", self.setting.storage_id, preset.unwrap_or_default())
     }
 
-    /// Recorded percent with its interval. `≈` where the interval cannot tell it from the first row of the same case.
+    /// Recorded percent with its interval. `≈` where the interval does not distinguish it from the first row
+    /// of the same case.
     pub fn recorded_text(&self) -> String {
         let estimate = &self.recorded_percent;
         let doubt = if self.is_carried == Some(false) {
@@ -187,13 +189,13 @@ pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> Stri
     text + &machine(result) + "\n"
 }
 
-/// A table for whoever draws it: the first columns are words, the others figures.
+/// A table to be drawn as text or HTML: the first columns are words, the others figures.
 pub struct Sheet {
     /// What it shows.
     pub title: &'static str,
     /// Names of the columns.
     pub header: Vec<&'static str>,
-    /// How many columns are words.
+    /// Number of columns that are words.
     pub words: usize,
     /// Cells by row.
     pub rows: Vec<Vec<String>>,
@@ -214,7 +216,8 @@ impl Sheet {
     }
 }
 
-/// The tables of a result: what was recorded, where the time went, what was asked of the disk, and what was played back; those without
+/// The tables of a result: what was recorded, processor time, work on the disk, and playback; those without
+/// rows are left out.
 /// rows are left out.
 pub fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
@@ -231,13 +234,13 @@ pub fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
         .collect()
 }
 
-/// A column: its name, and what stands in it; a dash where there is nothing to say.
+/// A column: its name, and the text of its cells; a dash for an empty cell.
 type Column = (&'static str, fn(&Row<'_>) -> String);
 
-/// What is not there.
+/// An empty cell.
 const DASH: &str = "–";
 
-/// Words first; what a reader looks for before what explains it.
+/// Words first; results before the figures that explain them.
 const RECORDING: [Column; 18] = [
     ("case", |row| row.case.to_owned()),
     ("recorder", |row| row.recorder.clone()),
@@ -292,7 +295,7 @@ const RECORDING: [Column; 18] = [
     ("subscribed", |row| row.discovery_text()),
 ];
 
-/// Columns that no row has anything to say in are left out.
+/// Columns that are empty in all rows are left out.
 fn recording_sheet(rows: &[&Row<'_>]) -> Sheet {
     let columns: Vec<(&'static str, Vec<String>)> = RECORDING
         .iter()
@@ -414,7 +417,7 @@ pub(super) fn milliseconds(nanos: f64) -> String {
     }
 }
 
-/// Megabytes a second, with digits that say something.
+/// Megabytes a second, with significant digits only.
 pub fn rate(bytes_per_s: f64) -> String {
     match bytes_per_s / 1e6 {
         rate if rate < 10.0 => format!("{rate:.2} MB/s"),
@@ -443,8 +446,8 @@ fn machine(result: &ExperimentResult) -> String {
     let noise = Noise::of(&result.runs);
     format!(
         "{} × {}, Linux {}, {}\nlimits of these runs: {}\nnoise: {}\n\
-         CPU: percent of one core, without transport behind the offer, with it the recorder's process; publishers' CPU: without transport with \
-         the offers; memory: without the generator's payloads; page cache: most that the system owed the disk at once; p99.99: of an offer; ≈: the intervals cannot tell it from the first row of its case",
+         CPU: percent of one core, without transport after the offer, with it the recorder's process; publishers' CPU: without transport with \
+         the offers; memory: without the generator's payloads; page cache: largest amount not yet on the disk; p99.99: of an offer; ≈: the intervals do not distinguish it from the first row of its case",
         machine.cores,
         machine.processor,
         machine.kernel,

@@ -1,4 +1,5 @@
-//! Makes two recordings, and goes through all work in rounds with the disk's own copying and reading around it.
+//! Makes two recordings and runs all work on them in rounds, with the disk's own copying and reading around
+//! it.
 
 use super::{
     report::{ToolRow, ToolsReport},
@@ -40,7 +41,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Sizes of messages: an image, and what comes with it.
+/// Sizes of messages: an image, and the small messages that accompany it.
 const IMAGE_BYTES: usize = 1 << 20;
 const SMALL_BYTES: usize = 1000;
 /// Small messages for each image.
@@ -51,31 +52,31 @@ const START_NANOS: i64 = 1_700_000_000_000_000_000;
 /// Bytes that the plain read takes at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Everything about one `bench tools`.
+/// Options of `bench tools`.
 #[derive(Clone, Debug)]
 pub struct ToolsBenchOptions {
     /// Length of each of the two inputs.
     pub input_bytes: u64,
     /// Rounds.
     pub repeat: u32,
-    /// Put inputs out of the page cache before each measurement.
+    /// Drop inputs from the page cache before each measurement.
     pub cold: bool,
     /// The folder for files and results.
     pub out: PathBuf,
     /// A Python with pip `mcap` and `rosbags`; `None` for `python3`.
     pub python: Option<PathBuf>,
-    /// Same seed, same payloads.
+    /// The same seed gives the same payloads.
     pub seed: u64,
 }
 
-/// Measures.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// Too little space, a failed disk, work that fails.
 pub fn run(
     options: &ToolsBenchOptions,
     clock: &dyn Clock,
-    tell: &mut dyn FnMut(Progress),
+    on_progress: &mut dyn FnMut(Progress),
 ) -> BenchResult<ToolsReport> {
     let folder = BenchFolder::take(&options.out, false)?;
     let usage = UsageMeter::start(clock);
@@ -95,7 +96,7 @@ pub fn run(
         last_limit: None,
     };
     for round in 0..options.repeat {
-        tell(Progress::Running {
+        on_progress(Progress::Running {
             candidate: "tools".to_owned(),
             repetition: round + 1,
         });
@@ -189,11 +190,11 @@ struct Bench<'a> {
     scratch: PathBuf,
     inputs: [PathBuf; 2],
     rows: Vec<ToolRow>,
-    /// The limit that was measured last, and its rate, while nothing came after it.
+    /// The limit that was measured last, and its rate, while no work came after it.
     last_limit: Option<(Limit, f64)>,
 }
 
-/// What work is held against.
+/// The limit that work is compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Limit {
     /// `cp` of one input and a sync of the copy.
@@ -211,7 +212,7 @@ impl Limit {
     }
 }
 
-/// What was done, by whom, and how much it was.
+/// One piece of work: what, by which program, and how much.
 struct Work<'a> {
     name: &'a str,
     who: &'a str,
@@ -224,7 +225,7 @@ impl Bench<'_> {
         self.inputs[number].join(format!("input_{number}_0.mcap"))
     }
 
-    /// Puts the inputs where a user finds them who has not just written them.
+    /// Drops the inputs from the page cache, as for a user who has not just written them.
     fn prepare(&self) -> BenchResult<()> {
         for number in [0, 1] {
             let path = self.file(number);
@@ -263,8 +264,9 @@ impl Bench<'_> {
         row.limits_bytes_per_s.extend(limit.map(|(_, rate)| rate));
     }
 
-    /// Times `work`, with its limit measured right before and right after it: a disk that others use, or that still writes what was
-    /// done last, is another one a second later. The limit's rate is the mean of both. `clean_up` comes before the second one.
+    /// Times `work` with its limit measured right before and right after it: a disk that others use, or that
+    /// still writes earlier output, differs a second later. The limit's rate is the mean of both. `clean_up`
+    /// runs before the second one.
     fn beside<T>(
         &mut self,
         limit: Limit,
@@ -416,7 +418,8 @@ impl Bench<'_> {
         let work = || tools::reindex(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error));
         self.prepare()?;
         let (done, elapsed_s) = self.timed(work)?;
-        // The summary at the end of the file is all that is read: a rate of the file's bytes, or its ratio to a read of them, says nothing.
+        // Only the summary at the end of the file is read: a rate over the file's bytes, or its ratio to a
+        // full read, would mean nothing.
         let work = Work {
             name: "reindex (metadata.yaml)",
             who: "holdall",
@@ -427,7 +430,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// What others need to read all messages, without decoding them.
+    /// How long other programs take to read all messages, without decoding them.
     fn rivals(&mut self) -> BenchResult<()> {
         let (file, bag) = (self.file(0), self.inputs[0].clone());
         let bytes = fs::metadata(&file)
@@ -446,16 +449,16 @@ impl Bench<'_> {
         let python = rivals::python(self.options.python.as_deref());
         for (package, path) in [("mcap", &file), ("rosbags", &bag)] {
             let work = || rivals::read_with_pip(&python, package, path);
-            let (told, _, rate) = self.beside(Limit::Read, work, || Ok(()))?;
-            if let Some(told) = told {
+            let (read, _, rate) = self.beside(Limit::Read, work, || Ok(()))?;
+            if let Some(read) = read {
                 let work = Work {
                     name,
                     who: &format!("pip {package}"),
                     bytes,
-                    messages: told.messages,
+                    messages: read.messages,
                 };
                 // Without the interpreter's start.
-                self.add(&work, told.elapsed_s, Some((Limit::Read, rate)));
+                self.add(&work, read.elapsed_s, Some((Limit::Read, rate)));
             }
         }
         Ok(())
@@ -466,7 +469,7 @@ fn failed(path: &Path, error: &dyn std::fmt::Display) -> BenchError {
     BenchError::io("work on", path)(std::io::Error::other(error.to_string()))
 }
 
-/// Reads a file from front to end; its length.
+/// Reads a file from front to end; returns its length.
 fn read_plain(path: &Path) -> BenchResult<u64> {
     let file = File::open(path)?;
     file.expect_sequential_reads();

@@ -1,4 +1,5 @@
-//! `bench tools`: work on whole bags against what the same disk copies and reads in the same run, and against other programs.
+//! `bench tools`: work on whole bags compared with the disk's copying and reading in the same run, and with
+//! other programs.
 
 mod measure;
 mod report;

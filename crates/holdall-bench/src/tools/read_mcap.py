@@ -1,4 +1,4 @@
-"""Reads all messages of an MCAP file with pip `mcap` and tells how many there are and how long that took."""
+"""Reads all messages of an MCAP file with pip `mcap` and prints their number and the seconds taken."""
 import sys
 import time
 

@@ -1,4 +1,4 @@
-"""Reads all messages of a bag with pip `rosbags`, without decoding them, and tells how many there are and how long that took."""
+"""Reads all messages of a bag with pip `rosbags`, without decoding them, and prints their number and the seconds taken."""
 import sys
 import time
 

@@ -1,4 +1,4 @@
-//! What `bench tools` tells.
+//! The result of `bench tools`.
 
 use crate::{
     machine::Machine,
@@ -8,18 +8,19 @@ use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// One thing that was measured.
+/// One measured piece of work.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ToolRow {
-    /// What was done.
+    /// The work.
     pub name: String,
-    /// Who did it.
+    /// The program.
     pub who: String,
-    /// Bytes that the rate is about: of the input for reading, of the output for making bags, none where neither is gone through.
+    /// Bytes of the rate: the input for reading, the output for making bags, none where neither is processed
+    /// in full.
     pub bytes: u64,
-    /// Messages that were gone through.
+    /// Messages that were processed.
     pub messages: u64,
-    /// What the rate is held against: `copy`, `read`, or nothing.
+    /// The limit of the ratio: `copy`, `read`, or none.
     pub against: Option<&'static str>,
     /// Median time in seconds.
     pub elapsed_s: f64,
@@ -34,7 +35,7 @@ pub struct ToolRow {
 }
 
 impl ToolRow {
-    /// Fills in what follows from the samples.
+    /// Computes the medians and ratios from the samples.
     pub(super) fn settle(&mut self, seed: u64) {
         self.elapsed_s = median(&self.samples_s).unwrap_or(0.0);
         let rates: Vec<f64> = self
@@ -48,7 +49,7 @@ impl ToolRow {
         }
     }
 
-    /// The rate for people; none where neither input nor output is gone through.
+    /// The rate for people; none where neither input nor output is processed in full.
     fn rate(&self) -> String {
         if self.bytes == 0 {
             "-".to_owned()
@@ -58,22 +59,22 @@ impl ToolRow {
     }
 }
 
-/// All that was measured.
+/// The whole result.
 #[derive(Clone, Debug, Serialize)]
 pub struct ToolsReport {
     /// `tools`.
     pub benchmark: &'static str,
-    /// What was measured, in order.
+    /// All work, in order.
     pub rows: Vec<ToolRow>,
     /// Length of each of the two inputs.
     pub input_bytes: u64,
     /// Rounds.
     pub repeat: u32,
-    /// Inputs were put out of the page cache before each measurement.
+    /// Inputs were dropped from the page cache before each measurement.
     pub cold: bool,
     /// Most memory that the process held, in bytes.
     pub rss_max_bytes: u64,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
 }
 
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_goes_through_no_bytes_has_a_time_and_neither_rate_nor_ratio() {
+    fn work_without_bytes_has_a_time_and_neither_rate_nor_ratio() {
         let mut row = ToolRow {
             samples_s: vec![0.002, 0.004, 0.003],
             ..ToolRow::default()

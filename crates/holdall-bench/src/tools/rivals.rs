@@ -1,4 +1,4 @@
-//! The programs and libraries that the tools are measured beside.
+//! The programs and libraries that the tools are compared with.
 
 use crate::error::{BenchError, BenchResult};
 use std::{
@@ -10,13 +10,13 @@ use std::{
 const READ_MCAP: &str = include_str!("read_mcap.py");
 const READ_ROSBAGS: &str = include_str!("read_rosbags.py");
 
-/// What a rival told: messages read, seconds without its start.
-pub(super) struct Told {
+/// A rival's output: messages read, seconds without its start.
+pub(super) struct RivalRead {
     pub messages: u64,
     pub elapsed_s: f64,
 }
 
-/// Reads all messages of a file with the `mcap` crate; how many there are.
+/// Reads all messages of a file with the `mcap` crate; returns their number.
 pub(super) fn read_with_mcap_crate(path: &Path) -> BenchResult<u64> {
     let bytes = fs::read(path).map_err(BenchError::io("read", path))?;
     let mut count = 0;
@@ -32,13 +32,13 @@ fn not_read(path: &Path, error: &dyn std::fmt::Display) -> BenchError {
     BenchError::io("read with the mcap crate", path)(std::io::Error::other(error.to_string()))
 }
 
-/// The Python that has the packages: the one named, else that of the test environment, else the system's.
+/// The Python with the packages: the named one, else that of the test environment, else the system's.
 pub(super) fn python(named: Option<&Path>) -> PathBuf {
     named.map_or_else(|| PathBuf::from("python3"), Path::to_owned)
 }
 
-/// Runs one of the Python readers; `None` where the packages are not there.
-pub(super) fn read_with_pip(python: &Path, package: &str, path: &Path) -> BenchResult<Option<Told>> {
+/// Runs one of the Python readers; `None` when its package is missing.
+pub(super) fn read_with_pip(python: &Path, package: &str, path: &Path) -> BenchResult<Option<RivalRead>> {
     let script = if package == "mcap" {
         READ_MCAP
     } else {
@@ -55,7 +55,7 @@ pub(super) fn read_with_pip(python: &Path, package: &str, path: &Path) -> BenchR
             String::from_utf8_lossy(&output.stderr)
                 .lines()
                 .last()
-                .unwrap_or("no reason was told")
+                .unwrap_or("it gave no reason")
         );
         return Ok(None);
     }
@@ -65,10 +65,10 @@ pub(super) fn read_with_pip(python: &Path, package: &str, path: &Path) -> BenchR
     let elapsed_s = words.next().and_then(|word| word.parse().ok());
     Ok(messages
         .zip(elapsed_s)
-        .map(|(messages, elapsed_s)| Told { messages, elapsed_s }))
+        .map(|(messages, elapsed_s)| RivalRead { messages, elapsed_s }))
 }
 
-/// `cp`, and a sync of the copy: what the disk gives to whoever copies a file.
+/// `cp`, and a sync of the copy: the speed at which users copy files on this disk.
 pub(super) fn copy_with_cp(from: &Path, to: &Path) -> BenchResult<()> {
     let status = Command::new("cp")
         .arg(from)

@@ -1,4 +1,4 @@
-//! What payloads consist of: bytes of a chosen entropy, or what cameras, laser scanners and logs send.
+//! The content of payloads: bytes of a chosen entropy, or data like that of cameras, laser scanners and logs.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -81,14 +81,16 @@ impl Corpus {
     }
 }
 
-/// Entropy in bits of a byte that is one value with probability `share` and each of the 255 others equally often.
+/// Entropy in bits of a byte that is one value with probability `share` and each of the 255 others equally
+/// often.
 fn entropy_of_share(share: f64) -> f64 {
     let rest = 1.0 - share;
     let part = |p: f64, weight: f64| if p > 0.0 { -weight * p.log2() } else { 0.0 };
     part(share, share) + part(rest / 255.0, rest)
 }
 
-/// How often the favoured value must come for an entropy of `bits`; the entropy falls steadily from share 1/256 (8 bits) to 1 (0 bits).
+/// The share of the favoured value for an entropy of `bits`; the entropy falls steadily from share 1/256 (8
+/// bits) to 1 (0 bits).
 fn share_of_entropy(bits: f64) -> f64 {
     let (mut low, mut high) = (1.0 / 256.0, 1.0);
     for _ in 0..60 {
@@ -109,7 +111,8 @@ fn fill_entropy(bytes: &mut Vec<u8>, len: usize, bits: f64, random: &mut fastran
         }
         return;
     }
-    // As a threshold on 32 random bits: cheaper than floating point for each byte. At most 2^32, so the conversion is exact.
+    // As a threshold on 32 random bits: cheaper than floating point for each byte. At most 2^32, so the
+    // conversion is exact.
     let threshold = (share_of_entropy(bits) * f64::from(u32::MAX)) as u32;
     while bytes.len() < len {
         let favoured = bits <= 0.0 || random.u32(..) < threshold;
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_have_the_entropy_that_was_asked_for() {
+    fn bytes_have_the_requested_entropy() {
         for bits in [0.0, 0.5, 1.0, 2.0, 4.0, 6.5, 7.9, 8.0] {
             let corpus = Corpus::new(Content::Entropy(bits), 1 << 20, 1);
             let found = shannon_bits(corpus.bytes());
@@ -251,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_content_has_the_length_and_repeats_itself_with_its_seed() {
+    fn every_content_has_its_length_and_is_the_same_for_the_same_seed() {
         for content in [
             Content::Entropy(3.0),
             Content::Image,
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_read_and_written_alike() {
+    fn contents_parse_what_they_display() {
         for text in ["random", "image", "pointcloud", "text", "2.5"] {
             assert_eq!(text.parse::<Content>().unwrap().to_string(), text);
         }

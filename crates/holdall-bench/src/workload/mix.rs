@@ -13,7 +13,7 @@ pub struct SizeClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeMix {
     classes: Vec<SizeClass>,
-    /// Which class each message of a cycle has.
+    /// The class of each message of a cycle.
     order: Vec<u8>,
 }
 
@@ -63,7 +63,7 @@ impl SizeMix {
         &self.classes
     }
 
-    /// Which class each message of a cycle has; never empty.
+    /// The class of each message of a cycle; never empty.
     pub fn order(&self) -> &[u8] {
         &self.order
     }
@@ -86,7 +86,7 @@ impl SizeMix {
         self.cycle_bytes() as f64 / self.order.len() as f64
     }
 
-    /// How many messages in order fit into `bytes`, at least one, and how many bytes those are.
+    /// How many messages, in order, fit into `bytes` (at least one), and how many bytes those are.
     pub fn fill(&self, bytes: u64) -> (u64, u64) {
         let cycle_bytes = self.cycle_bytes().max(1);
         let cycles = bytes / cycle_bytes;
@@ -102,7 +102,7 @@ impl SizeMix {
         (messages, used)
     }
 
-    /// As the command line names it.
+    /// Its name on the command line.
     pub fn label(&self) -> String {
         match self.classes.as_slice() {
             [single] => size_label(single.bytes),

@@ -1,4 +1,4 @@
-//! Workloads: which messages are offered, by whom, on which topic, with which bytes, and when.
+//! Workloads: which messages are offered, by which producer, on which topic, with which bytes, and when.
 
 pub mod content;
 pub mod mix;

@@ -1,4 +1,4 @@
-//! When messages are due: an open-loop schedule in nanoseconds that does not wait for whoever is late.
+//! When messages are due: an open-loop schedule in nanoseconds that does not wait for late producers.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ pub struct Schedule {
 impl Schedule {
     /// Points from `start` on, `rate_hz` a second; `None` for a rate that is not positive or below a thousandth of a hertz.
     ///
-    /// Of `sharers` equal schedules each begins a part of a period later, so that not all are due at once.
+    /// Of `sharers` equal schedules each begins a part of a period later, so that they are not due at the
+    /// same time.
     pub fn new(start: Duration, rate_hz: f64, sharer: u32, sharers: u32) -> Option<Self> {
         let rate_millihz = rate_millihz(rate_hz)?;
         let period = Duration::from_nanos(u64::try_from(1_000_000_000_000 / u128::from(rate_millihz)).ok()?);
@@ -26,12 +27,12 @@ impl Schedule {
     /// When message `index` is due.
     pub fn due(&self, index: u64) -> Duration {
         let nanos = u128::from(index) * 1_000_000_000_000 / u128::from(self.rate_millihz);
-        // 584 years fit; a longer schedule stays at its end.
+        // 584 years fit; a longer schedule stays at its last point.
         self.start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 
-/// The rate in thousandths of a hertz; `None` when it is not positive, not finite or too small to tell.
+/// The rate in thousandths of a hertz; `None` when it is not positive, not finite or too small to represent.
 pub fn rate_millihz(rate_hz: f64) -> Option<u64> {
     let scaled = rate_hz * 1000.0;
     // In range, so the conversion keeps the value.

@@ -1,4 +1,5 @@
-//! From a load to its messages: topics, sequence numbers and payloads in order, each of which can be told again when reading back.
+//! Turns a load into messages: topics, sequence numbers and payloads in order, each of which can be computed
+//! again to verify a file.
 
 use super::{content::Content, content::Corpus, mix::SizeMix, schedule};
 use holdall_model::message::Loan;
@@ -14,7 +15,7 @@ pub struct Load {
     pub mix: SizeMix,
     /// What payloads consist of.
     pub content: Content,
-    /// Payload bytes of all producers together; whole messages that fit are sent.
+    /// Payload bytes of all producers together; as many whole messages as fit are sent.
     pub total_bytes: u64,
     /// Threads that offer messages.
     pub producers: u32,
@@ -22,7 +23,7 @@ pub struct Load {
     pub topics: u32,
     /// Messages a second of each producer; as fast as possible when absent.
     pub rate_hz: Option<f64>,
-    /// Same seed, same messages.
+    /// The same seed gives the same messages.
     pub seed: u64,
 }
 
@@ -39,23 +40,23 @@ pub enum LoadError {
         producers: u32,
         /// Sizes of the load.
         sizes: usize,
-        /// The product.
+        /// Their product.
         needed: u64,
-        /// What was asked for.
+        /// The number in the load.
         found: u32,
     },
-    /// A rate that no schedule can be made of.
+    /// A rate for which there is no schedule.
     #[error("the rate must be at least 0.001 Hz and finite, found {found}")]
     Rate {
-        /// What was asked for.
+        /// The rate in the load.
         found: f64,
     },
     /// A size beyond what a producer keeps ready.
     #[error("messages of {found} bytes are larger than the limit of {limit} bytes")]
     TooLarge {
-        /// What was asked for.
+        /// The size in the load.
         found: usize,
-        /// The largest that is taken.
+        /// The largest size accepted.
         limit: usize,
     },
     /// Less than one message for each producer.
@@ -72,7 +73,7 @@ pub enum LoadError {
     },
 }
 
-/// The largest message that is taken, in bytes.
+/// The largest message accepted, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 impl Load {
@@ -133,9 +134,9 @@ pub struct TopicPlan {
     pub name: String,
     /// Index into the classes of the mix.
     pub class: usize,
-    /// Who sends on it.
+    /// Its producer.
     pub producer: u32,
-    /// Its place among the topics of the same producer and class.
+    /// Its position among the topics of the same producer and class.
     place: u64,
 }
 
@@ -148,7 +149,7 @@ pub struct MessagePlan {
     pub sequence: u64,
     /// Index into the classes of the mix.
     pub class: usize,
-    /// Where its payload lies in the corpus of the class.
+    /// Position of its payload in the corpus of the class.
     pub payload: Range<usize>,
 }
 
@@ -156,7 +157,7 @@ pub struct MessagePlan {
 struct ClassCorpus {
     corpus: Corpus,
     message_bytes: usize,
-    /// Places at which a payload may start: 0..=mask, a power of two less one.
+    /// Positions at which a payload may start: 0..=mask, a power of two less one.
     mask: u64,
 }
 
@@ -180,8 +181,8 @@ impl ClassCorpus {
     }
 }
 
-/// How far payload starts are spread. Small messages come hot from the processor's cache, as they do out of a socket; large ones
-/// come from memory, as they do out of receive buffers or shared memory.
+/// How far payload starts are spread. Small messages come from the processor's cache, as they do from a
+/// socket; large ones from memory, as they do from receive buffers or shared memory.
 const fn corpus_window_bytes(message_bytes: usize) -> usize {
     match message_bytes {
         0..4096 => 256 << 10,
@@ -190,7 +191,7 @@ const fn corpus_window_bytes(message_bytes: usize) -> usize {
     }
 }
 
-/// A load worked out: its topics, and for each producer what it sends.
+/// A computed load: its topics, and what each producer sends.
 pub struct Plan {
     load: Load,
     topics: Vec<TopicPlan>,
@@ -202,7 +203,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Works a load out; makes the payload bytes, which takes up to a second.
+    /// Computes a load and makes the payload bytes, which takes up to a second.
     ///
     /// # Errors
     /// When the load contradicts itself.
@@ -229,7 +230,7 @@ impl Plan {
         })
     }
 
-    /// What it was worked out from.
+    /// The load that it was computed from.
     pub fn load(&self) -> &Load {
         &self.load
     }
@@ -249,7 +250,7 @@ impl Plan {
         self.byte_count
     }
 
-    /// Memory that the payload bytes take.
+    /// Size of the payload bytes in memory.
     pub fn corpus_bytes(&self) -> u64 {
         self.corpora
             .iter()
@@ -257,7 +258,7 @@ impl Plan {
             .sum()
     }
 
-    /// Bytes that are offered each second by all producers when the load is paced.
+    /// Bytes that all producers offer each second when the load is paced.
     pub fn offered_bytes_per_s(&self) -> Option<f64> {
         self.load
             .rate_hz
@@ -307,7 +308,7 @@ impl Plan {
         })
     }
 
-    /// What message `sequence` (from 1) of a topic must hold; `None` when the topic has no such message number.
+    /// The content of message `sequence` (from 1) of a topic; `None` when the topic has no such message.
     pub fn expected_payload(&self, topic: u32, sequence: u64) -> Option<&[u8]> {
         let plan = self.topics.get(topic as usize)?;
         let class = self.corpora.get(plan.class)?;
@@ -319,7 +320,8 @@ impl Plan {
         Some(&class.corpus.bytes()[class.payload(plan.producer, ordinal)])
     }
 
-    /// Topics of the same producer and class, counted without a walk: topic numbers run through classes, then producers.
+    /// Number of topics of the same producer and class, counted without a loop: topic numbers run through
+    /// classes, then producers.
     fn sibling_count(&self, topic: &TopicPlan) -> u64 {
         let stride = self.corpora.len() as u64 * u64::from(self.load.producers);
         let first = topic.class as u64 + self.corpora.len() as u64 * u64::from(topic.producer);
@@ -339,7 +341,7 @@ fn topic_plan(topic: u32, classes: usize, producers: u32) -> TopicPlan {
     }
 }
 
-/// Where a producer is among the messages of one size.
+/// Position of a producer among the messages of one size.
 struct ClassStream {
     topics: Vec<u32>,
     cursor: usize,
@@ -347,7 +349,8 @@ struct ClassStream {
     ordinal: u64,
 }
 
-/// The messages of one producer in order. A message costs some nanoseconds, so that it is the recorder that is measured.
+/// The messages of one producer in order. A message costs a few nanoseconds, so that the recorder is measured
+/// and not the generator.
 pub struct ProducerStream<'a> {
     plan: &'a Plan,
     producer: u32,
@@ -391,7 +394,7 @@ impl Iterator for ProducerStream<'_> {
     }
 }
 
-/// A payload that stays in the generator's memory until it is stored, as one in a transport's receive buffers does.
+/// A payload that stays in the generator's memory until it is stored, as in a transport's receive buffers.
 pub struct CorpusLoan {
     corpus: Corpus,
     range: Range<usize>,
@@ -403,7 +406,7 @@ impl Loan for CorpusLoan {
         self.range.len()
     }
 
-    /// Counted as if each loan had memory of its own, which it would have in a transport.
+    /// Counted as if each loan had memory of its own, as it would have in a transport.
     fn pinned_bytes(&self) -> usize {
         self.range.len()
     }
@@ -432,7 +435,8 @@ mod tests {
         }
     }
 
-    /// Every message can be told again from topic and sequence number, sequences have no gap, and the totals are kept.
+    /// Every message can be computed again from topic and sequence number, sequences have no gap, and the
+    /// totals are kept.
     fn check_plan(load: Load) {
         let plan = Plan::new(load).unwrap();
         let (mut messages, mut bytes) = (0, 0);
@@ -457,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_can_be_told_again_from_topic_and_sequence() {
+    fn messages_can_be_computed_from_topic_and_sequence() {
         check_plan(load(SizeMix::single(100), 1, 1, 100_000));
         check_plan(load(SizeMix::single(100), 3, 10, 100_000));
         check_plan(load(SizeMix::single(70_000), 2, 5, 1_000_000));
@@ -500,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paced_load_tells_what_it_offers() {
+    fn a_paced_load_has_a_rate() {
         let camera = Load {
             rate_hz: Some(30.0),
             ..load(SizeMix::single(6_220_800), 8, 8, 1 << 30)

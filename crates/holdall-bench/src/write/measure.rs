@@ -1,4 +1,5 @@
-//! Runs `bench write`: candidates in turn, with the limits of the machine taken before, between and after them.
+//! Runs `bench write`: candidates in turn, with the limits of the machine measured before, between and after
+//! them.
 
 use super::{
     options::{WriteCandidate, WriteOptions},
@@ -32,23 +33,23 @@ use std::{
     time::Duration,
 };
 
-/// What a rival hands over at once; databases get the size of a cache flush, because that is one transaction.
+/// Bytes that a rival gets at once; databases get the size of a cache flush, because that is one transaction.
 const INLINE_BATCH_BYTES: usize = 64 << 10;
 const TRANSACTION_BYTES: usize = 10 << 20;
 
-/// What has just been done, for whoever watches.
+/// Progress of a benchmark.
 #[derive(Clone, Debug)]
 pub enum Progress {
     /// Limits are being measured.
     Limits,
     /// A candidate is about to run.
     Running {
-        /// Which.
+        /// Its name.
         candidate: String,
-        /// Which repetition, from 1.
+        /// Its repetition, from 1.
         repetition: u32,
     },
-    /// What it wrote is being read back.
+    /// Its output is being read back.
     Verifying,
 }
 
@@ -59,7 +60,7 @@ pub enum Progress {
 pub fn run(
     options: &WriteOptions,
     clock: &Arc<dyn Clock>,
-    tell: &mut dyn FnMut(Progress),
+    on_progress: &mut dyn FnMut(Progress),
 ) -> BenchResult<WriteReport> {
     check(options)?;
     let plan = Plan::new(options.load.clone())?;
@@ -73,11 +74,11 @@ pub fn run(
         limits: LimitMeter::of_memory(),
         disk_limit: None,
     };
-    tell(Progress::Limits);
+    on_progress(Progress::Limits);
     if !options.discard {
         bench.limits = LimitMeter::new(folder.scratch(), options.limit_bytes())?;
     }
-    let runs = bench.all_runs(tell)?;
+    let runs = bench.all_runs(on_progress)?;
     let report = bench.report(runs)?;
     let json = serde_json::to_string_pretty(&report).map_err(|error| BenchError::Option {
         option: "--json",
@@ -142,8 +143,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Every candidate `repeat` times, in an order that turns, so that drift and neighbours hit all alike.
-    fn all_runs(&mut self, tell: &mut dyn FnMut(Progress)) -> BenchResult<Vec<Vec<Run>>> {
+    /// Runs every candidate `repeat` times, in rotating order, so that drift and neighbours affect all alike.
+    fn all_runs(&mut self, on_progress: &mut dyn FnMut(Progress)) -> BenchResult<Vec<Vec<Run>>> {
         let count = self.options.candidates.len();
         let mut runs = vec![Vec::new(); count];
         self.limits.memory();
@@ -160,13 +161,13 @@ impl Bench<'_> {
             for turn in 0..count {
                 let index = (turn + repetition as usize - 1) % count;
                 let candidate = &self.options.candidates[index];
-                tell(Progress::Running {
+                on_progress(Progress::Running {
                     candidate: candidate.to_string(),
                     repetition,
                 });
-                runs[index].push(self.one_run(candidate, repetition, tell)?);
+                runs[index].push(self.one_run(candidate, repetition, on_progress)?);
             }
-            tell(Progress::Limits);
+            on_progress(Progress::Limits);
             self.limits.buffered()?;
         }
         Ok(runs)
@@ -181,7 +182,7 @@ impl Bench<'_> {
         &mut self,
         candidate: &WriteCandidate,
         repetition: u32,
-        tell: &mut dyn FnMut(Progress),
+        on_progress: &mut dyn FnMut(Progress),
     ) -> BenchResult<Run> {
         let place = self.folder.scratch().join(format!("{candidate}_{repetition}"));
         let limit_before = self.disk_limit;
@@ -195,12 +196,12 @@ impl Bench<'_> {
         let (woken, probe_cpu) = probe.stop();
         let verified = (self.options.verify && repetition == 1 && !recorded.files.is_empty())
             .then(|| {
-                tell(Progress::Verifying);
+                on_progress(Progress::Verifying);
                 self.verify(&recorded)
             })
             .transpose()?;
         self.folder.discard(&place)?;
-        tell(Progress::Limits);
+        on_progress(Progress::Limits);
         let limit_after = self.measure_disk()?;
         let limits = [limit_before, limit_after];
         let is_inline = !matches!(
@@ -215,7 +216,7 @@ impl Bench<'_> {
         Ok(run)
     }
 
-    /// A ring of files has lost its first ones on purpose; what is left must be right all the same.
+    /// A ring of files has removed its first ones on purpose; the rest must still be correct.
     fn verify(&self, recorded: &Recorded) -> BenchResult<Verified> {
         let is_ring = self.options.split.files_max.is_some();
         verify_files(self.plan, &recorded.files, (!is_ring).then_some(recorded.stored))
@@ -321,7 +322,7 @@ impl Bench<'_> {
         limits: [Option<f64>; 2],
     ) -> Run {
         let produced = &recorded.produced;
-        // Sizes are exact unless something was lost; then the mean size stands for what was stored.
+        // Sizes are exact unless messages were lost; then the stored ones count with the mean size.
         let share = recorded.stored as f64 / self.plan.message_count().max(1) as f64;
         let bytes = self.plan.byte_count() as f64 * share;
         let elapsed_s = usage.elapsed_s.max(1e-9);

@@ -1,4 +1,4 @@
-//! `holdall bench write`: producers, cache, drain and storage against the limits of the machine.
+//! `holdall bench write`: producers, cache, drain and storage compared with the limits of the machine.
 
 mod measure;
 mod options;

@@ -1,4 +1,4 @@
-//! What `bench write` should do: candidates, load, and how the recorder is set up.
+//! Options of `bench write`: candidates, load, and the recorder's settings.
 
 use crate::{
     candidate::producers::OfferOptions,
@@ -27,11 +27,11 @@ pub enum WriteCandidate {
     LeveldbBare,
 }
 
-/// Behind the id of one of our storages: without a loss window.
+/// Suffix of one of our storages' ids: without a loss window.
 const UNSYNCED: &str = "+off";
 
 impl WriteCandidate {
-    /// Every name that [`FromStr`] takes.
+    /// Every name that [`FromStr`] accepts.
     pub const NAMES: &'static str = "mcap, sqlite3, leveldb, each with +off, naive, mcap-crate, sqlite-bare, sqlite-bare-resilient, leveldb-bare";
 }
 
@@ -78,24 +78,24 @@ impl fmt::Display for WriteCandidate {
     }
 }
 
-/// Everything about one `bench write`.
+/// Options of `bench write`.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// What is offered.
     pub load: Load,
-    /// Who stores it, interleaved; the first is what the result is about, the others are compared with it.
+    /// The candidates, interleaved; the result is about the first, the others are compared with it.
     pub candidates: Vec<WriteCandidate>,
     /// Preset, configuration and threads of our storage.
     pub storage: StorageOptions,
-    /// How messages wait.
+    /// The cache of the recorder.
     pub cache: CacheOptions,
-    /// When to go on in a new file.
+    /// When to begin a new file.
     pub split: SplitOptions,
-    /// What a power cut may take at most from the recorder; `None` syncs at the end only.
+    /// What a power cut may lose at most from the recorder; `None` syncs at the end only.
     pub max_loss_window: Option<Duration>,
     /// How files are written.
     pub disk_mode: DiskMode,
-    /// Write to memory that forgets: the speed of everything but the disk. Limits are then memory's.
+    /// Write to memory that discards: the speed of everything but the disk. Limits are then memory's.
     pub discard: bool,
     /// How messages are offered.
     pub offer: OfferOptions,
@@ -103,39 +103,39 @@ pub struct WriteOptions {
     pub repeat: u32,
     /// The folder for files and results.
     pub out: PathBuf,
-    /// Keep what was written.
+    /// Keep the bags.
     pub keep: bool,
-    /// Read back what was written, once for each candidate.
+    /// Read back the output, once for each candidate.
     pub verify: bool,
-    /// What each measurement of the disk's limit writes; by default what the load does, at most 8 GB.
+    /// Bytes of each measurement of the disk's limit; by default those of the load, at most 8 GB.
     pub limit_bytes: Option<u64>,
 }
 
-/// The limit of a disk that is fast at first and slow later needs a long look; longer ones bring nothing.
+/// A disk that is fast at first and slow later needs a long measurement; beyond this, length adds nothing.
 const LIMIT_BYTES_MAX: u64 = 8_000_000_000;
 
-/// Shorter measurements see little but opening and syncing.
+/// Shorter measurements would be dominated by opening and syncing.
 const LIMIT_BYTES_MIN: u64 = 16 << 20;
 
 impl WriteOptions {
-    /// What each measurement of the disk's limit writes.
+    /// Bytes of each measurement of the disk's limit.
     pub fn limit_bytes(&self) -> u64 {
         self.limit_bytes
             .unwrap_or(self.load.total_bytes.clamp(LIMIT_BYTES_MIN, LIMIT_BYTES_MAX))
     }
 
-    /// The largest that the load's bag gets on the disk, from above: records, indexes and reserved space included.
+    /// An upper bound for the size of the load's bag on the disk, with records, indexes and reserved space.
     pub fn bag_bytes_max(&self, message_count: u64) -> u64 {
         // A message record takes 31 bytes and an index entry 16; databases less than twice that.
         let whole = self.load.total_bytes + message_count * 100 + (256 << 20);
         match (self.split.bytes_max, self.split.files_max) {
-            // Two files more may exist while one is opened ahead and one is being removed.
+            // Two more files may exist while one is opened ahead and one is being removed.
             (Some(file), Some(files)) => whole.min(file.saturating_mul(u64::from(files) + 3)),
             _ => whole,
         }
     }
 
-    /// What must be free before anything is written.
+    /// Bytes that must be free before anything is written.
     pub fn space_bytes(&self, message_count: u64) -> u64 {
         if self.discard {
             return 0;
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn candidates_are_read_and_written_alike() {
+    fn candidates_parse_what_they_display() {
         for name in [
             "mcap",
             "mcap+off",

@@ -1,4 +1,4 @@
-//! Results of `bench write`: every run, and what they say together. The names of the fields are fixed.
+//! Results of `bench write`: every run, and their medians. The names of the fields are fixed.
 
 use crate::{
     limits::Limits,
@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 /// Seed of all bootstraps: the same runs give the same intervals.
 pub const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
 
-/// One candidate, once.
+/// One run of a candidate.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Run {
-    /// Who.
+    /// The candidate.
     pub candidate: String,
-    /// Which repetition, from 1.
+    /// Its repetition, from 1.
     pub repetition: u32,
     /// Messages offered.
     pub offered: u64,
@@ -30,7 +30,7 @@ pub struct Run {
     pub bytes: u64,
     /// Messages lost.
     pub lost: u64,
-    /// Those, by stage.
+    /// Lost messages by stage.
     pub lost_by_stage: BTreeMap<LossStage, u64>,
     /// From the first offer to the end of close and sync, in seconds.
     pub elapsed_s: f64,
@@ -38,10 +38,10 @@ pub struct Run {
     pub durable_bytes_per_s: f64,
     /// Messages a second, close and sync included.
     pub messages_per_s: f64,
-    /// Processor seconds for each 10^9 bytes behind the offer: all threads but the producers, kernel included. Of a candidate that
-    /// stores within the offer: all of it.
+    /// Processor seconds for each 10^9 bytes after the offer: all threads but the producers, kernel included.
+    /// All threads for a candidate that stores within the offer.
     pub cpu_s_per_gb: f64,
-    /// Mean cores in use behind the offer.
+    /// Mean cores in use after the offer.
     pub cores: f64,
     /// Processor time of the producers, offers included, in seconds.
     pub producer_cpu_s: f64,
@@ -51,7 +51,7 @@ pub struct Run {
     pub limit_before_bytes_per_s: Option<f64>,
     /// Disk limit just after.
     pub limit_after_bytes_per_s: Option<f64>,
-    /// `durable_bytes_per_s` through the mean of both.
+    /// `durable_bytes_per_s` divided by the mean of both.
     pub ratio_to_limit: Option<f64>,
     /// How long offers took; absent for candidates without a cache.
     pub offer_latency: Option<LatencySummary>,
@@ -61,14 +61,14 @@ pub struct Run {
     pub send_lateness: Option<LatencySummary>,
     /// Files begun after the first.
     pub splits: u64,
-    /// What was read back and found right; absent when that was not asked for or done in another repetition.
+    /// What was read back and found correct; absent when not requested, or done in another repetition.
     pub verified: Option<Verified>,
 }
 
 /// A candidate over all its runs: medians, and intervals where there are enough runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct CandidateReport {
-    /// Who.
+    /// The candidate.
     pub candidate: String,
     /// Messages stored.
     pub messages: u64,
@@ -80,19 +80,19 @@ pub struct CandidateReport {
     pub durable_bytes_per_s: f64,
     /// Messages a second, close and sync included.
     pub messages_per_s: f64,
-    /// Processor seconds behind the offer for each 10^9 bytes.
+    /// Processor seconds after the offer for each 10^9 bytes.
     pub cpu_s_per_gb: f64,
-    /// Mean cores in use behind the offer.
+    /// Mean cores in use after the offer.
     pub cores: f64,
     /// Messages lost in all runs.
     pub lost: u64,
     /// Highest resident memory of all runs in bytes, `generator_bytes` included.
     pub rss_max_bytes: u64,
-    /// Durable rate through the disk limit of the same minute.
+    /// Durable rate divided by the disk limit measured around each run.
     pub ratio_to_limit: Option<f64>,
-    /// Durable rate through that of a plain buffered loop.
+    /// Durable rate divided by that of a plain buffered loop.
     pub ratio_to_buffered: Option<f64>,
-    /// Offers of the run whose worst was the worst.
+    /// Offers of the run with the longest offer.
     pub offer_latency: Option<LatencySummary>,
     /// The machine's own wake-up latency in that run.
     pub scheduling_latency: Option<LatencySummary>,
@@ -107,7 +107,7 @@ pub struct CandidateReport {
 }
 
 impl CandidateReport {
-    /// Puts the runs of one candidate together; `None` without a run.
+    /// Combines the runs of one candidate; `None` without a run.
     pub fn of(runs: Vec<Run>, buffered_bytes_per_s: Option<f64>) -> Option<Self> {
         let worst = runs
             .iter()
@@ -143,16 +143,16 @@ impl CandidateReport {
     }
 }
 
-/// The first candidate against another, run by run next to each other.
+/// The first candidate compared with another, by neighbouring runs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// The other one.
     pub with: String,
-    /// The first one's durable rate through the other's.
+    /// The first one's durable rate divided by the other's.
     pub durable_ratio: Estimate,
-    /// The first one's processor time for each byte through the other's.
+    /// The first one's processor time for each byte divided by the other's.
     pub cpu_ratio: Option<Estimate>,
-    /// False when the interval of `durable_ratio` holds 1 or there is none: nobody can be said to be faster.
+    /// False when the interval of `durable_ratio` contains 1 or is absent: neither is faster.
     pub carried: bool,
 }
 
@@ -175,7 +175,7 @@ pub struct OptionsReport {
     pub offered_bytes_per_s: Option<f64>,
     /// Preset of our storage.
     pub preset: String,
-    /// Configuration laid over it.
+    /// Configuration that overrides it.
     pub storage_config: Option<String>,
     /// Compression threads.
     pub compression_threads: usize,
@@ -187,14 +187,14 @@ pub struct OptionsReport {
     pub disk_mode: String,
     /// Producers wait for room instead of dropping.
     pub lossless: bool,
-    /// Payloads from here on are loans.
+    /// Payloads of at least this many bytes are loans.
     pub loan_bytes_min: usize,
     /// Repetitions.
     pub repeat: u32,
 }
 
 impl OptionsReport {
-    /// What is told of `options`.
+    /// The part of `options` that a report includes.
     pub fn of(options: &WriteOptions, offered_bytes_per_s: Option<f64>) -> Self {
         let disk_mode = if options.discard {
             "discard".to_owned()
@@ -222,7 +222,7 @@ impl OptionsReport {
     }
 }
 
-/// The whole result: the first candidate's fields at the top, limits and the others beside them.
+/// The whole result: the first candidate's fields at the top level, limits and the others next to them.
 #[derive(Clone, Debug, Serialize)]
 pub struct WriteReport {
     /// `write`.
@@ -236,11 +236,11 @@ pub struct WriteReport {
     pub generator_bytes: u64,
     /// The other candidates.
     pub others: Vec<CandidateReport>,
-    /// The first against each of them.
+    /// The first compared with each of them.
     pub comparisons: Vec<Comparison>,
-    /// What was asked for.
+    /// The options.
     pub options: OptionsReport,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
 }
 
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_that_holds_one_is_not_carried() {
+    fn an_interval_with_one_does_not_support_a_comparison() {
         let report = |rates: [f64; 3]| {
             CandidateReport::of(rates.map(|rate| run(rate, 1.0, 1)).to_vec(), None).unwrap()
         };

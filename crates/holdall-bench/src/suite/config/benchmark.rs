@@ -158,7 +158,7 @@ impl Matrix {
 }
 
 impl Matrix {
-    /// What rosbag2's files know nothing of: rates of playback, ways to choose, publishers, recorders.
+    /// Keys that rosbag2's files do not have: rates of playback, topic selections, publishers, recorders.
     fn innermost_settings(&self, base: &Setting, settings: &mut Vec<Setting>) {
         for &play_rate in &self.play_rate {
             for &selection in &self.selection {
@@ -178,24 +178,24 @@ impl Matrix {
     }
 }
 
-/// What a benchmark file says.
+/// The content of a benchmark file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BenchmarkConfig {
     /// Name of the CSV within the result folder.
     pub summary_result_file: String,
-    /// Where bags and results go, unless the command line says so.
+    /// Folder of bags and results, unless the command line names one.
     pub bag_root_folder: Option<PathBuf>,
     /// Repetitions of each combination.
     pub repeat_each: u32,
     /// How messages reach the recorder.
     pub transport: Transport,
-    /// Bags stay.
+    /// Bags are kept.
     pub preserve_bags: bool,
     /// Processors that producers may use; all when empty.
     pub producers_cpu_affinity: Vec<u32>,
     /// Processors that the recorder may use; all when empty.
     pub recorder_cpu_affinity: Vec<u32>,
-    /// What is combined.
+    /// The lists that are combined.
     pub parameters: Matrix,
 }
 
@@ -254,7 +254,7 @@ impl BenchmarkConfig {
         Ok(config)
     }
 
-    /// Refuses combinations that there are not.
+    /// Refuses combinations that do not exist.
     fn check(&self, node: &Node) -> Result<(), YamlError> {
         let matrix = &self.parameters;
         let out_of_reach = matrix
@@ -277,7 +277,7 @@ impl BenchmarkConfig {
     }
 }
 
-/// `no_transport: false` is DDS unless `transport` says otherwise.
+/// `no_transport: false` means DDS unless `transport` names another.
 fn transport<'a>(keys: &mut Keys<'a>) -> Result<Transport, YamlError> {
     let named = keys.optional("transport");
     let without = keys.optional("no_transport").map(Node::as_bool).transpose()?;
@@ -305,7 +305,7 @@ fn storage_id(node: &Node) -> Result<String, YamlError> {
         .map_err(|error| node.error(error.to_string()))
 }
 
-/// Empty text stands for nothing in these files.
+/// Empty text means nothing in these files.
 fn text_or_none(node: &Node) -> Result<Option<String>, YamlError> {
     Ok(Some(node.as_str()?.to_owned()).filter(|text| !text.is_empty()))
 }
@@ -417,17 +417,17 @@ rosbag2_performance_benchmarking:
 
     #[test]
     fn mistakes_are_told_with_their_line() {
-        let told = |from: &str, to: &str| {
+        let error = |from: &str, to: &str| {
             let text = THROUGHPUT.replacen(from, to, 1);
             assert_ne!(text, THROUGHPUT, "{from}");
             BenchmarkConfig::parse(&text).unwrap_err().to_string()
         };
-        assert!(told("repeat_each:          2", "repeat_each:          0").starts_with("line 8: "));
-        assert!(told("\"sqlite3\"", "\"tape\"").contains("tape"));
-        assert!(told("max_cache_size", "cache").contains("unknown key cache; expected one of"));
-        assert!(told("\"results.csv\"", "\"../results.csv\"").contains("without folders"));
-        assert!(told("\"0,2-3\"", "\"0-x\"").contains("processor numbers"));
-        assert!(told("[0, 1000000000]", "[]").contains("one or more values, found none"));
-        assert!(told("benchmark_node", "node").contains("benchmark_node"));
+        assert!(error("repeat_each:          2", "repeat_each:          0").starts_with("line 8: "));
+        assert!(error("\"sqlite3\"", "\"tape\"").contains("tape"));
+        assert!(error("max_cache_size", "cache").contains("unknown key cache; expected one of"));
+        assert!(error("\"results.csv\"", "\"../results.csv\"").contains("without folders"));
+        assert!(error("\"0,2-3\"", "\"0-x\"").contains("processor numbers"));
+        assert!(error("[0, 1000000000]", "[]").contains("one or more values, found none"));
+        assert!(error("benchmark_node", "node").contains("benchmark_node"));
     }
 }

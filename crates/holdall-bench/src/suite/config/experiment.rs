@@ -1,4 +1,4 @@
-//! Experiment files: several loads and benchmarks under one name, with what was published of them.
+//! Experiment files: several loads and benchmarks under one name, with their published figures.
 
 use super::{
     BenchmarkConfig, ConfigError, ProducerConfig, PublisherKind, RecorderKind, Setting, Transport,
@@ -10,13 +10,13 @@ use std::path::Path;
 /// One load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// How tables name it.
+    /// Its name in tables.
     pub label: String,
-    /// What is published.
+    /// The publishers.
     pub producers: ProducerConfig,
-    /// Its place in its file, from 0: the name of its results' folder, whichever cases are run.
+    /// Its position in its file, from 0: the name of its results' folder, whichever cases are run.
     pub place: usize,
-    /// Cases of one ladder are the same load in growing amounts: the first loss on it is looked for.
+    /// Cases of one ladder are the same load in growing amounts; the report finds the first loss on it.
     pub ladder: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Published {
     }
 }
 
-/// Loads and benchmarks that belong together: every case runs with every benchmark's every combination.
+/// Loads and benchmarks that belong together: every case runs with every combination of every benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
     /// Its short name, for example `A6`.
@@ -69,11 +69,11 @@ pub struct Experiment {
     pub source: Option<String>,
     /// What is published.
     pub cases: Vec<Case>,
-    /// How it is recorded.
+    /// The benchmarks.
     pub benchmarks: Vec<BenchmarkConfig>,
-    /// What others found.
+    /// Published figures.
     pub published: Vec<Published>,
-    /// The file's text, kept with the results; none of two files of rosbag2_performance_benchmarking.
+    /// The file's text, kept with the results; empty for two files of rosbag2_performance_benchmarking.
     pub text: Option<String>,
 }
 
@@ -151,10 +151,10 @@ impl Experiment {
         }
     }
 
-    /// The same over another transport; recorders that cannot be reached by it are left out.
+    /// The same over another transport; recorders that it cannot reach are left out.
     ///
     /// # Errors
-    /// When nobody is left to record.
+    /// When no recorder is left.
     pub fn over(mut self, transport: Transport) -> Result<Self, String> {
         for benchmark in &mut self.benchmarks {
             benchmark.transport = transport;
@@ -172,7 +172,7 @@ impl Experiment {
         }
         self.benchmarks
             .retain(|benchmark| !benchmark.parameters.recorder.is_empty());
-        // One that was the same but for its transport is now there twice.
+        // Benchmarks that differed only by their transport are now duplicates.
         let mut distinct: Vec<BenchmarkConfig> = Vec::new();
         for benchmark in self.benchmarks {
             if !distinct.contains(&benchmark) {
@@ -189,7 +189,7 @@ impl Experiment {
     /// The same with these recorders only.
     ///
     /// # Errors
-    /// When none of them is in it.
+    /// When it has none of them.
     pub fn recorded_by(mut self, recorders: &[RecorderKind]) -> Result<Self, String> {
         for benchmark in &mut self.benchmarks {
             benchmark

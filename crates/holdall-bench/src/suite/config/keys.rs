@@ -1,4 +1,4 @@
-//! Takes the keys of a YAML map one after the other and refuses those that nobody asked for.
+//! Takes the keys of a YAML map one after the other and refuses those that remain.
 
 use holdall_model::yaml::{Node, Value, YamlError};
 
@@ -9,7 +9,7 @@ pub struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Nothing is taken yet.
+    /// Starts with all keys untaken.
     ///
     /// # Errors
     /// When `node` is not a map.
@@ -29,7 +29,7 @@ impl<'a> Keys<'a> {
             .filter(|node| !matches!(node.value, Value::Null))
     }
 
-    /// The value of a key that must be there.
+    /// The value of a key that must be present.
     ///
     /// # Errors
     /// When it is missing.
@@ -38,10 +38,10 @@ impl<'a> Keys<'a> {
         self.node.require(key)
     }
 
-    /// Refuses every key that was not asked for.
+    /// Refuses every key that was not taken.
     ///
     /// # Errors
-    /// The first such key, with those that there are.
+    /// The first such key, with the known ones.
     pub fn finish(mut self) -> Result<(), YamlError> {
         for (key, value) in self.node.as_map()? {
             if !self.taken.contains(&key.as_str()) {

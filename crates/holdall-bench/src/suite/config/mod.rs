@@ -1,4 +1,5 @@
-//! Configuration of the suite: producer, benchmark and experiment files in YAML, as rosbag2_performance_benchmarking has them.
+//! Configuration of the suite: producer, benchmark and experiment files in YAML, in the format of
+//! rosbag2_performance_benchmarking.
 
 mod benchmark;
 mod experiment;
@@ -22,24 +23,24 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {source}", path.display())]
 pub struct ConfigError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// Where in it, and what is wrong.
+    /// The line, and what is wrong.
     pub source: YamlError,
 }
 
 impl ConfigError {
-    /// Reads a file and makes of its text what `parse` does.
+    /// Reads a file and parses its text with `parse`.
     ///
     /// # Errors
-    /// A file that cannot be read, or what `parse` refuses, with the file's name.
+    /// A file that cannot be read, or the error of `parse`, with the file's name.
     pub fn of_file<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, YamlError>) -> Result<T, Self> {
         let text =
             fs::read_to_string(path).map_err(|error| YamlError::new(1, format!("cannot be read: {error}")));
         text.and_then(|text| parse(&text)).map_err(Self::at(path))
     }
 
-    /// Puts the name of a file to what is wrong in it.
+    /// Adds the name of the file to an error.
     pub fn at(path: &Path) -> impl FnOnce(YamlError) -> Self {
         let path = path.to_owned();
         move |source| Self { path, source }

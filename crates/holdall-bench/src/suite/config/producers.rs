@@ -17,14 +17,14 @@ pub const MSG_TYPE_DEFAULT: &str = "rosbag2_performance_benchmarking_msgs/msg/By
 /// The root key of a producer file.
 const ROOT: &str = "rosbag2_performance_benchmarking_node";
 
-/// Publishers that are alike; their topics are `<topic_root>_<i>`.
+/// Equal publishers; their topics are `<topic_root>_<i>`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublisherGroup {
     /// The group's own name.
     pub name: String,
-    /// Publishers in it, each with a topic of its own.
+    /// Number of publishers, each with a topic of its own.
     pub publishers_count: u32,
-    /// What the names of its topics begin with, without a slash.
+    /// Prefix of its topics' names, without a slash.
     pub topic_root: String,
     /// Bytes of the array or of the main sequence of each message.
     pub msg_size_bytes: usize,
@@ -34,9 +34,9 @@ pub struct PublisherGroup {
     pub msg_count_each: u64,
     /// Messages a second of each publisher.
     pub rate_hz: f64,
-    /// What the publishers offer.
+    /// The publishers' QoS.
     pub qos: QosProfile,
-    /// What payloads consist of (not in rosbag2's files; random there).
+    /// Content of payloads (not in rosbag2's files; random there).
     pub content: Content,
 }
 
@@ -58,7 +58,7 @@ impl PublisherGroup {
     }
 }
 
-/// What is published.
+/// The publishers of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProducerConfig {
     /// The groups in the order of `publisher_groups`.
@@ -125,7 +125,7 @@ impl ProducerConfig {
         })
     }
 
-    /// The same with message counts multiplied by `scale`; at least one message is left of each publisher.
+    /// The same with message counts multiplied by `scale`; each publisher keeps at least one message.
     pub fn scaled(&self, scale: f64) -> Self {
         let mut scaled = self.clone();
         for group in &mut scaled.groups {
@@ -249,7 +249,7 @@ fn read_content(node: &Node) -> Result<Content, YamlError> {
 mod tests {
     use super::*;
 
-    /// Keys and values as the shipped `mixed_110Mbs.yaml` has them.
+    /// Keys and values of the shipped `mixed_110Mbs.yaml`.
     const MIXED: &str = r#"
 rosbag2_performance_benchmarking_node:
   ros__parameters:
@@ -303,20 +303,20 @@ rosbag2_performance_benchmarking_node:
 
     #[test]
     fn mistakes_are_told_with_their_line() {
-        let told = |from: &str, to: &str| {
+        let error = |from: &str, to: &str| {
             let text = MIXED.replacen(from, to, 1);
             assert_ne!(text, MIXED, "{from}");
             ProducerConfig::parse(&text).unwrap_err().to_string()
         };
         assert_eq!(
-            told("200\n", "0\n"),
+            error("200\n", "0\n"),
             "line 12: expected a rate of 0.001 Hz or more, found \"0\""
         );
-        assert!(told("\"large\" ]", "\"huge\" ]").contains("names huge, which is not there"));
-        assert!(told("\"small\", ", "").contains("unknown key small"));
-        assert!(told("qos_depth", "depth").contains("unknown key depth"));
-        assert!(told("msg_size_bytes", "msg_size").contains("unknown key msg_size"));
-        assert!(told("publishers_count:   500", "publishers_count:   0").contains("one or more"));
-        assert!(told("best_effort", "best").contains("expected reliable or best_effort, found \"best\""));
+        assert!(error("\"large\" ]", "\"huge\" ]").contains("names huge, which is not there"));
+        assert!(error("\"small\", ", "").contains("unknown key small"));
+        assert!(error("qos_depth", "depth").contains("unknown key depth"));
+        assert!(error("msg_size_bytes", "msg_size").contains("unknown key msg_size"));
+        assert!(error("publishers_count:   500", "publishers_count:   0").contains("one or more"));
+        assert!(error("best_effort", "best").contains("expected reliable or best_effort, found \"best\""));
     }
 }

@@ -1,4 +1,4 @@
-//! One way to record: who, from whom, into what.
+//! One way to record: the recorder, its publishers, the storage.
 
 use super::keys::decimal;
 use holdall_model::yaml::{Node, YamlError};
@@ -9,7 +9,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
-    /// Straight into the recorder's cache, in one process.
+    /// Directly into the recorder's cache, in one process.
     None,
     /// DDS, from publishers in a process of their own.
     Dds,
@@ -20,7 +20,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// What `--transport` takes; `None` without one.
+    /// The value for `--transport`; `None` without one.
     pub fn flag(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -51,21 +51,21 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Who records.
+/// The recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecorderKind {
     /// This program.
     Holdall,
-    /// A writer that stores within the receiving thread: what recorders did before double buffering.
+    /// A writer that stores in the receiving thread, as recorders did before double buffering.
     Synchronous,
-    /// A double buffer as rosbag2 has one, in front of the `mcap` crate or of a bare SQLite loop.
+    /// A double buffer like rosbag2's, in front of the `mcap` crate or of a bare SQLite loop.
     DoubleBuffered,
     /// `ros2 bag record`, where it is installed.
     Ros2Bag,
     /// `rosbag record` of ROS 1 with publishers of ROS 1, where they are installed.
     Rosbag,
-    /// Nobody: messages are counted and forgotten. What is left is the cost of the generator itself.
+    /// No recorder: messages are counted and discarded. The rest is the cost of the generator itself.
     Discard,
 }
 
@@ -73,7 +73,7 @@ impl RecorderKind {
     /// A recorder by its name.
     ///
     /// # Errors
-    /// A name that there is not.
+    /// A name that does not exist.
     pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
         match node.as_str()? {
             "holdall" => Ok(Self::Holdall),
@@ -86,7 +86,7 @@ impl RecorderKind {
         }
     }
 
-    /// Whether it can be reached that way.
+    /// Whether this transport can reach it.
     pub fn is_reached_over(self, transport: Transport) -> bool {
         match transport {
             Transport::None => !self.is_foreign(),
@@ -94,7 +94,7 @@ impl RecorderKind {
         }
     }
 
-    /// How often it may hold its cache size: recorders with two buffers of it hold it twice.
+    /// Multiple of its cache size that it may hold: recorders with two buffers hold it twice.
     pub fn buffers(self) -> u64 {
         match self {
             Self::DoubleBuffered | Self::Ros2Bag => 2,
@@ -102,7 +102,7 @@ impl RecorderKind {
         }
     }
 
-    /// Whether it is a program of somebody else, which can only be reached over a transport.
+    /// Whether it is another project's program, which can only be reached over a transport.
     pub fn is_foreign(self) -> bool {
         matches!(self, Self::Ros2Bag | Self::Rosbag)
     }
@@ -121,14 +121,14 @@ impl fmt::Display for RecorderKind {
     }
 }
 
-/// Who publishes, over a transport.
+/// The publishers, over a transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PublisherKind {
-    /// Our own, with the transport's own library (Cyclone for DDS). Of [`RecorderKind::Rosbag`]: rospy.
+    /// Our own, with the transport's own library (Cyclone for DDS); rospy for [`RecorderKind::Rosbag`].
     #[default]
     Own,
-    /// Nodes of rclpy with the middleware that they have.
+    /// Nodes of rclpy with their installed middleware.
     Rclpy,
 }
 
@@ -151,11 +151,11 @@ impl fmt::Display for PublisherKind {
     }
 }
 
-/// How the recorder is told which topics, over a transport.
+/// How the recorder selects topics, over a transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SelectionKind {
-    /// By an expression that fits the benchmark's topics, as rosbag2's launch file does.
+    /// By an expression that matches the benchmark's topics, as in rosbag2's launch file.
     #[default]
     Regex,
     /// All topics.
@@ -185,7 +185,7 @@ impl fmt::Display for SelectionKind {
     }
 }
 
-/// How fast a recording is played back.
+/// Rate of a playback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlayRate {
@@ -209,11 +209,11 @@ impl PlayRate {
         }
     }
 
-    /// As the player takes it.
+    /// In the form that the player accepts.
     pub fn factor(self) -> f64 {
         match self {
             Self::Milli(milli) => f64::from(milli) / 1e3,
-            // The schedule is then behind from the first message on, and nothing is waited for.
+            // The schedule is then late from the first message, and the player never waits.
             Self::Unlimited => 1e6,
         }
     }
@@ -231,15 +231,15 @@ impl fmt::Display for PlayRate {
 /// One combination of the lists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Setting {
-    /// Who records (not in rosbag2's files).
+    /// The recorder (not in rosbag2's files).
     pub recorder: RecorderKind,
-    /// Who publishes over a transport (not in rosbag2's files).
+    /// The publishers over a transport (not in rosbag2's files).
     #[serde(default)]
     pub publishers: PublisherKind,
-    /// How topics are chosen over a transport (not in rosbag2's files).
+    /// How topics are selected over a transport (not in rosbag2's files).
     #[serde(default)]
     pub selection: SelectionKind,
-    /// The recording is played back at this rate, and that is what is measured (not in rosbag2's files).
+    /// The recording is played back at this rate, and the playback is measured (not in rosbag2's files).
     #[serde(default)]
     pub play_rate: Option<PlayRate>,
     /// Storage backend.
@@ -261,11 +261,11 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The folder of a run, named as rosbag2's launch file names it; what that knows nothing of follows.
+    /// The folder of a run, named as in rosbag2's launch file; settings that it does not have follow.
     pub fn run_folder(&self, repetition: u32) -> String {
         let or = |value: &Option<String>, absent: &str| value.clone().unwrap_or_else(|| absent.to_owned());
         let config = or(&self.storage_config_file, "default_config");
-        // A path would make folders of its own.
+        // A path would create subfolders.
         let config = config.rsplit('/').next().unwrap_or_default().to_owned();
         let mut name = format!(
             "run_{repetition}_{}_{}_{}_{}_{}_{config}_{}",

@@ -1,4 +1,4 @@
-//! A program in the background: what it says, what it uses, how it ends.
+//! A program in the background: its output, its use of the machine, its end.
 
 use crate::{
     error::{BenchError, BenchResult},
@@ -15,13 +15,13 @@ use std::{
     time::Duration,
 };
 
-/// Lines that are kept; older ones are forgotten, so that a talkative program takes no memory.
+/// Number of lines kept; older ones are dropped, so that a verbose program takes no memory.
 const LINES_MAX: usize = 10_000;
 
-/// A line longer than this is cut: our own reports of a thousand topics stay far below it.
+/// A longer line is cut: our own reports of a thousand topics are far below it.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
-/// Between two looks at whether a program has ended.
+/// Time between two checks whether a program has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Lines with their numbers, and whether more can come.
@@ -38,7 +38,7 @@ struct Said {
     changed: Condvar,
 }
 
-/// The program; ended by force when dropped before its end.
+/// The program; killed when dropped before its end.
 pub struct Program {
     name: String,
     process: std::process::Child,
@@ -47,7 +47,7 @@ pub struct Program {
     said: Arc<Said>,
     readers: Vec<JoinHandle<()>>,
     clock: Arc<dyn Clock>,
-    /// Until it was waited for.
+    /// `None` after it was waited for.
     running: Option<StartedProgram>,
 }
 
@@ -58,12 +58,12 @@ pub struct Ended {
     pub code: Option<i32>,
     /// What it used.
     pub used: ProcessUse,
-    /// The last lines that it said, standard output and standard error as they came.
+    /// The last lines of its output, standard output and standard error in the order of arrival.
     pub lines: Vec<String>,
 }
 
 impl Program {
-    /// Starts it; `name` is what errors call it.
+    /// Starts it; `name` is its name in errors.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -100,7 +100,7 @@ impl Program {
         })
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
@@ -108,20 +108,20 @@ impl Program {
     /// Writes a line to its standard input, which stays open.
     ///
     /// # Errors
-    /// When it does not listen.
-    pub fn tell(&mut self, line: &str) -> BenchResult<()> {
+    /// When it has closed its input.
+    pub fn send(&mut self, line: &str) -> BenchResult<()> {
         let Some(stdin) = &mut self.stdin else {
             return Ok(());
         };
         writeln!(stdin, "{line}")
             .and_then(|()| stdin.flush())
-            .map_err(|error| self.failed(&format!("does not listen: {error}")))
+            .map_err(|error| self.failed(&format!("does not read its input: {error}")))
     }
 
-    /// Waits for a line that `pick` takes.
+    /// Waits for a line that `pick` accepts.
     ///
     /// # Errors
-    /// When it ends before, or says nothing of the kind in time.
+    /// When it ends before, or prints no such line in time.
     pub fn wait_for<T>(&self, within: Duration, mut pick: impl FnMut(&str) -> Option<T>) -> BenchResult<T> {
         let deadline = self.clock.monotonic() + within;
         let mut seen = 0;
@@ -139,7 +139,7 @@ impl Program {
                 } else {
                     "ended early"
                 };
-                return Err(self.failed(&format!("{what}; it said: {}", last_words(&lines))));
+                return Err(self.failed(&format!("{what}; its output: {}", last_words(&lines))));
             }
             let waited = self.said.changed.wait_timeout(lines, left);
             (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +148,7 @@ impl Program {
 
     /// Asks it to end, as Ctrl-C does.
     pub fn interrupt(&self) {
-        // One that has ended already needs no asking.
+        // A program that has ended needs no signal.
         let _gone = kill_process(self.pid, Signal::INT).is_err();
     }
 
@@ -160,17 +160,17 @@ impl Program {
     /// Waits for its end.
     ///
     /// # Errors
-    /// When it does not end in time; it is ended by force then.
+    /// When it does not end in time; it is killed then.
     pub fn finish(mut self, within: Duration) -> BenchResult<Ended> {
         self.stdin = None;
         let deadline = self.clock.monotonic() + within;
-        // Left in place after its end, so that what it used can still be read.
+        // Left unreaped after its end, so that its use can still be read.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         while matches!(waitid(WaitId::Pid(self.pid), options), Ok(None)) {
             let now = self.clock.monotonic();
             if now >= deadline {
                 let words = last_words(&lock(&self.said));
-                return Err(self.failed(&format!("did not end in time; it said: {words}")));
+                return Err(self.failed(&format!("did not end in time; its output: {words}")));
             }
             self.clock.sleep_until(now + LOOK_AGAIN);
         }
@@ -181,7 +181,7 @@ impl Program {
             .map_err(BenchError::io("wait for", self.name.clone()))?;
         self.running = None;
         for reader in self.readers.drain(..) {
-            // A reader does not panic; if it did, its lines are missing and nothing else.
+            // A reader does not panic; if it did, only its lines would be missing.
             let _panicked = reader.join().is_err();
         }
         Ok(Ended {
@@ -247,7 +247,7 @@ fn last_words(lines: &Lines) -> String {
     }
 }
 
-/// A panic elsewhere leaves the lines as they were between two of them.
+/// A panic elsewhere leaves the lines in their state between two of them.
 fn lock(said: &Said) -> MutexGuard<'_, Lines> {
     said.lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -268,7 +268,7 @@ mod tests {
         program
             .wait_for(Duration::from_secs(20), |line| (line == "ready").then_some(()))
             .unwrap();
-        program.tell("this").unwrap();
+        program.send("this").unwrap();
         let ended = program.finish(Duration::from_secs(20)).unwrap();
         assert_eq!(ended.code, Some(3));
         assert_eq!(ended.lines, ["ready", "got this"]);

@@ -1,4 +1,4 @@
-//! Which programs of ROS there are on this machine, and how each is called so that it works.
+//! Which programs of ROS this machine has, and how each is started so that it works.
 
 use super::programs::{Absent, prepare};
 use std::{
@@ -7,16 +7,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Debian's own Python, where its ROS 1 lives.
+/// Debian's own Python, which has its ROS 1.
 pub(super) const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 /// `ros2` in a prefix.
 const ROS2: &str = "bin/ros2";
 
-/// The recorder behind the script `rosbag`, whose own processor time and memory are the script's.
+/// The recorder that the script `rosbag` starts: the script's own processor time and memory would be measured
+/// instead.
 const ROSBAG_RECORD: &str = "lib/rosbag/record";
 
-/// What the user has named.
+/// Paths that the user named.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Named<'a> {
     /// `ros2`, or the prefix that it is installed into.
@@ -27,16 +28,16 @@ pub struct Named<'a> {
     pub python: Option<&'a Path>,
 }
 
-/// A program of ROS, and the file of its prefix that makes it work.
+/// A program of ROS, and the file of its prefix that must be sourced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Installed {
     pub program: PathBuf,
-    /// Absent where the system has it all in place.
+    /// Absent where the system needs none.
     setup: Option<PathBuf>,
 }
 
 impl Installed {
-    /// `program` below a prefix; `None` when it is not there.
+    /// `program` below a prefix; `None` when it does not exist.
     fn below(prefix: &Path, program: &str) -> Option<Self> {
         let program = prefix.join(program);
         let setup = prefix.join("setup.bash");
@@ -46,7 +47,8 @@ impl Installed {
         })
     }
 
-    /// A program by its path: what its prefix wants sourced is, unless the environment says that this was done.
+    /// A program by its path, with its prefix's setup to source, unless the environment shows that this was
+    /// done.
     fn at(program: PathBuf) -> Self {
         let prefix = program.parent().and_then(Path::parent);
         let is_sourced = |prefix: &Path| {
@@ -60,7 +62,7 @@ impl Installed {
         Self { program, setup }
     }
 
-    /// `program` in these surroundings, without a process between.
+    /// `program` in this environment, without a process between.
     pub fn command(&self, program: &Path) -> Command {
         let Some(setup) = &self.setup else {
             return Command::new(program);
@@ -71,7 +73,7 @@ impl Installed {
         command
     }
 
-    /// Whether a program is found in these surroundings.
+    /// Whether a program is found in this environment.
     fn has(&self, program: &str) -> bool {
         let mut command = self.command(Path::new("sh"));
         command.args(["-c", &format!("command -v {program}")]);
@@ -154,7 +156,7 @@ pub(super) fn find_rclpy(named: Option<&Path>) -> Option<PathBuf> {
     })
 }
 
-/// Whether a program does what it is asked for without complaint.
+/// Whether a program runs without error.
 fn imports(mut command: Command) -> bool {
     let silent = command
         .stdin(Stdio::null())
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A prefix with a program that tells what its setup has set.
+    /// A prefix with a program that prints what its setup has set.
     fn prefix(program: &str) -> tempfile::TempDir {
         let prefix = tempfile::tempdir().unwrap();
         let path = prefix.path().join(program);
@@ -179,7 +181,7 @@ mod tests {
         prefix
     }
 
-    fn told(mut command: Command) -> String {
+    fn output(mut command: Command) -> String {
         let output = command.args(["bag", "a b"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
@@ -189,7 +191,7 @@ mod tests {
         let prefix = prefix(ROS2);
         for named in [prefix.path().to_owned(), prefix.path().join(ROS2)] {
             let found = find_ros2(Some(&named)).unwrap();
-            assert_eq!(told(found.command(&found.program)), "sourced bag a b");
+            assert_eq!(output(found.command(&found.program)), "sourced bag a b");
         }
         assert_eq!(find_ros2(Some(Path::new("/"))), None);
     }
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn a_program_outside_of_any_prefix_is_called_as_it_is() {
         let found = Installed::at(PathBuf::from("/bin/echo"));
-        assert_eq!(told(found.command(&found.program)), "bag a b");
+        assert_eq!(output(found.command(&found.program)), "bag a b");
     }
 
     #[test]

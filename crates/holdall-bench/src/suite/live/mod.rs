@@ -34,44 +34,45 @@ use std::{
     time::Duration,
 };
 
-/// Programs get this long to be ready or to end, besides the time that the load takes.
+/// Time that programs have to be ready or to end, in addition to the duration of the load.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// What is still on its way when the last message was handed over gets this long, before every recorder alike is told to end.
+/// Messages in flight when the last one was handed over get this long, before each recorder, whichever it is,
+/// is asked to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// All that a run over a transport needs.
+/// Everything that a run over a transport needs.
 pub struct LiveRun<'a> {
-    /// What is published.
+    /// The publishers.
     pub producers: &'a ProducerConfig,
-    /// How it is recorded.
+    /// The benchmark.
     pub benchmark: &'a BenchmarkConfig,
-    /// With which settings.
+    /// The setting.
     pub setting: &'a Setting,
-    /// Where the bag goes, as `bag` in it.
+    /// Folder in which the bag is made, as `bag`.
     pub folder: &'a Path,
-    /// Which repetition, from 0.
+    /// Its repetition, from 0.
     pub repetition: u32,
     /// Threads that publish.
     pub threads: u32,
-    /// What is there to be started.
+    /// The programs that can be started.
     pub programs: &'a Programs,
-    /// The time.
+    /// The clock.
     pub clock: &'a Arc<dyn Clock>,
 }
 
-/// What the recorder itself told: by topic, in the order of the publishers.
+/// The recorder's own report: by topic, in the order of the publishers.
 #[derive(Default)]
-struct Told {
+struct RecorderReport {
     lost: Vec<BTreeMap<LossStage, u64>>,
     write: Option<crate::measure::LatencySummary>,
 }
 
 impl LiveRun<'_> {
-    /// Sends, records, closes, and tells what was found; experiment, case and limits are the caller's.
+    /// Sends, records, closes, and returns the figures; the caller sets experiment, case and limits.
     ///
     /// # Errors
-    /// A program that does not do what it should; a bag that cannot be read.
+    /// A program that fails; a bag that cannot be read.
     pub fn run(&self) -> BenchResult<RunResult> {
         let bag = self.folder.join("bag");
         let world = World::new(
@@ -110,7 +111,7 @@ impl LiveRun<'_> {
         publishers.close_stdin();
         let published = publishers.finish(PATIENCE)?;
         let (woken, _) = probe.stop();
-        let mut result = self.figures(&bag, &sent, &self.told(&ended)?)?;
+        let mut result = self.figures(&bag, &sent, &self.report_of(&ended)?)?;
         result.set_times(sending_s + close_s, close_s);
         result.processes = together(seen, &[&ended.used, &published.used]);
         result.recorder_cpu_s = ended.used.cpu_s;
@@ -157,9 +158,9 @@ impl LiveRun<'_> {
                     setting: self.setting.clone(),
                     folder: bag.to_owned(),
                 };
-                program.tell(&line(&plan)?)?;
+                program.send(&line(&plan)?)?;
             }
-            // It says nothing before the first message; the publishers wait for it.
+            // It prints nothing before the first message; the publishers wait for it.
             RecorderKind::Rosbag => return Ok(program),
             RecorderKind::Holdall | RecorderKind::Ros2Bag | RecorderKind::Discard => {}
         }
@@ -169,7 +170,7 @@ impl LiveRun<'_> {
         Ok(program)
     }
 
-    /// Says which topics; the rivals' own process is told by its plan.
+    /// Adds the selection of topics; the rivals' own process reads it from its plan.
     fn choose(&self, command: &mut Command) {
         let recorder = self.setting.recorder;
         if matches!(recorder, RecorderKind::Synchronous | RecorderKind::DoubleBuffered) {
@@ -199,7 +200,7 @@ impl LiveRun<'_> {
             expected: "a message type that can be made".to_owned(),
             found: source.to_string(),
         })?;
-        program.tell(&line(&plan)?)?;
+        program.send(&line(&plan)?)?;
         Ok(program)
     }
 
@@ -210,8 +211,8 @@ impl LiveRun<'_> {
         }
         let name = self.setting.recorder.to_string();
         let ended = recorder.finish(PATIENCE)?;
-        // holdall tells a loss by exit code 3, and a disk that stood still by 1 although the bag is whole; programs of others end in many
-        // ways after a signal.
+        // holdall reports a loss by exit code 3, and a stalled disk by 1 although the bag is complete; other
+        // projects' programs end in many ways after a signal.
         let is_failed = match self.setting.recorder {
             RecorderKind::Holdall => !matches!(ended.code, Some(0 | 3)) && !is_closed(&ended.lines),
             RecorderKind::Synchronous | RecorderKind::DoubleBuffered => ended.code != Some(0),
@@ -224,16 +225,16 @@ impl LiveRun<'_> {
             );
             return Err(BenchError::Program {
                 program: name,
-                reason: format!("ended {how}; it said: {}", last_sentences(&ended.lines)),
+                reason: format!("ended {how}; its output: {}", last_sentences(&ended.lines)),
             });
         }
         Ok(ended)
     }
 
-    fn told(&self, ended: &Ended) -> BenchResult<Told> {
+    fn report_of(&self, ended: &Ended) -> BenchResult<RecorderReport> {
         let topics = self.topics();
         match self.setting.recorder {
-            RecorderKind::Holdall => Ok(Told {
+            RecorderKind::Holdall => Ok(RecorderReport {
                 lost: lost_of_holdall(&ended.lines, &topics),
                 write: None,
             }),
@@ -245,7 +246,7 @@ impl LiveRun<'_> {
                     .find_map(|line| serde_json::from_str::<RivalReport>(line).ok());
                 let report = report.ok_or_else(|| BenchError::Program {
                     program: self.setting.recorder.to_string(),
-                    reason: "told no report".to_owned(),
+                    reason: "printed no report".to_owned(),
                 })?;
                 let of = |count: &u64| {
                     (*count > 0)
@@ -253,17 +254,19 @@ impl LiveRun<'_> {
                         .into_iter()
                         .collect()
                 };
-                Ok(Told {
+                Ok(RecorderReport {
                     lost: report.lost.iter().map(of).collect(),
                     write: report.write,
                 })
             }
-            RecorderKind::Ros2Bag | RecorderKind::Rosbag | RecorderKind::Discard => Ok(Told::default()),
+            RecorderKind::Ros2Bag | RecorderKind::Rosbag | RecorderKind::Discard => {
+                Ok(RecorderReport::default())
+            }
         }
     }
 
-    /// Puts together what was sent, what is in the bag, and what the recorder says of the rest.
-    fn figures(&self, bag: &Path, sent: &PublishReport, told: &Told) -> BenchResult<RunResult> {
+    /// Combines what was sent, what is in the bag, and the recorder's report on the rest.
+    fn figures(&self, bag: &Path, sent: &PublishReport, reported: &RecorderReport) -> BenchResult<RunResult> {
         let recorded = recorded_by_topic(bag)?;
         let mut result = RunResult::new(self.benchmark.transport, self.setting, self.producers);
         let mut index = 0;
@@ -274,14 +277,14 @@ impl LiveRun<'_> {
                 let one = TopicResult {
                     sent: sent.sent.get(index).copied().unwrap_or(0),
                     recorded: recorded.get(&topic).copied().unwrap_or(0),
-                    lost: told.lost.get(index).cloned().unwrap_or_default(),
+                    lost: reported.lost.get(index).cloned().unwrap_or_default(),
                     topic,
                 };
                 result.add(group, message_bytes, one);
                 index += 1;
             }
         }
-        result.write = told.write;
+        result.write = reported.write;
         result.offer = sent.offer;
         result.lateness = sent.lateness;
         result.sending_s = sent.elapsed_s;
@@ -294,25 +297,25 @@ impl LiveRun<'_> {
 fn line(plan: &impl serde::Serialize) -> BenchResult<String> {
     serde_json::to_string(plan).map_err(|error| BenchError::Program {
         program: "holdall".to_owned(),
-        reason: format!("cannot be told its plan: {error}"),
+        reason: format!("cannot be sent its plan: {error}"),
     })
 }
 
-/// The end of what a program said to people, in a sentence's length.
+/// The end of a program's output for people, in a sentence's length.
 fn last_sentences(lines: &[String]) -> String {
     let is_sentence = |line: &&String| !line.starts_with([' ', '{', '}']);
     let said: Vec<&str> = lines.iter().filter(is_sentence).map(String::as_str).collect();
     said[said.len().saturating_sub(3)..].join(" | ")
 }
 
-/// What `holdall record --json` says of each topic, which it prints over several lines.
+/// What `holdall record --json` reports for each topic, which it prints over several lines.
 fn report_of_holdall(lines: &[String]) -> serde_json::Value {
     let from = lines.iter().rposition(|line| line == "{").unwrap_or(lines.len());
     let until = lines
         .iter()
         .rposition(|line| line == "}")
         .map_or(from, |end| end + 1);
-    // What it says on its other stream comes in between.
+    // Lines of its other stream come in between.
     let is_report = |line: &&str| line.starts_with([' ', '{', '}']);
     let lines = lines.get(from..until).unwrap_or_default().iter();
     let text: Vec<&str> = lines.map(String::as_str).filter(is_report).collect();
@@ -325,7 +328,7 @@ fn is_closed(lines: &[String]) -> bool {
     report["topics"].is_object() && report["failure"].is_null()
 }
 
-/// Losses by topic as it says.
+/// Its losses by topic.
 fn lost_of_holdall(lines: &[String], topics: &[String]) -> Vec<BTreeMap<LossStage, u64>> {
     let report = report_of_holdall(lines);
     let of = |topic: &String| {
@@ -335,7 +338,7 @@ fn lost_of_holdall(lines: &[String], topics: &[String]) -> Vec<BTreeMap<LossStag
     topics.iter().map(of).collect()
 }
 
-/// Messages of each topic as the bag itself says.
+/// Messages of each topic by the bag's own counts.
 fn recorded_by_topic(bag: &Path) -> BenchResult<BTreeMap<String, u64>> {
     let path = bag_path(bag);
     let failed = |reason: String| BenchError::Bag {
@@ -352,7 +355,7 @@ fn recorded_by_topic(bag: &Path) -> BenchResult<BTreeMap<String, u64>> {
         .collect())
 }
 
-/// ROS 1 and the bare writers make a file; whoever makes a bag with `metadata.yaml` made a folder.
+/// ROS 1 and the bare writers make a file; recorders with `metadata.yaml` make a folder.
 fn bag_path(bag: &Path) -> PathBuf {
     let entries = fs::read_dir(bag).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries
@@ -369,7 +372,8 @@ fn bag_path(bag: &Path) -> PathBuf {
     }
 }
 
-/// Makes everything in a folder durable: what holdall has done by itself, so that all are measured up to the same point.
+/// Makes everything in a folder durable, as holdall itself does, so that all are measured up to the same
+/// point.
 fn sync_all(folder: &Path) -> BenchResult<()> {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

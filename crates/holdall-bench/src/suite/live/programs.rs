@@ -1,4 +1,4 @@
-//! The programs that a run over a transport starts: which there are, and how each is called.
+//! The programs that a run over a transport starts: which exist, and how each is called.
 
 use super::{
     installed::{self, Installed, Named, SYSTEM_PYTHON},
@@ -14,33 +14,34 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What both of them import.
+/// Imported by both of them.
 const PUBLISH_LOAD: &str = include_str!("../../../scripts/publish_load.py");
 const PUBLISH_RCLPY: &str = include_str!("../../../scripts/publish_rclpy.py");
 const PUBLISH_ROSPY: &str = include_str!("../../../scripts/publish_rospy.py");
 
-/// Why something cannot be run here: one sentence.
+/// Why something cannot run here: one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent(pub String);
 
-/// What was found on this machine.
+/// The programs of this machine.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// This program.
     pub holdall: PathBuf,
-    /// `ros2`, and what must be sourced for it.
+    /// `ros2`, and the setup that must be sourced for it.
     ros2: Option<Installed>,
-    /// ROS 1's recorder itself, where all is there that a run with it needs.
+    /// ROS 1's recorder itself, if everything that a run with it needs is installed.
     ros1: Result<Installed, Absent>,
     /// A Python with `rclpy`.
     rclpy: Option<PathBuf>,
-    /// Transports that this build cannot join, with what it said.
+    /// Transports that this build cannot join, with its error.
     lacking: Vec<(Transport, Absent)>,
 }
 
 impl Programs {
-    /// Looks for programs: those of `named`, or `ros2` on `PATH` or below `/opt/ros`, a Python with `rclpy` in the virtual environment or
-    /// on `PATH`, ROS 1 where Debian puts it or below `/opt/ros`. `transports` are those that will be needed.
+    /// Searches for programs: those of `named`, or `ros2` on `PATH` or below `/opt/ros`, a Python with
+    /// `rclpy` in the virtual environment or on `PATH`, ROS 1 where Debian puts it or below `/opt/ros`.
+    /// `transports` are those that will be needed.
     pub fn find(holdall: PathBuf, named: Named<'_>, transports: &[Transport]) -> Self {
         let lacking = transports
             .iter()
@@ -55,7 +56,7 @@ impl Programs {
         }
     }
 
-    /// Why a setting cannot be run here; `None` when it can.
+    /// Why a setting cannot run here; `None` when it can.
     pub fn absence(&self, transport: Transport, setting: &Setting) -> Option<Absent> {
         let absent = |text: &str| Some(Absent(text.to_owned()));
         let needs_own_transport = setting.recorder != RecorderKind::Rosbag
@@ -98,7 +99,7 @@ impl Programs {
             .map_or_else(|_| Command::new(name), |ros1| ros1.command(name))
     }
 
-    /// The recorder's command, but for which topics.
+    /// The recorder's command, without the selection of topics.
     pub(super) fn recorder(
         &self,
         setting: &Setting,
@@ -157,7 +158,7 @@ impl Programs {
         command
     }
 
-    /// The command of whoever publishes.
+    /// The command of the publishers.
     pub(super) fn publishers(
         &self,
         kind: PublisherKind,
@@ -237,7 +238,7 @@ pub(super) fn prepare(command: &mut Command, environment: &[(String, String)], i
     }
 }
 
-/// Asks this program to join a transport and to publish nothing.
+/// Starts this program to join a transport and publish nothing.
 fn lacking(holdall: &Path, transport: Transport) -> Option<Absent> {
     let flag = transport.flag()?;
     let output = Command::new(holdall)
@@ -249,7 +250,7 @@ fn lacking(holdall: &Path, transport: Transport) -> Option<Absent> {
         Ok(output) if output.status.success() => None,
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr);
-            let sentence = text.lines().last().unwrap_or("it said nothing").to_owned();
+            let sentence = text.lines().last().unwrap_or("it printed nothing").to_owned();
             Some(Absent(format!("{flag} cannot be used: {sentence}")))
         }
         Err(error) => Some(Absent(format!(

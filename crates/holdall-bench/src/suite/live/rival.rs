@@ -1,4 +1,5 @@
-//! The rivals' writers behind a live transport: a process that subscribes to the load and stores it with a double or a synchronous buffer.
+//! The rivals' writers over a live transport: a process that subscribes to the load and stores it with a
+//! double or a synchronous buffer.
 
 use super::super::{
     config::{RecorderKind, Setting},
@@ -17,18 +18,18 @@ use holdall_transport::{Sink, SubscribeRequest, Subscription, Transport};
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, sync::Arc};
 
-/// What such a process is told, on one line.
+/// The plan of such a process, on one line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RivalPlan {
-    /// What will be published.
+    /// The publishers.
     pub load: PublishPlan,
     /// Recorder, storage and cache.
     pub setting: Setting,
-    /// The bag's folder, which is there.
+    /// The bag's folder, which exists.
     pub folder: PathBuf,
 }
 
-/// What it tells at its end, on one line.
+/// Its report at the end, on one line.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RivalReport {
     /// Messages in the file, by topic.
@@ -44,7 +45,7 @@ enum Buffer {
     Synchronous(Synchronous),
 }
 
-/// A rival that is recording.
+/// A recording rival.
 pub struct Rival {
     buffer: Buffer,
     subscriptions: Vec<Box<dyn Subscription>>,
@@ -101,7 +102,7 @@ impl Rival {
         })
     }
 
-    /// Moves messages of transports that do not push them themselves; returns how many.
+    /// Moves the messages of transports that do not push them; returns how many.
     pub fn pump(&mut self) -> usize {
         self.subscriptions
             .iter_mut()
@@ -109,10 +110,10 @@ impl Rival {
             .sum()
     }
 
-    /// Ends the subscriptions, stores what waits, closes the file.
+    /// Ends the subscriptions, stores the waiting messages, closes the file.
     ///
     /// # Errors
-    /// Whatever the storage said.
+    /// The storage's error.
     pub fn close(self) -> BenchResult<RivalReport> {
         drop(self.subscriptions);
         let StoredCounts { stored, lost, writes } = match self.buffer {

@@ -1,4 +1,5 @@
-//! What surrounds the programs of one run: a domain, a port or a master of their own, so that they meet each other and nobody else.
+//! The environment of a run's programs: a domain, a port or a master of their own, so that they only find
+//! each other.
 
 use super::{
     child::Program,
@@ -17,33 +18,34 @@ use std::{
     time::Duration,
 };
 
-/// A master that does not answer in this time is none.
+/// A master that does not answer in this time is considered absent.
 const MASTER_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Domains up to this are safe with Linux's ephemeral ports.
 const DOMAINS: u32 = 100;
 
-/// Variables by which a user says where zenoh's sessions meet.
+/// Variables by which a user sets where zenoh's sessions meet.
 const ZENOH_VARIABLES: [&str; 2] = ["ZENOH_CONFIG_OVERRIDE", "ZENOH_SESSION_CONFIG_URI"];
 
-/// Which side a program is on.
+/// The side of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Recorder,
     Publishers,
 }
 
-/// Surroundings of one run.
+/// The environment of one run.
 pub(super) struct World {
     environment: Vec<(String, String)>,
-    /// Where zenoh's sessions meet, unless the environment says so.
+    /// Where zenoh's sessions meet, unless the environment sets it.
     zenoh_port: Option<u16>,
     is_ros1: bool,
     _master: Option<Program>,
 }
 
 impl World {
-    /// A domain of our own on this host alone, unless the environment says otherwise; a port for zenoh; a master for ROS 1.
+    /// A domain of its own on this host only, unless the environment sets one; a port for zenoh; a master for
+    /// ROS 1.
     pub(super) fn new(
         programs: &Programs,
         recorder: RecorderKind,
@@ -60,7 +62,7 @@ impl World {
         world.unless_set("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST".to_owned());
         if transport == Transport::Zenoh && ZENOH_VARIABLES.iter().all(|name| env::var_os(name).is_none()) {
             world.zenoh_port = Some(free_port()?);
-            // Nobody waits for a router then.
+            // Sessions then do not wait for a router.
             world.unless_set("ZENOH_ROUTER_CHECK_ATTEMPTS", "-1".to_owned());
         }
         if world.is_ros1 {
@@ -111,7 +113,7 @@ impl World {
     }
 }
 
-/// A port that nobody listens on. Somebody else may take it before its owner does; then that one says so.
+/// A free port. Another program may take it before its owner does; the owner then reports that.
 fn free_port() -> BenchResult<u16> {
     TcpListener::bind(("127.0.0.1", 0))
         .and_then(|listener| listener.local_addr())

@@ -1,4 +1,5 @@
-//! The bytes around a message's bulk: a valid CDR encoding of a type whose main sequence is filled with as many bytes as asked.
+//! The bytes around a message's bulk: a valid CDR encoding of a type whose main sequence has the requested
+//! number of bytes.
 
 use holdall_model::interface::{
     Arity, Definition, Element, Field, IndividualTypeDescription, InterfaceError, InterfaceSource, Primitive,
@@ -12,40 +13,41 @@ const ENCAPSULATION: [u8; 4] = [0, 1, 0, 0];
 /// The definition of [`super::super::config::MSG_TYPE_DEFAULT`], which belongs to no ROS distribution.
 const BYTE_ARRAY: &str = "byte[] data\n";
 
-/// Elements of fixed arrays beyond this are no message that anyone would send as a benchmark.
+/// A message whose fixed arrays are larger than this is not a realistic benchmark.
 const ENCODED_BYTES_MAX: usize = 64 << 20;
 
 /// A type that cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// No definition is at hand.
+    /// The definition is not available.
     #[error("messages of type {type_name} cannot be made: {source}")]
     Definition {
-        /// Which type.
+        /// The type.
         type_name: String,
-        /// Why not.
+        /// The reason.
         source: InterfaceError,
     },
-    /// The type has arrays beyond any use.
+    /// The type's fixed arrays are too large.
     #[error(
         "messages of type {type_name} cannot be made: a value of it takes more than {ENCODED_BYTES_MAX} bytes"
     )]
     TooLarge {
-        /// Which type.
+        /// The type.
         type_name: String,
     },
 }
 
-/// A message of a type with everything zero or empty, but for its first sequence of plain values, which holds the bulk.
+/// A message of a type with all fields zero or empty, except its first sequence of plain values, which holds
+/// the bulk.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// The type's definition with all that it depends on.
+    /// The type's definition with all its dependencies.
     pub definition: Definition,
     /// Bytes before the bulk.
     pub head: Vec<u8>,
-    /// Length of the bulk; smaller than asked for by less than an element, 0 where the type has no sequence.
+    /// Length of the bulk; less than requested by less than an element, 0 where the type has no sequence.
     pub bulk_bytes: usize,
-    /// Bytes behind the bulk.
+    /// Bytes after the bulk.
     pub tail: Vec<u8>,
 }
 
@@ -53,7 +55,7 @@ impl Frame {
     /// The frame of `type_name` with a bulk of `bulk_bytes`.
     ///
     /// # Errors
-    /// A type whose definition is not at hand, or that is too large by itself.
+    /// A type whose definition is not available, or whose fixed part is too large.
     pub fn new(type_name: &str, bulk_bytes: usize) -> Result<Self, FrameError> {
         let definition = definition(type_name).map_err(|source| FrameError::Definition {
             type_name: type_name.to_owned(),
@@ -106,12 +108,12 @@ fn definition(type_name: &str) -> Result<Definition, InterfaceError> {
     })
 }
 
-/// Writes values of zero; the bulk is left out of `out` and its place noted.
+/// Writes values of zero; the bulk is not written to `out`, only its position is recorded.
 struct Encoder<'a> {
     types: BTreeMap<&'a str, &'a IndividualTypeDescription>,
     out: Vec<u8>,
     wanted_bytes: usize,
-    /// Place in `out` and length.
+    /// Offset in `out` and length.
     bulk: Option<(usize, usize)>,
     is_too_large: bool,
 }
@@ -181,7 +183,7 @@ impl Encoder<'_> {
         self.out.extend_from_slice(&count.to_le_bytes());
     }
 
-    /// Alignment counts from behind the encapsulation, over the bulk that is not in `out`.
+    /// Alignment counts from the end of the encapsulation, including the bulk, which is not in `out`.
     fn align(&mut self, to: usize) {
         let bulk = self.bulk.map_or(0, |(_, bytes)| bytes);
         let at = self.out.len() - ENCAPSULATION.len() + bulk;
@@ -189,7 +191,7 @@ impl Encoder<'_> {
     }
 }
 
-/// Bytes of a value, which are its alignment, too. `long double` has 16 bytes and is aligned to 8 by nobody who sends it.
+/// Bytes of a value, and its alignment: no implementation that sends `long double` (16 bytes) aligns it to 8.
 const fn size_of_primitive(primitive: Primitive) -> usize {
     match primitive {
         Primitive::Int8 | Primitive::Uint8 | Primitive::Char | Primitive::Boolean | Primitive::Byte => 1,

@@ -1,4 +1,5 @@
-//! Sends what publishers send, each at its own rate, from few threads that never wait for whoever is late.
+//! Sends the publishers' messages, each publisher at its own rate, from few threads that never wait for late
+//! receivers.
 
 use super::publishers::Publishers;
 use crate::{
@@ -18,19 +19,20 @@ use holdall_model::{
 use holdall_transport::Sink;
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, thread, time::Duration};
 
-/// Messages of this size and more are offered as loans, as transports do.
+/// Messages of at least this size are offered as loans, as transports do.
 const LOAN_BYTES_MIN: usize = 64 << 10;
 
-/// Messages that are due within this are sent without going to sleep again: a sleep costs as much as some messages.
+/// Messages due within this time are sent without sleeping again: a sleep costs as much as several messages.
 const WAKE_GRAIN: Duration = Duration::from_micros(50);
 
-/// Many publishers are sent in bunches: a message waits at most for this part of the shortest period, …
+/// Many publishers send in bunches: a message waits at most for this part of the shortest period, …
 const BUNCH_PERIOD_PART: f64 = 40.0;
 
-/// … and never longer than this. Setting a timer and waking up is the dearest thing that a generator does: 15 µs on a virtual machine.
+/// … and never longer than this. Setting a timer and waking up is the most expensive step of a generator: 15
+/// µs on a virtual machine.
 const BUNCH_MAX: Duration = Duration::from_micros(500);
 
-/// What was sent, and how well.
+/// What was sent, and how precisely.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// Messages of each publisher.
@@ -39,14 +41,15 @@ pub struct Sent {
     pub offers: Latencies,
     /// How much later than planned messages were offered.
     pub lateness: Latencies,
-    /// Processor time of the generator without the offers' part being taken out.
+    /// Processor time of the generator, offers included.
     pub cpu: Duration,
     /// From the first due time to the end of the last offer.
     pub elapsed: Duration,
 }
 
-/// Sends everything, publisher `i` to `sinks[i]`, and returns when all of it was offered. With `loans` large messages are lent, as a
-/// transport lends its receive buffers; without, every message is put together in one piece, as a node does.
+/// Sends everything, publisher `i` to `sinks[i]`, and returns when all of it was offered. With `loans` large
+/// messages are lent, as a transport lends its receive buffers; without, every message is copied into one
+/// piece, as a node does.
 ///
 /// # Errors
 /// When a thread cannot be started.
@@ -57,7 +60,7 @@ pub fn generate(
     loans: bool,
     clock: &dyn Clock,
 ) -> BenchResult<Sent> {
-    // Late enough that every thread stands ready.
+    // Late enough that every thread is ready.
     let start = clock.monotonic() + Duration::from_millis(20);
     thread::scope(|scope| {
         let mut running = Vec::new();
@@ -142,8 +145,8 @@ impl Generator<'_> {
         sent
     }
 
-    /// Publishers of a group begin one after the other within a period, so that not all are due at once. Rates were checked
-    /// when they were read.
+    /// Publishers of a group start one after the other within a period, so that they are not due at the same
+    /// time. Rates were checked when the file was read.
     fn schedules(&self, start: Duration) -> Vec<Option<Schedule>> {
         let of = |publisher: &super::Publisher| {
             let config = &self.publishers.groups[publisher.group].config;
@@ -152,7 +155,8 @@ impl Generator<'_> {
         self.publishers.publishers.iter().map(of).collect()
     }
 
-    /// How long a thread sleeps beyond the next message, so that others are due as well when it wakes; nothing where there are none.
+    /// How long a thread sleeps beyond the next message, so that others are due as well when it wakes; zero
+    /// where there are none.
     fn bunch(&self, threads: u32) -> Duration {
         let groups = self.publishers.groups.iter().map(|group| &group.config);
         let rate_hz: f64 = groups
@@ -238,22 +242,23 @@ mod tests {
         }
     }
 
-    /// A clock that goes on by a microsecond with every look and jumps when somebody sleeps; it counts both.
+    /// A clock that advances by a microsecond with every reading and by the whole time of a sleep; it counts
+    /// both.
     #[derive(Default)]
     struct CountingClock {
         nanos: AtomicU64,
-        looks: AtomicU64,
+        readings: AtomicU64,
         sleeps: AtomicU64,
     }
 
     impl Clock for CountingClock {
         fn now(&self) -> Timestamp {
-            self.looks.fetch_add(1, Ordering::Relaxed);
+            self.readings.fetch_add(1, Ordering::Relaxed);
             Timestamp::from_nanos(0)
         }
 
         fn monotonic(&self) -> Duration {
-            self.looks.fetch_add(1, Ordering::Relaxed);
+            self.readings.fetch_add(1, Ordering::Relaxed);
             Duration::from_nanos(self.nanos.fetch_add(1000, Ordering::Relaxed))
         }
 
@@ -264,7 +269,7 @@ mod tests {
         }
     }
 
-    /// 100 000 messages a second of 1000 publishers: one thread is enough, everyone's turn comes when it is due.
+    /// 100 000 messages a second of 1000 publishers: one thread suffices, and every publisher sends on time.
     #[test]
     fn a_thousand_publishers_need_one_thread() {
         let text = "rosbag2_performance_benchmarking_node: {ros__parameters: {publishers: {publisher_groups: [a], \
@@ -286,8 +291,8 @@ mod tests {
         assert!(worst < 350_000, "{worst} ns late");
     }
 
-    /// At 10 kHz the rate is kept to a thousandth, and at 500 MB/s a message costs a few looks at the clock, at most one sleep, and no copy:
-    /// what a processor does with that is in `docs/benchmarks/suite.md`.
+    /// At 10 kHz the rate is kept to a thousandth, and at 500 MB/s a message costs a few clock readings, at
+    /// most one sleep, and no copy; `docs/benchmarks/suite.md` has the processor time of that.
     #[test]
     fn rates_are_kept_and_a_message_costs_little() {
         let one = |publishers: u64, size: usize, rate: u64| {
@@ -306,12 +311,13 @@ mod tests {
             let per_message = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / rate as f64;
             (
                 found_hz / rate as f64 - 1.0,
-                per_message(&clock.looks),
+                per_message(&clock.readings),
                 per_message(&clock.sleeps),
                 sent.lateness.summary().unwrap().max_ns,
             )
         };
-        // Of a hundred publishers at 100 Hz each several messages are sent at a time, at most a fortieth of their period late.
+        // Of a hundred publishers at 100 Hz each several messages are sent at a time, at most a fortieth of
+        // their period late.
         for (publishers, size, rate, sleeps_max, late_max_ns) in [
             (1, 100, 10_000, 1.01, 20_000),
             (1, 50_000, 10_000, 1.01, 20_000),
@@ -319,12 +325,12 @@ mod tests {
             (100, 50_000, 10_000, 0.51, 270_000),
             (1000, 5_000, 100_000, 0.05, 270_000),
         ] {
-            let (error, looks, sleeps, late_ns) = one(publishers, size, rate);
+            let (error, readings, sleeps, late_ns) = one(publishers, size, rate);
             let what = format!("{publishers} × {size} B, {rate} messages a second");
             assert!(error.abs() < 0.001, "{what}: rate off by {error}");
             assert!(
-                looks <= 5.01 && sleeps <= sleeps_max,
-                "{what}: {looks} looks, {sleeps} sleeps"
+                readings <= 5.01 && sleeps <= sleeps_max,
+                "{what}: {readings} readings, {sleeps} sleeps"
             );
             assert!(late_ns <= late_max_ns, "{what}: {late_ns} ns late");
         }

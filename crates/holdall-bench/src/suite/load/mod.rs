@@ -1,4 +1,5 @@
-//! The load of a case: publishers with valid messages of the asked sizes, sent on an open-loop schedule by few threads.
+//! The load of a case: publishers with valid messages of the requested sizes, sent on an open-loop schedule
+//! by few threads.
 
 mod frame;
 mod generator;

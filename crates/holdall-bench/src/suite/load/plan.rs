@@ -1,4 +1,5 @@
-//! What a process that publishes is told, and what it tells: one JSON object on a line each way.
+//! The plan that a publishing process reads and the events that it prints: one JSON object on a line each
+//! way.
 
 use super::frame::{Frame, FrameError};
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
 use holdall_model::qos::{Durability, QosProfile, Reliability};
 use serde::{Deserialize, Serialize};
 
-/// The type that stands for [`MSG_TYPE_DEFAULT`] where real nodes publish, which know only installed types.
+/// The type that replaces [`MSG_TYPE_DEFAULT`] where real nodes publish, which only know installed types.
 pub const INSTALLED_BYTE_ARRAY: &str = "std_msgs/msg/UInt8MultiArray";
 
 /// One group of publishers.
@@ -17,9 +18,9 @@ pub const INSTALLED_BYTE_ARRAY: &str = "std_msgs/msg/UInt8MultiArray";
 pub struct GroupPlan {
     /// See [`PublisherGroup`] for all of these.
     pub name: String,
-    /// Publishers in it.
+    /// Number of publishers.
     pub publishers_count: u32,
-    /// What topics begin with.
+    /// Prefix of the topics.
     pub topic_root: String,
     /// Bytes of the bulk.
     pub msg_size_bytes: usize,
@@ -35,12 +36,13 @@ pub struct GroupPlan {
     pub is_best_effort: bool,
     /// Transient local, else volatile.
     pub is_transient_local: bool,
-    /// What payloads consist of, as producer files name it.
+    /// Content of payloads, as producer files name it.
     pub content: String,
-    /// Bytes before the bulk in hexadecimal, for programs that cannot make messages themselves; see [`PublishPlan::with_frames`].
+    /// Bytes before the bulk in hexadecimal, for programs that cannot encode messages themselves; see
+    /// [`PublishPlan::with_frames`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub head: String,
-    /// Bytes behind the bulk.
+    /// Bytes after the bulk.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tail: String,
     /// Length of the bulk itself.
@@ -48,12 +50,12 @@ pub struct GroupPlan {
     pub bulk_bytes: usize,
 }
 
-/// All that is to be published.
+/// Everything to publish.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublishPlan {
     /// Groups in order.
     pub groups: Vec<GroupPlan>,
-    /// Begin when every publisher has a subscription.
+    /// Start when every publisher has a subscription.
     pub wait_for_subscriptions: bool,
     /// Seed of the payloads.
     pub seed: u64,
@@ -62,7 +64,8 @@ pub struct PublishPlan {
 }
 
 impl PublishPlan {
-    /// The plan of a producer file; with `installed_types_only` our own type is replaced by one that every ROS has.
+    /// The plan of a producer file; with `installed_types_only` our own type is replaced by one that every
+    /// ROS has.
     pub fn new(producers: &ProducerConfig, seed: u64, threads: u32, installed_types_only: bool) -> Self {
         let group = |group: &PublisherGroup| GroupPlan {
             name: group.name.clone(),
@@ -94,7 +97,7 @@ impl PublishPlan {
 
     /// The same with the bytes around each group's bulk.
     ///
-    /// # Errors
+    /// A message type that cannot be made.
     /// A message type that cannot be made.
     pub fn with_frames(mut self) -> Result<Self, FrameError> {
         let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -107,7 +110,7 @@ impl PublishPlan {
         Ok(self)
     }
 
-    /// The producer file that this is the plan of.
+    /// The producer file of this plan.
     pub fn producers(&self) -> ProducerConfig {
         ProducerConfig {
             groups: self.groups.iter().map(GroupPlan::group).collect(),
@@ -141,25 +144,25 @@ impl GroupPlan {
                 },
                 ..QosProfile::ROS_DEFAULT
             },
-            // Made out of a content above, so it is one.
+            // Made from a content above, so it parses.
             content: self.content.parse().unwrap_or(Content::Entropy(8.0)),
         }
     }
 }
 
-/// What a publishing process tells.
+/// An event of a publishing process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum PublishEvent {
-    /// All publishers are there.
+    /// All publishers exist.
     Ready,
     /// The first message is about to be sent.
     Started,
-    /// All messages were sent, and acknowledged where that is asked for.
+    /// All messages were sent, and acknowledged where required.
     Done(Box<PublishReport>),
 }
 
-/// What was sent, and how well.
+/// What was sent, and how precisely.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublishReport {
     /// Messages of each publisher.
@@ -175,7 +178,7 @@ pub struct PublishReport {
     /// How much later than planned messages were handed over.
     #[serde(default)]
     pub lateness: Option<LatencySummary>,
-    /// Processor time of the threads that publish, in seconds; of other programs nothing is known.
+    /// Processor time of the publishing threads, in seconds; `None` for other programs.
     #[serde(default)]
     pub cpu_s: f64,
     /// From the first due time to the end of the last hand-over, in seconds.
@@ -183,7 +186,7 @@ pub struct PublishReport {
     /// Messages sent by publishers that had no subscription yet.
     #[serde(default)]
     pub sent_before_match: u64,
-    /// When each publisher got its first subscription, in seconds after all of them were there.
+    /// When each publisher got its first subscription, in seconds after all of them existed.
     #[serde(default)]
     pub matched_s: Vec<f64>,
 }

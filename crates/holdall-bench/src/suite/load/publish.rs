@@ -1,4 +1,4 @@
-//! Publishes a load over a transport: the process that stands for the nodes of a robot.
+//! Publishes a load over a transport: the process that takes the role of a robot's nodes.
 
 use super::{
     generator::generate,
@@ -18,16 +18,16 @@ use std::{
     time::Duration,
 };
 
-/// Between two looks at which publishers have subscriptions.
+/// Time between two checks for subscriptions.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Publishers without subscriptions are waited for no longer than this.
+/// Longest wait for publishers without subscriptions.
 const MATCH_WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Acknowledgements of all publishers together are waited for no longer than this.
+/// Longest wait for the acknowledgements of all publishers together.
 const ACK_WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// A transport's publisher behind the generator.
+/// A transport's publisher as a sink of the generator.
 struct PublisherSink {
     publisher: Mutex<Box<dyn Publisher>>,
     sent: AtomicU64,
@@ -35,7 +35,7 @@ struct PublisherSink {
 }
 
 impl PublisherSink {
-    /// A panic elsewhere leaves a publisher as it was between two messages.
+    /// A panic elsewhere leaves a publisher in its state between two messages.
     fn lock(&self) -> MutexGuard<'_, Box<dyn Publisher>> {
         self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,16 +58,16 @@ impl Sink for PublisherSink {
     }
 }
 
-/// Publishes all of `plan`, tells what happens, and returns the publishers' transport still joined: what was sent last may have to be
-/// sent again.
+/// Publishes all of `plan`, calls `on_event` with each event, and returns the transport still joined: the last
+/// messages may have to be sent again.
 ///
 /// # Errors
-/// A message that cannot be made, a transport that refuses, publishers that nobody subscribes to.
+/// A message that cannot be made, a transport that refuses, publishers without a subscription.
 pub fn publish(
     plan: &PublishPlan,
     transport: &mut dyn Transport,
     clock: &dyn Clock,
-    tell: &mut dyn FnMut(&PublishEvent),
+    on_event: &mut dyn FnMut(&PublishEvent),
 ) -> BenchResult<Vec<Arc<dyn Sink>>> {
     let publishers = Publishers::new(&plan.producers(), plan.seed).map_err(|source| BenchError::Option {
         option: "msg_type",
@@ -76,10 +76,10 @@ pub fn publish(
     })?;
     let own = create(&publishers, transport)?;
     let began = clock.monotonic();
-    tell(&PublishEvent::Ready);
+    on_event(&PublishEvent::Ready);
     let mut matched = Matched::new(&own, began);
     if plan.wait_for_subscriptions {
-        while !matched.look(clock) {
+        while !matched.poll(clock) {
             if clock.monotonic() > began + MATCH_WAIT_MAX {
                 return Err(BenchError::Program {
                     program: "the publishers".to_owned(),
@@ -94,13 +94,13 @@ pub fn publish(
             clock.sleep_until(clock.monotonic() + LOOK_AGAIN);
         }
     }
-    tell(&PublishEvent::Started);
+    on_event(&PublishEvent::Started);
     let sinks: Vec<Arc<dyn Sink>> = own.iter().map(|one| Arc::clone(one) as Arc<dyn Sink>).collect();
     let sent = watched(&mut matched, clock, || {
         generate(&publishers, &sinks, plan.threads, false, clock)
     })??;
     await_acknowledgements(&own, clock);
-    tell(&PublishEvent::Done(Box::new(PublishReport {
+    on_event(&PublishEvent::Done(Box::new(PublishReport {
         sent: sent.messages,
         refused: own.iter().map(|one| one.refused.load(Ordering::Relaxed)).sum(),
         message_bytes: publishers
@@ -137,7 +137,7 @@ fn create(publishers: &Publishers, transport: &mut dyn Transport) -> BenchResult
     (0..publishers.publishers.len()).map(one).collect()
 }
 
-/// Looks for subscriptions while messages are sent, for as long as some are missing.
+/// Polls for subscriptions while messages are sent, as long as some are missing.
 fn watched<T: Send>(
     matched: &mut Matched<'_>,
     clock: &dyn Clock,
@@ -146,7 +146,7 @@ fn watched<T: Send>(
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let watch = || {
-            while !ended.load(Ordering::Relaxed) && !matched.look(clock) {
+            while !ended.load(Ordering::Relaxed) && !matched.poll(clock) {
                 clock.sleep_until(clock.monotonic() + LOOK_AGAIN);
             }
         };
@@ -164,7 +164,7 @@ fn await_acknowledgements(own: &[Arc<PublisherSink>], clock: &dyn Clock) {
     let deadline = clock.monotonic() + ACK_WAIT_MAX;
     for one in own {
         let left = deadline.saturating_sub(clock.monotonic());
-        // Who has not acknowledged shows in what was recorded.
+        // A publisher without acknowledgement shows in what was recorded.
         let _acknowledged = !left.is_zero() && one.lock().wait_for_acked(left);
     }
 }
@@ -174,7 +174,7 @@ struct Matched<'a> {
     waiting: Vec<&'a PublisherSink>,
     began: Duration,
     at_s: Vec<f64>,
-    /// Messages that those who have one now had sent before.
+    /// Messages sent by publishers before their first subscription.
     sent_before: u64,
 }
 
@@ -188,8 +188,8 @@ impl<'a> Matched<'a> {
         }
     }
 
-    /// Notes who has one now; true when all have.
-    fn look(&mut self, clock: &dyn Clock) -> bool {
+    /// Records which publishers have a subscription now; true when all have.
+    fn poll(&mut self, clock: &dyn Clock) -> bool {
         let at_s = clock.monotonic().saturating_sub(self.began).as_secs_f64();
         let before = self.waiting.len();
         let mut sent_before = 0;
@@ -206,7 +206,7 @@ impl<'a> Matched<'a> {
         self.waiting.is_empty()
     }
 
-    /// Messages of those who have none at all.
+    /// Messages of publishers that still have none.
     fn sent_by_waiting(&self) -> u64 {
         self.waiting
             .iter()

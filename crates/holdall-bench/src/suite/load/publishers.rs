@@ -11,19 +11,20 @@ use crate::{
 use holdall_model::{message::Loan, topic::MessageDefinition};
 use std::{ops::Range, sync::Arc};
 
-/// Large payloads are cut from this many bytes, which no processor caches as a whole: a camera's frames come cold.
+/// Large payloads are cut from this many bytes, more than processors cache: a camera's frames are not in the
+/// cache either.
 const COLD_WINDOW_BYTES: usize = 64 << 20;
 
-/// Small payloads come hot, as they do out of a socket.
+/// Small payloads are in the cache, as they are when they come from a socket.
 const HOT_WINDOW_BYTES: usize = 256 << 10;
 
-/// Messages below this are put together ahead of time.
+/// Messages below this are encoded ahead of time.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
 
-/// So many bytes of them, which stay in a processor's cache.
+/// Bytes of those messages: they stay in a processor's cache.
 const WHOLE_WINDOW_BYTES: usize = 512 << 10;
 
-/// But at least so many messages, and at most.
+/// Fewest and most of those messages.
 const WHOLE_COUNT_MIN: usize = 16;
 const WHOLE_COUNT_MAX: usize = 1024;
 
@@ -35,15 +36,15 @@ const ALIGNMENT: usize = 64;
 pub struct Publisher {
     /// Full ROS name.
     pub topic: String,
-    /// Its group's place in [`Publishers::groups`].
+    /// Index of its group in [`Publishers::groups`].
     pub group: usize,
-    /// Its place within the group, from 0.
+    /// Its index within the group, from 0.
     pub place: u32,
 }
 
 /// What all publishers of a group have in common.
 pub struct Group {
-    /// As it was configured.
+    /// As configured.
     pub config: PublisherGroup,
     /// Bytes around the bulk.
     pub frame: Frame,
@@ -52,9 +53,10 @@ pub struct Group {
     head: Arc<[u8]>,
     tail: Arc<[u8]>,
     corpus: Corpus,
-    /// Places at which a bulk may start: a power of two.
+    /// Number of positions at which a bulk may start: a power of two.
     window_bytes: usize,
-    /// Small messages in one piece, one behind the other, so that sending one costs no copy; empty of large ones.
+    /// Small messages in one piece, one after the other, so that sending one costs no copy; empty for large
+    /// ones.
     whole: Arc<[u8]>,
 }
 
@@ -67,7 +69,7 @@ pub struct Publishers {
 }
 
 impl Publishers {
-    /// Works a producer file out; makes the payload bytes, which takes up to a second.
+    /// Computes the publishers of a producer file and makes the payload bytes, which takes up to a second.
     ///
     /// # Errors
     /// A message type that cannot be made.
@@ -127,13 +129,13 @@ impl Publishers {
         self.groups.iter().map(|group| group.config.messages()).sum()
     }
 
-    /// Bytes of all messages, with what surrounds their bulk.
+    /// Bytes of all messages, with their frames.
     pub fn bytes(&self) -> u64 {
         let of = |group: &Group| group.config.messages() * group.frame.message_bytes() as u64;
         self.groups.iter().map(of).sum()
     }
 
-    /// Memory that the payload bytes take.
+    /// Size of the payload bytes in memory.
     pub fn corpus_bytes(&self) -> u64 {
         let mut seen: Vec<(Content, u64)> = Vec::new();
         for group in &self.groups {
@@ -146,7 +148,7 @@ impl Publishers {
     }
 }
 
-/// Windows are powers of two, so that a place in them is a mask away.
+/// Windows are powers of two, so that a position in them is one mask operation.
 const fn window_bytes(bulk_bytes: usize) -> usize {
     if bulk_bytes < 64 << 10 {
         HOT_WINDOW_BYTES
@@ -163,7 +165,7 @@ impl Group {
         start..start + self.frame.bulk_bytes
     }
 
-    /// Puts small messages together ahead of time.
+    /// Encodes small messages ahead of time.
     fn put_together(&mut self) {
         let message_bytes = self.frame.message_bytes();
         if message_bytes == 0 || message_bytes >= WHOLE_BYTES_MAX {
@@ -178,7 +180,7 @@ impl Group {
         self.whole = whole.into();
     }
 
-    /// Message `index` (from 0) of publisher `place` in one piece, where it is small enough to have been put together ahead.
+    /// Message `index` (from 0) of publisher `place` in one piece, if it is small enough to be encoded ahead.
     pub fn whole(&self, place: u32, index: u64) -> Option<&[u8]> {
         let message_bytes = self.frame.message_bytes();
         let count = self
@@ -186,12 +188,13 @@ impl Group {
             .len()
             .checked_div(message_bytes)
             .filter(|count| *count > 0)?;
-        // Neighbours in time and among publishers are different ones. Below `count`, which is a usize.
+        // Consecutive messages, and those of neighbouring publishers, differ. Below `count`, which is a
+        // usize.
         let which = (index.wrapping_mul(31).wrapping_add(u64::from(place)) % count as u64) as usize;
         self.whole.get(which * message_bytes..(which + 1) * message_bytes)
     }
 
-    /// Writes message `index` (from 0) of publisher `place` of this group into `out`, replacing what is there.
+    /// Writes message `index` (from 0) of publisher `place` of this group into `out`, replacing its content.
     pub fn assemble(&self, place: u32, index: u64, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&self.head);
@@ -210,7 +213,7 @@ impl Group {
     }
 }
 
-/// A message in the generator's memory, as one in a transport's receive buffers.
+/// A message in the generator's memory, as in a transport's receive buffers.
 pub struct FramedLoan {
     head: Arc<[u8]>,
     tail: Arc<[u8]>,
@@ -223,7 +226,7 @@ impl Loan for FramedLoan {
         self.head.len() + self.bulk.len() + self.tail.len()
     }
 
-    /// Counted as if each message had memory of its own, which it would have in a transport.
+    /// Counted as if each message had memory of its own, as it would have in a transport.
     fn pinned_bytes(&self) -> usize {
         self.len()
     }

@@ -1,4 +1,4 @@
-//! Two results of the same experiment side by side: what changed, and whether the measurement carries it.
+//! Two results of the same experiment side by side: what changed, and whether the measurement supports it.
 
 use super::Loaded;
 use crate::{
@@ -19,13 +19,13 @@ pub struct Change {
     pub recorded: [Estimate; 2],
     /// Processor time of the recorder for each GB, there and here.
     pub cpu_s_per_gb: [Estimate; 2],
-    /// Whether the intervals of what was recorded lie apart.
+    /// Whether the intervals of what was recorded are disjoint.
     pub is_carried: bool,
-    /// Whether those of the processor time do.
+    /// Whether those of the processor time are.
     pub is_cpu_carried: bool,
 }
 
-/// The rows of `here` that `there` has, too.
+/// The rows of `here` that `there` also has.
 pub fn changes(here: &Loaded, there: &Loaded) -> Vec<Change> {
     let others = rows(&there.result, there.experiment.as_ref());
     rows(&here.result, here.experiment.as_ref())
@@ -40,7 +40,7 @@ pub fn changes(here: &Loaded, there: &Loaded) -> Vec<Change> {
         .collect()
 }
 
-/// `None` where there is no run, which there is.
+/// `None` only without a run; each row has one.
 fn change(here: &Row<'_>, there: &Row<'_>) -> Option<Change> {
     let cpu = |row: &Row<'_>| {
         let runs = row.runs.iter().filter(|run| run.recorded_bytes > 0);

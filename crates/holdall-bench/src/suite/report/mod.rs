@@ -22,15 +22,15 @@ use std::{
 
 /// A result folder that was read.
 pub struct Loaded {
-    /// Where it was.
+    /// Its path.
     pub folder: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub result: ExperimentResult,
     /// The experiment with its ladders and published figures, where it is known.
     pub experiment: Option<Experiment>,
 }
 
-/// All that one page shows.
+/// Everything on one page.
 #[derive(Default)]
 pub struct Results {
     /// Experiments with a recorder.
@@ -91,14 +91,15 @@ fn no_results(folder: &Path) -> BenchError {
     }
 }
 
-/// As it was run; results of before that was kept are looked up by their name.
+/// The experiment as it was run; results from before that was stored are looked up by their name.
 fn experiment_of(folder: &Path, result: &ExperimentResult) -> Option<Experiment> {
     let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).ok();
     text.and_then(|text| Experiment::parse(&text).ok())
         .or_else(|| experiments::by_id(&result.experiment))
 }
 
-/// Writes `report.html`, and beside it each plot as SVG and PNG and its data as CSV and JSON. Returns the page's path.
+/// Writes `report.html`, and next to it each plot as SVG and PNG and its data as CSV and JSON. Returns the
+/// page's path.
 ///
 /// # Errors
 /// A folder that cannot be written.

@@ -19,29 +19,29 @@ use std::{
 pub struct Storages {
     /// The section's name: that of its folder.
     pub id: String,
-    /// Where it was.
+    /// Its path.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub result: StorageResult,
 }
 
-/// What the page shows of a result.
+/// The fields of a result that the page shows.
 #[derive(Deserialize)]
 pub struct StorageResult {
-    /// What was typed; results of older versions do not tell.
+    /// The command line; absent in results of older versions.
     #[serde(default = "any_command")]
     pub command: String,
     /// Limits of the same run.
     pub limit: StorageLimits,
     /// Sizes, then batches, then configurations.
     pub cells: Vec<StorageCell>,
-    /// What payloads consisted of.
+    /// The content of payloads.
     pub content: String,
     /// Payload bytes of one run.
     pub total_bytes: u64,
     /// Rounds.
     pub repeat: u32,
-    /// Where.
+    /// The machine.
     pub machine: Machine,
 }
 
@@ -127,7 +127,7 @@ pub fn load(folder: &Path) -> BenchResult<Option<Storages>> {
 }
 
 impl Storages {
-    /// What it shows.
+    /// The title.
     pub fn title(&self) -> String {
         "raw write throughput of storages".to_owned()
     }
@@ -279,7 +279,7 @@ fn of_size(cells: &[StorageCell], other: Option<&Storages>) -> BenchResult<Plot>
     })
 }
 
-/// Whether a configuration is one of other libraries, or the bare loop.
+/// Whether a configuration is another library's, or the bare loop.
 fn is_of_others(configuration: &str) -> bool {
     ["mcap_crate", "sqlite_bare", "leveldb_bare", "naive", "generator"]
         .iter()

@@ -37,7 +37,8 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // What was allowed before is allowed again, unless somebody has taken the processor away; then nothing can be done.
+        // Restores the earlier processors. That fails only if another program removed them, and cannot be
+        // helped then.
         let _processor_gone = sched_setaffinity(None, &self.before).is_err();
     }
 }

@@ -1,5 +1,5 @@
-//! The storages of recorders that are not ours: the `mcap` crate, a bare SQLite loop, the real LevelDB, and our own storage where there is
-//! no other.
+//! The storages of recorders other than ours: the `mcap` crate, a bare SQLite loop, the real LevelDB, and our
+//! own storage where there is no other.
 
 use crate::{
     candidate::{

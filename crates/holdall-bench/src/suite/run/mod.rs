@@ -1,4 +1,4 @@
-//! Runs experiments: every repetition of every setting in turn, results kept as soon as they are there.
+//! Runs experiments: every repetition of every setting in turn; each result is stored as soon as it exists.
 
 pub(super) mod affinity;
 pub(super) mod bare;
@@ -25,64 +25,64 @@ use std::{
     sync::Arc,
 };
 
-/// What each measurement of the disk's limit writes at most: often enough beside the runs, it need not be long.
+/// Most bytes of a measurement of the disk's limit: measured often enough between the runs, it may be short.
 const LIMIT_BYTES_MAX: u64 = 1 << 30;
 
-/// Less than this says nothing about a disk.
+/// A shorter measurement means nothing.
 const LIMIT_BYTES_MIN: u64 = 64 << 20;
 
-/// One thread offers this many messages a second without sweat; more get a second one.
+/// One thread easily offers this many messages a second; beyond it there is a second one.
 const MESSAGES_PER_THREAD_AND_S: f64 = 200_000.0;
 
-/// More threads than this that publish are of no use: they do not wait for anything.
+/// More publishing threads than this do not help: they never wait.
 const PRODUCER_THREADS_MAX: u32 = 8;
 
-/// The experiment itself beside its results, for whoever draws them.
+/// The experiment itself, next to its results, for the report.
 pub(super) const EXPERIMENT_FILE: &str = "experiment.yaml";
 
-/// How experiments are run.
+/// Options of a run of experiments.
 #[derive(Clone, Debug)]
 pub struct SuiteOptions {
-    /// The folder for results; each experiment gets one of its own in it.
+    /// The folder for results; each experiment gets a subfolder.
     pub out: PathBuf,
     /// Factor on message counts.
     pub scale: f64,
-    /// Repetitions instead of those that the files ask for.
+    /// Repetitions instead of those in the files.
     pub repeat: Option<u32>,
-    /// Go on where an interrupted run has stopped.
+    /// Continue an interrupted run.
     pub resume: bool,
-    /// Keep all bags, whatever the files say.
+    /// Keep all bags, even if the files say otherwise.
     pub keep: bool,
     /// Threads that publish; chosen by the number of publishers when absent.
     pub threads: Option<u32>,
-    /// The command line, to be told with the results.
+    /// The command line, stored with the results.
     pub command: String,
-    /// What each measurement of the disk's limit writes at most; a GiB when absent.
+    /// Most bytes of a measurement of the disk's limit; a GiB when absent.
     pub limit_bytes_max: Option<u64>,
     /// Programs for runs over a transport.
     pub programs: Programs,
 }
 
-/// What one run has found, in its folder.
+/// The result file of a run, in its folder.
 const RESULT: &str = "result.json";
 
-/// What has just been done, for whoever watches.
+/// Progress of an experiment.
 #[derive(Clone, Debug)]
 pub enum SuiteProgress {
     /// The limits of the disk are being measured.
     Limits,
     /// A run is about to begin.
     Running {
-        /// Which of all runs, from 1.
+        /// Its number among all runs, from 1.
         number: usize,
-        /// All runs.
+        /// Number of all runs.
         of: usize,
-        /// What it is.
+        /// Its description.
         name: String,
     },
-    /// A run was found from before and is not done again.
+    /// A run has a stored result and is not repeated.
     Found {
-        /// Where.
+        /// Its path.
         path: PathBuf,
     },
     /// A run has ended.
@@ -91,7 +91,7 @@ pub enum SuiteProgress {
     Skipped(Skipped),
 }
 
-/// One run that is to be done.
+/// One planned run.
 struct Planned<'a> {
     case: &'a Case,
     benchmark: &'a BenchmarkConfig,
@@ -100,15 +100,16 @@ struct Planned<'a> {
     folder: PathBuf,
 }
 
-/// Runs an experiment and returns all that was found, stored in a folder of its name.
+/// Runs an experiment and returns all results, stored in a folder of its name.
 ///
 /// # Errors
-/// A folder that is there already, a load that does not fit the disk, messages that cannot be made, a failed disk.
+/// A folder that exists already, a load that does not fit the disk, messages that cannot be made, a failed
+/// disk.
 pub fn run(
     experiment: &Experiment,
     options: &SuiteOptions,
     clock: &Arc<dyn Clock>,
-    tell: &mut dyn FnMut(SuiteProgress),
+    on_progress: &mut dyn FnMut(SuiteProgress),
 ) -> BenchResult<ExperimentResult> {
     let experiment = experiment.clone().scaled(options.scale);
     let folder = options.out.join(&experiment.id);
@@ -135,29 +136,29 @@ pub fn run(
         Vec::new()
     };
     for (index, one) in planned.iter().enumerate() {
-        if suite.skips(one, tell) {
+        if suite.skips(one, on_progress) {
             continue;
         }
         let kept = one.folder.join(RESULT);
         if kept.exists() {
-            tell(SuiteProgress::Found { path: kept.clone() });
+            on_progress(SuiteProgress::Found { path: kept.clone() });
             runs.push(RunResult::load(&kept)?);
             continue;
         }
-        tell(SuiteProgress::Running {
+        on_progress(SuiteProgress::Running {
             number: index + 1,
             of: planned.len(),
             name: format!("{}, {}", one.case.label, one.setting.run_folder(one.repetition)),
         });
-        match suite.one(one, tell) {
+        match suite.one(one, on_progress) {
             Ok(result) => {
                 result.store(&kept)?;
-                tell(SuiteProgress::Ended(Box::new(result.clone())));
+                on_progress(SuiteProgress::Ended(Box::new(result.clone())));
                 runs.push(result);
             }
-            // A program of somebody else that fails is told like one that is not there; ours must not fail.
+            // A failure of another project's program is reported like a missing program; ours must not fail.
             Err(error @ BenchError::Program { .. }) if one.setting.recorder.is_foreign() => {
-                suite.skip(one, error.to_string(), tell);
+                suite.skip(one, error.to_string(), on_progress);
             }
             Err(error) => return Err(error),
         }
@@ -167,7 +168,7 @@ pub fn run(
     Ok(suite.whole(runs))
 }
 
-/// Repetitions turn slowest, so that drift of the machine hits all settings alike.
+/// Repetitions are the outermost loop, so that drift of the machine affects all settings alike.
 fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -> Vec<Planned<'a>> {
     let (mut planned, mut folders) = (Vec::new(), HashSet::new());
     let repetitions = |benchmark: &BenchmarkConfig| options.repeat.unwrap_or(benchmark.repeat_each);
@@ -181,7 +182,8 @@ fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -
                 for setting in benchmark.parameters.settings() {
                     let name = format!("{}_{}", setting.run_folder(repetition), benchmark.transport);
                     let folder = folder.join(format!("case_{}", case.place)).join(name);
-                    // With `--transport` what differed by that only is the same: one run must not count twice.
+                    // With `--transport`, settings that differed by transport only are equal: one run must
+                    // not count twice.
                     if folders.insert(folder.clone()) {
                         planned.push(Planned {
                             case,
@@ -198,7 +200,7 @@ fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -
     planned
 }
 
-/// What is finished already and not asked for now, as other cases or recorders: it stays part of the result.
+/// Finished runs that are not requested now, such as other cases or recorders: they stay in the result.
 fn others(folder: &Path, planned: &[Planned<'_>]) -> BenchResult<Vec<RunResult>> {
     let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     let place = |path: &Path| {
@@ -253,20 +255,20 @@ struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    /// Whether a run cannot be done here, which is told once for each setting.
-    fn skips(&mut self, planned: &Planned<'_>, tell: &mut dyn FnMut(SuiteProgress)) -> bool {
+    /// Whether a run cannot be done here, which is reported once for each setting.
+    fn skips(&mut self, planned: &Planned<'_>, on_progress: &mut dyn FnMut(SuiteProgress)) -> bool {
         let transport = planned.benchmark.transport;
         let absent = match transport {
             Transport::None => None,
             _ => self.options.programs.absence(transport, &planned.setting),
         };
         if let Some(absent) = &absent {
-            self.skip(planned, absent.0.clone(), tell);
+            self.skip(planned, absent.0.clone(), on_progress);
         }
         absent.is_some()
     }
 
-    fn skip(&mut self, planned: &Planned<'_>, reason: String, tell: &mut dyn FnMut(SuiteProgress)) {
+    fn skip(&mut self, planned: &Planned<'_>, reason: String, on_progress: &mut dyn FnMut(SuiteProgress)) {
         let skipped = Skipped {
             case: planned.case.label.clone(),
             setting: format!(
@@ -277,20 +279,24 @@ impl Suite<'_> {
             reason,
         };
         if !self.skipped.contains(&skipped) {
-            tell(SuiteProgress::Skipped(skipped.clone()));
+            on_progress(SuiteProgress::Skipped(skipped.clone()));
             self.skipped.push(skipped);
         }
     }
 
-    fn one(&mut self, planned: &Planned<'_>, tell: &mut dyn FnMut(SuiteProgress)) -> BenchResult<RunResult> {
+    fn one(
+        &mut self,
+        planned: &Planned<'_>,
+        on_progress: &mut dyn FnMut(SuiteProgress),
+    ) -> BenchResult<RunResult> {
         fs::create_dir_all(&planned.folder).map_err(BenchError::io("create", &planned.folder))?;
-        tell(SuiteProgress::Limits);
+        on_progress(SuiteProgress::Limits);
         let limits = self.measure_limits(&planned.case.producers)?;
-        // What others owe the disk, limits among them, is not this run's.
+        // What others, limits among them, still have to write is not this run's.
         rustix::fs::sync();
         let load_average = load_average();
         let bag = planned.folder.join(recorder::BAG);
-        // What an interrupted run has left.
+        // Leftovers of an interrupted run.
         remove_bag(&bag)?;
         let unfinished = Unfinished::new(&bag);
         let mut recorded = match planned.benchmark.transport {
@@ -347,7 +353,7 @@ impl Suite<'_> {
         run.run()
     }
 
-    /// The direct limit anew before each run, the buffered one and memory once.
+    /// The direct limit again before each run, the buffered one and memory once.
     fn measure_limits(&mut self, producers: &ProducerConfig) -> BenchResult<RunLimits> {
         let most = self.options.limit_bytes_max.unwrap_or(LIMIT_BYTES_MAX);
         let bytes = producers.bytes().clamp(LIMIT_BYTES_MIN.min(most), most);
@@ -406,7 +412,7 @@ fn remove_bag(path: &Path) -> BenchResult<()> {
     }
 }
 
-/// Threads that publish this load: as asked for, as the file says, or as many as it needs.
+/// Number of threads that publish this load: as requested, as the file sets, or as many as it needs.
 fn producer_threads(producers: &ProducerConfig, asked: Option<u32>) -> u32 {
     let of = |group: &super::config::PublisherGroup| group.rate_hz * f64::from(group.publishers_count);
     let messages_per_s: f64 = producers.groups.iter().map(of).sum();
@@ -420,7 +426,7 @@ fn producer_threads(producers: &ProducerConfig, asked: Option<u32>) -> u32 {
         .map_or(needed, |threads| threads.clamp(1, PRODUCER_THREADS_MAX))
 }
 
-/// Programs that want to run, the mean of the last minute; 0 where the kernel does not say.
+/// Mean number of runnable programs in the last minute; 0 where the kernel does not report it.
 fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ')
@@ -429,7 +435,7 @@ fn load_average() -> f64 {
         .unwrap_or(0.0)
 }
 
-/// Length of all files in a folder and those in it: LevelDB's bags have some.
+/// Length of all files in a folder and its subfolders: LevelDB's bags have some.
 pub(super) fn folder_bytes(path: &Path) -> u64 {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     let bytes = |entry: fs::DirEntry| match entry.metadata() {

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// Messages that are read ahead, as rosbag2 has it by default.
+/// Messages that are read ahead, rosbag2's default.
 const READ_AHEAD_MESSAGES: usize = 1000;
 
 /// Plays `bag` at `rate`.
@@ -92,7 +92,7 @@ fn summary(lateness: Lateness) -> Option<LatencySummary> {
     })
 }
 
-/// Takes every message and keeps none.
+/// Accepts every message and keeps none.
 struct CountingTransport {
     bytes: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,

@@ -45,25 +45,25 @@ use std::{
 /// The bag's folder within that of its run.
 pub const BAG: &str = "bag";
 
-/// All that a run needs.
+/// Everything that a run needs.
 pub struct Run<'a> {
     /// The load.
     pub publishers: &'a Publishers,
-    /// As it was configured.
+    /// The benchmark.
     pub producers: &'a ProducerConfig,
-    /// How it is recorded.
+    /// As configured.
     pub benchmark: &'a BenchmarkConfig,
-    /// With which settings.
+    /// The setting.
     pub setting: &'a Setting,
-    /// Where the bag goes.
+    /// The bag's folder.
     pub folder: &'a Path,
-    /// Threads that publish, where the command line says so.
+    /// Number of publishing threads, where the command line sets it.
     pub threads: Option<u32>,
-    /// The time.
+    /// The clock.
     pub clock: &'a Arc<dyn Clock>,
 }
 
-/// What is in the bag and what is not, by topic.
+/// Recorded and lost messages by topic.
 struct Stored {
     recorded: Vec<u64>,
     lost: Vec<BTreeMap<LossStage, u64>>,
@@ -72,7 +72,7 @@ struct Stored {
     disk: Option<DiskResult>,
 }
 
-/// Counts messages and forgets them.
+/// Counts messages and discards them.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -83,15 +83,16 @@ impl Sink for Counting {
 }
 
 impl Run<'_> {
-    /// Sends, records, closes, and tells what was found; experiment, case, repetition and limits are the caller's.
+    /// Sends, records, closes, and returns the figures; the caller sets experiment, case, repetition and
+    /// limits.
     ///
     /// # Errors
-    /// A failed disk or storage; settings that there are not.
+    /// A failed disk or storage; settings that do not exist.
     pub fn run(&self) -> BenchResult<RunResult> {
         let bag = self.folder.join(BAG);
-        // What an interrupted run has left.
+        // Leftovers of an interrupted run.
         super::remove_bag(&bag)?;
-        // Every thread of the recorder inherits this; the producers' threads choose for themselves.
+        // Every thread of the recorder inherits this; the producers' threads set their own.
         let _pinned = Pinned::to("recorder_cpu_affinity", &self.benchmark.recorder_cpu_affinity)?;
         let probe =
             SchedulingProbe::start(Arc::clone(self.clock)).map_err(|source| BenchError::Thread { source })?;
@@ -149,13 +150,13 @@ impl Run<'_> {
             lost: closed.topics.into_iter().map(|topic| topic.missing).collect(),
             splits: closed.splits,
             write: None,
-            // SQLite and LevelDB have files of their own beside the queue.
+            // SQLite and LevelDB have files of their own next to the queue.
             disk: (self.setting.storage_id == "mcap").then(|| counted(&counts)),
         };
         Ok((sent, stored))
     }
 
-    /// Counts what is offered: all that costs anything then is the generator.
+    /// Counts what is offered: only the generator then costs anything.
     fn to_nobody(&self) -> BenchResult<(Sent, Stored)> {
         let counting: Vec<Arc<Counting>> = self
             .publishers
@@ -178,7 +179,7 @@ impl Run<'_> {
         Ok((sent, stored))
     }
 
-    /// rosbag2's own compression, by message as its launch file has it.
+    /// rosbag2's own compression, by message as in its launch file.
     fn compression(&self) -> CompressionOptions {
         if self.setting.compression.is_none() {
             return CompressionOptions::default();

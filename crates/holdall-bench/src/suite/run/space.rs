@@ -10,10 +10,10 @@ use holdall_io::{
 };
 use std::path::Path;
 
-/// Space that is left to others.
+/// Space that stays free for others.
 const SPARE_BYTES: u64 = 1 << 30;
 
-/// What a message takes in a bag besides its bytes, from above.
+/// Upper bound of a message's size in a bag in addition to its bytes.
 const OVERHEAD_BYTES: u64 = 160;
 
 /// Checks `experiment` against the free space below the results' folder, or below its nearest parent that exists.

@@ -1,4 +1,5 @@
-//! Horizontal bars in groups: a figure with its interval for each setting, and a thin second bar for what it is compared with.
+//! Horizontal bars in groups: a figure with its interval for each setting, and a thin second bar for its
+//! comparison.
 
 use super::{GRID, INK, PUBLISHED, SERIES, WIDTH, failed};
 use crate::{
@@ -7,10 +8,10 @@ use crate::{
 };
 use plotters::{prelude::*, style::FontStyle};
 
-/// Room for the names, at least and at most: what they leave is the bars', which a phone would not show beside empty room.
+/// Least and most room for the names; the bars get the rest, which a phone would not show next to empty room.
 const LEFT_MIN: i32 = 130;
 const LEFT_MAX: i32 = 380;
-/// Of a letter of a name, on average, and of what stands around the name, in pixels.
+/// Average width of a letter of a name, and room around the name, in pixels.
 const LETTER: usize = 6;
 const AROUND: usize = 34;
 /// Room for the figures.
@@ -22,13 +23,13 @@ const HEAD: i32 = 26;
 
 /// One setting.
 pub struct Bar {
-    /// What it is.
+    /// Its name.
     pub label: String,
     /// Bars of one series have one colour.
     pub series: usize,
     /// Our figure.
     pub estimate: Estimate,
-    /// What was published, or found elsewhere.
+    /// The published figure, or that of another result.
     pub other: Option<Estimate>,
 }
 
@@ -45,13 +46,13 @@ pub struct Group {
 pub struct Scale {
     /// The end of the axis.
     pub most: f64,
-    /// Behind each figure of the axis.
+    /// Unit after each figure of the axis.
     pub unit: &'static str,
     /// Digits of the figures.
     pub digits: usize,
 }
 
-/// Where figures stand.
+/// Where the figures are.
 #[derive(Clone, Copy)]
 struct Axis {
     scale: Scale,
@@ -77,7 +78,7 @@ impl Axis {
     }
 }
 
-/// The end of an axis that holds all of these figures, and has round quarters.
+/// The end of an axis that fits all of these figures and has round quarters.
 pub(super) fn round_up(most: f64) -> f64 {
     let power = 10_f64.powf(most.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0]
@@ -90,7 +91,7 @@ pub(super) fn round_up(most: f64) -> f64 {
 /// Draws them.
 ///
 /// # Errors
-/// Never but by a mistake of ours.
+/// Only by a defect of ours.
 pub(super) fn draw(groups: &[Group], scale: Scale) -> BenchResult<String> {
     let bars: usize = groups.iter().map(|group| group.bars.len()).sum();
     let rows = |count: usize, step: i32| step * i32::try_from(count).unwrap_or(i32::MAX / STEP / 4);
@@ -156,7 +157,7 @@ fn one(
     Ok(())
 }
 
-/// The ends of an interval with a line between them; nothing where both are one.
+/// The ends of an interval with a line between them; nothing where both are equal.
 fn whisker(
     root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     interval: Option<Interval>,

@@ -13,15 +13,15 @@ pub(super) const LOG_MIN: f64 = 0.05;
 
 /// One line with its name.
 pub(super) struct Line {
-    /// In the legend.
+    /// Its name in the legend.
     pub name: String,
     /// In order of x.
     pub points: Vec<(f64, f64)>,
-    /// Draw a dot at each.
+    /// Draw a dot at each point.
     pub dotted: bool,
 }
 
-/// What all lines share.
+/// Properties that all lines share.
 pub(super) struct Axes<'a> {
     /// Range and name.
     pub x: (Range<f64>, &'a str),
@@ -40,10 +40,10 @@ const PLOT: u32 = 300;
 /// Height of a line of the legend.
 const LEGEND: i32 = 20;
 
-/// Draws them with the legend below.
+/// Draws the lines with the legend below.
 ///
 /// # Errors
-/// Never but by a mistake of ours.
+/// Only by a defect of ours.
 pub(super) fn draw(lines: &[Line], axes: &Axes<'_>) -> BenchResult<String> {
     let height = PLOT + 12 + LEGEND.unsigned_abs() * u32::try_from(lines.len()).unwrap_or(0);
     let mut svg = String::new();
@@ -79,7 +79,7 @@ where
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let place = |x: &f64| {
-        // Places are few and not negative.
+        // Positions are few and not negative.
         let name = axes.places.get(x.round() as usize);
         name.map_or(String::new(), ToString::to_string)
     };

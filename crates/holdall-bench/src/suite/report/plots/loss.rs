@@ -1,4 +1,4 @@
-//! What was lost against what was offered.
+//! Losses over the offered load.
 
 use super::{
     Plot, csv_cell, label,
@@ -57,7 +57,7 @@ fn plot(rows: &[&Row<'_>], name: String, title: String) -> BenchResult<Plot> {
     })
 }
 
-/// Loss against load, where there is a loss and more than one load.
+/// Loss over load, where there is a loss and more than one load.
 pub(super) fn against_load(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     let all: Vec<&Row<'_>> = rows.iter().collect();
     let (lines, _) = lines_of(&all);

@@ -1,4 +1,5 @@
-//! The plots of an experiment as SVG with their data: bars of what was recorded, loss against load, processors over time, latencies.
+//! The plots of an experiment as SVG with their data: bars of what was recorded, loss over load, processors
+//! over time, latencies.
 
 mod bars;
 mod lines;
@@ -26,11 +27,11 @@ use std::fmt::Write;
 
 /// Ink of axes and text. The page maps it to a colour of its theme.
 pub const INK: RGBColor = RGBColor(0x11, 0x11, 0x11);
-/// Lines behind the data.
+/// Grid lines.
 pub const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 /// Published figures.
 pub const PUBLISHED: RGBColor = RGBColor(0xAA, 0xAA, 0xAA);
-/// Series, told apart by hue and brightness.
+/// Series, distinguished by hue and brightness.
 const SERIES: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xE6, 0x9F, 0x00),
@@ -55,7 +56,7 @@ pub struct Plot {
     pub csv: String,
 }
 
-/// Why plotters could not draw; drawing into text fails only by a mistake of ours.
+/// Why plotters could not draw; drawing into text fails only by a defect of ours.
 fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::Rival {
         library: "plotters",
@@ -100,12 +101,12 @@ pub(super) fn bars_of(groups: &[Group], scale: Scale) -> BenchResult<String> {
     )
 }
 
-/// A cell that a comma does not end.
+/// A cell without commas.
 pub(super) fn csv_cell(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-/// Recorder, storage, cache and what else is special about a row, without its case.
+/// Recorder, storage, cache and everything else special about a row, without its case.
 fn label(row: &Row<'_>) -> String {
     let setting = row.setting;
     if setting.recorder == RecorderKind::Discard {
@@ -118,7 +119,7 @@ fn label(row: &Row<'_>) -> String {
     text
 }
 
-/// The places of rows by case, in the order in which cases first come.
+/// The indexes of rows by case, in the order in which cases first occur.
 fn by_case<'a>(rows: &[&Row<'a>]) -> Vec<(&'a str, Vec<usize>)> {
     let mut cases: Vec<(&str, Vec<usize>)> = Vec::new();
     for (index, row) in rows.iter().enumerate() {
@@ -191,7 +192,7 @@ fn recorded(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     }))
 }
 
-/// What the generator itself costs, where nobody records.
+/// The cost of the generator itself, without a recorder.
 fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     let mut csv = "case,percent_of_one_processor\n".to_owned();
     let mut most: f64 = 10.0;
@@ -226,7 +227,7 @@ fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     }];
     Ok(Some(Plot {
         name: "generator".to_owned(),
-        title: "What the generator itself costs, in percent of one processor".to_owned(),
+        title: "Cost of the generator itself, in percent of one processor".to_owned(),
         svg: bars::draw(&groups, scale)?,
         csv,
     }))
@@ -381,7 +382,7 @@ fn percentiles(
             Some((row, nanos.map(|nanos| nanos as f64 / 1e3)))
         })
         .collect();
-    // More lines than colours cannot be told apart: the heaviest load is drawn, the data have all.
+    // More lines than colours cannot be distinguished: the heaviest loads are drawn, the data have all.
     let offered = |row: &Row<'_>| row.median(|run| run.offered_bytes_per_s);
     let Some(heaviest) = timed
         .iter()
@@ -428,7 +429,7 @@ fn percentiles(
     }))
 }
 
-/// A plot for itself: on white, because nothing around it says which theme it stands in.
+/// A plot by itself: on white, because no page sets its theme.
 pub fn standalone(svg: &str) -> String {
     svg.replacen('>', "><rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>", 1)
 }

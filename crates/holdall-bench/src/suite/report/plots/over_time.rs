@@ -10,13 +10,13 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// More runs than this side by side cannot be told apart.
+/// More runs than this side by side cannot be distinguished.
 const BACK_TO_BACK_MAX: usize = 2;
 
-/// Of an experiment with more settings than this only the longest run is drawn over time.
+/// In an experiment with more settings than this only the longest run is drawn over time.
 const DRAWN_OVER_TIME_MAX: usize = 4;
 
-/// Processors, and where there are some the processes, over time: of every setting where there are few, else of the longest run.
+/// Processors, and any processes, over time: of every setting where there are few, else of the longest run.
 pub(super) fn of(rows: &[Row<'_>]) -> BenchResult<Vec<Plot>> {
     let mut long: Vec<&Row<'_>> = rows
         .iter()
@@ -76,7 +76,7 @@ pub(super) fn of(rows: &[Row<'_>]) -> BenchResult<Vec<Plot>> {
 /// Seconds and percent of a run's line with this place.
 type PointsOf<'a> = dyn Fn(&RunResult, usize) -> Vec<(f64, f64)> + 'a;
 
-/// Runs one after the other along one axis, as the published plots of core load have them.
+/// Runs one after the other along one axis, like the published plots of core load.
 fn back_to_back(
     runs: &[&RunResult],
     names: Vec<String>,

@@ -1,4 +1,5 @@
-//! Draws the SVG of a plot as PNG, with a font of the program's own: a machine without fonts gets the same picture.
+//! Draws the SVG of a plot as PNG, with the program's own fonts: a machine without fonts gets the same
+//! picture.
 
 use crate::error::{BenchError, BenchResult};
 use resvg::{
@@ -7,13 +8,13 @@ use resvg::{
     usvg::{Options, Tree},
 };
 
-/// Regular and bold; what they have is in `fonts/LICENSE`.
+/// Regular and bold; `fonts/LICENSE` names their content.
 const FONTS: [&[u8]; 2] = [
     include_bytes!("../../../../fonts/DejaVuSans.ttf"),
     include_bytes!("../../../../fonts/DejaVuSans-Bold.ttf"),
 ];
 const FAMILY: &str = "DejaVu Sans";
-/// Characters that the fonts have, beside those between that no plot needs.
+/// Characters that the fonts have; those that no plot needs are left out.
 const COVERED: [std::ops::RangeInclusive<char>; 9] = [
     '\u{20}'..='\u{17f}',
     '\u{370}'..='\u{3ff}',
@@ -27,7 +28,7 @@ const COVERED: [std::ops::RangeInclusive<char>; 9] = [
 ];
 /// Pixels for each unit of the SVG: sharp on displays of twice the usual density, and on paper.
 const SCALE: f32 = 2.0;
-/// A picture of more pixels, of hundreds of bars, is drawn with fewer for each unit: this many take 256 MiB.
+/// A picture with more pixels, of hundreds of bars, gets fewer for each unit: this many take 256 MiB.
 const PIXELS_MAX: f32 = (64 << 20) as f32;
 
 /// Draws plots.
@@ -37,7 +38,7 @@ pub struct Painter {
 }
 
 impl Painter {
-    /// One with its own fonts.
+    /// With the program's own fonts.
     pub fn new() -> Self {
         let mut options = Options {
             font_family: FAMILY.to_owned(),
@@ -57,11 +58,11 @@ impl Painter {
     /// The picture as PNG.
     ///
     /// # Errors
-    /// An SVG that cannot be read, or a picture without room.
+    /// An SVG that cannot be read, or an empty picture.
     pub fn png(&mut self, svg: &str) -> BenchResult<Vec<u8>> {
         let is_covered = |c: char| c == '\n' || COVERED.iter().any(|range| range.contains(&c));
         if !self.has_fonts_of_system && !svg.chars().all(is_covered) {
-            // Names in other scripts are drawn with what the machine has.
+            // Names in other scripts are drawn with the machine's fonts.
             self.options.fontdb_mut().load_system_fonts();
             self.has_fonts_of_system = true;
         }
@@ -76,7 +77,7 @@ impl Painter {
     }
 }
 
-/// Why a picture could not be drawn; our own SVG fails only by a mistake of ours.
+/// Why a picture could not be drawn; our own SVG fails only by a defect of ours.
 fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::Rival {
         library: "resvg",
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!((picture.width(), picture.height()), (600, 60));
         assert!(ink(&picture) > 1000, "{}", ink(&picture));
         assert_eq!(ink(&drawn("", (300, 30))), 0);
-        // Letters have shapes of their own, and are no boxes for what is missing.
+        // Letters have shapes of their own, and are not the box for a missing one.
         let shapes =
             ["·", "×", "µ", "≥", "÷", "∞", "Ж"].map(|letter| drawn(letter, (40, 30)).data().to_vec());
         for (place, shape) in shapes.iter().enumerate() {

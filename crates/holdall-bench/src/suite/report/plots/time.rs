@@ -1,4 +1,5 @@
-//! Where the processor time of a run over a transport goes: recorder, publishers and the rest of the machine, as stacked bars.
+//! Where the processor time of a run over a transport goes: recorder, publishers and the rest of the machine,
+//! as stacked bars.
 
 use super::{INK, SERIES, WIDTH, bars, by_case, csv_cell, failed, label};
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
 use plotters::{prelude::*, style::FontStyle};
 use std::fmt::Write;
 
-/// What a bar is made of, in its order.
+/// The parts of a bar, in order.
 const PARTS: [&str; 5] = [
     "recorder",
     "recorder, kernel",
@@ -43,9 +44,10 @@ fn parts(run: &RunResult) -> Option<[f64; 5]> {
         percent(publishers.cpu_s - publishers.cpu_system_s),
         percent(publishers.cpu_system_s),
     ];
-    // Looked at for longer than the run took: from before its programs were there until after their end.
+    // Sampled for longer than the run took: from before its programs existed until after their end.
     let rest = 100.0 * (busy_s - recorder.cpu_s - publishers.cpu_s).max(0.0) / last_s.max(1e-9);
-    // Programs of a short run took part of their time before its first message, so that all together could be more than there is.
+    // Programs of a short run took part of their time before its first message, so their sum could exceed the
+    // machine.
     let cores = run
         .cores
         .iter()
@@ -57,7 +59,7 @@ fn parts(run: &RunResult) -> Option<[f64; 5]> {
     Some([a, b, c, d, rest.min(left)])
 }
 
-/// The figures of a row: each part's median; `None` where nothing ran in processes of its own.
+/// The figures of a row: each part's median; `None` without processes.
 fn of_row(row: &Row<'_>) -> Option<[f64; 5]> {
     let runs: Option<Vec<[f64; 5]>> = row.runs.iter().map(|run| parts(run)).collect();
     let runs = runs?;
@@ -69,7 +71,7 @@ fn of_row(row: &Row<'_>) -> Option<[f64; 5]> {
     Some(medians)
 }
 
-/// The picture and its data; `None` where nothing ran in processes of its own.
+/// The picture and its data; `None` without processes.
 pub(super) fn draw(rows: &[Row<'_>]) -> BenchResult<Option<(String, String)>> {
     let with: Vec<(&Row<'_>, [f64; 5])> = rows.iter().filter_map(|row| Some((row, of_row(row)?))).collect();
     if with.is_empty() {
