@@ -92,7 +92,7 @@ pub struct PlaybackResult {
     pub starved: u64,
     /// From the first message due to the last published, in seconds.
     pub elapsed_s: f64,
-    /// How long it should have taken, in seconds; 0 flat out.
+    /// Planned duration in seconds; 0 flat out.
     pub planned_s: f64,
     /// Payload bytes a second.
     pub bytes_per_s: f64,

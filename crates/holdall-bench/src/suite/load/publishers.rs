@@ -15,7 +15,7 @@ use std::{ops::Range, sync::Arc};
 /// cache either.
 const COLD_WINDOW_BYTES: usize = 64 << 20;
 
-/// Small payloads are in the cache, as they are when they come from a socket.
+/// Small payloads stay in the cache, like those that come from a socket.
 const HOT_WINDOW_BYTES: usize = 256 << 10;
 
 /// Messages below this are encoded ahead of time.
