@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Resamples of one bootstrap; the ends of a 95 % interval then move by less than a hundredth of its width between seeds.
+/// Resamples of one bootstrap; the ends of a 95 % interval then move by less than a hundredth of its width
+/// between seeds.
 const RESAMPLES: usize = 10_000;
 
 /// Share of the resamples that every interval holds.
@@ -49,7 +50,8 @@ impl Estimate {
         })
     }
 
-    /// The estimate of `numerators[i] / denominators[i]`, pairs that were measured next to each other in time.
+    /// The estimate of `numerators[i] / denominators[i]`, pairs that were measured next to each other in
+    /// time.
     ///
     /// Dividing first and taking the median afterwards lets a drift of the machine cancel within each pair.
     pub fn of_ratio(numerators: &[f64], denominators: &[f64], seed: u64) -> Option<Self> {

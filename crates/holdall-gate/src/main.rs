@@ -1,4 +1,5 @@
-//! The program that `holdall bench gate` runs, plainly and under valgrind: one workload of the data path, in one thread.
+//! The program that `holdall bench gate` runs, plainly and under valgrind: one workload of the data path, in
+//! one thread.
 #![forbid(unsafe_code)]
 
 mod intake;

@@ -35,7 +35,8 @@ pub fn measure(
     })
 }
 
-/// Callgrind counts from the call of this function until it returns, by its name; see `holdall-bench/src/gate/valgrind.rs`.
+/// Callgrind counts from the call of this function until it returns, by its name; see
+/// `holdall-bench/src/gate/valgrind.rs`.
 #[inline(never)]
 fn counted_by_callgrind(work: &mut dyn FnMut()) {
     work();

@@ -1,4 +1,5 @@
-//! The nouns of recording (topics, messages, QoS, bags, losses) and the pure rules over them: no I/O, no thread, no clock.
+//! The nouns of recording (topics, messages, QoS, bags, losses) and the pure rules over them: no I/O, no
+//! thread, no clock.
 #![forbid(unsafe_code)]
 
 pub mod cdr;

@@ -132,14 +132,16 @@ pub struct TopicOrigin {
     pub details: BTreeMap<String, String>,
 }
 
-/// Key of [`TopicOrigin::transport`] among the texts that a storage keeps with a topic (MCAP channel metadata).
+/// Key of [`TopicOrigin::transport`] among the texts that a storage keeps with a topic (MCAP channel
+/// metadata).
 const ORIGIN_KEY: &str = "holdall.transport";
 
 /// Prefix of the keys of [`TopicOrigin::details`] there.
 const ORIGIN_DETAIL_PREFIX: &str = "holdall.origin.";
 
 impl TopicOrigin {
-    /// The origin as texts that a bag keeps with a topic: in the channel's metadata of MCAP files, below `origin` in `metadata.yaml`.
+    /// The origin as texts that a bag keeps with a topic: in the channel's metadata of MCAP files, below
+    /// `origin` in `metadata.yaml`.
     pub fn to_texts(&self) -> impl Iterator<Item = (String, String)> {
         let details = self.details.iter();
         std::iter::once((ORIGIN_KEY.to_owned(), self.transport.clone()))

@@ -1,4 +1,5 @@
-//! Shows that metadata of every version is read, and that version 9 is written as rosbag2 writes it, byte for byte.
+//! Shows that metadata of every version is read, and that version 9 is written as rosbag2 writes it, byte for
+//! byte.
 
 use holdall_model::{
     metadata::{BagMetadata, FileInformation, MetadataError, TopicWithMessageCount},

@@ -73,7 +73,8 @@ impl LevelDb {
         let library = unsafe { Library::new(name) }.ok()?;
         macro_rules! call {
             ($name:literal) => {
-                // SAFETY: the types above are those of leveldb/c.h, which has not changed since 1.18; the library outlives the pointer.
+                // SAFETY: the types above are those of leveldb/c.h, which has not changed since 1.18; the
+                // library outlives the pointer.
                 unsafe { *library.get($name).ok()? }
             };
         }
@@ -161,7 +162,8 @@ pub struct Database {
     batched: u64,
 }
 
-// SAFETY: LevelDB's databases may be used by any thread; options, comparator and batch belong to this value alone.
+// SAFETY: LevelDB's databases may be used by any thread; options, comparator and batch belong to this value
+// alone.
 unsafe impl Send for Database {}
 
 impl Database {

@@ -1,4 +1,5 @@
-//! The recorder without a transport: producers, intakes, cache, drain, bag writer and disk, as a recording puts them together.
+//! The recorder without a transport: producers, intakes, cache, drain, bag writer and disk, as a recording
+//! puts them together.
 
 use super::{
     metered::SharedDiskCounts,

@@ -1,4 +1,5 @@
-//! One configuration of the storage plugin comparison, from the YAML of its own program, with the CSV that it prints.
+//! One configuration of the storage plugin comparison, from the YAML of its own program, with the CSV that it
+//! prints.
 
 use super::comparison_config::{ComparisonConfig, ComparisonTopic};
 use crate::{

@@ -69,7 +69,8 @@ struct Task<'a> {
 /// Runs everything, stores JSON and CSV in the folder and returns the result.
 ///
 /// # Errors
-/// Options that contradict each other, too little space, a failed storage, bytes that are not what was written.
+/// Options that contradict each other, too little space, a failed storage, bytes that are not what was
+/// written.
 pub fn run(
     options: &StorageBenchOptions,
     clock: &dyn Clock,

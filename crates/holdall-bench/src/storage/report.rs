@@ -1,4 +1,5 @@
-//! Results of `bench storage`: one cell for each size, batch and configuration, and the CSV of the storage plugin comparison.
+//! Results of `bench storage`: one cell for each size, batch and configuration, and the CSV of the storage
+//! plugin comparison.
 
 use crate::{
     limits::Limits,

@@ -2,7 +2,8 @@
 
 use super::config::Experiment;
 
-/// Name and text of each, in the order of the published documents; B1 is `holdall bench storage`, L1 and G1 are our own.
+/// Name and text of each, in the order of the published documents; B1 is `holdall bench storage`, L1 and G1
+/// are our own.
 const TEXTS: [(&str, &str); 16] = [
     ("A1", include_str!("../../experiments/a1.yaml")),
     ("A2", include_str!("../../experiments/a2.yaml")),

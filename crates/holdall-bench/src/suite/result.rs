@@ -170,7 +170,8 @@ pub struct RunResult {
     pub recorder_cpu_s: f64,
     /// Processor time of the generator, offers included, in seconds.
     pub producer_cpu_s: f64,
-    /// Highest resident memory in bytes, the generator's payloads (`generator_bytes`) included without transport.
+    /// Highest resident memory in bytes, the generator's payloads (`generator_bytes`) included without
+    /// transport.
     pub rss_max_bytes: u64,
     /// Memory of the generator's payloads.
     pub generator_bytes: u64,

@@ -26,7 +26,8 @@ impl SizeMix {
         }
     }
 
-    /// The mix of the storage plugin comparison: 70 % of the bytes in messages of 1 000 000 B, 20 % in 10 000 B, 10 % in 100 B.
+    /// The mix of the storage plugin comparison: 70 % of the bytes in messages of 1 000 000 B, 20 % in 10 000
+    /// B, 10 % in 100 B.
     pub fn mixed() -> Self {
         Self::interleaved(vec![
             SizeClass {

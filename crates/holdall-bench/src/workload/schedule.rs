@@ -10,7 +10,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Points from `start` on, `rate_hz` a second; `None` for a rate that is not positive or below a thousandth of a hertz.
+    /// Points from `start` on, `rate_hz` a second; `None` for a rate that is not positive or below a
+    /// thousandth of a hertz.
     ///
     /// Of `sharers` equal schedules each begins a part of a period later, so that they are not due at the
     /// same time.

@@ -56,7 +56,8 @@ pub enum Progress {
 /// Runs everything, stores the result in the folder and returns it.
 ///
 /// # Errors
-/// Options that contradict each other, too little space, a failed candidate, bytes that are not what was offered.
+/// Options that contradict each other, too little space, a failed candidate, bytes that are not what was
+/// offered.
 pub fn run(
     options: &WriteOptions,
     clock: &Arc<dyn Clock>,

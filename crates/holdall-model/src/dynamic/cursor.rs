@@ -16,7 +16,8 @@ pub(super) struct Cursor<'a> {
     body: &'a [u8],
     at: usize,
     little_endian: bool,
-    /// Plain XCDR2: nothing is aligned beyond four, lists of structs and texts have their length in bytes before them.
+    /// Plain XCDR2: nothing is aligned beyond four, lists of structs and texts have their length in bytes
+    /// before them.
     second_version: bool,
     wide_slot_bytes: usize,
 }

@@ -1,4 +1,5 @@
-//! Decodes serialized messages by the definitions that bags carry: compiled once per type, then walked without a copy.
+//! Decodes serialized messages by the definitions that bags carry: compiled once per type, then walked
+//! without a copy.
 //!
 //! [`TypePlan::compile`] turns a [`Definition`](crate::interface::Definition) into a plan; [`TypePlan::walk`]
 //! hands the values of a payload to a [`Visitor`] as views of its bytes. [`text`] writes them as JSON and

@@ -1,4 +1,5 @@
-//! The types that a definition file defines: a service's request, response and event, an action's derived types.
+//! The types that a definition file defines: a service's request, response and event, an action's derived
+//! types.
 
 use super::{
     Arity, Element, Field, FieldType, IndividualTypeDescription, InterfaceError, InterfaceSource,

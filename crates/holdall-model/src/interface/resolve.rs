@@ -24,7 +24,8 @@ impl Definition {
     /// the derived type itself when it has no file for the type that defines it.
     ///
     /// # Errors
-    /// When a definition is not found, breaks the rules, contains itself, or is larger or deeper than the bounds.
+    /// When a definition is not found, breaks the rules, contains itself, or is larger or deeper than the
+    /// bounds.
     pub fn resolve(
         type_name: &str,
         lookup: impl FnMut(&str) -> Option<InterfaceSource>,

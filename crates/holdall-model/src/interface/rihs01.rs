@@ -26,7 +26,8 @@ pub(super) fn hash(description: &TypeDescription<'_>) -> String {
     text
 }
 
-/// The JSON that is hashed: keys in the order of the message definition, `, ` and `: ` between, no default values.
+/// The JSON that is hashed: keys in the order of the message definition, `, ` and `: ` between, no default
+/// values.
 fn to_json(description: &TypeDescription<'_>) -> String {
     let mut json = String::from("{\"type_description\": ");
     write_individual(&mut json, description.type_description);

@@ -1,4 +1,5 @@
-//! Writes a definition with its dependencies as one text, as rosbag2 stores it (`docs/message_definition_encoding.md`).
+//! Writes a definition with its dependencies as one text, as rosbag2 stores it
+//! (`docs/message_definition_encoding.md`).
 
 use super::{
     Arity, Definition, Element, Field, FieldType, IndividualTypeDescription, Primitive, SourceFormat,
@@ -64,7 +65,8 @@ impl Definition {
         Some(text)
     }
 
-    /// Appends a type's text and those of its dependencies that are not `seen` yet: depth first, in the order of names.
+    /// Appends a type's text and those of its dependencies that are not `seen` yet: depth first, in the order
+    /// of names.
     fn append_msg<'a>(
         &'a self,
         text: &mut String,
@@ -141,7 +143,8 @@ fn short_name(type_name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A `.msg` text that defines the same struct, without comments; `None` when `.msg` has no name for one of its types.
+/// A `.msg` text that defines the same struct, without comments; `None` when `.msg` has no name for one of
+/// its types.
 fn msg_text(description: &IndividualTypeDescription) -> Option<String> {
     let mut text = String::new();
     for Field { name, field_type } in &description.fields {

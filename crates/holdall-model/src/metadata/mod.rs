@@ -29,7 +29,8 @@ pub struct BagMetadata {
     pub message_count: u64,
     /// Topics with their messages in all files.
     pub topics_with_message_count: Vec<TopicWithMessageCount>,
-    /// Compression plugin of rosbag2's own compression, for example `zstd`; empty for none. MCAP chunk compression does not count.
+    /// Compression plugin of rosbag2's own compression, for example `zstd`; empty for none. MCAP chunk
+    /// compression does not count.
     pub compression_format: String,
     /// `FILE`, `MESSAGE`, or empty for none.
     pub compression_mode: String,

@@ -72,8 +72,8 @@ pub fn adapt_subscription_qos(offers: &[QosProfile]) -> QosProfile {
 /// when publishers disagree about the ROS name prefix. In the order of the first offer that each serves.
 /// Without offers: one subscription with the default profile, which serves no publisher yet.
 ///
-/// A publisher that appears later is served by the planned subscription whose profile has the same reliability,
-/// durability and prefix as its [`strongest_request`], or by a new one.
+/// A publisher that appears later is served by the planned subscription whose profile has the same
+/// reliability, durability and prefix as its [`strongest_request`], or by a new one.
 pub fn plan_subscriptions(offers: &[QosProfile]) -> Vec<PlannedSubscription> {
     if offers.is_empty() {
         return vec![PlannedSubscription {

@@ -1,4 +1,5 @@
-//! Whether a subscription's request is satisfied by what a publisher offers (`rmw_dds_common` `qos_profile_check_compatible`).
+//! Whether a subscription's request is satisfied by what a publisher offers (`rmw_dds_common`
+//! `qos_profile_check_compatible`).
 
 use super::{Durability, Liveliness, QosDuration, QosProfile, Reliability};
 use std::fmt;

@@ -143,7 +143,8 @@ policy_forms!(Liveliness {
     BestAvailable = 5 "best_available",
 });
 
-/// A span in QoS: seconds and nanoseconds; both zero is "not set" (middleware default), see [`QosDuration::INFINITE`].
+/// A span in QoS: seconds and nanoseconds; both zero is "not set" (middleware default), see
+/// [`QosDuration::INFINITE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QosDuration {
     /// Whole seconds.

@@ -37,7 +37,8 @@ pub enum QosFileError {
     },
 }
 
-/// Reads the profiles that a bag holds for a topic: a YAML list, policies by name (Jazzy) or by number (before).
+/// Reads the profiles that a bag holds for a topic: a YAML list, policies by name (Jazzy) or by number
+/// (before).
 ///
 /// Empty text is an empty list. The infinite spans of Foxy's middlewares become [`QosDuration::INFINITE`].
 ///
@@ -137,7 +138,8 @@ fn duration_from_yaml(node: &Node) -> Result<QosDuration, YamlError> {
     Ok(span.normalized())
 }
 
-/// The text that rosbag2 stores for a topic (MCAP channel metadata, SQLite topics table): no newline at the end.
+/// The text that rosbag2 stores for a topic (MCAP channel metadata, SQLite topics table): no newline at the
+/// end.
 pub fn profiles_to_text(profiles: &[QosProfile]) -> String {
     if profiles.is_empty() {
         return "[]".to_owned();

@@ -105,7 +105,8 @@ impl Matrix {
         Ok(matrix)
     }
 
-    /// Every combination, in the order in which rosbag2's launch file nests its loops: caches turn slowest, storages fastest.
+    /// Every combination, in the order in which rosbag2's launch file nests its loops: caches turn slowest,
+    /// storages fastest.
     pub fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
         for &max_cache_size_bytes in &self.max_cache_size_bytes {

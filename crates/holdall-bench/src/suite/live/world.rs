@@ -99,7 +99,8 @@ impl World {
         Ok(())
     }
 
-    /// Sets the environment of a program. The recorder listens where the publishers' zenoh calls, so that no router is needed.
+    /// Sets the environment of a program. The recorder listens where the publishers' zenoh calls, so that no
+    /// router is needed.
     pub(super) fn prepare(&self, command: &mut Command, side: Side) {
         prepare(command, &self.environment, self.is_ros1);
         if let Some(port) = self.zenoh_port {

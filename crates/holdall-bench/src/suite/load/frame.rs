@@ -214,7 +214,8 @@ mod tests {
         assert_eq!((frame.bulk_bytes, frame.tail.len()), (1000, 0));
     }
 
-    /// stamp 8, frame_id 4 + 1, height at 16, width at 20, encoding 4 + 1, is_bigendian at 29, step at 32, count at 36.
+    /// stamp 8, frame_id 4 + 1, height at 16, width at 20, encoding 4 + 1, is_bigendian at 29, step at 32,
+    /// count at 36.
     #[test]
     fn an_image_holds_its_pixels_in_data() {
         let frame = Frame::new("sensor_msgs/msg/Image", 6_220_800).unwrap();

@@ -58,8 +58,8 @@ impl Sink for PublisherSink {
     }
 }
 
-/// Publishes all of `plan`, calls `on_event` with each event, and returns the transport still joined: the last
-/// messages may have to be sent again.
+/// Publishes all of `plan`, calls `on_event` with each event, and returns the transport still joined: the
+/// last messages may have to be sent again.
 ///
 /// # Errors
 /// A message that cannot be made, a transport that refuses, publishers without a subscription.

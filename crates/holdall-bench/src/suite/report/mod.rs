@@ -1,4 +1,5 @@
-//! One page for the results of experiments: tables in their published shape, plots with their data and commands. Needs no network.
+//! One page for the results of experiments: tables in their published shape, plots with their data and
+//! commands. Needs no network.
 
 mod compare;
 mod page;

@@ -1,4 +1,5 @@
-//! Plays a recording back to subscriptions that only count, and compares when each message was published with when it was due.
+//! Plays a recording back to subscriptions that only count, and compares when each message was published with
+//! when it was due.
 
 use crate::{
     error::{BenchError, BenchResult},

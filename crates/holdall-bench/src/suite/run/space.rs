@@ -16,7 +16,8 @@ const SPARE_BYTES: u64 = 1 << 30;
 /// Upper bound of a message's size in a bag in addition to its bytes.
 const OVERHEAD_BYTES: u64 = 160;
 
-/// Checks `experiment` against the free space below the results' folder, or below its nearest parent that exists.
+/// Checks `experiment` against the free space below the results' folder, or below its nearest parent that
+/// exists.
 ///
 /// # Errors
 /// Too little free space.

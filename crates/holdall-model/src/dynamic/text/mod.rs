@@ -2,7 +2,8 @@
 //!
 //! - Fields in the order of the definition; structs without fields are `{}`.
 //! - Integers in full; floats with the fewest digits that identify them among floats of their width.
-//! - JSON has no NaN and infinities: they are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`; in YAML `.nan`, `.inf`, `-.inf`.
+//! - JSON has no NaN and infinities: they are the texts `"NaN"`, `"Infinity"` and `"-Infinity"`; in YAML
+//!   `.nan`, `.inf`, `-.inf`.
 //! - Bytes of a `string` that are not UTF-8 become U+FFFD.
 
 mod json;
