@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_stay_and_everything_else_goes() {
+    fn results_stay_and_everything_else_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
         for number in 1..=2 {

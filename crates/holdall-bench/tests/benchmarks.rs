@@ -161,7 +161,7 @@ fn a_ring_of_files_is_checked_as_far_as_it_is_kept() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_before_anything_is_written() {
+fn impossible_options_are_refused_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let options = |change: &dyn Fn(&mut WriteOptions)| {
@@ -261,7 +261,7 @@ fn storage_in_memory_shows_the_encoder_alone() {
 }
 
 #[test]
-fn an_interrupted_comparison_of_storages_goes_on_after_its_last_round() {
+fn an_interrupted_comparison_of_storages_resumes_after_its_last_round() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let options = |resume, total_bytes| StorageBenchOptions {

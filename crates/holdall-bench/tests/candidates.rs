@@ -167,7 +167,7 @@ fn the_recorder_stores_everything_when_producers_wait_for_room() {
 }
 
 #[test]
-fn splits_lose_nothing() {
+fn splits_lose_no_message() {
     let dir = tempfile::tempdir().unwrap();
     let plan = plan(SizeMix::single(10 << 10), 1, 3, 16_000_000);
     let options = PipelineOptions {
@@ -193,7 +193,7 @@ fn splits_lose_nothing() {
 }
 
 #[test]
-fn what_is_dropped_is_counted_and_the_rest_is_whole() {
+fn dropped_messages_are_counted_and_the_rest_is_stored() {
     let dir = tempfile::tempdir().unwrap();
     let plan = plan(SizeMix::single(100), 2, 2, 40_000_000);
     let options = PipelineOptions {

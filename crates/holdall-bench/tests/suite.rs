@@ -136,7 +136,7 @@ fn every_recorder_records_what_was_sent_and_the_report_shows_it() {
 }
 
 #[test]
-fn an_interrupted_run_keeps_what_it_has_and_goes_on() {
+fn an_interrupted_run_keeps_its_results_and_resumes() {
     let directory = tempfile::tempdir().unwrap();
     let mut experiment = Experiment::parse(SMALL).unwrap();
     experiment.benchmarks[0].parameters.recorder = vec![RecorderKind::Holdall];
@@ -172,7 +172,7 @@ fn an_interrupted_run_keeps_what_it_has_and_goes_on() {
 }
 
 #[test]
-fn what_is_the_same_over_one_transport_is_run_and_counted_once() {
+fn equal_settings_over_one_transport_run_once() {
     let directory = tempfile::tempdir().unwrap();
     let mut experiment = Experiment::parse(SMALL).unwrap();
     experiment.benchmarks[0].parameters.recorder = vec![RecorderKind::Holdall];
@@ -183,7 +183,7 @@ fn what_is_the_same_over_one_transport_is_run_and_counted_once() {
 }
 
 #[test]
-fn bags_are_kept_when_that_is_asked_for() {
+fn bags_are_kept_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let mut experiment = Experiment::parse(SMALL).unwrap();
     experiment.benchmarks[0].parameters.recorder = vec![RecorderKind::Holdall];
@@ -200,7 +200,7 @@ fn bags_are_kept_when_that_is_asked_for() {
 }
 
 #[test]
-fn what_does_not_fit_the_disk_is_refused_before_anything_is_written() {
+fn a_load_larger_than_the_disk_is_refused_before_anything_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
     let large = SuiteOptions {
@@ -241,7 +241,7 @@ fn a_recording_is_played_back_at_every_rate() {
 }
 
 #[test]
-fn files_of_rosbag2_performance_benchmarking_run_as_they_are() {
+fn files_of_rosbag2_performance_benchmarking_run_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let producers = directory.path().join("small.yaml");
     let benchmark = directory.path().join("quick.yaml");

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_values_are_read_again() {
         let mut writer = CdrWriter::new();
         writer.u8(7);
         writer.text("abc");

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publisher_comes_back_from_its_texts() {
+    fn a_publisher_is_restored_from_its_texts() {
         let only_gid = PublisherInfo {
             gid: "ab".repeat(16),
             ..PublisherInfo::default()
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publisher_is_meant_by_its_node_its_identifier_or_its_host() {
+    fn a_publisher_is_named_by_its_node_its_identifier_or_its_host() {
         for who in [
             "/left/camera",
             "left/camera",

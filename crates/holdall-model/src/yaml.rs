@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_could_grow_without_bound() {
+    fn refuses_texts_that_could_grow_without_bound() {
         let bomb = "a: &a [x, x]\nb: [*a, *a]\n";
         assert_eq!(
             parse(bomb).unwrap_err(),

@@ -154,7 +154,7 @@ mod tests {
     use holdall_io::clock::SystemClock;
 
     #[test]
-    fn a_full_buffer_drops_what_comes_while_the_other_is_stored() {
+    fn a_full_buffer_drops_messages_while_the_other_is_stored() {
         let (writer, keeper) = gate();
         let recorder = DoubleBuffered::start(writer, 1, 24, Arc::new(SystemClock)).unwrap();
         offer(recorder.sinks()[0].as_ref(), 1);

@@ -166,7 +166,7 @@ mod tests {
     use holdall_io::{block::BlockPoolOptions, clock::SystemClock, memory::MemoryDisk, queue::DiskQueue};
 
     #[test]
-    fn what_goes_through_is_counted() {
+    fn every_operation_is_counted() {
         let counts = SharedDiskCounts::default();
         let disk = MeteredDisk::new(
             Box::new(MemoryDisk::discarding()),

@@ -121,20 +121,20 @@ impl WorkloadProgram {
 
     /// Its workloads.
     pub(super) fn workloads(&self) -> BenchResult<Vec<Workload>> {
-        self.ask(&["list"])
+        self.query(&["list"])
     }
 
     /// Runs a workload without valgrind.
     pub(super) fn run(&self, name: &str, messages: u64) -> BenchResult<PlainRun> {
-        self.ask(&[name, &messages.to_string()])
+        self.query(&[name, &messages.to_string()])
     }
 
     /// How fast memory is copied here, in bytes a second.
     pub(super) fn memcpy_bytes_per_s(&self) -> BenchResult<f64> {
-        self.ask(&["memcpy"])
+        self.query(&["memcpy"])
     }
 
-    fn ask<T: DeserializeOwned>(&self, arguments: &[&str]) -> BenchResult<T> {
+    fn query<T: DeserializeOwned>(&self, arguments: &[&str]) -> BenchResult<T> {
         let output = Command::new(&self.path)
             .args(arguments)
             .stdin(Stdio::null())
@@ -145,10 +145,10 @@ impl WorkloadProgram {
             reason,
         };
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let printed = String::from_utf8_lossy(&output.stderr);
             return Err(failed(format!(
                 "failed with: {}",
-                said.lines().last().unwrap_or("nothing")
+                printed.lines().last().unwrap_or("nothing")
             )));
         }
         serde_json::from_slice(&output.stdout)

@@ -102,13 +102,13 @@ fn run(mut command: Command, program: &Path, arguments: &[&str]) -> BenchResult<
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     Err(BenchError::Program {
         program: format!("valgrind {} {}", program.display(), arguments.join(" ")),
         reason: format!(
             "failed ({}): {}",
             output.status,
-            said.lines().last().unwrap_or("nothing")
+            printed.lines().last().unwrap_or("nothing")
         ),
     })
 }

@@ -15,7 +15,7 @@ pub(crate) const TABLE_STYLE: TableStyle =
     TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
 
 /// Marks a comparison that its interval does not support.
-const UNCARRIED: &str = "≈";
+const UNSUPPORTED: &str = "≈";
 
 /// Bytes a second as MB/s or GB/s.
 pub(super) fn rate(bytes_per_s: f64) -> String {
@@ -101,7 +101,7 @@ pub fn write_table(report: &WriteReport) -> String {
     let _never_fails = writeln!(text, "{table}\n{}", limits(&report.limit)).is_ok();
     for comparison in &report.comparisons {
         let estimate = &comparison.durable_ratio;
-        let mark = if comparison.carried { "" } else { UNCARRIED };
+        let mark = if comparison.carried { "" } else { UNSUPPORTED };
         let cpu = comparison
             .cpu_ratio
             .as_ref()
@@ -116,7 +116,7 @@ pub fn write_table(report: &WriteReport) -> String {
         .is_ok();
     }
     if report.comparisons.iter().any(|comparison| !comparison.carried) {
-        text.push_str(&format!("{UNCARRIED} the interval holds 1, or there are fewer than 3 repetitions: the measurement does not support it\n"));
+        text.push_str(&format!("{UNSUPPORTED} the interval holds 1, or there are fewer than 3 repetitions: the measurement does not support it\n"));
     }
     if let Some(woken) = &report.first.scheduling_latency {
         let _never_fails = writeln!(
@@ -224,7 +224,7 @@ fn storage_row(cell: &Cell) -> [String; 8] {
             let carried = estimate.interval.is_some_and(|interval| !interval.contains(1.0));
             format!(
                 "{}{:.2} × {rival}",
-                if carried { "" } else { UNCARRIED },
+                if carried { "" } else { UNSUPPORTED },
                 estimate.median
             )
         }

@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_is_read_as_it_is() {
+    fn a_configuration_is_read_unchanged() {
         let config = ComparisonConfig::parse(MIXED).unwrap();
         assert_eq!(
             (config.storage_id.as_str(), config.min_batch_size_bytes),

@@ -26,7 +26,7 @@ enum Writer {
     /// The real LevelDB.
     LeveldbBare,
     /// Accepts messages and discards them.
-    Nobody,
+    Discarding,
 }
 
 /// One way to write, by name.
@@ -107,7 +107,7 @@ const ALL: [StorageConfiguration; 17] = [
         Writer::SqliteBare(SqlitePreset::Resilient),
     ),
     rival(LEVELDB_BARE, Writer::LeveldbBare),
-    rival(GENERATOR, Writer::Nobody),
+    rival(GENERATOR, Writer::Discarding),
 ];
 
 /// The real LevelDB, where it is installed.
@@ -171,21 +171,21 @@ impl StorageConfiguration {
     pub fn can_discard(&self) -> bool {
         match self.writer {
             Writer::Ours(id, ..) => id == "mcap",
-            Writer::Naive | Writer::Nobody => true,
+            Writer::Naive | Writer::Discarding => true,
             Writer::McapCrate | Writer::SqliteBare(_) | Writer::LeveldbBare => false,
         }
     }
 
     /// Whether its file can be read back.
     pub fn is_stored(&self) -> bool {
-        self.writer != Writer::Nobody
+        self.writer != Writer::Discarding
     }
 
     /// Extension of its files.
     pub fn extension(&self) -> &'static str {
         match self.writer {
             Writer::Ours(id, ..) => storage_by_id(id).map_or("mcap", |storage| storage.file_extension()),
-            Writer::McapCrate | Writer::Naive | Writer::Nobody => "mcap",
+            Writer::McapCrate | Writer::Naive | Writer::Discarding => "mcap",
             Writer::SqliteBare(_) => "db3",
             // A directory.
             Writer::LeveldbBare => "",
@@ -231,15 +231,15 @@ impl StorageConfiguration {
             )?),
             Writer::SqliteBare(preset) => Box::new(SqliteBareWriter::create(path, &channels, preset)?),
             Writer::LeveldbBare => Box::new(LeveldbBareWriter::create(path, &channels)?),
-            Writer::Nobody => Box::new(Nobody),
+            Writer::Discarding => Box::new(Discarding),
         })
     }
 }
 
 /// Storage that stores nothing.
-struct Nobody;
+struct Discarding;
 
-impl RawWriter for Nobody {
+impl RawWriter for Discarding {
     fn write_batch(&mut self, batch: &[RawMessage<'_>]) -> BenchResult<()> {
         std::hint::black_box(batch);
         Ok(())
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_configurations_are_there() {
+    fn the_published_configurations_exist() {
         for name in [
             "mcap_default",
             "mcap_nochunking",

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_shown_and_the_rest_is_a_dash() {
+    fn known_figures_are_shown_and_the_rest_is_a_dash() {
         let took = |nanos| LatencySummary {
             count: 7,
             p50_ns: nanos,

@@ -55,7 +55,7 @@ mod tests {
     use crate::suite::config::{RecorderKind, Transport};
 
     #[test]
-    fn shipped_experiments_are_valid_and_bear_their_names() {
+    fn shipped_experiments_are_valid_and_have_their_names() {
         let all = shipped();
         assert_eq!(all.len(), TEXTS.len());
         for (experiment, (id, _)) in all.iter().zip(TEXTS) {

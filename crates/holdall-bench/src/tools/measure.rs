@@ -267,7 +267,7 @@ impl Bench<'_> {
     /// Times `work` with its limit measured right before and right after it: a disk that others use, or that
     /// still writes earlier output, differs a second later. The limit's rate is the mean of both. `clean_up`
     /// runs before the second one.
-    fn beside<T>(
+    fn with_limit<T>(
         &mut self,
         limit: Limit,
         work: impl FnOnce() -> BenchResult<T>,
@@ -378,7 +378,7 @@ impl Bench<'_> {
             tools::run(job, &mut |_, _| ()).map_err(|error| failed(&directory, &error))
         };
         let remove = || fs::remove_dir_all(&directory).map_err(BenchError::io("remove", &directory));
-        let (written, elapsed_s, rate) = self.beside(Limit::Copy, work, remove)?;
+        let (written, elapsed_s, rate) = self.with_limit(Limit::Copy, work, remove)?;
         self.add_ours(
             name,
             (written.bytes, written.messages),
@@ -401,7 +401,7 @@ impl Bench<'_> {
     fn check(&mut self) -> BenchResult<()> {
         let input = self.inputs[0].clone();
         let work = || tools::check::check(&input, &mut |_, _| ()).map_err(|error| failed(&input, &error));
-        let (found, elapsed_s, rate) = self.beside(Limit::Read, work, || Ok(()))?;
+        let (found, elapsed_s, rate) = self.with_limit(Limit::Read, work, || Ok(()))?;
         if let Some(problem) = found.findings().next().filter(|_| !found.is_sound()) {
             return Err(failed(&input, problem));
         }
@@ -438,7 +438,7 @@ impl Bench<'_> {
             .len();
         let name = "read of all messages";
         let work = || rivals::read_with_mcap_crate(&file);
-        let (messages, elapsed_s, rate) = self.beside(Limit::Read, work, || Ok(()))?;
+        let (messages, elapsed_s, rate) = self.with_limit(Limit::Read, work, || Ok(()))?;
         let work = Work {
             name,
             who: "mcap crate",
@@ -449,7 +449,7 @@ impl Bench<'_> {
         let python = rivals::python(self.options.python.as_deref());
         for (package, path) in [("mcap", &file), ("rosbags", &bag)] {
             let work = || rivals::read_with_pip(&python, package, path);
-            let (read, _, rate) = self.beside(Limit::Read, work, || Ok(()))?;
+            let (read, _, rate) = self.with_limit(Limit::Read, work, || Ok(()))?;
             if let Some(read) = read {
                 let work = Work {
                     name,

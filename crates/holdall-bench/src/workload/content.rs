@@ -249,7 +249,7 @@ mod tests {
         for bits in [0.0, 0.5, 1.0, 2.0, 4.0, 6.5, 7.9, 8.0] {
             let corpus = Corpus::new(Content::Entropy(bits), 1 << 20, 1);
             let found = shannon_bits(corpus.bytes());
-            assert!((found - bits).abs() < 0.02, "asked {bits}, found {found}");
+            assert!((found - bits).abs() < 0.02, "requested {bits}, found {found}");
         }
     }
 

@@ -328,8 +328,8 @@ impl Bench<'_> {
         let bytes = self.plan.byte_count() as f64 * share;
         let elapsed_s = usage.elapsed_s.max(1e-9);
         let producer_cpu_s = produced.cpu.as_secs_f64();
-        let aside_s = probe_cpu.as_secs_f64() + if is_inline { 0.0 } else { producer_cpu_s };
-        let behind_s = (usage.cpu_s - aside_s).max(0.0);
+        let other_cpu_s = probe_cpu.as_secs_f64() + if is_inline { 0.0 } else { producer_cpu_s };
+        let recorder_cpu_s = (usage.cpu_s - other_cpu_s).max(0.0);
         let durable_bytes_per_s = bytes / elapsed_s;
         let limit = match limits {
             [Some(before), Some(after)] => Some(f64::midpoint(before, after)),
@@ -346,11 +346,11 @@ impl Bench<'_> {
             durable_bytes_per_s,
             messages_per_s: recorded.stored as f64 / elapsed_s,
             cpu_s_per_gb: if bytes > 0.0 {
-                behind_s / (bytes / 1e9)
+                recorder_cpu_s / (bytes / 1e9)
             } else {
                 0.0
             },
-            cores: behind_s / elapsed_s,
+            cores: recorder_cpu_s / elapsed_s,
             producer_cpu_s,
             usage: *usage,
             limit_before_bytes_per_s: limits[0],

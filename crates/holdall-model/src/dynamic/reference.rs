@@ -276,7 +276,7 @@ fn sample() -> impl Strategy<Value = Sample> {
 
 proptest! {
     #[test]
-    fn what_is_encoded_is_decoded(sample in sample(), little: bool, second: bool, four in any::<bool>()) {
+    fn encoded_values_are_decoded(sample in sample(), little: bool, second: bool, four in any::<bool>()) {
         let root = format!("a/msg/{}", sample.type_text);
         let mut texts: Vec<(&str, &str)> = sample.nested.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         texts.sort_by_key(|(name, _)| *name != root);

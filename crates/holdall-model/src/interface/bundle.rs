@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn common_types_are_here() {
+    fn common_types_are_embedded() {
         let bundle = Bundle::embedded();
         for type_name in [
             "std_msgs/msg/String",

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_line_is_named() {
+    fn an_invalid_line_is_named() {
         let error = |text: &str| parse(text).unwrap_err().to_string();
         let at = |line: usize| format!("definition of my_msgs/msg/Test, line {line}: ");
         assert_eq!(error("int32 a\nint32\n"), at(2) + "\"int32\" has no name");

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_topics_pass_through_untouched() {
+    fn foreign_topics_stay_unchanged() {
         for name in [
             "PlainDds",
             "rtchatter",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_types_pass_through_untouched() {
+    fn foreign_types_stay_unchanged() {
         for name in [
             "HelloWorld",
             "a::b::C",

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn names_expand_as_a_node_means_them() {
+    fn names_expand_as_a_node_expands_them() {
         assert_eq!(expand_name("chatter", &node()).unwrap(), "/chatter");
         assert_eq!(expand_name("/chatter", &node()).unwrap(), "/chatter");
         assert_eq!(expand_name("~/image", &node()).unwrap(), "/recorder/image");
@@ -365,7 +365,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_expanded_name_is_valid_and_stays(name in "[~/a-z_0-9{ ]{0,12}") {
+        fn an_expanded_name_is_valid_and_stable(name in "[~/a-z_0-9{ ]{0,12}") {
             if let Ok(full) = expand_name(&name, &node()) {
                 prop_assert_eq!(validate_full_name(&full), Ok(()));
                 prop_assert_eq!(expand_name(&full, &node()), Ok(full.clone()));

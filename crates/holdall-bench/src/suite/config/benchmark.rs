@@ -364,7 +364,7 @@ rosbag2_performance_benchmarking:
 "#;
 
     #[test]
-    fn a_shipped_file_is_read_as_it_is() {
+    fn a_shipped_file_is_read_unchanged() {
         let config = BenchmarkConfig::parse(THROUGHPUT).unwrap();
         assert_eq!((config.repeat_each, config.transport), (2, Transport::Dds));
         assert_eq!(config.bag_root_folder.as_deref(), Some(Path::new("/tmp/results")));
@@ -374,7 +374,7 @@ rosbag2_performance_benchmarking:
     }
 
     #[test]
-    fn every_combination_comes_once_with_storages_turning_fastest() {
+    fn every_combination_runs_once_with_storages_in_the_inner_loop() {
         let settings = BenchmarkConfig::parse(THROUGHPUT).unwrap().parameters.settings();
         assert_eq!(settings.len(), 32);
         let distinct: std::collections::HashSet<_> = settings.iter().collect();
@@ -417,7 +417,7 @@ rosbag2_performance_benchmarking:
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         let error = |from: &str, to: &str| {
             let text = THROUGHPUT.replacen(from, to, 1);
             assert_ne!(text, THROUGHPUT, "{from}");

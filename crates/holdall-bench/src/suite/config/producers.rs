@@ -276,7 +276,7 @@ rosbag2_performance_benchmarking_node:
 "#;
 
     #[test]
-    fn a_shipped_file_is_read_as_it_is() {
+    fn a_shipped_file_is_read_unchanged() {
         let config = ProducerConfig::parse(MIXED).unwrap();
         assert_eq!((config.publishers(), config.messages()), (501, 1_000_100));
         assert_eq!(config.bytes(), 500 * 2000 * 100 + 100 * 10_000_000);
@@ -302,7 +302,7 @@ rosbag2_performance_benchmarking_node:
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         let error = |from: &str, to: &str| {
             let text = MIXED.replacen(from, to, 1);
             assert_ne!(text, MIXED, "{from}");

@@ -22,7 +22,7 @@ const LINES_MAX: usize = 10_000;
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
 /// Time between two checks whether a program has ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL_PERIOD: Duration = Duration::from_millis(2);
 
 /// Lines with their numbers, and whether more can come.
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct Lines {
 }
 
 #[derive(Default)]
-struct Said {
+struct Output {
     lines: Mutex<Lines>,
     changed: Condvar,
 }
@@ -44,7 +44,7 @@ pub struct Program {
     process: std::process::Child,
     pid: Pid,
     stdin: Option<ChildStdin>,
-    said: Arc<Said>,
+    output: Arc<Output>,
     readers: Vec<JoinHandle<()>>,
     clock: Arc<dyn Clock>,
     /// `None` after it was waited for.
@@ -75,17 +75,17 @@ impl Program {
             .spawn()
             .map_err(BenchError::io("start", command.get_program()))?;
         let running = Some(StartedProgram::new(process.id()));
-        let said = Arc::new(Said::default());
-        lock(&said).open_streams = 2;
+        let output = Arc::new(Output::default());
+        lock(&output).open_streams = 2;
         let stdout: Option<Box<dyn Read + Send>> = process.stdout.take().map(|stream| Box::new(stream) as _);
         let stderr: Option<Box<dyn Read + Send>> = process.stderr.take().map(|stream| Box::new(stream) as _);
         let readers = [stdout, stderr]
             .into_iter()
             .flatten()
             .filter_map(|stream| {
-                let said = Arc::clone(&said);
+                let output = Arc::clone(&output);
                 let builder = thread::Builder::new().name("suite-lines".to_owned());
-                builder.spawn(move || read_lines(stream, &said)).ok()
+                builder.spawn(move || read_lines(stream, &output)).ok()
             })
             .collect();
         Ok(Self {
@@ -93,7 +93,7 @@ impl Program {
             pid: Pid::from_child(&process),
             stdin: process.stdin.take(),
             process,
-            said,
+            output,
             readers,
             clock: Arc::clone(clock),
             running,
@@ -125,7 +125,7 @@ impl Program {
     pub fn wait_for<T>(&self, within: Duration, mut pick: impl FnMut(&str) -> Option<T>) -> BenchResult<T> {
         let deadline = self.clock.monotonic() + within;
         let mut seen = 0;
-        let mut lines = lock(&self.said);
+        let mut lines = lock(&self.output);
         loop {
             let new = lines.kept.iter().filter(|(number, _)| *number >= seen);
             if let Some(found) = new.map(|(_, line)| line).find_map(|line| pick(line)) {
@@ -141,7 +141,7 @@ impl Program {
                 };
                 return Err(self.failed(&format!("{what}; its output: {}", last_words(&lines))));
             }
-            let waited = self.said.changed.wait_timeout(lines, left);
+            let waited = self.output.changed.wait_timeout(lines, left);
             (lines, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -169,10 +169,10 @@ impl Program {
         while matches!(waitid(WaitId::Pid(self.pid), options), Ok(None)) {
             let now = self.clock.monotonic();
             if now >= deadline {
-                let words = last_words(&lock(&self.said));
+                let words = last_words(&lock(&self.output));
                 return Err(self.failed(&format!("did not end in time; its output: {words}")));
             }
-            self.clock.sleep_until(now + LOOK_AGAIN);
+            self.clock.sleep_until(now + POLL_PERIOD);
         }
         let used = process_use(&self.name, self.id());
         let status = self
@@ -187,7 +187,7 @@ impl Program {
         Ok(Ended {
             code: status.code(),
             used,
-            lines: lock(&self.said)
+            lines: lock(&self.output)
                 .kept
                 .iter()
                 .map(|(_, line)| line.clone())
@@ -213,16 +213,16 @@ impl Drop for Program {
     }
 }
 
-fn read_lines(stream: Box<dyn Read + Send>, said: &Said) {
+fn read_lines(stream: Box<dyn Read + Send>, output: &Output) {
     let mut reader = BufReader::new(stream);
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
         let read = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes);
-        let mut lines = lock(said);
+        let mut lines = lock(output);
         if !matches!(read, Ok(1..)) {
             lines.open_streams -= 1;
-            said.changed.notify_all();
+            output.changed.notify_all();
             return;
         }
         let number = lines.next;
@@ -232,7 +232,7 @@ fn read_lines(stream: Box<dyn Read + Send>, said: &Said) {
         if lines.kept.len() > LINES_MAX {
             lines.kept.pop_front();
         }
-        said.changed.notify_all();
+        output.changed.notify_all();
     }
 }
 
@@ -248,8 +248,8 @@ fn last_words(lines: &Lines) -> String {
 }
 
 /// A panic elsewhere leaves the lines in their state between two of them.
-fn lock(said: &Said) -> MutexGuard<'_, Lines> {
-    said.lines.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(output: &Output) -> MutexGuard<'_, Lines> {
+    output.lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_found_and_the_end_is_told() {
+    fn output_lines_are_found_and_the_exit_is_reported() {
         let mut program = shell("echo ready; read x; echo got $x; exit 3");
         program
             .wait_for(Duration::from_secs(20), |line| (line == "ready").then_some(()))
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_early_is_quoted() {
+    fn a_program_that_ends_early_is_quoted() {
         let error = shell("echo no licence >&2")
             .wait_for(Duration::from_secs(20), |_| None::<()>)
             .unwrap_err()
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_used_is_read_after_its_end() {
+    fn processor_time_is_read_after_the_end() {
         let program = shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done");
         let ended = program.finish(Duration::from_secs(60)).unwrap();
         assert!(ended.used.cpu_s > 0.0, "{:?}", ended.used);

@@ -197,13 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_outside_of_any_prefix_is_called_as_it_is() {
+    fn a_program_outside_of_any_prefix_is_called_without_setup() {
         let found = Installed::at(PathBuf::from("/bin/echo"));
         assert_eq!(output(found.command(&found.program)), "bag a b");
     }
 
     #[test]
-    fn a_prefix_without_rosmaster_or_rospy_is_no_ros_1() {
+    fn a_prefix_without_rosmaster_or_rospy_is_not_ros_1() {
         let prefix = prefix(ROSBAG_RECORD);
         let only = find_ros1(Some(&prefix.path().join("lib"))).unwrap_err().0;
         assert!(

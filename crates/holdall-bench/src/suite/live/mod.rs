@@ -304,8 +304,8 @@ fn line(plan: &impl serde::Serialize) -> BenchResult<String> {
 /// The end of a program's output for people, in a sentence's length.
 fn last_sentences(lines: &[String]) -> String {
     let is_sentence = |line: &&String| !line.starts_with([' ', '{', '}']);
-    let said: Vec<&str> = lines.iter().filter(is_sentence).map(String::as_str).collect();
-    said[said.len().saturating_sub(3)..].join(" | ")
+    let sentences: Vec<&str> = lines.iter().filter(is_sentence).map(String::as_str).collect();
+    sentences[sentences.len().saturating_sub(3)..].join(" | ")
 }
 
 /// What `holdall record --json` reports for each topic, which it prints over several lines.

@@ -35,7 +35,7 @@ pub struct Programs {
     /// A Python with `rclpy`.
     rclpy: Option<PathBuf>,
     /// Transports that this build cannot join, with its error.
-    lacking: Vec<(Transport, Absent)>,
+    missing: Vec<(Transport, Absent)>,
 }
 
 impl Programs {
@@ -43,15 +43,15 @@ impl Programs {
     /// `rclpy` in the virtual environment or on `PATH`, ROS 1 where Debian puts it or below `/opt/ros`.
     /// `transports` are those that will be needed.
     pub fn find(holdall: PathBuf, named: Named<'_>, transports: &[Transport]) -> Self {
-        let lacking = transports
+        let missing = transports
             .iter()
-            .filter_map(|transport| Some((*transport, lacking(&holdall, *transport)?)))
+            .filter_map(|transport| Some((*transport, missing(&holdall, *transport)?)))
             .collect();
         Self {
             ros2: installed::find_ros2(named.ros2),
             ros1: installed::find_ros1(named.ros1),
             rclpy: installed::find_rclpy(named.python),
-            lacking,
+            missing,
             holdall,
         }
     }
@@ -62,9 +62,9 @@ impl Programs {
         let needs_own_transport = setting.recorder != RecorderKind::Rosbag
             && !(setting.recorder == RecorderKind::Ros2Bag && setting.publishers == PublisherKind::Rclpy);
         if let Some((_, reason)) = self
-            .lacking
+            .missing
             .iter()
-            .find(|(lacking, _)| needs_own_transport && *lacking == transport)
+            .find(|(missing, _)| needs_own_transport && *missing == transport)
         {
             return Some(reason.clone());
         }
@@ -239,7 +239,7 @@ pub(super) fn prepare(command: &mut Command, environment: &[(String, String)], i
 }
 
 /// Starts this program to join a transport and publish nothing.
-fn lacking(holdall: &Path, transport: Transport) -> Option<Absent> {
+fn missing(holdall: &Path, transport: Transport) -> Option<Absent> {
     let flag = transport.flag()?;
     let output = Command::new(holdall)
         .args(["bench", "publish", "--probe", "--transport", flag])
@@ -265,13 +265,13 @@ mod tests {
     use super::*;
     use crate::suite::config::Matrix;
 
-    fn nothing_here() -> Programs {
+    fn no_programs() -> Programs {
         Programs {
             holdall: PathBuf::from("holdall"),
             ros2: None,
             ros1: Err(Absent("ROS 1 is not installed".to_owned())),
             rclpy: None,
-            lacking: vec![(
+            missing: vec![(
                 Transport::Zenoh,
                 Absent("this build of holdall has no zenoh".to_owned()),
             )],
@@ -279,8 +279,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_said_and_what_is_there_is_not() {
-        let programs = nothing_here();
+    fn only_absent_programs_are_reported() {
+        let programs = no_programs();
         let setting = Matrix::default().settings().remove(0);
         let with = |recorder| Setting {
             recorder,

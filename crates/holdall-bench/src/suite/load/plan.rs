@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_gives_back_what_it_was_made_of() {
+    fn a_plan_returns_the_producers_it_was_made_from() {
         let text = "rosbag2_performance_benchmarking_node: {ros__parameters: {publishers: {publisher_groups: [g], g: {\
              publishers_count: 3, topic_root: cam, msg_size_bytes: 9, msg_count_each: 5, rate_hz: 10.5, content: image,\
              qos: {qos_depth: 7, qos_reliability: best_effort, qos_durability: transient_local}}}}}";

@@ -19,7 +19,7 @@ use std::{
 };
 
 /// Time between two checks for subscriptions.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const POLL_PERIOD: Duration = Duration::from_millis(2);
 
 /// Longest wait for publishers without subscriptions.
 const MATCH_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -91,7 +91,7 @@ pub fn publish(
                 });
             }
             transport.poll_graph(&mut Vec::new())?;
-            clock.sleep_until(clock.monotonic() + LOOK_AGAIN);
+            clock.sleep_until(clock.monotonic() + POLL_PERIOD);
         }
     }
     on_event(&PublishEvent::Started);
@@ -147,7 +147,7 @@ fn watched<T: Send>(
     thread::scope(|scope| {
         let watch = || {
             while !ended.load(Ordering::Relaxed) && !matched.poll(clock) {
-                clock.sleep_until(clock.monotonic() + LOOK_AGAIN);
+                clock.sleep_until(clock.monotonic() + POLL_PERIOD);
             }
         };
         thread::Builder::new()

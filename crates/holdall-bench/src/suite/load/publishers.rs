@@ -101,7 +101,7 @@ impl Publishers {
                 frame,
                 corpus,
             };
-            made.put_together();
+            made.encode_ahead();
             groups.push(made);
         }
         let publishers = config
@@ -166,7 +166,7 @@ impl Group {
     }
 
     /// Encodes small messages ahead of time.
-    fn put_together(&mut self) {
+    fn encode_ahead(&mut self) {
         let message_bytes = self.frame.message_bytes();
         if message_bytes == 0 || message_bytes >= WHOLE_BYTES_MAX {
             return;
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn small_messages_are_there_in_one_piece() {
+    fn small_messages_are_encoded_in_one_piece() {
         let publishers = Publishers::new(&config(1000, 2), 7).unwrap();
         let group = &publishers.groups[0];
         let mut first = Vec::new();

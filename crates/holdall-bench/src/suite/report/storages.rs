@@ -250,7 +250,7 @@ fn of_size(cells: &[StorageCell], other: Option<&Storages>) -> BenchResult<Plot>
             .is_ok();
             bars.push(Bar {
                 label: cell.plugin_config.clone(),
-                series: usize::from(is_of_others(&cell.plugin_config)),
+                series: usize::from(is_rival(&cell.plugin_config)),
                 estimate: rate,
                 other: there,
             });
@@ -280,7 +280,7 @@ fn of_size(cells: &[StorageCell], other: Option<&Storages>) -> BenchResult<Plot>
 }
 
 /// Whether a configuration is another library's, or the bare loop.
-fn is_of_others(configuration: &str) -> bool {
+fn is_rival(configuration: &str) -> bool {
     ["mcap_crate", "sqlite_bare", "leveldb_bare", "naive", "generator"]
         .iter()
         .any(|name| configuration.starts_with(name))

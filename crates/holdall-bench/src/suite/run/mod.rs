@@ -131,7 +131,7 @@ pub fn run(
         skipped: Vec::new(),
     };
     let mut runs = if options.resume {
-        others(&folder, &planned)?
+        earlier_results(&folder, &planned)?
     } else {
         Vec::new()
     };
@@ -201,7 +201,7 @@ fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -
 }
 
 /// Finished runs that are not requested now, such as other cases or recorders: they stay in the result.
-fn others(folder: &Path, planned: &[Planned<'_>]) -> BenchResult<Vec<RunResult>> {
+fn earlier_results(folder: &Path, planned: &[Planned<'_>]) -> BenchResult<Vec<RunResult>> {
     let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten();
     let place = |path: &Path| {
         let name = path.file_name()?.to_str()?;
@@ -413,7 +413,7 @@ fn remove_bag(path: &Path) -> BenchResult<()> {
 }
 
 /// Number of threads that publish this load: as requested, as the file sets, or as many as it needs.
-fn producer_threads(producers: &ProducerConfig, asked: Option<u32>) -> u32 {
+fn producer_threads(producers: &ProducerConfig, requested: Option<u32>) -> u32 {
     let of = |group: &super::config::PublisherGroup| group.rate_hz * f64::from(group.publishers_count);
     let messages_per_s: f64 = producers.groups.iter().map(of).sum();
     let needed = if messages_per_s > MESSAGES_PER_THREAD_AND_S {
@@ -421,7 +421,7 @@ fn producer_threads(producers: &ProducerConfig, asked: Option<u32>) -> u32 {
     } else {
         1
     };
-    asked
+    requested
         .or(producers.number_of_threads)
         .map_or(needed, |threads| threads.clamp(1, PRODUCER_THREADS_MAX))
 }

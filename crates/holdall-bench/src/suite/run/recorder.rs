@@ -101,17 +101,17 @@ impl Run<'_> {
         let written_before = written_bytes("self");
         let (sent, stored) = match self.setting.recorder {
             RecorderKind::Holdall => self.through_cache(&bag)?,
-            RecorderKind::Discard => self.to_nobody()?,
+            RecorderKind::Discard => self.to_counters()?,
             _ => self.through_buffer(&bag)?,
         };
         let usage = meter.stop();
         let written = written_bytes("self").zip(written_before);
         let (woken, probe_cpu) = probe.stop();
         let mut result = self.figures(&sent, &stored);
-        let aside_s = sent.cpu.as_secs_f64() + probe_cpu.as_secs_f64();
+        let other_cpu_s = sent.cpu.as_secs_f64() + probe_cpu.as_secs_f64();
         let close_s = (usage.elapsed_s - sent.elapsed.as_secs_f64()).max(0.0);
         result.set_times(usage.elapsed_s, close_s);
-        result.recorder_cpu_s = (usage.cpu_s - aside_s).max(0.0);
+        result.recorder_cpu_s = (usage.cpu_s - other_cpu_s).max(0.0);
         result.producer_cpu_s = sent.cpu.as_secs_f64();
         result.rss_max_bytes = usage.rss_max_bytes;
         result.wake_up = woken.summary();
@@ -157,7 +157,7 @@ impl Run<'_> {
     }
 
     /// Counts what is offered: only the generator then costs anything.
-    fn to_nobody(&self) -> BenchResult<(Sent, Stored)> {
+    fn to_counters(&self) -> BenchResult<(Sent, Stored)> {
         let counting: Vec<Arc<Counting>> = self
             .publishers
             .publishers

@@ -232,12 +232,12 @@ impl<'p> Checker<'p> {
 
     fn length(&mut self, argument: &Parsed) -> Result<Part, ExpressionError> {
         if let Kind::Path(steps) = &argument.kind {
-            let way = self.way(steps)?;
-            if way.is_list {
+            let path = self.follow(steps)?;
+            if path.is_list {
                 return Ok(Part {
-                    node: self.slot(way.steps, Taken::Length),
+                    node: self.slot(path.steps, Taken::Length),
                     sort: Sort::Number,
-                    is_any: way.is_any,
+                    is_any: path.is_any,
                 });
             }
         }
@@ -257,16 +257,16 @@ impl<'p> Checker<'p> {
 
     /// A path to a single value.
     fn path(&mut self, steps: &[(usize, PathStep)]) -> Result<Part, ExpressionError> {
-        let way = self.way(steps)?;
+        let path = self.follow(steps)?;
         let at = steps[0].0;
         let written = written(steps);
-        if way.is_list {
+        if path.is_list {
             let reason = format!(
                 "{written} is a list; use {written}[0], {written}[*] (any element) or len({written})"
             );
             return Err(ExpressionError::new(at, reason));
         }
-        let (sort, taken) = match way.field.element {
+        let (sort, taken) = match path.field.element {
             ElementPlan::Primitive(Primitive::Boolean) => (Sort::Truth, Taken::Value),
             ElementPlan::Primitive(_) => (Sort::Number, Taken::Value),
             ElementPlan::Text { .. } | ElementPlan::WideText { .. } => (Sort::Text, Taken::Value),
@@ -283,9 +283,9 @@ impl<'p> Checker<'p> {
                 (Sort::Number, Taken::Seconds)
             }
         };
-        let is_any = way.is_any;
+        let is_any = path.is_any;
         Ok(Part {
-            node: self.slot(way.steps, taken),
+            node: self.slot(path.steps, taken),
             sort,
             is_any,
         })
@@ -306,22 +306,22 @@ impl<'p> Checker<'p> {
     }
 
     /// Follows a path through the type.
-    fn way(&self, path: &[(usize, PathStep)]) -> Result<Way<'p>, ExpressionError> {
+    fn follow(&self, path: &[(usize, PathStep)]) -> Result<TypedPath<'p>, ExpressionError> {
         let mut structure = Some(self.plan.root());
-        let mut way: Option<Way<'p>> = None;
+        let mut end: Option<TypedPath<'p>> = None;
         for (index, (at, step)) in path.iter().enumerate() {
             let before = written(&path[..index]);
             match step {
                 PathStep::Field(name) => {
-                    if way.as_ref().is_some_and(|way| way.is_list) {
+                    if end.as_ref().is_some_and(|end| end.is_list) {
                         let reason =
                             format!("{before} is a list; use {before}[0] or {before}[*] (any element)");
                         return Err(ExpressionError::new(*at, reason));
                     }
                     let Some(inside) = structure else {
-                        let kind = way
+                        let kind = end
                             .as_ref()
-                            .map(|way| way.field.element_text(self.plan))
+                            .map(|end| end.field.element_text(self.plan))
                             .unwrap_or_default();
                         let reason = format!("{before} has no fields, it is a {kind}");
                         return Err(ExpressionError::new(*at, reason));
@@ -335,9 +335,9 @@ impl<'p> Checker<'p> {
                         );
                         return Err(ExpressionError::new(*at, reason));
                     };
-                    let (mut steps, is_any) = way.map_or((Vec::new(), false), |way| (way.steps, way.is_any));
+                    let (mut steps, is_any) = end.map_or((Vec::new(), false), |end| (end.steps, end.is_any));
                     steps.push(Step::Field(place));
-                    way = Some(Way {
+                    end = Some(TypedPath {
                         steps,
                         field,
                         is_list: field.arity != Arity::One,
@@ -349,20 +349,20 @@ impl<'p> Checker<'p> {
                     };
                 }
                 PathStep::Item(_) | PathStep::All => {
-                    let inside = way
+                    let inside = end
                         .as_mut()
-                        .filter(|way| way.is_list)
+                        .filter(|end| end.is_list)
                         .ok_or_else(|| ExpressionError::new(*at, format!("{before} is not a list")))?;
                     inside.enter(*at, step, &before)?;
                 }
             }
         }
-        way.ok_or_else(|| ExpressionError::new(0, "expected the name of a field"))
+        end.ok_or_else(|| ExpressionError::new(0, "expected the name of a field"))
     }
 }
 
 /// A path through a type.
-struct Way<'p> {
+struct TypedPath<'p> {
     steps: Vec<Step>,
     field: &'p FieldPlan,
     /// It ends at a list, not at an element.
@@ -370,7 +370,7 @@ struct Way<'p> {
     is_any: bool,
 }
 
-impl Way<'_> {
+impl TypedPath<'_> {
     fn enter(&mut self, at: usize, step: &PathStep, written: &str) -> Result<(), ExpressionError> {
         match step {
             PathStep::Item(index) => {

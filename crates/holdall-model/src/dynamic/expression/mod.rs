@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn ask(text: &str) -> bool {
+    fn holds(text: &str) -> bool {
         let plan = Arc::new(plan(TYPES));
         let predicate = Predicate::compile(plan, text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let answers: Vec<bool> = [(true, false), (false, false), (true, true), (false, true)]
@@ -222,7 +222,7 @@ mod tests {
             "v.x / 0 > 1e300",
             "big % 0 != 0",
         ] {
-            assert!(ask(text), "{text}");
+            assert!(holds(text), "{text}");
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
             "ok and false",
             "names[*] == 'other'",
         ] {
-            assert!(!ask(text), "{text}");
+            assert!(!holds(text), "{text}");
         }
     }
 

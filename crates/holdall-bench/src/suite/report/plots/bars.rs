@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn names_take_no_more_room_than_they_need() {
+    fn names_use_no_more_room_than_they_need() {
         let left = |label: &str| {
             let bars = vec![Bar {
                 label: label.to_owned(),
