@@ -1,4 +1,4 @@
-//! Audits a bag: counts what is really in it, and compares with the account that the recording left.
+//! Audits a bag: counts its messages, and compares them with the account that the recording stored.
 
 use super::{
     bag::BagReader,
@@ -9,12 +9,12 @@ use crate::record::ledger::TopicAccount;
 use holdall_model::{loss::LossStage, time::Timestamp};
 use std::collections::BTreeMap;
 
-/// What account a bag carries.
+/// The kind of account in a bag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountKind {
     /// The account of the whole recording.
     Final,
-    /// The account as it stood when the recording was cut off, or shortly before; what was lost later is not known.
+    /// The account of an interrupted recording, from its last checkpoint; later losses are unknown.
     Checkpoint(Timestamp),
     /// None: another recorder wrote the bag.
     Missing,
@@ -25,13 +25,13 @@ pub enum AccountKind {
 pub struct TopicAudit {
     /// Full ROS name.
     pub name: String,
-    /// Messages that were counted in the bag.
+    /// Number of messages counted in the bag.
     pub recorded: u64,
-    /// Missing messages by stage, those left out on request too.
+    /// Missing messages by stage, including those left out on request.
     pub missing: BTreeMap<LossStage, u64>,
-    /// Messages that were in files which the ring of files removed.
+    /// Messages in files that the ring of files removed.
     pub removed: u64,
-    /// Its account, where there is one.
+    /// Its account, if there is one.
     pub account: Option<TopicAccount>,
 }
 
@@ -43,16 +43,16 @@ impl TopicAudit {
     }
 }
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Clone, Debug)]
 pub struct BagAudit {
-    /// What account the bag carries.
+    /// The kind of account in the bag.
     pub account: AccountKind,
-    /// By topic, in the order of the names.
+    /// The topics in name order.
     pub topics: Vec<TopicAudit>,
     /// What does not add up, one sentence each.
     pub faults: Vec<String>,
-    /// What a user should know besides, one sentence each.
+    /// Notices for the user, one sentence each.
     pub notices: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl BagAudit {
     /// Reads the whole bag and compares.
     ///
     /// # Errors
-    /// A storage file that cannot be opened. Damage inside of one is a fault in the audit.
+    /// A storage file that cannot be opened. Damage in a file is a fault in the audit.
     pub fn of(bag: &BagReader) -> Result<Self, BagError> {
         let ledger = bag.any_ledger()?;
         let account = match &ledger {
@@ -87,7 +87,7 @@ impl BagAudit {
         for (name, found) in counted {
             if account == AccountKind::Final {
                 let fault = format!(
-                    "{name}: {} messages are in the bag, and no account tells of them",
+                    "{name}: {} messages are in the bag, but not in its account",
                     found.messages
                 );
                 audit.faults.push(fault);
@@ -103,12 +103,12 @@ impl BagAudit {
         Ok(audit)
     }
 
-    /// True when the account is there and adds up.
+    /// True when the bag has an account that adds up.
     pub fn is_balanced(&self) -> bool {
         self.account != AccountKind::Missing && self.faults.is_empty()
     }
 
-    /// Messages that were counted in the bag.
+    /// Number of messages counted in the bag.
     pub fn recorded(&self) -> u64 {
         self.topics.iter().map(|topic| topic.recorded).sum()
     }
@@ -150,14 +150,14 @@ impl BagAudit {
         counted
     }
 
-    /// Compares what a topic's account says with what was found.
+    /// Compares a topic's account with its messages.
     fn compare(&mut self, account: TopicAccount, found: Found) {
         let mut missing = account.missing.clone();
-        let told = account.in_bag();
+        let accounted = account.in_bag();
         if self.account == AccountKind::Final {
-            if told != found.messages {
+            if accounted != found.messages {
                 self.faults.push(format!(
-                    "{}: its account says that {told} messages are in the bag, and {} are",
+                    "{}: its account has {accounted} messages in the bag, but {} were found",
                     account.name, found.messages
                 ));
             } else if let Some(fingerprint) = expected_fingerprint(&account)
@@ -165,13 +165,14 @@ impl BagAudit {
                 && fingerprint != found.fingerprint
             {
                 self.faults.push(format!(
-                    "{}: the sequence numbers of its {told} messages are not those that its account leaves",
+                    "{}: the sequence numbers of its {accounted} messages do not match its account",
                     account.name
                 ));
             }
-        } else if told > found.messages {
-            // They were handed to the disk when the account was written, and the end came before they were safe there.
-            *missing.entry(LossStage::Storage).or_insert(0) += told - found.messages;
+        } else if accounted > found.messages {
+            // The account was written after these messages were given to the disk, but the recording ended
+            // before they were durable.
+            *missing.entry(LossStage::Storage).or_insert(0) += accounted - found.messages;
         }
         let left_out = account.left_out_by_tools();
         if left_out > 0 {
@@ -186,18 +187,18 @@ impl BagAudit {
         });
     }
 
-    /// The number of messages in `metadata.yaml` is what other programs go by.
+    /// Other programs use the number of messages in `metadata.yaml`.
     fn check_metadata(&mut self, bag: &BagReader) {
-        let (told, counted) = (bag.metadata().message_count, self.recorded());
-        if told != counted {
+        let (listed, counted) = (bag.metadata().message_count, self.recorded());
+        if listed != counted {
             self.faults.push(format!(
-                "the bag's metadata says that it has {told} messages, and it has {counted}"
+                "the bag's metadata lists {listed} messages, but it has {counted}"
             ));
         }
     }
 }
 
-/// What was found of a topic.
+/// A topic's messages in the bag.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     messages: u64,
@@ -212,14 +213,15 @@ impl Found {
         self.highest_sequence = self.highest_sequence.max(sequence);
     }
 
-    /// Storages without a place for sequence numbers, and other recorders, say 0 for all.
+    /// Storages that do not store sequence numbers, and other recorders, use 0 for all messages.
     const fn is_numbered(&self) -> bool {
         self.highest_sequence > 0
     }
 }
 
-/// The fingerprint of the sequence numbers that a topic's messages must have: a sum that does not depend on their order, so that messages
-/// of many publishers in one topic are compared in constant memory. `None` where the account does not know each number.
+/// The fingerprint of the sequence numbers that a topic's messages must have: a sum that is independent of
+/// their order, so that messages of many publishers on one topic are compared in constant memory. `None` if
+/// the account does not have each number.
 fn expected_fingerprint(account: &TopicAccount) -> Option<u64> {
     let is_changed = account.removed > 0 || account.left_out > 0 || account.unaccounted > 0;
     if is_changed || account.folded.is_some() || account.publishers.is_empty() {
@@ -235,7 +237,7 @@ fn expected_fingerprint(account: &TopicAccount) -> Option<u64> {
             continue;
         }
         for [first, last] in publisher.recorded_ranges()? {
-            // As many as are in the bag, or the comparison of counts has failed before.
+            // At most as many as are in the bag; otherwise the comparison of counts has failed before.
             if last - first >= publisher.recorded {
                 return None;
             }

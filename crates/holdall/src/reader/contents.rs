@@ -1,4 +1,5 @@
-//! What only reading all messages of a bag tells: payload bytes by topic, requests and responses by service.
+//! What is known only from reading all messages of a bag: payload bytes by topic, requests and responses by
+//! service.
 
 use super::{
     bag::BagReader,
@@ -8,22 +9,23 @@ use super::{
 use holdall_model::names::service_of_event_topic;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Requests or responses that are remembered to count each once; both ends of a service tell of each, close together in time.
+/// Most requests and responses that are remembered to count each once; both ends of a service publish an
+/// event for each, close in time.
 const REMEMBERED_MAX: usize = 1 << 20;
 
 /// Requests and responses of a service, each counted once per client and sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServiceCounts {
-    /// Different requests.
+    /// Number of distinct requests.
     pub requests: u64,
-    /// Different responses.
+    /// Number of distinct responses.
     pub responses: u64,
 }
 
-/// What only reading all messages of a bag tells.
+/// What is known only from reading all messages of a bag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BagContents {
-    /// Messages by topic.
+    /// Number of messages by topic.
     pub messages_by_topic: BTreeMap<String, u64>,
     /// Payload bytes by topic.
     pub bytes_by_topic: BTreeMap<String, u64>,
@@ -35,7 +37,7 @@ impl BagContents {
     /// Reads all messages of a bag.
     ///
     /// # Errors
-    /// The first thing that cannot be read.
+    /// The first read error.
     pub fn read(bag: &BagReader) -> Result<Self, BagError> {
         let (mut contents, mut seen) = (Self::default(), Seen::default());
         for message in BagSet::from(vec![bag.clone()]).messages(&MessageFilter::default()) {
@@ -64,7 +66,7 @@ impl BagContents {
     }
 }
 
-/// The entry of a topic; its name is copied only the first time.
+/// The entry of a topic; copies its name only the first time.
 fn entry<'a, T: Default>(map: &'a mut BTreeMap<String, T>, name: &str) -> &'a mut T {
     if !map.contains_key(name) {
         map.insert(name.to_owned(), T::default());
@@ -73,7 +75,7 @@ fn entry<'a, T: Default>(map: &'a mut BTreeMap<String, T>, name: &str) -> &'a mu
         .expect("it was put in above where it was missing")
 }
 
-/// What a service event begins with (`service_msgs/msg/ServiceEventInfo`).
+/// The first fields of a service event (`service_msgs/msg/ServiceEventInfo`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct ServiceEvent {
     is_response: bool,
@@ -82,12 +84,12 @@ struct ServiceEvent {
 }
 
 impl ServiceEvent {
-    /// Reads the beginning of a serialized event; `None` for bytes that are none.
+    /// Reads the beginning of a serialized event; `None` for other bytes.
     fn decode(payload: &[u8]) -> Option<Self> {
         let (encapsulation, body) = payload.split_at_checked(4)?;
         let little_endian = encapsulation[1] & 1 == 1;
-        // uint8 type, pad 3, int32 sec, uint32 nanosec, char[16] client; then int64 sequence, aligned to 8 in the first version
-        // of CDR and to 4 in the second (encapsulations from 6 on).
+        // uint8 type, pad 3, int32 sec, uint32 nanosec, char[16] client; then int64 sequence, aligned to 8 in
+        // the first version of CDR and to 4 in the second (encapsulations from 6 on).
         let sequence_at = if encapsulation[1] >= 6 { 28 } else { 32 };
         let sequence: [u8; 8] = body.get(sequence_at..sequence_at + 8)?.try_into().ok()?;
         Some(Self {
@@ -107,7 +109,7 @@ impl ServiceEvent {
     }
 }
 
-/// Events that were counted, by topic, within bounded memory.
+/// Events that were counted, by topic, in bounded memory.
 #[derive(Default)]
 struct Seen {
     events: HashMap<String, HashSet<ServiceEvent>>,
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_told_by_both_ends_counts_once() {
+    fn an_event_published_by_both_ends_counts_once() {
         let (mut contents, mut seen) = (BagContents::default(), Seen::default());
         for payload in [
             event(0, 1, 5),
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_event_are_counted_as_bytes_only() {
+    fn bytes_that_are_not_an_event_are_counted_as_bytes_only() {
         let (mut contents, mut seen) = (BagContents::default(), Seen::default());
         for payload in [vec![], vec![0, 1, 0, 0, 0], event(9, 1, 1)] {
             contents.add(&message(payload), &mut seen);

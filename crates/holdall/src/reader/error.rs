@@ -9,23 +9,23 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BagError {
-    /// The operating system refused.
+    /// An operation of the operating system failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: `open`, `read`, `list`.
+        /// What was attempted: `open`, `read`, `list`.
         action: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// A file of it cannot be read.
+    /// A file of the bag cannot be read.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// There is something else than a bag.
+    /// The path is not a bag.
     #[error("{} is not a bag: {reason}", path.display())]
     NotABag {
-        /// What was given.
+        /// The path.
         path: PathBuf,
         /// One clause.
         reason: String,
@@ -38,40 +38,40 @@ pub enum BagError {
         /// What is wrong with it.
         source: MetadataError,
     },
-    /// A storage file that the metadata names is not there.
+    /// A storage file that the metadata names does not exist.
     #[error("{}: storage file {} is missing: metadata.yaml names it ({present} of {named} files are there)", bag.display(), file.display())]
     MissingFile {
         /// The bag.
         bag: PathBuf,
         /// The missing file, as the metadata names it.
         file: PathBuf,
-        /// How many files the metadata names.
+        /// Number of files that the metadata names.
         named: usize,
-        /// How many of them are there.
+        /// Number of them that exist.
         present: usize,
     },
-    /// A path in the metadata that leads out of the bag.
+    /// A path in the metadata that is outside the bag.
     #[error("{}: metadata.yaml names {found:?}, expected a path inside the bag", bag.display())]
     PathOutside {
         /// The bag.
         bag: PathBuf,
-        /// What the metadata says.
+        /// The path in the metadata.
         found: String,
     },
-    /// Publishers that cannot be chosen.
+    /// Publishers that cannot be selected.
     #[error("{}: {reason}", path.display())]
     Publishers {
         /// The first bag.
         path: PathBuf,
-        /// Why not, one clause.
+        /// The cause, one clause.
         reason: String,
     },
-    /// A bag in a form that this program cannot read.
+    /// A bag in a form that this program does not support.
     #[error("{}: {what} cannot be read: {reason}", path.display())]
     Unsupported {
         /// The bag or the file.
         path: PathBuf,
-        /// What it is.
+        /// The unsupported form.
         what: String,
         /// One clause, with what to do.
         reason: String,

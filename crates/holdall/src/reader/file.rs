@@ -23,19 +23,19 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What MCAP files begin and end with.
+/// First and last bytes of an MCAP file.
 pub(super) const MCAP_MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', b'0', b'\r', b'\n'];
 
-/// What SQLite files begin with.
+/// First bytes of an SQLite file.
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// What ROS 1 bags begin with.
+/// First bytes of a ROS 1 bag.
 const ROS1_MAGIC: &[u8] = b"#ROSBAG V";
 
-/// What stands in a clone's place of a file that Git LFS keeps elsewhere begins so (within the bytes that are looked at).
+/// First bytes of a Git LFS pointer, which a clone has instead of the file.
 const GIT_LFS_BEGIN: &[u8] = b"version https://";
 
-/// Longer files that do not describe themselves are opened without a look at their first message.
+/// Longer files without metadata are opened without reading their first message.
 const UNDESCRIBED_BYTES_MAX: u64 = 4 << 30;
 /// The storage of ROS 1 bags.
 const ROS1_STORAGE: &str = holdall_storage::rosbag1::format::STORAGE_ID;
@@ -43,7 +43,7 @@ const ROS1_STORAGE: &str = holdall_storage::rosbag1::format::STORAGE_ID;
 /// A reader that several streams may share.
 pub(crate) type SharedReader = Arc<dyn StorageReader>;
 
-/// The reader in a view, and what a user should know of that.
+/// The reader in a view, and notices for the user.
 pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Vec<String>) {
     let is_converted = match view {
         Ros1View::BagsConverted => reader.summary().storage_id == ROS1_STORAGE,
@@ -57,27 +57,28 @@ pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Ve
     }
 }
 
-/// How payloads lie in a storage file.
+/// How payloads are stored in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Payloads {
-    /// As they were sent.
+    /// As sent.
     #[default]
     Plain,
-    /// Each packed by itself (rosbag2's message compression).
+    /// Each one compressed (rosbag2's message compression).
     Packed,
 }
 
-/// Packed files that stay unpacked after their last reader is gone: the first and the last are asked for again and again.
+/// Packed files that stay unpacked after their last reader is dropped: the first and the last are opened
+/// repeatedly.
 const KEPT_UNPACKED: usize = 2;
 
-/// The packed files of one bag that are unpacked at the moment; clones share them.
+/// The packed files of one bag that are currently unpacked; clones share them.
 #[derive(Clone, Default)]
 pub(super) struct UnpackedFiles(Arc<Mutex<Vec<(PathBuf, SharedReader)>>>);
 
 impl UnpackedFiles {
-    /// The reader of a packed file, which is unpacked unless it was one of the last.
+    /// The reader of a packed file, which is unpacked unless it is one of the last files.
     pub fn open(&self, path: &Path, payloads: Payloads) -> Result<SharedReader, BagError> {
-        // Held while unpacking, so that two who ask for the same file do not unpack it twice.
+        // Locked while unpacking, so that a file that two callers open is unpacked once.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, reader)) = kept.iter().find(|(known, _)| known == path) {
             return Ok(Arc::clone(reader));
@@ -91,7 +92,8 @@ impl UnpackedFiles {
     }
 }
 
-/// Opens a storage file and undoes rosbag2's compression; what it is is told by what it begins with, not by its name.
+/// Opens a storage file and undoes rosbag2's compression; the format follows from the first bytes, not from
+/// the name.
 pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, BagError> {
     let opened: SharedReader = if path.is_dir() {
         Arc::from(open_directory(path)?)
@@ -106,7 +108,7 @@ pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, BagE
     })
 }
 
-/// Opens a file that does not say how its payloads lie, when nobody else does: its own metadata decides, or its first payload.
+/// Opens a file whose payload compression is unknown: its own metadata decides, or its first payload.
 pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagError> {
     let reader = open(path, Payloads::Plain)?;
     let described = reader
@@ -115,7 +117,8 @@ pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagE
         .and_then(|text| BagMetadata::from_yaml(text).ok());
     let payloads = match described {
         Some(metadata) => super::bag::payloads(&metadata).unwrap_or_default(),
-        // Of a long MCAP file the index alone has megabytes; without the record of a rosbag2 it was written by others, who pack no payloads.
+        // The index alone of a long MCAP file has megabytes; without rosbag2's record it was written by other
+        // programs, which do not compress payloads.
         None if reader.summary().file_bytes > UNDESCRIBED_BYTES_MAX => Payloads::Plain,
         None if matches!(has_packed_payloads(&*reader), Ok(true)) => Payloads::Packed,
         None => Payloads::Plain,
@@ -126,7 +129,7 @@ pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagE
     })
 }
 
-/// The first bytes of a file, fewer when it ends before.
+/// The first bytes of a file, fewer if it is shorter.
 pub(super) fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
     let mut head = vec![0; 16];
     let count = File::open(path)?.read_at(&mut head, 0)?;
@@ -134,7 +137,7 @@ pub(super) fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
     Ok(head)
 }
 
-/// A storage file that is a directory.
+/// Opens a storage file that is a directory.
 fn open_directory(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
     if is_leveldb(path) {
         return Ok(LeveldbStorage.open_reader(path)?);
@@ -145,7 +148,7 @@ fn open_directory(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
     })
 }
 
-/// Length of a storage file in bytes; of all its files when it is a directory.
+/// Length of a storage file in bytes; the total of its files if it is a directory.
 pub(super) fn length(path: &Path, about: &Metadata) -> u64 {
     if !about.is_dir() {
         return about.len();
@@ -192,7 +195,7 @@ fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
     })
 }
 
-/// One sentence for a file that is not whole.
+/// One sentence for a file that is damaged.
 pub(super) fn damage(summary: &StorageSummary) -> Option<String> {
     match &summary.condition {
         FileCondition::Complete | FileCondition::Unindexed => None,
@@ -204,7 +207,8 @@ pub(super) fn damage(summary: &StorageSummary) -> Option<String> {
     }
 }
 
-/// One sentence for a file that does not end as it should; a glance at its last bytes, so that a whole bag opens at once.
+/// One sentence for a file that does not end correctly; reads only its last bytes, so that a long bag opens
+/// at once.
 pub(super) fn cut_short(file: &BagFile) -> Option<String> {
     if file.path.extension().is_none_or(|extension| extension != "mcap") {
         return None;
@@ -223,7 +227,7 @@ pub(super) fn cut_short(file: &BagFile) -> Option<String> {
     })
 }
 
-/// The messages of one file that `filter` takes, in its order.
+/// The messages of one file that `filter` selects, in its order.
 pub(super) fn messages(
     file: &BagFile,
     filter: &MessageFilter,

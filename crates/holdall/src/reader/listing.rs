@@ -1,4 +1,4 @@
-//! Finds the storage files in a directory that has no metadata to name them.
+//! Finds the storage files in a directory without metadata.
 
 use super::{bag::io_error, error::BagError};
 use holdall_storage::{
@@ -11,10 +11,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Extensions that rosbag2's storage plugins give their files.
+/// File extensions of rosbag2's storage plugins.
 const EXTENSIONS: [&str; 2] = ["mcap", "db3"];
 
-/// Files in a directory that are looked at; more than that is no bag.
+/// Most files in a directory that are listed; a bag has fewer.
 const ENTRIES_MAX: usize = 1_000_000;
 
 /// The storage files in `directory` in the order of their numbers: `bag_2.mcap` before `bag_10.mcap`.
@@ -39,7 +39,7 @@ pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
             files.push(path);
         }
     }
-    // A file that was being packed is there twice: as it was, which is always whole, and packed.
+    // A file that was being packed exists twice: the original, which is always whole, and the packed one.
     let plain: HashSet<PathBuf> = files
         .iter()
         .filter(|path| !is_packed_name(path))
@@ -50,7 +50,7 @@ pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
     Ok(files)
 }
 
-/// What a directory without metadata and storage files holds, as a clause for the user.
+/// Describes a directory without metadata and storage files, as a clause for the user.
 pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, BagError> {
     let mut entries = fs::read_dir(directory).map_err(|error| io_error("list", directory, error))?;
     Ok(if entries.next().is_none() {
@@ -60,7 +60,7 @@ pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, BagEr
     })
 }
 
-/// Name without the number at its end, the number, and the name for what is left to decide.
+/// The name without its number, the number, and the full name to break ties.
 fn order_key(path: &Path) -> (String, u64, String) {
     let stem = unpacked_name(path)
         .file_stem()
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_directory_is_told_from_one_without_storage_files() {
+    fn an_empty_directory_is_distinguished_from_one_without_storage_files() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let found = describe_without_storage(directory.path()).expect("list");
         assert_eq!(found, "the directory is empty");

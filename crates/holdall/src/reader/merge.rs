@@ -1,35 +1,35 @@
-//! Merges streams that are each in time order into one, opening each no earlier than its time has come.
+//! Merges streams that are each in time order, opening each one only when it is due.
 
 use holdall_model::time::Timestamp;
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// Things in time order, each with the stamp that orders it.
+/// Items in time order, each with its stamp.
 pub(crate) type Stream<T, E> = Box<dyn Iterator<Item = Result<(Timestamp, T), E>> + Send>;
 
-/// Opens a stream when its time has come.
+/// Opens a stream when it is due.
 pub(crate) type OpenStream<T, E> = Box<dyn FnOnce() -> Result<Stream<T, E>, E> + Send>;
 
 /// One input of a [`Merge`].
 enum Input<T, E> {
-    /// Not begun; nothing in it is before the stamp that it waits with.
+    /// Not open; the stamp that it is queued with is a lower bound of its items.
     Closed(OpenStream<T, E>),
-    /// Begun; `head` is next.
+    /// Open; `head` is next.
     Open { head: T, rest: Stream<T, E> },
-    /// Nothing more in it.
+    /// Exhausted.
     Done,
 }
 
-/// A stable k-way merge: by stamp, then in the order in which the inputs were given.
+/// A stable k-way merge: by stamp, then by the order of the inputs.
 ///
-/// It holds one item of each input that has begun and nothing of the others, so that a bag of a thousand split files keeps one
-/// or two open. After an error an input goes on if its stream does.
+/// It keeps one item of each open input and nothing of the others, so that a bag of a thousand split files
+/// keeps one or two open. After an error an input continues if its stream does.
 pub(crate) struct Merge<T, E> {
     inputs: Vec<Input<T, E>>,
     next: BinaryHeap<Reverse<(Timestamp, usize)>>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Merge<T, E> {
-    /// Merges inputs, each with a stamp that nothing in it is before.
+    /// Merges inputs, each with a lower bound of its stamps.
     pub fn new(inputs: impl IntoIterator<Item = (Timestamp, OpenStream<T, E>)>) -> Self {
         let (mut closed, mut next) = (Vec::new(), BinaryHeap::new());
         for (index, (earliest, open)) in inputs.into_iter().enumerate() {
@@ -39,7 +39,8 @@ impl<T: Send + 'static, E: Send + 'static> Merge<T, E> {
         Self { inputs: closed, next }
     }
 
-    /// Takes the next item of `rest` as input `index`'s head; an error is told in its place, which was `stamp` so far.
+    /// Takes the next item of `rest` as input `index`'s head; returns an error in its place, which is at
+    /// `stamp`.
     fn advance(&mut self, index: usize, stamp: Timestamp, mut rest: Stream<T, E>) -> Option<E> {
         match rest.next() {
             Some(Ok((stamp, head))) => {
@@ -55,7 +56,7 @@ impl<T: Send + 'static, E: Send + 'static> Merge<T, E> {
         }
     }
 
-    /// Goes on with input `index` when `stamp` has come.
+    /// Queues input `index` until `stamp` is due.
     fn wait(&mut self, index: usize, stamp: Timestamp, open: OpenStream<T, E>) {
         self.inputs[index] = Input::Closed(open);
         self.next.push(Reverse((stamp, index)));
@@ -66,7 +67,7 @@ impl<T: Send + 'static, E: Send + 'static> Iterator for Merge<T, E> {
     type Item = Result<(Timestamp, T), E>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Bounded: each turn without a return begins or ends an input.
+        // Bounded: each pass without a return opens or ends an input.
         loop {
             let Reverse((stamp, index)) = self.next.pop()?;
             match std::mem::replace(&mut self.inputs[index], Input::Done) {
@@ -79,7 +80,7 @@ impl<T: Send + 'static, E: Send + 'static> Iterator for Merge<T, E> {
                     Err(error) => return Some(Err(error)),
                 },
                 Input::Open { head, rest } => {
-                    // A failure behind the head must not swallow the head: it is told with the next call.
+                    // An error after the head must not drop the head: the error is returned by the next call.
                     if let Some(error) = self.advance(index, stamp, rest) {
                         let rest = match std::mem::replace(&mut self.inputs[index], Input::Done) {
                             Input::Closed(rest) => Some(rest),
@@ -95,7 +96,7 @@ impl<T: Send + 'static, E: Send + 'static> Iterator for Merge<T, E> {
     }
 }
 
-/// A stream that begins with an error and goes on with `rest`.
+/// A stream that returns an error and continues with `rest`.
 fn error_then<T: Send + 'static, E: Send + 'static>(
     error: E,
     rest: Option<OpenStream<T, E>>,
@@ -107,7 +108,7 @@ fn error_then<T: Send + 'static, E: Send + 'static>(
     Box::new(std::iter::once(Err(error)).chain(rest))
 }
 
-/// Streams that are made of lists, for tests of this and other files.
+/// Streams made from lists, for the tests of several files.
 #[cfg(test)]
 pub(crate) fn stream_of<T: Send + 'static, E: Send + 'static>(
     items: impl IntoIterator<Item = Result<(i64, T), E>>,
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_in_its_place_and_all_inputs_go_on() {
+    fn a_failure_is_returned_in_its_place_and_all_inputs_continue() {
         let found = merged(vec![
             (1, vec![Ok((1, "a")), Err("torn"), Ok((2, "behind"))]),
             (1, vec![Ok((1, "b")), Ok((3, "c"))]),
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_opened_when_its_time_has_come() {
+    fn an_input_is_opened_when_it_is_due() {
         let opened = Arc::new(AtomicUsize::new(0));
         let input = |first: i64| {
             let opened = Arc::clone(&opened);
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_before_what_was_promised_is_still_handed_out() {
+    fn a_stamp_below_the_lower_bound_is_still_returned() {
         let found = merged(vec![
             (0, vec![Ok((3, "a")), Ok((8, "b"))]),
             (5, vec![Ok((2, "early"))]),

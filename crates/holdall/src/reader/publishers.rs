@@ -1,10 +1,10 @@
-//! Who published what is in bags: told by the channels of the storage files, completed by the ledger.
+//! The publishers of a bag's messages: stored in the channels of the storage files, completed by the ledger.
 
 use super::{bag::BagReader, error::BagError, set::BagSet};
 use holdall_model::topic::PublisherInfo;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Publishers named in a sentence at most.
+/// Most publishers that a sentence names.
 const NAMED_MAX: usize = 8;
 
 /// A publisher of one topic of a bag.
@@ -12,17 +12,17 @@ const NAMED_MAX: usize = 8;
 pub struct TopicPublisher {
     /// The topic.
     pub topic: String,
-    /// Who it is; `None` for all messages of which the bag does not tell.
+    /// Its publisher; `None` for all messages whose publisher the bag does not store.
     pub publisher: Option<PublisherInfo>,
-    /// Messages of it in the bag.
+    /// Number of its messages in the bag.
     pub message_count: u64,
 }
 
 impl BagReader {
-    /// The publishers of each topic with their messages, by topic and identifier; opens every file.
+    /// The publishers of each topic with their number of messages, by topic and identifier; opens every file.
     ///
     /// # Errors
-    /// When a storage file cannot be read.
+    /// A storage file that cannot be read.
     pub fn publishers(&self) -> Result<Vec<TopicPublisher>, BagError> {
         let mut known: BTreeMap<(String, Option<String>), TopicPublisher> = BTreeMap::new();
         for file in self.files() {
@@ -55,20 +55,20 @@ impl BagReader {
         Ok(known.into_values().collect())
     }
 
-    /// A node that became known after a publisher's first message is in the ledger only.
+    /// A node's name that was discovered after the publisher's first message is in the ledger only.
     fn complete_by_ledger(
         &self,
         known: &mut BTreeMap<(String, Option<String>), TopicPublisher>,
     ) -> Result<(), BagError> {
-        // One that the bag's own tools cannot read is no reason to say nothing of its publishers.
+        // A bag of another recorder has no ledger.
         let Some(ledger) = self.any_ledger()? else {
             return Ok(());
         };
         for topic in &ledger.topics {
-            for told in topic.publishers.iter().filter_map(|account| account.info()) {
-                let key = (topic.name.clone(), Some(told.gid.clone()));
+            for stored in topic.publishers.iter().filter_map(|account| account.info()) {
+                let key = (topic.name.clone(), Some(stored.gid.clone()));
                 if let Some(publisher) = known.get_mut(&key).and_then(|entry| entry.publisher.as_mut()) {
-                    complete(publisher, &told);
+                    complete(publisher, &stored);
                 }
             }
         }
@@ -76,20 +76,20 @@ impl BagReader {
     }
 }
 
-/// Takes in what is told and not known yet.
-fn complete(known: &mut PublisherInfo, told: &PublisherInfo) {
-    for (known, told) in [
-        (&mut known.node, &told.node),
-        (&mut known.host, &told.host),
-        (&mut known.transport, &told.transport),
+/// Fills the unknown fields.
+fn complete(known: &mut PublisherInfo, stored: &PublisherInfo) {
+    for (known, stored) in [
+        (&mut known.node, &stored.node),
+        (&mut known.host, &stored.host),
+        (&mut known.transport, &stored.transport),
     ] {
         if known.is_none() {
-            known.clone_from(told);
+            known.clone_from(stored);
         }
     }
 }
 
-/// Publishers whose messages are wanted.
+/// A selection of publishers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PublisherChoice {
     gids: BTreeSet<String>,
@@ -97,47 +97,47 @@ pub struct PublisherChoice {
 }
 
 impl PublisherChoice {
-    /// The publishers that are meant by `who`: nodes, beginnings of identifiers, hosts.
+    /// Selects publishers by `who`: nodes, prefixes of identifiers, hosts.
     ///
     /// # Errors
-    /// Bags that do not tell publishers, a name that means none of theirs, a file that cannot be read.
+    /// Bags that do not store publishers, a name that matches none of them, a file that cannot be read.
     pub fn resolve(bags: &BagSet, who: &[String]) -> Result<Self, BagError> {
         let (mut publishers, mut ledgers) = (Vec::new(), Vec::new());
         for bag in bags.bags() {
             publishers.extend(bag.publishers()?);
             ledgers.extend(bag.any_ledger()?);
         }
-        let mut told: Vec<(&str, &PublisherInfo)> = publishers
+        let mut known: Vec<(&str, &PublisherInfo)> = publishers
             .iter()
             .filter_map(|it| Some((it.topic.as_str(), it.publisher.as_ref()?)))
             .collect();
         let path = bags.bags().first().map(|bag| bag.path().to_owned());
         let path = path.unwrap_or_default();
-        if told.is_empty() {
-            let reason = "it does not tell who published its messages; MCAP and SQLite bags that holdall recorded do, \
-                          unless with --merge-publishers";
+        if known.is_empty() {
+            let reason = "it does not store who published its messages; MCAP and SQLite bags that holdall recorded do, \
+                          unless --merge-publishers was set";
             return Err(BagError::Publishers {
                 path,
                 reason: reason.to_owned(),
             });
         }
-        // One whose messages were all lost has none in the bag, but an account.
+        // A publisher whose messages were all lost is in the ledger only.
         let accounts = ledgers.iter().flat_map(|ledger| &ledger.topics);
         let lost: Vec<(&str, PublisherInfo)> = accounts
             .flat_map(|topic| topic.publishers.iter().map(|it| (topic.name.as_str(), it)))
             .filter_map(|(topic, account)| Some((topic, account.info()?)))
             .collect();
-        told.extend(lost.iter().map(|(topic, publisher)| (*topic, publisher)));
+        known.extend(lost.iter().map(|(topic, publisher)| (*topic, publisher)));
         let mut choice = Self::default();
         for who in who {
-            let meant = || told.iter().filter(|(_, publisher)| publisher.is_meant_by(who));
-            if meant().next().is_none() {
+            let matching = || known.iter().filter(|(_, publisher)| publisher.is_meant_by(who));
+            if matching().next().is_none() {
                 return Err(BagError::Publishers {
                     path,
-                    reason: format!("it has no publisher {who}, but {}", named(&told)),
+                    reason: format!("it has no publisher {who}, but {}", named(&known)),
                 });
             }
-            for (topic, publisher) in meant() {
+            for (topic, publisher) in matching() {
                 choice.gids.insert(publisher.gid.clone());
                 choice.topics.insert((*topic).to_owned());
             }
@@ -145,20 +145,20 @@ impl PublisherChoice {
         Ok(choice)
     }
 
-    /// Whether the messages of a channel with this publisher are wanted.
+    /// Whether the messages of a channel with this publisher are selected.
     pub fn takes(&self, publisher: Option<&PublisherInfo>) -> bool {
         publisher.is_some_and(|publisher| self.gids.contains(&publisher.gid))
     }
 
-    /// Whether a topic has a publisher that is wanted.
+    /// Whether a topic has a selected publisher.
     pub fn takes_topic(&self, topic: &str) -> bool {
         self.topics.contains(topic)
     }
 }
 
-/// The publishers as a user may name them.
-fn named(told: &[(&str, &PublisherInfo)]) -> String {
-    let names: BTreeSet<&str> = told
+/// The publishers in the form that a user may enter.
+fn named(known: &[(&str, &PublisherInfo)]) -> String {
+    let names: BTreeSet<&str> = known
         .iter()
         .map(|(_, publisher)| publisher.node.as_deref().unwrap_or(&publisher.gid))
         .collect();

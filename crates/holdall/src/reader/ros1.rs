@@ -16,22 +16,22 @@ use std::{
     sync::Arc,
 };
 
-/// Text records in which a ROS 1 bag tells of its connections, with the md5 sum of each.
+/// Text records that describe the connections of a ROS 1 bag, with the md5 sum of each.
 const CONNECTION_RECORD: &str = "ros1_connection";
 
-/// Serialization format of what is converted.
+/// Serialization format of converted messages.
 const CDR: &str = "cdr";
 
-/// Converts while it reads. Topics whose definition cannot be used stay as they are (`ros1`).
+/// Converts while reading. Topics with an unusable definition stay unchanged (`ros1`).
 struct AsRos2 {
     inner: SharedReader,
     summary: StorageSummary,
-    /// By channel; `None` for those that stay as they are.
+    /// By channel; `None` for those that stay unchanged.
     conversions: Arc<[Option<Conversion>]>,
 }
 
-/// The reader itself when it holds nothing of ROS 1, else one that converts, and what a user should know of that, one sentence
-/// each.
+/// The reader itself if it has no ROS 1 messages, else one that converts them, and notices for the user, one
+/// sentence each.
 pub(super) fn as_ros2(inner: SharedReader) -> (SharedReader, Vec<String>) {
     if !inner.outline().channels.iter().any(is_ros1) {
         return (inner, Vec::new());
@@ -72,7 +72,7 @@ fn is_ros1(channel: &ChannelSummary) -> bool {
         && channel.info.definition.encoding == DefinitionEncoding::Ros1Msg
 }
 
-/// Makes the channel one of ROS 2, if that is possible.
+/// Converts the channel to ROS 2, if possible.
 fn convert_channel(
     place: usize,
     channel: &mut ChannelSummary,
@@ -82,7 +82,7 @@ fn convert_channel(
     let topic = &mut channel.info.topic;
     let made = Ros1Definition::parse(&topic.type_name, &channel.info.definition.text).and_then(|parsed| {
         let sum = parsed.md5sum();
-        for said in said_sums(stored, place) {
+        for said in stored_sums(stored, place) {
             if said != sum && said != "*" {
                 notices.push(format!(
                     "{}: topic {} says that the md5 sum of {} is {said}, but its definition has {sum}; it is converted by its \
@@ -119,8 +119,8 @@ fn convert_channel(
     }
 }
 
-/// The md5 sums that the connections of a channel say, each once.
-fn said_sums(stored: &StorageSummary, channel: usize) -> BTreeSet<&str> {
+/// The md5 sums stored for a channel's connections, each once.
+fn stored_sums(stored: &StorageSummary, channel: usize) -> BTreeSet<&str> {
     let channel = channel.to_string();
     let of_topic = stored
         .metadata

@@ -1,4 +1,4 @@
-//! Several bags read as one: their topics together, their messages merged by time.
+//! Reads several bags as one: their topics together, their messages merged by time.
 
 use super::{
     bag::{BagReader, Ros1View},
@@ -17,21 +17,22 @@ use std::{
     time::Duration,
 };
 
-/// How far a message's publish time may lie from its log time and still be found by its time and be put in order across files.
+/// Largest difference between publish time and log time at which a message is found by its publish time and
+/// ordered across files.
 const SENT_SLACK: Duration = Duration::from_secs(10);
 
-/// Which messages to read, and in which order.
+/// The messages to read, and their order.
 #[derive(Clone, Debug, Default)]
 pub struct MessageFilter {
-    /// Not those stamped before.
+    /// Excludes messages stamped earlier.
     pub from: Option<Timestamp>,
-    /// Not those stamped after.
+    /// Excludes messages stamped later.
     pub until: Option<Timestamp>,
     /// Only these topics; `None` for all.
     pub topics: Option<Arc<BTreeSet<String>>>,
     /// Only messages of these publishers; `None` for all.
     pub publishers: Option<Arc<PublisherChoice>>,
-    /// Which stamp orders and bounds.
+    /// The stamp that orders and bounds the messages.
     pub order: MessageOrder,
 }
 
@@ -48,7 +49,7 @@ impl MessageFilter {
             && publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_deref()))
     }
 
-    /// The log times in which everything that this takes must lie.
+    /// The bounds of the log times of all selected messages.
     pub(super) fn log_times(&self) -> (Option<Timestamp>, Option<Timestamp>) {
         match self.order {
             MessageOrder::Received => (self.from, self.until),
@@ -65,18 +66,18 @@ impl MessageFilter {
     }
 }
 
-/// A message as a bag holds it.
+/// A message of a bag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BagMessage {
-    /// Its topic, and its publisher where the bag tells.
+    /// Its topic, and its publisher if the bag stores it.
     pub topic: Arc<TopicInfo>,
-    /// The stamp that orders it: log time or publish time, as the filter asks.
+    /// The stamp that orders it: log time or publish time, depending on the filter.
     pub stamp: Timestamp,
-    /// When it was received.
+    /// Reception time.
     pub log_time: Timestamp,
-    /// When it was sent; equal to `log_time` where the bag does not tell.
+    /// Send time; equal to `log_time` if the bag does not store it.
     pub publish_time: Timestamp,
-    /// Low 32 bits of the publisher's sequence number, 0 where the bag does not tell.
+    /// Low 32 bits of the publisher's sequence number, 0 if the bag does not store it.
     pub sequence: u32,
     /// The serialized bytes; they may keep a whole chunk of the file in memory.
     pub payload: Bytes,
@@ -90,7 +91,7 @@ pub type Messages = Box<dyn Iterator<Item = Result<BagMessage, BagError>> + Send
 pub struct BagSet(Arc<[BagReader]>);
 
 impl BagSet {
-    /// Opens every one of `paths`.
+    /// Opens all of `paths`.
     ///
     /// # Errors
     /// The first bag that cannot be opened.
@@ -98,7 +99,7 @@ impl BagSet {
         Self::open_with(paths, Ros1View::default())
     }
 
-    /// As [`BagSet::open`], with messages of ROS 1 as said.
+    /// As [`BagSet::open`], with ROS 1 messages shown as `view` selects.
     ///
     /// # Errors
     /// The first bag that cannot be opened.
@@ -115,7 +116,8 @@ impl BagSet {
         &self.0
     }
 
-    /// All topics in the order of the bags; one that is in several bags with the same type comes once, with all offers.
+    /// All topics in the order of the bags; a topic of several bags with the same type is listed once, with
+    /// all offers.
     pub fn topics(&self) -> Vec<TopicInfo> {
         let mut topics: Vec<TopicInfo> = Vec::new();
         let mut known: HashMap<(String, String), usize> = HashMap::new();
@@ -138,14 +140,14 @@ impl BagSet {
         topics
     }
 
-    /// First and last log time of all bags; `None` when none holds a message.
+    /// First and last log time of all bags; `None` when none has a message.
     pub fn log_times(&self) -> Option<(Timestamp, Timestamp)> {
         let starts = self.0.iter().filter_map(|bag| bag.metadata().starting_time);
         let ends = self.0.iter().filter_map(|bag| bag.metadata().ending_time());
         starts.min().zip(ends.max())
     }
 
-    /// What a user should know once about the state of the bags, one sentence each.
+    /// Notices for the user about the state of the bags, one sentence each.
     pub fn notices(&self) -> Vec<String> {
         self.0
             .iter()
@@ -153,12 +155,13 @@ impl BagSet {
             .collect()
     }
 
-    /// Reads messages in time order. Files are opened when their time has come, so memory does not grow with their number.
+    /// Reads messages in time order. Files are opened when they are due, so memory does not grow with their
+    /// number.
     ///
-    /// In the order of publish times, messages of different files are in order as long as they were less than ten seconds
-    /// under way; one that took longer comes late rather than not at all.
+    /// In the order of publish times, messages of different files are ordered if less than ten seconds passed
+    /// between sending and reception; a message that took longer is returned late.
     ///
-    /// Errors come from the iterator, which goes on behind them where it can.
+    /// The iterator returns errors, and continues after them if it can.
     pub fn messages(&self, filter: &MessageFilter) -> Messages {
         let inputs = self.0.iter().flat_map(|bag| file_streams(bag, filter));
         Box::new(Merge::new(inputs).map(|item| item.map(|(_, message)| message)))
@@ -171,7 +174,7 @@ impl From<Vec<BagReader>> for BagSet {
     }
 }
 
-/// One stream per storage file that may hold something that `filter` takes.
+/// One stream per storage file that may have messages that `filter` selects.
 fn file_streams(
     bag: &BagReader,
     filter: &MessageFilter,
@@ -209,7 +212,7 @@ fn file_streams(
         })
 }
 
-/// A time less a span.
+/// A time minus a span.
 fn before(time: Timestamp, span: Duration) -> Timestamp {
     let nanos = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
     Timestamp::from_nanos(time.as_nanos().saturating_sub(nanos))

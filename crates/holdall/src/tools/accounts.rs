@@ -1,4 +1,4 @@
-//! The accounts of the inputs' recordings: what was lost then stays known, whatever is made of the bags.
+//! The accounts of the inputs' recordings: the outputs keep what is known about losses.
 
 use super::{
     ToolError,
@@ -15,19 +15,19 @@ use crate::{
 use holdall_storage::writer::MetadataEntries;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The record of rosbag2's metadata, which is made anew for each output.
+/// The record with rosbag2's metadata, which is rewritten for each output.
 const ROSBAG2_RECORD: &str = "rosbag2";
-/// What entries of `custom_data` begin with that tell of losses.
+/// Prefix of the entries of `custom_data` that describe losses.
 const LOST_KEY: &str = "holdall.lost";
 
-/// What goes from the inputs into the output besides messages.
+/// What the output inherits from the inputs besides messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accounts {
-    /// Named text records that others have written.
+    /// Named text records of other programs.
     records: Vec<(String, MetadataEntries)>,
-    /// The ledgers as one; `None` when no input has one.
+    /// The merged ledgers; `None` when no input has one.
     ledger: Option<Ledger>,
-    /// By topic, the messages of the inputs, without those of publishers that are not wanted.
+    /// Number of the inputs' messages by topic, without those of publishers that are not selected.
     counts: BTreeMap<String, InputCount>,
     /// Entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
@@ -38,25 +38,26 @@ pub(super) struct Accounts {
 /// Messages of a topic in the inputs.
 #[derive(Clone, Copy, Debug, Default)]
 struct InputCount {
-    /// In all.
+    /// All messages.
     all: u64,
-    /// Of types that are taken: a name may have several types.
+    /// Messages of selected types: a topic name may have several types.
     taken: u64,
 }
 
-/// What of the inputs is asked for.
+/// What is selected from the inputs.
 pub(super) struct Taken<'a> {
-    /// Whether a topic is taken, by name and type.
+    /// Whether a topic is selected, by name and type.
     pub topic: &'a dyn Fn(&str, &str) -> bool,
-    /// Whose messages are wanted; `None` for everybody's.
+    /// The selected publishers; `None` for all.
     pub publishers: Option<&'a PublisherChoice>,
-    /// True when messages of taken topics and publishers may be left out: by time, rate or expression.
+    /// True when messages of selected topics and publishers may be left out: by time, rate or expression.
     pub is_partial: bool,
 }
 
 impl Accounts {
-    /// The records that the output gets at its end; `written` is what it holds of each topic. A message that is missing in the output and
-    /// was not left out on request is not explained: the audit of the output tells of it.
+    /// The records that end the output; `written` has its number of messages by topic. A message that is
+    /// missing in the output but was not left out on request gets no explanation: the audit of the output
+    /// reports it.
     pub fn records(
         &self,
         taken: &Taken<'_>,
@@ -79,7 +80,7 @@ impl Accounts {
         records
     }
 
-    /// Counts the messages of an input, and takes in the records of others. The counts, by topic, are given back.
+    /// Counts an input's messages and collects other programs' records. Returns the counts by topic.
     fn read_files(
         &mut self,
         bag: &BagReader,
@@ -123,8 +124,9 @@ impl Accounts {
     }
 }
 
-/// Gathers what the inputs tell. A topic that is not taken takes its account with it: what is left out on request is no loss, and
-/// what was lost of it is none of this bag. `takes` is asked for topics whose type is not known, too.
+/// Collects the inputs' accounts. The account of a topic that is not selected is dropped: what is left out on
+/// request is not a loss, and the topic's losses do not concern this bag. `takes` is also called for topics
+/// of unknown type.
 pub(super) fn gather(
     bags: &[BagReader],
     taken: &Taken<'_>,
@@ -173,7 +175,7 @@ pub(super) fn gather(
     Ok(accounts)
 }
 
-/// Whether a ledger tells of these messages: one file of a bag carries the account of the whole recording.
+/// Whether a ledger describes these messages: one file of a bag has the account of the whole recording.
 fn is_of(ledger: &Ledger, bag: &BagReader, counts: &BTreeMap<String, TopicCount>) -> bool {
     let count = |name: &str| counts.get(name).map_or(0, |count| count.all);
     let is_of = bag.path().is_dir()
@@ -183,14 +185,14 @@ fn is_of(ledger: &Ledger, bag: &BagReader, counts: &BTreeMap<String, TopicCount>
             .all(|topic| topic.in_bag() == count(&topic.name));
     if !is_of {
         tracing::warn!(
-            "{}: its account is that of a whole recording, of which this is one file; it does not go along",
+            "{}: its account is that of the whole recording, of which this is one file; it is not copied",
             bag.path().display()
         );
     }
     is_of
 }
 
-/// Leaves the publishers that are wanted in the account of a recording.
+/// Narrows the account of a recording to the selected publishers.
 fn narrow_all(ledger: &mut Ledger, wanted: &PublisherChoice, counts: &BTreeMap<String, TopicCount>) {
     let keeps = |account: &PublisherAccount| wanted.takes(account.info().as_ref());
     for topic in &mut ledger.topics {
@@ -199,9 +201,10 @@ fn narrow_all(ledger: &mut Ledger, wanted: &PublisherChoice, counts: &BTreeMap<S
     }
 }
 
-/// Adds the accounts of one recording to those of others: topics of the same name become one with the publishers of both.
+/// Adds the accounts of one recording to those of others: topics of the same name are merged, with the
+/// publishers of both.
 fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
-    // The account of a recording that was cut off is that of its last checkpoint, and so is then the sum.
+    // The account of an interrupted recording is its last checkpoint, and so is then the sum.
     all.checkpoint = match (all.checkpoint, one.checkpoint) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
@@ -218,7 +221,7 @@ fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Adds the messages of a bag that has no account to those that have one.
+/// Adds the messages of a bag without an account to the accounts of the others.
 fn add_unaccounted(all: &mut Ledger, counts: BTreeMap<String, TopicCount>, takes: &dyn Fn(&str) -> bool) {
     for (name, count) in counts.into_iter().filter(|(name, _)| takes(name)) {
         let place = all.topics.iter().position(|topic| topic.name == name);

@@ -1,4 +1,4 @@
-//! `check`: reads a bag whole, judges every file, and compares what was found with `metadata.yaml`.
+//! `check`: reads a whole bag, checks every file, and compares the content with `metadata.yaml`.
 
 use crate::{
     live::writer_of_bag,
@@ -25,16 +25,17 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// What a check of a bag came to.
+/// The result of checking a bag.
 #[derive(Clone, Debug, Default)]
 pub struct BagCheck {
     /// The bag directory or the single file.
     pub path: PathBuf,
     /// Each storage file that could be read, in order.
     pub files: Vec<FileCheck>,
-    /// What is wrong with the bag as a whole: its metadata, files that are missing or cannot be read.
+    /// Findings about the bag as a whole: its metadata, files that are missing or cannot be read.
     pub bag: Findings,
-    /// The process that is recording the bag. A check then reads what is there; that the bag has no end yet is no problem.
+    /// The process that is recording the bag. The check then reads what is written so far; an unfinished file
+    /// is not a problem.
     pub writer: Option<Holder>,
 }
 
@@ -44,12 +45,12 @@ impl BagCheck {
         self.problems() == 0
     }
 
-    /// Problems of the bag and all its files.
+    /// Number of problems of the bag and all its files.
     pub fn problems(&self) -> u64 {
         self.bag.problems + self.files.iter().map(|file| file.findings.problems).sum::<u64>()
     }
 
-    /// All findings that were kept, those of the files first.
+    /// All listed findings, those of the files first.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         let files = self.files.iter().flat_map(|file| &file.findings.list);
         files.chain(&self.bag.list)
@@ -96,10 +97,11 @@ impl BagCheck {
     }
 }
 
-/// Checks a bag directory or a single storage file from front to end. `progress` is told the bytes done and the bytes in all.
+/// Checks a bag directory or a single storage file from start to end. `progress` receives the bytes done and
+/// the bytes in total.
 ///
 /// # Errors
-/// When there is nothing to check: the path cannot be opened, or is no bag. What is wrong with a bag is a finding.
+/// A path that cannot be opened or is not a bag. Anything wrong with a bag is a finding.
 pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck, BagError> {
     let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
     let mut check = BagCheck {
@@ -162,7 +164,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
     Ok(check)
 }
 
-/// Checks a file; that one which is being written has no end is worth a notice and no problem.
+/// Checks a file; a file that is being written has no end, which is a notice and not a problem.
 fn check_written_file(
     check: &BagCheck,
     path: &Path,
@@ -250,7 +252,8 @@ fn read_metadata(check: &mut BagCheck, path: &Path) -> Result<Option<BagMetadata
     }
 }
 
-/// The files that the metadata names and what it says of each; those that are missing, outside or not named are findings.
+/// The files that the metadata names with their entries; those that are missing, outside the bag or not named
+/// are findings.
 fn named_files(
     check: &mut BagCheck,
     metadata_path: &Path,
@@ -310,7 +313,8 @@ fn named_files(
     files
 }
 
-/// Whether a file with the name of a storage file is none: space that was reserved and never used, or whose first block was lost.
+/// Whether a file with a storage file's name is not one: space that was reserved and never used, or a lost
+/// first block.
 fn is_none(path: &Path) -> bool {
     let opened = storage_by_path(path).map(|storage| storage.open_reader(path));
     matches!(opened, Some(Err(StorageError::WrongFormat { .. })))
@@ -351,7 +355,7 @@ fn compare_file(check: &mut BagCheck, metadata_path: &Path, said: &FileInformati
     );
 }
 
-/// Totals and topics of the metadata against all files.
+/// Compares totals and topics of the metadata with all files.
 fn compare_bag(check: &mut BagCheck, path: &Path, said: &BagMetadata) {
     let total: u64 = check.files.iter().map(|file| file.message_count).sum();
     let start = check.files.iter().filter_map(|file| file.starting_time).min();
@@ -410,7 +414,7 @@ fn compare_bag(check: &mut BagCheck, path: &Path, said: &BagMetadata) {
     }
 }
 
-/// A loss ledger must be one that can be read: it is what says which messages are missing.
+/// A loss ledger must be readable: it lists the missing messages.
 fn check_ledger(check: &mut BagCheck) {
     let texts: Vec<(PathBuf, String)> = check
         .files
@@ -446,7 +450,7 @@ mod tests {
         Some(path)
     }
 
-    /// A copy that can be spoiled.
+    /// A copy that can be damaged.
     fn copy(from: &Path) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for entry in fs::read_dir(from).unwrap() {

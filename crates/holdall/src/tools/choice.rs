@@ -1,4 +1,4 @@
-//! Which messages of the inputs go into an output: topics, times, rates.
+//! Selects which messages of the inputs are in an output: topics, times, rates.
 
 use super::ToolError;
 use crate::{
@@ -15,17 +15,17 @@ use std::{
     time::Duration,
 };
 
-/// A point in time as a user gives it.
+/// A point in time as entered by a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// A log time.
     At(Timestamp),
-    /// So long after the first message of the inputs.
+    /// This long after the first message of the inputs.
     AfterStart(Duration),
 }
 
 impl Moment {
-    /// The log time that is meant; `start` is that of the first message.
+    /// The log time; `start` is that of the first message.
     pub fn resolve(self, start: Option<Timestamp>) -> Timestamp {
         match self {
             Self::At(time) => time,
@@ -34,32 +34,33 @@ impl Moment {
     }
 }
 
-/// Which messages are taken.
+/// The selected messages.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Which topics; one that selects nothing takes all, hidden ones too, except what it leaves out.
+    /// The topics; a selection without any topic selects all, including hidden ones, except those that it
+    /// excludes.
     pub selection: Selection,
-    /// Only messages logged then or later.
+    /// Only messages with this log time or later.
     pub start: Option<Moment>,
-    /// Only messages logged then or earlier.
+    /// Only messages with this log time or earlier.
     pub end: Option<Moment>,
-    /// At most so many messages a second of log time, by topic; under the empty name for all others.
+    /// At most this many messages per second of log time, by topic; the empty name applies to all others.
     pub rates: BTreeMap<String, f64>,
-    /// Only messages of these publishers: nodes, beginnings of identifiers, hosts; empty for all.
+    /// Only messages of these publishers: nodes, prefixes of identifiers, hosts; empty for all.
     pub publishers: Vec<String>,
-    /// Of these topics only messages for which an expression on their fields holds.
+    /// Conditions on the fields of these topics' messages.
     pub questions: Vec<Question>,
 }
 
 impl Choice {
-    /// Makes it ready to be asked.
+    /// Compiles the choice.
     pub(super) fn compile(&self) -> Result<Chooser, ToolError> {
         let mut selection = self.selection.clone();
         if selection.is_empty() {
             (selection.all_topics, selection.all_services) = (true, true);
             selection.include_hidden_topics = true;
         }
-        // Whoever names a hidden topic means it.
+        // A hidden topic that is named is selected.
         let node = NodeName {
             namespace: "/".to_owned(),
             name: "holdall".to_owned(),
@@ -77,24 +78,24 @@ impl Choice {
         })
     }
 
-    /// True when whole chunks can be judged by their indexes.
+    /// True when whole chunks can be selected by their indexes.
     pub(super) fn is_by_index(&self) -> bool {
         self.rates.is_empty() && self.questions.is_empty()
     }
 }
 
-/// A choice that is being asked.
+/// A compiled choice.
 pub(super) struct Chooser {
     topics: TopicFilter,
     periods: BTreeMap<String, Duration>,
     /// `None` for all.
     publishers: Option<PublisherChoice>,
-    /// Log time of the last message that was taken, of topics with a rate.
+    /// Log time of the last selected message of each topic with a rate.
     last: HashMap<String, Timestamp>,
 }
 
 impl Chooser {
-    /// Looks up which publishers of the inputs are meant.
+    /// Resolves the selected publishers among those of the inputs.
     pub fn among(mut self, inputs: &BagSet, choice: &Choice) -> Result<Self, ToolError> {
         if !choice.publishers.is_empty() {
             self.publishers = Some(PublisherChoice::resolve(inputs, &choice.publishers)?);
@@ -102,25 +103,25 @@ impl Chooser {
         Ok(self)
     }
 
-    /// Whose messages are taken; `None` for everybody's.
+    /// The selected publishers; `None` for all.
     pub const fn publishers(&self) -> Option<&PublisherChoice> {
         self.publishers.as_ref()
     }
 
-    /// Whether a topic is taken, or some of it.
+    /// Whether a topic is selected, at least in part.
     pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
         let is_theirs = self.publishers.as_ref().is_none_or(|it| it.takes_topic(name));
         is_theirs && self.topics.decide(name, type_name, true, true)
     }
 
-    /// Whether the messages of a channel of a storage file are taken.
+    /// Whether the messages of a storage file's channel are selected.
     pub fn takes_channel(&self, topic: &TopicInfo) -> bool {
         let publishers = self.publishers.as_ref();
         publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_deref()))
             && self.takes_topic(&topic.name, &topic.type_name)
     }
 
-    /// Whether a message of a taken topic is taken, by its topic's rate.
+    /// Whether a message of a selected topic is selected by its topic's rate.
     pub fn takes_now(&mut self, topic: &str, log_time: Timestamp) -> bool {
         let Some(period) = self.periods.get(topic).or_else(|| self.periods.get("")) else {
             return true;
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_of_nothing_takes_all_but_what_it_leaves_out() {
+    fn an_empty_choice_selects_all_but_what_it_excludes() {
         let choice = Choice {
             selection: Selection {
                 exclude_topics: vec!["/a".to_owned()],

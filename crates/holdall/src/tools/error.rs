@@ -1,4 +1,4 @@
-//! Why work on bags could not be done.
+//! Why work on bags failed.
 
 use crate::{decode, live::LockError, reader, writer};
 use holdall_io::disk::DiskError;
@@ -6,7 +6,7 @@ use holdall_model::selection::SelectionError;
 use holdall_storage::StorageError;
 use std::path::PathBuf;
 
-/// Why work on bags could not be done; the text is one clause.
+/// Why work on bags failed; the text is one clause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolError {
@@ -16,48 +16,48 @@ pub enum ToolError {
     /// The output cannot be written.
     #[error(transparent)]
     Write(#[from] writer::BagError),
-    /// A storage file.
+    /// A storage file failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The disk.
+    /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The bag is being recorded, and was to be changed.
+    /// The bag is being recorded and cannot be changed.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The choice of topics.
+    /// An invalid selection of topics.
     #[error(transparent)]
     Selection(#[from] SelectionError),
-    /// The output is there already.
+    /// The output already exists.
     #[error("{}: already exists; nothing was overwritten, choose another name with -o", path.display())]
     OutputExists {
         /// The bag directory.
         path: PathBuf,
     },
-    /// The output has no name that a directory could have.
-    #[error("{:?} is no name for a bag directory", path.display().to_string())]
+    /// The output's name is not valid for a directory.
+    #[error("{:?} is not a valid name for a bag directory", path.display().to_string())]
     OutputName {
-        /// What was given.
+        /// The name that was given.
         path: PathBuf,
     },
-    /// A damaged input: what can be saved of it is another verb's work.
+    /// A damaged input: recovery is `holdall repair`'s task.
     #[error("{notice}; nothing was written, `holdall repair` saves what can be read")]
     Damaged {
-        /// Which file, where, and what is wrong.
+        /// The file, the offset, and the damage.
         notice: String,
     },
-    /// Something that cannot be done with these inputs.
+    /// An operation that these inputs do not allow.
     #[error("{}: {reason}", path.display())]
     Unsupported {
-        /// Which bag.
+        /// The bag.
         path: PathBuf,
-        /// Why not, and what to do.
+        /// The cause, and what to do.
         reason: String,
     },
-    /// An expression on the fields of messages, or a message that it cannot be asked of.
+    /// An invalid expression on the fields of messages, or a message that it cannot be evaluated on.
     #[error(transparent)]
     Choice(#[from] decode::ChoiceError),
-    /// The threads of a compression could not be begun, or it failed.
+    /// The threads of a compression could not be started, or compression failed.
     #[error("cannot compress messages: {0}")]
     Compression(std::io::Error),
 }

@@ -1,4 +1,5 @@
-//! Narrows a topic's account to the publishers that are kept: what was lost of the others is none of the output's.
+//! Narrows a topic's account to the publishers that are kept: the output's account excludes the others'
+//! losses.
 
 use crate::record::ledger::{PublisherAccount, TopicAccount};
 use holdall_model::loss::LossStage;
@@ -7,20 +8,21 @@ use std::collections::BTreeMap;
 /// Messages of a topic in one input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TopicCount {
-    /// In all.
+    /// All messages.
     pub all: u64,
-    /// Of publishers that are not wanted, or not told.
+    /// Messages of publishers that are not selected or unknown.
     pub of_others: u64,
-    /// Of each publisher that is wanted, by identifier; empty where none was asked for.
+    /// Messages of each selected publisher, by identifier; empty when publishers are not selected.
     pub of_wanted: BTreeMap<String, u64>,
 }
 
-/// The account of the publishers for which `keeps` holds, where `count` tells what of the topic is in the bag. Messages of others become ones
-/// that were left out on request; what was lost of them goes.
+/// The account of the publishers for which `keeps` is true, with `count` as the topic's messages in the bag.
+/// Messages of other publishers count as left out on request; their losses are dropped.
 ///
-/// What the account knows of the topic as a whole is divided by what the bag holds: messages that the ring of files removed or an earlier tool
-/// left out are those of the kept publishers that were recorded and are not there. A kept publisher of which the account has no part of its own
-/// (folded, or a checkpoint of sums) is one of which nothing but its messages is known.
+/// Values that the account has only for the whole topic are divided by the bag's content: messages that the
+/// ring of files removed or an earlier tool left out are those of the kept publishers that were recorded and
+/// are not in the bag. Of a kept publisher without its own part of the account (folded, or a checkpoint of
+/// sums) only the messages are known.
 pub(super) fn narrow(
     mut topic: TopicAccount,
     keeps: &dyn Fn(&PublisherAccount) -> bool,
@@ -32,9 +34,9 @@ pub(super) fn narrow(
         return topic;
     }
     let has_own = |gid: &str| topic.publishers.iter().any(|it| it.gid.as_deref() == Some(gid));
-    let (told, untold): (Vec<_>, Vec<_>) = count.of_wanted.iter().partition(|(gid, _)| has_own(gid));
+    let (with_own, without_own): (Vec<_>, Vec<_>) = count.of_wanted.iter().partition(|(gid, _)| has_own(gid));
     let sum = |counts: Vec<(&String, &u64)>| -> u64 { counts.into_iter().map(|(_, count)| *count).sum() };
-    let (in_bag, untold) = (sum(told), sum(untold));
+    let (in_bag, without_own) = (sum(with_own), sum(without_own));
 
     let recorded_of_all = topic.recorded;
     topic.recorded = topic.publishers.iter().map(|it| it.recorded).sum();
@@ -42,19 +44,19 @@ pub(super) fn narrow(
     topic.removed = topic.removed.min(gone);
     topic.left_out = topic.left_out.min(gone - topic.removed);
     let put_in = in_bag.saturating_sub(topic.recorded);
-    topic.unaccounted = topic.unaccounted.min(put_in) + untold;
+    topic.unaccounted = topic.unaccounted.min(put_in) + without_own;
     topic.left_out_with_publisher += count.of_others;
-    // Bytes are known by topic only: the kept ones' share by number.
+    // Bytes are known by topic only: the kept publishers' share is by number of messages.
     let share = u128::from(topic.recorded_bytes) * u128::from(topic.recorded);
     topic.recorded_bytes = (share / u128::from(recorded_of_all.max(1))) as u64;
     topic.missing = missing(&topic.publishers);
     topic.folded = None;
     let is_unknown = |it: &PublisherAccount| it.sent.is_none();
-    topic.loss_unknown = untold > 0 || (topic.loss_unknown && topic.publishers.iter().any(is_unknown));
+    topic.loss_unknown = without_own > 0 || (topic.loss_unknown && topic.publishers.iter().any(is_unknown));
     topic
 }
 
-/// What these publishers miss, by stage.
+/// These publishers' missing messages, by stage.
 fn missing(publishers: &[PublisherAccount]) -> BTreeMap<LossStage, u64> {
     let mut missing = BTreeMap::new();
     for interval in publishers.iter().flat_map(|publisher| &publisher.intervals) {
@@ -101,7 +103,7 @@ mod tests {
         }
     }
 
-    /// Publishers that are gone, whose messages were all recorded.
+    /// Publishers that have left, whose messages were all recorded.
     fn folded(publishers: u64, messages: u64) -> FoldedPublishers {
         FoldedPublishers {
             publishers,
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_other_publishers_go_and_their_messages_are_left_out() {
+    fn losses_of_other_publishers_are_dropped_and_their_messages_are_left_out() {
         let all = topic(vec![publisher("left", 20, 3), publisher("right", 30, 7)]);
         let kept = narrow(all, &keeps_left, &count(&[("left", 20)], 30));
         assert_eq!(
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publisher_that_was_lost_whole_keeps_its_account() {
+    fn a_publisher_whose_messages_were_all_lost_keeps_its_account() {
         let all = topic(vec![publisher("left", 0, 3), publisher("right", 30, 0)]);
         let kept = narrow(all, &keeps_left, &count(&[], 30));
         assert_eq!((kept.recorded, kept.in_bag()), (0, 0));
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_of_kept_publishers_only_stays_as_it_is() {
+    fn an_account_of_kept_publishers_only_is_unchanged() {
         let mut all = topic(vec![publisher("left", 20, 3)]);
         all.folded = Some(folded(1, 4));
         all.recorded += 4;
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_kept_publisher_without_an_account_of_its_own_only_the_messages_are_known() {
+    fn a_kept_publisher_without_its_own_account_keeps_only_its_messages() {
         let mut all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
         all.folded = Some(folded(2, 9));
         all.recorded += 9;
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ring_removed_or_an_earlier_tool_left_out_is_divided_by_what_is_there() {
+    fn removed_and_left_out_messages_are_divided_by_the_content_of_the_bag() {
         let mut all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
         (all.removed, all.left_out) = (10, 15);
         // Of 50 messages 25 are in the bag: 8 of the kept publisher, so 12 of its are gone.
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_missing_without_a_reason_stays_so() {
+    fn a_message_that_is_missing_without_a_reason_stays_missing() {
         let all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
         let kept = narrow(all, &keeps_left, &count(&[("left", 19)], 30));
         assert_eq!(kept.in_bag(), 20, "the audit finds 19 and says so");

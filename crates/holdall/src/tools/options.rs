@@ -5,7 +5,7 @@ use holdall_model::time::Timestamp;
 use holdall_storage::StorageOptions;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// Where an output goes on in a new file, besides size and span.
+/// Where an output is split, in addition to size and span.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SplitAt {
     /// At this many bytes.
@@ -19,7 +19,7 @@ pub struct SplitAt {
 }
 
 impl SplitAt {
-    /// What the bag writer watches by itself.
+    /// The limits that the bag writer applies itself.
     pub(super) fn by_writer(&self) -> SplitOptions {
         SplitOptions {
             bytes_max: self.bytes_max,
@@ -28,7 +28,7 @@ impl SplitAt {
         }
     }
 
-    /// True when all goes into one file.
+    /// True when the output is one file.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -39,18 +39,18 @@ impl SplitAt {
 pub struct OutputOptions {
     /// The bag directory; must not exist.
     pub directory: PathBuf,
-    /// The storage; `None` for that of the inputs.
+    /// The storage; `None` for the inputs' storage.
     pub storage_id: Option<String>,
     /// The storage's settings.
     pub storage_options: StorageOptions,
-    /// Something was said about how storage files are written, so that nothing is copied as it lies.
+    /// Settings for storage files were given, so that no chunk is copied unchanged.
     pub is_rewritten: bool,
-    /// When it goes on in a new file.
+    /// When the output is split.
     pub split: SplitAt,
-    /// More times at which it goes on in a new file.
+    /// Further times at which the output is split.
     pub split_moments: Vec<super::Moment>,
     /// rosbag2's own compression, of files or of messages.
     pub compression: CompressionOptions,
-    /// More entries for `custom_data`.
+    /// Additional entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
 }

@@ -1,4 +1,5 @@
-//! `reindex`: makes `metadata.yaml` anew from what the storage files hold, and the index of MCAP files that have none.
+//! `reindex`: rewrites `metadata.yaml` from the content of the storage files, and adds the index to MCAP
+//! files without one.
 
 use super::{ToolError, accounts};
 use crate::{
@@ -23,28 +24,29 @@ use std::{
     time::Duration,
 };
 
-/// What was made anew.
+/// The result of a reindex.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reindexed {
     /// The bag directory.
     pub directory: PathBuf,
-    /// MCAP files that were given an index.
+    /// MCAP files that got an index.
     pub indexed: Vec<PathBuf>,
-    /// Messages in the bag that can be read.
+    /// Number of readable messages in the bag.
     pub messages: u64,
-    /// Messages that its files should have by their indexes, and that cannot be read.
+    /// Number of messages that its files' indexes list but that cannot be read.
     pub unreadable: u64,
-    /// What a user should know about the files, one sentence each.
+    /// Notices for the user about the files, one sentence each.
     pub notices: Vec<String>,
 }
 
-/// Makes the description of a bag anew. A file with a new index takes the place of the old one when it is whole and durable.
+/// Rewrites the description of a bag. A file with a new index replaces the old one when it is complete and
+/// durable.
 ///
 /// # Errors
 /// A directory without storage files, a file that cannot be read or written.
 pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reindexed, ToolError> {
     if !fs::is_dir(path) {
-        let reason = "it is no bag directory; a single file needs no metadata".to_owned();
+        let reason = "it is not a bag directory; a single file needs no metadata".to_owned();
         return Err(ToolError::Unsupported {
             path: path.to_owned(),
             reason,
@@ -53,7 +55,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     let _lock = lock_bag(path)?;
     remove_left_over(path);
     let listed = listing::storage_files(path)?;
-    // Each file is looked at twice: to be given an index, and to be checked.
+    // Each file is read twice: to add an index, and to check it.
     let total: u64 = 2 * listed
         .iter()
         .map(|file| fs::file_len(file).unwrap_or(0))
@@ -70,7 +72,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         bytes += fs::file_len(file)?;
         progress(bytes, total);
     }
-    // What no storage file tells: what the user wanted to be kept.
+    // The user's own entries, which no storage file has.
     let kept = BagReader::open_locked(path)
         .map(|bag| bag.metadata().clone())
         .unwrap_or_default();
@@ -101,8 +103,8 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     Ok(done)
 }
 
-/// Reads the files that have an index, and corrects the metadata where they hold fewer messages than the index says. What is read of a
-/// file without an end was counted already.
+/// Reads the files that have an index, and corrects the metadata if they have fewer messages than the index
+/// states. The messages of a file without an end were counted already.
 fn correct_counts(
     bag: &BagReader,
     metadata: &mut BagMetadata,
@@ -172,10 +174,10 @@ fn span(start: Option<Timestamp>, end: Option<Timestamp>) -> Duration {
     times.map_or(Duration::ZERO, |(start, end)| end.saturating_since(start))
 }
 
-/// Gives an MCAP file an index when it is whole and has none; true when it was given one.
+/// Adds an index to an MCAP file that is whole and has none; true when it was added.
 fn index_file(path: &Path) -> Result<bool, ToolError> {
     let Ok(input) = SpliceInput::open(path) else {
-        // What is wrong with it is told when the bag is opened.
+        // Damage is reported when the bag is opened.
         return Ok(false);
     };
     let has_index = input.has_index()?;
@@ -200,7 +202,7 @@ fn index_file(path: &Path) -> Result<bool, ToolError> {
     replaced.map(|()| true)
 }
 
-/// Writes what is chosen of `input`, with its metadata records, to `path`; durable on return.
+/// Writes the part of `input` that `choice` selects, with its metadata records, to `path`; durable on return.
 fn write_spliced(input: &SpliceInput, choice: &SpliceChoice, path: &Path) -> Result<(), StorageError> {
     let records: Vec<(String, MetadataEntries)> = input.summary().metadata.clone();
     let mut disk = OutputDisk::beside(path)?;

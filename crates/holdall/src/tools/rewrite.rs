@@ -1,4 +1,4 @@
-//! Makes a bag out of others: decides whether chunks can be copied as they lie, else goes through all messages in time order.
+//! Makes a bag from others: copies chunks unchanged where possible, else rewrites all messages in time order.
 
 use super::{
     Choice, OutputOptions, ToolError, accounts,
@@ -33,40 +33,41 @@ use std::{
     sync::Arc,
 };
 
-/// Messages between two looks at what the writer has to do besides writing.
+/// Messages between two checks for the writer's other work.
 const MESSAGES_PER_STEP: u64 = 64;
 
-/// The records that a bag is closed with, made from how many messages of each topic are in it.
+/// The closing records of a bag, made from the number of its messages by topic.
 type ClosingRecords<'a> = dyn Fn(&BTreeMap<String, u64>) -> Vec<(String, MetadataEntries)> + 'a;
 
-/// One output and what it is made of.
+/// An output and its inputs.
 pub struct Job {
     /// The bags.
     pub inputs: Vec<BagReader>,
-    /// Which of their messages.
+    /// The selected messages.
     pub choice: Choice,
-    /// Where they go, and how they are written.
+    /// Destination and format.
     pub output: OutputOptions,
 }
 
-/// What was made.
+/// The result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// The bag directory.
     pub directory: PathBuf,
     /// Its storage files, in order.
     pub files: Vec<PathBuf>,
-    /// Messages in it.
+    /// Number of messages in it.
     pub messages: u64,
     /// Length of its storage files.
     pub bytes: u64,
-    /// Chunks that were copied as they lie.
+    /// Number of chunks that were copied unchanged.
     pub copied_chunks: u64,
     /// Their bytes.
     pub copied_bytes: u64,
 }
 
-/// Makes a bag. It is there whole, or not at all. `progress` is told the bytes done and the bytes in all.
+/// Makes a bag, which appears complete or not at all. `progress` receives the bytes done and the bytes in
+/// total.
 ///
 /// # Errors
 /// Inputs that cannot be read or are damaged, an output that exists or cannot be written.
@@ -81,7 +82,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let set = BagSet::from(std::mem::take(&mut job.inputs));
     let chooser = chooser.among(&set, &job.choice)?;
     let staged = Staged::begin(&job.output.directory)?;
-    tell_missing(&set, &job.choice);
+    report_missing(&set, &job.choice);
     let first = set.log_times().map(|(first, _)| first);
     let start = job.choice.start.map(|moment| moment.resolve(first));
     let end = job.choice.end.map(|moment| moment.resolve(first));
@@ -121,7 +122,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let mut written = match written {
         Some(written) => written,
         None => {
-            tell_beyond(beyond, &storage_id)?;
+            report_beyond(beyond, &storage_id)?;
             keep_chunk_codec(&set, &mut job.output, &storage_id)?;
             let options = BagOptions {
                 directory: staged.directory().to_owned(),
@@ -152,7 +153,8 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     Ok(written)
 }
 
-/// How chunks are compressed where files go from MCAP to MCAP with what is not ROS 2's; `None` where nothing was said of it, or more than that.
+/// The compression of chunks when MCAP files with content beyond ROS 2 are copied to MCAP; `None` when none
+/// is set, or other settings are.
 fn chunk_codec(output: &OutputOptions, is_beyond: bool) -> Result<Option<ChunkCodec>, ToolError> {
     let is_asked = is_beyond && output.is_rewritten && output.compression.mode == CompressionMode::None;
     Ok(if is_asked {
@@ -162,8 +164,9 @@ fn chunk_codec(output: &OutputOptions, is_beyond: bool) -> Result<Option<ChunkCo
     })
 }
 
-/// What is not ROS 2's would be lost on the way through all messages: to MCAP that is refused, other storages have no place for it.
-fn tell_beyond(beyond: Option<(PathBuf, String)>, storage_id: &str) -> Result<(), ToolError> {
+/// Content beyond ROS 2 would be lost if all messages were rewritten: refused for MCAP; other storages cannot
+/// store it.
+fn report_beyond(beyond: Option<(PathBuf, String)>, storage_id: &str) -> Result<(), ToolError> {
     match beyond {
         Some((path, what)) if storage_id == DEFAULT_STORAGE_ID => {
             let reason = format!(
@@ -182,8 +185,8 @@ fn tell_beyond(beyond: Option<(PathBuf, String)>, storage_id: &str) -> Result<()
     }
 }
 
-/// Says which named topics are not there; the output is made all the same.
-fn tell_missing(set: &BagSet, choice: &Choice) {
+/// Logs selected topics that the inputs do not have; the output is made even so.
+fn report_missing(set: &BagSet, choice: &Choice) {
     let known = set.topics();
     for named in &choice.selection.topics {
         if !known.iter().any(|topic| topic.name == *named) {
@@ -202,7 +205,8 @@ fn gather(
         .into_iter()
         .map(|topic| (topic.name, topic.type_name))
         .collect();
-    // A topic that was lost whole is in the ledger only; its type is not known, which matters for selections by type alone.
+    // A topic whose messages were all lost is in the ledger only; its type is unknown, which matters only for
+    // selections by type.
     let takes = |name: &str| {
         (taken.topic)(
             name,
@@ -212,7 +216,7 @@ fn gather(
     accounts::gather(set.bags(), taken, &takes, custom_data)
 }
 
-/// The storage asked for, else that of all inputs, else the default.
+/// The requested storage, else that of all inputs, else the default.
 fn storage_id(set: &BagSet, output: &OutputOptions) -> String {
     output.storage_id.clone().unwrap_or_else(|| {
         let mut ids = set
@@ -225,7 +229,7 @@ fn storage_id(set: &BagSet, output: &OutputOptions) -> String {
     })
 }
 
-/// Chunks of an MCAP file that is written anew are compressed as those of the first input, unless something else was asked for.
+/// Chunks of a rewritten MCAP file are compressed like those of the first input, unless set otherwise.
 fn keep_chunk_codec(set: &BagSet, output: &mut OutputOptions, storage_id: &str) -> Result<(), ToolError> {
     let file = set.bags().first().and_then(|bag| bag.files().first());
     let Some(file) = file.filter(|_| storage_id == "mcap" && !output.is_rewritten) else {
@@ -243,30 +247,30 @@ fn keep_chunk_codec(set: &BagSet, output: &mut OutputOptions, storage_id: &str) 
 /// A topic's type, by name and type.
 type TopicKey = (String, String);
 
-/// The way through all messages.
+/// Rewrites all messages.
 struct Rewrite<'a> {
     set: &'a BagSet,
     chooser: Chooser,
     bag: BagWriter,
     topics: HashMap<TopicKey, Option<BagTopic>>,
-    /// What was found for each description that messages share, so that names are compared once per file.
+    /// The target of each topic description that messages share, so that names are compared once per file.
     known: HashMap<usize, (Arc<TopicInfo>, Option<Target>)>,
     /// Numbers of publishers by topic.
     slots: HashMap<(u32, PublisherInfo), PublisherSlot>,
     next_slot: HashMap<u32, u32>,
     definitions: HashMap<String, MessageDefinition>,
     splitter: Splitter,
-    /// There for rosbag2's message compression.
+    /// Set for rosbag2's message compression.
     packing: Option<PayloadPacking<Packed>>,
     written: Written,
-    /// Messages written, by topic.
+    /// Number of messages written, by topic.
     by_topic: BTreeMap<String, u64>,
 }
 
-/// Where messages go: a topic, and the publisher where the input tells.
+/// A message's target: a topic, and the publisher if the input stores it.
 type Target = (BagTopic, Option<PublisherSlot>);
 
-/// What of a message is not packed.
+/// The fields of a message other than its payload.
 struct Packed {
     target: Target,
     topic: Arc<TopicInfo>,
@@ -321,7 +325,7 @@ impl<'a> Rewrite<'a> {
         Ok(rewrite)
     }
 
-    /// The output's topic; `None` for one that is not taken.
+    /// The output's topic; `None` for one that is not selected.
     fn topic(&mut self, info: &TopicInfo) -> Result<Option<BagTopic>, ToolError> {
         let key = (info.name.clone(), info.type_name.clone());
         if let Some(known) = self.topics.get(&key) {
@@ -465,7 +469,7 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-/// When to go on in a new file, by number and by given times.
+/// Decides when to start a new file, by number of messages and at given times.
 struct Splitter {
     count_max: Option<u64>,
     count: u64,
@@ -484,7 +488,7 @@ impl Splitter {
         }
     }
 
-    /// True when the next message begins a new file.
+    /// True when the next message starts a new file.
     fn is_due(&mut self, log_time: Timestamp) -> bool {
         let mut is_due = self.count_max.is_some_and(|max| self.count >= max);
         while self.times.last().is_some_and(|time| log_time >= *time) {

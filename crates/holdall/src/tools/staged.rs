@@ -1,4 +1,5 @@
-//! The output of a tool while it is made: in a directory beside its place, renamed when it is whole and durable.
+//! The output of a tool in progress: in a directory next to its destination, renamed when it is complete and
+//! durable.
 
 use super::ToolError;
 use holdall_io::{
@@ -12,21 +13,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the names of directories end with in which outputs are made.
+/// Suffix of the directories in which outputs are made.
 const SUFFIX: &str = "partial";
 
-/// An output in the making; dropping it removes what was made.
+/// An output in progress; dropping it removes what was made.
 #[derive(Debug)]
 pub(crate) struct Staged {
     place: PathBuf,
-    /// Holds the bag, under its own name, so that its files are named after it.
+    /// Contains the bag under its final name, so that its files are named after it.
     around: PathBuf,
     directory: PathBuf,
     _unfinished: Unfinished,
 }
 
 impl Staged {
-    /// Makes room beside `place`, and removes what killed runs have left there.
+    /// Creates the directory next to `place`, and removes those of killed runs.
     pub fn begin(place: &Path) -> Result<Self, ToolError> {
         let name =
             place
@@ -53,12 +54,12 @@ impl Staged {
         })
     }
 
-    /// Where the bag is to be made; the directory itself is not made yet.
+    /// The directory to make the bag in; it does not exist yet.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Gives the finished bag its name. All of its files must be durable.
+    /// Gives the finished bag its final name. All its files must be durable.
     pub fn publish(self) -> Result<PathBuf, ToolError> {
         publish_dir(&self.directory, &self.place).map_err(|error| {
             if error.is_already_exists() {
@@ -75,7 +76,7 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // Best effort; the next run to the same place removes what is left.
+        // Best effort; the next run to the same destination removes the rest.
         drop(remove_dir_all(&self.around));
     }
 }
@@ -88,7 +89,7 @@ fn staging_name(name: &OsStr, process: &str) -> OsString {
     staging
 }
 
-/// Removes what runs to the same place have left whose process is gone. Best effort.
+/// Removes the directories of runs to the same destination whose process has ended. Best effort.
 fn remove_left_over(place: &Path, name: &OsStr) {
     let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty());
     let Ok(entries) = fs::list_dir(parent.unwrap_or(Path::new("."))) else {
@@ -110,7 +111,7 @@ fn remove_left_over(place: &Path, name: &OsStr) {
         {
             let removed: Result<(), DiskError> = remove_dir_all(&entry.path);
             if let Err(error) = removed {
-                tracing::warn!("what a killed run has left is still there: {error}");
+                tracing::warn!("cannot remove what a killed run has left: {error}");
             }
         }
     }
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_output_is_there_whole_or_not_at_all() {
+    fn an_output_appears_whole_or_not_at_all() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("bag");
         let staged = Staged::begin(&place).unwrap();

@@ -15,31 +15,31 @@ use std::{
     time::Duration,
 };
 
-/// Most bags that one file may name.
+/// Most bags that one file may list.
 const BAGS_MAX: usize = 10_000;
 
-/// One bag to be read.
+/// An input bag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputBag {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Only messages logged then or later.
+    /// Only messages with this log time or later.
     pub start: Option<Timestamp>,
-    /// Only messages logged then or earlier.
+    /// Only messages with this log time or earlier.
     pub end: Option<Timestamp>,
 }
 
-/// One bag to be made.
+/// An output bag.
 #[derive(Clone, Debug)]
 pub struct OutputBag {
     /// How it is written.
     pub options: OutputOptions,
-    /// Which messages go into it.
+    /// The messages in it.
     pub choice: Choice,
 }
 
-/// Keys of rosbag2's `StorageOptions` and `RecordOptions` as they are in its YAML. Those that only matter while recording are read and
-/// have no effect, as in rosbag2.
+/// Keys of rosbag2's `StorageOptions` and `RecordOptions` as in its YAML. Keys that matter only while
+/// recording are parsed and have no effect, as in rosbag2.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Entry {
@@ -106,10 +106,11 @@ struct Inputs {
     input_bags: Vec<Entry>,
 }
 
-/// Reads the bags to be made. `read_file` gives the text of storage configuration files.
+/// Parses the output bags. `read_file` returns the text of storage configuration files.
 ///
 /// # Errors
-/// What is wrong, and where: text that is not YAML, keys and values that rosbag2 does not know.
+/// A sentence with what is wrong and where: text that is not YAML, keys and values that rosbag2 does not
+/// know.
 pub fn output_bags(
     text: &str,
     read_file: &mut dyn FnMut(&Path) -> Result<String, String>,
@@ -124,7 +125,7 @@ pub fn output_bags(
         .collect()
 }
 
-/// Reads the bags to be read.
+/// Parses the input bags.
 ///
 /// # Errors
 /// As [`output_bags`].
@@ -154,7 +155,7 @@ fn within(what: &str, count: usize) -> Result<(), String> {
     }
 }
 
-/// rosbag2 says "no bound" with a negative number.
+/// rosbag2 uses a negative number for "no bound".
 fn stamp(nanos: Option<i64>) -> Option<Timestamp> {
     nanos.filter(|nanos| *nanos >= 0).map(Timestamp::from_nanos)
 }
@@ -194,7 +195,7 @@ fn output_bag(
     let some = |number: u64| Some(number).filter(|number| *number > 0);
     let options = OutputOptions {
         directory: entry.uri.into(),
-        // As rosbag2: its default, whatever the inputs are.
+        // As in rosbag2: its default, whatever the inputs are.
         storage_id: Some(entry.storage_id)
             .filter(|id| !id.is_empty())
             .or_else(|| Some(holdall_storage::DEFAULT_STORAGE_ID.to_owned())),
@@ -227,7 +228,7 @@ fn compression(entry: &Entry) -> Result<CompressionOptions, String> {
     }
     Ok(CompressionOptions {
         mode,
-        // A tool gives nothing up: a full queue waits, whatever its size.
+        // A tool drops no message: it waits for a full queue, whatever its size.
         queue_max: None::<NonZeroU32>,
         threads: usize::try_from(entry.compression_threads)
             .ok()
@@ -269,13 +270,13 @@ fn selection(entry: &Entry) -> Result<Selection, String> {
         exclude_services: list(&entry.exclude_services),
         exclude_topic_types: list(&entry.exclude_topic_types),
         include_hidden_topics: entry.include_hidden_topics,
-        // What is in a bag was published.
+        // Topics in a bag were published.
         include_unpublished_topics: true,
         ignore_leaf_topics: false,
     })
 }
 
-/// The topics of an action, behind its name.
+/// Suffixes of an action's topics.
 const ACTION_TOPICS: [&str; 5] = [
     "/_action/send_goal/_service_event",
     "/_action/get_result/_service_event",
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_rosbag2_is_understood() {
+    fn the_example_of_rosbag2_is_parsed() {
         let text = "output_bags:\n  - uri: split_bag_files\n    max_bagfile_size: 30000\n    max_bagfile_duration: 5\n    all: true\n  \
                     - uri: two_topics\n    storage_id: sqlite3\n    storage_preset_profile: resilient\n    topics: [/a, /b]\n    \
                     start_time_ns: 5\n    end_time_ns: 9\n    compression_mode: file\n    compression_format: zstd\n    custom_data: {k: v}\n    \
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rosbag2_does_not_know_is_told_with_its_place() {
+    fn unknown_keys_are_reported_with_their_place() {
         for (text, expected) in [
             ("", "output_bags"),
             ("output_bags: []", "at least one bag"),
