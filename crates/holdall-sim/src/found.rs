@@ -31,6 +31,14 @@ pub struct Found {
     pub has_sequence: bool,
 }
 
+impl Found {
+    /// Whether a message has no hole. A hole in the name of a short payload makes another name, for which its bytes may be right; the header
+    /// of its record, which lies before the hole, has the true number then. No message has number 0.
+    pub fn is_whole(&self) -> bool {
+        self.is_exact && self.has_sequence && self.sequence > 0
+    }
+}
+
 /// All messages of a bag in the order of its files.
 #[derive(Debug, Default)]
 pub struct FoundBag {

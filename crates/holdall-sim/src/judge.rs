@@ -95,7 +95,7 @@ fn judge_bag(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<FoundBag, Vio
         crate::repair::check(bag)?;
     }
     if plan.leaves_holes() {
-        found.messages.retain(|(message, _)| message.is_exact);
+        found.messages.retain(|(message, _)| message.is_whole());
     }
     judge_messages(after, &found)?;
     judge_order(plan, after, &found)?;

@@ -1,4 +1,4 @@
-//! The simulator's command: runs seeds, tells those that break an invariant, and how to run them again.
+//! The simulator's command: runs seeds, prints those that break an invariant when they are found, and how to run them again.
 
 use clap::Parser;
 use holdall_io::clock::{Clock, SystemClock};
@@ -12,6 +12,7 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -65,13 +66,13 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // A recorder that panics is told as a broken invariant; the thread's own message would come between.
     std::panic::set_hook(Box::new(|_| {}));
-    match tell(&arguments, &mut io::stdout().lock()) {
+    match tell(&arguments, &mut io::stdout()) {
         Ok(code) => code,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn tell(arguments: &Arguments, out: &mut impl Write) -> io::Result<ExitCode> {
+fn tell(arguments: &Arguments, out: &mut (impl Write + Send)) -> io::Result<ExitCode> {
     let mutation = match &arguments.mutation {
         Some(name) => match Mutation::by_name(name) {
             Some(mutation) => Some(mutation),
@@ -88,6 +89,15 @@ fn tell(arguments: &Arguments, out: &mut impl Write) -> io::Result<ExitCode> {
     if let Some(seed) = arguments.seed {
         return tell_one(arguments, seed, mutation, out);
     }
+    run_all(arguments, mutation, out)
+}
+
+/// Runs many seeds. A failure is printed when it is found, and every ten seconds how far the run is: a long run may be ended before its end.
+fn run_all(
+    arguments: &Arguments,
+    mutation: Option<Mutation>,
+    out: &mut (impl Write + Send),
+) -> io::Result<ExitCode> {
     let clock = SystemClock;
     let begun = clock.monotonic();
     let first = if arguments.fresh {
@@ -106,23 +116,72 @@ fn tell(arguments: &Arguments, out: &mut impl Write) -> io::Result<ExitCode> {
     let jobs = arguments
         .jobs
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let progress = Mutex::new(Progress {
+        out: &mut *out,
+        next: begun + PROGRESS_INTERVAL,
+        result: Ok(()),
+    });
     let summary = run_many(
         jobs,
         arguments.failures.max(1),
         |number| first.wrapping_add(number),
         more,
         mutation,
+        |summary, failure| {
+            let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            progress.report(summary, failure, mutation, (begun, clock.monotonic()));
+        },
     );
+    progress
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .result?;
     tell_summary(&summary, first, clock.monotonic().saturating_sub(begun), out)?;
-    for failure in &summary.failures {
-        tell_failure(failure, mutation, out)?;
-    }
     writeln!(out, "violations: {}", summary.failures.len())?;
     Ok(if summary.failures.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Time between two lines about how far a run is.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Prints while seeds run.
+struct Progress<'a, W> {
+    out: &'a mut W,
+    next: Duration,
+    /// The first line that could not be written.
+    result: io::Result<()>,
+}
+
+impl<W: Write> Progress<'_, W> {
+    fn report(
+        &mut self,
+        summary: &Summary,
+        failure: Option<&Failure>,
+        mutation: Option<Mutation>,
+        (begun, now): (Duration, Duration),
+    ) {
+        if self.result.is_err() {
+            return;
+        }
+        if let Some(failure) = failure {
+            self.result = tell_failure(failure, mutation, self.out);
+        }
+        if now >= self.next && self.result.is_ok() {
+            self.next = now + PROGRESS_INTERVAL;
+            let (runs, took) = (summary.tally.runs, now.saturating_sub(begun).as_secs_f64());
+            let rate = runs as f64 / took.max(1e-9);
+            self.result = writeln!(
+                self.out,
+                "{took:.0} s: {runs} seeds ({rate:.0} per second), violations so far: {}",
+                summary.failures.len()
+            )
+            .and_then(|()| self.out.flush());
+        }
+    }
 }
 
 fn tell_summary(summary: &Summary, first: u64, took: Duration, out: &mut impl Write) -> io::Result<()> {

@@ -180,6 +180,8 @@ struct State {
     next_gid: u64,
     arrivals: u64,
     paused: bool,
+    /// When the recorder's current step began: by that time it judges when a publisher came.
+    step: Duration,
 }
 
 /// The network; clones are the same one. Everything happens in the caller's thread.
@@ -215,6 +217,11 @@ impl Network {
     /// Bytes of payloads that are lent and not given back.
     pub fn lent_bytes(&self) -> usize {
         self.lent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a step of the recorder begins at this time.
+    pub fn set_step(&self, now: Duration) {
+        self.lock().step = now;
     }
 
     /// Says that what arrives from now on arrives in a paused recording.
@@ -418,8 +425,8 @@ impl Transport for SimTransport {
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
-        let now = self.0.clock.monotonic();
         let mut state = self.0.lock();
+        let now = state.step;
         let told = std::mem::take(&mut state.events);
         for event in &told {
             if let GraphEvent::Publisher(info) = event

@@ -133,7 +133,7 @@ fn judge_repaired(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Viol
 fn compare(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<FoundBag, Violation> {
     let now =
         found::read(bag, plan.leaves_holes()).map_err(|error| Violation::new(Invariant::Opens, error))?;
-    let counts = |message: &Found| message.is_exact || !plan.leaves_holes();
+    let counts = |message: &Found| message.is_whole() || !plan.leaves_holes();
     let readable: Vec<_> = now
         .messages
         .iter()

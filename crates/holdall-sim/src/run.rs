@@ -112,13 +112,14 @@ pub struct Summary {
 }
 
 /// Runs seeds on `jobs` threads until `more` says that it is enough (asked before each with the number begun so far) or
-/// `failures_max` have failed.
+/// `failures_max` have failed. `report` gets the sums so far after each seed, with the seed's failure where it has one.
 pub fn run_many(
     jobs: usize,
     failures_max: usize,
     seed_of: impl Fn(u64) -> u64 + Sync,
     more: impl Fn(u64) -> bool + Sync,
     mutation: Option<Mutation>,
+    report: impl Fn(&Summary, Option<&Failure>) + Sync,
 ) -> Summary {
     let begun = AtomicU64::new(0);
     let enough = AtomicBool::new(false);
@@ -133,10 +134,15 @@ pub fn run_many(
             let outcome = run(&Plan::new(seed), mutation);
             let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
             match outcome {
-                Ok(tally) => summary.tally.add(tally),
+                Ok(tally) => {
+                    summary.tally.add(tally);
+                    report(&summary, None);
+                }
                 Err(violation) => {
                     summary.tally.runs += 1;
-                    summary.failures.push(Failure { seed, violation });
+                    let failure = Failure { seed, violation };
+                    summary.failures.push(failure.clone());
+                    report(&summary, Some(&failure));
                     if summary.failures.len() >= failures_max {
                         enough.store(true, Ordering::Relaxed);
                     }

@@ -94,6 +94,8 @@ impl<'a> World<'a> {
     /// When the recorder does not start; the sentence is its reason.
     pub fn new(plan: &'a Plan, mutation: Option<Mutation>, scratch: &Path) -> Result<Self, String> {
         let clock = SimClock::default();
+        // As the recorder: making its first file takes time already.
+        let started = clock.monotonic();
         let network = Network::new(clock.clone());
         let disk = SimDisk::new(plan.disk.clone(), clock.clone());
         let handle = disk.handle();
@@ -116,7 +118,7 @@ impl<'a> World<'a> {
             mutation::storage(mutation),
         )
         .map_err(|error| error.to_string())?;
-        let started = clock.monotonic();
+        let ready = clock.monotonic();
         network.set_paused(plan.options.start_paused);
         Ok(Self {
             plan,
@@ -127,9 +129,9 @@ impl<'a> World<'a> {
             disk: handle,
             folder,
             started,
-            next_session: started,
-            next_drain: started,
-            last_drain: started,
+            next_session: ready,
+            next_drain: ready,
+            last_drain: ready,
             pauses: vec![(started, plan.options.start_paused)],
             memory_excess: None,
             clock_set: false,
@@ -274,6 +276,7 @@ impl<'a> World<'a> {
             self.network.deliver_due();
             self.look_at_loans();
             if self.clock.monotonic() >= self.next_session {
+                self.network.set_step(self.clock.monotonic());
                 self.recorder.step_session();
                 self.next_session = self.clock.monotonic() + SESSION_INTERVAL;
             }
