@@ -97,6 +97,11 @@ trait Sink {
     fn finish(self: Box<Self>) -> Result<PathBuf, ExportError>;
 }
 
+/// Names of files have at most 255 bytes, of which these are left for what is put before and after them (`.NAME.parquet.partial`).
+const NAME_BYTES_MAX: usize = 255 - 32;
+/// `@` and a number.
+const NUMBER_BYTES_MAX: usize = 11;
+
 /// A topic's messages on their way out.
 struct Outlet {
     sink: Box<dyn Sink>,
@@ -110,10 +115,10 @@ struct Outlet {
 pub struct Exporter {
     options: ExportOptions,
     decoders: Decoders,
-    /// By topic and type; `None` for topics that give nothing.
-    outlets: BTreeMap<(String, String), Option<Outlet>>,
-    /// File names that are taken.
-    names: HashMap<String, ()>,
+    /// By topic, then by type; `None` for topics that give nothing.
+    outlets: BTreeMap<String, BTreeMap<String, Option<Outlet>>>,
+    /// File names that are taken, with the last number that was added to each.
+    names: HashMap<String, u32>,
     notices: Vec<String>,
 }
 
@@ -145,20 +150,14 @@ impl Exporter {
     /// the end.
     pub fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
         let topic = &message.topic;
-        // Looked up without a copy of the names: there are few topics and many messages.
-        let known = self
-            .outlets
-            .iter_mut()
-            .find(|((name, type_name), _)| *name == topic.name && *type_name == topic.type_name);
-        let outlet = match known {
-            Some((_, outlet)) => outlet,
-            None => {
-                let outlet = self.open(message)?;
-                self.outlets
-                    .entry((topic.name.clone(), topic.type_name.clone()))
-                    .or_insert(outlet)
-            }
-        };
+        let known = self.outlets.get(&topic.name);
+        if known.is_none_or(|types| !types.contains_key(&topic.type_name)) {
+            let outlet = self.open(message)?;
+            let types = self.outlets.entry(topic.name.clone()).or_default();
+            types.insert(topic.type_name.clone(), outlet);
+        }
+        let types = self.outlets.get_mut(&topic.name);
+        let outlet = types.and_then(|types| types.get_mut(&topic.type_name)?.as_mut());
         let Some(outlet) = outlet else {
             return Ok(());
         };
@@ -183,7 +182,11 @@ impl Exporter {
             ..ExportReport::default()
         };
         report.notices.append(&mut self.notices);
-        for ((topic, _), outlet) in self.outlets {
+        let outlets = self
+            .outlets
+            .into_iter()
+            .flat_map(|(topic, types)| types.into_values().map(move |outlet| (topic.clone(), outlet)));
+        for (topic, outlet) in outlets {
             let Some(outlet) = outlet else {
                 continue;
             };
@@ -271,21 +274,33 @@ impl Exporter {
             name if name.is_empty() || name.starts_with('.') => format!("topic{name}"),
             name => name,
         };
-        let with_type = format!("{stem}@{}", plain(type_name));
-        let numbered = (2..).map(|number| format!("{stem}@{number}"));
-        let free = [stem.clone(), with_type]
-            .into_iter()
-            .chain(numbered)
-            .find(|name| !self.names.contains_key(name))
-            .unwrap_or(stem);
-        self.names.insert(free.clone(), ());
-        free
+        let stem = shortened(&stem, NAME_BYTES_MAX);
+        let with_type = shortened(&format!("{stem}@{}", plain(type_name)), NAME_BYTES_MAX);
+        let mut name = stem.clone();
+        if self.names.contains_key(&name) {
+            name = with_type;
+        }
+        while self.names.contains_key(&name) {
+            // Counted from the last number, so that many topics with one name do not try all numbers again.
+            let last = self.names.entry(stem.clone()).or_insert(1);
+            *last += 1;
+            let number = *last;
+            name = format!("{}@{number}", shortened(&stem, NAME_BYTES_MAX - NUMBER_BYTES_MAX));
+        }
+        self.names.insert(name.clone(), 1);
+        name
     }
+}
+
+/// The first bytes of a text, so many at most, in whole characters.
+fn shortened(text: &str, bytes_max: usize) -> String {
+    text[..text.floor_char_boundary(bytes_max)].to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reader::BagSet;
     use holdall_model::{
         interface::{Definition, InterfaceSource, SourceFormat},
         time::Timestamp,
@@ -403,6 +418,33 @@ mod tests {
                  \"two\nlines\"\n"
             )
         );
+    }
+
+    #[test]
+    fn long_and_colliding_names_become_names_of_files() {
+        let options = ExportOptions {
+            folder: tempfile::tempdir().unwrap().path().to_owned(),
+            kind: ExportKind::Csv,
+            overwrite: false,
+        };
+        let mut exporter = Exporter::new(options, Decoders::new(BagSet::from(Vec::new()))).unwrap();
+        let long = format!("/{}", "\u{fc}".repeat(2_000));
+        let mut names = std::collections::BTreeSet::new();
+        for topic in ["/a/b", "/a b", "/a:b", "/", "", "/..", &long, &format!("{long}2")] {
+            for _ in 0..3 {
+                let name = exporter.name(topic, "std_msgs/msg/String");
+                assert!(name.len() <= NAME_BYTES_MAX && !name.starts_with('.'), "{name}");
+                assert!(names.insert(name.clone()), "{name} was given twice");
+            }
+        }
+        assert!(
+            names.contains("a.b") && names.contains("a_b@std_msgs.msg.String") && names.contains("a_b@2")
+        );
+        let begun = names.len();
+        for _ in 0..20_000 {
+            names.insert(exporter.name(&long, &long));
+        }
+        assert_eq!(names.len(), begun + 20_000);
     }
 
     #[test]

@@ -38,12 +38,12 @@ pub(super) struct RawImage<'a> {
 /// The layout of an encoding of `sensor_msgs/image_encodings.hpp`; colours without a name are those of OpenCV (blue first).
 fn layout(encoding: &str) -> Option<Layout> {
     Some(match encoding {
-        "mono8" | "8UC1" | "8SC1" => Layout::Bytes(1, &[0]),
+        "mono8" | "8UC1" => Layout::Bytes(1, &[0]),
         "rgb8" => Layout::Bytes(3, &[0, 1, 2]),
         "bgr8" | "8UC3" => Layout::Bytes(3, &[2, 1, 0]),
         "rgba8" => Layout::Bytes(4, &[0, 1, 2, 3]),
         "bgra8" | "8UC4" => Layout::Bytes(4, &[2, 1, 0, 3]),
-        "mono16" | "16UC1" | "16SC1" => Layout::Words(1, &[0]),
+        "mono16" | "16UC1" => Layout::Words(1, &[0]),
         "rgb16" => Layout::Words(3, &[0, 1, 2]),
         "bgr16" | "16UC3" => Layout::Words(3, &[2, 1, 0]),
         "rgba16" => Layout::Words(4, &[0, 1, 2, 3]),
@@ -53,21 +53,28 @@ fn layout(encoding: &str) -> Option<Layout> {
         "yuv422" | "uyvy" | "UYVY" => Layout::Yuv([1, 3, 0, 2]),
         // YUYV
         "yuv422_yuy2" | "yuyv" | "YUYV" => Layout::Yuv([0, 2, 1, 3]),
-        bayer if bayer.starts_with("bayer_") && bayer.ends_with('8') => Layout::Bytes(1, &[0]),
-        bayer if bayer.starts_with("bayer_") && bayer.ends_with("16") => Layout::Words(1, &[0]),
+        "bayer_rggb8" | "bayer_bggr8" | "bayer_gbrg8" | "bayer_grbg8" => Layout::Bytes(1, &[0]),
+        "bayer_rggb16" | "bayer_bggr16" | "bayer_gbrg16" | "bayer_grbg16" => Layout::Words(1, &[0]),
         _ => return None,
     })
 }
 
+/// Why an encoding is not written. PNG and JPEG have no sign: values below zero would become large ones.
+fn unknown(encoding: &str) -> String {
+    if matches!(encoding.as_bytes(), [b'1'..=b'9', .., b'S', b'C', b'1'..=b'9']) {
+        return format!(
+            "images of encoding {encoding:?} have signed pixels, which neither PNG nor JPEG can hold; export them with --format parquet"
+        );
+    }
+    format!(
+        "images of encoding {encoding:?} are not written; known are mono, rgb, bgr, rgba, bgra of 8 and 16 bits, 8UC1, 8UC3, 8UC4, \
+         16UC1, 16UC3, 16UC4, 32FC1, bayer and yuv422"
+    )
+}
+
 /// Converts an image; one clause when it cannot be.
 pub(super) fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
-    let layout = layout(image.encoding).ok_or_else(|| {
-        format!(
-            "images of encoding {:?} are not written; known are mono, rgb, bgr, rgba, bgra of 8 and 16 bits, 8UC1 to 8UC4, 16UC1, \
-             32FC1, bayer and yuv422",
-            image.encoding
-        )
-    })?;
+    let layout = layout(image.encoding).ok_or_else(|| unknown(image.encoding))?;
     let (width, height, step) = (image.width as usize, image.height as usize, image.step as usize);
     let (pixel_bytes, channels, is_deep) = match layout {
         Layout::Bytes(size, order) => (size, order.len(), false),
@@ -226,6 +233,27 @@ mod tests {
             pixels.bytes[0] > 250 && pixels.bytes[1] < 5 && pixels.bytes[2] < 5,
             "{pixels:?}"
         );
+    }
+
+    #[test]
+    fn pixels_that_png_cannot_hold_are_refused() {
+        for signed in ["8SC1", "16SC1", "16SC3", "32SC1"] {
+            let error = convert(&image(signed, 1, 1, 4, &[0xd0, 0x8a, 0, 0])).unwrap_err();
+            assert!(error.contains(signed) && error.contains("signed"), "{error}");
+        }
+        for unknown in [
+            "",
+            "8UC2",
+            "64FC1",
+            "bayer_8",
+            "bayer_rgbw8",
+            "bayer_rggb12_8",
+            "rgb",
+            "MONO8",
+        ] {
+            let error = convert(&image(unknown, 1, 1, 8, &[0; 8])).unwrap_err();
+            assert!(error.contains("are not written"), "{unknown}: {error}");
+        }
     }
 
     #[test]
