@@ -19,12 +19,17 @@ use holdall_storage::{
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// Files that are to be smaller than this are cut exactly: definitions and metadata would make out too much of them.
 const FILE_BYTES_MIN: u64 = 1 << 20;
 /// A file is cut between chunks only when it is to hold at least so many of the largest ones.
 const CHUNKS_PER_FILE_MIN: u64 = 4;
+
+/// So many cuts by time are made without a look at the messages, or as many for each chunk as the next one says.
+const CUTS_MAX: usize = 64;
+const CUTS_PER_PART_MAX: usize = 2;
 
 /// What is to be made.
 pub(super) struct Plan<'a> {
@@ -203,19 +208,10 @@ fn ranges(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Result<Option<Vec<Range>>,
         return Ok(None);
     }
     let mut cuts = plan.split.times.clone();
-    if let Some(span) = plan.split.duration_max {
-        let first = parts.first().map(|(first, ..)| *first);
-        let last = parts.iter().map(|(_, last, _)| *last).max();
-        let begin = plan.start.max(first);
-        let mut at = begin.map(|begin| begin.saturating_add(span));
-        while let (Some(cut), Some(last)) = (at, last)
-            && cut < last
-            && !span.is_zero()
-        {
-            // A file ends with the message that is exactly so long after its first one.
-            let cut = Timestamp::from_nanos(cut.as_nanos().saturating_add(1));
-            cuts.push(cut);
-            at = Some(cut.saturating_add(span));
+    if let Some(span) = plan.split.duration_max.filter(|span| !span.is_zero()) {
+        match cuts_by_span(&parts, span, (plan.start, plan.end)) {
+            Some(found) => cuts.extend(found),
+            None => return Ok(None),
         }
     }
     if let Some(bytes_max) = plan.split.bytes_max {
@@ -232,11 +228,48 @@ fn ranges(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Result<Option<Vec<Range>>,
     let mut ranges = Vec::new();
     let mut from = plan.start;
     for cut in cuts {
-        ranges.push((from, Some(Timestamp::from_nanos(cut.as_nanos() - 1))));
+        ranges.push((
+            from,
+            Some(Timestamp::from_nanos(cut.as_nanos().saturating_sub(1))),
+        ));
         from = Some(cut);
     }
     ranges.push((from, plan.end));
     Ok(Some(ranges))
+}
+
+/// Times at which files are cut so that none spans more than `span`. A file begins with a part, or where the one before it was cut; where
+/// no part reaches there is no cut, however long that is. `None` where cuts within parts would be too many: their messages decide then.
+fn cuts_by_span(
+    parts: &[(Timestamp, Timestamp, u64)],
+    span: Duration,
+    (start, end): Range,
+) -> Option<Vec<Timestamp>> {
+    let cuts_max = parts.len().saturating_mul(CUTS_PER_PART_MAX).max(CUTS_MAX);
+    let (mut cuts, mut begin) = (Vec::new(), None);
+    for (first, last, _) in parts {
+        let last = end.map_or(*last, |end| end.min(*last));
+        // One that has no end yet begins with its first message.
+        let mut from: Timestamp = match begin {
+            None => start.map_or(*first, |start| start.max(*first)),
+            Some(begin) => begin,
+        };
+        // What parts before it cover is cut already; a later one begins the next file, unless the one that is open reaches it.
+        if first.saturating_since(from) > span {
+            cuts.push(*first);
+            from = *first;
+        }
+        while last.saturating_since(from) > span {
+            // A file ends with the message that is exactly so long after its first one.
+            from = Timestamp::from_nanos(from.saturating_add(span).as_nanos().saturating_add(1));
+            cuts.push(from);
+            if cuts.len() > cuts_max {
+                return None;
+            }
+        }
+        begin = Some(from);
+    }
+    Some(cuts)
 }
 
 /// Times at which files are cut so that none is longer than `bytes_max`: chunks that reach over a cut count for both sides.
@@ -290,12 +323,17 @@ impl Output<'_> {
         };
         let opening = [(ROSBAG2_RECORD, rosbag2_record(&opening))];
         let mut closing = |spliced: &Spliced| -> Vec<(String, MetadataEntries)> {
-            let summary = self.summary(spliced, &path);
-            let mut files: Vec<_> = self.files.clone();
-            files.push((name.clone(), summary));
-            let record = rosbag2_record(&self.metadata(&files));
+            let mut files = vec![(name.clone(), self.summary(spliced, &path))];
+            // Of this file alone: with all files in each, hundreds of short ones would be made of little else.
+            let topics = if is_last && self.files.is_empty() {
+                &self.topics[..]
+            } else {
+                &[]
+            };
+            let record = rosbag2_record(&self.metadata(topics, &files));
             let mut records = vec![(ROSBAG2_RECORD.to_owned(), record)];
             if is_last {
+                files.extend(self.files.iter().cloned());
                 records.extend(
                     self.plan
                         .accounts
@@ -343,7 +381,7 @@ impl Output<'_> {
         by_topic
     }
 
-    fn metadata(&self, files: &[(String, FileSummary)]) -> BagMetadata {
+    fn metadata(&self, topics: &[TopicInfo], files: &[(String, FileSummary)]) -> BagMetadata {
         let facts = BagFacts {
             storage_id: "mcap",
             compression: CompressionMode::None,
@@ -358,11 +396,11 @@ impl Output<'_> {
                 is_packed: false,
             })
             .collect();
-        bag_metadata(&facts, self.topics.iter(), &files)
+        bag_metadata(&facts, topics.iter(), &files)
     }
 
     fn finish(self) -> Result<Written, ToolError> {
-        let text = self.metadata(&self.files).to_yaml();
+        let text = self.metadata(&self.topics, &self.files).to_yaml();
         fs::write_atomically(&self.plan.directory.join("metadata.yaml"), text.as_bytes())?;
         Ok(self.written)
     }
@@ -371,6 +409,37 @@ impl Output<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn spans(parts: &[(i64, i64)], span: u64) -> Option<Vec<i64>> {
+        let time = Timestamp::from_nanos;
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|&(first, last)| (time(first), time(last), 100))
+            .collect();
+        let cuts = cuts_by_span(&parts, Duration::from_nanos(span), (None, None))?;
+        Some(cuts.iter().map(|cut| cut.as_nanos()).collect())
+    }
+
+    #[test]
+    fn files_are_cut_by_span_and_not_where_there_is_nothing() {
+        assert_eq!(spans(&[(0, 9), (10, 19), (20, 29), (30, 39)], 19), Some(vec![20]));
+        assert_eq!(spans(&[(0, 45)], 19), Some(vec![20, 40]));
+        let day = 1_700_000_000_000_000_000;
+        assert_eq!(spans(&[(0, 5), (day, day + 5)], 10), Some(vec![day]));
+        assert_eq!(
+            spans(&[(0, 25), (20, 24), (day, day + 25)], 10),
+            Some(vec![11, 22, day, day + 11, day + 22])
+        );
+        let far = spans(&[(i64::MIN, i64::MIN + 1), (i64::MAX - 1, i64::MAX)], 10);
+        assert_eq!(far, Some(vec![i64::MAX - 1]), "spans that overflow");
+        assert_eq!(
+            spans(&[(0, day)], 10),
+            None,
+            "only the messages know where the files begin"
+        );
+        assert_eq!(spans(&[(i64::MIN, i64::MAX)], u64::MAX), Some(vec![]));
+        assert_eq!(spans(&[], 10), Some(vec![]));
+    }
 
     #[test]
     fn files_are_cut_between_chunks_by_their_sizes() {
