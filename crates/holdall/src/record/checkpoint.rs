@@ -42,13 +42,20 @@ impl Checkpoints {
         *lock(&self.log_time)
     }
 
-    /// What each file carries that is closed before the last one: the ledger as it stands then.
+    /// What each file carries that is closed before the last one: the ledger at that time, or its sums where the file is too short for all.
     pub(super) fn end_records(&self, ledger: &Arc<Mutex<Ledger>>) -> EndRecords {
         let (ledger, log_time) = (Arc::clone(ledger), Arc::clone(&self.log_time));
-        Box::new(move || {
+        Box::new(move |bytes_max| {
             // Copied under the lock, put into words outside of it: receiving threads may need it.
             let copy = lock(&ledger).checkpoint(*lock(&log_time), true);
-            vec![ledger_record(&copy)]
+            let (name, entries) = ledger_record(&copy);
+            let bytes: usize = entries.values().map(String::len).sum();
+            if bytes as u64 <= bytes_max {
+                return vec![(name, entries)];
+            }
+            let mut sums = copy.sums();
+            sums.checkpoint = copy.checkpoint;
+            vec![ledger_record(&sums)]
         })
     }
 

@@ -3,6 +3,7 @@
 mod channels;
 mod close;
 mod durable;
+mod repeated;
 mod vanished;
 
 pub use channels::PublisherSlot;
@@ -32,6 +33,7 @@ use holdall_storage::{
     reader::StorageReader,
     writer::{ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
+use repeated::{channel_bytes, metadata_bytes};
 use std::{
     collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
@@ -46,11 +48,6 @@ pub(crate) const STATE_KEY: &str = "holdall.state";
 
 /// Files that may become this long carry checkpoints of their index, where that is asked for.
 const CHECKPOINTS_FROM_BYTES: u64 = 64 << 20;
-
-/// What `metadata.yaml` takes at most without topics and files, for each file, and for each QoS profile, in bytes.
-const METADATA_BYTES: u64 = 1024;
-const FILE_METADATA_BYTES: u64 = 512;
-const PROFILE_METADATA_BYTES: u64 = 768;
 
 /// A topic of a bag: dense index from 0 in the order of [`BagWriter::add_topic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -188,8 +185,9 @@ struct NextFile {
     name: String,
 }
 
-/// What a file carries at its end besides what every bag has; asked when it is closed before the last one.
-pub type EndRecords = Box<dyn Fn() -> Vec<(String, MetadataEntries)> + Send>;
+/// What a file carries at its end besides what every bag has; asked when it is closed before the last one, with the bytes that it may take:
+/// a short file is not to be filled with what all files repeat.
+pub type EndRecords = Box<dyn Fn(u64) -> Vec<(String, MetadataEntries)> + Send>;
 
 /// Writes one bag. Owned by one thread (or a simulator's step); waits for the disk only when no block is free.
 pub struct BagWriter {
@@ -205,8 +203,10 @@ pub struct BagWriter {
     past: VecDeque<PastFile>,
     split: SplitRule,
     files_begun: u32,
-    /// What the closing metadata record adds to a file at most, in bytes.
-    end_bytes: u64,
+    /// What all topics take at most in a metadata record, in bytes.
+    topics_bytes: u64,
+    /// What the channels of all topics take in a file at most, in bytes.
+    channels_bytes: u64,
     /// The sync that was asked for last and has not ended.
     sync: Option<PendingSync>,
     /// In files that the ring has removed, not yet told.
@@ -291,7 +291,8 @@ impl BagWriter {
             past: VecDeque::new(),
             split,
             files_begun: 0,
-            end_bytes: METADATA_BYTES,
+            topics_bytes: 0,
+            channels_bytes: 0,
             sync: None,
             removed: Vec::new(),
             vanished: Vec::new(),
@@ -373,12 +374,11 @@ impl BagWriter {
             identity: self.folder.file_identity(&path).or_unknown(),
         });
         self.files_begun += 1;
-        self.end_bytes += FILE_METADATA_BYTES;
         self.split.begin_file();
         Ok(())
     }
 
-    /// Adds a topic; every later file gets it as well.
+    /// Adds a topic. Later files have it too, from its first message in them on or at their end.
     ///
     /// # Errors
     /// More topics than the storage can number.
@@ -386,7 +386,8 @@ impl BagWriter {
         if let Some(current) = &mut self.current {
             current.channels.add_topic();
         }
-        self.end_bytes += metadata_bytes(&info.topic);
+        self.topics_bytes += metadata_bytes(&info.topic);
+        self.channels_bytes += channel_bytes(&info);
         self.split.ask_again();
         self.topics.push(info);
         // More topics than 32 bits can count do not fit into memory.
@@ -396,14 +397,18 @@ impl BagWriter {
     /// Sets the definition that later files get for a topic.
     pub fn set_definition(&mut self, topic: BagTopic, definition: MessageDefinition) {
         if let Some(info) = self.topics.get_mut(topic.0 as usize) {
+            self.channels_bytes -= channel_bytes(info);
             info.definition = definition;
+            self.channels_bytes += channel_bytes(info);
         }
     }
 
     /// Sets what `metadata.yaml` and later files tell about a topic (its publishers' QoS, for example).
     pub fn set_topic_info(&mut self, topic: BagTopic, info: TopicInfo) {
         if let Some(known) = self.topics.get_mut(topic.0 as usize) {
+            self.channels_bytes -= channel_bytes(known);
             known.topic = info;
+            self.channels_bytes += channel_bytes(known);
         }
     }
 
@@ -430,7 +435,7 @@ impl BagWriter {
     ) -> Result<bool, BagError> {
         let payload_bytes = message.payload.len();
         let current = self.current.as_ref();
-        let end_bytes = self.end_bytes;
+        let end_bytes = self.end_bytes();
         let length = || current.map_or(0, |current| current.writer.bytes_written() + end_bytes);
         let split = self.split.is_due(message.log_time, payload_bytes, length);
         if split {
@@ -464,8 +469,8 @@ impl BagWriter {
         let records = self
             .end_records
             .as_ref()
-            .map_or_else(Vec::new, |records| records());
-        self.finish_current(records)?;
+            .map_or_else(Vec::new, |records| records(self.repeated_bytes_max()));
+        self.finish_current(records, false)?;
         if let Some(next) = self.next.take() {
             self.begin_file(next)?;
         }
@@ -484,8 +489,16 @@ impl BagWriter {
     }
 
     /// Writes the end of the current file and hands it to the disk to be closed.
-    fn finish_current(&mut self, records: Vec<(String, MetadataEntries)>) -> Result<(), BagError> {
-        let complete = self.add_empty_channels();
+    fn finish_current(
+        &mut self,
+        records: Vec<(String, MetadataEntries)>,
+        is_last: bool,
+    ) -> Result<(), BagError> {
+        let complete = if self.has_room_for_empty_channels(is_last) {
+            self.add_empty_channels()
+        } else {
+            Ok(())
+        };
         let Some(current) = self.current.take() else {
             return Ok(());
         };
@@ -498,7 +511,7 @@ impl BagWriter {
             channels,
             ..
         } = current;
-        self.past.push_back(PastFile {
+        let past = PastFile {
             name,
             number,
             summary,
@@ -508,8 +521,9 @@ impl BagWriter {
                 None => Packing::No,
             },
             is_torn: false,
-        });
-        let metadata = rosbag2_record(&self.metadata(&BTreeMap::new()));
+        };
+        let metadata = rosbag2_record(&self.own_metadata(&past));
+        self.past.push_back(past);
         let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];
         closing.extend(
             records
@@ -740,10 +754,4 @@ fn counts(by_topic: &[u64]) -> impl Iterator<Item = TopicCount> + '_ {
         .enumerate()
         .map(count)
         .filter(|count| count.messages > 0)
-}
-
-/// What a topic takes in `metadata.yaml` at most, in bytes.
-fn metadata_bytes(topic: &TopicInfo) -> u64 {
-    let texts = topic.name.len() + topic.type_name.len() + topic.type_description_hash.len();
-    FILE_METADATA_BYTES + texts as u64 + PROFILE_METADATA_BYTES * topic.offered_qos_profiles.len() as u64
 }

@@ -252,3 +252,40 @@ fn closed_files_are_packed_and_only_the_list_of_paths_tells_so() {
     let found: Vec<_> = messages.map(|message| message.unwrap().payload[0]).collect();
     assert_eq!(found, [2, 3, 4]);
 }
+
+/// 300 topics of which one has messages: files of 60 kB are made of messages, not of what each repeats.
+#[test]
+fn short_files_are_not_filled_with_what_they_repeat() {
+    let dir = tempfile::tempdir().unwrap();
+    let split = SplitOptions {
+        bytes_max: Some(60_000),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag(&dir.path().join("b"), split);
+    let topics: Vec<_> = (0..300)
+        .map(|n| bag.add_topic(channel(&format!("/t{n}"))).unwrap())
+        .collect();
+    for n in 0..1_000 {
+        bag.write(topics[7], message(n, &[n as u8; 1_000])).unwrap();
+    }
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    assert!(closed.failure.is_none(), "{:?}", closed.failure);
+    assert!(
+        (17..30).contains(&closed.files.len()),
+        "{} files",
+        closed.files.len()
+    );
+    let bytes: u64 = closed
+        .files
+        .iter()
+        .map(|file| fs::metadata(file).unwrap().len())
+        .sum();
+    assert!(bytes < 1_300_000, "{bytes} bytes for 1 000 000 of messages");
+    let text = fs::read_to_string(dir.path().join("b/metadata.yaml")).unwrap();
+    let metadata = BagMetadata::from_yaml(&text).unwrap();
+    assert_eq!(
+        metadata.topics_with_message_count.len(),
+        300,
+        "the bag knows them all"
+    );
+}

@@ -220,7 +220,7 @@ impl BagWriter {
         }
     }
 
-    /// Gives topics without a message their channel, so that the file tells of them.
+    /// Gives topics without a message their channel, so that the file names them.
     pub(super) fn add_empty_channels(&mut self) -> Result<(), BagError> {
         let empty = match &self.current {
             Some(current) => current.channels.without_channel(),

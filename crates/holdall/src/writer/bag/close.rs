@@ -17,7 +17,7 @@ impl BagWriter {
     ) -> ClosedBag {
         let mut first_error = failure;
         if first_error.is_none() {
-            first_error = self.finish_current(records).err();
+            first_error = self.finish_current(records, true).err();
         }
         // A bug here has broken nothing on the disk.
         let is_bug = matches!(first_error, Some(BagError::Internal));

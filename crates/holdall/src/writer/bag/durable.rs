@@ -2,7 +2,6 @@
 
 use super::{BagError, BagWriter, Packing, PastFile, ROSBAG2_RECORD, counts, rosbag2_record};
 use holdall_io::{disk::FileId, queue::SyncToken};
-use std::collections::BTreeMap;
 
 /// A sync that was asked for, with the files that were being closed at the time.
 #[derive(Debug)]
@@ -90,7 +89,7 @@ impl BagWriter {
     /// errors: what a failing disk reads back is not what it will have tomorrow. A file that cannot get its end is read without.
     pub(super) fn give_end(&self, index: usize) {
         let path = self.options.directory.join(&self.past[index].name);
-        let metadata = rosbag2_record(&self.metadata(&BTreeMap::new()));
+        let metadata = rosbag2_record(&self.own_metadata(&self.past[index]));
         let records = [(ROSBAG2_RECORD, metadata)];
         if let Err(error) = self.folder.give_end(self.options.storage, &path, &records) {
             tracing::warn!(

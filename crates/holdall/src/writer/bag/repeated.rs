@@ -1,0 +1,100 @@
+//! What a file repeats of its bag: as little as lets it be read by itself, so that many short files do not become one of repetitions.
+
+use super::{BagTopic, BagWriter, PastFile};
+use crate::writer::metadata::{BagFacts, FileFacts, bag_metadata};
+use holdall_model::{
+    metadata::BagMetadata,
+    qos::profiles_to_text,
+    topic::{TopicInfo, TopicOrigin},
+};
+use holdall_storage::writer::ChannelInfo;
+
+/// What a file's own metadata takes at most without topics, for each topic, and for each QoS profile, in bytes.
+pub(super) const METADATA_BYTES: u64 = 2048;
+const TOPIC_METADATA_BYTES: u64 = 512;
+const PROFILE_METADATA_BYTES: u64 = 768;
+/// What a channel takes in a file besides its texts at most, in bytes.
+const CHANNEL_BYTES: u64 = 192;
+
+/// What a file repeats of the bag (its topics, the account so far) takes no more than this part of it.
+const REPEATED_PART_MAX: u64 = 8;
+
+impl BagWriter {
+    /// What the account of all messages may take at the end of a file before the last one, in bytes.
+    pub(super) fn repeated_bytes_max(&self) -> u64 {
+        let written = self
+            .current
+            .as_ref()
+            .map_or(0, |current| current.writer.bytes_written());
+        (written / REPEATED_PART_MAX).max(64 << 10)
+    }
+
+    /// What the topics take in the metadata record at the end of the current file, in bytes: they are in that of a bag's only file, as rosbag2
+    /// has it, unless that is to be short. Further files have their channels to tell of them, and the bag has `metadata.yaml`.
+    pub(super) fn ending_topics_bytes(&self) -> u64 {
+        let is_short = |max: u64| self.topics_bytes > max / REPEATED_PART_MAX;
+        if self.files_begun > 1 || self.options.split.bytes_max.is_some_and(is_short) {
+            return 0;
+        }
+        self.topics_bytes
+    }
+
+    /// What is kept free for the end of the current file, in bytes.
+    pub(super) fn end_bytes(&self) -> u64 {
+        let max = self.options.split.bytes_max.unwrap_or(u64::MAX);
+        let channels = Some(self.channels_bytes).filter(|bytes| *bytes <= max / REPEATED_PART_MAX);
+        METADATA_BYTES + self.ending_topics_bytes() + channels.unwrap_or(0)
+    }
+
+    /// Whether the current file gets the channels of topics of which it has no message: so that it names them too, unless it would hold little
+    /// else. The last file has them wherever they fit.
+    pub(super) fn has_room_for_empty_channels(&self, is_last: bool) -> bool {
+        let Some(current) = &self.current else {
+            return false;
+        };
+        let infos = current.channels.without_channel().into_iter();
+        let infos = infos.filter_map(|topic: BagTopic| self.topics.get(topic.0 as usize));
+        let added: u64 = infos.map(channel_bytes).sum();
+        let (written, max) = (current.writer.bytes_written(), self.options.split.bytes_max);
+        let fits = max.is_none_or(|max| written + METADATA_BYTES + self.ending_topics_bytes() + added <= max);
+        fits && (is_last || added <= self.repeated_bytes_max())
+    }
+
+    /// What the metadata record of the newest finished file says: of this file alone. With all files in each, hundreds of short ones were
+    /// made of little else.
+    pub(super) fn own_metadata(&self, past: &PastFile) -> BagMetadata {
+        let topics: &[ChannelInfo] = if self.ending_topics_bytes() > 0 {
+            &self.topics
+        } else {
+            &[]
+        };
+        let facts = BagFacts {
+            storage_id: self.options.storage.id(),
+            compression: self.options.compression.mode,
+            custom_data: &self.options.custom_data,
+            ros_distro: &self.options.ros_distro,
+        };
+        let file = FileFacts {
+            name: &past.name,
+            summary: &past.summary,
+            is_packed: false,
+        };
+        bag_metadata(&facts, topics.iter().map(|topic| &topic.topic), &[file])
+    }
+}
+
+/// What a topic takes in a metadata record at most, in bytes.
+pub(super) fn metadata_bytes(topic: &TopicInfo) -> u64 {
+    let texts = topic.name.len() + topic.type_name.len() + topic.type_description_hash.len();
+    TOPIC_METADATA_BYTES + texts as u64 + PROFILE_METADATA_BYTES * topic.offered_qos_profiles.len() as u64
+}
+
+/// What a topic's channel takes in a file at most, in bytes: it is there twice, its definition too.
+pub(super) fn channel_bytes(info: &ChannelInfo) -> u64 {
+    let topic = &info.topic;
+    let texts = topic.name.len() + topic.type_name.len() + topic.type_description_hash.len();
+    let origin = topic.origin.iter().flat_map(TopicOrigin::to_texts);
+    let origin: usize = origin.map(|(key, text)| key.len() + text.len() + 8).sum();
+    let qos = profiles_to_text(&topic.offered_qos_profiles).len();
+    2 * (CHANNEL_BYTES + (texts + origin + qos + info.definition.text.len()) as u64)
+}
