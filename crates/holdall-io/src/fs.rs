@@ -9,7 +9,7 @@ use crate::{
 use std::{
     fs, io,
     io::{Read, Write},
-    os::unix::fs::FileExt,
+    os::{fd::AsRawFd, unix::fs::FileExt},
     path::{Path, PathBuf},
 };
 
@@ -57,6 +57,37 @@ impl File {
             .map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset))
     }
 
+    /// Reads exactly `count` bytes from `offset` on into memory of their own, which is not written twice. Memory that there is not is an
+    /// error like others: `count` may come from the file.
+    ///
+    /// # Errors
+    /// When there is not so much memory, reading fails or the file ends before.
+    pub fn read_bytes_at(&self, offset: u64, count: usize) -> Result<Vec<u8>, DiskError> {
+        let fail = |source| DiskError::new(&self.path, Operation::Read, source).at(offset);
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes.try_reserve_exact(count).map_err(|_| {
+            let what = format!("there is not enough memory for {count} bytes");
+            fail(io::Error::new(io::ErrorKind::OutOfMemory, what))
+        })?;
+        while bytes.len() < count {
+            let (at, room) = (offset.saturating_add(bytes.len() as u64), count - bytes.len());
+            let place = libc::off_t::try_from(at).unwrap_or(libc::off_t::MAX);
+            let spare = bytes.spare_capacity_mut().as_mut_ptr();
+            // SAFETY: `spare` points to at least `room` bytes of reserved memory that nothing else has.
+            let read = unsafe { libc::pread(self.file.as_raw_fd(), spare.cast(), room, place) };
+            match usize::try_from(read) {
+                Ok(0) => return Err(fail(io::ErrorKind::UnexpectedEof.into())),
+                // SAFETY: the system has written so many bytes behind those that were there, within the capacity.
+                Ok(more) => unsafe { bytes.set_len(bytes.len() + more) },
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error => return Err(fail(error)),
+                },
+            }
+        }
+        Ok(bytes)
+    }
+
     /// Reads up to `into.len()` bytes from `offset` on; fewer only at the end of the file.
     ///
     /// # Errors
@@ -78,7 +109,6 @@ impl File {
 
     /// Tells the kernel that these bytes will be read soon, so that it fetches them now.
     pub fn expect_read(&self, offset: u64, len_bytes: u64) {
-        use std::os::fd::AsRawFd;
         let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len_bytes)) else {
             return;
         };
@@ -88,7 +118,6 @@ impl File {
 
     /// Tells the kernel that the file will be read from front to back, so that it reads further ahead.
     pub fn expect_sequential_reads(&self) {
-        use std::os::fd::AsRawFd;
         // SAFETY: plain system call without pointers on an open descriptor; it is advice only, failing is harmless.
         unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_SEQUENTIAL) };
     }
@@ -245,7 +274,6 @@ fn sync_parent(path: &Path) -> Result<(), DiskError> {
 /// # Errors
 /// When the file cannot be opened or synced.
 pub fn forget_cached(path: &Path) -> Result<(), DiskError> {
-    use std::os::fd::AsRawFd;
     let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
     file.sync_all()
         .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
@@ -362,7 +390,6 @@ impl FileSystem {
     /// # Errors
     /// When something that was written since the last time, or since this was made, may be gone.
     pub fn sync(&self) -> Result<(), DiskError> {
-        use std::os::fd::AsRawFd;
         // SAFETY: plain system call without pointers on a descriptor that is open here.
         if unsafe { libc::syncfs(self.directory.as_raw_fd()) } == 0 {
             return Ok(());

@@ -113,7 +113,10 @@ pub fn unpack_payload(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, String> 
         ));
     }
     let mut decoder = zstd::stream::read::Decoder::with_buffer(packed).map_err(|error| error.to_string())?;
-    let mut payload = Vec::with_capacity(said.unwrap_or(0) as usize);
+    let mut payload = Vec::new();
+    payload
+        .try_reserve_exact(said.unwrap_or(0) as usize)
+        .map_err(|_| "there is not enough memory for it".to_owned())?;
     let mut bounded = decoder.by_ref().take(bytes_max + 1);
     bounded
         .read_to_end(&mut payload)

@@ -74,6 +74,16 @@ pub enum StorageError {
         /// The actual length.
         found: u64,
     },
+    /// More memory than there is.
+    #[error("{}: there is not enough memory for {what} of {bytes} bytes", path.display())]
+    Memory {
+        /// For which file.
+        path: PathBuf,
+        /// What was to be held.
+        what: &'static str,
+        /// Its length.
+        bytes: u64,
+    },
     /// More of something than the format can number.
     #[error("{} cannot hold more than {limit} {what}", path.display())]
     TooMany {
@@ -171,4 +181,21 @@ pub enum StorageError {
         /// The cause.
         reason: String,
     },
+}
+
+/// Empty memory for `bytes` bytes of `what`, which a file says or carries.
+///
+/// # Errors
+/// When there is not so much.
+pub fn reserve(path: &std::path::Path, what: &'static str, bytes: u64) -> StorageResult<Vec<u8>> {
+    let mut memory = Vec::new();
+    let count = usize::try_from(bytes).unwrap_or(usize::MAX);
+    match memory.try_reserve_exact(count) {
+        Ok(()) => Ok(memory),
+        Err(_) => Err(StorageError::Memory {
+            path: path.to_owned(),
+            what,
+            bytes,
+        }),
+    }
 }

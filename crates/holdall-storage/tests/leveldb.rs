@@ -433,3 +433,37 @@ fn what_is_no_leveldb_is_refused() {
     ));
     assert_eq!(reader.messages(&ReadQuery::default()).unwrap().count(), 0);
 }
+
+#[test]
+fn many_messages_with_one_stamp_at_the_end_of_time_are_all_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writing = begin(dir.path(), &["/a"], None);
+    for n in 0..2_000u32 {
+        writing.write(0, i64::MAX, &payload(u64::from(n), 40));
+        writing.write(0, i64::MAX - 5, &payload(u64::from(n), 41));
+    }
+    let found = read(&writing.finish());
+    assert_eq!(found.len(), 4_000);
+    let stamps: std::collections::BTreeSet<_> = found.iter().map(|(_, stamp, _)| *stamp).collect();
+    assert_eq!(stamps.len(), 4_000);
+}
+
+/// Large messages have tables of their own, before, between and after others, also when they come out of order.
+#[test]
+fn large_messages_are_kept_beside_small_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writing = begin(dir.path(), &["/a", "/b"], None);
+    let mut expected = Vec::new();
+    let lens = [10, 9 << 20, 20, 8 << 20, (8 << 20) + 1, 30, 12 << 20, 40];
+    for (n, len) in lens.into_iter().enumerate() {
+        let stamp = START + [5, 3, 4, 9, 1, 2, 7, 8][n];
+        let bytes = vec![n as u8; len];
+        writing.write(n as u32 % 2, stamp, &bytes);
+        expected.push((["/a", "/b"][n % 2].to_owned(), stamp, bytes));
+    }
+    expected.sort_by_key(|(_, stamp, _)| *stamp);
+    let path = writing.finish();
+    assert!(read(&path) == expected, "other messages than were written");
+    let check = check_file(&path, &mut |_| ()).unwrap();
+    assert_eq!(check.message_count, 8);
+}

@@ -8,6 +8,7 @@ mod merge;
 pub mod options;
 pub mod reader;
 mod recover;
+mod stamps;
 mod topic_writer;
 pub mod writer;
 

@@ -6,12 +6,12 @@ use super::format::{
     log::LogWriter,
     manifest::{TableInfo, first_edit, tables_edit},
     numbered,
-    table::TableBuilder,
+    table::{LoneTable, TableBuilder},
 };
-use super::{options::LeveldbOptions, recover::Table};
+use super::{options::LeveldbOptions, recover::Table, stamps::TakenRuns};
 use crate::error::StorageResult;
 use holdall_io::fs;
-use holdall_model::{qos::profiles_to_text, topic::TopicInfo};
+use holdall_model::{message::PayloadRef, qos::profiles_to_text, topic::TopicInfo};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -53,8 +53,8 @@ pub(super) struct TopicWriter {
     table_bytes: u64,
     manifest: LogWriter,
     block_bytes: usize,
-    /// The stamp that was moved last: what was asked for, and what it got.
-    moved: Option<(i64, i64)>,
+    /// What is known to be taken, so that many messages with one stamp are not counted up again and again.
+    runs: TakenRuns,
     /// What describes the topic, until it is durable.
     description: Option<PathBuf>,
     dirty: bool,
@@ -117,7 +117,7 @@ impl TopicWriter {
             table_bytes: 0,
             manifest,
             block_bytes: options.block_bytes,
-            moved: None,
+            runs: TakenRuns::default(),
             description: Some(description),
             dirty: true,
         })
@@ -152,23 +152,71 @@ impl TopicWriter {
         Ok(stamp)
     }
 
-    fn free_stamp(&mut self, wanted: i64) -> StorageResult<i64> {
-        // Many with the same stamp, as with a simulated clock that stands still, are not counted up again and again.
-        let mut stamp = match self.moved {
-            Some((asked, given)) if asked == wanted => given.saturating_add(1),
-            _ => wanted,
-        };
-        while self.is_taken(stamp)? {
-            match stamp.checked_add(1) {
-                Some(next) => stamp = next,
-                // The end of time: the other way.
-                None => stamp = wanted.saturating_sub(1),
+    /// Adds a large message as a table of its own, straight from where it is: log and sorting would take three more copies of it.
+    pub fn write_large(&mut self, wanted: i64, payload: PayloadRef<'_>) -> StorageResult<i64> {
+        let stamp = self.free_stamp(wanted)?;
+        self.last_sequence += 1;
+        let lone = LoneTable::new(&stamp.to_ne_bytes(), self.last_sequence, payload.len() as u64);
+        // The log before it holds nothing then.
+        self.rotate()?;
+        let number = self.next_file;
+        let path = numbered(&self.directory, number, "ldb");
+        let mut appended = fs::append(&path, &lone.head);
+        let mut crc = crc32c::crc32c(&lone.head);
+        payload.for_each_slice(|slice| {
+            crc = crc32c::crc32c_append(crc, slice);
+            if appended.is_ok() {
+                appended = fs::append(&path, slice);
             }
-        }
-        if stamp != wanted {
-            self.moved = Some((wanted, stamp));
-        }
+        });
+        appended?;
+        let tail = lone.tail(crc);
+        fs::append(&path, &tail)?;
+        self.begin_log(number);
+        let bytes = (lone.head.len() + payload.len() + tail.len()) as u64;
+        self.add_table((number, bytes), (stamp, stamp), (lone.key.clone(), lone.key))?;
+        self.dirty = true;
         Ok(stamp)
+    }
+
+    /// Begins the log after the table of this number.
+    fn begin_log(&mut self, table: u64) {
+        self.log_number = table + 1;
+        self.next_file = table + 2;
+        self.log = LogWriter::default();
+        self.log_bytes = 0;
+    }
+
+    /// Notes a table that was written: its number and length, its stamps, its keys.
+    fn add_table(
+        &mut self,
+        (number, bytes): (u64, u64),
+        (first, last): (i64, i64),
+        (smallest, largest): (Vec<u8>, Vec<u8>),
+    ) -> StorageResult<()> {
+        let is_behind = self.tables.iter().all(|written| written.last < first);
+        let info = TableInfo {
+            number,
+            level: if is_behind { LEVEL_SORTED } else { 0 },
+            bytes,
+            smallest,
+            largest,
+        };
+        self.table_bytes += bytes;
+        self.tables.push(WrittenTable { info, first, last });
+        self.unsettled += 1;
+        if self.unsettled > UNSETTLED_MAX {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    fn free_stamp(&mut self, wanted: i64) -> StorageResult<i64> {
+        let mut runs = std::mem::take(&mut self.runs);
+        let found = runs.free(wanted, |stamp| self.is_taken(stamp));
+        self.runs = runs;
+        // A topic does not have 2^64 messages.
+        Ok(found?.unwrap_or(wanted))
     }
 
     fn is_taken(&self, stamp: i64) -> StorageResult<bool> {
@@ -230,28 +278,13 @@ impl TopicWriter {
             builder.add(&stamp.to_ne_bytes(), *sequence, payload);
         }
         let built = builder.finish();
-        let is_behind = self.tables.iter().all(|written| written.last < first);
-        let info = TableInfo {
-            number: self.next_file,
-            level: if is_behind { LEVEL_SORTED } else { 0 },
-            bytes: built.bytes.len() as u64,
-            smallest: built.smallest,
-            largest: built.largest,
-        };
-        fs::append(&numbered(&self.directory, info.number, "ldb"), &built.bytes)?;
-        self.table_bytes += info.bytes;
-        self.tables.push(WrittenTable { info, first, last });
-        self.unsettled += 1;
+        let number = self.next_file;
+        fs::append(&numbered(&self.directory, number, "ldb"), &built.bytes)?;
         self.gathered.clear();
         self.gathered_bytes = 0;
-        self.log_number = self.next_file + 1;
-        self.next_file += 2;
-        self.log = LogWriter::default();
-        self.log_bytes = 0;
-        if self.unsettled > UNSETTLED_MAX {
-            self.settle()?;
-        }
-        Ok(())
+        self.begin_log(number);
+        let bytes = built.bytes.len() as u64;
+        self.add_table((number, bytes), (first, last), (built.smallest, built.largest))
     }
 
     /// Makes new tables durable, names them in the manifest, and removes the logs that they came from.

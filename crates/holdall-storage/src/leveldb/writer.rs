@@ -23,6 +23,8 @@ use std::{
 
 /// Memory for messages of all topics that wait to be sorted, in bytes.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
+/// From this size on a message is a table of its own.
+const LARGE_BYTES_MIN: usize = 8 << 20;
 /// More topics than this are made durable with their whole file system: each by itself takes up to eight syncs.
 const SYNCED_ALONE_MAX: usize = 8;
 /// Longest part of a directory's name that comes from the topic's name.
@@ -211,14 +213,19 @@ impl StorageWriter for LeveldbWriter {
     ) -> StorageResult<()> {
         let index = self.tally.place(channel)?;
         let topic = &mut self.topics[index];
-        let mut payload = Vec::with_capacity(message.payload.len());
-        message
-            .payload
-            .for_each_slice(|slice| payload.extend_from_slice(slice));
         let wanted = message.log_time.as_nanos();
         let before = topic.gathered_bytes();
-        let stamp = topic.write(wanted, payload)?;
-        self.gathered_bytes += topic.gathered_bytes() - before;
+        let stamp = if message.payload.len() >= LARGE_BYTES_MIN {
+            topic.write_large(wanted, message.payload)?
+        } else {
+            let mut payload = Vec::with_capacity(message.payload.len());
+            message
+                .payload
+                .for_each_slice(|slice| payload.extend_from_slice(slice));
+            topic.write(wanted, payload)?
+        };
+        // A large message has its topic's others sorted before it.
+        self.gathered_bytes = self.gathered_bytes + topic.gathered_bytes() - before;
         if stamp != wanted && self.moved.insert(channel.0) {
             tracing::warn!(
                 "{}: two messages of {} have the same stamp {wanted}; LevelDB would keep only one, so the stamp of such \

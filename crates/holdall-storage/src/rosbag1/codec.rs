@@ -3,6 +3,11 @@
 use bytes::Bytes;
 use std::io::Read;
 
+/// A chunk may say that it unpacks to this many bytes, or to [`RATIO_MAX`] times its own length: `rosbag record` closes chunks at 768 KiB, and
+/// 785 bytes of bz2 can become a gibibyte of zeros.
+const PLAUSIBLE_BYTES: u64 = 64 << 20;
+const RATIO_MAX: u64 = 1024;
+
 /// Up to this length the whole output is reserved at once.
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
@@ -17,6 +22,19 @@ pub(crate) enum Expect {
 
 /// Decompresses a chunk's records; the reason when that fails.
 pub(crate) fn decompress(compression: &str, stored: Bytes, expect: Expect) -> Result<Bytes, String> {
+    let plausible = (stored.len() as u64)
+        .saturating_mul(RATIO_MAX)
+        .max(PLAUSIBLE_BYTES);
+    let expect = match expect {
+        Expect::Exactly(size) if size > plausible => {
+            return Err(format!(
+                "{} bytes that say they unpack to {size}, expected at most {plausible}",
+                stored.len()
+            ));
+        }
+        Expect::UpTo(size) => Expect::UpTo(size.min(plausible)),
+        Expect::Exactly(_) => expect,
+    };
     let records = match compression {
         "none" => stored,
         // ROS writes whole LZ4 frames.
@@ -42,7 +60,9 @@ fn read(decoder: impl Read, expect: Expect) -> Result<Bytes, String> {
         Expect::Exactly(size) => (size.saturating_add(1), false),
         Expect::UpTo(size) => (size, true),
     };
-    let mut records = Vec::with_capacity(size.min(RESERVE_BYTES_MAX) as usize);
+    let mut records = Vec::new();
+    let reserved = records.try_reserve_exact(size.min(RESERVE_BYTES_MAX) as usize);
+    reserved.map_err(|_| "there is not enough memory".to_owned())?;
     match decoder.take(size).read_to_end(&mut records) {
         Err(error) if !is_cut => Err(error.to_string()),
         _ => Ok(records.into()),
@@ -106,6 +126,16 @@ mod tests {
                 begin.len()
             );
         }
+    }
+
+    #[test]
+    fn few_bytes_that_say_they_are_very_many_are_refused() {
+        let bomb = compressed("bz2", &vec![0; 70 << 20]);
+        let said = Expect::Exactly(70 << 20);
+        let error = decompress("bz2", bomb.clone(), said).unwrap_err();
+        assert!(error.contains("expected at most"), "{error}");
+        let begin = decompress("bz2", bomb, Expect::UpTo(1 << 30)).unwrap();
+        assert_eq!(begin.len() as u64, PLAUSIBLE_BYTES);
     }
 
     #[test]

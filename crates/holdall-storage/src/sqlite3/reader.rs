@@ -6,7 +6,7 @@ use super::{
     recover::{self, Place},
 };
 use crate::{
-    error::{StorageError, StorageResult},
+    error::{StorageError, StorageResult, reserve},
     reader::{
         ChannelSummary, FileCondition, Messages, ReadMessage, ReadOrder, ReadQuery, StorageReader,
         StorageSummary,
@@ -20,15 +20,19 @@ use holdall_model::{
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo},
 };
-use rusqlite::{Connection, params, types::Value};
+use rusqlite::{Connection, params, types::ValueRef};
 use std::{
     collections::{HashMap, VecDeque},
+    io::Read,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
 
 /// Messages that one query locates; their bytes are read one by one.
 const PAGE_MESSAGES: i64 = 4096;
+
+/// The bytes of a message, unless it is a large one.
+const SHORT_MESSAGE: &str = "SELECT CASE WHEN typeof(data) = 'blob' AND length(data) >= 8388608 THEN NULL ELSE data END FROM messages WHERE id = ?1";
 
 /// An open database.
 pub struct SqliteReader {
@@ -426,25 +430,59 @@ impl Cursor {
         Ok(())
     }
 
-    fn message(&self, place: Row) -> StorageResult<ReadMessage> {
+    /// The first column of a query for the message of this id.
+    fn bytes(&self, query: &str, id: i64) -> StorageResult<Option<Vec<u8>>> {
         let refused = failed("read", &self.path);
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT data FROM messages WHERE id = ?1")
-            .map_err(&refused)?;
-        let data = statement
-            .query_row([place.id], |row| row.get::<_, Value>(0))
-            .map_err(&refused)?;
+        let mut statement = self.connection.prepare_cached(query).map_err(&refused)?;
+        let mut rows = statement.query([id]).map_err(&refused)?;
+        let row = rows.next().map_err(&refused)?;
+        let value = row.map(|row| row.get_ref(0)).transpose().map_err(&refused)?;
+        match value {
+            Some(ValueRef::Blob(bytes)) => {
+                let mut payload = reserve(&self.path, "a message", bytes.len() as u64)?;
+                payload.extend_from_slice(bytes);
+                Ok(Some(payload))
+            }
+            None | Some(ValueRef::Null) => Ok(None),
+            Some(other) => Err(StorageError::Malformed {
+                path: self.path.clone(),
+                offset: 0,
+                expected: format!("bytes in message {id}"),
+                found: format!("{:?}", other.data_type()),
+            }),
+        }
+    }
+
+    /// The bytes of a message that [`SHORT_MESSAGE`] leaves out. As the result of a query SQLite would hold them a second time; where messages
+    /// are no table it has to.
+    fn large_bytes(&self, id: i64) -> StorageResult<Option<Vec<u8>>> {
+        let Ok(mut blob) = self.connection.blob_open("main", "messages", "data", id, true) else {
+            return self.bytes("SELECT data FROM messages WHERE id = ?1", id);
+        };
+        let mut payload = reserve(&self.path, "a message", blob.len() as u64)?;
+        let read = blob.read_to_end(&mut payload);
+        read.map_err(|source| StorageError::Io {
+            action: "read",
+            path: self.path.clone(),
+            source,
+        })?;
+        Ok(Some(payload))
+    }
+
+    fn message(&self, place: Row) -> StorageResult<ReadMessage> {
         let malformed = |expected: &str, found: String| StorageError::Malformed {
             path: self.path.clone(),
             offset: 0,
             expected: format!("{expected} in message {}", place.id),
             found,
         };
-        let payload = match data {
-            Value::Blob(bytes) => Bytes::from(bytes),
-            other => return Err(malformed("bytes", format!("{:?}", other.data_type()))),
+        let payload = match self.bytes(SHORT_MESSAGE, place.id)? {
+            Some(payload) => payload,
+            None => self
+                .large_bytes(place.id)?
+                .ok_or_else(|| malformed("bytes", "nothing".to_owned()))?,
         };
+        let payload = Bytes::from(payload);
         let Some(channel) = self.channel_of_topic.get(&place.topic_id) else {
             return Err(malformed("a known topic", format!("topic {}", place.topic_id)));
         };

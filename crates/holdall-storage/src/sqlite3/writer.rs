@@ -18,9 +18,10 @@ use holdall_io::{
     queue::{DiskQueue, SyncToken},
 };
 use holdall_model::{message::PayloadRef, qos::profiles_to_text};
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, blob::ZeroBlob, params};
 use std::{
     collections::HashSet,
+    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -28,6 +29,9 @@ use std::{
 const GATHERED_BYTES_MAX: usize = 256 << 10;
 /// From this size on a message is inserted at once: another copy would cost more than the look-up.
 const GATHER_PAYLOAD_BYTES_MAX: usize = 2 << 10;
+/// From this size on a message is written into its row piece by piece, in pieces of the second size.
+const LARGE_BYTES_MIN: usize = 8 << 20;
+const PIECE_BYTES: usize = 1 << 20;
 /// A transaction is ended by [`StorageWriter::step`] when it has grown to this, or spans [`COMMIT_NANOS`].
 const COMMIT_BYTES: u64 = 4 << 20;
 /// See [`COMMIT_BYTES`].
@@ -152,6 +156,13 @@ impl SqliteWriter {
         self.insert_gathered()?;
         let refused = failed("insert into", &self.path);
         let mut insert = self.connection.prepare_cached(INSERT_MESSAGE).map_err(&refused)?;
+        let length = payload.len();
+        if length >= LARGE_BYTES_MIN {
+            insert
+                .execute(params![timestamp, topic_id, ZeroBlob(length as u64)])
+                .map_err(&refused)?;
+            return self.fill_last(payload);
+        }
         match payload {
             PayloadRef::Bytes(bytes) => insert.execute(params![timestamp, topic_id, bytes]),
             PayloadRef::Loan(_) => {
@@ -163,6 +174,26 @@ impl SqliteWriter {
         .map_err(&refused)?;
         self.gathered_bytes.clear();
         Ok(())
+    }
+
+    /// Writes a large payload piece by piece over the zeros of the row that was just inserted: bound to the statement SQLite holds it twice.
+    fn fill_last(&self, payload: PayloadRef<'_>) -> StorageResult<()> {
+        let row = self.connection.last_insert_rowid();
+        let blob = self.connection.blob_open("main", "messages", "data", row, false);
+        let mut blob = blob.map_err(failed("insert into", &self.path))?;
+        let mut written = Ok(());
+        payload.for_each_slice(|slice| {
+            for piece in slice.chunks(PIECE_BYTES) {
+                if written.is_ok() {
+                    written = blob.write_all(piece);
+                }
+            }
+        });
+        written.map_err(|source| StorageError::Io {
+            action: "insert into",
+            path: self.path.clone(),
+            source,
+        })
     }
 
     /// Tells how many messages each publisher has, so that a reader need not count rows.

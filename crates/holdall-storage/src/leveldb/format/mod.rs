@@ -64,6 +64,11 @@ pub fn masked_crc(pieces: &[&[u8]]) -> u32 {
     let crc = pieces
         .iter()
         .fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
+    mask_crc(crc)
+}
+
+/// A checksum as LevelDB stores it.
+pub fn mask_crc(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 

@@ -1,6 +1,6 @@
 //! LevelDB's tables: sorted keys in blocks, an index of the blocks at the end.
 
-use super::{Malformed, VALUE_BYTES_MAX, key_tag, masked_crc, put_varint, split_key, take_varint};
+use super::{Malformed, VALUE_BYTES_MAX, key_tag, mask_crc, masked_crc, put_varint, split_key, take_varint};
 use bytes::Bytes;
 
 /// Last bytes of a table.
@@ -197,8 +197,8 @@ impl BlockBuilder {
         self.entries += 1;
     }
 
-    /// Appends the block with its trailer to `out`.
-    fn finish(&mut self, out: &mut Vec<u8>) -> BlockHandle {
+    /// Appends the block with its trailer to `out`, which comes after `base` bytes of the file.
+    fn finish_at(&mut self, out: &mut Vec<u8>, base: u64) -> BlockHandle {
         let mut restarts = std::mem::take(&mut self.restarts);
         if restarts.is_empty() {
             restarts.push(0);
@@ -208,7 +208,7 @@ impl BlockBuilder {
         }
         self.bytes.extend((restarts.len() as u32).to_le_bytes());
         let handle = BlockHandle {
-            offset: out.len() as u64,
+            offset: base + out.len() as u64,
             bytes: self.bytes.len() as u64,
         };
         out.extend_from_slice(&self.bytes);
@@ -266,7 +266,7 @@ impl TableBuilder {
 
     fn end_block(&mut self) {
         if self.block.entries > 0 {
-            let handle = self.block.finish(&mut self.out);
+            let handle = self.block.finish_at(&mut self.out, 0);
             let mut place = Vec::new();
             handle.put(&mut place);
             self.index.add(&self.largest, &place);
@@ -276,19 +276,70 @@ impl TableBuilder {
     /// The whole table.
     pub fn finish(mut self) -> BuiltTable {
         self.end_block();
-        let metaindex = BlockBuilder::default().finish(&mut self.out);
-        let index = self.index.finish(&mut self.out);
-        let mut footer = Vec::new();
-        metaindex.put(&mut footer);
-        index.put(&mut footer);
-        footer.resize(FOOTER_BYTES - 8, 0);
-        footer.extend(MAGIC.to_le_bytes());
-        self.out.extend(footer);
+        append_end(&mut self.out, 0, &mut self.index);
         BuiltTable {
             bytes: self.out,
             smallest: self.smallest,
             largest: self.largest,
         }
+    }
+}
+
+/// Appends what comes after the blocks of a table.
+fn append_end(out: &mut Vec<u8>, base: u64, index: &mut BlockBuilder) {
+    let metaindex = BlockBuilder::default().finish_at(out, base);
+    let index = index.finish_at(out, base);
+    let mut footer = Vec::new();
+    metaindex.put(&mut footer);
+    index.put(&mut footer);
+    footer.resize(FOOTER_BYTES - 8, 0);
+    footer.extend(MAGIC.to_le_bytes());
+    out.extend(footer);
+}
+
+/// A table of one entry, whose value is written by somebody else between its head and its tail: a large one is not held twice.
+pub struct LoneTable {
+    /// The key with its tag.
+    pub key: Vec<u8>,
+    /// What comes before the value.
+    pub head: Vec<u8>,
+    value_bytes: u64,
+}
+
+impl LoneTable {
+    /// For a key and a value of so many bytes.
+    pub fn new(key: &[u8], sequence: u64, value_bytes: u64) -> Self {
+        let mut tagged = key.to_vec();
+        tagged.extend(key_tag(sequence));
+        let mut head = Vec::new();
+        put_varint(&mut head, 0);
+        put_varint(&mut head, tagged.len() as u64);
+        put_varint(&mut head, value_bytes);
+        head.extend_from_slice(&tagged);
+        Self {
+            key: tagged,
+            head,
+            value_bytes,
+        }
+    }
+
+    /// What comes after the value. `crc` is the CRC-32C of head and value.
+    pub fn tail(&self, crc: u32) -> Vec<u8> {
+        // One restart point, at the begin, and the kind of compression.
+        let mut tail = [0u32.to_le_bytes(), 1u32.to_le_bytes()].concat();
+        tail.push(0);
+        let crc = mask_crc(crc32c::crc32c_append(crc, &tail));
+        let block_bytes = self.head.len() as u64 + self.value_bytes + 8;
+        tail.extend(crc.to_le_bytes());
+        let (mut index, mut place) = (BlockBuilder::default(), Vec::new());
+        let handle = BlockHandle {
+            offset: 0,
+            bytes: block_bytes,
+        };
+        handle.put(&mut place);
+        index.add(&self.key, &place);
+        append_end(&mut tail, block_bytes - 8, &mut index);
+        tail
     }
 }
 
@@ -346,6 +397,18 @@ mod tests {
                 assert_eq!(value, vec![n as u8; (n * 13 % 700) as usize]);
             }
         }
+    }
+
+    #[test]
+    fn a_table_of_one_entry_is_what_the_builder_makes() {
+        let value = vec![7; 5_000];
+        let mut builder = TableBuilder::new(1000);
+        builder.add(b"key", 9, &value);
+        let built = builder.finish();
+        let lone = LoneTable::new(b"key", 9, 5_000);
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&lone.head), &value);
+        assert_eq!([&lone.head[..], &value, &lone.tail(crc)].concat(), built.bytes);
+        assert_eq!((&lone.key, &lone.key), (&built.smallest, &built.largest));
     }
 
     #[test]

@@ -24,7 +24,10 @@ pub(crate) fn decompress(compression: &str, stored: &[u8], size: u64) -> Result<
 
 /// Asks for one byte more than `size`, to notice excess.
 fn read_up_to(decoder: io::Result<impl Read>, size: u64) -> Result<Vec<u8>, String> {
-    let mut records = Vec::with_capacity(size.min(RESERVE_BYTES_MAX) as usize);
+    let mut records = Vec::new();
+    // The rest is reserved as it comes, by the reader, who can refuse too.
+    let reserved = records.try_reserve_exact(size.min(RESERVE_BYTES_MAX) as usize + 1);
+    reserved.map_err(|_| "there is not enough memory".to_owned())?;
     decoder
         .and_then(|decoder| decoder.take(size.saturating_add(1)).read_to_end(&mut records))
         .map_err(|error| error.to_string())?;

@@ -73,11 +73,7 @@ impl Source {
                 let start = offset as usize;
                 Ok(bytes.slice(start..start + count))
             }
-            Content::File(file) => {
-                let mut buffer = vec![0; count];
-                file.read_exact_at(&mut buffer, offset)?;
-                Ok(buffer.into())
-            }
+            Content::File(file) => Ok(file.read_bytes_at(offset, count)?.into()),
         }
     }
 
