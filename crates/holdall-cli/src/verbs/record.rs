@@ -178,6 +178,12 @@ impl Live {
         self.draw(status);
     }
 
+    /// Notes a wait that began at `before`.
+    fn waited(&mut self, meant: Duration, before: Duration) {
+        let took = SystemClock.monotonic().saturating_sub(before);
+        self.supervision.waited(meant, took);
+    }
+
     fn draw(&mut self, status: &RecordStatus) {
         if let Some(screen) = &self.screen {
             let rates = self
@@ -199,7 +205,10 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
     let control = recorder.control();
     while !(recorder.wait_finished(Duration::ZERO) || panics::happened()) {
         live.look(&recorder.status(), &control);
-        match events.next(LOOK_AGAIN) {
+        let before = SystemClock.monotonic();
+        let event = events.next(LOOK_AGAIN);
+        live.waited(LOOK_AGAIN, before);
+        match event {
             Some(Event::Key(Key::Space)) => {
                 control.toggle_pause();
             }
@@ -225,8 +234,10 @@ fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordR
     control.stop("it cannot go on");
     live.supervision.stopping();
     let began = SystemClock.monotonic();
+    let mut before = began;
     // The recorder reports its end after a panic as well.
     while !recorder.wait_finished(LOOK_AGAIN / 4) {
+        live.waited(LOOK_AGAIN / 4, before);
         let status = recorder.status();
         // A bug in what is shown must not keep the bag from being closed.
         let _ = catch_unwind(AssertUnwindSafe(|| live.look(&status, &control)));
@@ -237,6 +248,7 @@ fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordR
             std::mem::forget(recorder);
             return Err(Failure::failed(abandoned(signal, &status)));
         }
+        before = SystemClock.monotonic();
     }
     Ok(recorder.stop())
 }

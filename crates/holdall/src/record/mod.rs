@@ -1,6 +1,7 @@
 //! Recording: topic -> subscription -> cache -> drain -> storage writer.
 
 mod assembly;
+mod backlog;
 pub mod cache;
 mod checkpoint;
 mod control;

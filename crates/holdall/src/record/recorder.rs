@@ -3,6 +3,7 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, report},
+    backlog::Backlog,
     drain::DrainThread,
     options::RecordOptions,
     session::Session,
@@ -10,7 +11,7 @@ use super::{
     view::{RecordObserver, View},
 };
 use crate::writer::{BagFolder, OpenDisk};
-use holdall_io::clock::Clock;
+use holdall_io::{clock::Clock, heap};
 use holdall_transport::Transport;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -25,6 +26,9 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// Sleep between two steps while messages are moved by hand.
 const TICK_BUSY: Duration = Duration::from_millis(1);
+
+/// Time between two looks at how much waits to be written.
+const BACKLOG_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the end waits for messages that publishers have announced and that have not arrived.
 const CATCH_UP_MAX: Duration = Duration::from_millis(300);
@@ -152,9 +156,17 @@ impl Recording {
     }
 
     fn record_until_stopped(&mut self) {
+        let (mut backlog, mut next_look) = (Backlog::default(), Duration::ZERO);
         loop {
             let now = self.view.clock.monotonic();
             let moved = self.session.step(now);
+            if now >= next_look {
+                next_look = now + BACKLOG_INTERVAL;
+                if backlog.note(self.view.parts.cache.held_bytes(), now) {
+                    self.view.parts.cache.free_idle();
+                    heap::trim();
+                }
+            }
             if self.view.parts.drain.has_failed() {
                 self.control.stop("the bag cannot be written");
             }

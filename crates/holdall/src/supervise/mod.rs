@@ -21,6 +21,9 @@ use std::{
 /// Time between two writes of the metrics file, and between two states told to the service manager.
 const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
+/// A wait that ends so late was slept through; a busy machine delays it by less.
+const SLEPT_THROUGH_MIN: Duration = Duration::from_millis(500);
+
 /// Says to other threads whether progress is being made.
 #[derive(Clone, Debug, Default)]
 pub struct StallFlag(Arc<AtomicBool>);
@@ -129,6 +132,14 @@ impl Supervision {
         if now >= self.next_tell {
             self.next_tell = now + TELL_INTERVAL;
             self.tell(status);
+        }
+    }
+
+    /// Notes that a wait of `meant` took `took`. One that took much longer was slept through: the process was stopped, and no disk is to blame.
+    pub fn waited(&mut self, meant: Duration, took: Duration) {
+        let late = took.saturating_sub(meant);
+        if late >= SLEPT_THROUGH_MIN {
+            self.progress.leave_out(late);
         }
     }
 

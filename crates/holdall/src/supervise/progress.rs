@@ -55,6 +55,12 @@ impl ProgressWatch {
         (!std::mem::replace(&mut self.stalled, true)).then_some(ProgressChange::Stalled(span))
     }
 
+    /// Leaves out a span in which this process did not run (it was stopped, or its machine slept): nothing could become durable then,
+    /// whatever the disk does.
+    pub fn leave_out(&mut self, span: Duration) {
+        self.since = self.since.map(|since| since + span);
+    }
+
     /// No progress is being made.
     pub fn is_stalled(&self) -> bool {
         self.stalled
@@ -139,6 +145,21 @@ mod tests {
             assert_eq!(watch.look(&paused, true, second * SECOND), None);
         }
         assert_eq!(watch.longest_stall(), None);
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_has_no_stalled_disk() {
+        let mut watch = ProgressWatch::default();
+        assert_eq!(watch.look(&status(10, 10), true, SECOND), None);
+        assert_eq!(watch.look(&status(20, 10), true, 2 * SECOND), None);
+        watch.leave_out(5 * SECOND);
+        assert_eq!(watch.look(&status(30, 10), true, 7 * SECOND), None);
+        assert_eq!(watch.longest_stall(), None);
+        assert_eq!(
+            watch.look(&status(30, 10), true, 8 * SECOND),
+            Some(ProgressChange::Stalled(2 * SECOND)),
+            "the time before and after it counts"
+        );
     }
 
     #[test]

@@ -448,6 +448,16 @@ impl Cache {
         }
     }
 
+    /// Takes out the segments that a backlog has needed and nothing needs now, to be freed outside the lock.
+    pub fn take_idle(&mut self) -> Vec<Segment> {
+        let surplus = self
+            .segments
+            .saturating_sub(self.segments_min)
+            .min(self.spare.len());
+        self.segments -= surplus;
+        self.spare.split_off(self.spare.len() - surplus)
+    }
+
     /// Takes back an emptied segment. Returns it when its memory is to be freed (outside the lock).
     pub fn recycle(&mut self, segment: Segment) -> Option<Segment> {
         debug_assert!(

@@ -378,6 +378,12 @@ impl SharedCache {
         self.ready.notify_one();
     }
 
+    /// Frees the segments that a backlog has needed and nothing needs now.
+    pub fn free_idle(&self) {
+        let idle = self.lock().cache.take_idle();
+        drop(idle);
+    }
+
     /// Refuses messages from now on; what is in it can still be taken. Messages of an undumped ring are counted as evicted.
     pub fn close(&self) {
         self.lock().closed = true;

@@ -389,6 +389,33 @@ fn messages_older_than_the_limit_are_given_up() {
 }
 
 #[test]
+fn what_a_backlog_has_needed_is_freed_after_it() {
+    let options = options(CachePolicy::DropNew, 64 << 20);
+    let cache = SharedCache::new(&options, Box::new(|_| {}));
+    let first = cache.memory_bytes();
+    for sequence in 0..30_000 {
+        let payload = bytes_of(1, sequence, 1_000);
+        assert_eq!(
+            cache.offer(entry(1, sequence, 0), Payload::Borrowed(&payload)),
+            Offered::Stored
+        );
+    }
+    assert!(cache.memory_bytes() > 30 << 20, "{}", cache.memory_bytes());
+    while let Some(mut segment) = cache.try_take() {
+        segment.clear();
+        cache.give_back(segment);
+    }
+    assert!(cache.memory_bytes() > 30 << 20, "kept for the next burst");
+    cache.free_idle();
+    assert_eq!(cache.memory_bytes(), first);
+    let payload = bytes_of(1, 30_000, 1_000);
+    assert_eq!(
+        cache.offer(entry(1, 30_000, 0), Payload::Borrowed(&payload)),
+        Offered::Stored
+    );
+}
+
+#[test]
 fn a_closed_cache_refuses() {
     let mut bench = Bench::new(&options(CachePolicy::Fair, 100_000));
     assert_eq!(bench.offer(0, 10, None), Offered::Stored);
