@@ -9,7 +9,7 @@ use super::{
     options::SqliteOptions,
 };
 use crate::{
-    error::StorageResult,
+    error::{StorageError, StorageResult},
     tally::Tally,
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
