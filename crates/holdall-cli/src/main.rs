@@ -21,8 +21,7 @@ fn main() -> ExitCode {
     let cli = match typed::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help that nobody can read (a closed pipe) is no failure.
-            let _ = error.print();
+            output::usage(&error);
             return ExitCode::from(if error.use_stderr() {
                 exit::REFUSED
             } else {

@@ -1,8 +1,10 @@
 //! Writes results to standard output and complaints to standard error; a reader or a terminal that has gone away is no failure.
 
 use crate::{exit::Failure, terminal::screen};
+use holdall_model::text::{Outside, escape_unless};
 use rustix::{io::Errno, termios::tcgetattr};
 use std::{
+    borrow::Cow,
     fs::File,
     io::{self, IsTerminal, Write},
     path::Path,
@@ -23,13 +25,33 @@ const PIECE_BYTES: usize = 1024;
 /// When it cannot be written, unless the reader has closed the pipe (`holdall info bag | head -3`) or the terminal is gone.
 pub fn result(text: &str) -> Result<(), Failure> {
     screen::flush();
-    let text = format!("{}\n", text.trim_end_matches('\n'));
+    let text = format!("{}\n", visible(text.trim_end_matches('\n')));
     if screen::must_not_wait() && is_terminal() {
         write_in_time(text);
         return Ok(());
     }
     let mut stdout = io::stdout().lock();
     wanted(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(drop)
+}
+
+/// Escapes whatever acts on a terminal but ends of lines and our own colours. Names in a result are [`Outside`] already, so that they
+/// have neither; this is for what was forgotten, and for JSON, where the escapes mean the same.
+fn visible(text: &str) -> Cow<'_, str> {
+    escape_unless(text, |c, rest| match c {
+        '\n' | '\t' => true,
+        '\x1b' => is_colour(rest),
+        _ => false,
+    })
+}
+
+/// What follows ESC in `ESC [ 1 ; 31 m`.
+fn is_colour(rest: &str) -> bool {
+    let Some(parameters) = rest.strip_prefix('[') else {
+        return false;
+    };
+    parameters
+        .trim_start_matches(|c: char| c.is_ascii_digit() || c == ';')
+        .starts_with('m')
 }
 
 /// Writes to a terminal as long as it accepts anything.
@@ -122,9 +144,24 @@ fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error()) && is_terminal()
 }
 
+/// Writes what is wrong with a command line, or help that was asked for; a closed pipe is no failure.
+pub fn usage(error: &clap::Error) {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return;
+    }
+    let text = error.render();
+    let text = if console::colors_enabled_stderr() {
+        text.ansi().to_string()
+    } else {
+        text.to_string()
+    };
+    screen::write_above(visible(&text).as_bytes());
+}
+
 /// Writes why the program ends to standard error, as one line.
 pub fn complain(sentence: &str) {
-    screen::write_above(format!("holdall: {}\n", one_line(sentence)).as_bytes());
+    screen::write_above(format!("holdall: {}\n", Outside(&one_line(sentence))).as_bytes());
 }
 
 /// One line, without the system's error numbers (`(os error 2)`), which say nothing to a user.
@@ -155,5 +192,13 @@ mod tests {
             "cannot open a: not found, b c"
         );
         assert_eq!(one_line("x (os error "), "x (os error");
+    }
+
+    #[test]
+    fn results_keep_their_colours_and_nothing_else_that_acts_on_a_terminal() {
+        assert_eq!(
+            visible("\x1b[1;31mlost\x1b[0m\n\x1b[2J\x1b]0;x\x07\u{9b}31m\u{202e}"),
+            "\x1b[1;31mlost\x1b[0m\n\\u001b[2J\\u001b]0;x\\u0007\\u009b31m\\u202e"
+        );
     }
 }

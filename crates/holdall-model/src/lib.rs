@@ -12,6 +12,7 @@ pub mod names;
 pub mod qos;
 pub mod ros1;
 pub mod selection;
+pub mod text;
 pub mod time;
 pub mod topic;
 pub mod yaml;

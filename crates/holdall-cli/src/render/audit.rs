@@ -7,7 +7,10 @@ use holdall::{
     reader::{AccountKind, BagAudit, TopicAudit},
     record::ledger::PublisherAccount,
 };
-use holdall_model::loss::LossStage;
+use holdall_model::{
+    loss::LossStage,
+    text::{Outside, OutsidePath},
+};
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, path::Path};
 
@@ -16,7 +19,7 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
     let missing = audit.missing();
     let mut lines = vec![format!(
         "{}: {} of {}",
-        bag.display(),
+        OutsidePath(bag),
         plural(audit.recorded(), "message"),
         plural(audit.topics.len() as u64, "topic"),
     )];
@@ -37,14 +40,14 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
     if !unknown.is_empty() {
         lines.push(paint.attention(&format!(
             "losses on the way cannot be known for {}, whose publishers send no sequence numbers",
-            unknown.join(", ")
+            Outside(&unknown.join(", "))
         )));
     }
     lines.extend(
         audit
             .faults
             .iter()
-            .map(|fault| paint.bad(&format!("fault: {fault}"))),
+            .map(|fault| paint.bad(&format!("fault: {}", Outside(fault)))),
     );
     lines.push(verdict(audit, paint));
     lines.join("\n")
@@ -77,7 +80,7 @@ fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>) -> String {
     let columns = header.len();
     table.set_header(header);
     for topic in topics {
-        let mut row = vec![topic.name.clone(), format_count(topic.recorded)];
+        let mut row = vec![Outside(&topic.name).to_string(), format_count(topic.recorded)];
         row.extend(with_removed.then(|| format_count(topic.removed)));
         row.extend(
             stages

@@ -3,6 +3,7 @@
 use super::paint::Paint;
 use crate::units::{format_bytes, format_count, plural};
 use holdall::tools::check::BagCheck;
+use holdall_model::text::{Outside, OutsidePath};
 use holdall_storage::check::{FileCheck, Finding, Findings, Severity};
 use serde_json::{Value, json};
 use std::{fmt::Write, path::Path};
@@ -36,7 +37,7 @@ fn verdict(text: &mut String, path: &Path, findings: &Findings, facts: &str, pai
         count => paint.bad(&format!("{count} problems")),
     };
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{}: {word} ({facts})", path.display());
+    let _ = writeln!(text, "{}: {word} ({facts})", OutsidePath(path));
     for finding in findings.list.iter().take(SHOWN_MAX) {
         let _ = writeln!(text, "  {}", line(finding, path, paint));
     }
@@ -60,7 +61,7 @@ fn line(finding: &Finding, shown: &Path, paint: Paint) -> String {
         String::new()
     } else {
         let name = finding.path.strip_prefix(shown).unwrap_or(&finding.path);
-        format!(" {}", name.display())
+        format!(" {}", OutsidePath(name))
     };
     let place = finding
         .offset
@@ -71,7 +72,12 @@ fn line(finding: &Finding, shown: &Path, paint: Paint) -> String {
         found,
         ..
     } = finding;
-    format!("{mark}{path}{place}: {what}: expected {expected}, found {found}")
+    format!(
+        "{mark}{path}{place}: {}: expected {}, found {}",
+        Outside(what),
+        Outside(expected),
+        Outside(found)
+    )
 }
 
 /// A bag's check for programs.

@@ -2,9 +2,10 @@
 
 use crate::units::plural;
 use holdall::diff::{Difference, FieldChange, Side, TopicDifference};
+use holdall_model::text::{Outside, escape_unless};
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt::Write;
+use std::{borrow::Cow, fmt::Write};
 
 /// The fields in which two messages of the same topic and time differ.
 #[derive(Clone, Debug, Serialize)]
@@ -43,7 +44,7 @@ pub fn text(difference: &Difference, fields: &[FieldChanges]) -> String {
         for (topic, count) in topics {
             line(
                 &mut out,
-                &format!("{sign} topic {topic}, {}", plural(*count, "message")),
+                &format!("{sign} topic {}, {}", Outside(topic), plural(*count, "message")),
             );
         }
     }
@@ -54,14 +55,17 @@ pub fn text(difference: &Difference, fields: &[FieldChanges]) -> String {
         let sign = if lone.side == Side::First { '<' } else { '>' };
         let text = format!(
             "{sign} {} at {} ns, {}",
-            lone.topic,
+            Outside(&lone.topic),
             lone.log_time,
             plural(lone.payload_bytes, "byte")
         );
         line(&mut out, &text);
     }
     for change in fields {
-        line(&mut out, &format!("{} at {} ns:", change.topic, change.log_time));
+        line(
+            &mut out,
+            &format!("{} at {} ns:", Outside(&change.topic), change.log_time),
+        );
         for field in &change.fields {
             line(
                 &mut out,
@@ -80,15 +84,15 @@ pub fn text(difference: &Difference, fields: &[FieldChanges]) -> String {
 }
 
 fn topic_lines(out: &mut String, topic: &str, difference: &TopicDifference) {
-    line(out, &format!("{topic}:"));
+    line(out, &format!("{}:", Outside(topic)));
     for change in &difference.changes {
         line(
             out,
-            &format!("  < {}: {}", change.property, change.first.trim_end()),
+            &format!("  < {}: {}", change.property, lines_of(&change.first)),
         );
         line(
             out,
-            &format!("  > {}: {}", change.property, change.second.trim_end()),
+            &format!("  > {}: {}", change.property, lines_of(&change.second)),
         );
     }
     for (sign, bag, count) in [
@@ -102,6 +106,11 @@ fn topic_lines(out: &mut String, topic: &str, difference: &TopicDifference) {
             );
         }
     }
+}
+
+/// A definition or QoS profiles: several lines.
+fn lines_of(text: &str) -> Cow<'_, str> {
+    escape_unless(text.trim_end(), |c, _| matches!(c, '\n' | '\t'))
 }
 
 fn shown(value: Option<&Value>) -> String {

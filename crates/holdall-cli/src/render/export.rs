@@ -2,6 +2,7 @@
 
 use crate::units::plural;
 use holdall::export::ExportReport;
+use holdall_model::text::{Outside, OutsidePath};
 
 /// A line for each file or folder.
 pub fn text(report: &ExportReport) -> String {
@@ -11,9 +12,9 @@ pub fn text(report: &ExportReport) -> String {
     let lines = report.exported.iter().map(|exported| {
         format!(
             "{}: {} of {}",
-            exported.path.display(),
+            OutsidePath(&exported.path),
             plural(exported.messages, "message"),
-            exported.topic
+            Outside(&exported.topic)
         )
     });
     lines.collect::<Vec<_>>().join("\n")

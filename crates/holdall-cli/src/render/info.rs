@@ -11,6 +11,7 @@ use holdall::{
 use holdall_model::{
     metadata::{BagMetadata, TopicWithMessageCount},
     names::{service_of_event_topic, service_of_event_type},
+    text::{Outside, one_line},
     time::Timestamp,
     topic::PublisherInfo,
 };
@@ -101,10 +102,15 @@ impl BagView<'_> {
             &metadata.ros_distro
         };
         let mut text = String::from("\n");
-        push_list(&mut text, "Files:", LABEL_CELLS, &metadata.relative_file_paths);
+        let files: Vec<String> = metadata
+            .relative_file_paths
+            .iter()
+            .map(|path| Outside(path).to_string())
+            .collect();
+        push_list(&mut text, "Files:", LABEL_CELLS, &files);
         push(&mut text, "Bag size:", &format_bytes(self.bytes));
-        push(&mut text, "Storage id:", &metadata.storage_identifier);
-        push(&mut text, "ROS Distro:", distro);
+        push(&mut text, "Storage id:", &one_line(&metadata.storage_identifier));
+        push(&mut text, "ROS Distro:", &one_line(distro));
         push(
             &mut text,
             "Duration:",
@@ -155,11 +161,11 @@ impl BagView<'_> {
         let about = &topic.topic_metadata;
         format!(
             "Topic: {} | Type: {} | Count: {} | {}Serialization Format: {}",
-            about.name,
-            about.type_name,
+            Outside(&about.name),
+            Outside(&about.type_name),
             topic.message_count,
             self.size(topic),
-            about.serialization_format
+            Outside(&about.serialization_format)
         )
     }
 
@@ -178,9 +184,11 @@ impl BagView<'_> {
             None => format!("Event Count: {}", topic.message_count),
         };
         format!(
-            "Service: {name} | Type: {type_name} | {counts} | {}Serialization Format: {}",
+            "Service: {} | Type: {} | {counts} | {}Serialization Format: {}",
+            Outside(name),
+            Outside(type_name),
             self.size(topic),
-            about.serialization_format
+            Outside(&about.serialization_format)
         )
     }
 
@@ -209,7 +217,8 @@ impl BagView<'_> {
                     .map(|(stage, count)| format!("{} {count}", stage.as_str()))
                     .collect();
                 lines.push(format!(
-                    "Topic: {topic} | Lost: {count} | Stages: {}",
+                    "Topic: {} | Lost: {count} | Stages: {}",
+                    Outside(topic),
                     each.join(", ")
                 ));
             }
@@ -272,7 +281,7 @@ impl<'a> PublisherJson<'a> {
 
 /// One publisher of one topic.
 fn publisher_line(told: &TopicPublisher) -> String {
-    let mut line = format!("Topic: {}", told.topic);
+    let mut line = format!("Topic: {}", Outside(&told.topic));
     match &told.publisher {
         Some(publisher) => {
             let about = [
@@ -283,7 +292,7 @@ fn publisher_line(told: &TopicPublisher) -> String {
             ];
             for (label, text) in about {
                 if let Some(text) = text {
-                    line.push_str(&format!(" | {label}: {text}"));
+                    line.push_str(&format!(" | {label}: {}", Outside(text)));
                 }
             }
         }
@@ -369,7 +378,7 @@ fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
     }
     let restarts = account.restarts.iter();
     let mut lines: Vec<String> = restarts
-        .map(|restart| format!("{}: {}", time_point(restart.time, zone), restart.reason))
+        .map(|restart| format!("{}: {}", time_point(restart.time, zone), Outside(&restart.reason)))
         .collect();
     if account.restarts_left_out > 0 {
         lines.push(format!("and {} more", format_count(account.restarts_left_out)));

@@ -8,6 +8,7 @@ use super::{
 use crate::units::{format_elapsed, format_span, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::play::status::{PlayPhase, PlayReport, PlayStatus, TopicReport};
+use holdall_model::text::Outside;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -90,18 +91,18 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
         lines.push(paint.bad(&format!(
             "{} of {} were not published: {}",
             plural(topic.refused, "message"),
-            topic.published_as,
-            topic.refusal.as_deref().unwrap_or("the transport gave no reason")
+            Outside(&topic.published_as),
+            Outside(topic.refusal.as_deref().unwrap_or("the transport gave no reason"))
         )));
     }
     if !report.unacked.is_empty() {
         lines.push(paint.bad(&format!(
             "not acknowledged in time by all subscriptions: {}",
-            report.unacked.join(", ")
+            Outside(&report.unacked.join(", "))
         )));
     }
     if let Some(failure) = &report.failure {
-        lines.push(paint.bad(&format!("ended early: {failure}")));
+        lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
     }
     lines
 }
@@ -122,9 +123,9 @@ pub fn table(topics: &[TopicReport]) -> String {
     table.set_header(["Topic", "Published as", "Type", "Published", "Refused"]);
     for topic in topics {
         table.add_row([
-            topic.name.clone(),
-            topic.published_as.clone(),
-            topic.type_name.clone(),
+            Outside(&topic.name).to_string(),
+            Outside(&topic.published_as).to_string(),
+            Outside(&topic.type_name).to_string(),
             topic.published.to_string(),
             topic.refused.to_string(),
         ]);
@@ -181,6 +182,7 @@ fn json_topic(topic: &TopicReport) -> Value {
 mod tests {
     use super::*;
     use holdall::play::status::Lateness;
+    use holdall_model::text::Outside;
     use holdall_model::time::Timestamp;
 
     fn report() -> PlayReport {

@@ -9,7 +9,10 @@ use super::{
 use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::record::status::{DurabilityStatus, RecordReport, RecordStatus, TopicStatus};
-use holdall_model::loss::LossStage;
+use holdall_model::{
+    loss::LossStage,
+    text::{Outside, OutsidePath, one_line},
+};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
 
@@ -37,7 +40,7 @@ pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint, colum
         .part(1, &plural(status.recorded, "message"))
         .part(3, &format!("{}/s", format_count(messages_per_s)))
         .part(2, &format_byte_rate(rates.bytes_per_s))
-        .part(4, &file)
+        .part(4, &one_line(&file))
         .text();
     vec![
         head,
@@ -119,7 +122,7 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
         format_bytes(status.recorded_bytes),
         plural(with_messages, "topic"),
         format_span(status.elapsed),
-        report.bag.display(),
+        OutsidePath(&report.bag),
         plural(report.files.len() as u64, "file"),
     );
     let mut lines = vec![recorded];
@@ -129,10 +132,10 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
         report
             .audit_faults
             .iter()
-            .map(|fault| paint.bad(&format!("the account does not add up: {fault}"))),
+            .map(|fault| paint.bad(&format!("the account does not add up: {}", Outside(fault)))),
     );
     if let Some(failure) = &report.failure {
-        lines.push(paint.bad(&format!("ended early: {failure}")));
+        lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
     }
     lines
 }
@@ -170,7 +173,7 @@ fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
     if !unknown.is_empty() {
         lines.push(paint.attention(&format!(
             "losses cannot be known for {}, whose publishers send no sequence numbers",
-            unknown.join(", ")
+            Outside(&unknown.join(", "))
         )));
     }
     lines
@@ -198,7 +201,7 @@ fn list_topics(topics: &[(&str, u64)]) -> String {
     let mut each: Vec<String> = topics
         .iter()
         .take(SHOWN)
-        .map(|(name, count)| format!("{name} {}", format_count(*count)))
+        .map(|(name, count)| format!("{} {}", Outside(name), format_count(*count)))
         .collect();
     if topics.len() > SHOWN {
         let rest = topics[SHOWN..].iter().map(|(_, count)| count).sum();
@@ -236,8 +239,8 @@ pub fn table(status: &RecordStatus) -> String {
             count => count.to_string(),
         };
         let mut row = vec![
-            topic.name.clone(),
-            topic.type_name.clone(),
+            Outside(&topic.name).to_string(),
+            Outside(&topic.type_name).to_string(),
             topic.publishers.to_string(),
             topic.received.to_string(),
             topic.recorded.to_string(),

@@ -3,6 +3,7 @@
 use super::paint::Paint;
 use crate::units::{format_bytes, plural};
 use holdall::repair::RepairReport;
+use holdall_model::text::{Outside, OutsidePath};
 use serde_json::{Value, json};
 
 /// A line for each file that was repaired, and what it comes to.
@@ -14,13 +15,13 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
         .map(|file| {
             format!(
                 "{}: {} kept, {} added",
-                file.path.display(),
+                OutsidePath(&file.path),
                 plural(file.messages.unwrap_or(0), "message"),
                 format_bytes(file.tail_bytes),
             )
         })
         .collect();
-    let bag = report.bag.display();
+    let bag = OutsidePath(&report.bag);
     let problems = plural(report.problem_count, "problem");
     lines.push(match (report.has_changed(), report.problem_count) {
         (true, 0) => format!(
@@ -46,13 +47,13 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
         report
             .unsaved
             .iter()
-            .map(|what| paint.bad(&format!("not saved: {what}"))),
+            .map(|what| paint.bad(&format!("not saved: {}", Outside(what)))),
     );
     lines.extend(
         report
             .problems
             .iter()
-            .map(|what| paint.bad(&format!("problem: {what}"))),
+            .map(|what| paint.bad(&format!("problem: {}", Outside(what)))),
     );
     let hidden = report.problem_count.saturating_sub(report.problems.len() as u64);
     if hidden > 0 {

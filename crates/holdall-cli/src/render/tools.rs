@@ -3,6 +3,7 @@
 use crate::units::{format_bytes, format_count, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::tools::{Reindexed, Written};
+use holdall_model::text::{Outside, OutsidePath};
 use serde_json::{Value, json};
 
 /// One line about a bag that was made.
@@ -18,7 +19,7 @@ pub fn written(written: &Written) -> String {
     };
     format!(
         "{}: {}, {}, {files}{copied}",
-        written.directory.display(),
+        OutsidePath(&written.directory),
         plural(written.messages, "message"),
         format_bytes(written.bytes)
     )
@@ -45,7 +46,7 @@ pub fn reindexed(done: &Reindexed) -> String {
     };
     format!(
         "{}: metadata.yaml written, {} messages{indexed}",
-        done.directory.display(),
+        OutsidePath(&done.directory),
         format_count(done.messages)
     )
 }
@@ -84,7 +85,7 @@ fn cell(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
         Value::String(text) if text.is_empty() => "none".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => Outside(text).to_string(),
         Value::Array(items) if items.is_empty() => "-".to_owned(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
         other => other.to_string(),

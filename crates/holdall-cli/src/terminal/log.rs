@@ -2,6 +2,7 @@
 
 use super::screen;
 use holdall_io::clock::{Clock, SystemClock};
+use holdall_model::text::Outside;
 use std::{fmt, io};
 use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
 use tracing_subscriber::{
@@ -88,8 +89,11 @@ where
         } else {
             write!(writer, "{name}: ")?;
         }
-        context.field_format().format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        let mut text = String::new();
+        context
+            .field_format()
+            .format_fields(Writer::new(&mut text), event)?;
+        writeln!(writer, "{}", Outside(&text))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     typed::info::InfoArguments,
 };
 use holdall::reader::{BagError, BagReader, BagSet, MessageFilter, Ros1View};
-use holdall_model::names::service_of_event_topic;
+use holdall_model::{names::service_of_event_topic, text::one_line};
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, HashSet};
 use tracing::{level_filters::LevelFilter, warn};
@@ -50,7 +50,8 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
     output::result(&if typed.json {
         view.json().map_err(Failure::failed)?
     } else if typed.topic_name {
-        view.topic_names().join("\n")
+        let names = view.topic_names().into_iter().map(one_line);
+        names.collect::<Vec<_>>().join("\n")
     } else {
         view.text(&TimeZone::system())
     })?;

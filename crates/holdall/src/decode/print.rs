@@ -3,11 +3,14 @@
 use super::{Decoder, Decoders};
 use crate::reader::{BagError, BagMessage};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use holdall_model::dynamic::{
-    TypePlan,
-    text::{TextOptions, write_json_string, write_yaml_string},
+use holdall_model::{
+    dynamic::{
+        TypePlan,
+        text::{TextOptions, write_json_string, write_yaml_string},
+    },
+    text::escape_unless,
 };
-use std::{collections::BTreeMap, io::Write};
+use std::{borrow::Cow, collections::BTreeMap, io::Write};
 
 /// How messages are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -216,6 +219,7 @@ fn is_json(payload: &[u8]) -> bool {
 
 /// A JSON text unchanged, except that line ends, which in JSON occur only between values, become spaces.
 fn on_one_line(payload: &[u8], out: &mut Vec<u8>) {
+    let begin = out.len();
     let end_of_line = |byte: u8| matches!(byte, b'\n' | b'\r');
     out.extend(
         payload
@@ -223,4 +227,16 @@ fn on_one_line(payload: &[u8], out: &mut Vec<u8>) {
             .iter()
             .map(|&byte| if end_of_line(byte) { b' ' } else { byte }),
     );
+    // In JSON the others are in texts only, which may have them escaped. It has been parsed, so it is UTF-8.
+    let escaped = match std::str::from_utf8(&out[begin..]) {
+        Ok(text) => match escape_unless(text, |c, _| c == '\t') {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(escaped) => Some(escaped),
+        },
+        Err(_) => None,
+    };
+    if let Some(escaped) = escaped {
+        out.truncate(begin);
+        out.extend_from_slice(escaped.as_bytes());
+    }
 }

@@ -1,7 +1,10 @@
 //! A message as JSON on one line.
 
 use super::{TextOptions, is_base64, list_summary, number, shown_count, shown_text};
-use crate::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
+use crate::{
+    dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor},
+    text::one_line,
+};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 /// A visitor that appends JSON.
@@ -160,36 +163,35 @@ impl<'a> Visitor<'a> for JsonVisitor<'_, '_> {
     }
 }
 
-/// Appends a text in quotes, escaped for JSON.
+/// Appends a text in quotes, escaped for JSON and for terminals ([`is_control`](crate::text::is_control)).
 pub fn write_json_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest
-        .iter()
-        .position(|byte| *byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f))
-    {
-        out.extend_from_slice(&rest[..at]);
-        match rest[at] {
-            b'"' => out.extend_from_slice(b"\\\""),
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            byte => {
-                out.extend_from_slice(b"\\u00");
-                out.push(b"0123456789abcdef"[usize::from(byte >> 4)]);
-                out.push(b"0123456789abcdef"[usize::from(byte & 15)]);
-            }
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(may_need_escape) {
+        let (before, from) = rest.split_at(at);
+        out.extend_from_slice(before.as_bytes());
+        let Some(c) = from.chars().next() else { break };
+        let (this, after) = from.split_at(c.len_utf8());
+        match c {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            _ => out.extend_from_slice(one_line(this).as_bytes()),
         }
-        rest = &rest[at + 1..];
+        rest = after;
     }
-    out.extend_from_slice(rest);
+    out.extend_from_slice(rest.as_bytes());
     out.push(b'"');
+}
+
+/// Control characters begin with these bytes in UTF-8, and few others do.
+const fn may_need_escape(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2 | 0xd8 | 0xe2 | 0xef)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::is_control;
     use proptest::prelude::*;
 
     proptest! {
@@ -197,6 +199,7 @@ mod tests {
         fn every_text_is_read_back(text in "\\PC{0,20}|[\\x00-\\x7f\u{80}-\u{9f}\u{2028}\"\\\\]{0,20}") {
             let mut out = Vec::new();
             write_json_string(&mut out, &text);
+            prop_assert!(!String::from_utf8_lossy(&out).contains(is_control));
             prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), text);
         }
     }
