@@ -68,7 +68,7 @@ def test_a_flood_into_a_tiny_cache_is_accounted_for_to_the_message(world):
     assert code == audited, said
     for topic in ("/best", "/sure"):
         account = told["topics"][topic]
-        known = account["recorded"] + account["lost"]
+        known = account["recorded"] + account["lost"] + account["sent_before_match"]
         sent_before = sum(p.get("sent_before", 0) for p in account["publishers"])
         # Best-effort messages behind the last one that arrived are announced by nobody.
         if topic == "/sure":
@@ -106,11 +106,11 @@ def test_what_new_publishers_sent_before_the_match_is_told_to_the_message_and_is
         account = told["topics"][topic]
         (publisher,) = account["publishers"]
         assert publisher.get("sent_before", 0) == 0, account
-        assert account["lost_by_stage"].get("head", 0) >= 100, (account, said)
+        assert account["sent_before_match"] >= 100, (account, said)
         last = sent[topic][0]["count"] if topic == "/sure" else publisher["covered"][1]
-        assert publisher["covered"] == [1, last] and account["recorded"] + account["lost"] == last, (account, said)
-    assert told["topics"]["/sure"]["lost_by_stage"].keys() == {"head"}
-    assert (code, audited) == ((0, 0) if told["lost"]["after_match"] == 0 else (3, 3)), said
+        assert publisher["covered"] == [1, last] and account["recorded"] + account["lost"] + account["sent_before_match"] == last, (account, said)
+    assert told["topics"]["/sure"]["lost"] == 0
+    assert (code, audited) == ((0, 0) if told["lost"]["total"] == 0 else (3, 3)), said
     assert "sent before the match" in said, said
 
 
@@ -250,3 +250,39 @@ def test_a_service_manager_is_told_and_bad_ros_variables_are_refused(world):
         told = world.run("record", "-a", "-o", world.folder / "never")
         assert told.returncode == 2 and name in told.stderr, (name, told)
         world.env[name] = kept or ""
+
+
+def test_a_publisher_that_is_found_late_and_is_older_than_the_recording_has_lost_nothing(world):
+    # As when the recorder or the node was suspended, or the network came late.
+    talker = world.talker({"topic": "/t", "type": "std_msgs/msg/String", "count": None, "rate_hz": 200, "qos": {"depth": 1}})
+    talker.wait_for("ready")
+    early = world.holdall("record", "--topics", "/t", "-o", world.folder / "early", "--control-socket", world.folder / "early.sock")
+    wait_for_status(world, "early.sock", lambda status: status["topics"].get("/t", {}).get("recorded", 0) >= 100)
+    assert early.stop()[0] == 0
+    talker.process.send_signal(signal.SIGSTOP)
+    try:
+        recorder = record(world, "--topics", "/t", "--control-socket", world.folder / "rec.sock")
+        # The time after which publishers that send no time of their making count as new.
+        wait_for_status(world, "rec.sock", lambda status: status["elapsed_s"] > 2.5)
+        assert "/t" not in wait_for_status(world, "rec.sock", lambda status: True)["topics"]
+    finally:
+        talker.process.send_signal(signal.SIGCONT)
+    wait_for_status(world, "rec.sock", lambda status: status["topics"].get("/t", {}).get("recorded", 0) >= 10)
+    code, said = recorder.stop()
+    audited, told = audit(world)
+    (publisher,) = told["topics"]["/t"]["publishers"]
+    assert publisher["sent_before"] >= 100, (told, said)
+    assert (told["lost"]["total"], told["sent_before_match"], code, audited) == (0, 0, 0, 0), (told, said)
+    shown = world.run("info", world.folder / "bag").stdout
+    assert "Lost messages:     0\n" in shown, shown
+
+
+def wait_for_status(world, socket, holds):
+    """The first status of a recorder for which something holds."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        told = world.run("control", world.folder / socket, "status")
+        if told.returncode == 0 and holds(status := json.loads(told.stdout)["status"]):
+            return status
+        assert time.monotonic() < end, (told.stdout, told.stderr)
+        time.sleep(0.05)

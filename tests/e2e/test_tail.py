@@ -39,11 +39,11 @@ def judge(world, recorder, sent_at_most):
     told = audit(world, world.folder / "bag")
     assert told["balanced"], (told["faults"], said)
     account = told["topics"]["/t"]
-    known = account["recorded"] + account["lost"] + sum(p.get("sent_before", 0) for p in account["publishers"])
+    known = account["recorded"] + account["lost"] + account["sent_before_match"] + sum(p.get("sent_before", 0) for p in account["publishers"])
     # One that was being handed over when the publisher died may be known as well.
     assert 0 < known <= sent_at_most + 1, (account, sent_at_most, said)
     # Announced and not received is lost at the tail, and nothing else of what a reliable publisher sent is lost.
-    assert code == (3 if told["lost"]["after_match"] else 0), said
+    assert code == (3 if told["lost"]["total"] else 0), said
     last = max(p["covered"][1] for p in account["publishers"])
     assert last == known, (account, said)
     return account

@@ -297,7 +297,7 @@ def test_what_was_sent_before_the_match_is_counted_at_the_head(meeting):
     assert code == 0, said
     assert meeting.bag()["/late"] == strings(5, 15)
     account = meeting.audit()["/late"]
-    assert (account["lost_by_stage"], account["recorded"]) == ({"head": 5}, 10), account
+    assert (account["sent_before_match"], account["lost"], account["recorded"]) == (5, 0, 10), account
 
 
 def test_a_publisher_in_shared_memory_that_dies_leaves_what_had_arrived(meeting):

@@ -8,7 +8,7 @@ use holdall::{
     record::ledger::PublisherAccount,
 };
 use holdall_model::{
-    loss::LossStage,
+    loss::{LossStage, LossSums},
     text::{Outside, OutsidePath},
 };
 use serde_json::{Map, Value, json};
@@ -30,6 +30,14 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
         .collect();
     if !with_loss.is_empty() {
         lines.push(table(&with_loss, &missing));
+    }
+    let before = audit.sums().before_match;
+    if before > 0 {
+        lines.push(format!(
+            "{}: {}, no loss",
+            LossSums::BEFORE_MATCH,
+            plural(before, "message")
+        ));
     }
     let unknown: Vec<&str> = audit
         .topics
@@ -76,7 +84,11 @@ fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>) -> String {
     table.load_style(TABLE_STYLE);
     let mut header = vec!["Topic".to_owned(), "In the bag".to_owned()];
     header.extend(with_removed.then(|| "Removed".to_owned()));
-    header.extend(stages.iter().map(|stage| stage.as_str().to_owned()));
+    header.extend(stages.iter().map(|stage| match stage {
+        LossStage::Head => LossSums::BEFORE_MATCH.to_owned(),
+        LossStage::Policy => "left out on request".to_owned(),
+        stage => stage.as_str().to_owned(),
+    }));
     let columns = header.len();
     table.set_header(header);
     for topic in topics {
@@ -99,20 +111,13 @@ fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>) -> String {
 
 /// The object for programs.
 pub fn json(bag: &Path, audit: &BagAudit) -> Value {
-    let missing = audit.missing();
-    let lost: u64 = audit
-        .topics
-        .iter()
-        .flat_map(TopicAudit::lost)
-        .map(|(_, count)| count)
-        .sum();
+    let sums = audit.sums();
     let by_topic: Map<String, Value> = audit
         .topics
         .iter()
-        .filter(|topic| topic.lost().next().is_some())
-        .map(|topic| (topic.name.clone(), stages(topic.lost())))
+        .filter(|topic| topic.sums().lost > 0)
+        .map(|topic| (topic.name.clone(), stages(&topic.sums())))
         .collect();
-    let not_policy = missing.iter().filter(|(stage, _)| **stage != LossStage::Policy);
     let (account, as_of) = match audit.account {
         AccountKind::Final => ("final", None),
         AccountKind::Checkpoint(time) => ("checkpoint", Some(time.as_nanos())),
@@ -129,12 +134,12 @@ pub fn json(bag: &Path, audit: &BagAudit) -> Value {
         "account_as_of_ns": as_of,
         "recorded": audit.recorded(),
         "lost": {
-            "total": lost,
-            "after_match": audit.shortfall(),
-            "by_stage": stages(not_policy.map(|(stage, count)| (*stage, *count))),
+            "total": sums.lost,
+            "by_stage": stages(&sums),
             "by_topic": by_topic,
         },
-        "left_out": missing.get(&LossStage::Policy).copied().unwrap_or(0),
+        "sent_before_match": sums.before_match,
+        "left_out": sums.left_out,
         "removed": audit.topics.iter().map(|topic| topic.removed).sum::<u64>(),
         "balanced": audit.is_balanced(),
         "faults": audit.faults,
@@ -146,11 +151,13 @@ pub fn json(bag: &Path, audit: &BagAudit) -> Value {
 fn json_topic(topic: &TopicAudit) -> Value {
     let publishers: &[PublisherAccount] = topic.account.as_ref().map_or(&[], |account| &account.publishers);
     let account = topic.account.as_ref();
+    let sums = topic.sums();
     json!({
         "recorded": topic.recorded,
-        "lost": topic.lost().map(|(_, count)| count).sum::<u64>(),
-        "lost_by_stage": stages(topic.lost()),
-        "left_out": topic.missing.get(&LossStage::Policy).copied().unwrap_or(0),
+        "lost": sums.lost,
+        "lost_by_stage": stages(&sums),
+        "sent_before_match": sums.before_match,
+        "left_out": sums.left_out,
         "removed": topic.removed,
         "loss_unknown": account.is_some_and(|account| account.loss_unknown),
         "publishers": publishers,
@@ -158,8 +165,9 @@ fn json_topic(topic: &TopicAudit) -> Value {
     })
 }
 
-fn stages(counts: impl Iterator<Item = (LossStage, u64)>) -> Value {
-    counts
+fn stages(sums: &LossSums) -> Value {
+    sums.by_stage
+        .iter()
         .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
         .collect::<Map<_, _>>()
         .into()

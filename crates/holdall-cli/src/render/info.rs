@@ -9,6 +9,7 @@ use holdall::{
     record::ledger::Restart,
 };
 use holdall_model::{
+    loss::{LossStage, LossSums},
     metadata::{BagMetadata, TopicWithMessageCount},
     names::{service_of_event_topic, service_of_event_type},
     text::{Outside, one_line},
@@ -207,20 +208,36 @@ impl BagView<'_> {
             }
             return vec!["unknown (the recorder of this bag kept no account)".to_owned()];
         };
-        let mut lines = vec![format_count(total(lost))];
+        let all = LossSums::of_all(lost.values());
+        let mut lines = vec![match all.before_match {
+            0 => format_count(all.lost),
+            count => format!(
+                "{} (and {} {}, no loss)",
+                format_count(all.lost),
+                format_count(count),
+                LossSums::BEFORE_MATCH
+            ),
+        }];
         for (topic, stages) in lost {
-            let count: u64 = stages.values().sum();
-            if count > 0 {
-                let each: Vec<String> = stages
+            let LossSums {
+                lost,
+                by_stage,
+                before_match,
+                ..
+            } = LossSums::of(stages);
+            let topic = Outside(topic);
+            if lost > 0 {
+                let each: Vec<String> = by_stage
                     .iter()
-                    .filter(|(_, count)| **count > 0)
                     .map(|(stage, count)| format!("{} {count}", stage.as_str()))
                     .collect();
                 lines.push(format!(
-                    "Topic: {} | Lost: {count} | Stages: {}",
-                    Outside(topic),
+                    "Topic: {topic} | Lost: {lost} | Stages: {}",
                     each.join(", ")
                 ));
+            }
+            if before_match > 0 {
+                lines.push(format!("Topic: {topic} | Sent before the match: {before_match}"));
             }
         }
         lines
@@ -235,8 +252,17 @@ impl BagView<'_> {
             metadata: self.metadata,
             bag_size: self.bytes,
             lost_messages: self.lost.map(|topics| LostJson {
-                total: total(topics),
-                topics,
+                total: LossSums::of_all(topics.values()).lost,
+                topics: topics
+                    .iter()
+                    .map(|(topic, stages)| (topic.as_str(), LossSums::of(stages).by_stage))
+                    .filter(|(_, stages)| !stages.is_empty())
+                    .collect(),
+                sent_before_match: topics
+                    .iter()
+                    .map(|(topic, stages)| (topic.as_str(), LossSums::of(stages).before_match))
+                    .filter(|(_, count)| *count > 0)
+                    .collect(),
             }),
             account: self.account.map(AccountJson::of),
             bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
@@ -304,13 +330,16 @@ fn publisher_line(told: &TopicPublisher) -> String {
 #[derive(Serialize)]
 struct LostJson<'a> {
     total: u64,
-    topics: &'a LostByTopic,
+    topics: BTreeMap<&'a str, BTreeMap<LossStage, u64>>,
+    /// By topic; no loss.
+    sent_before_match: BTreeMap<&'a str, u64>,
 }
 
 #[derive(Serialize)]
 struct AccountJson<'a> {
     recorded: u64,
     lost: u64,
+    sent_before_match: u64,
     left_out: u64,
     removed: u64,
     topics_unknown: u64,
@@ -333,6 +362,7 @@ impl<'a> AccountJson<'a> {
         Self {
             recorded: account.recorded,
             lost: account.lost,
+            sent_before_match: account.before_match,
             left_out: account.left_out,
             removed: account.removed,
             topics_unknown: account.topics_unknown,
@@ -353,6 +383,7 @@ fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
     let mut sums = vec![format!("{} recorded", format_count(account.recorded))];
     for (count, what) in [
         (account.lost, "lost"),
+        (account.before_match, LossSums::BEFORE_MATCH),
         (account.left_out, "left out on request"),
         (account.removed, "removed later by --max-bag-files"),
     ] {
@@ -386,10 +417,6 @@ fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
     if !lines.is_empty() {
         push_list(text, "Restarts:", LABEL_CELLS, &lines);
     }
-}
-
-fn total(lost: &LostByTopic) -> u64 {
-    lost.values().flat_map(BTreeMap::values).sum()
 }
 
 /// A label and its value.

@@ -182,7 +182,6 @@ fn json_topic(topic: &TopicReport) -> Value {
 mod tests {
     use super::*;
     use holdall::play::status::Lateness;
-    use holdall_model::text::Outside;
     use holdall_model::time::Timestamp;
 
     fn report() -> PlayReport {

@@ -10,7 +10,7 @@ use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed,
 use comfy_table::{CellAlignment, Table};
 use holdall::record::status::{DurabilityStatus, RecordReport, RecordStatus, TopicStatus};
 use holdall_model::{
-    loss::LossStage,
+    loss::{LossStage, LossSums},
     text::{Outside, OutsidePath, one_line},
 };
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint, colum
     vec![
         head,
         cache_line(status, paint, columns),
-        lost_line(status, paint),
+        lost_line(status, paint, columns),
         paint.faint(hint),
     ]
 }
@@ -77,31 +77,26 @@ fn cache_line(status: &RecordStatus, paint: Paint, columns: usize) -> String {
         .text()
 }
 
-fn lost_line(status: &RecordStatus, paint: Paint) -> String {
-    match lost_by_stage(&status.topics) {
-        stages if status.lost == 0 && stages.is_empty() => format!("lost      {}", paint.good("none")),
-        stages if status.shortfall() == 0 => {
-            format!("lost      {}   {}", paint.good("none"), list_stages(&stages))
-        }
-        stages => format!(
-            "lost      {}",
-            paint.bad(&format!(
-                "{}: {}",
-                plural(status.shortfall(), "message"),
-                list_stages(&stages)
-            ))
-        ),
-    }
+fn sums(status: &RecordStatus) -> LossSums {
+    LossSums::of_all(status.topics.iter().map(|topic| &topic.lost))
 }
 
-/// Messages lost per stage, over all topics; stages without a loss are absent, and so is what was left out on request.
-fn lost_by_stage(topics: &[TopicStatus]) -> BTreeMap<LossStage, u64> {
-    let mut stages = BTreeMap::new();
-    let counts = topics.iter().flat_map(|topic| &topic.lost);
-    for (stage, count) in counts.filter(|(stage, count)| **count > 0 && **stage != LossStage::Policy) {
-        *stages.entry(*stage).or_default() += count;
-    }
-    stages
+/// `lost      12 messages: cache 12  (30 sent before the match)`.
+fn lost_line(status: &RecordStatus, paint: Paint, columns: usize) -> String {
+    let sums = sums(status);
+    let lost = match sums.lost {
+        0 => paint.good("none"),
+        count => paint.bad(&plural(count, "message")),
+    };
+    let before = match sums.before_match {
+        0 => String::new(),
+        count => paint.faint(&format!("({} {})", format_count(count), LossSums::BEFORE_MATCH)),
+    };
+    Line::new(columns)
+        .part(1, &format!("lost      {lost}"))
+        .part(2, &list_stages(&sums.by_stage))
+        .part(3, &before)
+        .text()
 }
 
 fn list_stages(stages: &BTreeMap<LossStage, u64>) -> String {
@@ -154,15 +149,24 @@ fn window_missed(status: &RecordStatus) -> Option<String> {
     })
 }
 
-/// `lost: none`, or how many, where, and of which topics.
+/// `lost: none`, or how many, where, and of which topics; then what was sent before the match.
 fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
-    let mut lines = Vec::new();
-    match status.shortfall() {
-        0 => lines.push(format!("lost: {}", paint.good("none"))),
-        count => lines.push(paint.bad(&format!("lost: {}", plural(count, "message")))),
+    let sums = sums(status);
+    let mut lines = vec![match sums.lost {
+        0 => format!("lost: {}", paint.good("none")),
+        count => paint.bad(&format!("lost: {}", plural(count, "message"))),
+    }];
+    for (stage, total) in sums.by_stage {
+        let topics = topics_with(status, |topic| topic.lost.get(&stage).copied());
+        lines.push(format!("  {} {}: {topics}", stage.as_str(), format_count(total)));
     }
-    for (stage, total) in lost_by_stage(&status.topics) {
-        lines.push(lost_at(stage, total, status));
+    if sums.before_match > 0 {
+        let topics = topics_with(status, |topic| topic.lost.get(&LossStage::Head).copied());
+        lines.push(format!(
+            "{}: {} ({topics}), no loss",
+            LossSums::BEFORE_MATCH,
+            plural(sums.before_match, "message")
+        ));
     }
     let unknown: Vec<&str> = status
         .topics
@@ -179,20 +183,16 @@ fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
     lines
 }
 
-/// `  cache 12: /camera 12`; for `head` it says why that is not counted above.
-fn lost_at(stage: LossStage, total: u64, status: &RecordStatus) -> String {
+/// `/camera 12, /imu 3`, the topic with the most first.
+fn topics_with(status: &RecordStatus, count: impl Fn(&TopicStatus) -> Option<u64>) -> String {
     let mut topics: Vec<(&str, u64)> = status
         .topics
         .iter()
-        .filter_map(|topic| topic.lost.get(&stage).map(|count| (topic.name.as_str(), *count)))
+        .filter_map(|topic| count(topic).map(|count| (topic.name.as_str(), count)))
         .filter(|(_, count)| *count > 0)
         .collect();
     topics.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let (count, topics) = (format_count(total), list_topics(&topics));
-    match stage {
-        LossStage::Head => format!("  sent before the match (head) {count}: {topics}"),
-        stage => format!("  {} {count}: {topics}", stage.as_str()),
-    }
+    list_topics(&topics)
 }
 
 /// The topics with most losses by name, the others as a number.
@@ -216,7 +216,8 @@ fn list_topics(topics: &[(&str, u64)]) -> String {
 
 /// The table of `--verbose`: one row per topic.
 pub fn table(status: &RecordStatus) -> String {
-    let stages: Vec<LossStage> = lost_by_stage(&status.topics).into_keys().collect();
+    let all = sums(status);
+    let stages: Vec<LossStage> = all.by_stage.into_keys().collect();
     let mut table = Table::new();
     table.load_style(TABLE_STYLE);
     let mut header: Vec<String> = [
@@ -231,10 +232,12 @@ pub fn table(status: &RecordStatus) -> String {
     .map(str::to_owned)
     .to_vec();
     header.extend(stages.iter().map(|stage| format!("{} loss", stage.as_str())));
+    header.extend((all.before_match > 0).then(|| "Sent before the match".to_owned()));
     let columns = header.len();
     table.set_header(header);
     for topic in &status.topics {
-        let lost = match topic.lost.values().sum::<u64>() {
+        let of_topic = LossSums::of(&topic.lost);
+        let lost = match of_topic.lost {
             0 if topic.loss_unknown => "unknown".to_owned(),
             count => count.to_string(),
         };
@@ -252,6 +255,7 @@ pub fn table(status: &RecordStatus) -> String {
                 .iter()
                 .map(|stage| topic.lost.get(stage).copied().unwrap_or(0).to_string()),
         );
+        row.extend((all.before_match > 0).then(|| of_topic.before_match.to_string()));
         table.add_row(row);
     }
     for column in 2..columns {
@@ -265,6 +269,7 @@ pub fn table(status: &RecordStatus) -> String {
 /// The report for programs.
 pub fn json(report: &RecordReport) -> Value {
     let status = &report.status;
+    let sums = sums(status);
     let topics: serde_json::Map<String, Value> = status
         .topics
         .iter()
@@ -276,8 +281,9 @@ pub fn json(report: &RecordReport) -> Value {
         "elapsed_s": status.elapsed.as_secs_f64(),
         "message_count": status.recorded,
         "bytes": status.recorded_bytes,
-        "lost": status.shortfall(),
-        "lost_by_stage": json_stages(&lost_by_stage(&status.topics)),
+        "lost": sums.lost,
+        "lost_by_stage": json_stages(&sums.by_stage),
+        "sent_before_match": sums.before_match,
         "durability": json_durability(&status.durability),
         "topics": topics,
         "failure": report.failure,
@@ -301,14 +307,16 @@ fn json_durability(durability: &DurabilityStatus) -> Value {
 }
 
 fn json_topic(topic: &TopicStatus) -> Value {
+    let sums = LossSums::of(&topic.lost);
     json!({
         "type": topic.type_name,
         "publishers": topic.publishers,
         "received": topic.received,
         "message_count": topic.recorded,
         "bytes": topic.recorded_bytes,
-        "lost": topic.lost.values().sum::<u64>(),
-        "lost_by_stage": json_stages(&topic.lost),
+        "lost": sums.lost,
+        "lost_by_stage": json_stages(&sums.by_stage),
+        "sent_before_match": sums.before_match,
         "loss_unknown": topic.loss_unknown,
     })
 }

@@ -1,8 +1,10 @@
 //! Messages that are not in the bag: where each was lost, and how gaps are found from sequence numbers.
 
 mod sequence;
+mod sums;
 
 pub use sequence::{MissingInterval, Observation, SequenceTracker};
+pub use sums::LossSums;
 
 use serde::{Deserialize, Serialize};
 

@@ -5,15 +5,17 @@ use crate::record::{
     durability::KeptWindow,
     ledger::{Ledger, Restart, TopicAccount},
 };
-use holdall_model::time::Timestamp;
+use holdall_model::{loss::LossSums, time::Timestamp};
 
 /// The account of a recording in short.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccountSummary {
     /// Messages that were written into the bag.
     pub recorded: u64,
-    /// Messages that are missing, without those left out on request.
+    /// Lost messages.
     pub lost: u64,
+    /// Messages that were sent before their publisher was matched, and are no loss.
+    pub before_match: u64,
     /// Messages left out on request, by the recording or by a tool that made this bag out of others.
     pub left_out: u64,
     /// Messages that the ring of files removed (`--max-bag-files`).
@@ -34,9 +36,11 @@ impl AccountSummary {
     /// The sums of a ledger.
     fn of(ledger: &Ledger) -> Self {
         let topics = || ledger.topics.iter();
+        let sums = LossSums::of_all(topics().map(|topic| &topic.missing));
         Self {
             recorded: ledger.recorded(),
-            lost: ledger.lost(),
+            lost: sums.lost,
+            before_match: sums.before_match,
             left_out: topics().map(TopicAccount::left_out_in_all).sum(),
             removed: topics().map(|topic| topic.removed).sum(),
             topics_unknown: topics().filter(|topic| topic.loss_unknown).count() as u64,

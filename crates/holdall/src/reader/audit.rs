@@ -6,7 +6,10 @@ use super::{
     set::{BagSet, MessageFilter},
 };
 use crate::record::ledger::TopicAccount;
-use holdall_model::{loss::LossStage, time::Timestamp};
+use holdall_model::{
+    loss::{LossStage, LossSums},
+    time::Timestamp,
+};
 use std::collections::BTreeMap;
 
 /// The kind of account in a bag.
@@ -36,10 +39,9 @@ pub struct TopicAudit {
 }
 
 impl TopicAudit {
-    /// Lost messages by stage: what was left out on request is none.
-    pub fn lost(&self) -> impl Iterator<Item = (LossStage, u64)> + '_ {
-        let stages = self.missing.iter().map(|(stage, count)| (*stage, *count));
-        stages.filter(|(stage, count)| *stage != LossStage::Policy && *count > 0)
+    /// What is missing, in the words and sums of all reports.
+    pub fn sums(&self) -> LossSums {
+        LossSums::of(&self.missing)
     }
 }
 
@@ -122,14 +124,14 @@ impl BagAudit {
         sums
     }
 
+    /// What is missing in the whole bag, in the words and sums of all reports.
+    pub fn sums(&self) -> LossSums {
+        LossSums::of_all(self.topics.iter().map(|topic| &topic.missing))
+    }
+
     /// Messages that the recording should have and has not.
     pub fn shortfall(&self) -> u64 {
-        let missing = self.missing();
-        missing
-            .iter()
-            .filter(|(stage, _)| stage.is_shortfall())
-            .map(|(_, count)| count)
-            .sum()
+        self.sums().lost
     }
 
     /// Counts all messages by topic.

@@ -1,7 +1,7 @@
 //! Says in the log that messages are being lost, when it begins and not again for every message.
 
 use super::ledger::Ledger;
-use holdall_model::loss::LossStage;
+use holdall_model::loss::{LossStage, LossSums};
 use std::collections::BTreeSet;
 
 /// Which losses the user was told about.
@@ -16,8 +16,17 @@ impl LossWatch {
         let before = self.told.len();
         for (index, topic) in ledger.topics.iter().enumerate() {
             for (&stage, count) in &topic.missing {
-                if stage != LossStage::Policy && self.told.insert((index, stage)) {
-                    tracing::warn!("{}: {count} messages lost so far: {}", topic.name, reason(stage));
+                if stage == LossStage::Policy || !self.told.insert((index, stage)) {
+                    continue;
+                }
+                match stage {
+                    // Almost every node that starts while recording sends some on /parameter_events.
+                    LossStage::Head => tracing::info!(
+                        "{}: {count} messages so far were {}, before the publisher and the recorder had discovered each other",
+                        topic.name,
+                        LossSums::BEFORE_MATCH
+                    ),
+                    _ => tracing::warn!("{}: {count} messages lost so far: {}", topic.name, reason(stage)),
                 }
             }
         }
@@ -28,7 +37,7 @@ impl LossWatch {
 /// What a stage means for a user, and what helps.
 const fn reason(stage: LossStage) -> &'static str {
     match stage {
-        LossStage::Head => "sent before the publisher and the recorder had found each other",
+        LossStage::Head => LossSums::BEFORE_MATCH,
         LossStage::Transport => {
             "sent and never received; a larger socket receive buffer may help (net.core.rmem_max)"
         }

@@ -76,10 +76,21 @@ struct Source {
 }
 
 impl Source {
-    /// Whether a publisher was made since the recording began, by its own clock: one that is told to be made in the future has another.
-    fn saw_the_making_of(&self, publisher: &EndpointInfo) -> bool {
-        let since = self.started..=self.transport.now();
-        publisher.created.is_some_and(|created| since.contains(&created))
+    /// Whether a publisher is older than the recording, by its own clock; a time in the future is of another clock and says nothing.
+    /// Without a time the moment of its discovery decides: `initial` is soon after the start, when older ones are still found.
+    ///
+    /// However late an older publisher is found (the recorder was stopped, the network came late), what it sent before is no loss.
+    fn origin_of(&self, publisher: &EndpointInfo, initial: bool) -> PublisherOrigin {
+        let is_older = match publisher.created {
+            Some(created) if created < self.started => true,
+            Some(created) if created <= self.transport.now() => false,
+            _ => initial,
+        };
+        if is_older {
+            PublisherOrigin::Before
+        } else {
+            PublisherOrigin::During
+        }
     }
 }
 
@@ -375,12 +386,10 @@ impl Session {
             return Ok(());
         };
         // What a leaf topic sent before it had a subscription was not asked for.
-        let before = self.options.selection.ignore_leaf_topics
-            || (initial && !self.sources[number].saw_the_making_of(publisher));
-        let origin = if before {
+        let origin = if self.options.selection.ignore_leaf_topics {
             PublisherOrigin::Before
         } else {
-            PublisherOrigin::During
+            self.sources[number].origin_of(publisher, initial)
         };
         if let Some(node) = &publisher.node {
             self.definitions

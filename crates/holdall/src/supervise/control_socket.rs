@@ -3,6 +3,7 @@
 
 use super::{StallFlag, metrics::open_metrics};
 use crate::record::{RecordControl, RecordObserver};
+use holdall_model::loss::LossSums;
 use serde_json::{Value, json};
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -297,8 +298,9 @@ fn status(observer: &RecordObserver) -> Value {
         .topics
         .iter()
         .map(|topic| {
-            let lost: serde_json::Map<String, Value> = topic
-                .lost
+            let sums = LossSums::of(&topic.lost);
+            let lost: serde_json::Map<String, Value> = sums
+                .by_stage
                 .iter()
                 .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
                 .collect();
@@ -311,17 +313,20 @@ fn status(observer: &RecordObserver) -> Value {
                 "durable": topic.durable,
                 "bytes": topic.recorded_bytes,
                 "lost": lost,
+                "sent_before_match": sums.before_match,
             });
             (topic.name.clone(), row)
         })
         .collect();
+    let sums = LossSums::of_all(status.topics.iter().map(|topic| &topic.lost));
     json!({
         "elapsed_s": status.elapsed.as_secs_f64(),
         "paused": status.paused,
         "recorded": status.recorded,
         "recorded_bytes": status.recorded_bytes,
         "durable": status.durability.durable,
-        "lost": status.shortfall(),
+        "lost": sums.lost,
+        "sent_before_match": sums.before_match,
         "cache_bytes": status.cache_bytes,
         "cache_bytes_max": status.cache_bytes_max,
         "disk_available_bytes": status.disk_available_bytes,

@@ -2,6 +2,7 @@
 
 use crate::record::status::RecordStatus;
 use holdall_io::{disk::DiskError, fs::write_atomically_unsynced};
+use holdall_model::loss::LossSums;
 use std::{
     fmt::{Display, Write},
     path::Path,
@@ -39,15 +40,21 @@ pub fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
         by_topic(|topic| topic.recorded_bytes),
     );
     let lost = topics().flat_map(|topic| {
-        let stages = topic.lost.iter();
+        let stages = LossSums::of(&topic.lost).by_stage.into_iter();
         stages.map(|(stage, count)| {
             (
                 vec![("topic", topic.name.as_str()), ("stage", stage.as_str())],
-                *count,
+                count,
             )
         })
     });
-    counter(&mut text, "lost_messages", "Messages that are missing", lost);
+    counter(&mut text, "lost_messages", "Messages that were lost", lost);
+    counter(
+        &mut text,
+        "sent_before_match_messages",
+        "Messages that were sent before their publisher was matched, which is no loss",
+        by_topic(|topic| LossSums::of(&topic.lost).before_match),
+    );
     gauge(
         &mut text,
         "publishers",

@@ -332,8 +332,14 @@ fn is_closed(lines: &[String]) -> bool {
 fn lost_of_holdall(lines: &[String], topics: &[String]) -> Vec<BTreeMap<LossStage, u64>> {
     let report = report_of_holdall(lines);
     let of = |topic: &String| {
-        let lost = report["topics"][topic]["lost_by_stage"].clone();
-        serde_json::from_value(lost).unwrap_or_default()
+        let told = &report["topics"][topic];
+        let mut stages: BTreeMap<LossStage, u64> =
+            serde_json::from_value(told["lost_by_stage"].clone()).unwrap_or_default();
+        // No loss, and not in the bag either.
+        if let Some(before @ 1..) = told["sent_before_match"].as_u64() {
+            stages.insert(LossStage::Head, before);
+        }
+        stages
     };
     topics.iter().map(of).collect()
 }

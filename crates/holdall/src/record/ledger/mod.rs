@@ -10,7 +10,7 @@ pub use interval::Interval;
 use super::cache::PublisherIndex;
 use account::BEFORE_ARRIVAL;
 use holdall_model::{
-    loss::LossStage,
+    loss::{LossStage, LossSums},
     time::Timestamp,
     topic::{Gid, TopicId},
 };
@@ -328,12 +328,13 @@ impl Ledger {
         serde_json::from_str(text)
     }
 
-    /// What goes into `custom_data` of `metadata.yaml`: nothing unless something was lost.
+    /// What goes into `custom_data` of `metadata.yaml`: nothing unless something was lost or sent before the match. The sum is that of
+    /// lost messages.
     pub fn custom_data(&self) -> BTreeMap<String, String> {
         let mut entries = BTreeMap::new();
-        let lost = self.lost();
-        if lost > 0 {
-            entries.insert("holdall.lost".to_owned(), lost.to_string());
+        if self.lost() > 0 {
+            let sums = LossSums::of_all(self.topics.iter().map(|topic| &topic.missing));
+            entries.insert("holdall.lost".to_owned(), sums.lost.to_string());
             for topic in self.topics.iter().filter(|topic| topic.lost() > 0) {
                 let stages: Vec<String> = topic
                     .missing
