@@ -17,12 +17,18 @@ import argparse
 import json
 from pathlib import Path
 
-from rosbags.typesys import Stores, get_typestore
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 OUTPUT = Path(__file__).resolve().parent.parent / "crates/holdall-model/data/definitions.txt"
 KINDS = ("msg", "srv", "action")
 # Interfaces that only ROS 2's own tests use.
 LEFT_OUT = {"test_msgs"}
+
+# Of distributions after Jazzy, which holdall publishes where it is asked to. The hashes are those of rosbags.
+NEWER = {
+    "rosbag2_interfaces/msg/MessagesLostEventTopicStat": "string topic_name\nuint64 messages_lost_in_transport\nuint64 messages_lost_in_recorder\n",
+    "rosbag2_interfaces/msg/MessagesLostEvent": "string node_name\nMessagesLostEventTopicStat[] messages_lost_statistics\n",
+}
 
 HEAD = """\
 # Interface definitions of ROS 2 Jazzy, written by scripts/bundle-definitions.py: do not edit.
@@ -54,10 +60,19 @@ def stored():
             yield name, ("msg", store.hash_rihs01(name), text)
 
 
+def newer():
+    """Definitions of newer distributions, with the hashes that rosbags computes."""
+    store = get_typestore(Stores.ROS2_JAZZY)
+    for name, text in NEWER.items():
+        store.register(get_types_from_msg(text, name))
+    for name, text in NEWER.items():
+        yield name, ("msg", store.hash_rihs01(name), text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("share", type=Path, nargs="+", help="share folder of ROS 2 packages")
-    definitions = dict(stored())
+    definitions = dict(stored()) | dict(newer())
     rebuilt = set(definitions)
     for share in parser.parse_args().share:
         for name, definition in installed(share):

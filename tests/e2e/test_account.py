@@ -185,6 +185,38 @@ def test_a_real_node_hears_losses_and_finished_files(world):
     assert splits[-1][0].endswith(sorted((f.name for f in (world.folder / "bag").glob("*.mcap")), key=lambda n: int(n[4:-5]))[-1])
 
 
+def test_nothing_is_offered_that_an_older_distribution_does_not_have(world):
+    """A Jazzy recorder beside us fails at each topic of a type that it does not have, and records nothing that follows."""
+    from rosbags.typesys import Stores, get_typestore
+
+    first = record(world, "-a", bag="first")
+    first.wait_until_says("Listening")
+    second = record(world, "-a", "--include-hidden-topics", bag="second")
+    second.wait_until_says("recording /events/write_split")
+    code, said = second.stop()
+    assert (code, first.stop()[0]) == (0, 0), said
+    told = json.loads(world.run("info", "--json", world.folder / "second").stdout)
+    offered = {t["topic_metadata"]["name"]: t["topic_metadata"]["type"] for t in told["topics_with_message_count"]}
+    for store in (Stores.ROS2_HUMBLE, Stores.ROS2_JAZZY):
+        known = get_typestore(store).fielddefs
+        assert {topic: kind for topic, kind in offered.items() if kind not in known} == {}, (store, said)
+    assert "/events/rosbag2_messages_lost" not in offered, said
+
+
+def test_losses_are_offered_when_they_are_asked_for_and_have_a_definition(world):
+    first = record(world, "-a", "--stats-max-publishing-rate", "1", bag="first")
+    first.wait_until_says("Listening")
+    second = record(world, "-a", bag="second")
+    second.wait_until_says("recording /events/rosbag2_messages_lost")
+    # The second now sees another node with the type, and offers it as well.
+    first.wait_until_says("recording /events/rosbag2_messages_lost")
+    ended = [recorder.stop() for recorder in (second, first)]
+    assert all(code in (0, 3) and "without" not in said for code, said in ended), ended
+    for bag in ("first", "second"):
+        told = json.loads(world.run("info", "--json", world.folder / bag).stdout)
+        assert "undefined_topics" not in told, told
+
+
 def test_requests_on_the_control_socket_and_metrics(world):
     path, metrics = world.folder / "control.sock", world.folder / "metrics.txt"
     talker = world.talker({"topic": "/t", "type": STRING, "count": None, "rate_hz": 100, "hash": False})

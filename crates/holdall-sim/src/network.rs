@@ -512,6 +512,7 @@ impl Transport for SimTransport {
                 type_name: type_name.clone(),
                 type_hash: type_hash.clone(),
                 sources: Ok(sources.clone()),
+                descriptions: Vec::new(),
             });
             false
         });

@@ -1,6 +1,7 @@
 //! What every transport can do: show the graph, subscribe without knowing types, publish serialized messages.
 
 use holdall_model::{
+    interface::IndividualTypeDescription,
     message::{MessageHeader, Payload},
     qos::QosProfile,
     time::Timestamp,
@@ -23,6 +24,8 @@ pub struct EndpointInfo {
     pub qos: QosProfile,
     /// The node that it belongs to, once known.
     pub node: Option<NodeName>,
+    /// Nodes that can be asked for its type while `node` is not known: those of its participant with the service for that.
+    pub neighbours: Vec<NodeName>,
     /// Name of the computer that it runs on, where the transport tells.
     pub host: Option<String>,
     /// When it was made, on the clock of its own machine, where discovery tells.
@@ -134,6 +137,8 @@ pub struct TypeDescriptionReply {
     pub type_hash: String,
     /// Its sources and those of all nested types, or why there are none.
     pub sources: Result<Vec<TypeSource>, String>,
+    /// The fields of the type and of all nested ones, as far as the node sends them: what services and actions derive has no source.
+    pub descriptions: Vec<IndividualTypeDescription>,
 }
 
 /// A way to reach live topics.

@@ -1,10 +1,14 @@
 //! The messages of the service `get_type_description`, in the two ways that rmw implementations wrap them.
 
-use crate::TypeSource;
+use crate::{TypeDescriptionReply, TypeSource};
 use holdall_model::{
     cdr::{CdrError, CdrReader, CdrWriter},
+    interface::{Field, FieldType, IndividualTypeDescription},
     topic::Gid,
 };
+
+/// Largest answer that is read, in bytes; the sources of a type with all it contains are some hundred kilobytes at most.
+pub(crate) const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// How requests and replies are wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub(crate) struct Described {
     pub type_name: String,
     /// Its own source first, then those of nested types.
     pub sources: Vec<TypeSource>,
+    /// Its fields first, then those of nested types.
+    pub descriptions: Vec<IndividualTypeDescription>,
 }
 
 /// `GetTypeDescription_Response`.
@@ -75,9 +81,10 @@ impl Reply {
                 outcome: Err(reason),
             }));
         }
-        let type_name = skip_description(&mut reader)?.to_owned();
+        let mut descriptions = Vec::new();
+        let type_name = read_description(&mut reader, &mut descriptions)?;
         for _ in 0..reader.sequence_len(8)? {
-            skip_description(&mut reader)?;
+            read_description(&mut reader, &mut descriptions)?;
         }
         let count = reader.sequence_len(12)?;
         let mut sources = Vec::with_capacity(count);
@@ -90,22 +97,53 @@ impl Reply {
         }
         Ok(Some(Self {
             number,
-            outcome: Ok(Described { type_name, sources }),
+            outcome: Ok(Described {
+                type_name,
+                sources,
+                descriptions,
+            }),
         }))
     }
 }
 
-/// Skips an `IndividualTypeDescription`; returns the type's name.
-fn skip_description<'a>(reader: &mut CdrReader<'a>) -> Result<&'a str, CdrError> {
-    let type_name = reader.text()?;
+/// What a node's answer to a question is for the recorder.
+pub(crate) fn answer(
+    type_name: String,
+    type_hash: String,
+    outcome: Result<Described, String>,
+) -> TypeDescriptionReply {
+    let (sources, descriptions) = match outcome {
+        Ok(described) => (Ok(described.sources), described.descriptions),
+        Err(reason) => (Err(reason), Vec::new()),
+    };
+    TypeDescriptionReply {
+        type_name,
+        type_hash,
+        sources,
+        descriptions,
+    }
+}
+
+/// Reads an `IndividualTypeDescription`, and keeps it unless a field has a type that ROS 2 does not use; returns the type's name.
+fn read_description(
+    reader: &mut CdrReader<'_>,
+    descriptions: &mut Vec<IndividualTypeDescription>,
+) -> Result<String, CdrError> {
+    let type_name = reader.text()?.to_owned();
     // A field takes its name, type id, two capacities, nested type and default value: 29 bytes or more.
-    for _ in 0..reader.sequence_len(29)? {
+    let count = reader.sequence_len(29)?;
+    let mut fields = Vec::with_capacity(count);
+    for _ in 0..count {
+        let name = reader.text()?;
+        let (type_id, capacity, string_capacity) = (reader.u8()?, reader.u64()?, reader.u64()?);
+        let nested = reader.text()?;
+        // The default value, which a definition's hash does not cover.
         reader.text()?;
-        reader.u8()?;
-        reader.u64()?;
-        reader.u64()?;
-        reader.text()?;
-        reader.text()?;
+        let field_type = FieldType::from_parts(type_id, capacity, string_capacity, nested);
+        fields.extend(field_type.map(|field_type| Field::new(name, field_type)));
+    }
+    if fields.len() == count {
+        descriptions.push(IndividualTypeDescription::new(type_name.as_str(), fields));
     }
     Ok(type_name)
 }
@@ -165,6 +203,14 @@ mod tests {
         let described = bare.outcome.unwrap();
         assert_eq!((bare.number, described.type_name.as_str()), (None, "a/msg/B"));
         assert_eq!(described.sources[0].text, "int32 x\n");
+        let names: Vec<&str> = described
+            .descriptions
+            .iter()
+            .map(|it| it.type_name.as_str())
+            .collect();
+        assert_eq!(names, ["a/msg/B", "a/msg/C", "a/msg/D"]);
+        let field = &described.descriptions[0].fields[0];
+        assert_eq!((field.name.as_str(), field.field_type.type_id()), ("x", 6));
         let mapping = Mapping::Header { client: 3 };
         let ours = Reply::decode(mapping, &reply(Some((3, 5)))).unwrap().unwrap();
         assert_eq!((ours.number, ours.outcome), (Some(5), Ok(described)));

@@ -93,9 +93,12 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
     })
 }
 
-/// What other nodes are told, as rosbag2 does.
+/// Events about losses a second at most, where the user says nothing.
+const LOST_RATE_DEFAULT: f64 = 1.0;
+
+/// The events that other nodes receive, as from rosbag2.
 fn events(typed: &RecordArguments) -> Result<EventOptions, UsageError> {
-    let rate = typed.stats_max_publishing_rate;
+    let rate = typed.stats_max_publishing_rate.unwrap_or(LOST_RATE_DEFAULT);
     if !(0.0..=STATS_RATE_MAX).contains(&rate) {
         return Err(UsageError::BadValue {
             flag: "--stats-max-publishing-rate",
@@ -106,6 +109,7 @@ fn events(typed: &RecordArguments) -> Result<EventOptions, UsageError> {
     Ok(EventOptions {
         node_name: format!("/{}", typed.node_name),
         lost_interval: (rate > 0.0).then(|| Duration::from_secs_f64(1.0 / rate)),
+        offer_lost_at_once: typed.stats_max_publishing_rate.is_some(),
     })
 }
 

@@ -5,7 +5,7 @@ use crate::{
     units::{format_bytes, format_count, plural},
 };
 use holdall::{
-    reader::{AccountSummary, LostByTopic, TopicPublisher},
+    reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopic},
     record::ledger::Restart,
 };
 use holdall_model::{
@@ -57,6 +57,8 @@ pub struct BagView<'a> {
     pub contents: Option<&'a Contents>,
     /// Who published what (`--verbose`); empty where the bag does not tell.
     pub publishers: &'a [TopicPublisher],
+    /// Topics without a definition.
+    pub undefined: &'a [UndefinedTopic],
     /// Order of topics and services.
     pub sort: Sort,
 }
@@ -139,6 +141,10 @@ impl BagView<'_> {
         let publishers: Vec<String> = self.publishers.iter().map(publisher_line).collect();
         if !publishers.is_empty() {
             push_list(&mut text, "Publishers:", LABEL_CELLS, &publishers);
+        }
+        let undefined: Vec<String> = self.undefined.iter().map(undefined_line).collect();
+        if !undefined.is_empty() {
+            push_list(&mut text, "Without definition:", LABEL_CELLS + 1, &undefined);
         }
         push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines(zone));
         if let Some(account) = self.account {
@@ -267,6 +273,7 @@ impl BagView<'_> {
             account: self.account.map(AccountJson::of),
             bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
             publishers: self.publishers.iter().map(PublisherJson::of).collect(),
+            undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
         })
     }
 }
@@ -285,6 +292,29 @@ struct BagJson<'a> {
     bytes_by_topic: Option<&'a BTreeMap<String, u64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     publishers: Vec<PublisherJson<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    undefined_topics: Vec<UndefinedJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct UndefinedJson<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    type_name: &'a str,
+}
+
+impl<'a> UndefinedJson<'a> {
+    fn of(topic: &'a UndefinedTopic) -> Self {
+        Self {
+            name: &topic.name,
+            type_name: &topic.type_name,
+        }
+    }
+}
+
+/// One topic whose type nothing defines.
+fn undefined_line(topic: &UndefinedTopic) -> String {
+    format!("Topic: {} | Type: {}", topic.name, topic.type_name)
 }
 
 #[derive(Serialize)]
@@ -499,6 +529,7 @@ mod tests {
             account: None,
             contents: None,
             publishers: &[],
+            undefined: &[],
             sort: Sort::Name,
         }
     }
@@ -530,6 +561,7 @@ mod tests {
         let view = BagView {
             contents: Some(&contents),
             publishers: &[],
+            undefined: &[],
             ..view(&metadata, &lost)
         };
         insta::assert_snapshot!(view.text(&TimeZone::UTC));

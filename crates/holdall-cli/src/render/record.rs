@@ -123,6 +123,7 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
     let mut lines = vec![recorded];
     lines.extend(lost(status, paint));
     lines.extend(window_missed(status).map(|line| paint.attention(&line)));
+    lines.extend(undefined(report).map(|line| paint.attention(&line)));
     lines.extend(
         report
             .audit_faults
@@ -133,6 +134,23 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
         lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
     }
     lines
+}
+
+/// Topics without a definition that are listed at the end; JSON has all.
+const UNDEFINED_LISTED_MAX: usize = 8;
+
+/// Topics whose messages the bag alone cannot decode.
+fn undefined(report: &RecordReport) -> Option<String> {
+    let topics = report.undefined.iter();
+    let list: Vec<String> = topics
+        .take(UNDEFINED_LISTED_MAX)
+        .map(|topic| format!("{} [{}]", topic.name, topic.type_name))
+        .collect();
+    let more = match report.undefined.len().saturating_sub(list.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!list.is_empty()).then(|| format!("recorded without a message definition: {}{more}", list.join(", ")))
 }
 
 /// What is to be said when a power cut could have taken more than was promised.
@@ -275,6 +293,10 @@ pub fn json(report: &RecordReport) -> Value {
         .iter()
         .map(|topic| (topic.name.clone(), json_topic(topic)))
         .collect();
+    let undefined = report.undefined.iter();
+    let undefined: Vec<Value> = undefined
+        .map(|topic| json!({ "name": topic.name, "type": topic.type_name }))
+        .collect();
     json!({
         "bag": report.bag,
         "files": report.files,
@@ -288,6 +310,7 @@ pub fn json(report: &RecordReport) -> Value {
         "topics": topics,
         "failure": report.failure,
         "audit_faults": report.audit_faults,
+        "undefined_topics": undefined,
     })
 }
 

@@ -323,15 +323,16 @@ pub struct RecordArguments {
     pub use_sim_time: bool,
 
     /// Publish losses on events/rosbag2_messages_lost at most this often, in Hz; 0 never
+    ///
+    /// By default once a second, as soon as another node has the type: Jazzy does not have it
     #[arg(
         long,
         alias = "stats_max_publishing_rate",
         value_name = "HZ",
-        default_value = "1",
         allow_negative_numbers = true,
         help_heading = "While it runs"
     )]
-    pub stats_max_publishing_rate: f64,
+    pub stats_max_publishing_rate: Option<f64>,
 
     /// Take requests on this local socket (see holdall control); only this user may
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]

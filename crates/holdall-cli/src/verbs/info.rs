@@ -38,6 +38,7 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
             publishers.clear();
         }
     }
+    let undefined = bag.undefined_topics().map_err(Failure::failed)?;
     let view = BagView {
         metadata: bag.metadata(),
         bytes: bag.size_bytes(),
@@ -45,6 +46,7 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
         account: account.as_ref(),
         contents: contents.as_ref(),
         publishers: &publishers,
+        undefined: &undefined,
         sort: typed.sort,
     };
     output::result(&if typed.json {

@@ -1,5 +1,8 @@
 //! Types as `type_description_interfaces` describes them: fields with their kinds, sizes and nested types.
 
+/// What the number of a field's type grows by for an array, a bounded sequence, and an unbounded one.
+const ARITY_STEP: u8 = 48;
+
 /// A value that is neither a struct nor a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Primitive {
@@ -56,6 +59,27 @@ impl Primitive {
             Self::Byte => 16,
         }
     }
+
+    const fn from_type_id(id: u8) -> Option<Self> {
+        Some(match id {
+            2 => Self::Int8,
+            3 => Self::Uint8,
+            4 => Self::Int16,
+            5 => Self::Uint16,
+            6 => Self::Int32,
+            7 => Self::Uint32,
+            8 => Self::Int64,
+            9 => Self::Uint64,
+            10 => Self::Float,
+            11 => Self::Double,
+            12 => Self::LongDouble,
+            13 => Self::Char,
+            14 => Self::Wchar,
+            15 => Self::Boolean,
+            16 => Self::Byte,
+            _ => return None,
+        })
+    }
 }
 
 /// What a field holds, one or many of it.
@@ -105,6 +129,36 @@ impl FieldType {
         }
     }
 
+    /// The type that `type_description_interfaces/msg/FieldType` describes with these values; `None` for a number that has no meaning,
+    /// or one that ROS 2 does not use (texts of fixed length).
+    pub fn from_parts(
+        type_id: u8,
+        capacity: u64,
+        string_capacity: u64,
+        nested_type_name: &str,
+    ) -> Option<Self> {
+        let arity = match type_id / ARITY_STEP {
+            0 => Arity::One,
+            1 => Arity::Array(capacity),
+            2 => Arity::BoundedSequence(capacity),
+            3 => Arity::UnboundedSequence,
+            _ => return None,
+        };
+        let element = match type_id % ARITY_STEP {
+            1 => Element::Nested(nested_type_name.to_owned()),
+            id @ (17 | 18) => Element::String {
+                wide: id == 18,
+                length_max: None,
+            },
+            id @ (21 | 22) => Element::String {
+                wide: id == 22,
+                length_max: Some(string_capacity),
+            },
+            id => Element::Primitive(Primitive::from_type_id(id)?),
+        };
+        Some(Self { element, arity })
+    }
+
     /// Number in `type_description_interfaces/msg/FieldType`.
     pub const fn type_id(&self) -> u8 {
         let element = match &self.element {
@@ -130,9 +184,9 @@ impl FieldType {
         element
             + match self.arity {
                 Arity::One => 0,
-                Arity::Array(_) => 48,
-                Arity::BoundedSequence(_) => 96,
-                Arity::UnboundedSequence => 144,
+                Arity::Array(_) => ARITY_STEP,
+                Arity::BoundedSequence(_) => 2 * ARITY_STEP,
+                Arity::UnboundedSequence => 3 * ARITY_STEP,
             }
     }
 
@@ -231,4 +285,29 @@ pub struct TypeDescription<'a> {
     pub type_description: &'a IndividualTypeDescription,
     /// All structs that it depends on, by name.
     pub referenced_type_descriptions: Vec<&'a IndividualTypeDescription>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_comes_back_from_its_number() {
+        let mut known = 0;
+        for id in 0..=u8::MAX {
+            let Some(field_type) = FieldType::from_parts(id, 3, 5, "a/msg/B") else {
+                continue;
+            };
+            known += 1;
+            assert_eq!(field_type.type_id(), id);
+            let has_capacity = matches!(field_type.arity, Arity::Array(_) | Arity::BoundedSequence(_));
+            assert_eq!(field_type.capacity(), if has_capacity { 3 } else { 0 });
+            let is_nested = matches!(field_type.element, Element::Nested(_));
+            assert_eq!(
+                field_type.nested_type_name(),
+                if is_nested { "a/msg/B" } else { "" }
+            );
+        }
+        assert_eq!(known, 4 * 20);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     DEFINITION_BYTES_MAX, IndividualTypeDescription, InterfaceError, InterfaceSource, NESTING_MAX, TYPES_MAX,
-    TypeDescription, defining_type, derive, full_type_name, rihs01, split_type_name,
+    TypeDescription, defining_type, derive, full_type_name, is_identifier, rihs01, split_type_name,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,10 +30,24 @@ impl Definition {
         type_name: &str,
         lookup: impl FnMut(&str) -> Option<InterfaceSource>,
     ) -> Result<Self, InterfaceError> {
+        Self::resolve_described(type_name, lookup, |_| None)
+    }
+
+    /// As [`Definition::resolve`]; where `lookup` has no text, `described` is asked for the fields of a type. Nodes have no text for what
+    /// services and actions derive, but they send the fields.
+    ///
+    /// # Errors
+    /// As for [`Definition::resolve`].
+    pub fn resolve_described(
+        type_name: &str,
+        lookup: impl FnMut(&str) -> Option<InterfaceSource>,
+        described: impl Fn(&str) -> Option<IndividualTypeDescription>,
+    ) -> Result<Self, InterfaceError> {
         let type_name = &*full_type_name(type_name);
         let mut resolver = Resolver {
             root: type_name,
             lookup,
+            described,
             path: Vec::new(),
             defined: BTreeMap::new(),
             sources: BTreeMap::new(),
@@ -81,9 +95,10 @@ impl Definition {
     }
 }
 
-struct Resolver<'a, L> {
+struct Resolver<'a, L, D> {
     root: &'a str,
     lookup: L,
+    described: D,
     /// The types that are being visited, outermost first.
     path: Vec<String>,
     /// All types of all files that were read.
@@ -95,7 +110,11 @@ struct Resolver<'a, L> {
     reached: BTreeSet<String>,
 }
 
-impl<L: FnMut(&str) -> Option<InterfaceSource>> Resolver<'_, L> {
+impl<L, D> Resolver<'_, L, D>
+where
+    L: FnMut(&str) -> Option<InterfaceSource>,
+    D: Fn(&str) -> Option<IndividualTypeDescription>,
+{
     fn visit(&mut self, type_name: &str) -> Result<(), InterfaceError> {
         if self.path.iter().any(|outer| outer == type_name) {
             return Err(InterfaceError::Cycle {
@@ -145,13 +164,13 @@ impl<L: FnMut(&str) -> Option<InterfaceSource>> Resolver<'_, L> {
             return Err(self.not_found(type_name));
         }
         // A type that a service or an action derives may be stored as a message of its own.
-        let (file, source) = match (self.lookup)(file) {
-            Some(source) => (file, source),
-            None if file == type_name => return Err(self.not_found(type_name)),
-            None => match (self.lookup)(type_name) {
-                Some(source) => (type_name, source),
-                None => return Err(self.not_found(type_name)),
-            },
+        let found = match (self.lookup)(file) {
+            Some(source) => Some((file, source)),
+            None if file == type_name => None,
+            None => (self.lookup)(type_name).map(|source| (type_name, source)),
+        };
+        let Some((file, source)) = found else {
+            return self.read_description(type_name);
         };
         self.bytes += source.text.len();
         self.check_bound(self.bytes, DEFINITION_BYTES_MAX, "bytes")?;
@@ -159,6 +178,22 @@ impl<L: FnMut(&str) -> Option<InterfaceSource>> Resolver<'_, L> {
             self.defined.insert(description.type_name.clone(), description);
         }
         self.sources.insert(file.to_owned(), source);
+        Ok(())
+    }
+
+    /// Takes the fields of a type that has no text.
+    fn read_description(&mut self, type_name: &str) -> Result<(), InterfaceError> {
+        let description = (self.described)(type_name)
+            .filter(|description| description.type_name == type_name)
+            .ok_or_else(|| self.not_found(type_name))?;
+        // Texts are made of these names.
+        if !description.fields.iter().all(|field| is_identifier(&field.name)) {
+            return Err(self.not_found(type_name));
+        }
+        for nested in description.nested_type_names() {
+            split_type_name(nested)?;
+        }
+        self.defined.insert(type_name.to_owned(), description);
         Ok(())
     }
 
@@ -173,7 +208,7 @@ impl<L: FnMut(&str) -> Option<InterfaceSource>> Resolver<'_, L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::SourceFormat;
+    use crate::interface::{Element, Field, FieldType, SourceFormat};
 
     fn resolve(type_name: &str, texts: &[(&str, &str)]) -> Result<Definition, InterfaceError> {
         Definition::resolve(type_name, |name| {
@@ -217,6 +252,70 @@ mod tests {
         assert_eq!(definition.description().referenced_type_descriptions.len(), 1);
         assert!(resolve("a/srv/S_Response", &texts).is_err());
         assert!(resolve("a/srv/S_Unknown", &texts).is_err());
+    }
+
+    /// What a node sends of `a/srv/S_Event`: texts of messages, and fields of what the service derives.
+    fn sent_by_a_node(type_name: &str) -> (Definition, BTreeMap<String, IndividualTypeDescription>) {
+        let bundle = super::super::bundle::Bundle::embedded();
+        let texts = |name: &str| {
+            let (format, text) = match name {
+                "a/srv/S" => (SourceFormat::Srv, "B b\nstring<=5[<=3] names\n---\nbool done\n"),
+                "a/action/A" => (SourceFormat::Action, "B goal\n---\n---\nfloat64[2] at\n"),
+                "a/msg/B" => (SourceFormat::Msg, "int32 x\n"),
+                other => return bundle.get(other),
+            };
+            Some(InterfaceSource {
+                format,
+                text: text.into(),
+            })
+        };
+        let whole = Definition::resolve(type_name, texts).unwrap();
+        let described = whole.descriptions.clone();
+        let only_messages = |name: &str| texts(name).filter(|source| source.format == SourceFormat::Msg);
+        let sent =
+            Definition::resolve_described(type_name, only_messages, |name| described.get(name).cloned());
+        assert_eq!(sent.as_ref().unwrap().type_hash(), whole.type_hash());
+        (sent.unwrap(), described)
+    }
+
+    #[test]
+    fn what_a_service_derives_is_resolved_by_its_fields() {
+        let (event, _) = sent_by_a_node("a/srv/S_Event");
+        let stored = event.message_definition();
+        let text = format!(
+            "{line}\nSRV: a/srv/S\na/B b\nstring<=5[<=3] names\n---\nbool done\n\n{line}\nMSG: a/B\nint32 x\n",
+            line = "=".repeat(80)
+        );
+        assert_eq!(stored.text, text);
+        let bundle = super::super::bundle::Bundle::embedded();
+        let read = Definition::from_stored(&stored, |name| bundle.get(name)).unwrap();
+        assert_eq!(read.type_hash(), event.type_hash());
+    }
+
+    #[test]
+    fn what_an_action_derives_is_resolved_by_its_fields() {
+        for derived in ["_FeedbackMessage", "_SendGoal_Event", "_GetResult_Event"] {
+            let (sent, _) = sent_by_a_node(&format!("a/action/A{derived}"));
+            let stored = sent.message_definition();
+            assert_eq!(stored.encoding, crate::topic::DefinitionEncoding::Ros2Msg);
+            assert!(!stored.text.is_empty(), "{derived}");
+        }
+    }
+
+    #[test]
+    fn fields_from_the_network_cannot_break_a_text() {
+        let (_, mut described) = sent_by_a_node("a/srv/S_Event");
+        let resolved = |described: &BTreeMap<String, IndividualTypeDescription>| {
+            Definition::resolve_described("a/srv/S_Event", |_| None, |name| described.get(name).cloned())
+        };
+        assert!(resolved(&described).is_ok(), "fields alone do");
+        described.get_mut("a/msg/B").unwrap().fields[0].name = "x\nint8 y".to_owned();
+        assert!(resolved(&described).is_err());
+        described.get_mut("a/msg/B").unwrap().fields[0] = Field {
+            name: "x".to_owned(),
+            field_type: FieldType::one(Element::Nested("a/msg/C\nint8 y".to_owned())),
+        };
+        assert!(resolved(&described).is_err());
     }
 
     #[test]

@@ -13,8 +13,8 @@ impl Definition {
     ///
     /// - Types whose dependencies all have `.msg` files: their texts, as rosbag2 stores them.
     /// - Types whose dependencies all have `.idl` files: `ros2idl`.
-    /// - Events of a service with a `.srv` file: the service's text after a line `SRV: pkg/srv/X`, as rosbag2
-    ///   stores them.
+    /// - Events of a service: the service's text after a line `SRV: pkg/srv/X`, as rosbag2 stores them;
+    ///   generated from the fields of request and response where there is no `.srv` file.
     /// - All others (types that an action derives, mixed files): `.msg` texts, generated from the description
     ///   where there is no `.msg` file. rosbag2 stores nothing for these. When an IDL type cannot be written
     ///   as `.msg` (`wchar`, `long double`), the text is empty and its encoding unknown.
@@ -32,11 +32,11 @@ impl Definition {
     }
 
     fn stored_text(&self) -> Option<(DefinitionEncoding, String)> {
-        if self
-            .sources
-            .values()
-            .all(|source| source.format == SourceFormat::Idl)
-        {
+        let has_idl = |type_name: &String| {
+            let source = self.sources.get(defining_type(type_name));
+            source.is_some_and(|source| source.format == SourceFormat::Idl)
+        };
+        if self.descriptions.keys().all(has_idl) {
             return Some((DefinitionEncoding::Ros2Idl, self.idl_text()));
         }
         if let Some(text) = self.service_event_text() {
@@ -50,13 +50,19 @@ impl Definition {
     /// A service's own text and the messages in its request and response.
     fn service_event_text(&self) -> Option<String> {
         let service = crate::names::service_of_event_type(self.type_name())?;
-        let source = self
-            .sources
-            .get(service)
-            .filter(|source| source.format == SourceFormat::Srv)?;
-        let mut text = delimiter("SRV", service);
-        text.push_str(&source.text);
         let parts = [format!("{service}_Request"), format!("{service}_Response")];
+        let mut text = delimiter("SRV", service);
+        match self.sources.get(service) {
+            Some(source) if source.format == SourceFormat::Srv => text.push_str(&source.text),
+            // An action's text, or IDL.
+            Some(_) => return None,
+            None if defining_type(service) != service => return None,
+            None => {
+                text.push_str(&msg_text(self.descriptions.get(&parts[0])?)?);
+                text.push_str("---\n");
+                text.push_str(&msg_text(self.descriptions.get(&parts[1])?)?);
+            }
+        }
         let names = parts.iter().filter_map(|part| self.descriptions.get(part));
         let nested = names
             .flat_map(IndividualTypeDescription::nested_type_names)

@@ -17,7 +17,12 @@ use holdall_io::{
     disk::FileId,
     queue::{DiskQueue, SyncToken},
 };
-use holdall_model::{message::PayloadRef, qos::profiles_to_text};
+use holdall_model::{
+    message::PayloadRef,
+    names::service_of_event_type,
+    qos::profiles_to_text,
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+};
 use rusqlite::{Connection, OpenFlags, blob::ZeroBlob, params};
 use std::{
     collections::HashSet,
@@ -196,6 +201,34 @@ impl SqliteWriter {
         })
     }
 
+    /// Stores a type's definition once, as rosbag2 does: that of a service event under the name of the service. A type without one has no
+    /// row: readers take an encoding that they do not know for a damaged bag.
+    fn insert_definition(&mut self, topic: &TopicInfo, definition: &MessageDefinition) -> StorageResult<()> {
+        if definition.encoding == DefinitionEncoding::Unknown {
+            return Ok(());
+        }
+        let type_name = if definition.type_name.is_empty() {
+            &topic.type_name
+        } else {
+            &definition.type_name
+        };
+        let type_name = service_of_event_type(type_name).unwrap_or(type_name);
+        if !self.defined_types.insert(type_name.to_owned()) {
+            return Ok(());
+        }
+        let hash = if definition.type_description_hash.is_empty() {
+            &topic.type_description_hash
+        } else {
+            &definition.type_description_hash
+        };
+        self.execute(
+            "insert into",
+            "INSERT INTO message_definitions \
+             (topic_type, encoding, encoded_message_definition, type_description_hash) VALUES (?1, ?2, ?3, ?4)",
+            params![type_name, definition.encoding.as_str(), definition.text, hash],
+        )
+    }
+
     /// Tells how many messages each publisher has, so that a reader need not count rows.
     fn count_publishers(&self) -> StorageResult<()> {
         let update = "UPDATE holdall_publishers SET message_count = ?2 WHERE topic_id = ?1";
@@ -261,25 +294,7 @@ impl StorageWriter for SqliteWriter {
                 topic.type_description_hash,
             ],
         )?;
-        // A service event's definition is stored under the service's type.
-        let type_name = if definition.type_name.is_empty() {
-            &topic.type_name
-        } else {
-            &definition.type_name
-        };
-        if self.defined_types.insert(type_name.clone()) {
-            let hash = if definition.type_description_hash.is_empty() {
-                &topic.type_description_hash
-            } else {
-                &definition.type_description_hash
-            };
-            self.execute(
-                "insert into",
-                "INSERT INTO message_definitions \
-                 (topic_type, encoding, encoded_message_definition, type_description_hash) VALUES (?1, ?2, ?3, ?4)",
-                params![type_name, definition.encoding.as_str(), definition.text, hash],
-            )?;
-        }
+        self.insert_definition(topic, definition)?;
         if let Some(publisher) = &topic.publisher {
             self.execute("make the tables of", CREATE_PUBLISHERS, [])?;
             self.publishers.push(index);

@@ -39,6 +39,55 @@ pub(super) struct Discovery {
     known: HashMap<Gid, Known>,
     /// Participant of each writer of graph messages.
     graph_writers: HashMap<Gid, Gid>,
+    type_services: TypeServices,
+}
+
+/// Nodes that answer questions for types, by the writer of their replies. Discovery shows these writers with the publishers; the message
+/// that assigns endpoints to nodes comes up to 2 s later from Fast DDS (measured on one host).
+#[derive(Default)]
+struct TypeServices(HashMap<Gid, NodeName>);
+
+/// Nodes of one participant that are asked for a type at most.
+const NEIGHBOURS_MAX: usize = 16;
+
+impl TypeServices {
+    /// Notes a writer when it is that of such a service; true when it is new.
+    fn notice(&mut self, endpoint: &BuiltinEndpoint, kind: BuiltinKind) -> bool {
+        if kind != BuiltinKind::Publications {
+            return false;
+        }
+        let RosName::ServiceReply(service) = name_from_dds(&endpoint.topic) else {
+            return false;
+        };
+        let node = service.strip_suffix("/get_type_description").and_then(node_name);
+        node.is_some_and(|node| self.0.insert(endpoint.gid, node).is_none())
+    }
+
+    /// The nodes of an endpoint's participant.
+    fn neighbours(&self, endpoint: Gid) -> Vec<NodeName> {
+        let of_participant = self
+            .0
+            .iter()
+            .filter(|(gid, _)| has_same_participant(**gid, endpoint));
+        let mut nodes: Vec<NodeName> = of_participant.map(|(_, node)| node.clone()).collect();
+        nodes.sort();
+        nodes.truncate(NEIGHBOURS_MAX);
+        nodes
+    }
+}
+
+/// Namespace and name of a node's full name.
+fn node_name(full_name: &str) -> Option<NodeName> {
+    let (namespace, name) = full_name.rsplit_once('/')?;
+    (!name.is_empty()).then(|| NodeName {
+        namespace: if namespace.is_empty() { "/" } else { namespace }.to_owned(),
+        name: name.to_owned(),
+    })
+}
+
+/// Whether two endpoints have the same GUID prefix.
+fn has_same_participant(one: Gid, other: Gid) -> bool {
+    one.0[..12] == other.0[..12]
 }
 
 impl Discovery {
@@ -56,6 +105,7 @@ impl Discovery {
             graph: NodeGraph::default(),
             known: HashMap::new(),
             graph_writers: HashMap::new(),
+            type_services: TypeServices::default(),
         })
     }
 
@@ -68,6 +118,7 @@ impl Discovery {
             graph,
             known,
             graph_writers,
+            type_services,
             ..
         } = self;
         hosts.poll()?;
@@ -81,9 +132,19 @@ impl Discovery {
                     if endpoint.topic == GRAPH_TOPIC && kind == BuiltinKind::Publications {
                         graph_writers.insert(endpoint.gid, endpoint.participant);
                     }
-                    events.extend(appeared(endpoint, kind, (graph, hosts), known));
+                    if type_services.notice(&endpoint, kind) {
+                        let neighbours = known.values_mut().filter(|known| {
+                            known.info.node.is_none() && has_same_participant(known.info.gid, endpoint.gid)
+                        });
+                        events.extend(neighbours.map(|known| {
+                            known.info.neighbours = type_services.neighbours(endpoint.gid);
+                            known.event()
+                        }));
+                    }
+                    events.extend(appeared(endpoint, kind, (graph, hosts, type_services), known));
                 }
                 BuiltinChange::Gone(gid) => {
+                    type_services.0.remove(&gid);
                     if let Some(participant) = graph_writers.remove(&gid) {
                         graph.forget(participant);
                     }
@@ -133,9 +194,9 @@ impl Discovery {
         }
     }
 
-    /// True while some participant announces the node.
+    /// True while some participant announces the node, or its service for types.
     pub(super) fn has_node(&self, node: &NodeName) -> bool {
-        self.graph.has_node(node)
+        self.graph.has_node(node) || self.type_services.0.values().any(|known| known == node)
     }
 }
 
@@ -143,7 +204,7 @@ impl Discovery {
 fn appeared(
     endpoint: BuiltinEndpoint,
     kind: BuiltinKind,
-    (graph, hosts): (&NodeGraph, &Hosts),
+    (graph, hosts, type_services): (&NodeGraph, &Hosts, &TypeServices),
     known: &mut HashMap<Gid, Known>,
 ) -> Option<GraphEvent> {
     let RosName::Topic(topic) = name_from_dds(&endpoint.topic) else {
@@ -157,6 +218,7 @@ fn appeared(
         type_hash: type_hash_in(&endpoint.qos.user_data),
         qos: profile_of(&endpoint.qos, endpoint.gid),
         node: graph.node_of(endpoint.gid).cloned(),
+        neighbours: type_services.neighbours(endpoint.gid),
         host: hosts.of(endpoint.participant).map(str::to_owned),
         // Another QoS is announced with another time.
         created: before.map_or_else(|| created(&endpoint), |before| before.created),

@@ -1,6 +1,7 @@
 //! Asks nodes for the sources of their types: a client of `get_type_description` over plain DDS, without waiting.
 //!
-//! A node answers while it spins. Requests are repeated every second until an answer comes or the node is gone.
+//! A node answers while it spins. Its first answer is lost when it has not matched our reader yet, so one request is repeated soon until
+//! the first answer has come; from then on requests are repeated slowly, because a service keeps only ten of all its clients.
 
 use super::{
     ffi_entity::{DdsError, Participant, Reader, Received, Writer},
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::{
     TypeDescriptionReply,
-    type_messages::{Mapping, Reply, client_id, encode_request},
+    type_messages::{ANSWER_BYTES_MAX, Mapping, Reply, answer, client_id, encode_request},
 };
 use holdall_model::{
     names::dds::{service_reply_to_dds, service_request_to_dds},
@@ -19,8 +20,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 const REQUEST_TYPE: &str = "type_description_interfaces::srv::dds_::GetTypeDescription_Request_";
 const REPLY_TYPE: &str = "type_description_interfaces::srv::dds_::GetTypeDescription_Response_";
 
-/// How long to wait for an answer before the request is repeated.
-const RETRY: Duration = Duration::from_secs(1);
+/// How long to wait for a node's first answer before the request is repeated; doubled each time, up to [`RETRY_MAX`].
+const RETRY_MIN: Duration = Duration::from_millis(75);
+
+/// How long to wait for an answer of a node that has answered before, or that has not answered several requests.
+const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Most requests that wait for an answer of one node; services keep ten.
 const IN_FLIGHT_MAX: usize = 8;
@@ -50,6 +54,11 @@ struct Client {
     replies: Reader,
     questions: Vec<Question>,
     next_number: u64,
+    /// The node has answered: it knows our reader.
+    has_answered: bool,
+    /// Time between the last request to a node that has not answered, and the next.
+    retry: Duration,
+    last_sent: Option<Duration>,
     /// Once a failure without a type's name came: one request at a time, so that the next one can be told apart.
     one_by_one: bool,
 }
@@ -112,11 +121,7 @@ impl TypeDescriptions {
 }
 
 fn failure(type_name: &str, type_hash: &str, reason: String) -> TypeDescriptionReply {
-    TypeDescriptionReply {
-        type_name: type_name.to_owned(),
-        type_hash: type_hash.to_owned(),
-        sources: Err(reason),
-    }
+    answer(type_name.to_owned(), type_hash.to_owned(), Err(reason))
 }
 
 impl Client {
@@ -138,6 +143,9 @@ impl Client {
             requests: Writer::new(participant, &service_request_to_dds(&service), REQUEST_TYPE, &qos)?,
             questions: Vec::new(),
             next_number: 1,
+            has_answered: false,
+            retry: RETRY_MIN,
+            last_sent: None,
             one_by_one: false,
         })
     }
@@ -176,9 +184,34 @@ impl Client {
             return;
         }
         let mapping = self.mapping(server);
-        let in_flight_max = if self.one_by_one { 1 } else { IN_FLIGHT_MAX };
+        if !self.has_answered {
+            if self
+                .last_sent
+                .is_some_and(|sent| now.saturating_sub(sent) < self.retry)
+            {
+                return;
+            }
+            if self.last_sent.replace(now).is_some() {
+                self.retry = (self.retry * 2).min(RETRY_MAX);
+            }
+            if self.retry == RETRY_MAX {
+                // A question that the node does not answer holds up no other.
+                self.questions.rotate_left(1);
+            }
+            self.questions
+                .iter_mut()
+                .for_each(|question| question.sent = None);
+        }
+        let in_flight_max = if self.one_by_one || !self.has_answered {
+            1
+        } else {
+            IN_FLIGHT_MAX
+        };
         for question in self.questions.iter_mut().take(in_flight_max) {
-            if question.sent.is_some_and(|sent| now.saturating_sub(sent) < RETRY) {
+            if question
+                .sent
+                .is_some_and(|sent| now.saturating_sub(sent) < RETRY_MAX)
+            {
                 continue;
             }
             question.sent = Some(now);
@@ -206,6 +239,13 @@ impl Client {
         let Some((server, _)) = received.sample.origin() else {
             return;
         };
+        if received.sample.len() > ANSWER_BYTES_MAX {
+            tracing::debug!(
+                "a type description of {} bytes from {server} is not read",
+                received.sample.len()
+            );
+            return;
+        }
         let mut payload = Vec::with_capacity(received.sample.len());
         received
             .sample
@@ -241,15 +281,11 @@ impl Client {
             }
         };
         let Some(position) = position else { return };
+        self.has_answered = true;
         let Question {
             type_name, type_hash, ..
         } = self.questions.remove(position);
-        let sources = reply.outcome.map(|described| described.sources);
-        replies.push(TypeDescriptionReply {
-            type_name,
-            type_hash,
-            sources,
-        });
+        replies.push(answer(type_name, type_hash, reply.outcome));
     }
 
     fn in_flight(&self) -> usize {

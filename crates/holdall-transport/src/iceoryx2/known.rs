@@ -137,6 +137,7 @@ impl KnownService {
                 type_hash: self.facts.type_hash().map(str::to_owned),
                 qos: self.facts.qos(),
                 node: names.of(&node_id, node.config()),
+                neighbours: Vec::new(),
                 host: this_host().map(str::to_owned),
                 created: None,
                 serialization_format: self.facts.serialization_format(),

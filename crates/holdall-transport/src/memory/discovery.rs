@@ -46,6 +46,7 @@ impl Inbox {
                 type_name: question.type_name.clone(),
                 type_hash: question.type_hash.clone(),
                 sources: sources.clone(),
+                descriptions: Vec::new(),
             });
             false
         });

@@ -104,6 +104,15 @@ impl MemoryNetwork {
             .insert((node.clone(), type_name.to_owned()), sources);
     }
 
+    /// Questions for types that have no answer yet, of all participants.
+    pub fn open_questions(&self) -> usize {
+        self.state()
+            .inboxes
+            .values()
+            .map(|inbox| inbox.questions.len())
+            .sum()
+    }
+
     /// Has [`crate::Transport::poll_graph`] of all participants fail from now on.
     pub fn fail(&self, reason: &str) {
         self.state().failure = Some(reason.to_owned());

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     TypeDescriptionReply,
-    type_messages::{Mapping, Reply as Described, encode_request},
+    type_messages::{ANSWER_BYTES_MAX, Mapping, Reply as Described, answer, encode_request},
 };
 use ::zenoh::{
     Wait,
@@ -23,9 +23,6 @@ use std::{
 
 /// How long a node may take to answer; the recorder asks again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Largest answer that is read, in bytes; the sources of a type with all it contains are some hundred kilobytes at most.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A question: node, type, hash.
 type Question = (NodeName, String, String);
@@ -128,16 +125,14 @@ impl OpenQuestion {
                 String::from_utf8_lossy(&error.payload().to_bytes())
             )),
         };
-        let sources = match described {
-            Ok(Some(described)) => described.outcome.map(|described| described.sources),
+        let outcome = match described {
+            Ok(Some(described)) => described.outcome,
             Ok(None) => return,
             Err(reason) => Err(reason),
         };
-        state.answers.push(TypeDescriptionReply {
-            type_name: type_name.clone(),
-            type_hash: type_hash.clone(),
-            sources,
-        });
+        state
+            .answers
+            .push(answer(type_name.clone(), type_hash.clone(), outcome));
     }
 }
 

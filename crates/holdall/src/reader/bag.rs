@@ -269,7 +269,7 @@ impl BagReader {
     }
 
     /// The first and the last storage file, once each.
-    fn outer_files(&self) -> impl Iterator<Item = &BagFile> {
+    pub(super) fn outer_files(&self) -> impl Iterator<Item = &BagFile> {
         self.files
             .first()
             .into_iter()

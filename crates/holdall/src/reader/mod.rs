@@ -12,7 +12,9 @@ mod publishers;
 mod rebuild;
 mod ros1;
 mod set;
+mod undefined;
 
+pub use crate::writer::UndefinedTopic;
 pub use account::AccountSummary;
 pub use audit::{AccountKind, BagAudit, TopicAudit};
 pub use bag::{BagFile, BagReader, LostByTopic, Ros1View};

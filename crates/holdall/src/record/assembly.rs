@@ -91,6 +91,7 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
             .map(|failure| failure.to_string())
             .or_else(|| view.parts.drain.status().must_end),
         audit_faults,
+        undefined: closed.undefined,
     }
 }
 

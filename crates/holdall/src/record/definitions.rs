@@ -3,7 +3,7 @@
 use super::waiting::unknown_definition;
 use holdall_io::fs;
 use holdall_model::{
-    interface::{Definition, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat},
+    interface::{Definition, IndividualTypeDescription, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat},
     topic::{MessageDefinition, NodeName},
 };
 use holdall_transport::{TypeDescriptionReply, TypeSource};
@@ -14,11 +14,14 @@ use std::{
     time::Duration,
 };
 
-/// Time between two requests to the same nodes for the same type.
-const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between the first two requests to the same nodes for the same type; doubled each time, up to [`ASK_INTERVAL_MAX`].
+const ASK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// A type is asked for at most this often; nodes that do not answer by then do not have the service.
-const ASKS_MAX: u32 = 10;
+/// Time between later requests.
+const ASK_INTERVAL_MAX: Duration = Duration::from_secs(2);
+
+/// A type is asked for at most this often since its last node was found; nodes that do not answer by then do not have the service.
+const ASKS_MAX: u32 = 12;
 
 /// A type whose nodes are being asked.
 #[derive(Debug, Default)]
@@ -26,6 +29,10 @@ struct Question {
     nodes: BTreeSet<NodeName>,
     asks: u32,
     next_ask: Duration,
+    /// When a node was asked first.
+    asked: Option<Duration>,
+    /// A node has sent a definition of another hash, and a warning has said so.
+    is_mismatch_known: bool,
 }
 
 /// A question that is due: ask this node for this type.
@@ -97,8 +104,8 @@ impl Definitions {
                 .iter()
                 .find_map(|prefix| read_share(prefix, name))
         };
-        checked(type_name, announced_hash, in_shares)
-            .or_else(|| checked(type_name, announced_hash, self.bundle))
+        checked(type_name, announced_hash, in_shares, |_| None)
+            .or_else(|| checked(type_name, announced_hash, self.bundle, |_| None))
     }
 
     /// Says that one more node publishes a type; it is asked when the definition is still missing.
@@ -107,7 +114,7 @@ impl Definitions {
         if let Some(question) = self.questions.get_mut(&key)
             && question.nodes.insert(node.clone())
         {
-            question.next_ask = Duration::ZERO;
+            (question.asks, question.next_ask) = (0, Duration::ZERO);
         }
     }
 
@@ -118,8 +125,10 @@ impl Definitions {
             if question.nodes.is_empty() || question.asks >= ASKS_MAX || now < question.next_ask {
                 continue;
             }
+            let interval = ASK_INTERVAL_MIN * (1 << question.asks.min(8));
             question.asks += 1;
-            question.next_ask = now + ASK_INTERVAL;
+            question.asked.get_or_insert(now);
+            question.next_ask = now + interval.min(ASK_INTERVAL_MAX);
             asks.extend(question.nodes.iter().map(|node| Ask {
                 node: node.clone(),
                 type_name: type_name.clone(),
@@ -129,12 +138,18 @@ impl Definitions {
         asks
     }
 
-    /// Takes a node's answer. Returns the definition when the answer is good: what it says has the hash that was asked for.
+    /// Whether a node was asked for the first time less than `within` ago and has not answered.
+    pub fn has_just_asked(&self, now: Duration, within: Duration) -> bool {
+        let is_recent = |asked: Duration| now.saturating_sub(asked) < within;
+        self.questions
+            .values()
+            .any(|question| question.asked.is_some_and(is_recent))
+    }
+
+    /// Applies a node's answer. Returns the definition when the answer is good: what it says has the hash that was asked for.
     pub fn answer(&mut self, reply: &TypeDescriptionReply) -> Option<MessageDefinition> {
         let key = (reply.type_name.clone(), reply.type_hash.clone());
-        if !self.questions.contains_key(&key) {
-            return None;
-        }
+        let question = self.questions.get_mut(&key)?;
         let sources = match &reply.sources {
             Ok(sources) => sources,
             Err(reason) => {
@@ -146,13 +161,19 @@ impl Definitions {
             }
         };
         let lookup = |name: &str| source_of(sources, name);
-        let definition = checked(&reply.type_name, &reply.type_hash, lookup);
+        let described = |name: &str| {
+            let mut descriptions = reply.descriptions.iter();
+            descriptions
+                .find(|description| description.type_name == name)
+                .cloned()
+        };
+        let definition = checked(&reply.type_name, &reply.type_hash, lookup, described);
         if let Some(definition) = &definition {
             self.questions.remove(&key);
             self.known.insert(key, definition.clone());
-        } else {
+        } else if !std::mem::replace(&mut question.is_mismatch_known, true) {
             tracing::warn!(
-                "{}: the definition that a node told does not have its hash",
+                "{}: the definition that a node sent does not have the announced hash",
                 reply.type_name
             );
         }
@@ -165,8 +186,9 @@ fn checked(
     type_name: &str,
     announced_hash: &str,
     lookup: impl Fn(&str) -> Option<InterfaceSource>,
+    described: impl Fn(&str) -> Option<IndividualTypeDescription>,
 ) -> Option<MessageDefinition> {
-    let definition = match Definition::resolve(type_name, lookup) {
+    let definition = match Definition::resolve_described(type_name, lookup, described) {
         Ok(definition) => definition,
         Err(error) => {
             tracing::debug!("{error}");
@@ -267,6 +289,7 @@ mod tests {
                 source(TYPE, text),
                 source("demo_msgs/msg/One", "int32 value\n"),
             ]),
+            descriptions: Vec::new(),
         }
     }
 
@@ -290,10 +313,14 @@ mod tests {
         assert_eq!(definitions.find(TYPE, &hash, &[node()]), None);
         assert_eq!(definitions.asks(Duration::ZERO).len(), 1);
         assert!(
-            definitions.asks(Duration::from_millis(500)).is_empty(),
+            definitions.asks(Duration::from_millis(50)).is_empty(),
             "not asked again too soon"
         );
-        assert_eq!(definitions.asks(Duration::from_millis(1500)).len(), 1);
+        assert_eq!(definitions.asks(Duration::from_millis(100)).len(), 1);
+        assert!(
+            definitions.asks(Duration::from_millis(250)).is_empty(),
+            "and then later"
+        );
         assert_eq!(
             definitions.answer(&reply(&hash, "One a\nint8 b\n")),
             None,
@@ -303,6 +330,53 @@ mod tests {
         assert_eq!(found.type_description_hash, hash);
         assert!(definitions.asks(Duration::from_secs(9)).is_empty());
         assert_eq!(definitions.find(TYPE, &hash, &[]), Some(found));
+    }
+
+    #[test]
+    fn a_node_that_comes_late_is_asked_even_when_others_never_answered() {
+        let new = share("One a\n");
+        let hash = hash_of(new.path());
+        let mut definitions = Definitions::new(Vec::new(), no_bundle);
+        assert_eq!(definitions.find(TYPE, &hash, &[node()]), None);
+        let asked: usize = (0..100)
+            .map(|second| definitions.asks(Duration::from_secs(second)).len())
+            .sum();
+        assert_eq!(asked, ASKS_MAX as usize);
+        let late = NodeName {
+            name: "late".to_owned(),
+            ..node()
+        };
+        definitions.add_node(TYPE, &hash, &late);
+        let asks = definitions.asks(Duration::from_secs(100));
+        assert!(asks.iter().any(|ask| ask.node == late), "{asks:?}");
+        assert!(definitions.answer(&reply(&hash, "One a\n")).is_some());
+    }
+
+    #[test]
+    fn what_has_no_source_is_taken_from_the_fields() {
+        let whole = share("One a\n");
+        let hash = hash_of(whole.path());
+        let mut definitions = Definitions::new(Vec::new(), no_bundle);
+        assert_eq!(definitions.find(TYPE, &hash, &[node()]), None);
+        let definition = Definition::resolve(TYPE, |name| read_share(whole.path(), name)).unwrap();
+        let mut reply = reply(&hash, "");
+        for source in reply.sources.as_mut().unwrap() {
+            (source.encoding, source.text) = ("implicit".to_owned(), String::new());
+        }
+        assert_eq!(definitions.answer(&reply), None, "neither text nor fields");
+        let description = definition.description();
+        reply.descriptions = description
+            .referenced_type_descriptions
+            .into_iter()
+            .chain([description.type_description])
+            .cloned()
+            .collect();
+        let found = definitions.answer(&reply).unwrap();
+        assert!(
+            found.text.contains("MSG: demo_msgs/One\nint32 value"),
+            "{}",
+            found.text
+        );
     }
 
     #[test]

@@ -46,12 +46,16 @@ pub struct TopicPlan {
 impl TopicPlan {
     /// Nodes that publish it.
     pub fn nodes(&self) -> Vec<NodeName> {
-        let nodes: BTreeSet<NodeName> = self
-            .publishers
-            .iter()
-            .filter_map(|publisher| publisher.node.clone())
-            .collect();
+        let nodes: BTreeSet<NodeName> = self.publishers.iter().flat_map(nodes_to_ask).cloned().collect();
         nodes.into_iter().collect()
+    }
+}
+
+/// Nodes that may know a publisher's type: its own, or those of its participant while that is not known.
+pub fn nodes_to_ask(publisher: &EndpointInfo) -> &[NodeName] {
+    match &publisher.node {
+        Some(node) => std::slice::from_ref(node),
+        None => &publisher.neighbours,
     }
 }
 

@@ -340,10 +340,12 @@ impl Drain {
                 }
                 self.count_runs();
             }
-            // It came too late for the current file; later ones get it.
+            // The topic's messages did not wait any longer.
             None => {
-                if let Some(Some(topic)) = self.topics.get(topic.0 as usize) {
-                    self.bag.set_definition(*topic, definition);
+                if let Some(Some(topic)) = self.topics.get(topic.0 as usize)
+                    && let Some(name) = self.bag.set_definition(*topic, definition)
+                {
+                    tracing::info!("{name}: its message definition has come, and is in the bag");
                 }
             }
         }

@@ -1,15 +1,9 @@
 //! Tells other nodes what happens to the recording, on the topics and in the message types of rosbag2: losses and finished files.
 
 use super::{ledger::Ledger, session::lock};
-use holdall_model::{
-    cdr::CdrWriter,
-    interface::{Definition, InterfaceSource, SourceFormat, bundle::Bundle},
-    loss::LossStage,
-    qos::QosProfile,
-};
-use holdall_transport::{PublishRequest, Publisher, Transport, TransportError};
+use holdall_model::{cdr::CdrWriter, interface::bundle::Bundle, loss::LossStage, qos::QosProfile};
+use holdall_transport::{GraphEvent, PublishRequest, Publisher, Transport, TransportError};
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Mutex,
@@ -22,21 +16,10 @@ pub const MESSAGES_LOST_TOPIC: &str = "/events/rosbag2_messages_lost";
 /// Where finished files are told.
 pub const WRITE_SPLIT_TOPIC: &str = "/events/write_split";
 
+/// A type that came after Jazzy: a recorder of an older distribution beside us fails in each round of its discovery when it finds a topic of
+/// a type that it does not have, and never comes to the topics that follow.
 const MESSAGES_LOST_TYPE: &str = "rosbag2_interfaces/msg/MessagesLostEvent";
-const TOPIC_STAT_TYPE: &str = "rosbag2_interfaces/msg/MessagesLostEventTopicStat";
 const WRITE_SPLIT_TYPE: &str = "rosbag2_interfaces/msg/WriteSplitEvent";
-
-/// The two types that came after Jazzy, whose definitions the program carries.
-const NEWER_DEFINITIONS: [(&str, &str); 2] = [
-    (
-        MESSAGES_LOST_TYPE,
-        "string node_name\nMessagesLostEventTopicStat[] messages_lost_statistics\n",
-    ),
-    (
-        TOPIC_STAT_TYPE,
-        "string topic_name\nuint64 messages_lost_in_transport\nuint64 messages_lost_in_recorder\n",
-    ),
-];
 
 /// As rosbag2 offers its events: reliable, the newest one.
 const EVENT_QOS: QosProfile = QosProfile {
@@ -57,6 +40,9 @@ pub struct EventOptions {
     pub node_name: String,
     /// Least time between two events about losses; `None` tells no losses.
     pub lost_interval: Option<Duration>,
+    /// Offer events about losses from the start. Else they are offered once a publisher or a subscription of another node has their type,
+    /// which Jazzy and older distributions do not have.
+    pub offer_lost_at_once: bool,
 }
 
 /// A storage file that was finished.
@@ -78,7 +64,8 @@ struct Lost {
 /// Publishes the events of one recording over all its transports.
 pub(super) struct EventPublishers {
     options: EventOptions,
-    lost: Vec<Box<dyn Publisher>>,
+    /// By transport; `None` while no other node has the type.
+    lost: Vec<Option<Box<dyn Publisher>>>,
     split: Vec<Box<dyn Publisher>>,
     /// What was told, in the ledger's order of topics.
     told: Vec<Lost>,
@@ -112,12 +99,32 @@ impl EventPublishers {
 
     fn announce(&mut self, transport: &mut dyn Transport) -> Result<(), TransportError> {
         if self.options.lost_interval.is_some() {
-            self.lost
-                .push(transport.publish(&request(MESSAGES_LOST_TOPIC, MESSAGES_LOST_TYPE))?);
+            let at_once = self.options.offer_lost_at_once;
+            let publisher = at_once.then(|| transport.publish(&lost_request())).transpose()?;
+            self.lost.push(publisher);
         }
         self.split
             .push(transport.publish(&request(WRITE_SPLIT_TOPIC, WRITE_SPLIT_TYPE))?);
         Ok(())
+    }
+
+    /// Offers events about losses over a transport as soon as another node there has their type.
+    pub(super) fn notice(&mut self, number: usize, transport: &mut dyn Transport, graph: &[GraphEvent]) {
+        let Some(publisher) = self.lost.get_mut(number).filter(|offered| offered.is_none()) else {
+            return;
+        };
+        let has_type = |event: &GraphEvent| match event {
+            GraphEvent::Publisher(endpoint) | GraphEvent::Subscription(endpoint) => {
+                endpoint.type_name == MESSAGES_LOST_TYPE
+            }
+            GraphEvent::PublisherGone(_) | GraphEvent::SubscriptionGone(_) => false,
+        };
+        if graph.iter().any(has_type) {
+            match transport.publish(&lost_request()) {
+                Ok(offered) => *publisher = Some(offered),
+                Err(error) => tracing::warn!("losses are not published: {error}"),
+            }
+        }
     }
 
     /// Tells what was lost since the last event, unless that was too short ago.
@@ -137,12 +144,15 @@ impl EventPublishers {
     }
 
     fn publish_lost(&mut self, ledger: &Mutex<Ledger>) -> bool {
+        if self.lost.iter().all(Option::is_none) {
+            return false;
+        }
         let news = self.news(&lock(ledger));
         if news.is_empty() {
             return false;
         }
         let event = messages_lost(&self.options.node_name, &news);
-        self.published |= publish(&mut self.lost, &event);
+        self.published |= publish(self.lost.iter_mut().flatten(), &event);
         true
     }
 
@@ -187,7 +197,7 @@ impl EventPublishers {
             });
         }
         if self.published {
-            for publisher in self.lost.iter_mut().chain(&mut self.split) {
+            for publisher in self.lost.iter_mut().flatten().chain(&mut self.split) {
                 publisher.wait_for_acked(LAST_EVENT_MAX);
             }
         }
@@ -195,7 +205,7 @@ impl EventPublishers {
 }
 
 /// Publishes to whoever listens; true when somebody does.
-fn publish(publishers: &mut [Box<dyn Publisher>], event: &[u8]) -> bool {
+fn publish<'a>(publishers: impl IntoIterator<Item = &'a mut Box<dyn Publisher>>, event: &[u8]) -> bool {
     let mut heard = false;
     for publisher in publishers {
         heard |= publisher.matched_subscriptions() > 0;
@@ -204,6 +214,10 @@ fn publish(publishers: &mut [Box<dyn Publisher>], event: &[u8]) -> bool {
         }
     }
     heard
+}
+
+fn lost_request() -> PublishRequest {
+    request(MESSAGES_LOST_TOPIC, MESSAGES_LOST_TYPE)
 }
 
 fn request(topic: &str, type_name: &str) -> PublishRequest {
@@ -218,16 +232,7 @@ fn request(topic: &str, type_name: &str) -> PublishRequest {
 
 /// The RIHS01 hash of an event's type.
 fn type_hash(type_name: &str) -> Option<String> {
-    let lookup = |name: &str| {
-        let newer = NEWER_DEFINITIONS.iter().find(|(newer, _)| *newer == name);
-        newer
-            .map(|(_, text)| InterfaceSource {
-                format: SourceFormat::Msg,
-                text: Cow::Borrowed(*text),
-            })
-            .or_else(|| Bundle::embedded().get(name))
-    };
-    Some(Definition::resolve(type_name, lookup).ok()?.type_hash())
+    Bundle::embedded().type_hash(type_name).map(str::to_owned)
 }
 
 /// What rosbag2 calls lost: on the way to us, or with us. What was sent before the match, or left out on request, is neither.

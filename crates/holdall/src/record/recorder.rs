@@ -144,6 +144,7 @@ impl Recording {
         let _finished = TellFinished(self.control.clone());
         let survived = survives(|| {
             self.record_until_stopped();
+            self.await_definitions();
             self.catch_up();
         });
         // A bug must not cost the bag: what was received is still stored, and the bag is closed.
@@ -187,6 +188,15 @@ impl Recording {
         }
         if let Some(reason) = self.control.stop_reason() {
             tracing::info!("ending the recording: {reason}");
+        }
+    }
+
+    /// Waits shortly for definitions that were asked for just before the end.
+    fn await_definitions(&mut self) {
+        let clock = Arc::clone(&self.view.clock);
+        while self.session.awaits_definitions(clock.monotonic()) {
+            self.session.pump();
+            clock.sleep_until(clock.monotonic() + TICK_BUSY);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     cache::SharedCache,
     definitions::Definitions,
-    discovery::{Discovery, GraphDecision, TopicPlan},
+    discovery::{Discovery, GraphDecision, TopicPlan, nodes_to_ask},
     drain::{DrainCommand, DrainShared},
     events::EventPublishers,
     gate::{ClockSink, Gate},
@@ -34,6 +34,9 @@ pub const INITIAL_DISCOVERY: Duration = Duration::from_secs(2);
 
 /// Time between two looks at what publishers announce to have sent.
 const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a node that was asked for a definition shortly before the end is waited for.
+const LAST_DEFINITION_WAIT: Duration = Duration::from_millis(300);
 
 /// Time between two looks at losses that nobody was told about.
 const LOSS_INTERVAL: Duration = Duration::from_secs(1);
@@ -278,6 +281,9 @@ impl Session {
             if let Err(error) = source.transport.poll_graph(&mut events) {
                 self.failure.get_or_insert_with(|| error.to_string());
             }
+            if let Some(publishers) = &mut self.events {
+                publishers.notice(number, source.transport.as_mut(), &events);
+            }
             for decision in source.discovery.take_in(events) {
                 if let Err(error) = self.carry_out(number, decision, initial) {
                     tracing::error!("not recorded: {error}");
@@ -391,7 +397,7 @@ impl Session {
         } else {
             self.sources[number].origin_of(publisher, initial)
         };
-        if let Some(node) = &publisher.node {
+        for node in nodes_to_ask(publisher) {
             self.definitions
                 .add_node(&topic.type_name, &topic.type_hash, node);
         }
@@ -429,6 +435,12 @@ impl Session {
                 self.define(&definition);
             }
         }
+    }
+
+    /// Whether a node may still answer for what definition it was just asked: worth a short wait at the end of a recording.
+    pub(super) fn awaits_definitions(&mut self, now: Duration) -> bool {
+        self.ask_for_definitions(now);
+        self.definitions.has_just_asked(now, LAST_DEFINITION_WAIT)
     }
 
     fn define(&self, definition: &MessageDefinition) {

@@ -1,6 +1,7 @@
 //! What a recording tells while it runs and when it has ended.
 
 pub use super::durability::DurabilityStatus;
+pub use crate::writer::UndefinedTopic;
 use holdall_model::loss::LossStage;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -90,6 +91,8 @@ pub struct RecordReport {
     pub failure: Option<String>,
     /// Accounts that do not add up, one sentence each: messages known to be sent that are neither recorded nor counted as lost.
     pub audit_faults: Vec<String>,
+    /// Topics whose messages cannot be decoded by the bag alone: no node sent a definition of their type, and none was found here.
+    pub undefined: Vec<UndefinedTopic>,
 }
 
 impl RecordReport {

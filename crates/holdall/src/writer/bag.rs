@@ -25,7 +25,7 @@ use holdall_io::{
 };
 use holdall_model::{
     metadata::BagMetadata,
-    topic::{MessageDefinition, PublisherInfo, TopicInfo},
+    topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo},
 };
 use holdall_storage::{
     Storage, StorageError, StorageOptions,
@@ -111,6 +111,15 @@ pub struct BagEnd {
     pub failed: bool,
 }
 
+/// A topic whose type no file of the bag defines: its messages cannot be decoded by the bag alone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UndefinedTopic {
+    /// Full ROS name.
+    pub name: String,
+    /// ROS type.
+    pub type_name: String,
+}
+
 /// A bag after its end.
 #[derive(Debug)]
 pub struct ClosedBag {
@@ -120,6 +129,8 @@ pub struct ClosedBag {
     pub files: Vec<PathBuf>,
     /// Messages that can be read from these files, as the storage writers counted them (or, after a failure, as they were read back).
     pub messages: Vec<TopicCount>,
+    /// Topics without a definition.
+    pub undefined: Vec<UndefinedTopic>,
     /// Where the account of whoever kept one differs from that, one sentence each; the writer itself keeps none.
     pub account_faults: Vec<String>,
     /// The first error, when there was one; what could be kept is in the files all the same.
@@ -394,13 +405,35 @@ impl BagWriter {
         Ok(BagTopic((self.topics.len() - 1) as u32))
     }
 
-    /// Sets the definition that later files get for a topic.
-    pub fn set_definition(&mut self, topic: BagTopic, definition: MessageDefinition) {
-        if let Some(info) = self.topics.get_mut(topic.0 as usize) {
-            self.channels_bytes -= channel_bytes(info);
-            info.definition = definition;
-            self.channels_bytes += channel_bytes(info);
+    /// Sets the definition of a topic that was added without. Where the storage can have several channels of a topic, the current file gets
+    /// a new one with it, at the topic's next message or at the end; other storages store it from the next file on. Returns the topic's
+    /// name when the definition is news.
+    pub fn set_definition(&mut self, topic: BagTopic, definition: MessageDefinition) -> Option<&str> {
+        let info = self.topics.get_mut(topic.0 as usize)?;
+        let is_news =
+            info.definition.encoding == DefinitionEncoding::Unknown && info.definition != definition;
+        self.channels_bytes -= channel_bytes(info);
+        info.definition = definition;
+        self.channels_bytes += channel_bytes(info);
+        if let Some(current) = &mut self.current
+            && is_news
+            && self.options.storage.keeps_publishers()
+        {
+            current.channels.renew(topic);
         }
+        is_news.then_some(info.topic.name.as_str())
+    }
+
+    /// Topics without a definition, with their types, by name.
+    pub fn undefined_topics(&self) -> Vec<UndefinedTopic> {
+        let unknown = |info: &&ChannelInfo| info.definition.encoding == DefinitionEncoding::Unknown;
+        let undefined = self.topics.iter().filter(unknown).map(|info| UndefinedTopic {
+            name: info.topic.name.clone(),
+            type_name: info.topic.type_name.clone(),
+        });
+        let mut undefined: Vec<UndefinedTopic> = undefined.collect();
+        undefined.sort();
+        undefined
     }
 
     /// Sets what `metadata.yaml` and later files tell about a topic (its publishers' QoS, for example).

@@ -11,7 +11,7 @@ mod tests;
 
 pub use bag::{
     BagEnd, BagOptions, BagTopic, BagWriter, ClosedBag, EndRecords, OpenDisk, PublisherSlot, TopicCount,
-    TornFile, os_disk,
+    TornFile, UndefinedTopic, os_disk,
 };
 pub(crate) use bag::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 pub use folder::{BagFolder, FileIdentity, OsFolder};

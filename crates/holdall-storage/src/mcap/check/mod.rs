@@ -302,7 +302,7 @@ impl Checker<'_> {
                     .schemas
                     .get(&record.schema_id)
                     .map(|schema| schema.encoding.as_str()),
-                Some("ros2msg" | "ros2idl" | "unknown")
+                Some("ros2msg" | "ros2idl" | "unknown" | "")
             );
             if self.is_ros2 && is_ros && record.message_encoding == "cdr" {
                 self.file.check_definition(Some(channel.defined_at), &info);

@@ -11,7 +11,7 @@ use crate::{
 };
 use holdall_model::{
     qos::profiles_to_text,
-    topic::{PublisherInfo, TopicOrigin},
+    topic::{DefinitionEncoding, PublisherInfo, TopicOrigin},
 };
 use std::{collections::HashMap, path::Path};
 
@@ -118,7 +118,12 @@ impl Catalog {
     }
 
     fn schema(&mut self, info: &ChannelInfo) -> Option<u16> {
-        let (encoding, text) = (info.definition.encoding.as_str(), &info.definition.text);
+        // MCAP's word for "no schema is known" is an empty encoding. rosbag2 writes `unknown`, at which pip `rosbags` refuses the whole bag.
+        let encoding = match info.definition.encoding {
+            DefinitionEncoding::Unknown => "",
+            known => known.as_str(),
+        };
+        let text = &info.definition.text;
         // A service event's type is named `pkg/srv/X_Event` while the text is that of the service.
         let key = (info.topic.type_name.clone(), encoding.to_owned(), text.clone());
         if let Some(index) = self.schema_by_content.get(&key) {

@@ -395,8 +395,71 @@ fn a_type_that_nobody_defines_is_recorded_all_the_same() {
     recording.wait_recorded(2);
     let recorded = recording.stop();
     assert_eq!(recorded.payloads("/silent"), [payload(0, 8)]);
-    assert_eq!(schema(&recorded, "/silent").1, "unknown");
+    assert_eq!(
+        schema(&recorded, "/silent").1,
+        "",
+        "MCAP's word for no schema; pip rosbags opens no bag with `unknown`"
+    );
     assert_eq!(schema(&recorded, "/unhashed").2, "");
+    let undefined: Vec<_> = recorded
+        .report
+        .undefined
+        .iter()
+        .map(|it| it.name.as_str())
+        .collect();
+    assert_eq!(undefined, ["/silent", "/unhashed"]);
+    let bag = crate::reader::BagReader::open(&recorded.report.bag).unwrap();
+    assert_eq!(bag.undefined_topics().unwrap(), recorded.report.undefined);
+}
+
+/// A recording whose definition comes when the topic's messages wait no longer.
+fn defined_late(storage: &str, has_more: bool) -> (World, Recorded) {
+    let mut world = World::new();
+    world.options.storage_id = storage.to_owned();
+    let publisher = world.publisher_of("/t", OWN_TYPE, Some(&own_hash()), RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(0, 8));
+    let give_up = || {
+        world.clock.advance(Duration::from_secs(3));
+        recording.wait_recorded(1);
+    };
+    give_up();
+    let source = TypeSource {
+        type_name: OWN_TYPE.to_owned(),
+        encoding: "msg".to_owned(),
+        text: OWN_TEXT.to_owned(),
+    };
+    world
+        .network
+        .describe(&node("talker"), OWN_TYPE, Ok(vec![source]));
+    recording.wait_until("the definition is asked for and known", |_| {
+        world.network.open_questions() == 0
+    });
+    if has_more {
+        publisher.send(&payload(1, 8));
+        recording.wait_recorded(2);
+    }
+    let recorded = recording.stop();
+    (world, recorded)
+}
+
+#[test]
+fn a_definition_that_comes_late_gets_into_the_current_file() {
+    for storage in ["mcap", "sqlite3"] {
+        for has_more in [true, false] {
+            let (_world, recorded) = defined_late(storage, has_more);
+            assert_eq!(recorded.report.undefined, [], "{storage}");
+            let bag = crate::reader::BagReader::open(&recorded.report.bag).unwrap();
+            let definitions = bag.definitions().unwrap();
+            let own: Vec<_> = definitions.iter().filter(|it| it.type_name == OWN_TYPE).collect();
+            assert_eq!(own.len(), 1, "{storage}");
+            assert_eq!(own[0].text, OWN_TEXT, "{storage}, {has_more}");
+            assert_eq!(bag.undefined_topics().unwrap(), [], "{storage}");
+            assert_eq!(bag.metadata().message_count, if has_more { 2 } else { 1 });
+            assert_eq!(bag.metadata().topics_with_message_count.len(), 1);
+        }
+    }
 }
 
 #[test]

@@ -156,6 +156,15 @@ impl FileChannels {
         }
     }
 
+    /// The channels of a topic take no more messages: its next messages get new ones.
+    pub(super) fn renew(&mut self, topic: BagTopic) {
+        let place = topic.0 as usize;
+        if let Some(channels) = self.topics.get_mut(place) {
+            *channels = TopicChannels::default();
+            self.last[place] = None;
+        }
+    }
+
     /// Topics that have no channel yet.
     pub(super) fn without_channel(&self) -> Vec<BagTopic> {
         let is_empty =

@@ -66,6 +66,7 @@ impl BagWriter {
             .map(|past| self.options.directory.join(past.present_name()))
             .collect();
         ClosedBag {
+            undefined: self.undefined_topics(),
             directory: self.options.directory,
             files,
             messages: end.messages,
