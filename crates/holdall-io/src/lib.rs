@@ -21,5 +21,6 @@ pub mod scratch;
 pub mod sim;
 pub mod socket;
 pub mod stream;
+pub mod survivor;
 pub mod thread;
 pub mod unfinished;

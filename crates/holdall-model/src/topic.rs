@@ -203,7 +203,7 @@ impl DefinitionEncoding {
 }
 
 /// The definition of a message type with all its dependencies.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageDefinition {
     /// ROS type, for example `sensor_msgs/msg/Image`.
     pub type_name: String,

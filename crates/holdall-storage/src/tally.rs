@@ -31,6 +31,11 @@ impl Tally {
         &self.counts
     }
 
+    /// Messages of all channels.
+    pub fn messages(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
     /// The smallest and the largest log time in nanoseconds.
     pub fn times(&self) -> Option<(i64, i64)> {
         self.times

@@ -110,6 +110,28 @@ pub trait StorageWriter: Send {
     /// A failed disk or codec.
     fn close_chunks(&mut self, q: &mut DiskQueue) -> StorageResult<()>;
 
+    /// Of the messages so far, how many of the first ones in the order of writing the system has: a process that is killed does not take
+    /// them with it, and a reader finds them. A power cut may.
+    fn handed(&mut self, q: &DiskQueue) -> u64;
+
+    /// [`Self::close_chunks`], then hands every byte to the disk, without a sync: soon all messages so far are [`Self::handed`].
+    ///
+    /// # Errors
+    /// A failed disk or codec.
+    fn hand_over(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        self.close_chunks(q)
+    }
+
+    /// Hands over large messages (64 KiB and more), whose only copy is in this process, as soon as that costs little; false when it is to
+    /// be tried again.
+    ///
+    /// # Errors
+    /// A failed disk or codec.
+    fn hand_over_large(&mut self, q: &mut DiskQueue) -> StorageResult<bool> {
+        self.close_chunks(q)?;
+        Ok(true)
+    }
+
     /// [`Self::close_chunks`], then hands every byte to the disk and asks for a sync; `None` when the backend has synced already.
     /// The messages so far are durable when [`DiskQueue::is_durable`] says so of the token.
     ///

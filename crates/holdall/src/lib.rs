@@ -9,6 +9,7 @@ pub mod play;
 pub mod reader;
 pub mod record;
 pub mod repair;
+pub mod rescue;
 pub mod supervise;
 pub mod tools;
 pub mod writer;

@@ -4,6 +4,7 @@ use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
     reader::{BagError, BagReader, METADATA_BYTES_MAX, listing},
     record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    rescue::{RESCUED_KEY, has_memory, into_bag},
     tools::{Staged, ToolError, check::check},
     writer::STATE_KEY,
 };
@@ -12,7 +13,7 @@ use holdall_io::{
     fs::{self, DirEntry},
     new_file::remove_left_over,
 };
-use holdall_model::metadata::BagMetadata;
+use holdall_model::{metadata::BagMetadata, time::Timestamp};
 use holdall_storage::{
     Storage, StorageError,
     check::{Finding, Severity},
@@ -119,6 +120,9 @@ pub struct RepairReport {
     pub metadata_written: bool,
     /// Messages that can be read, in all files.
     pub messages: u64,
+    /// Messages that were in the memory of a recorder that was killed, and are in a file of their own now; `None` when there was no such
+    /// memory.
+    pub rescued: Option<u64>,
     /// What could not be saved, one sentence each.
     pub unsaved: Vec<String>,
     /// What a check still finds wrong with the bag, the first of it, one sentence each.
@@ -145,7 +149,10 @@ pub fn repair(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RepairReport, RepairError> {
     refuse_if_recorded(path)?;
-    refuse_without_repair(path)?;
+    // Messages that a killed recorder left in memory come into the bag whatever its storage.
+    if output.is_some() || !has_memory(path) {
+        refuse_without_repair(path)?;
+    }
     let Some(output) = output else {
         // A link that was named is what the user means; links inside of a bag are refused.
         let named = fs::is_link(path).then(|| path.canonicalize().ok()).flatten();
@@ -247,12 +254,18 @@ fn refuse_without_repair(path: &Path) -> Result<(), RepairError> {
 }
 
 fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
+    let rescued = if fs::is_dir(path) {
+        into_bag(path, is_copy)?
+    } else {
+        None
+    };
     let bag = BagReader::open_locked(path)?;
     let was_ended = is_ended(path, &bag);
     let metadata = repaired_metadata(&bag);
     let mut report = RepairReport {
         bag: path.to_owned(),
         messages: metadata.message_count,
+        rescued,
         ..RepairReport::default()
     };
     let paths: Vec<PathBuf> = bag.files().iter().map(|file| file.path.clone()).collect();
@@ -291,19 +304,23 @@ fn is_ended(path: &Path, bag: &BagReader) -> bool {
     told.is_some_and(|told| !told.custom_data.contains_key(STATE_KEY)) && bag.notices().is_empty()
 }
 
-/// What the files hold, with a note that something may be missing behind it.
+/// What the files hold, with a note that something may be missing after it.
 fn repaired_metadata(bag: &BagReader) -> BagMetadata {
     let mut metadata = bag.metadata().clone();
     metadata.custom_data.remove(STATE_KEY);
-    metadata.custom_data.insert(
-        REPAIRED_KEY.to_owned(),
-        "what was lost at the end is unknown".to_owned(),
-    );
+    let end = if metadata.custom_data.contains_key(RESCUED_KEY) {
+        "nothing that was received is lost at the end"
+    } else {
+        "what was lost at the end is unknown"
+    };
+    metadata
+        .custom_data
+        .insert(REPAIRED_KEY.to_owned(), end.to_owned());
     metadata
 }
 
-/// A ledger of what is there, with what its last checkpoint knew to be missing. What else is, is unknown for each topic: it died with the
-/// recorder.
+/// A ledger of what is there, with what its last checkpoint knew to be missing. It is a checkpoint itself: what else is missing is not
+/// known, because the recorder was ended before it could say.
 fn reconstructed_ledger(metadata: &BagMetadata, checkpoint: Option<Ledger>) -> Ledger {
     let mut ledger = Ledger::new();
     let known = checkpoint.unwrap_or_default();
@@ -314,14 +331,16 @@ fn reconstructed_ledger(metadata: &BagMetadata, checkpoint: Option<Ledger>) -> L
             let mut account = TopicAccount::default();
             account.name.clone_from(&topic.topic_metadata.name);
             account.recorded = topic.message_count;
-            account.loss_unknown = true;
             let mut before = known.topics.iter();
             if let Some(before) = before.find(|before| before.name == account.name) {
                 account.missing.clone_from(&before.missing);
+                account.loss_unknown = before.loss_unknown;
             }
             account
         })
         .collect();
+    let start = metadata.starting_time.unwrap_or(Timestamp::from_nanos(0));
+    ledger.checkpoint = Some(start.saturating_add(metadata.duration));
     ledger.restarts = known.restarts;
     ledger.restarts_left_out = known.restarts_left_out;
     ledger
@@ -344,6 +363,10 @@ fn repair_file(
     let Some(storage) = storage_by_path(path) else {
         return Ok(report);
     };
+    // A database in a directory brings itself in order: whoever opens it reads its logs.
+    if storage.file_extension().is_empty() {
+        return Ok(report);
+    }
     let entry = |key: &str, value: String| MetadataEntries::from([(key.to_owned(), value)]);
     let mut records = vec![
         (

@@ -66,6 +66,8 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
             OnDiskFullName::Ring => OnDiskFull::Ring,
         },
         min_free_space_bytes: typed.min_free_space.filter(|bytes| *bytes > 0),
+        rescue_directory: (!typed.rescue_directory.as_os_str().is_empty())
+            .then(|| typed.rescue_directory.clone()),
         cache: cache(typed, surroundings)?,
         start_paused: typed.start_paused,
         use_sim_time: typed.use_sim_time,

@@ -41,7 +41,13 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
         ),
     });
     if report.has_changed() {
-        lines.push("what was lost at its end is unknown".to_owned());
+        lines.push(match report.rescued {
+            Some(count) => format!(
+                "{} came from the memory of the recorder, which was killed",
+                plural(count, "message")
+            ),
+            None => "what was lost at its end is unknown".to_owned(),
+        });
     }
     lines.extend(
         report
@@ -80,6 +86,7 @@ pub fn json(report: &RepairReport) -> Value {
         "bag": report.bag,
         "changed": report.has_changed(),
         "metadata_written": report.metadata_written,
+        "rescued_message_count": report.rescued,
         "message_count": report.messages,
         "files": files,
         "unsaved": report.unsaved,

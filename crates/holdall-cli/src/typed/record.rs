@@ -289,6 +289,10 @@ pub struct RecordArguments {
     #[arg(long, value_name = "S", default_value = "2", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Safety")]
     pub max_loss_window: Duration,
 
+    /// Directory in memory that keeps what the disk does not have yet, for `holdall repair` after the recorder was killed; empty for none
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm", help_heading = "Safety")]
+    pub rescue_directory: PathBuf,
+
     /// When less than this is free the disk counts as full; 0: when a write fails [default: 0, with --on-disk-full ring 1GiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Safety")]
     pub min_free_space: Option<u64>,

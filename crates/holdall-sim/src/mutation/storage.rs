@@ -238,6 +238,20 @@ impl StorageWriter for MutatedWriter {
         self.writer.close_chunks(q)
     }
 
+    fn handed(&mut self, q: &DiskQueue) -> u64 {
+        self.writer.handed(q)
+    }
+
+    fn hand_over(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        self.let_go(q)?;
+        self.writer.hand_over(q)
+    }
+
+    fn hand_over_large(&mut self, q: &mut DiskQueue) -> StorageResult<bool> {
+        self.let_go(q)?;
+        self.writer.hand_over_large(q)
+    }
+
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
         self.let_go(q)?;
         self.writer.make_durable(q)

@@ -251,6 +251,11 @@ impl TopicWriter {
         Ok(false)
     }
 
+    /// Whether the system has all its messages.
+    pub fn is_handed(&self) -> bool {
+        self.log_piece.is_empty()
+    }
+
     /// Hands what is in the log's buffer to the system.
     pub fn flush_log(&mut self) -> StorageResult<()> {
         if !self.log_piece.is_empty() {

@@ -59,6 +59,9 @@ pub struct LeveldbWriter {
     records_bytes: u64,
     /// Of all topics, waiting to be sorted.
     gathered_bytes: usize,
+    /// By topic: number of the first message that its log holds back.
+    held_from: Vec<u64>,
+    messages: u64,
 }
 
 impl LeveldbWriter {
@@ -90,6 +93,8 @@ impl LeveldbWriter {
             moved: HashSet::new(),
             records_bytes: 0,
             gathered_bytes: 0,
+            held_from: Vec::new(),
+            messages: 0,
         })
     }
 
@@ -201,6 +206,7 @@ impl StorageWriter for LeveldbWriter {
         self.topics
             .push(TopicWriter::create(&self.path, &base, topic, &self.options)?);
         self.names.push(base);
+        self.held_from.push(0);
         self.tally.add_channel();
         Ok(index)
     }
@@ -214,6 +220,10 @@ impl StorageWriter for LeveldbWriter {
         let index = self.tally.place(channel)?;
         let topic = &mut self.topics[index];
         let wanted = message.log_time.as_nanos();
+        if topic.is_handed() {
+            self.held_from[index] = self.messages;
+        }
+        self.messages += 1;
         let before = topic.gathered_bytes();
         let stamp = if message.payload.len() >= LARGE_BYTES_MIN {
             topic.write_large(wanted, message.payload)?
@@ -261,6 +271,12 @@ impl StorageWriter for LeveldbWriter {
 
     fn close_chunks(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
         self.topics.iter_mut().try_for_each(TopicWriter::flush_log)
+    }
+
+    fn handed(&mut self, _q: &DiskQueue) -> u64 {
+        let held = self.topics.iter().zip(&self.held_from);
+        held.filter(|(topic, _)| !topic.is_handed())
+            .fold(self.messages, |handed, (_, first)| handed.min(*first))
     }
 
     fn make_durable(&mut self, _q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {

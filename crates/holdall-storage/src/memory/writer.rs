@@ -126,6 +126,10 @@ impl StorageWriter for MemoryWriter {
         Ok(())
     }
 
+    fn handed(&mut self, _q: &DiskQueue) -> u64 {
+        self.with_file(|file| file.messages.len() as u64)
+    }
+
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
         Ok(Some(q.sync(self.file)?))
     }

@@ -68,6 +68,7 @@ pub struct SqliteWriter {
     transaction_start: i64,
     uncommitted_bytes: u64,
     committed_bytes: u64,
+    committed_messages: u64,
     records: i64,
 }
 
@@ -105,6 +106,7 @@ impl SqliteWriter {
             transaction_start: 0,
             uncommitted_bytes: 0,
             committed_bytes: 0,
+            committed_messages: 0,
             records: 0,
         };
         for statement in CREATE_TABLES {
@@ -246,6 +248,7 @@ impl SqliteWriter {
             self.execute("commit a transaction to", "COMMIT", [])?;
         }
         self.uncommitted_bytes = 0;
+        self.committed_messages = self.tally.messages();
         self.committed_bytes = self.length_of_database()?;
         Ok(())
     }
@@ -387,6 +390,10 @@ impl StorageWriter for SqliteWriter {
 
     fn close_chunks(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
         self.commit()
+    }
+
+    fn handed(&mut self, _q: &DiskQueue) -> u64 {
+        self.committed_messages
     }
 
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     live::writer_of_bag,
     record::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
+    rescue,
     writer::STATE_KEY,
 };
 use holdall_io::lock::Holder;
@@ -427,7 +428,10 @@ impl BagReader {
         if listed.is_empty() {
             return Self::from_metadata(path, metadata);
         }
-        let mut bag = Self::rebuilt(path, &listed, view, writer)?;
+        let mut bag = match &writer {
+            Some(_) => Self::rebuilt(path, &listed, view, writer)?,
+            None => Self::rebuilt_with_rescued(path, &listed, view)?,
+        };
         if writer.is_none() {
             let notice = format!(
                 "{}: its recording was not ended; what its files hold is shown instead of {METADATA_FILE}",
@@ -457,6 +461,43 @@ impl BagReader {
             notices,
             writer: None,
             bounds: (None, None),
+        })
+    }
+
+    /// Opens a bag's directory by its storage files alone, without what has survived its recorder in memory.
+    pub(crate) fn open_files(path: &Path) -> Result<Self, BagError> {
+        Self::rebuilt(path, &listing::storage_files(path)?, Ros1View::default(), None)
+    }
+
+    /// As [`Self::rebuilt`], with what a recorder that was killed had in memory.
+    fn rebuilt_with_rescued(path: &Path, listed: &[PathBuf], view: Ros1View) -> Result<Self, BagError> {
+        let mut rebuild = Rebuild::new(view);
+        for file in listed {
+            rebuild.add(path, file, false)?;
+        }
+        let rescued = rescue::as_reader(path, rebuild.files());
+        let notice = match rescued {
+            Ok(Some((memory, reader))) => {
+                let count = reader.summary().message_count;
+                rebuild.add_in_memory(path, &memory, reader);
+                Some(format!(
+                    "{}: its recorder was killed; {count} messages that its files do not have are read from memory until \
+                     `holdall repair` writes them or the machine is turned off",
+                    path.display()
+                ))
+            }
+            Ok(None) => None,
+            Err(error) => Some(format!("messages in memory cannot be read: {error}")),
+        };
+        let (metadata, files, mut notices) = rebuild.finish()?;
+        notices.extend(notice);
+        Ok(Self {
+            path: path.to_owned(),
+            metadata,
+            files,
+            notices,
+            bounds: (None, None),
+            writer: None,
         })
     }
 

@@ -21,5 +21,6 @@ pub use bag::{BagFile, BagReader, LostByTopic, Ros1View};
 pub(crate) use bag::{METADATA_BYTES_MAX, io_error};
 pub use contents::{BagContents, ServiceCounts};
 pub use error::BagError;
+pub(crate) use file::SharedReader;
 pub use publishers::{PublisherChoice, TopicPublisher};
 pub use set::{BagMessage, BagSet, MessageFilter, Messages};

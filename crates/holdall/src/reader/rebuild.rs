@@ -89,6 +89,27 @@ impl Rebuild {
         Ok(())
     }
 
+    /// The files so far.
+    pub fn files(&self) -> &[BagFile] {
+        &self.files
+    }
+
+    /// Adds a file that is in memory only.
+    pub fn add_in_memory(&mut self, bag: &Path, path: &Path, reader: file::SharedReader) {
+        let summary = reader.summary();
+        self.add_summary(summary, relative(bag, path));
+        self.files.push(BagFile {
+            path: path.to_owned(),
+            bytes: summary.file_bytes,
+            earliest: summary.starting_time,
+            empty: summary.message_count == 0,
+            payloads: Payloads::Plain,
+            reader: Some(reader),
+            unpacked: self.unpacked.clone(),
+            view: self.view,
+        });
+    }
+
     /// The metadata, the files, and one sentence for each thing that is not as it should be.
     ///
     /// # Errors

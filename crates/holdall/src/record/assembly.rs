@@ -9,8 +9,10 @@ use super::{
     options::RecordOptions,
     session::{Parts, Session, lock},
     status::RecordReport,
+    survival::{Event, Survival},
     view::View,
 };
+use crate::record::options::CompressionMode;
 use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, OpenDisk};
 use holdall_io::clock::Clock;
 use holdall_model::loss::LossStage;
@@ -24,6 +26,7 @@ pub(super) struct Assembly {
     pub drain: Drain,
     pub control: RecordControl,
     pub view: View,
+    pub survival: Survival,
 }
 
 impl Assembly {
@@ -39,8 +42,28 @@ impl Assembly {
         folder: Box<dyn BagFolder>,
         storage: Option<&'static dyn Storage>,
     ) -> Result<Self, RecordError> {
+        let directory = options.output.clone();
+        let survival = Survival::begin(options.rescue_directory.as_deref(), &options.cache);
+        let assembly = Self::over(
+            options,
+            transports,
+            clock,
+            (open_disk, folder, storage),
+            &survival,
+        );
+        // Nothing was received yet.
+        assembly.inspect_err(|_| survival.end(&directory))
+    }
+
+    fn over(
+        options: RecordOptions,
+        transports: Vec<Box<dyn Transport>>,
+        clock: Arc<dyn Clock>,
+        (open_disk, folder, storage): (OpenDisk, Box<dyn BagFolder>, Option<&'static dyn Storage>),
+        survival: &Survival,
+    ) -> Result<Self, RecordError> {
         let started = clock.monotonic();
-        let parts = parts(&options);
+        let parts = parts(&options, survival);
         let control = RecordControl::new(
             Arc::clone(&parts.gate),
             Arc::clone(&parts.cache),
@@ -52,7 +75,15 @@ impl Assembly {
         let drain_options = DrainOptions::from(&options);
         // Before the bag, so that what cannot be subscribed leaves no empty bag behind.
         let session = Session::new(options, parts.clone(), transports, started)?;
+        let directory = bag_options.directory.clone();
+        let event = Event::Bag {
+            storage: bag_options.storage.id().to_owned(),
+            merge_publishers: drain_options.merge_publishers,
+            packed_payloads: compression.mode == CompressionMode::Message,
+        };
+        survival.log.add(|| event);
         let bag = BagWriter::create(bag_options, open_disk, folder)?;
+        survival.leave_word(&directory);
         let drain = Drain::new(
             bag,
             Arc::clone(&parts.cache),
@@ -71,6 +102,7 @@ impl Assembly {
             drain,
             control,
             view,
+            survival: survival.clone(),
         })
     }
 }
@@ -95,8 +127,8 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
     }
 }
 
-fn parts(options: &RecordOptions) -> Parts {
-    let ledger = Arc::new(Mutex::new(Ledger::new()));
+fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
+    let ledger = Arc::new(Mutex::new(Ledger::surviving(survival.log.clone())));
     let evicted = Arc::clone(&ledger);
     // What falls out of the ring of snapshot mode was not asked for.
     let stage = if options.cache.snapshot {
@@ -110,9 +142,13 @@ fn parts(options: &RecordOptions) -> Parts {
     };
     Parts {
         gate: Arc::new(Gate::new(options.start_paused, options.use_sim_time)),
-        cache: Arc::new(SharedCache::new(&options.cache, Box::new(count_evicted))),
+        cache: Arc::new(SharedCache::with_source(
+            &options.cache,
+            survival.source.clone(),
+            Box::new(count_evicted),
+        )),
         ledger,
-        drain: Arc::new(DrainShared::default()),
+        drain: Arc::new(DrainShared::surviving(survival.log.clone())),
         topics: Arc::default(),
     }
 }

@@ -1,5 +1,7 @@
 //! The drain: takes segments from the cache and writes their messages, holding back those whose definition is still being asked for.
 
+mod places;
+mod retain;
 mod thread;
 
 pub use thread::DrainThread;
@@ -12,6 +14,8 @@ use super::{
     journal::Journal,
     ledger::{Interval, Ledger, Restart},
     options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
+    retained::{Progress, Retained},
+    survival::SurvivalLog,
     waiting::{HeldPayload, WaitingTopics},
 };
 use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking, PublisherSlot};
@@ -110,11 +114,21 @@ pub struct DrainShared {
     commands: Mutex<VecDeque<DrainCommand>>,
     status: Mutex<DrainStatus>,
     finished: Mutex<Vec<FinishedFile>>,
+    survival: SurvivalLog,
 }
 
 impl DrainShared {
+    /// Logs topics and definitions for a rescue before their messages come.
+    pub fn surviving(survival: SurvivalLog) -> Self {
+        Self {
+            survival,
+            ..Self::default()
+        }
+    }
+
     /// Gives the drain something to do; call [`SharedCache::wake`] when it should not wait for the next message.
     pub fn command(&self, command: DrainCommand) {
+        command.log_to(&self.survival);
         lock(&self.commands).push_back(command);
     }
 
@@ -193,6 +207,11 @@ pub struct Drain {
     next_space: Duration,
     next_space_guard: Duration,
     checkpoints: Checkpoints,
+    /// There where messages survive the process.
+    retained: Option<Retained>,
+    progress: Progress,
+    /// Large messages were written, and the system may not have them.
+    has_large: bool,
 }
 
 impl Drain {
@@ -226,7 +245,11 @@ impl Drain {
             next_space: Duration::ZERO,
             next_space_guard: Duration::ZERO,
             checkpoints: Checkpoints::default(),
+            retained: None,
+            progress: Progress::default(),
+            has_large: false,
         };
+        drain.begin_retaining();
         drain
             .bag
             .set_end_records(drain.checkpoints.end_records(&drain.ledger));
@@ -266,6 +289,7 @@ impl Drain {
         if let Err(error) = self.tend_bag(now) {
             self.fail(error);
         }
+        self.release_retained();
     }
 
     /// Does what was commanded.
@@ -381,11 +405,13 @@ impl Drain {
         self.forget_vacated();
         let last_log_time = segment.last_log_time();
         let mut place = Place::default();
+        let mut holds_waiting = false;
         while let Some(Stored {
             entry, payload, next, ..
         }) = segment.message(place)
         {
             if self.is_waiting(entry.topic) {
+                holds_waiting = true;
                 if let Some(payload) = self.take_out(&mut segment, place, entry.topic) {
                     self.hold(entry, payload, received);
                 }
@@ -406,17 +432,7 @@ impl Drain {
             self.checkpoints.written_until(last);
         }
         self.count_runs();
-        self.cache.give_back(segment);
-    }
-
-    /// Forgets publishers whose places others may have taken, before messages of these are written: all of theirs are in the bag.
-    fn forget_vacated(&mut self) {
-        let vacated = lock(&self.ledger).take_vacated();
-        for (topic, publisher) in vacated {
-            if let Some(Some(topic)) = self.topics.get(topic.0 as usize) {
-                self.bag.forget_publisher(*topic, PublisherSlot(publisher.0));
-            }
-        }
+        self.give_back(segment, holds_waiting);
     }
 
     #[inline]
@@ -463,6 +479,7 @@ impl Drain {
         while let Some(packing) = self.packing.as_mut().filter(|packing| packing.is_full()) {
             let given_up = packing.gives_up().then(|| packing.give_up_oldest()).flatten();
             if let Some(oldest) = given_up {
+                self.progress.packed += 1;
                 self.lose(&oldest.entry, LossStage::Compression);
                 self.cache.loan_returned(oldest.entry.topic, oldest.held_bytes);
             } else if let Some((oldest, packed)) = packing.take_ready(true) {
@@ -470,6 +487,7 @@ impl Drain {
             }
         }
         if let Some(packing) = &mut self.packing {
+            self.progress.packing += 1;
             packing.submit(message, payload);
         }
     }
@@ -485,6 +503,7 @@ impl Drain {
 
     fn write_one_packed(&mut self, message: &InPacking, packed: io::Result<Vec<u8>>) {
         let InPacking { entry, bytes, .. } = *message;
+        self.progress.packed += 1;
         match packed {
             Ok(packed) => self.write(entry, PayloadRef::Bytes(&packed), bytes),
             Err(error) => {
@@ -517,6 +536,7 @@ impl Drain {
                     self.tell_split();
                 }
                 self.journal.written(self.bag.file_number(), &entry);
+                self.progress.written += 1;
                 self.count(&entry, bytes as u64);
             }
             Err(error) => {
@@ -614,15 +634,6 @@ impl Drain {
             }
         }
         Ok(())
-    }
-
-    /// Lets other publishers take the places of folded ones whose messages the journal has forgotten.
-    fn give_places_free(&mut self) {
-        let is_new = self.journal.end() != self.places_given;
-        if is_new && self.journal.start() >= self.places_given {
-            self.places_given = self.journal.end();
-            lock(&self.ledger).turn_places();
-        }
     }
 
     /// Warns when the loss window cannot be kept: once, the report and the bag tell the rest.

@@ -163,13 +163,8 @@ impl Intake {
         state.gone.retain(|gone| *gone != gid);
         let index = self.track(&mut state, Some(gid));
         let track = &mut state.tracks[index];
-        if let Some(who) = who
-            && let Some(account) = self.ledger().publisher_mut(self.topic, track.index)
-        {
-            // What is known stays: a node that ends takes its name back before its publishers go.
-            account.node = who.node.or(account.node.take());
-            account.host = who.host.or(account.host.take());
-            account.transport = who.transport.or(account.transport.take());
+        if let Some(who) = who {
+            self.ledger().describe_publisher(self.topic, track.index, who);
         }
         if track.origin.is_none() {
             track.origin = Some(origin);

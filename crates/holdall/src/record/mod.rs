@@ -19,10 +19,12 @@ mod loss_watch;
 mod merging;
 pub mod options;
 mod recorder;
+mod retained;
 mod session;
 pub mod status;
 mod stepped;
 mod subscriptions;
+pub mod survival;
 #[cfg(test)]
 mod tests;
 mod view;

@@ -138,6 +138,8 @@ pub struct RecordOptions {
     /// When less than this is free the disk counts as full (`--min-free-space`). `None`: when a write fails, or, with
     /// [`OnDiskFull::Ring`], at [`RING_FREE_SPACE_BYTES`].
     pub min_free_space_bytes: Option<u64>,
+    /// A directory in memory for what must survive the death of this process until the storage has it; `None` for nowhere.
+    pub rescue_directory: Option<PathBuf>,
     /// How messages wait.
     pub cache: CacheOptions,
     /// Begin paused (`--start-paused`).
@@ -178,6 +180,7 @@ impl Default for RecordOptions {
             min_free_space_bytes: None,
             split: SplitOptions::default(),
             compression: CompressionOptions::default(),
+            rescue_directory: None,
             cache: CacheOptions::default(),
             start_paused: false,
             use_sim_time: false,

@@ -8,6 +8,7 @@ use super::{
     options::RecordOptions,
     session::Session,
     status::{RecordReport, RecordStatus},
+    survival::Survival,
     view::{RecordObserver, View},
 };
 use crate::writer::{BagFolder, OpenDisk};
@@ -60,6 +61,7 @@ impl Recorder {
             drain,
             control,
             view,
+            survival,
         } = assembly;
         let drain = DrainThread::spawn(drain, clock).map_err(RecordError::Thread)?;
         let recording = Recording {
@@ -67,6 +69,7 @@ impl Recorder {
             drain,
             control: control.clone(),
             view: view.clone(),
+            survival,
         };
         let run = move || recording.run();
         let thread = std::thread::Builder::new()
@@ -128,6 +131,7 @@ struct Recording {
     drain: DrainThread,
     control: RecordControl,
     view: View,
+    survival: Survival,
 }
 
 /// Tells that the recording has ended, also when it ended by a panic.
@@ -217,6 +221,7 @@ impl Recording {
             mut session,
             drain,
             view,
+            survival,
             ..
         } = self;
         view.parts.cache.close();
@@ -228,7 +233,9 @@ impl Recording {
                 ..RecordReport::default()
             };
         };
-        let mut report = report(drain.close(&*view.clock), &view);
+        let closed = drain.close(&*view.clock);
+        survival.end(&closed.directory);
+        let mut report = report(closed, &view);
         session.tell_end(report.files.last().map(PathBuf::as_path));
         report.failure = report.failure.or_else(|| session.failure().map(str::to_owned));
         report

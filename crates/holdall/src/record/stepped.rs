@@ -99,9 +99,16 @@ impl SteppedRecorder {
         self.0.view.parts.cache.close();
         // Bounded by what the cache holds: nothing comes in any more.
         while self.step_drain() {}
-        let Assembly { mut drain, view, .. } = self.0;
+        let Assembly {
+            mut drain,
+            view,
+            survival,
+            ..
+        } = self.0;
         drain.finish();
-        let report = report(drain.close(&*view.clock), &view);
+        let closed = drain.close(&*view.clock);
+        survival.end(&closed.directory);
+        let report = report(closed, &view);
         let ledger = lock(&view.parts.ledger).clone();
         (report, ledger)
     }

@@ -111,6 +111,11 @@ impl WaitingTopics {
         );
     }
 
+    /// Whether messages are held back.
+    pub fn has_messages(&self) -> bool {
+        self.topics.values().any(|topic| !topic.held.is_empty())
+    }
+
     /// Whether a topic waits.
     pub fn contains(&self, topic: TopicId) -> bool {
         self.topics.contains_key(&topic)

@@ -3,6 +3,7 @@
 mod channels;
 mod close;
 mod durable;
+mod handed;
 mod repeated;
 mod vanished;
 
@@ -17,6 +18,7 @@ use super::{
 use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
 use channels::{FileChannels, Found};
 use durable::PendingSync;
+use handed::Handed;
 use holdall_io::{
     block::BlockPoolOptions,
     disk::{DiskError, FileId},
@@ -220,6 +222,8 @@ pub struct BagWriter {
     channels_bytes: u64,
     /// The sync that was asked for last and has not ended.
     sync: Option<PendingSync>,
+    /// Which messages the system has.
+    handed: Handed,
     /// In files that the ring has removed, not yet told.
     removed: Vec<TopicCount>,
     /// In files that were deleted or replaced by others, not yet reported.
@@ -305,6 +309,7 @@ impl BagWriter {
             topics_bytes: 0,
             channels_bytes: 0,
             sync: None,
+            handed: Handed::default(),
             removed: Vec::new(),
             vanished: Vec::new(),
             vanishing: Vec::new(),
@@ -537,7 +542,7 @@ impl BagWriter {
         };
         let summary = current.summary();
         let CurrentFile {
-            writer,
+            mut writer,
             file,
             number,
             name,
@@ -563,6 +568,7 @@ impl BagWriter {
                 .iter()
                 .map(|(name, entries)| (name.as_str(), entries.clone())),
         );
+        self.hand_over_last(&mut *writer, file)?;
         let finished = writer.finish(&mut self.queue, &closing)?;
         if let Some(past) = self.past.back_mut() {
             past.summary = channels.by_topic(finished);

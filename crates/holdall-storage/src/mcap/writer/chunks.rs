@@ -72,6 +72,7 @@ impl McapWriter {
         while self.compressor.is_full() {
             self.take_compressed(q, true)?;
         }
+        self.chunks.packing(content.first_message);
         self.compressor.submit(content, records);
         while self.take_compressed(q, false)? {}
         Ok(())
@@ -157,6 +158,7 @@ impl McapWriter {
         content: ChunkContent,
     ) -> StorageResult<()> {
         self.output.put(q, &content.index)?;
+        self.chunks.placed(self.output.position(), content.first_message);
         let chunk = WrittenChunk {
             place,
             compression,
@@ -177,6 +179,7 @@ impl McapWriter {
         let Some(result) = self.compressor.take_ready(wait) else {
             return Ok(false);
         };
+        self.chunks.packed();
         let mut done = result.map_err(|error| StorageError::Codec {
             path: self.path.clone(),
             action: "compress",
@@ -208,7 +211,8 @@ impl McapWriter {
         while self.take_compressed(q, true)? {}
         self.close_direct(q)?;
         let log_time = unsigned(message.log_time);
-        self.lanes[lane].open(Place::Buffered, u64::MAX, log_time);
+        let first = self.messages();
+        self.lanes[lane].open(Place::Buffered, u64::MAX, (log_time, first));
         if self.lanes[lane].lacks_channel(channel) {
             self.introduce(q, lane, channel)?;
         }

@@ -61,6 +61,8 @@ pub(super) struct ChunkContent {
     pub times: (u64, u64),
     /// Messages.
     pub message_count: u64,
+    /// Number of its first message in the order of writing.
+    pub first_message: u64,
     /// Channels with messages, ascending, with how many, and where each one's index begins in `index`.
     pub channels: Vec<(u16, u32, u32)>,
     /// All message index records.
@@ -77,6 +79,8 @@ pub(super) struct Lane {
     pub bytes: u64,
     /// A lane of larger messages has wanted the stream since this lane's last chunk was opened.
     pub is_crowded: bool,
+    /// Number of the open chunk's first message in the order of writing, as far as the file is concerned.
+    pub first_message: u64,
     /// How large the records of the open chunk may get; zero while there is none.
     bytes_max: u64,
     /// Log time of the first message of the open chunk.
@@ -102,6 +106,7 @@ impl Lane {
             buffer: Vec::new(),
             bytes: 0,
             is_crowded: false,
+            first_message: 0,
             bytes_max: 0,
             first_time: 0,
             entries: Vec::new(),
@@ -114,8 +119,9 @@ impl Lane {
         }
     }
 
-    /// Begins a chunk whose records may take up to `bytes_max` and whose first message has this log time.
-    pub fn open(&mut self, place: Place, bytes_max: u64, log_time: u64) {
+    /// Begins a chunk whose records may take up to `bytes_max`, with the log time and the number of its first message.
+    pub fn open(&mut self, place: Place, bytes_max: u64, (log_time, first_message): (u64, u64)) {
+        self.first_message = first_message;
         self.place = place;
         self.bytes_max = bytes_max;
         self.first_time = log_time;
@@ -238,6 +244,7 @@ impl Lane {
     pub fn close(&mut self, with_index: bool, content: &mut ChunkContent) {
         content.times = self.times().unwrap_or((0, 0));
         content.message_count = self.message_count();
+        content.first_message = self.first_message;
         content.channels.clear();
         content.index.clear();
         self.touched.sort_unstable();
@@ -309,7 +316,7 @@ mod tests {
     #[test]
     fn index_holds_every_message_of_each_channel_in_order() {
         let mut lane = Lane::new(0, Some(1000));
-        lane.open(Place::Buffered, u64::MAX, 5);
+        lane.open(Place::Buffered, u64::MAX, (5, 0));
         for channel in [2, 0] {
             assert!(lane.lacks_channel(channel));
             lane.introduce(channel, 1);
@@ -355,7 +362,7 @@ mod tests {
     #[test]
     fn many_channels_stretch_the_chunk() {
         let mut lane = Lane::new(0, Some(1000));
-        lane.open(Place::Buffered, u64::MAX, 0);
+        lane.open(Place::Buffered, u64::MAX, (0, 0));
         for channel in 0..100 {
             lane.introduce(channel, 1);
             lane.note(channel, 0, 50);

@@ -4,6 +4,7 @@ mod catalog;
 mod checkpoint;
 mod chunks;
 mod compress;
+mod handed;
 mod lane;
 mod output;
 mod summary;
@@ -21,6 +22,7 @@ use crate::{
 use catalog::Catalog;
 use checkpoint::Checkpoints;
 use compress::Compressor;
+use handed::ChunksOnTheirWay;
 use holdall_io::{
     disk::FileId,
     queue::{DiskQueue, SyncToken},
@@ -53,6 +55,8 @@ pub struct McapWriter {
     lane_of: Vec<u8>,
     catalog: Catalog,
     compressor: Compressor<ChunkContent>,
+    /// Those that the system may not have.
+    chunks: ChunksOnTheirWay,
     /// Used again for the next chunk.
     spare_content: Vec<ChunkContent>,
     spare_buffers: Vec<Vec<u8>>,
@@ -108,6 +112,7 @@ impl McapWriter {
             lane_of: Vec::new(),
             catalog: Catalog::default(),
             compressor,
+            chunks: ChunksOnTheirWay::default(),
             spare_content: Vec::new(),
             spare_buffers: Vec::new(),
             latest_time: 0,
@@ -207,6 +212,7 @@ impl McapWriter {
             return Ok(false);
         }
         self.lanes[lane].grow(self.catalog.chunk_indexes_bytes);
+        let first = self.messages();
         if self.wants_stream(q, lane)? {
             let bytes_max = self.output.chunk_capacity(q);
             if needed > bytes_max {
@@ -214,9 +220,9 @@ impl McapWriter {
             }
             self.output.begin_chunk(q)?;
             self.direct_lane = Some(lane);
-            self.lanes[lane].open(Place::Direct, bytes_max, log_time);
+            self.lanes[lane].open(Place::Direct, bytes_max, (log_time, first));
         } else {
-            self.lanes[lane].open(Place::Buffered, CHUNK_BYTES_MAX, log_time);
+            self.lanes[lane].open(Place::Buffered, CHUNK_BYTES_MAX, (log_time, first));
             if self.lanes[lane].buffer.capacity() == 0 {
                 self.lanes[lane].buffer = self.spare_buffers.pop().unwrap_or_default();
             }
@@ -389,6 +395,19 @@ impl StorageWriter for McapWriter {
         }
         while self.take_compressed(q, true)? {}
         Ok(())
+    }
+
+    fn handed(&mut self, q: &DiskQueue) -> u64 {
+        self.messages_handed(q)
+    }
+
+    fn hand_over(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        self.close_chunks(q)?;
+        Ok(self.output.hand_over(q)?)
+    }
+
+    fn hand_over_large(&mut self, q: &mut DiskQueue) -> StorageResult<bool> {
+        self.hand_over_large_lane(q)
     }
 
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {

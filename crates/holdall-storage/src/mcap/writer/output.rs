@@ -266,10 +266,20 @@ impl Output {
         Ok(if wanted { crc.finalize() } else { 0 })
     }
 
+    /// The file that it writes.
+    pub fn file(&self) -> FileId {
+        self.stream.file()
+    }
+
+    /// Gives everything so far to the disk. Must not be called while a chunk is open.
+    pub fn hand_over(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+        self.settle(q)?;
+        self.stream.flush_tail(q).map(drop)
+    }
+
     /// Gives everything so far to the disk and asks for a sync. Must not be called while a chunk is open.
     pub fn make_durable(&mut self, q: &mut DiskQueue) -> Result<SyncToken, DiskError> {
-        self.settle(q)?;
-        self.stream.flush_tail(q)?;
+        self.hand_over(q)?;
         q.sync(self.stream.file())
     }
 

@@ -7,7 +7,10 @@ mod shared;
 mod tests;
 
 pub use policy::Admission;
-pub use segment::{Place, Segment, SegmentShape, Stored};
+pub use segment::{
+    ArenaSource, KIND_MESSAGES, Place, RUN_HEADER_BYTES, Segment, SegmentShape, Stored, SurvivedMessage,
+    SurvivedRun, run_header, survived,
+};
 pub use shared::{Offered, SharedCache, Waited};
 
 use super::options::{CacheOptions, CachePolicy};
@@ -91,6 +94,7 @@ pub enum Taken {
 /// loan larger than what the segments leave is taken when no other loan is held, so that it can be recorded at all.
 pub struct Cache {
     shape: SegmentShape,
+    source: ArenaSource,
     bytes_max: usize,
     duration_max: Option<Duration>,
     snapshot: bool,
@@ -117,12 +121,17 @@ pub struct Cache {
 impl Cache {
     /// An empty cache with its first segments ready.
     pub fn new(options: &CacheOptions) -> Self {
+        Self::with_source(options, ArenaSource::default())
+    }
+
+    /// As [`Cache::new`], with memory from `source`.
+    pub fn with_source(options: &CacheOptions, source: ArenaSource) -> Self {
         let bytes_max = options.bytes_max.max(CACHE_BYTES_MIN);
         let shape = SegmentShape::for_cache(bytes_max);
         let segments_min = (bytes_max / 16 / shape.footprint_bytes()).clamp(SEGMENTS_MIN, SEGMENTS_READY_MAX);
         let segments_max = bytes_max / shape.footprint_bytes() + segments_min;
         let mut spare = Vec::with_capacity(segments_max);
-        spare.extend((1..segments_min).map(|_| Segment::touched(shape)));
+        spare.extend((1..segments_min).map(|_| Segment::touched(shape, &source)));
         let policy = if options.snapshot {
             CachePolicy::DropOld
         } else {
@@ -135,7 +144,8 @@ impl Cache {
             snapshot: options.snapshot,
             pinned_batch_bytes: (bytes_max / 32).clamp(shape.arena_bytes, 8 * 1024 * 1024),
             admission: Admission::new(policy, bytes_max),
-            current: Segment::touched(shape),
+            current: Segment::touched(shape, &source),
+            source,
             full: VecDeque::with_capacity(segments_max),
             dumped: VecDeque::with_capacity(if options.snapshot { segments_max } else { 0 }),
             dump_current: false,
@@ -155,6 +165,11 @@ impl Cache {
     /// How much each of its segments holds.
     pub fn shape(&self) -> SegmentShape {
         self.shape
+    }
+
+    /// Where its segments get their memory from.
+    pub fn source(&self) -> &ArenaSource {
+        &self.source
     }
 
     /// What it may hold, in bytes.
@@ -394,8 +409,10 @@ impl Cache {
         if self.full.is_empty() && !self.current.is_empty() && !self.dump_current {
             // One segment more than before, for the short time until the last ones are given back.
             self.segments += 1;
-            self.full
-                .push_back(std::mem::replace(&mut self.current, Segment::new(self.shape)));
+            self.full.push_back(std::mem::replace(
+                &mut self.current,
+                Segment::new(self.shape, &self.source),
+            ));
         }
         self.full.pop_front()
     }

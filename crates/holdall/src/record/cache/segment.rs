@@ -1,10 +1,16 @@
 //! A segment: a run of messages in arrival order, header and small payload side by side in one arena, large payloads as loans.
 
 use super::{CacheEntry, PublisherIndex};
+use crate::record::survival::SurvivalLog;
+use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
     message::{Loan, PayloadRef},
     time::Timestamp,
     topic::TopicId,
+};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
 };
 
 /// Bytes of a message's header in the arena: see [`Header`].
@@ -76,6 +82,78 @@ struct HeldLoan {
 const HAS_PUBLISH_TIME: u32 = 1;
 const HAS_SEQUENCE: u32 = 2;
 const IS_LOAN: u32 = 4;
+/// No message: the ones that follow, so many bytes, are those of a segment, by its place among all.
+const IS_RUN: u32 = 8;
+
+/// Bytes of what stands before a run of gathered messages.
+pub const RUN_HEADER_BYTES: usize = HEADER_BYTES;
+
+/// What stands before the messages of a segment, `bytes` long, where several are gathered in one arena.
+pub fn run_header(order: u64, bytes: usize) -> [u8; RUN_HEADER_BYTES] {
+    let mut header = [0; RUN_HEADER_BYTES];
+    header[0..8].copy_from_slice(&order.to_le_bytes());
+    // An arena has at most 256 KiB.
+    header[32..36].copy_from_slice(&(bytes as u32).to_le_bytes());
+    header[36..40].copy_from_slice(&IS_RUN.to_le_bytes());
+    header
+}
+
+/// A message as it was found in an arena.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SurvivedMessage {
+    /// Its header.
+    pub entry: CacheEntry,
+    /// Where its payload is in the arena; `None` when it was in the transport's memory and is lost.
+    pub payload: Option<std::ops::Range<usize>>,
+}
+
+/// Messages that follow each other in an arena.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SurvivedRun {
+    /// The segment that they are of, where they were gathered.
+    pub order: Option<u64>,
+    /// The messages.
+    pub messages: Vec<SurvivedMessage>,
+}
+
+/// Reads the arena of a segment, or one of gathered segments. Ends at what cannot be right.
+pub fn survived(bytes: &[u8]) -> Vec<SurvivedRun> {
+    let mut runs: Vec<SurvivedRun> = Vec::new();
+    let mut at = 0;
+    while let Some(header) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let flags = u32::from_le_bytes([header[36], header[37], header[38], header[39]]);
+        at += HEADER_BYTES;
+        if flags == IS_RUN {
+            let order = header.first_chunk().map(|order| u64::from_le_bytes(*order));
+            runs.push(SurvivedRun {
+                order,
+                messages: Vec::new(),
+            });
+            continue;
+        }
+        if flags & !(HAS_PUBLISH_TIME | HAS_SEQUENCE | IS_LOAN) != 0 {
+            break;
+        }
+        let header = Header::from_bytes(header);
+        let payload = if header.is_loan {
+            None
+        } else {
+            let end = at + header.len_or_loan as usize;
+            if end > bytes.len() {
+                break;
+            }
+            Some(std::mem::replace(&mut at, end)..end)
+        };
+        if runs.is_empty() {
+            runs.push(SurvivedRun::default());
+        }
+        if let Some(run) = runs.last_mut() {
+            let entry = header.entry;
+            run.messages.push(SurvivedMessage { entry, payload });
+        }
+    }
+    runs
+}
 
 /// A header as it lies in the arena, little-endian: log time, publish time, sequence, topic, publisher, length of the payload (or
 /// number of the loan), flags.
@@ -139,38 +217,118 @@ impl Header {
     }
 }
 
+/// Slots of a region with this kind hold messages as segments lay them out.
+pub const KIND_MESSAGES: u32 = 1;
+
+/// Where segments get their arenas from: memory that survives the process while there is some, else ordinary memory.
+#[derive(Clone, Debug, Default)]
+pub struct ArenaSource {
+    region: Option<Region>,
+    /// Is told once when ordinary memory had to be taken.
+    ordinary: Arc<OnceLock<SurvivalLog>>,
+    is_ordinary: Arc<AtomicBool>,
+}
+
+impl ArenaSource {
+    /// Slots of this region, which hold an arena of the cache's shape each.
+    pub fn of_region(region: Region) -> Self {
+        Self {
+            region: Some(region),
+            ..Self::default()
+        }
+    }
+
+    /// The region, where there is one.
+    pub fn region(&self) -> Option<&Region> {
+        self.region.as_ref()
+    }
+
+    /// An arena that survives the process; `None` when there is no memory for one.
+    pub fn surviving_arena(&self) -> Option<Arena> {
+        self.region
+            .as_ref()
+            .and_then(|region| region.arena(KIND_MESSAGES))
+    }
+
+    /// Sets where it is said that messages are in memory which does not survive.
+    pub fn report_ordinary_memory_to(&self, log: SurvivalLog) {
+        // Set once, where the source is made.
+        drop(self.ordinary.set(log));
+    }
+
+    fn arena(&self, bytes: usize) -> Arena {
+        if self.region.is_none() {
+            return Arena::heap(bytes);
+        }
+        self.surviving_arena().unwrap_or_else(|| {
+            if !self.is_ordinary.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    "the shared memory is full: if this process is killed, messages that wait in ordinary memory are lost"
+                );
+                self.ordinary.get().inspect(|log| log.give_up());
+            }
+            Arena::heap(bytes)
+        })
+    }
+}
+
 /// A run of messages in arrival order.
 pub struct Segment {
     shape: SegmentShape,
-    arena: Vec<u8>,
+    arena: Arena,
     loans: Vec<Option<HeldLoan>>,
     pinned_bytes: usize,
     messages: usize,
-    first_log_time: Option<Timestamp>,
-    last_log_time: Option<Timestamp>,
+    /// These two mean something while there are messages.
+    first_log_time: Timestamp,
+    last_log_time: Timestamp,
 }
 
 impl Segment {
     /// An empty segment; its memory is reserved and not yet touched.
-    pub fn new(shape: SegmentShape) -> Self {
+    pub fn new(shape: SegmentShape, source: &ArenaSource) -> Self {
         Self {
             shape,
-            arena: Vec::with_capacity(shape.arena_bytes),
+            arena: source.arena(shape.arena_bytes),
             loans: Vec::with_capacity(shape.loans_max),
             pinned_bytes: 0,
             messages: 0,
-            first_log_time: None,
-            last_log_time: None,
+            first_log_time: Timestamp::from_nanos(0),
+            last_log_time: Timestamp::from_nanos(0),
         }
     }
 
     /// An empty segment with all its memory mapped in, so that filling it causes no page fault.
-    pub fn touched(shape: SegmentShape) -> Self {
-        let mut segment = Self::new(shape);
+    pub fn touched(shape: SegmentShape, source: &ArenaSource) -> Self {
+        let mut segment = Self::new(shape, source);
         // Every byte is written once: a page that was never written would fault in the receive path.
-        segment.arena.resize(shape.arena_bytes, 0xA5);
-        segment.arena.clear();
+        segment.arena.touch();
         segment
+    }
+
+    /// Whether its messages survive the process, without their loans.
+    pub fn survives(&self) -> bool {
+        self.arena.survives()
+    }
+
+    /// Whether messages of it were in memory of the transport.
+    pub fn has_loans(&self) -> bool {
+        !self.loans.is_empty()
+    }
+
+    /// Its place among all runs of messages.
+    pub fn order(&self) -> u64 {
+        self.arena.order()
+    }
+
+    /// The bytes of its messages as they are in memory; [`survived`] reads them.
+    pub fn bytes(&self) -> &[u8] {
+        self.arena.as_slice()
+    }
+
+    /// Gives the segment another arena, and returns the one that has its messages. Nothing but [`Segment::clear`] may follow.
+    pub fn exchange_arena(&mut self, empty: Arena) -> Arena {
+        std::mem::replace(&mut self.arena, empty)
     }
 
     /// True when a payload of this many bytes can be copied in.
@@ -192,32 +350,35 @@ impl Segment {
             "copied into a segment without room"
         );
         // An arena has at most 256 KiB: the length fits into 32 bits.
-        self.push(&Header {
+        let header = Header {
             entry,
             len_or_loan: payload.len() as u32,
             is_loan: false,
-        });
-        self.arena.extend_from_slice(payload);
+        };
+        self.push(&header, payload);
     }
 
     /// Appends a message whose payload stays where it is; the caller has asked [`Segment::fits_loan`].
     pub fn push_loan(&mut self, entry: CacheEntry, loan: Box<dyn Loan>, pinned_bytes: usize) {
         debug_assert!(self.fits_loan(), "moved a loan into a segment without room");
-        self.push(&Header {
+        let header = Header {
             entry,
             len_or_loan: self.loans.len() as u32,
             is_loan: true,
-        });
+        };
+        self.push(&header, &[]);
         self.loans.push(Some(HeldLoan { loan, pinned_bytes }));
         self.pinned_bytes += pinned_bytes;
     }
 
     #[inline]
-    fn push(&mut self, header: &Header) {
-        self.arena.extend_from_slice(&header.to_bytes());
+    fn push(&mut self, header: &Header, payload: &[u8]) {
+        self.arena.append(&header.to_bytes(), payload);
+        if self.messages == 0 {
+            self.first_log_time = header.entry.log_time;
+        }
         self.messages += 1;
-        self.first_log_time = self.first_log_time.or(Some(header.entry.log_time));
-        self.last_log_time = Some(header.entry.log_time);
+        self.last_log_time = header.entry.log_time;
     }
 
     /// Messages in it.
@@ -239,17 +400,17 @@ impl Segment {
 
     /// The first message's log time.
     pub fn first_log_time(&self) -> Option<Timestamp> {
-        self.first_log_time
+        (self.messages > 0).then_some(self.first_log_time)
     }
 
     /// The last message's log time.
     pub fn last_log_time(&self) -> Option<Timestamp> {
-        self.last_log_time
+        (self.messages > 0).then_some(self.last_log_time)
     }
 
     #[inline]
     fn header(&self, place: Place) -> Option<Header> {
-        let bytes = self.arena.get(place.0..)?.first_chunk()?;
+        let bytes = self.arena.as_slice().get(place.0..)?.first_chunk()?;
         Some(Header::from_bytes(bytes))
     }
 
@@ -275,7 +436,7 @@ impl Segment {
             });
         }
         let end = behind + len_or_loan as usize;
-        let payload = PayloadRef::Bytes(self.arena.get(behind..end)?);
+        let payload = PayloadRef::Bytes(self.arena.as_slice().get(behind..end)?);
         Some(Stored {
             entry,
             payload,
@@ -309,8 +470,6 @@ impl Segment {
         self.loans.clear();
         self.pinned_bytes = 0;
         self.messages = 0;
-        self.first_log_time = None;
-        self.last_log_time = None;
     }
 }
 

@@ -1,9 +1,12 @@
 //! The cache as threads share it: one short lock per message, memory and counting outside of it, and few wake-ups.
 
-use super::{Admission, Blocked, Body, Cache, CacheEntry, Place, Segment, Stored, Taken};
+use super::{
+    Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, Place, Segment, SegmentShape, Stored, Taken,
+};
 use crate::record::options::CacheOptions;
 use holdall_model::{
     message::{Loan, Payload},
+    time::Timestamp,
     topic::TopicId,
 };
 use std::{
@@ -50,6 +53,8 @@ struct Inner {
     quiet_rounds: u32,
     woken: bool,
     closed: bool,
+    /// Log time of the last large message for which the drain was woken.
+    prompted: Timestamp,
 }
 
 /// What came back and is not in the accounts yet. It has a lock of its own, held for nanoseconds, so that the drain never waits for
@@ -79,11 +84,15 @@ pub struct SharedCache {
     has_returned: AtomicBool,
     ready: Condvar,
     count_evicted: CountEvicted,
-    copy_bytes_max: usize,
+    shape: SegmentShape,
+    source: ArenaSource,
 }
 
 /// Times that the drain looks for messages by itself before it waits to be woken.
 const LINGER_ROUNDS: u32 = 10;
+
+/// How often the drain is woken for large messages at most.
+const PROMPT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Attempts of one message to get in; each attempt makes progress, other threads may use it up.
 const ATTEMPTS_MAX: usize = 64;
@@ -94,19 +103,25 @@ impl SharedCache {
         Self::over(Cache::new(options), count_evicted)
     }
 
+    /// An empty cache with memory from `source`.
+    pub fn with_source(options: &CacheOptions, source: ArenaSource, count_evicted: CountEvicted) -> Self {
+        Self::over(Cache::with_source(options, source), count_evicted)
+    }
+
     /// An empty cache with another rule of admission, to compare.
     pub fn with_admission(options: &CacheOptions, admission: Admission, count_evicted: CountEvicted) -> Self {
         Self::over(Cache::new(options).with_admission(admission), count_evicted)
     }
 
     fn over(cache: Cache, count_evicted: CountEvicted) -> Self {
-        let copy_bytes_max = cache.shape().copy_bytes_max();
+        let (shape, source) = (cache.shape(), cache.source().clone());
         let inner = Inner {
             cache,
             waiting: Waiting::No,
             quiet_rounds: 0,
             woken: false,
             closed: false,
+            prompted: Timestamp::from_nanos(0),
         };
         Self {
             inner: Mutex::new(inner),
@@ -114,7 +129,8 @@ impl SharedCache {
             has_returned: AtomicBool::new(false),
             ready: Condvar::new(),
             count_evicted,
-            copy_bytes_max,
+            shape,
+            source,
         }
     }
 
@@ -167,7 +183,7 @@ impl SharedCache {
     #[inline]
     pub fn offer(&self, entry: CacheEntry, payload: Payload<'_>) -> Offered {
         match payload {
-            Payload::Borrowed(bytes) if bytes.len() <= self.copy_bytes_max => {
+            Payload::Borrowed(bytes) if bytes.len() <= self.shape.copy_bytes_max() => {
                 self.enter(entry, &mut Body::Copy(bytes))
             }
             Payload::Borrowed(bytes) => self.offer_large_copy(entry, bytes),
@@ -197,7 +213,9 @@ impl SharedCache {
                     let wake = match inner.waiting {
                         Waiting::No => false,
                         Waiting::ForFirst => inner.cache.has_any(),
-                        Waiting::ForPressure => inner.cache.is_pressing(),
+                        Waiting::ForPressure => {
+                            inner.cache.is_pressing() || self.is_prompt(&mut inner, &entry, body)
+                        }
                     };
                     if wake {
                         inner.waiting = Waiting::No;
@@ -215,15 +233,29 @@ impl SharedCache {
         Offered::Full
     }
 
+    /// Whether the drain is to be woken for a large message: until it has written it the only copy is in the transport's memory, which does
+    /// not survive. Waking costs some ten microseconds, so not more often than every [`PROMPT_INTERVAL`].
+    #[inline]
+    fn is_prompt(&self, inner: &mut Inner, entry: &CacheEntry, body: &Body<'_>) -> bool {
+        let is_large = matches!(body, Body::Move(..));
+        if !is_large || self.source.region().is_none() {
+            return false;
+        }
+        let is_due = entry.log_time.saturating_since(inner.prompted) >= PROMPT_INTERVAL;
+        if is_due {
+            inner.prompted = entry.log_time;
+        }
+        is_due
+    }
+
     /// Does outside the lock what keeps a message from entering.
     #[cold]
     fn resolve(&self, inner: MutexGuard<'_, Inner>, blocked: Blocked) {
-        let shape = inner.cache.shape();
         drop(inner);
         match blocked {
             Blocked::Refused => {}
             Blocked::NeedsSegment => {
-                let segment = Segment::new(shape);
+                let segment = Segment::new(self.shape, &self.source);
                 self.lock().cache.add_segment(segment);
             }
             Blocked::Surplus(segment) => drop(segment),
@@ -306,18 +338,17 @@ impl SharedCache {
 
     /// Makes a segment while few are ready, outside the lock.
     fn make_spare(&self, mut inner: MutexGuard<'_, Inner>) {
-        let (reserved, shape) = (inner.cache.reserve_spare(), inner.cache.shape());
+        let reserved = inner.cache.reserve_spare();
         drop(inner);
         if reserved {
-            let segment = Segment::touched(shape);
+            let segment = Segment::touched(self.shape, &self.source);
             self.put_returned(|returned| returned.made.push(segment));
         }
     }
 
     fn hand_in_segment<'a>(&'a self, inner: MutexGuard<'a, Inner>) -> MutexGuard<'a, Inner> {
-        let shape = inner.cache.shape();
         drop(inner);
-        let segment = Segment::touched(shape);
+        let segment = Segment::touched(self.shape, &self.source);
         let mut inner = self.lock();
         inner.cache.add_segment(segment);
         inner
@@ -334,7 +365,12 @@ impl SharedCache {
     }
 
     /// Takes a segment back whose messages were written or counted; loans still in it are given back.
-    pub fn give_back(&self, mut segment: Segment) {
+    pub fn give_back(&self, segment: Segment) {
+        self.give_back_after(segment, |_| {});
+    }
+
+    /// As [`SharedCache::give_back`]; `keep` may take the arena that has the messages before they are forgotten.
+    pub fn give_back_after(&self, mut segment: Segment, keep: impl FnOnce(&mut Segment)) {
         let mut credits: Vec<(TopicId, usize)> = Vec::new();
         let mut pinned = Vec::new();
         let mut place = Place::default();
@@ -355,6 +391,7 @@ impl SharedCache {
             }
             place = next;
         }
+        keep(&mut segment);
         segment.clear();
         self.put_returned(|returned| {
             returned.credits.append(&mut credits);
@@ -410,6 +447,16 @@ impl SharedCache {
     /// Memory that it takes, used or ready for use, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.lock().cache.memory_bytes()
+    }
+
+    /// How much each of its segments holds.
+    pub fn shape(&self) -> SegmentShape {
+        self.shape
+    }
+
+    /// Where its segments get their memory from.
+    pub fn source(&self) -> &ArenaSource {
+        &self.source
     }
 
     /// What it may hold, in bytes.

@@ -3,16 +3,20 @@
 mod account;
 mod interval;
 mod places;
+mod rescued;
 
 pub use account::{FoldedPublishers, PublisherAccount, TopicAccount};
 pub use interval::Interval;
 
-use super::cache::PublisherIndex;
+use super::{
+    cache::PublisherIndex,
+    survival::{Event, SurvivalLog},
+};
 use account::BEFORE_ARRIVAL;
 use holdall_model::{
     loss::{LossStage, LossSums},
     time::Timestamp,
-    topic::{Gid, TopicId},
+    topic::{Gid, PublisherInfo, TopicId},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -58,6 +62,9 @@ pub struct Ledger {
     /// Some publisher was folded.
     #[serde(skip)]
     has_folded: bool,
+    /// Where it says what a rescue must know.
+    #[serde(skip)]
+    survival: SurvivalLog,
 }
 
 // Serde calls it with a reference.
@@ -84,6 +91,14 @@ impl Ledger {
         Self {
             version: Self::VERSION,
             ..Self::default()
+        }
+    }
+
+    /// An empty ledger that logs what a rescue must know.
+    pub fn surviving(survival: SurvivalLog) -> Self {
+        Self {
+            survival,
+            ..Self::new()
         }
     }
 
@@ -121,8 +136,36 @@ impl Ledger {
             ..PublisherAccount::default()
         };
         let index = account.open(publisher);
+        let gid = account
+            .publishers
+            .get(index)
+            .and_then(|publisher| publisher.gid.as_ref());
         // More publishers than 32 bits can count do not fit into memory.
-        PublisherIndex(index as u32)
+        let publisher = index as u32;
+        self.survival.add(|| Event::Publisher {
+            topic,
+            publisher,
+            gid: gid.cloned(),
+        });
+        PublisherIndex(publisher)
+    }
+
+    /// Says what discovery knows of a publisher. What is known stays: a node that ends takes its name back before its publishers go.
+    pub fn describe_publisher(&mut self, topic: TopicId, publisher: PublisherIndex, who: PublisherInfo) {
+        let Some(account) = self.publisher_mut(topic, publisher) else {
+            return;
+        };
+        account.node = who.node.or(account.node.take());
+        account.host = who.host.or(account.host.take());
+        account.transport = who.transport.or(account.transport.take());
+        let event = Event::Who {
+            topic,
+            publisher: publisher.0,
+            node: account.node.clone(),
+            host: account.host.clone(),
+            transport: account.transport.clone(),
+        };
+        self.survival.add(|| event);
     }
 
     /// Folds the closed account of a publisher that is gone into its topic's sum, so that its place can be taken by another; false while
@@ -172,6 +215,7 @@ impl Ledger {
     pub fn set_loss_unknown(&mut self, topic: TopicId) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.loss_unknown = true;
+            self.survival.add(|| Event::LossUnknown { topic });
         }
     }
 
@@ -181,6 +225,11 @@ impl Ledger {
             return;
         };
         *account.missing.entry(interval.stage).or_insert(0) += interval.count;
+        self.survival.add(|| Event::Miss {
+            topic,
+            publisher: publisher.0,
+            interval,
+        });
         if let Some(publisher) = account.publishers.get_mut(publisher.0 as usize) {
             publisher.add(interval);
         }
@@ -191,12 +240,17 @@ impl Ledger {
         let Some(account) = self.topics.get_mut(topic.0 as usize) else {
             return false;
         };
-        let Some(publisher) = account.publishers.get_mut(publisher.0 as usize) else {
+        let Some(known) = account.publishers.get_mut(publisher.0 as usize) else {
             return false;
         };
-        let Some(stage) = publisher.remove(sequence, &BEFORE_ARRIVAL) else {
+        let Some(stage) = known.remove(sequence, &BEFORE_ARRIVAL) else {
             return false;
         };
+        self.survival.add(|| Event::Late {
+            topic,
+            publisher: publisher.0,
+            sequence,
+        });
         account.miss_one_less(stage);
         true
     }
@@ -217,6 +271,7 @@ impl Ledger {
     pub fn remove(&mut self, topic: TopicId, count: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.removed += count;
+            self.survival.add(|| Event::Removed { topic, count });
         }
     }
 
@@ -315,6 +370,7 @@ impl Ledger {
             restarts_left_out: self.restarts_left_out,
             vacated: Vec::new(),
             has_folded: false,
+            survival: SurvivalLog::default(),
         };
         // Maps with text keys, numbers and strings only: nothing that JSON cannot hold.
         serde_json::to_string(&compact).unwrap_or_default()

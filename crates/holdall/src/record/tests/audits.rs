@@ -150,10 +150,9 @@ fn a_recording_that_was_cut_off_tells_its_losses_up_to_a_checkpoint() {
     crate::repair::repair(&cut, None, &mut |_, _| ()).unwrap();
     let bag = BagReader::open(&cut).unwrap();
     let account = bag.account().unwrap().unwrap();
-    assert_eq!(
-        (account.lost, account.topics_unknown, account.checkpoint),
-        (7, 1, None)
-    );
+    // It is still no account of the whole recording, and says nothing false of the publishers.
+    assert_eq!((account.lost, account.topics_unknown), (7, 0));
+    assert!(account.checkpoint.is_some());
     assert!(BagAudit::of(&bag).unwrap().is_balanced());
     assert_eq!(recording.stop().lost(), 7);
 }

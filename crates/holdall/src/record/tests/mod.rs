@@ -8,6 +8,7 @@ mod faults;
 mod live_bags;
 mod panics;
 mod publishers;
+mod rescue;
 mod simulated;
 mod topics;
 mod transports;
@@ -114,6 +115,7 @@ impl World {
             max_loss_window: Some(DEFAULT_LOSS_WINDOW),
             on_disk_full: Default::default(),
             min_free_space_bytes: None,
+            rescue_directory: None,
             cache: CacheOptions::default(),
             start_paused: false,
             use_sim_time: false,

@@ -1,0 +1,215 @@
+//! An arena: bytes that are appended and published, in a slot of a region or in ordinary memory.
+
+use super::{
+    Mapping,
+    layout::{WORD_KIND, WORD_LEN, WORD_ORDER},
+    lock,
+};
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Bytes that grow at their end until they are cleared. Those of a region's slot survive the process from [`Arena::publish`] on.
+pub struct Arena {
+    start: NonNull<u8>,
+    len: usize,
+    capacity: usize,
+    /// Where the length is published; of ordinary memory nobody reads it.
+    published: NonNull<AtomicU64>,
+    home: Home,
+}
+
+/// Whose memory it is.
+enum Home {
+    Slot { mapping: Arc<Mapping>, slot: u32 },
+    Heap { _published: Box<AtomicU64> },
+}
+
+// SAFETY: an arena is the only owner of its bytes and of its entry in the table.
+unsafe impl Send for Arena {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for Arena {}
+
+fn heap_layout(capacity: usize) -> Layout {
+    Layout::from_size_align(capacity, 64).unwrap_or_else(|_| handle_alloc_error(Layout::new::<u8>()))
+}
+
+impl Arena {
+    /// Ordinary memory: it is lost with the process.
+    pub fn heap(capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        let layout = heap_layout(capacity);
+        // SAFETY: the layout is not empty.
+        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            handle_alloc_error(layout);
+        };
+        let published = Box::new(AtomicU64::new(0));
+        Self {
+            start,
+            capacity,
+            len: 0,
+            published: NonNull::from(&*published),
+            home: Home::Heap {
+                _published: published,
+            },
+        }
+    }
+
+    pub(super) fn of_slot(mapping: Arc<Mapping>, slot: u32, kind: u32) -> Self {
+        // SAFETY: the words of a slot that was just taken are ours.
+        unsafe {
+            mapping.word(slot, WORD_LEN).as_ref().store(0, Ordering::Release);
+            mapping
+                .word(slot, WORD_KIND)
+                .as_ref()
+                .store(u64::from(kind), Ordering::Release);
+        }
+        Self {
+            start: mapping.start(slot),
+            capacity: mapping.stride,
+            len: 0,
+            published: mapping.word(slot, WORD_LEN),
+            home: Home::Slot { mapping, slot },
+        }
+    }
+
+    /// When its bytes were begun, compared with those of other arenas of the region; 0 for ordinary memory.
+    pub fn order(&self) -> u64 {
+        let Home::Slot { mapping, slot } = &self.home else {
+            return 0;
+        };
+        // SAFETY: the word is this slot's own.
+        let order = unsafe { mapping.word(*slot, WORD_ORDER).as_ref() };
+        order.load(Ordering::Relaxed)
+    }
+
+    /// Whether its bytes survive the process.
+    pub fn survives(&self) -> bool {
+        matches!(self.home, Home::Slot { .. })
+    }
+
+    /// Bytes that it can hold.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the first `len` bytes were written by `append`, and are owned by this arena.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Appends two runs of bytes and publishes both at once.
+    ///
+    /// # Panics
+    /// When there is no room for them: a defect of the caller.
+    #[inline]
+    pub fn append(&mut self, head: &[u8], tail: &[u8]) {
+        assert!(
+            head.len() + tail.len() <= self.capacity - self.len,
+            "appended to an arena without room"
+        );
+        if self.len == 0 {
+            self.begin();
+        }
+        // SAFETY: the room was checked above; a slice that the caller has cannot lie in the part behind `len`, which nobody refers to.
+        unsafe {
+            let end = self.start.as_ptr().add(self.len);
+            std::ptr::copy_nonoverlapping(head.as_ptr(), end, head.len());
+            std::ptr::copy_nonoverlapping(tail.as_ptr(), end.add(head.len()), tail.len());
+        }
+        self.len += head.len() + tail.len();
+        self.publish();
+    }
+
+    /// Overwrites bytes that are in it already.
+    ///
+    /// # Panics
+    /// When they are not: a defect of the caller.
+    pub fn overwrite(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.len, "overwrote what is not in the arena");
+        // SAFETY: the range lies inside of the bytes written so far, which this arena owns.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
+    }
+
+    /// Gives the bytes that follow a place among all that the region has seen.
+    #[cold]
+    fn begin(&mut self) {
+        if let Home::Slot { mapping, slot } = &self.home {
+            let order = mapping.next_order.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the word is this slot's own.
+            unsafe { mapping.word(*slot, WORD_ORDER).as_ref() }.store(order, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn publish(&self) {
+        // SAFETY: the word belongs to this arena for as long as it lives. `Release` keeps the compiler from moving the bytes behind it.
+        unsafe { self.published.as_ref() }.store(self.len as u64, Ordering::Release);
+    }
+
+    /// Forgets its bytes, and keeps the memory.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.publish();
+    }
+
+    /// Writes every page once, so that appending causes no page fault. To be called on one that is empty.
+    pub fn touch(&mut self) {
+        if self.len == 0 {
+            // SAFETY: the whole capacity is this arena's own, and nothing of it is in use.
+            unsafe { std::ptr::write_bytes(self.start.as_ptr(), 0xA5, self.capacity) };
+        }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        match &self.home {
+            Home::Slot { mapping, slot } => {
+                // SAFETY: the words of this slot are ours until its number is given back.
+                unsafe {
+                    mapping.word(*slot, WORD_LEN).as_ref().store(0, Ordering::Release);
+                    mapping
+                        .word(*slot, WORD_ORDER)
+                        .as_ref()
+                        .store(0, Ordering::Release);
+                }
+                mapping.punch(*slot);
+                lock(&mapping.free).push(*slot);
+            }
+            // SAFETY: allocated with this layout in `heap`, and owned by this arena alone.
+            Home::Heap { .. } => unsafe { dealloc(self.start.as_ptr(), heap_layout(self.capacity)) },
+        }
+    }
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arena")
+            .field("len", &self.len)
+            .field("capacity", &self.capacity)
+            .field("survives", &self.survives())
+            .finish()
+    }
+}

@@ -1,0 +1,277 @@
+//! Memory that survives the death of the process: a file in shared memory, cut into slots, that another process reads afterwards.
+//!
+//! A process that is killed loses its heap and keeps what it had stored in a shared mapping: the kernel owns these pages. A [`Region`] is
+//! such a mapping, [`Arena`]s are its slots. The bytes of an arena count from the moment its length is published: an ordinary store in
+//! program order, because the only reader comes after the writer's end. A power cut takes the region away.
+
+mod arena;
+mod layout;
+mod reader;
+
+pub use arena::Arena;
+pub use reader::{Survivor, SurvivorError, SurvivorSlot, owner_of};
+
+use layout::{HEADER_BYTES, Header, SLOT_ENTRY_BYTES, boot_id, random_id};
+use std::{
+    ffi::{CString, OsString},
+    fs::File,
+    io,
+    os::{
+        fd::{AsRawFd, FromRawFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    ptr::NonNull,
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+};
+
+/// Where regions are made when the user does not say: memory on every Linux.
+pub const DIRECTORY: &str = "/dev/shm";
+
+/// What the name of a region begins with.
+pub const NAME_PREFIX: &str = "holdall-";
+
+/// Slots of one region at most.
+const SLOTS_MAX: usize = 1 << 20;
+
+const PAGE_BYTES: usize = 4096;
+
+/// How large a region may grow; memory is taken slot by slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionShape {
+    /// Bytes of one slot.
+    pub slot_bytes: usize,
+    /// Slots at most.
+    pub slots_max: usize,
+}
+
+/// The mapping, shared by the region and its arenas.
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    file: File,
+    path: PathBuf,
+    slots: usize,
+    /// Bytes from one slot to the next: a multiple of the page size.
+    stride: usize,
+    data_offset: usize,
+    free: Mutex<Vec<u32>>,
+    next_order: AtomicU64,
+}
+
+// SAFETY: plain memory; each slot is owned by at most one `Arena` at a time (the free list hands out a number once), and the table's words
+// are only accessed as atomics.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the free list is behind a mutex.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `base` was mapped with exactly this length in `Region::create`; every arena holds an `Arc` of this mapping, so none
+        // is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+impl Mapping {
+    /// The word of a slot's entry in the table.
+    fn word(&self, slot: u32, word: usize) -> NonNull<AtomicU64> {
+        let offset = HEADER_BYTES + slot as usize * SLOT_ENTRY_BYTES + word * 8;
+        // SAFETY: the table lies inside of the mapping for every slot below `slots`, and its words are aligned to 8 bytes.
+        unsafe { self.base.add(offset).cast() }
+    }
+
+    fn start(&self, slot: u32) -> NonNull<u8> {
+        // SAFETY: `slot` is below `slots`, so the slot lies inside of the mapping.
+        unsafe { self.base.add(self.data_offset + slot as usize * self.stride) }
+    }
+
+    /// Takes memory for a range, so that no later access fails: a full file system would end the process with a signal.
+    fn reserve(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        reserve(&self.file, offset, bytes)
+    }
+
+    /// Gives the memory of a slot back to the system.
+    fn punch(&self, slot: u32) {
+        let offset = self.data_offset + slot as usize * self.stride;
+        // SAFETY: a system call on our own descriptor; a failure leaves the memory in use and nothing else.
+        unsafe {
+            libc::fallocate(
+                self.file.as_raw_fd(),
+                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                offset as libc::off_t,
+                self.stride as libc::off_t,
+            )
+        };
+    }
+}
+
+fn reserve(file: &File, offset: usize, bytes: usize) -> io::Result<()> {
+    loop {
+        // SAFETY: a system call on our own descriptor.
+        let failed =
+            unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as libc::off_t, bytes as libc::off_t) } != 0;
+        if !failed {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// A shared-memory file that outlives the process unless [`Region::remove`] is called. Cheap to clone.
+#[derive(Clone)]
+pub struct Region {
+    mapping: Arc<Mapping>,
+    id: [u8; 16],
+}
+
+impl Region {
+    /// Makes a region with a random name in `directory`. It is locked for as long as this process lives.
+    ///
+    /// # Errors
+    /// When the file cannot be made there, or has no room for its table.
+    pub fn create(directory: &Path, shape: RegionShape) -> io::Result<Self> {
+        let id = random_id()?;
+        let mut name = OsString::from(NAME_PREFIX);
+        name.push(layout::hex(&id));
+        let path = directory.join(name);
+        let file = create_new(&path)?;
+        // From here on a failure must not leave the file.
+        Self::begin(&path, file, id, shape).inspect_err(|_| drop(std::fs::remove_file(&path)))
+    }
+
+    fn begin(path: &Path, file: File, id: [u8; 16], shape: RegionShape) -> io::Result<Self> {
+        let too_large = || io::Error::new(io::ErrorKind::OutOfMemory, "larger than the address space");
+        let slots = shape.slots_max.clamp(1, SLOTS_MAX);
+        let stride = shape.slot_bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let data_offset = (HEADER_BYTES + slots * SLOT_ENTRY_BYTES).next_multiple_of(PAGE_BYTES);
+        let bytes = stride
+            .checked_mul(slots)
+            .and_then(|bytes| bytes.checked_add(data_offset))
+            .filter(|bytes| *bytes <= isize::MAX as usize)
+            .ok_or_else(too_large)?;
+        // SAFETY: a system call on our own descriptor. The lock is released by the kernel when the process ends.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        file.set_len(bytes as u64)?;
+        reserve(&file, 0, data_offset)?;
+        // SAFETY: a fresh shared mapping of our own file; no existing memory is touched.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast::<u8>()).ok_or_else(too_large)?;
+        let header = Header {
+            boot: boot_id()?,
+            id,
+            slots: slots as u64,
+            slot_bytes: stride as u64,
+            data_offset: data_offset as u64,
+        };
+        // SAFETY: the header's bytes were reserved above and lie inside of the mapping; nothing else refers to them.
+        unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), HEADER_BYTES) }
+            .copy_from_slice(&header.to_bytes());
+        let free = (0..slots as u32).rev().collect();
+        let mapping = Mapping {
+            base,
+            bytes,
+            file,
+            path: path.to_owned(),
+            slots,
+            stride,
+            data_offset,
+            free: Mutex::new(free),
+            next_order: AtomicU64::new(1),
+        };
+        Ok(Self {
+            mapping: Arc::new(mapping),
+            id,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.mapping.path
+    }
+
+    /// What it can be recognised by, as hexadecimal digits.
+    pub fn id(&self) -> String {
+        layout::hex(&self.id)
+    }
+
+    /// A slot whose bytes are of this kind, which may be any number but 0. `None` when there is none left, or no memory for it.
+    pub fn arena(&self, kind: u32) -> Option<Arena> {
+        let slot = lock(&self.mapping.free).pop()?;
+        let offset = self.mapping.data_offset + slot as usize * self.mapping.stride;
+        if self.mapping.reserve(offset, self.mapping.stride).is_err() {
+            lock(&self.mapping.free).push(slot);
+            return None;
+        }
+        Some(Arena::of_slot(Arc::clone(&self.mapping), slot, kind))
+    }
+
+    /// Slots that can be taken, memory permitting.
+    pub fn free_slots(&self) -> usize {
+        lock(&self.mapping.free).len()
+    }
+
+    /// Slots in all.
+    pub fn slots(&self) -> usize {
+        self.mapping.slots
+    }
+
+    /// Removes the file: everything in it has another place now. Arenas stay usable as ordinary memory.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(&self) -> io::Result<()> {
+        std::fs::remove_file(&self.mapping.path)
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Region")
+            .field("path", &self.mapping.path)
+            .field("free_slots", &self.free_slots())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a file that was not there, which only its owner may read.
+fn create_new(path: &Path) -> io::Result<File> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the name is a text that ends with a zero; the descriptor that comes back is ours alone.
+    let fd = unsafe {
+        libc::open(
+            name.as_ptr(),
+            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC,
+            0o600,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! Reads a region after the end of the process that wrote it. Every number in it is checked: anybody may have made the file.
+
+use super::layout::{
+    HEADER_BYTES, Header, SLOT_ENTRY_BYTES, WORD_KIND, WORD_LEN, WORD_ORDER, boot_id, unhex,
+};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+/// Slots that are read at most, and bytes of one slot at most.
+const SLOTS_MAX: u64 = super::SLOTS_MAX as u64;
+const SLOT_BYTES_MAX: u64 = 1 << 30;
+
+/// Why a region cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SurvivorError {
+    /// The process that writes it is alive.
+    #[error("{} belongs to a process that is running", path.display())]
+    Alive {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// It is another file than the one that was meant.
+    #[error("{} is not the memory that was meant: {reason}", path.display())]
+    Other {
+        /// Where it is.
+        path: PathBuf,
+        /// One clause.
+        reason: &'static str,
+    },
+    /// The system's error.
+    #[error("{} cannot be read: {source}", path.display())]
+    Io {
+        /// Where it is.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+/// The user that a file belongs to; a link's own owner, not that of what it points to.
+///
+/// # Errors
+/// When it cannot be asked.
+pub fn owner_of(path: &Path) -> io::Result<u32> {
+    Ok(std::fs::symlink_metadata(path)?.uid())
+}
+
+/// A slot that holds bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurvivorSlot {
+    /// When it was begun, compared with others.
+    pub order: u64,
+    /// What its bytes are.
+    pub kind: u32,
+    /// How many.
+    pub bytes: usize,
+    slot: u64,
+}
+
+/// A region whose process has ended.
+#[derive(Debug)]
+pub struct Survivor {
+    path: PathBuf,
+    file: File,
+    header: Header,
+    slots: Vec<SurvivorSlot>,
+}
+
+impl Survivor {
+    /// Opens the region at `path`, which must have this id (hexadecimal digits) and belong to `owner`.
+    ///
+    /// # Errors
+    /// When it is not there, is another one, or belongs to a process that is alive.
+    pub fn open(path: &Path, id: &str, owner: u32) -> Result<Self, SurvivorError> {
+        let failed = |source| SurvivorError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let other = |reason| SurvivorError::Other {
+            path: path.to_owned(),
+            reason,
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+            .open(path)
+            .map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
+        if !about.is_file() {
+            return Err(other("it is not a regular file"));
+        }
+        if about.uid() != owner || about.mode() & 0o077 != 0 {
+            return Err(other("others may have written it"));
+        }
+        // SAFETY: a system call on our own descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } != 0 {
+            return Err(SurvivorError::Alive {
+                path: path.to_owned(),
+            });
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        let header = Header::from_bytes(&bytes).ok_or_else(|| other("it has another form"))?;
+        if unhex(id) != Some(header.id) {
+            return Err(other("it has another id"));
+        }
+        if boot_id().map_err(failed)? != header.boot {
+            return Err(other("it is of another boot"));
+        }
+        let table_end = || HEADER_BYTES as u64 + header.slots * SLOT_ENTRY_BYTES as u64;
+        let fits = header.slots <= SLOTS_MAX
+            && (1..=SLOT_BYTES_MAX).contains(&header.slot_bytes)
+            && header.data_offset >= table_end()
+            && header.data_offset <= about.len()
+            && header.slots * header.slot_bytes <= about.len() - header.data_offset;
+        if !fits {
+            return Err(other("its lengths are not possible"));
+        }
+        let slots = slots_of(&file, &header).map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            header,
+            slots,
+        })
+    }
+
+    /// Slots that hold bytes, in the order in which they were begun.
+    pub fn slots(&self) -> &[SurvivorSlot] {
+        &self.slots
+    }
+
+    /// The bytes of a slot.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn read(&self, slot: &SurvivorSlot) -> Result<Vec<u8>, SurvivorError> {
+        let mut bytes = vec![0; slot.bytes];
+        let offset = self.header.data_offset + slot.slot * self.header.slot_bytes;
+        self.file
+            .read_exact_at(&mut bytes, offset)
+            .map_err(|source| SurvivorError::Io {
+                path: self.path.clone(),
+                source,
+            })?;
+        Ok(bytes)
+    }
+
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove(self) -> Result<(), SurvivorError> {
+        std::fs::remove_file(&self.path).map_err(|source| SurvivorError::Io {
+            path: self.path,
+            source,
+        })
+    }
+}
+
+fn slots_of(file: &File, header: &Header) -> io::Result<Vec<SurvivorSlot>> {
+    // At most 32 MiB, see `SLOTS_MAX`.
+    let mut table = vec![0; header.slots as usize * SLOT_ENTRY_BYTES];
+    file.read_exact_at(&mut table, HEADER_BYTES as u64)?;
+    let mut slots: Vec<SurvivorSlot> = table
+        .chunks_exact(SLOT_ENTRY_BYTES)
+        .zip(0..)
+        .filter_map(|(entry, slot)| {
+            let word = |word: usize| {
+                let bytes = entry.get(word * 8..)?.first_chunk()?;
+                Some(u64::from_le_bytes(*bytes))
+            };
+            let (order, bytes) = (word(WORD_ORDER)?, word(WORD_LEN)?);
+            let holds = order > 0 && bytes > 0 && bytes <= header.slot_bytes;
+            holds.then_some(SurvivorSlot {
+                order,
+                kind: u32::try_from(word(WORD_KIND)?).ok()?,
+                bytes: usize::try_from(bytes).ok()?,
+                slot,
+            })
+        })
+        .collect();
+    slots.sort_by_key(|slot| slot.order);
+    Ok(slots)
+}

@@ -1,0 +1,24 @@
+//! Places of publishers that are gone: when the bag forgets who had them, and when others may take them.
+
+use super::{Drain, PublisherSlot, lock};
+
+impl Drain {
+    /// Forgets publishers whose places others may have taken, before messages of these are written: all of theirs are in the bag.
+    pub(super) fn forget_vacated(&mut self) {
+        let vacated = lock(&self.ledger).take_vacated();
+        for (topic, publisher) in vacated {
+            if let Some(Some(topic)) = self.topics.get(topic.0 as usize) {
+                self.bag.forget_publisher(*topic, PublisherSlot(publisher.0));
+            }
+        }
+    }
+
+    /// Lets other publishers take the places of folded ones whose messages the journal has forgotten.
+    pub(super) fn give_places_free(&mut self) {
+        let is_new = self.journal.end() != self.places_given;
+        if is_new && self.journal.start() >= self.places_given {
+            self.places_given = self.journal.end();
+            lock(&self.ledger).turn_places();
+        }
+    }
+}

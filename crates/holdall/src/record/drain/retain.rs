@@ -1,0 +1,73 @@
+//! The drain keeps arenas until the system has their messages.
+
+use super::{Drain, DrainCommand, Retained};
+use crate::record::{
+    cache::Segment,
+    survival::{Event, SurvivalLog},
+};
+
+impl DrainCommand {
+    pub(super) fn log_to(&self, survival: &SurvivalLog) {
+        match self {
+            Self::AddTopic {
+                topic,
+                info,
+                definition,
+            } => survival.add(|| Event::Topic {
+                topic: *topic,
+                info: info.clone(),
+                definition: definition.clone(),
+            }),
+            Self::Define { topic, definition } => survival.add(|| Event::Define {
+                topic: *topic,
+                definition: definition.clone(),
+            }),
+            Self::Split | Self::Restart(_) | Self::Snapshot => {}
+        }
+    }
+}
+
+impl Drain {
+    pub(super) fn begin_retaining(&mut self) {
+        self.retained = Retained::new(self.cache.source(), self.cache.shape());
+        if self.retained.is_some() {
+            self.bag.track_handed();
+        }
+    }
+
+    /// Gives a segment back whose messages were given to the storage writer, the packing, or those that wait.
+    pub(super) fn give_back(&mut self, segment: Segment, holds_waiting: bool) {
+        self.has_large |= segment.has_loans();
+        let (retained, progress) = (&mut self.retained, self.progress);
+        self.cache.give_back_after(segment, |segment| {
+            if let Some(retained) = retained {
+                retained.keep(segment, holds_waiting, progress);
+            }
+        });
+    }
+
+    /// Releases arenas whose messages the system has, and asks for more where too many wait.
+    pub(super) fn release_retained(&mut self) {
+        let Some(retained) = &mut self.retained else {
+            return;
+        };
+        if self.failure.is_some() {
+            // What is not in the bag is in the ledger.
+            self.retained = None;
+            return;
+        }
+        let handed_over = if retained.is_pressing() {
+            self.bag.hand_over()
+        } else if self.has_large {
+            self.bag.hand_over_large().map(|done| self.has_large = !done)
+        } else {
+            Ok(())
+        };
+        self.progress.handed = self.bag.handed();
+        self.progress.has_waiting = self.waiting.has_messages();
+        retained.release(self.progress);
+        if let Err(error) = handed_over {
+            self.fail(error);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What survives the recorder's process besides messages: a log of topics, publishers and losses in shared memory, and where it is.
+
+use super::{
+    cache::{ArenaSource, CACHE_BYTES_MIN, SegmentShape},
+    ledger::Interval,
+    options::CacheOptions,
+    retained::Retained,
+};
+use holdall_io::{
+    fs,
+    survivor::{Arena, Region, RegionShape},
+};
+use holdall_model::topic::{MessageDefinition, TopicId, TopicInfo};
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Slots of a region with this kind hold parts of the log, in order.
+pub const KIND_LOG: u32 = 2;
+
+/// The file in a bag's directory that says where its messages in memory are; removed when the recording is ended.
+pub const POINTER_FILE: &str = ".holdall-rescue.json";
+
+/// The log grows to this, in bytes; losses are kept one by one until half of it is full.
+const LOG_BYTES_MAX: usize = 32 << 20;
+
+/// More segments exist than the cache counts: one being filled, one being written, and some to change with.
+const SLOTS_MORE: usize = 64;
+
+/// Something that a rescue must know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// How the bag is written.
+    Bag {
+        /// Its storage.
+        storage: String,
+        /// All messages of a topic have one channel.
+        merge_publishers: bool,
+        /// Payloads are packed one by one.
+        packed_payloads: bool,
+    },
+    /// Messages of this topic may come.
+    Topic {
+        /// Its number.
+        topic: TopicId,
+        /// How the bag describes it.
+        info: TopicInfo,
+        /// Its definition, where it is known.
+        definition: Option<MessageDefinition>,
+    },
+    /// A topic's definition.
+    Define {
+        /// The topic.
+        topic: TopicId,
+        /// The definition.
+        definition: MessageDefinition,
+    },
+    /// A publisher has this number from here on.
+    Publisher {
+        /// Its topic.
+        topic: TopicId,
+        /// Its number.
+        publisher: u32,
+        /// Who it is, where its transport says.
+        gid: Option<String>,
+    },
+    /// What discovery knows of a publisher.
+    Who {
+        /// Its topic.
+        topic: TopicId,
+        /// Its number.
+        publisher: u32,
+        /// Its node.
+        node: Option<String>,
+        /// Its computer.
+        host: Option<String>,
+        /// The transport that found it.
+        transport: Option<String>,
+    },
+    /// Messages are missing.
+    Miss {
+        /// Their topic.
+        topic: TopicId,
+        /// Their publisher's number.
+        publisher: u32,
+        /// Which.
+        interval: Interval,
+    },
+    /// One that was missing has arrived.
+    Late {
+        /// Its topic.
+        topic: TopicId,
+        /// Its publisher's number.
+        publisher: u32,
+        /// Its sequence number.
+        sequence: u64,
+    },
+    /// The topic's transport gives no sequence numbers.
+    LossUnknown {
+        /// The topic.
+        topic: TopicId,
+    },
+    /// The ring of files has removed messages.
+    Removed {
+        /// Their topic.
+        topic: TopicId,
+        /// How many.
+        count: u64,
+    },
+    /// From here on the log does not say everything.
+    Incomplete,
+}
+
+/// The log's memory.
+struct Log {
+    region: Region,
+    shape: SegmentShape,
+    arenas: Vec<Arena>,
+    /// For the last word when there is no memory any more.
+    reserve: Option<Arena>,
+    bytes: usize,
+    is_incomplete: bool,
+}
+
+impl Log {
+    fn add(&mut self, event: &Event) {
+        let is_loss = matches!(
+            event,
+            Event::Miss { .. } | Event::Late { .. } | Event::Removed { .. }
+        );
+        let bytes_max = if is_loss { LOG_BYTES_MAX / 2 } else { LOG_BYTES_MAX };
+        // Text keys, numbers and texts only: nothing that JSON cannot hold.
+        let mut line = serde_json::to_vec(event).unwrap_or_default();
+        line.push(b'\n');
+        if self.bytes + line.len() > bytes_max || !self.append(&line) {
+            self.give_up();
+        }
+    }
+
+    fn append(&mut self, mut line: &[u8]) -> bool {
+        self.bytes += line.len();
+        while !line.is_empty() {
+            let room = |arena: &Arena| self.shape.arena_bytes - arena.len();
+            if self.arenas.last().is_none_or(|last| room(last) == 0) {
+                let Some(arena) = self.region.arena(KIND_LOG) else {
+                    return false;
+                };
+                self.arenas.push(arena);
+            }
+            let Some(last) = self.arenas.last_mut() else {
+                return false;
+            };
+            let (now, rest) = line.split_at(line.len().min(self.shape.arena_bytes - last.len()));
+            last.append(now, &[]);
+            line = rest;
+        }
+        true
+    }
+
+    /// Says that something is missing from here on.
+    fn give_up(&mut self) {
+        if std::mem::replace(&mut self.is_incomplete, true) {
+            return;
+        }
+        if let Some(mut reserve) = self.reserve.take() {
+            // A line of its own, also behind half of another.
+            reserve.append(b"\n", &serde_json::to_vec(&Event::Incomplete).unwrap_or_default());
+            reserve.append(b"\n", &[]);
+            self.arenas.push(reserve);
+        }
+    }
+}
+
+/// The log, for all who have something to say. Does nothing where nothing survives.
+#[derive(Clone, Default)]
+pub struct SurvivalLog(Option<Arc<Mutex<Log>>>);
+
+impl SurvivalLog {
+    /// Says something.
+    #[inline]
+    pub fn add(&self, event: impl FnOnce() -> Event) {
+        if let Some(log) = &self.0 {
+            log.lock().unwrap_or_else(PoisonError::into_inner).add(&event());
+        }
+    }
+
+    /// Says that the account of what survives is not complete.
+    pub fn give_up(&self) {
+        if let Some(log) = &self.0 {
+            log.lock().unwrap_or_else(PoisonError::into_inner).give_up();
+        }
+    }
+}
+
+impl fmt::Debug for SurvivalLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SurvivalLog").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Where a log is written does not make what is logged another thing.
+impl PartialEq for SurvivalLog {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for SurvivalLog {}
+
+/// Where to find a region.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pointer {
+    /// The file.
+    pub path: PathBuf,
+    /// What it can be recognised by.
+    pub id: String,
+}
+
+/// The memory of one recording that survives the process.
+#[derive(Clone, Default)]
+pub struct Survival {
+    /// For the cache.
+    pub source: ArenaSource,
+    /// For the ledger and the drain.
+    pub log: SurvivalLog,
+}
+
+impl Survival {
+    /// Memory in `directory`; a recording without it, and a warning, where there is none.
+    pub fn begin(directory: Option<&Path>, cache: &CacheOptions) -> Self {
+        let Some(directory) = directory else {
+            return Self::default();
+        };
+        Self::make(directory, cache).unwrap_or_else(|error| {
+            tracing::warn!(
+                "no shared memory in {}: {error}; if this process is killed, the last messages are lost (--max-loss-window)",
+                directory.display()
+            );
+            Self::default()
+        })
+    }
+
+    fn make(directory: &Path, cache: &CacheOptions) -> io::Result<Self> {
+        let bytes_max = cache.bytes_max.max(CACHE_BYTES_MIN);
+        let shape = SegmentShape::for_cache(bytes_max);
+        let slots = bytes_max.div_ceil(shape.arena_bytes)
+            + Retained::slots_max(shape)
+            + LOG_BYTES_MAX.div_ceil(shape.arena_bytes)
+            + SLOTS_MORE;
+        let region = Region::create(
+            directory,
+            RegionShape {
+                slot_bytes: shape.arena_bytes,
+                slots_max: slots,
+            },
+        )?;
+        let source = ArenaSource::of_region(region.clone());
+        let log = Log {
+            reserve: region.arena(KIND_LOG),
+            region,
+            shape,
+            arenas: Vec::new(),
+            bytes: 0,
+            is_incomplete: false,
+        };
+        let log = SurvivalLog(Some(Arc::new(Mutex::new(log))));
+        source.report_ordinary_memory_to(log.clone());
+        Ok(Self { source, log })
+    }
+
+    /// Leaves word in the bag's directory where the memory is.
+    pub fn leave_word(&self, bag: &Path) {
+        let Some(region) = self.source.region() else {
+            return;
+        };
+        let pointer = Pointer {
+            path: region.path().to_owned(),
+            id: region.id(),
+        };
+        let text = serde_json::to_vec(&pointer).unwrap_or_default();
+        if let Err(error) = fs::write_atomically_unsynced(&bag.join(POINTER_FILE), &text) {
+            tracing::warn!("{error}; if this process is killed, the last messages are lost");
+        }
+    }
+
+    /// Everything has another place now.
+    pub fn end(&self, bag: &Path) {
+        let Some(region) = self.source.region() else {
+            return;
+        };
+        let removed = fs::remove_file(&bag.join(POINTER_FILE));
+        if let Err(error) = removed {
+            tracing::debug!("{error}");
+        }
+        if let Err(error) = region.remove() {
+            tracing::warn!("{} cannot be removed: {error}", region.path().display());
+        }
+    }
+}

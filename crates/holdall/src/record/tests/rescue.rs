@@ -1,0 +1,213 @@
+//! A recorder that is killed: what it had received is found in memory, read with the bag, and written into it by a repair.
+
+use super::*;
+use crate::{
+    reader::{AccountKind, BagAudit, BagReader, BagSet, MessageFilter},
+    record::{options::CompressionMode, survival::Pointer},
+    repair::repair,
+};
+use std::os::unix::fs::PermissionsExt;
+
+const POINTER: &str = ".holdall-rescue.json";
+
+/// What a case asks of the recording.
+type Change = fn(&mut RecordOptions);
+
+/// Copies what the system has of a recording at this moment, as a kill leaves it: the bag, and the memory that it points to.
+fn killed(recording: &Recording, to: &Path) -> PathBuf {
+    let bag = to.join("bag");
+    copy_tree(&recording.output, &bag);
+    let text = fs::read_to_string(bag.join(POINTER)).unwrap();
+    let mut pointer: Pointer = serde_json::from_str(&text).unwrap();
+    let memory = to.join("memory");
+    fs::copy(&pointer.path, &memory).unwrap();
+    pointer.path = memory;
+    fs::write(bag.join(POINTER), serde_json::to_string(&pointer).unwrap()).unwrap();
+    bag
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let copy = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_tree(&path, &copy);
+        } else {
+            fs::copy(&path, &copy).unwrap();
+        }
+    }
+}
+
+/// Payloads by topic, in the order of reading.
+fn read(bag: &Path) -> BTreeMap<String, Vec<Vec<u8>>> {
+    let mut found: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
+    let set = BagSet::from(vec![BagReader::open(bag).unwrap()]);
+    for message in set.messages(&MessageFilter::default()) {
+        let message = message.unwrap();
+        let of_topic = found.entry(message.topic.name.clone()).or_default();
+        of_topic.push(message.payload.to_vec());
+    }
+    found
+}
+
+/// The account is whole and says that nothing is lost.
+fn assert_exact(bag: &Path, about: &str) {
+    let audit = BagAudit::of(&BagReader::open(bag).unwrap()).unwrap();
+    assert_eq!(audit.account, AccountKind::Final, "{about}");
+    assert_eq!((audit.faults.clone(), audit.shortfall()), (vec![], 0), "{about}");
+}
+
+fn world_with_memory() -> (World, tempfile::TempDir) {
+    let mut world = World::new();
+    let memory = tempfile::tempdir().unwrap();
+    world.options.rescue_directory = Some(memory.path().to_owned());
+    // Nothing is handed over for its age alone.
+    world.options.max_loss_window = None;
+    (world, memory)
+}
+
+/// Fills a file that is closed, so that the bag can be read without the memory.
+fn send_through_a_first_file(recording: &Recording, publisher: &MemoryPublisher) {
+    let first = recording.output.join("bag_0.mcap");
+    let is_whole = |path: &Path| fs::read(path).is_ok_and(|bytes| mcap::Summary::read(&bytes).is_ok());
+    for message in 0..10_000 {
+        publisher.send(&payload(message, 1000));
+        recording.wait_recorded(message as u64 + 1);
+        if message > 100 && is_whole(&first) {
+            return;
+        }
+    }
+    panic!("the first file was never closed");
+}
+
+#[test]
+fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
+    let plain = |_: &mut RecordOptions| {};
+    let cases: [(&str, Change); 7] = [
+        ("mcap", plain),
+        ("sqlite3", plain),
+        ("leveldb", plain),
+        ("mcap", |options| {
+            options.compression.mode = CompressionMode::Message
+        }),
+        ("mcap", |options| options.storage_preset = "zstd_fast".to_owned()),
+        ("mcap", |options| options.split.bytes_max = Some(40_000)),
+        ("sqlite3", |options| options.merge_publishers = true),
+    ];
+    for (number, (storage, change)) in cases.into_iter().enumerate() {
+        let about = format!("case {number}, {storage}");
+        let (mut world, memory) = world_with_memory();
+        world.options.storage_id = storage.to_owned();
+        change(&mut world.options);
+        let (a, b) = (world.publisher("/a", RELIABLE), world.publisher("/b", RELIABLE));
+        let recording = world.record();
+        recording.wait_matched(&a);
+        recording.wait_matched(&b);
+        let mut sent: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
+        for message in 0..500 {
+            let (name, publisher) = if message % 3 == 0 { ("/b", &b) } else { ("/a", &a) };
+            let bytes = payload(message, 100 + message);
+            publisher.send(&bytes);
+            sent.entry(name.to_owned()).or_default().push(bytes);
+            // Several segments, some of them short.
+            if message % 100 == 99 {
+                recording.wait_recorded(message as u64 + 1);
+            }
+        }
+        let place = tempfile::tempdir().unwrap();
+        let bag = killed(&recording, place.path());
+        recording.stop();
+        assert_eq!(
+            fs::read_dir(memory.path()).unwrap().count(),
+            0,
+            "{about}: a clean end removes the memory"
+        );
+
+        assert!(read(&bag) == sent, "{about}: read from memory");
+        assert_exact(&bag, &about);
+        let report = repair(&bag, None, &mut |_, _| {}).unwrap();
+        assert!(report.rescued.is_some(), "{about}");
+        assert!(read(&bag) == sent, "{about}: repaired");
+        assert_exact(&bag, &about);
+        let left = [bag.join(POINTER), place.path().join("memory")].map(|path| path.exists());
+        assert_eq!(left, [false, false], "{about}: all of it is in the bag");
+        assert!(
+            storage == "leveldb" || !repair(&bag, None, &mut |_, _| {}).unwrap().has_changed(),
+            "{about}"
+        );
+    }
+}
+
+#[test]
+fn a_repair_into_a_copy_leaves_the_memory_to_the_bag() {
+    let (mut world, _memory) = world_with_memory();
+    let publisher = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(1, 100));
+    recording.wait_recorded(1);
+    let place = tempfile::tempdir().unwrap();
+    let bag = killed(&recording, place.path());
+    recording.stop();
+    let copy = place.path().join("copy");
+    repair(&bag, Some(&copy), &mut |_, _| {}).unwrap();
+    assert_eq!(read(&copy)["/a"], [payload(1, 100)]);
+    assert!(!copy.join(POINTER).exists());
+    assert_eq!(repair(&bag, None, &mut |_, _| {}).unwrap().rescued, Some(1));
+    assert_eq!(read(&bag)["/a"], [payload(1, 100)]);
+}
+
+#[test]
+fn a_bag_that_is_being_recorded_and_memory_of_others_are_left_alone() {
+    let (mut world, memory) = world_with_memory();
+    world.options.split.bytes_max = Some(40_000);
+    let publisher = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    send_through_a_first_file(&recording, &publisher);
+    assert!(
+        crate::rescue::Rescue::find(&recording.output).unwrap().is_none(),
+        "it is alive"
+    );
+    let place = tempfile::tempdir().unwrap();
+    let bag = killed(&recording, place.path());
+    fs::set_permissions(place.path().join("memory"), fs::Permissions::from_mode(0o666)).unwrap();
+    let refused = crate::rescue::Rescue::find(&bag).unwrap_err();
+    assert!(refused.contains("others may have written it"), "{refused}");
+    assert!(
+        BagReader::open(&bag)
+            .unwrap()
+            .notices()
+            .iter()
+            .any(|notice| notice.contains("memory"))
+    );
+    fs::write(bag.join(POINTER), "{").unwrap();
+    assert!(crate::rescue::Rescue::find(&bag).is_err());
+    assert_eq!(fs::read_dir(memory.path()).unwrap().count(), 1);
+    recording.stop();
+}
+
+#[test]
+fn without_memory_the_account_of_a_repaired_bag_says_that_it_does_not_know() {
+    let (mut world, _memory) = world_with_memory();
+    world.options.rescue_directory = None;
+    world.options.split.bytes_max = Some(40_000);
+    let publisher = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    send_through_a_first_file(&recording, &publisher);
+    let place = tempfile::tempdir().unwrap();
+    let bag = place.path().join("bag");
+    copy_tree(&recording.output, &bag);
+    recording.stop();
+    repair(&bag, None, &mut |_, _| {}).unwrap();
+    let audit = BagAudit::of(&BagReader::open(&bag).unwrap()).unwrap();
+    assert!(
+        matches!(audit.account, AccountKind::Checkpoint(_)),
+        "{:?}",
+        audit.account
+    );
+    let unknown = audit.topics.iter().filter_map(|topic| topic.account.as_ref());
+    assert_eq!(unknown.filter(|account| account.loss_unknown).count(), 0);
+}

@@ -1,0 +1,100 @@
+//! The account of a rescued recording: what its log says is missing, and what the bag has together with the messages from memory.
+
+use super::{Found, Rescue, catalog::Topic};
+use crate::{
+    reader::{BagError, BagFile},
+    record::{
+        cache::PublisherIndex,
+        ledger::{Interval, Ledger, PublisherAccount, TopicAccount},
+    },
+};
+use holdall_model::topic::TopicId;
+use std::collections::HashMap;
+
+/// Messages by topic's name and publisher's identifier; without one where the bag does not tell publishers apart.
+type Counts = HashMap<(String, Option<String>), u64>;
+
+fn counts_of(files: &[BagFile]) -> Result<Counts, BagError> {
+    let mut counts = Counts::new();
+    for file in files {
+        for channel in &file.open()?.summary().channels {
+            let topic = &channel.info.topic;
+            let gid = topic.publisher.as_ref().map(|publisher| publisher.gid.clone());
+            *counts.entry((topic.name.clone(), gid)).or_insert(0) += channel.message_count;
+        }
+    }
+    Ok(counts)
+}
+
+impl Rescue {
+    /// The account of a bag that has these files and gets these messages. `lost` were in memory by their header only.
+    pub(super) fn ledger(
+        &self,
+        files: &[BagFile],
+        messages: &[Found],
+        lost: Vec<(TopicId, PublisherIndex, Interval)>,
+    ) -> Result<Ledger, BagError> {
+        let mut counts = counts_of(files)?;
+        for Found { entry, .. } in messages {
+            if let Some(topic) = self.catalog.topics.get(&entry.topic) {
+                let place = topic.publisher(entry.publisher.0);
+                let gid = place.and_then(|place| topic.publishers[place].gid.clone());
+                let gid = gid.filter(|_| !self.catalog.merge_publishers);
+                *counts.entry((topic.info.name.clone(), gid)).or_insert(0) += 1;
+            }
+        }
+        let mut ledger = Ledger::new();
+        for (id, topic) in &self.catalog.topics {
+            if topic.info.name.is_empty() {
+                continue;
+            }
+            let lost = lost.iter().filter(|(of, ..)| of == id);
+            let lost = lost.map(|(_, publisher, interval)| (publisher.0, *interval));
+            ledger.topics.push(account_of(topic, lost, &mut counts));
+        }
+        if self.catalog.is_incomplete {
+            let last = self.messages.iter().map(|found| found.entry.log_time).max();
+            ledger.checkpoint = last.or(Some(holdall_model::time::Timestamp::from_nanos(0)));
+        }
+        Ok(ledger)
+    }
+}
+
+fn account_of(
+    topic: &Topic,
+    lost: impl Iterator<Item = (u32, Interval)>,
+    counts: &mut Counts,
+) -> TopicAccount {
+    let mut account = TopicAccount::default();
+    account.name.clone_from(&topic.info.name);
+    (account.loss_unknown, account.removed) = (topic.loss_unknown, topic.removed);
+    for publisher in &topic.publishers {
+        let mut known = PublisherAccount {
+            gid: publisher.gid.clone(),
+            node: publisher.node.clone(),
+            host: publisher.host.clone(),
+            transport: publisher.transport.clone(),
+            ..PublisherAccount::default()
+        };
+        known.recorded = counts
+            .remove(&(account.name.clone(), publisher.gid.clone()))
+            .unwrap_or(0);
+        account.put_in(known, &publisher.missing, &publisher.late);
+    }
+    for (number, interval) in lost {
+        account.miss_of(topic.publisher(number), interval);
+    }
+    // What the bag has of others, or does not tell apart, and what the ring of files has removed.
+    let others = counts.extract_if(|(name, _), _| *name == account.name);
+    let others: u64 = others.map(|(_, count)| count).sum();
+    let others = others.saturating_add(account.removed);
+    if others > 0 {
+        let known = PublisherAccount {
+            recorded: others,
+            ..PublisherAccount::default()
+        };
+        account.put_in(known, &[], &[]);
+    }
+    account.close();
+    account
+}

@@ -1,0 +1,173 @@
+//! The log of a killed recorder: its topics, their definitions, publishers and losses.
+
+use crate::record::{ledger::Interval, survival::Event};
+use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicId, TopicInfo};
+use std::collections::BTreeMap;
+
+/// A publisher of the log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Publisher {
+    pub gid: Option<String>,
+    pub node: Option<String>,
+    pub host: Option<String>,
+    pub transport: Option<String>,
+    pub missing: Vec<Interval>,
+    /// Sequence numbers that were counted as missing and came.
+    pub late: Vec<u64>,
+}
+
+impl Publisher {
+    /// As bags tell publishers apart.
+    pub fn info(&self) -> Option<PublisherInfo> {
+        Some(PublisherInfo {
+            gid: self.gid.clone()?,
+            node: self.node.clone(),
+            host: self.host.clone(),
+            transport: self.transport.clone(),
+        })
+    }
+}
+
+/// A topic of the log.
+#[derive(Clone, Debug)]
+pub(super) struct Topic {
+    pub info: TopicInfo,
+    pub definition: MessageDefinition,
+    pub loss_unknown: bool,
+    pub removed: u64,
+    /// All that ever were.
+    pub publishers: Vec<Publisher>,
+    /// Who has a number now: place in `publishers`.
+    numbers: BTreeMap<u32, usize>,
+}
+
+impl Topic {
+    /// The publisher that has this number.
+    pub fn publisher(&self, number: u32) -> Option<usize> {
+        self.numbers.get(&number).copied()
+    }
+
+    fn publisher_mut(&mut self, number: u32) -> &mut Publisher {
+        let place = *self.numbers.entry(number).or_insert_with(|| {
+            self.publishers.push(Publisher::default());
+            self.publishers.len() - 1
+        });
+        &mut self.publishers[place]
+    }
+}
+
+/// What the log says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Catalog {
+    pub storage: String,
+    pub merge_publishers: bool,
+    pub packed_payloads: bool,
+    /// The log does not say everything.
+    pub is_incomplete: bool,
+    pub topics: BTreeMap<TopicId, Topic>,
+}
+
+impl Catalog {
+    /// Reads the log. The last line may have been cut off by the kill; any other that cannot be read makes the log incomplete.
+    pub fn from_log(log: &[u8]) -> Self {
+        let mut catalog = Self::default();
+        let mut lines = log
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .peekable();
+        while let Some(line) = lines.next() {
+            match serde_json::from_slice(line) {
+                Ok(event) => catalog.apply(event),
+                Err(_) if lines.peek().is_none() && !log.ends_with(b"\n") => {}
+                Err(_) => catalog.is_incomplete = true,
+            }
+        }
+        catalog
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Bag {
+                storage,
+                merge_publishers,
+                packed_payloads,
+            } => {
+                self.storage = storage;
+                self.merge_publishers = merge_publishers;
+                self.packed_payloads = packed_payloads;
+            }
+            Event::Topic {
+                topic,
+                info,
+                definition,
+            } => self.add_topic(topic, info, definition),
+            Event::Define { topic, definition } => {
+                if let Some(topic) = self.topics.get_mut(&topic) {
+                    topic.definition = definition;
+                }
+            }
+            Event::Incomplete => self.is_incomplete = true,
+            Event::LossUnknown { topic } => self.with(topic, |topic| topic.loss_unknown = true),
+            Event::Removed { topic, count } => self.with(topic, |topic| {
+                topic.removed = topic.removed.saturating_add(count);
+            }),
+            Event::Publisher {
+                topic,
+                publisher,
+                gid,
+            } => self.with(topic, |topic| {
+                topic.numbers.remove(&publisher);
+                topic.publisher_mut(publisher).gid = gid;
+            }),
+            Event::Who {
+                topic,
+                publisher,
+                node,
+                host,
+                transport,
+            } => self.with(topic, |topic| {
+                let known = topic.publisher_mut(publisher);
+                (known.node, known.host, known.transport) = (node, host, transport);
+            }),
+            Event::Miss {
+                topic,
+                publisher,
+                interval,
+            } => self.with(topic, |topic| {
+                topic.publisher_mut(publisher).missing.push(interval)
+            }),
+            Event::Late {
+                topic,
+                publisher,
+                sequence,
+            } => self.with(topic, |topic| topic.publisher_mut(publisher).late.push(sequence)),
+        }
+    }
+
+    fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: Option<MessageDefinition>) {
+        let definition = definition.unwrap_or_else(|| MessageDefinition {
+            type_name: info.type_name.clone(),
+            encoding: DefinitionEncoding::Unknown,
+            ..MessageDefinition::default()
+        });
+        let topic = self.topics.entry(topic).or_insert_with(|| Topic {
+            info: TopicInfo::default(),
+            definition: MessageDefinition::default(),
+            loss_unknown: false,
+            removed: 0,
+            publishers: Vec::new(),
+            numbers: BTreeMap::new(),
+        });
+        (topic.info, topic.definition) = (info, definition);
+    }
+
+    fn with(&mut self, topic: TopicId, change: impl FnOnce(&mut Topic)) {
+        // What is said of a topic before its own line: it gets its name later, and stays without messages when it does not.
+        if !self.topics.contains_key(&topic) {
+            self.add_topic(topic, TopicInfo::default(), None);
+        }
+        if let Some(topic) = self.topics.get_mut(&topic) {
+            change(topic);
+        }
+    }
+}

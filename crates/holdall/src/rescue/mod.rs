@@ -1,0 +1,166 @@
+//! What a recorder that was killed had received and its bag does not have: found in the memory that survived it, and written into the bag.
+
+mod account;
+mod catalog;
+mod missing;
+mod write;
+
+pub use write::{RESCUED_KEY, into_bag};
+
+use crate::{
+    reader::{BagError, BagFile, SharedReader},
+    record::{
+        cache::{CacheEntry, KIND_MESSAGES, SurvivedRun, survived},
+        ledger::Ledger,
+        survival::{KIND_LOG, POINTER_FILE, Pointer},
+    },
+};
+use bytes::Bytes;
+use catalog::Catalog;
+use holdall_io::{
+    fs,
+    survivor::{Survivor, SurvivorError, owner_of},
+};
+use holdall_model::time::Timestamp;
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
+
+/// The pointer file is not longer than this.
+const POINTER_BYTES_MAX: u64 = 64 << 10;
+
+/// A message that was in memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// Its header.
+    entry: CacheEntry,
+    /// Its payload; `None` when only the header has survived.
+    payload: Option<Bytes>,
+}
+
+/// The memory of a recorder that has died.
+#[derive(Debug)]
+pub(crate) struct Rescue {
+    survivor: Survivor,
+    pointer: PathBuf,
+    catalog: Catalog,
+    /// In the order in which they were received.
+    messages: Vec<Found>,
+}
+
+/// What a bag lacks, and its account with it.
+pub(crate) struct Missing {
+    /// The messages, in the order in which they were received.
+    messages: Vec<Found>,
+    /// The account of the bag together with them.
+    ledger: Ledger,
+}
+
+impl Rescue {
+    /// The memory that a bag's directory points to; `None` where there is none, it is of another boot, or the recorder is alive.
+    ///
+    /// # Errors
+    /// When there is some, and it cannot be read.
+    pub(crate) fn find(directory: &Path) -> Result<Option<Self>, String> {
+        let pointer_path = directory.join(POINTER_FILE);
+        let Ok(bytes) = fs::read(&pointer_path, POINTER_BYTES_MAX) else {
+            return Ok(None);
+        };
+        let unreadable = |reason: String| format!("{}: {reason}", pointer_path.display());
+        let pointer: Pointer =
+            serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        let owner = owner_of(&pointer_path).map_err(|error| unreadable(error.to_string()))?;
+        let survivor = match Survivor::open(&pointer.path, &pointer.id, owner) {
+            Ok(survivor) => survivor,
+            // It went with a power cut, or was removed.
+            Err(SurvivorError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(SurvivorError::Alive { .. }) => return Ok(None),
+            Err(error) => return Err(unreadable(error.to_string())),
+        };
+        let read = Self::read(survivor, pointer_path.clone());
+        read.map(Some).map_err(|error| unreadable(error.to_string()))
+    }
+
+    fn read(survivor: Survivor, pointer: PathBuf) -> Result<Self, SurvivorError> {
+        let mut log = Vec::new();
+        let mut runs: Vec<(u64, SurvivedRun, Bytes)> = Vec::new();
+        let mut segments = HashSet::new();
+        for slot in survivor.slots() {
+            let bytes = survivor.read(slot)?;
+            match slot.kind {
+                KIND_LOG => log.extend_from_slice(&bytes),
+                KIND_MESSAGES => {
+                    let bytes = Bytes::from(bytes);
+                    for run in survived(&bytes) {
+                        if run.order.is_none() {
+                            segments.insert(slot.order);
+                        }
+                        runs.push((run.order.unwrap_or(slot.order), run, bytes.clone()));
+                    }
+                }
+                _ => {}
+            }
+        }
+        // A segment that was killed between its copy and its end is there twice.
+        runs.retain(|(order, run, _)| run.order.is_none() || !segments.contains(order));
+        runs.sort_by_key(|(order, ..)| *order);
+        let messages = runs.into_iter().flat_map(|(_, run, bytes)| {
+            run.messages.into_iter().map(move |message| Found {
+                entry: message.entry,
+                payload: message.payload.map(|range| bytes.slice(range)),
+            })
+        });
+        Ok(Self {
+            messages: messages.collect(),
+            catalog: Catalog::from_log(&log),
+            survivor,
+            pointer,
+        })
+    }
+
+    /// When the first of its messages was received, by their log times.
+    fn earliest(&self) -> Option<Timestamp> {
+        self.messages.iter().map(|found| found.entry.log_time).min()
+    }
+
+    /// Removes the memory: all of it is in the bag.
+    pub(crate) fn remove(self) {
+        if let Err(error) = self.survivor.remove() {
+            tracing::warn!("{error}");
+        }
+        drop(fs::remove_file(&self.pointer));
+    }
+
+    /// Removes the pointer only.
+    pub(crate) fn forget(self) {
+        drop(fs::remove_file(&self.pointer));
+    }
+}
+
+/// Whether there is memory of a killed recorder for a bag.
+pub fn has_memory(directory: &Path) -> bool {
+    matches!(Rescue::find(directory), Ok(Some(_)))
+}
+
+/// What the bag in `directory` with these files lacks, as a file that is in memory; `None` when nothing has survived its recorder, or all
+/// of it is in the bag.
+///
+/// # Errors
+/// When what has survived cannot be read.
+pub(crate) fn as_reader(
+    directory: &Path,
+    files: &[BagFile],
+) -> Result<Option<(PathBuf, SharedReader)>, String> {
+    let Some(rescue) = Rescue::find(directory)? else {
+        return Ok(None);
+    };
+    let failed = |error: BagError| error.to_string();
+    if rescue.is_in(files).map_err(failed)? {
+        return Ok(None);
+    }
+    let missing = rescue.missing(files).map_err(failed)?;
+    write::in_memory(directory, &rescue.catalog, &missing).map(Some)
+}

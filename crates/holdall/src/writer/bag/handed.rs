@@ -1,0 +1,87 @@
+//! Which messages of a bag the system has: those that a killed process does not take with it.
+
+use super::{BagError, BagWriter};
+use holdall_io::disk::FileId;
+use holdall_storage::writer::StorageWriter;
+use std::collections::VecDeque;
+
+/// A finished file some of whose data may be on their way.
+#[derive(Debug)]
+struct Finishing {
+    file: FileId,
+    /// End of its data.
+    bytes: u64,
+    messages: u64,
+}
+
+/// How far the finished files are.
+#[derive(Debug, Default)]
+pub(super) struct Handed {
+    /// Somebody asks.
+    is_wanted: bool,
+    finishing: VecDeque<Finishing>,
+    /// Messages in finished files that the system has whole.
+    messages: u64,
+}
+
+impl BagWriter {
+    /// Says that [`BagWriter::handed`] will be asked; before the first message.
+    pub fn track_handed(&mut self) {
+        self.handed.is_wanted = true;
+    }
+
+    /// Of the messages written so far, how many of the first ones the system has, see [`StorageWriter::handed`].
+    pub fn handed(&mut self) -> u64 {
+        while let Some(oldest) = self.handed.finishing.front() {
+            let progress = self.queue.progress(oldest.file);
+            if progress.is_some_and(|progress| progress.written_bytes < oldest.bytes) {
+                return self.handed.messages;
+            }
+            self.handed.messages += oldest.messages;
+            self.handed.finishing.pop_front();
+        }
+        let current = self.current.as_mut();
+        self.handed.messages + current.map_or(0, |current| current.writer.handed(&self.queue))
+    }
+
+    /// Gives everything written so far to the system, without a sync.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn hand_over(&mut self) -> Result<(), BagError> {
+        match &mut self.current {
+            Some(current) => Ok(current.writer.hand_over(&mut self.queue)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives large messages to the system as soon as that costs little; false when it is to be tried again.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn hand_over_large(&mut self) -> Result<bool, BagError> {
+        match &mut self.current {
+            Some(current) => Ok(current.writer.hand_over_large(&mut self.queue)?),
+            None => Ok(true),
+        }
+    }
+
+    /// The same for a file that is being finished: its messages need not wait for the sync before its end.
+    pub(super) fn hand_over_last(
+        &mut self,
+        writer: &mut dyn StorageWriter,
+        file: FileId,
+    ) -> Result<(), BagError> {
+        if !self.handed.is_wanted {
+            return Ok(());
+        }
+        writer.hand_over(&mut self.queue)?;
+        let progress = self.queue.progress(file);
+        self.handed.finishing.push_back(Finishing {
+            file,
+            bytes: progress.map_or(0, |progress| progress.accepted_bytes),
+            messages: writer.summary().message_count,
+        });
+        Ok(())
+    }
+}
