@@ -31,7 +31,7 @@ use std::{
     time::Duration,
 };
 
-/// What a power cut may lose at most, the default of `holdall record`.
+/// The most that a power cut may lose, the default of `holdall record`.
 const LOSS_WINDOW: Duration = Duration::from_secs(2);
 
 /// The drain runs each time this much was offered: a few milliseconds of a fast sensor.

@@ -57,7 +57,7 @@ pub(super) fn load(options: &StorageBenchOptions, cells: &[String]) -> BenchResu
             option: "--resume",
             expected: "the same sizes, batches, configurations and total as the run that was interrupted"
                 .to_owned(),
-            found: format!("others in {}", path.display()),
+            found: format!("different ones in {}", path.display()),
         });
     }
     if !options.keep {

@@ -328,7 +328,7 @@ fn is_closed(lines: &[String]) -> bool {
     report["topics"].is_object() && report["failure"].is_null()
 }
 
-/// Its losses by topic.
+/// The losses in the report, by topic.
 fn lost_of_holdall(lines: &[String], topics: &[String]) -> Vec<BTreeMap<LossStage, u64>> {
     let report = report_of_holdall(lines);
     let of = |topic: &String| {

@@ -382,7 +382,7 @@ fn percentiles(
             Some((row, nanos.map(|nanos| nanos as f64 / 1e3)))
         })
         .collect();
-    // More lines than colours cannot be distinguished: the heaviest loads are drawn, the data have all.
+    // More lines than colours cannot be distinguished: the heaviest load is drawn, the data have all.
     let offered = |row: &Row<'_>| row.median(|run| run.offered_bytes_per_s);
     let Some(heaviest) = timed
         .iter()
