@@ -1,4 +1,5 @@
-//! Measures the SQLite3 storage against a bare loop of prepared inserts, one transaction for each batch, in the same run.
+//! Measures the SQLite3 storage against a bare loop of prepared inserts, one transaction per batch, in one
+//! run.
 //!
 //! `cargo run --release -p holdall-storage --example sqlite_rate -- DIR [MEGABYTES] [ROUNDS]`
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]

@@ -418,7 +418,7 @@ fn a_damaged_block_costs_its_messages_and_is_reported_with_its_place() {
 }
 
 #[test]
-fn what_is_no_leveldb_is_refused() {
+fn other_directories_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     assert!(!is_leveldb(dir.path()));
     let error = LeveldbReader::open(dir.path()).err().unwrap().to_string();

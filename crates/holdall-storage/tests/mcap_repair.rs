@@ -1,4 +1,5 @@
-//! Torn MCAP files: checkpoints tell what is in them, and a repair gives them their end without ever taking what could be read.
+//! Torn MCAP files: checkpoints list their content, and a repair completes them without ever losing a
+//! readable message.
 
 mod support;
 
@@ -20,7 +21,8 @@ use support::{channel, memory_queue, metadata, payload, time};
 
 type Key = (String, i64, Bytes);
 
-/// Writes with checkpoints and syncs; gives the file as it is at some moments, and at its end.
+/// Writes with checkpoints and syncs; returns snapshots of the file taken while it is written, and the
+/// complete file.
 fn torn_files(compression: Compression, len: usize) -> (Vec<Vec<u8>>, Vec<u8>) {
     let options = McapOptions {
         compression,
@@ -95,7 +97,8 @@ fn read(bytes: &[u8]) -> BTreeSet<Key> {
     distinct
 }
 
-/// The first `done` steps were taken, with a power cut in the last of them: of what was not synced each sector is there or not.
+/// The file after the first `done` steps, with a power cut during the last of them: each sector that was not
+/// synced is either written or not.
 fn cut_after(bytes: &[u8], steps: &[RepairStep], done: usize, rng: &mut SimRng) -> Vec<u8> {
     let mut durable = bytes.to_vec();
     let mut pending: Vec<&RepairStep> = Vec::new();
@@ -106,7 +109,7 @@ fn cut_after(bytes: &[u8], steps: &[RepairStep], done: usize, rng: &mut SimRng) 
             for (n, byte) in bytes.iter().enumerate() {
                 let at = start + n;
                 if n == 0 || at.is_multiple_of(512) {
-                    // One throw for each sector.
+                    // One random decision for each sector.
                     let lost = rng.as_mut().is_some_and(|rng| rng.coin());
                     if lost {
                         let end = (at / 512 + 1) * 512;
@@ -162,7 +165,7 @@ fn cut_after(bytes: &[u8], steps: &[RepairStep], done: usize, rng: &mut SimRng) 
     durable
 }
 
-/// Repairs `bytes`, killed at each step, and looks that nothing that could be read is gone.
+/// Repairs `bytes`, killed at each step, and checks that no readable message is lost.
 fn repair(name: &str, bytes: &[u8]) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("torn.mcap");
@@ -214,7 +217,7 @@ fn repair(name: &str, bytes: &[u8]) -> Vec<u8> {
     repaired
 }
 
-/// The foreign reader's way over the index finds everything as well, and the data checksum holds.
+/// A foreign reader finds every message by the index, too, and the data checksum matches.
 fn check_index(bytes: &[u8], messages: usize) {
     let summary = mcap::Summary::read(bytes).unwrap().unwrap();
     let by_index: usize = summary
@@ -226,7 +229,7 @@ fn check_index(bytes: &[u8], messages: usize) {
             indexes.values().map(Vec::len).sum::<usize>()
         })
         .sum();
-    // Also of the last chunk, whose indexes may have been cut off.
+    // Including the last chunk, whose indexes may have been cut off.
     assert_eq!(by_index, messages);
     let mut crc = 0;
     let mut data = 8;
@@ -251,7 +254,7 @@ fn check_index(bytes: &[u8], messages: usize) {
 }
 
 #[test]
-fn a_whole_file_with_checkpoints_is_as_good_as_any_for_foreign_readers() {
+fn a_whole_file_with_checkpoints_is_read_by_foreign_readers() {
     for compression in [Compression::None, Compression::Zstd] {
         let (_, whole) = torn_files(compression, 500);
         assert_eq!(read(&whole).len(), 400);
@@ -273,7 +276,7 @@ fn files_cut_anywhere_are_repaired_whenever_the_repair_is_killed() {
         for (number, bytes) in torn.iter().enumerate() {
             let name = format!("{compression:?} {number}");
             repair(&name, bytes);
-            // As a file that had space reserved.
+            // A file with reserved space.
             let mut reserved = bytes.clone();
             reserved.resize(bytes.len() + 300_000, 0);
             repair(&format!("{name} reserved"), &reserved);
@@ -285,7 +288,7 @@ fn files_cut_anywhere_are_repaired_whenever_the_repair_is_killed() {
 }
 
 #[test]
-fn the_last_chunk_is_given_the_indexes_that_were_cut_off() {
+fn the_last_chunk_gets_the_indexes_that_were_cut_off() {
     for compression in [Compression::None, Compression::Zstd] {
         let (_, whole) = torn_files(compression, 500);
         let summary = mcap::Summary::read(&whole).unwrap().unwrap();
@@ -296,7 +299,7 @@ fn the_last_chunk_is_given_the_indexes_that_were_cut_off() {
             let forms = lengths.map(|kept| [(kept, 0), (kept, 300_000)]);
             for (kept, reserved) in forms.into_iter().flatten() {
                 let mut torn = whole[..end + kept].to_vec();
-                // Space that had been reserved: an index that had not come whole has zeros there.
+                // Reserved space: an index that was not completely written ends in zeros.
                 torn.resize(torn.len() + reserved, 0);
                 let name = format!("{compression:?} {end} + {kept}, {reserved} reserved");
                 let repaired = repair(&name, &torn);
@@ -312,7 +315,7 @@ fn the_last_chunk_is_given_the_indexes_that_were_cut_off() {
     }
 }
 
-/// A cut-off chunk whose header lies in two sectors is not repaired in place, and says so.
+/// A cut-off chunk whose header spans two sectors is not repaired in place, and the error states that.
 fn repair_or_refuse(name: &str, bytes: &[u8]) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("torn.mcap");
@@ -330,7 +333,7 @@ fn repair_or_refuse(name: &str, bytes: &[u8]) {
 fn a_torn_chunk_is_marked_and_what_follows_it_is_kept() {
     let (torn, _) = torn_files(Compression::None, 500);
     let bytes = torn.last().unwrap();
-    // Read from front to back: what was durable is not suspected.
+    // Without the anchor the file is read from start to end; chunks in checkpoints would not be checked.
     let mut bytes = bytes.clone();
     bytes[4096..8192].fill(0);
     let bytes = &bytes;
@@ -347,18 +350,18 @@ fn a_torn_chunk_is_marked_and_what_follows_it_is_kept() {
 }
 
 #[test]
-fn what_lies_before_the_last_checkpoint_is_not_read_again() {
+fn data_before_the_last_checkpoint_is_not_read_again() {
     let (torn, _) = torn_files(Compression::None, 500);
     let bytes = torn.last().unwrap();
     let expected = open(bytes).summary().clone();
-    // Chunk headers before the checkpoint are overwritten: who reads only behind it does not notice.
+    // Chunk headers before the checkpoint are overwritten: a reader that reads only after it does not notice.
     let chunks = open(bytes).chunks().unwrap();
     let mut blind = bytes.clone();
     blind[chunks[0].offset as usize] = 0;
     let found = open(&blind).summary().clone();
     assert_eq!(found.message_count, expected.message_count);
     assert_eq!(found.channels, expected.channels);
-    // Without the anchor there is only the long way, which ends at the damage.
+    // Without the anchor the file is read from its start, which ends at the damage.
     blind[4096..8192].fill(0);
     assert_eq!(open(&blind).summary().message_count, 0);
 }

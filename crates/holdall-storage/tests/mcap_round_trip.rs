@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_cut_anywhere_opens_and_gives_a_part_of_its_messages(
+    fn a_file_cut_anywhere_opens_with_a_part_of_its_messages(
         messages in prop::collection::vec(any_message(), 1..60),
         options in any_options(),
         cut in 0.0f64..1.0,

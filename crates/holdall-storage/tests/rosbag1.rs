@@ -213,7 +213,7 @@ fn selections_and_orders_are_respected() {
 }
 
 #[test]
-fn little_memory_gives_the_same_messages() {
+fn little_memory_returns_the_same_messages() {
     let tight = Rosbag1ReaderOptions {
         loaded_bytes_max: 1,
         ..Rosbag1ReaderOptions::default()
@@ -307,7 +307,7 @@ fn chunks_after_a_torn_one_are_found() {
 }
 
 #[test]
-fn bags_of_a_killed_recorder_give_what_was_written() {
+fn bags_of_a_killed_recorder_are_read_as_far_as_written() {
     // Both were written with the first 27 messages of the whole bags; the end of the compressed one was still
     // in memory.
     let first: Vec<_> = expected_rows(&expected()).into_iter().collect();

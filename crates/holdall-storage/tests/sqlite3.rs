@@ -515,7 +515,7 @@ fn repair_applies_or_rolls_back_a_journal_and_leaves_one_file() {
 }
 
 #[test]
-fn repair_gives_an_unclosed_database_its_closing_records_once() {
+fn repair_adds_the_closing_records_of_an_unclosed_database_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = record(dir.path(), &StorageOptions::default(), 0);
     assert_eq!(repair(&path).unwrap(), None, "a closed one is unchanged");

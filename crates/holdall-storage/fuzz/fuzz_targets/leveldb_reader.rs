@@ -1,4 +1,4 @@
-//! Any bytes as the log, a table or the manifest of a LevelDB storage with valid other files: opened, read, checked.
+//! Any bytes as the log, a table or the manifest of a valid LevelDB storage: opened, read, checked.
 #![no_main]
 
 use holdall_storage::{

@@ -40,11 +40,11 @@ struct ConfigFile {
 struct OpenOptions {
     write_buffer_size: usize,
     /// Files are opened when they are needed.
-    #[allow(dead_code, reason = "taken as the plugin takes it, without effect here")]
+    #[allow(dead_code, reason = "accepted for the plugin's files, without effect here")]
     max_open_files: usize,
     block_size: usize,
     /// Tables are as large as the write buffer.
-    #[allow(dead_code, reason = "taken as the plugin takes it, without effect here")]
+    #[allow(dead_code, reason = "accepted for the plugin's files, without effect here")]
     max_file_size: usize,
 }
 

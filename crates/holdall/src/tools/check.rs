@@ -174,7 +174,7 @@ fn check_written_file(
     let Some(writer) = writer else {
         return check_file(path, progress);
     };
-    // Asked before the check, for which the file may be longer: what is found before this place is a problem all the same.
+    // Read before the check, during which the file may grow: damage before this place is a problem even so.
     let opened = storage_by_path(path).map(|storage| storage.open_reader(path));
     let end = match opened {
         Some(Ok(reader)) => match reader.summary().condition {
@@ -444,7 +444,7 @@ mod tests {
             .join("../../../shared/bags")
             .join(name);
         if !path.exists() {
-            eprintln!("skipped: {} is not there", path.display());
+            eprintln!("skipped: {} does not exist", path.display());
             return None;
         }
         Some(path)
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_does_not_tell_the_truth_is_found() {
+    fn metadata_that_contradicts_the_files_is_found() {
         let Some(path) = bag("mcap_split3") else { return };
         let spoiled = copy(&path);
         let metadata = spoiled.path().join("metadata.yaml");
@@ -550,13 +550,13 @@ mod tests {
             notices.len() == 1 && notices[0].contains("unpacked copy"),
             "{notices:?}"
         );
-        // Another file that is not named there is one all the same.
+        // Any other file that is not named there is a problem.
         fs::copy(&plain, dir.path().join("mcap_default_1.mcap")).unwrap();
         assert_eq!(problems(dir.path()).len(), 1);
     }
 
     #[test]
-    fn a_damaged_file_is_told_with_its_place() {
+    fn a_damaged_file_is_reported_with_its_place() {
         for (name, file) in [
             ("mcap_default", "mcap_default_0.mcap"),
             ("sqlite3_default", "sqlite3_default_0.db3"),
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_bag_is_an_error() {
+    fn a_path_that_is_not_a_bag_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(
             check(dir.path(), &mut |_, _| ()),

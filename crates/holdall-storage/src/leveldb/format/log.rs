@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_end_is_no_damage_and_a_changed_byte_costs_one_block() {
+    fn a_cut_end_is_not_damage_and_a_changed_byte_costs_one_block() {
         let lens = [100, 40_000, 100, 100];
         let out = log(&lens);
         for cut in [out.len() - 1, out.len() - 107, 20_000, 3] {
