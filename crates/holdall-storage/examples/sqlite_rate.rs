@@ -1,5 +1,4 @@
-//! Measures the SQLite3 storage against a bare loop of prepared inserts, one transaction per batch, in one
-//! run.
+//! Measures the SQLite3 storage against a bare loop of prepared inserts, one transaction per batch.
 //!
 //! `cargo run --release -p holdall-storage --example sqlite_rate -- DIR [MEGABYTES] [ROUNDS]`
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]

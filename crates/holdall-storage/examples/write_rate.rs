@@ -1,5 +1,4 @@
-//! Measures how fast messages are written to an MCAP file: our writer against the `mcap` crate's, interleaved
-//! in one run.
+//! Measures how fast messages are written to an MCAP file by our writer and by the `mcap` crate's.
 //!
 //! `cargo run --release -p holdall-storage --example write_rate -- [DIR|-] [MEGABYTES] [ROUNDS] [CASE]`; with
 //! `-` there is no disk. Environment: `TOPICS` of each size (10), `OURS_ONLY`.

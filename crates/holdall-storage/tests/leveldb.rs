@@ -1,5 +1,4 @@
-//! LevelDB storages: the real LevelDB reads ours, its databases are read exactly, and nothing is overwritten
-//! silently.
+//! LevelDB storages: the real LevelDB reads ours, we read its databases exactly, nothing is overwritten.
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 mod support;

@@ -1,5 +1,4 @@
-//! Torn MCAP files: checkpoints list their content, and a repair completes them without ever losing a
-//! readable message.
+//! Torn MCAP files: checkpoints list their content, and a repair never loses a readable message.
 
 mod support;
 

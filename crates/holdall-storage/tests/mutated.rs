@@ -1,5 +1,4 @@
-//! Every file parser, fed with real files in which some bytes were changed, cut or doubled: returns an error
-//! or the rest, never panics.
+//! Every file parser, fed with mutated real files: returns an error or the rest, never panics.
 //!
 //! Short in CI; `HOLDALL_FUZZ_ROUNDS=100000 cargo test --release -p holdall-storage --test mutated` runs
 //! longer.

@@ -1,5 +1,4 @@
-//! ROS 1 bags written by ROS 1's own library: read exactly, including unindexed, killed, torn and damaged
-//! ones.
+//! ROS 1 bags written by ROS 1's own library: read exactly, even unindexed, killed, torn or damaged.
 
 use bytes::Bytes;
 use holdall_model::{

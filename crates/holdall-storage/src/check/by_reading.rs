@@ -1,5 +1,4 @@
-//! Checks a storage by reading all of it: for formats whose reader verifies every block, or that have only a
-//! structure to verify.
+//! Checks a storage by reading it: for formats whose reader verifies every block, or that have no checksums.
 
 use super::{FileCheck, Progress};
 use crate::{

@@ -1,5 +1,4 @@
-//! Reads the checkpoints of a torn file: they list everything up to the last durable one, so that the data
-//! before it need not be read.
+//! Reads a torn file's checkpoints, which list the data before the last durable one.
 
 use super::{
     format::{

@@ -1,5 +1,4 @@
-//! rosbag2's whole MCAP configuration: presets, every key of the configuration file, and the defaults that we
-//! found better.
+//! rosbag2's whole MCAP configuration: presets, every key of the configuration file, and our defaults.
 
 use crate::error::{StorageError, StorageResult};
 use serde::Deserialize;

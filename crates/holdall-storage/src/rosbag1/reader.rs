@@ -1,5 +1,4 @@
-//! Reads ROS 1 bags: the summary at once from the index at the end, messages in time order with bounded
-//! memory.
+//! Reads ROS 1 bags: the summary from the index at the end, messages in time order with bounded memory.
 
 use super::{
     chunk::{Extent, ExtentKind, Wanted},

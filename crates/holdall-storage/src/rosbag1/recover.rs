@@ -1,5 +1,4 @@
-//! Finds a bag's content by walking over its records: for bags that were not closed, and those with a damaged
-//! index.
+//! Finds a bag's content by walking over its records: for unclosed bags and those with a damaged index.
 
 use super::{
     Rosbag1ReaderOptions,

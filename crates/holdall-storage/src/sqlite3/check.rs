@@ -1,5 +1,4 @@
-//! Checks a whole database: SQLite's own integrity check, the tables of rosbag2, topics and definitions
-//! against messages.
+//! Checks a whole database: SQLite's integrity check, rosbag2's tables, topics and definitions.
 
 use super::{SqliteReader, failed, format::STORAGE_ID, recover};
 use crate::{

@@ -1,12 +1,11 @@
-//! Counts the rows of a database by topic, with several connections that each count a range, so that all
-//! processors are used.
+//! Counts the rows of a database by topic, with several connections that each count a range.
 
 use super::{failed, recover::Place};
 use crate::error::StorageResult;
 use rusqlite::Connection;
 use std::{num::NonZero, ops::RangeInclusive, path::Path, thread};
 
-/// Most connections that count at once: more would exceed the disk.
+/// Most connections that count at once: with more the disk is the limit.
 const CONNECTIONS_MAX: usize = 4;
 /// Smallest range that is worth a connection.
 const ROWS_PER_CONNECTION_MIN: u64 = 50_000;

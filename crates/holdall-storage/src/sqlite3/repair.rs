@@ -1,5 +1,4 @@
-//! Repairs a database that was not closed: rolls back or applies its journal, checks it, and adds the closing
-//! records.
+//! Repairs an unclosed database: rolls back or applies its journal, checks it, adds the closing records.
 
 use super::{
     failed,

@@ -1,5 +1,4 @@
-//! Matches each message with its counterpart in the other bag, reading both in time order with bounded
-//! memory.
+//! Matches each message with its counterpart in the other bag, in time order with bounded memory.
 
 use super::DiffOptions;
 use crate::reader::{BagError, BagMessage, BagSet, MessageFilter, Messages};

@@ -1,5 +1,4 @@
-//! What is known only from reading all messages of a bag: payload bytes by topic, requests and responses by
-//! service.
+//! Values that need all messages of a bag: payload bytes by topic, requests and responses by service.
 
 use super::{
     bag::BagReader,

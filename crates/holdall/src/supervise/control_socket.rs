@@ -1,5 +1,4 @@
-//! A local socket that accepts requests to a recording, one JSON object per line, and the client that sends
-//! one.
+//! A local socket that accepts requests to a recording, one JSON object per line, and its client.
 
 use super::{StallFlag, metrics::open_metrics};
 use crate::record::{RecordControl, RecordObserver};

@@ -1,5 +1,4 @@
-//! Reports the state of the recording to systemd: started, alive, stopping, and a status line (the protocol
-//! of `sd_notify`).
+//! Reports started, alive, stopping, and a status line to systemd (the protocol of `sd_notify`).
 
 use std::{
     ffi::{OsStr, OsString},

@@ -1,5 +1,4 @@
-//! Narrows a topic's account to the publishers that are kept: the output's account excludes the others'
-//! losses.
+//! Narrows a topic's account to the publishers that are kept, without the others' losses.
 
 use crate::record::ledger::{PublisherAccount, TopicAccount};
 use holdall_model::loss::LossStage;

@@ -1,5 +1,4 @@
-//! `reindex`: rewrites `metadata.yaml` from the content of the storage files, and adds the index to MCAP
-//! files without one.
+//! `reindex`: rewrites `metadata.yaml` from the storage files, and indexes MCAP files without an index.
 
 use super::{ToolError, accounts};
 use crate::{

@@ -1,5 +1,4 @@
-//! The output of a tool in progress: in a directory next to its destination, renamed when it is complete and
-//! durable.
+//! A tool's output in progress: in a directory next to its destination, renamed when complete and durable.
 
 use super::ToolError;
 use holdall_io::{

@@ -1,5 +1,4 @@
-//! LevelDB's log: records in blocks of 32 KiB, each piece with its CRC. Used for a database's write-ahead log
-//! and its manifest.
+//! LevelDB's log format, used for write-ahead logs and manifests: blocks of 32 KiB, each piece with its CRC.
 
 use super::{Malformed, masked_crc};
 

@@ -1,5 +1,4 @@
-//! Checks one chunk: its header, its decompressed records and its checksum, with no more than a window of it
-//! in memory.
+//! Checks one chunk: header, decompressed records and checksum, with only a window of it in memory.
 
 use super::{
     BODY_BYTES_MAX, Checked, Checker, ChunkFacts, Head, Stop,

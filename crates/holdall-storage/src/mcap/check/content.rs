@@ -1,5 +1,4 @@
-//! What a file's records contain: definitions, and per channel the messages, as far as needed to check the
-//! indexes.
+//! The content of a file's records: definitions, and the messages of each channel as far as checks need it.
 
 use crate::mcap::format::{Channel, MessageHeader, Schema};
 use bytes::Bytes;

@@ -1,5 +1,4 @@
-//! Checks the data section: order of the records, definitions before messages, indexes after their chunks,
-//! checksums.
+//! Checks the data section: order of records, definitions before messages, message indexes, checksums.
 
 use super::{
     Checked, Checker, Head, Stop,

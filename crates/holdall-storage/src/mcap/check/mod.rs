@@ -1,5 +1,4 @@
-//! Checks a whole MCAP file: every record, checksum, index and count against the content, in one pass with
-//! bounded memory.
+//! Checks a whole MCAP file: each record, checksum, index and count, in one pass with bounded memory.
 
 mod chunk;
 mod content;

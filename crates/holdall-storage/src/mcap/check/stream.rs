@@ -1,5 +1,4 @@
-//! Reads a file from start to end with bounded memory: with read-ahead, and a checksum over everything
-//! passed.
+//! Reads a file from start to end with bounded memory, read-ahead, and a checksum over all bytes passed.
 
 use holdall_io::{disk::DiskError, fs::File, read_ahead::ReadAhead};
 use std::{

@@ -1,5 +1,4 @@
-//! Reads MCAP files: the summary at once, messages in any order with bounded memory, damaged files as far as
-//! possible.
+//! Reads MCAP files: the summary at once, messages in any order, damaged files as far as possible.
 
 pub(crate) mod codec;
 mod cursor;

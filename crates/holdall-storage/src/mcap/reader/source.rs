@@ -1,5 +1,4 @@
-//! A file's bytes by offset, never past its end: lengths stored in the file are checked here before memory is
-//! allocated.
+//! A file's bytes by offset, never past its end: stored lengths are checked before memory is allocated.
 
 use crate::{
     error::{StorageError, StorageResult},

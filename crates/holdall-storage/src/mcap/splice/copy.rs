@@ -1,5 +1,4 @@
-//! Brings one extent after another into the output: copied unchanged where nothing in it changes, else
-//! unpacked.
+//! Brings extents into the output: copied unchanged where nothing in them changes, else unpacked.
 
 use super::{ChunkCodec, Numbers, READER, SpliceInput, Tail};
 use crate::{

@@ -1,5 +1,4 @@
-//! Maps the channel and schema numbers of several files to those of one, so that as many as possible keep the
-//! number in their chunks.
+//! Numbers the channels and schemas of several files for one output, keeping as many numbers as possible.
 
 use super::{SpliceChoice, SpliceInput};
 use crate::{

@@ -1,5 +1,4 @@
-//! Makes an MCAP file from parts of others: chunks in which nothing changes are copied unchanged, the rest is
-//! unpacked.
+//! Makes an MCAP file from parts of others: chunks without changes are copied, the rest is unpacked.
 
 mod copy;
 mod ids;

@@ -1,5 +1,4 @@
-//! What follows the chunks of a spliced file, collected while they are written; and the checksum of
-//! everything before.
+//! The records after the chunks of a spliced file, collected while they are written, and the data checksum.
 
 use super::Numbers;
 use crate::{
