@@ -74,12 +74,12 @@ pub enum StorageError {
         /// The actual length.
         found: u64,
     },
-    /// More memory than there is.
+    /// There is not enough memory.
     #[error("{}: there is not enough memory for {what} of {bytes} bytes", path.display())]
     Memory {
-        /// For which file.
+        /// The file.
         path: PathBuf,
-        /// What was to be held.
+        /// The content that needs the memory.
         what: &'static str,
         /// Its length.
         bytes: u64,
@@ -183,10 +183,10 @@ pub enum StorageError {
     },
 }
 
-/// Empty memory for `bytes` bytes of `what`, which a file says or carries.
+/// Reserves memory for `bytes` bytes of `what`, a length stored in a file or that of a message.
 ///
 /// # Errors
-/// When there is not so much.
+/// Not enough memory.
 pub fn reserve(path: &std::path::Path, what: &'static str, bytes: u64) -> StorageResult<Vec<u8>> {
     let mut memory = Vec::new();
     let count = usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -447,7 +447,7 @@ fn many_messages_with_one_stamp_at_the_end_of_time_are_all_kept() {
     assert_eq!(stamps.len(), 4_000);
 }
 
-/// Large messages have tables of their own, before, between and after others, also when they come out of order.
+/// Large messages have their own tables before, between and after the others, even out of order.
 #[test]
 fn large_messages_are_kept_beside_small_ones() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,11 @@
-//! Finds a free stamp beside a taken one, in few steps also where many messages share a stamp or reach the end of time.
+//! Finds a free stamp near a used one, in few steps even if many messages share a stamp.
 
 use std::collections::BTreeMap;
 
-/// Runs that are remembered: 16 bytes and a place in the tree each. Forgetting them costs time, nothing else.
+/// Runs that are remembered: 16 bytes and a tree entry each. Forgetting them only costs time.
 const RUNS_MAX: usize = 1 << 16;
 
-/// Runs of stamps that are known to be taken, by their first stamp; no two of them touch.
+/// Runs of used stamps, by their first stamp; no two are adjacent.
 #[derive(Debug, Default)]
 pub(super) struct TakenRuns {
     /// First and last stamp of each run.
@@ -13,11 +13,12 @@ pub(super) struct TakenRuns {
 }
 
 impl TakenRuns {
-    /// The free stamp next to `wanted`: the first one after it, and where there is none up to the end of time, the last one before it.
-    /// `None` when every stamp is taken. The result counts as taken from now on when it is not `wanted` itself.
+    /// The free stamp nearest to `wanted`: the first one after it, or, if there is none up to the end of
+    /// time, the last one before it. `None` when every stamp is used. A result other than `wanted` counts as
+    /// used from now on.
     ///
     /// # Errors
-    /// What `is_taken` returns.
+    /// The errors of `is_taken`.
     pub fn free<E>(
         &mut self,
         wanted: i64,
@@ -36,7 +37,7 @@ impl TakenRuns {
         Ok(found)
     }
 
-    /// Steps from `wanted` in one direction until a stamp is free; known runs are one step.
+    /// Steps from `wanted` in one direction until a stamp is free; a known run is one step.
     fn walk<E>(
         &self,
         wanted: i64,
@@ -74,7 +75,7 @@ impl TakenRuns {
         self.run_of(stamp).is_some()
     }
 
-    /// Adds a run and joins it with those that it touches.
+    /// Adds a run and joins it with adjacent ones.
     fn insert(&mut self, mut first: i64, mut last: i64) {
         if self.runs.len() >= RUNS_MAX {
             self.runs.clear();
@@ -99,8 +100,8 @@ mod tests {
         convert::Infallible,
     };
 
-    /// Gives each wanted stamp a free one; how often it was asked whether a stamp is taken.
-    fn give(wanted: impl IntoIterator<Item = i64>) -> (Vec<i64>, u64) {
+    /// Assigns a free stamp to each wanted one; returns the number of `is_taken` calls.
+    fn assign(wanted: impl IntoIterator<Item = i64>) -> (Vec<i64>, u64) {
         let (taken, asked) = (RefCell::new(BTreeSet::new()), Cell::new(0));
         let mut runs = TakenRuns::default();
         let given = wanted
@@ -111,7 +112,7 @@ mod tests {
                     Ok::<_, Infallible>(taken.borrow().contains(&stamp))
                 };
                 let stamp = runs.free(wanted, is_taken).unwrap().unwrap();
-                assert!(taken.borrow_mut().insert(stamp), "{stamp} was given twice");
+                assert!(taken.borrow_mut().insert(stamp), "{stamp} was assigned twice");
                 stamp
             })
             .collect();
@@ -119,19 +120,19 @@ mod tests {
     }
 
     #[test]
-    fn the_next_free_stamp_is_given_and_at_the_end_of_time_the_one_before() {
-        assert_eq!(give([5, 5, 7, 5, 5]).0, [5, 6, 7, 8, 9]);
+    fn the_next_free_stamp_is_used_and_at_the_end_of_time_the_previous_one() {
+        assert_eq!(assign([5, 5, 7, 5, 5]).0, [5, 6, 7, 8, 9]);
         let last = i64::MAX;
-        assert_eq!(give([last; 4]).0, [last, last - 1, last - 2, last - 3]);
+        assert_eq!(assign([last; 4]).0, [last, last - 1, last - 2, last - 3]);
         assert_eq!(
-            give([last - 1, last, last - 1, last]).0,
+            assign([last - 1, last, last - 1, last]).0,
             [last - 1, last, last - 2, last - 3]
         );
-        assert_eq!(give([i64::MIN; 2]).0, [i64::MIN, i64::MIN + 1]);
+        assert_eq!(assign([i64::MIN; 2]).0, [i64::MIN, i64::MIN + 1]);
     }
 
     #[test]
-    fn many_messages_with_few_stamps_cost_few_questions() {
+    fn many_messages_with_few_stamps_need_few_lookups() {
         for stamps in [
             [7, 7],
             [0, 1],
@@ -139,8 +140,8 @@ mod tests {
             [i64::MAX, i64::MAX - 1],
             [i64::MAX, 0],
         ] {
-            let (_, asked) = give((0..20_000).map(|number| stamps[number % 2]));
-            assert!(asked < 3 * 20_000, "{stamps:?}: {asked} questions");
+            let (_, asked) = assign((0..20_000).map(|number| stamps[number % 2]));
+            assert!(asked < 3 * 20_000, "{stamps:?}: {asked} lookups");
         }
     }
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use std::io::Read;
 
-/// A chunk may say that it unpacks to this many bytes, or to [`RATIO_MAX`] times its own length: `rosbag record` closes chunks at 768 KiB, and
-/// 785 bytes of bz2 can become a gibibyte of zeros.
+/// A chunk may unpack to this many bytes, or to [`RATIO_MAX`] times its own length: `rosbag record` closes
+/// chunks at 768 KiB, and 785 bytes of bz2 can unpack to a gibibyte of zeros.
 const PLAUSIBLE_BYTES: u64 = 64 << 20;
 const RATIO_MAX: u64 = 1024;
 

@@ -31,7 +31,7 @@ use std::{
 /// Messages that one query locates; their bytes are read one by one.
 const PAGE_MESSAGES: i64 = 4096;
 
-/// The bytes of a message, unless it is a large one.
+/// Selects the bytes of a message, except a large one.
 const SHORT_MESSAGE: &str = "SELECT CASE WHEN typeof(data) = 'blob' AND length(data) >= 8388608 THEN NULL ELSE data END FROM messages WHERE id = ?1";
 
 /// An open database.
@@ -430,7 +430,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// The first column of a query for the message of this id.
+    /// The first column of a query for the message with this id.
     fn bytes(&self, query: &str, id: i64) -> StorageResult<Option<Vec<u8>>> {
         let refused = failed("read", &self.path);
         let mut statement = self.connection.prepare_cached(query).map_err(&refused)?;
@@ -453,8 +453,8 @@ impl Cursor {
         }
     }
 
-    /// The bytes of a message that [`SHORT_MESSAGE`] leaves out. As the result of a query SQLite would hold them a second time; where messages
-    /// are no table it has to.
+    /// The bytes of a message that [`SHORT_MESSAGE`] omits. As a query's result SQLite would keep a second
+    /// copy of them; if `messages` is not a table, that is the only way.
     fn large_bytes(&self, id: i64) -> StorageResult<Option<Vec<u8>>> {
         let Ok(mut blob) = self.connection.blob_open("main", "messages", "data", id, true) else {
             return self.bytes("SELECT data FROM messages WHERE id = ?1", id);

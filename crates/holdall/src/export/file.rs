@@ -46,7 +46,7 @@ impl PartialFile {
         Ok(path)
     }
 
-    /// As [`PartialFile::finish`], without waiting for the disk: for many small files, whose folder is synced at the end.
+    /// As [`PartialFile::finish`], without a sync: for many small files, whose folder is synced at the end.
     pub fn finish_unsynced(self) -> Result<(), ExportError> {
         self.complete(|_| Ok(())).map(drop)
     }

@@ -1,7 +1,7 @@
 //! Writes messages for other tools: tables (CSV, Parquet) with a file per topic, images as files.
 //!
-//! Files are written under random temporary names and renamed when they are complete and synced, so that what is there
-//! under its own name is whole. Nothing that exists is overwritten unless asked for.
+//! Files are written under random temporary names and renamed when they are complete and synced, so that a
+//! file with its final name is whole. Existing files are overwritten only on request.
 
 mod csv;
 mod error;
@@ -25,7 +25,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is made of the messages.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportKind {
     /// Comma-separated values.
@@ -36,14 +36,14 @@ pub enum ExportKind {
     Images(ImageFormat),
 }
 
-/// Where and how.
+/// Destination and format.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
-    /// The folder that is written into; made when it is not there.
+    /// The output folder; created if missing.
     pub folder: PathBuf,
-    /// What is made.
+    /// The output format.
     pub kind: ExportKind,
-    /// Replace files that are there.
+    /// Replace existing files.
     pub overwrite: bool,
 }
 
@@ -55,20 +55,20 @@ pub struct Exported {
     /// The topic's type.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Messages in it.
+    /// Number of messages in it.
     pub messages: u64,
-    /// Messages that could not be written.
+    /// Number of messages that could not be written.
     pub failed: u64,
 }
 
-/// What an export has done.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ExportReport {
-    /// What was written, by topic.
+    /// The files, by topic.
     pub exported: Vec<Exported>,
-    /// What a user should know, one sentence each.
+    /// Notices for the user, one sentence each.
     pub notices: Vec<String>,
 }
 
@@ -79,8 +79,8 @@ impl ExportReport {
     }
 }
 
-/// Names of the columns for log time, publish time and sequence number: those of the message come first, so that ours begin with
-/// `bag_` where it has a field of the same name.
+/// Names of the columns for log time, publish time and sequence number: with the prefix `bag_` if the message
+/// has a field of the same name.
 fn stamp_names(plan: &TypePlan) -> [String; 3] {
     ["log_time", "publish_time", "sequence"].map(|name| {
         let taken = plan.root().field(name).is_some();
@@ -88,21 +88,21 @@ fn stamp_names(plan: &TypePlan) -> [String; 3] {
     })
 }
 
-/// What takes the messages of one topic.
+/// Writes the messages of one topic.
 trait Sink {
-    /// Writes a message. An error that is the message's own is told and counted; others end the export.
+    /// Writes a message. An error about this message only is counted and reported; any other ends the export.
     fn write(&mut self, message: &BagMessage) -> Result<(), ExportError>;
 
-    /// Completes what was written and puts it under its own name.
+    /// Completes the output and gives it its final name.
     fn finish(self: Box<Self>) -> Result<PathBuf, ExportError>;
 }
 
-/// Names of files have at most 255 bytes, of which these are left for what is put before and after them (`.NAME.parquet.partial`).
+/// Longest stem of a file name: a name has at most 255 bytes, and 32 are reserved for suffixes.
 const NAME_BYTES_MAX: usize = 255 - 32;
-/// `@` and a number.
+/// Length of `@` and a number.
 const NUMBER_BYTES_MAX: usize = 11;
 
-/// A topic's messages on their way out.
+/// The output of one topic.
 struct Outlet {
     sink: Box<dyn Sink>,
     type_name: String,
@@ -111,22 +111,22 @@ struct Outlet {
     first_failure: Option<String>,
 }
 
-/// An export that is under way.
+/// A running export.
 pub struct Exporter {
     options: ExportOptions,
     decoders: Decoders,
-    /// By topic, then by type; `None` for topics that give nothing.
+    /// By topic, then by type; `None` for topics without output.
     outlets: BTreeMap<String, BTreeMap<String, Option<Outlet>>>,
-    /// File names that are taken, with the last number that was added to each.
+    /// Used file names, each with the last number that was appended to it.
     names: HashMap<String, u32>,
     notices: Vec<String>,
 }
 
 impl Exporter {
-    /// Begins an export of messages of the bags that `decoders` knows.
+    /// Starts an export of messages of the bags that `decoders` was made for.
     ///
     /// # Errors
-    /// When the folder cannot be made, or this program was built without what it needs.
+    /// A folder that cannot be created, or a feature that this program was built without.
     pub fn new(options: ExportOptions, decoders: Decoders) -> Result<Self, ExportError> {
         if options.kind == ExportKind::Parquet && cfg!(not(feature = "parquet")) {
             return Err(ExportError::NotBuilt { what: "Parquet" });
@@ -146,8 +146,8 @@ impl Exporter {
     /// Writes a message.
     ///
     /// # Errors
-    /// What ends the export: a full disk, a file that is there already. A message that cannot be decoded is counted and told at
-    /// the end.
+    /// An error that ends the export: a full disk, an existing file. A message that cannot be decoded is
+    /// counted and reported at the end.
     pub fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
         let topic = &message.topic;
         let known = self.outlets.get(&topic.name);
@@ -175,7 +175,7 @@ impl Exporter {
     /// Completes all files.
     ///
     /// # Errors
-    /// A file that cannot be completed; those before it are.
+    /// A file that cannot be completed; earlier files are.
     pub fn finish(mut self) -> Result<ExportReport, ExportError> {
         let mut report = ExportReport {
             notices: self.decoders.take_notices(),
@@ -211,7 +211,7 @@ impl Exporter {
         let topic = &message.topic;
         let plan = match self.decoders.decoder(topic)? {
             Decoder::Cdr(plan) => plan,
-            // The notice of the decoders says so for opaque ones.
+            // The decoders' notice reports opaque topics.
             Decoder::Opaque { .. } => return Ok(None),
             Decoder::Json => {
                 self.notices.push(format!(
@@ -254,8 +254,8 @@ impl Exporter {
         }))
     }
 
-    /// A file name for a topic: `/camera/image_raw` is `camera.image_raw`. ROS names hold no dots, so no two topics share one;
-    /// other names keep letters and digits only, and get a number where they collide.
+    /// A file name for a topic: `/camera/image_raw` is `camera.image_raw`. ROS names have no dots, so no two
+    /// topics share one; other names keep only letters and digits, and get a number when they collide.
     fn name(&mut self, topic: &str, type_name: &str) -> String {
         let plain = |text: &str| -> String {
             let dotted = text.trim_matches('/').replace('/', ".");
@@ -281,7 +281,7 @@ impl Exporter {
             name = with_type;
         }
         while self.names.contains_key(&name) {
-            // Counted from the last number, so that many topics with one name do not try all numbers again.
+            // Continues from the last number, so that many topics with one name do not try all numbers again.
             let last = self.names.entry(stem.clone()).or_insert(1);
             *last += 1;
             let number = *last;
@@ -292,7 +292,7 @@ impl Exporter {
     }
 }
 
-/// The first bytes of a text, so many at most, in whole characters.
+/// A prefix of a text with at most `bytes_max` bytes, cut between characters.
 fn shortened(text: &str, bytes_max: usize) -> String {
     text[..text.floor_char_boundary(bytes_max)].to_owned()
 }
@@ -308,7 +308,7 @@ mod tests {
     };
     use std::sync::Arc;
 
-    /// A plan from `.msg` texts, the first of which is the message.
+    /// A plan from `.msg` texts; the first one is the message.
     pub(super) fn plan(texts: &[(&str, &str)]) -> Arc<TypePlan> {
         let definition = Definition::resolve(texts[0].0, |name| {
             let (_, text) = texts.iter().find(|(known, _)| *known == name)?;
@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Little-endian CDR, value by value.
+    /// Little-endian CDR, one value at a time.
     pub(super) struct Bytes(pub Vec<u8>);
 
     impl Bytes {
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_not_overwritten_and_what_is_given_up_is_removed() {
+    fn existing_files_are_not_overwritten_and_unfinished_ones_are_removed() {
         let plan = plan(&[("a/msg/A", "int32 x")]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");

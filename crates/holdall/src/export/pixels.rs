@@ -1,19 +1,19 @@
-//! Pixels of `sensor_msgs/msg/Image` as PNG and JPEG know them.
+//! Converts the pixels of `sensor_msgs/msg/Image` to those of PNG and JPEG.
 
-/// How the pixels of an encoding become an image.
+/// The layout of an encoding's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// As many bytes per pixel, of which these are the channels in order.
+    /// This many bytes per pixel; the second field has the channels' offsets in output order.
     Bytes(usize, &'static [usize]),
-    /// As many 16-bit words per pixel, of which these are the channels in order.
+    /// This many 16-bit words per pixel; the second field has the channels' offsets in output order.
     Words(usize, &'static [usize]),
-    /// 32-bit floats: metres become millimetres.
+    /// 32-bit floats: metres are converted to millimetres.
     Depth,
-    /// Two pixels in four bytes: places of both brightnesses, then of blue and red difference.
+    /// Two pixels in four bytes: offsets of both brightnesses, then of blue and red difference.
     Yuv([usize; 4]),
 }
 
-/// An image with tight rows: 8 or 16 bits (big endian, as PNG wants them) a channel.
+/// An image without row padding: 8 or 16 bits (big endian, as in PNG) per channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pixels {
     pub width: u32,
@@ -24,7 +24,7 @@ pub(super) struct Pixels {
     pub bytes: Vec<u8>,
 }
 
-/// An image as its message tells it.
+/// The image in a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RawImage<'a> {
     pub width: u32,
@@ -35,7 +35,8 @@ pub(super) struct RawImage<'a> {
     pub data: &'a [u8],
 }
 
-/// The layout of an encoding of `sensor_msgs/image_encodings.hpp`; colours without a name are those of OpenCV (blue first).
+/// The layout of an encoding of `sensor_msgs/image_encodings.hpp`; colours of unnamed encodings have OpenCV's
+/// order (blue first).
 fn layout(encoding: &str) -> Option<Layout> {
     Some(match encoding {
         "mono8" | "8UC1" => Layout::Bytes(1, &[0]),
@@ -59,7 +60,7 @@ fn layout(encoding: &str) -> Option<Layout> {
     })
 }
 
-/// Why an encoding is not written. PNG and JPEG have no sign: values below zero would become large ones.
+/// Why an encoding is not written. PNG and JPEG are unsigned: negative values would become large ones.
 fn unknown(encoding: &str) -> String {
     if matches!(encoding.as_bytes(), [b'1'..=b'9', .., b'S', b'C', b'1'..=b'9']) {
         return format!(
@@ -72,7 +73,7 @@ fn unknown(encoding: &str) -> String {
     )
 }
 
-/// Converts an image; one clause when it cannot be.
+/// Converts an image; one clause when that is not possible.
 pub(super) fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
     let layout = layout(image.encoding).ok_or_else(|| unknown(image.encoding))?;
     let (width, height, step) = (image.width as usize, image.height as usize, image.step as usize);
@@ -158,13 +159,13 @@ fn append_row(out: &mut Vec<u8>, row: &[u8], layout: Layout, is_big_endian: bool
     }
 }
 
-/// As `16UC1` depth images hold it (REP 118): 0 where nothing was measured, at most 65.535 m.
+/// As in `16UC1` depth images (REP 118): 0 where nothing was measured, at most 65.535 m.
 fn millimetres(metres: f32) -> u16 {
-    // A cast saturates, and makes NaN zero.
+    // The cast saturates, and converts NaN to zero.
     (metres * 1000.0).round() as u16
 }
 
-/// ITU-R BT.601 with limited range, in whole numbers.
+/// ITU-R BT.601 with limited range, in integers.
 fn colour(brightness: u8, blue: u8, red: u8) -> [u8; 3] {
     let (y, u, v) = (
         298 * (i32::from(brightness) - 16),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_lie_are_refused() {
+    fn wrong_sizes_are_refused() {
         for (width, height, step) in [
             (2, 2, 4),
             (1, 3, 4),

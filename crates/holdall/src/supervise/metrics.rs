@@ -168,7 +168,7 @@ fn escaped(label: &str) -> String {
         .replace('\n', "\\n")
 }
 
-/// Replaces a file so that readers see the old text or the new one, never a part; a link there is replaced, not followed.
+/// Replaces a file so that readers see either the old text or the new one; a link is replaced, not followed.
 ///
 /// # Errors
 /// As the file system says.

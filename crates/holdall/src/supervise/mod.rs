@@ -1,4 +1,5 @@
-//! Watches a recording from beside it: whether it makes progress, what a service manager and monitoring are told, what is asked of it.
+//! Supervises a recording: detects stalls, reports to a service manager and to monitoring, and serves control
+//! requests.
 
 pub mod control_socket;
 pub mod metrics;
@@ -18,18 +19,18 @@ use std::{
     time::Duration,
 };
 
-/// Time between two writes of the metrics file, and between two states told to the service manager.
-const TELL_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two writes of the metrics file, and between two status reports to the service manager.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A wait that ends so late was slept through; a busy machine delays it by less.
-const SLEPT_THROUGH_MIN: Duration = Duration::from_millis(500);
+/// A wait that ends this late means that the process was stopped; a busy machine delays it by less.
+const STOPPED_MIN: Duration = Duration::from_millis(500);
 
-/// Says to other threads whether progress is being made.
+/// Shows other threads whether the recording is stalled.
 #[derive(Clone, Debug, Default)]
 pub struct StallFlag(Arc<AtomicBool>);
 
 impl StallFlag {
-    /// No progress is being made.
+    /// True while no progress is made.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -39,7 +40,7 @@ impl StallFlag {
     }
 }
 
-/// Everything that is done beside a recording, driven by whoever looks at its status.
+/// Everything that supervises a recording, driven by the thread that polls its status.
 pub struct Supervision {
     progress: ProgressWatch,
     stalled: StallFlag,
@@ -47,12 +48,12 @@ pub struct Supervision {
     metrics_file: Option<PathBuf>,
     restart_on_stall: bool,
     snapshot_mode: bool,
-    next_tell: Duration,
+    next_report: Duration,
     metrics_failed: bool,
 }
 
 impl Supervision {
-    /// Nothing but the watch over progress. `snapshot_mode`: messages become durable only when somebody asks for it.
+    /// Only watches progress. `snapshot_mode`: messages become durable only on request.
     pub fn new(snapshot_mode: bool) -> Self {
         Self {
             progress: ProgressWatch::default(),
@@ -61,12 +62,12 @@ impl Supervision {
             metrics_file: None,
             restart_on_stall: false,
             snapshot_mode,
-            next_tell: Duration::ZERO,
+            next_report: Duration::ZERO,
             metrics_failed: false,
         }
     }
 
-    /// Goes on in a new file when no progress is made.
+    /// Continues in a new file when no progress is made.
     pub fn with_restart_on_stall(mut self, restart: bool) -> Self {
         self.restart_on_stall = restart;
         self
@@ -78,48 +79,49 @@ impl Supervision {
         self
     }
 
-    /// Tells a service manager how it goes.
+    /// Reports the state to a service manager.
     pub fn with_service_manager(mut self, manager: Option<ServiceManager>) -> Self {
         self.service_manager = manager;
         self
     }
 
-    /// Follows whether progress is being made.
+    /// Shows whether the recording is stalled.
     pub fn stall_flag(&self) -> StallFlag {
         self.stalled.clone()
     }
 
-    /// Tells that the recording runs.
+    /// Reports that the recording runs.
     pub fn ready(&mut self) {
         if let Some(manager) = &mut self.service_manager {
             manager.ready();
         }
     }
 
-    /// Tells that the recording is being ended.
+    /// Reports that the recording is stopping.
     pub fn stopping(&mut self) {
         if let Some(manager) = &mut self.service_manager {
             manager.stopping();
         }
     }
 
-    /// Takes a look; to be called some times a second, also while the bag is being closed. `now` is monotonic.
+    /// Checks the status; called several times a second, also while the bag is being closed. `now` is
+    /// monotonic.
     pub fn look(&mut self, status: &RecordStatus, control: &RecordControl, now: Duration) {
         let watched = !(status.paused || self.snapshot_mode);
         match self.progress.look(status, watched, now) {
             Some(ProgressChange::Stalled(span)) => {
                 let reason = format!(
-                    "messages arrive, and for {:.1} s nothing of them has become durable in {}: the disk does not take what is written",
-                    span.as_secs_f64(),
-                    status.current_file.display()
+                    "messages arrive, but none has become durable in {} for {:.1} s: the disk does not accept writes",
+                    status.current_file.display(),
+                    span.as_secs_f64()
                 );
                 tracing::error!("no progress: {reason}");
                 if self.restart_on_stall {
                     control.go_on_in_new_file(reason);
                 }
             }
-            Some(ProgressChange::GoesOn(span)) => {
-                tracing::warn!("there is progress again after {:.1} s", span.as_secs_f64());
+            Some(ProgressChange::Resumed(span)) => {
+                tracing::warn!("progress resumed after {:.1} s", span.as_secs_f64());
             }
             None => {}
         }
@@ -129,27 +131,28 @@ impl Supervision {
         {
             manager.alive(now);
         }
-        if now >= self.next_tell {
-            self.next_tell = now + TELL_INTERVAL;
-            self.tell(status);
+        if now >= self.next_report {
+            self.next_report = now + REPORT_INTERVAL;
+            self.report(status);
         }
     }
 
-    /// Notes that a wait of `meant` took `took`. One that took much longer was slept through: the process was stopped, and no disk is to blame.
-    pub fn waited(&mut self, meant: Duration, took: Duration) {
-        let late = took.saturating_sub(meant);
-        if late >= SLEPT_THROUGH_MIN {
+    /// Notes that a wait of `planned` took `took`. If it took much longer, the process was stopped, which is
+    /// not a stall of the disk.
+    pub fn waited(&mut self, planned: Duration, took: Duration) {
+        let late = took.saturating_sub(planned);
+        if late >= STOPPED_MIN {
             self.progress.leave_out(late);
         }
     }
 
-    /// Writes the last metrics and tells the longest time without progress, when it was too long.
+    /// Writes the last metrics; returns the longest stall.
     pub fn finish(&mut self, status: &RecordStatus) -> Option<Duration> {
-        self.tell(status);
+        self.report(status);
         self.progress.longest_stall()
     }
 
-    fn tell(&mut self, status: &RecordStatus) {
+    fn report(&mut self, status: &RecordStatus) {
         if let Some(manager) = &mut self.service_manager {
             let lost = status.shortfall();
             manager.status(&format!("{} messages recorded, {lost} lost", status.recorded));

@@ -1,24 +1,24 @@
-//! Notices when messages arrive and nothing becomes durable any more.
+//! Detects when messages arrive but none becomes durable.
 
 use crate::record::status::{RecordStatus, TopicStatus};
 use std::time::Duration;
 
-/// So long nothing may become durable while messages arrive, when the loss window does not allow more.
+/// Longest time without a durable message while messages arrive, unless the loss window allows more.
 const STALL_MIN: Duration = Duration::from_secs(2);
 
-/// What a look has found to be new.
+/// A change that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressChange {
     /// There was no progress for this long.
     Stalled(Duration),
-    /// There is progress again, after this long.
-    GoesOn(Duration),
+    /// Progress resumed after this long.
+    Resumed(Duration),
 }
 
 /// Compares what arrives with what becomes durable.
 #[derive(Clone, Debug, Default)]
 pub struct ProgressWatch {
-    /// When there was progress last, or nothing to make progress with.
+    /// Time of the last progress, or when nothing was pending.
     since: Option<Duration>,
     received: u64,
     kept: u64,
@@ -27,22 +27,24 @@ pub struct ProgressWatch {
 }
 
 impl ProgressWatch {
-    /// Takes a look. `watched` is false while nothing is to be stored, on request.
+    /// Compares the counters with those of the last call. `watched` is false while no messages are to be
+    /// stored, on request.
     pub fn look(&mut self, status: &RecordStatus, watched: bool, now: Duration) -> Option<ProgressChange> {
         let received = status.topics.iter().map(|topic| topic.received).sum();
         let kept = match status.durability.window {
             Some(_) => status.durability.durable,
-            // Nobody syncs, so being handed to the storage is all there is to see.
+            // Without syncs, messages given to the storage are the only measure.
             None => status.recorded,
         };
         let since = *self.since.get_or_insert(now);
         let span = now.saturating_sub(since);
-        // What was dropped or left out on request can become durable no more. Messages of a pause may be counted just after it.
+        // Dropped and excluded messages never become durable. Messages of a pause may be counted just after
+        // it.
         let dropped: u64 = status.topics.iter().map(TopicStatus::dropped).sum();
         let nothing_waits = received <= self.received || received <= kept + dropped;
         if !watched || kept > self.kept || nothing_waits {
             (self.kept, self.received, self.since) = (kept, received, Some(now));
-            return std::mem::take(&mut self.stalled).then_some(ProgressChange::GoesOn(span));
+            return std::mem::take(&mut self.stalled).then_some(ProgressChange::Resumed(span));
         }
         let allowed = status
             .durability
@@ -55,18 +57,18 @@ impl ProgressWatch {
         (!std::mem::replace(&mut self.stalled, true)).then_some(ProgressChange::Stalled(span))
     }
 
-    /// Leaves out a span in which this process did not run (it was stopped, or its machine slept): nothing could become durable then,
-    /// whatever the disk does.
+    /// Excludes a span in which this process did not run (it was stopped, or the machine was suspended): no
+    /// message could become durable then.
     pub fn leave_out(&mut self, span: Duration) {
         self.since = self.since.map(|since| since + span);
     }
 
-    /// No progress is being made.
+    /// True while no progress is made.
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
 
-    /// The longest time without progress that was too long.
+    /// The longest stall.
     pub fn longest_stall(&self) -> Option<Duration> {
         self.longest
     }
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_never_become_durable_are_a_stall_told_once() {
+    fn messages_that_never_become_durable_are_a_stall_reported_once() {
         let mut watch = ProgressWatch::default();
         assert_eq!(watch.look(&status(10, 10), true, SECOND), None);
         assert_eq!(watch.look(&status(20, 10), true, 2 * SECOND), None);
@@ -107,14 +109,14 @@ mod tests {
         assert!(watch.is_stalled());
         assert_eq!(
             watch.look(&status(50, 40), true, 5 * SECOND),
-            Some(ProgressChange::GoesOn(4 * SECOND))
+            Some(ProgressChange::Resumed(4 * SECOND))
         );
         assert!(!watch.is_stalled());
         assert_eq!(watch.longest_stall(), Some(3 * SECOND));
     }
 
     #[test]
-    fn silence_a_pause_and_steady_syncs_are_no_stall() {
+    fn silence_a_pause_and_steady_syncs_are_not_a_stall() {
         let mut watch = ProgressWatch::default();
         for second in 0..10 {
             assert_eq!(
@@ -134,9 +136,9 @@ mod tests {
         assert_eq!(watch.longest_stall(), None);
     }
 
-    /// A pause ends between a look and the count of its last messages.
+    /// A pause ends between a check and the count of its last messages.
     #[test]
-    fn messages_that_were_left_out_on_request_are_not_waited_for() {
+    fn messages_that_were_excluded_on_request_are_not_pending() {
         let mut watch = ProgressWatch::default();
         assert_eq!(watch.look(&status(95, 0), false, SECOND), None);
         let mut paused = status(100, 0);
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_loss_window_is_no_stall() {
+    fn a_wide_loss_window_is_not_a_stall() {
         let mut watch = ProgressWatch::default();
         let mut wide = status(10, 0);
         wide.durability.window = Some(10 * SECOND);

@@ -1,4 +1,4 @@
-//! MCAP bags from MCAP bags by copying chunks as they lie.
+//! Makes MCAP bags from MCAP bags by copying chunks unchanged.
 
 use super::{
     SplitAt, ToolError, Written,
@@ -22,16 +22,16 @@ use std::{
     time::Duration,
 };
 
-/// Files that are to be smaller than this are cut exactly: definitions and metadata would make out too much of them.
+/// Files below this size are cut exactly: definitions and metadata would be too large a part of them.
 const FILE_BYTES_MIN: u64 = 1 << 20;
-/// A file is cut between chunks only when it is to hold at least so many of the largest ones.
+/// A file is cut between chunks only if it may hold at least this many of the largest ones.
 const CHUNKS_PER_FILE_MIN: u64 = 4;
 
-/// So many cuts by time are made without a look at the messages, or as many for each chunk as the next one says.
+/// Most cuts by time made without reading messages: the larger of this number and the next one per chunk.
 const CUTS_MAX: usize = 64;
 const CUTS_PER_PART_MAX: usize = 2;
 
-/// What is to be made.
+/// The output to be made.
 pub(super) struct Plan<'a> {
     pub bags: &'a [BagReader],
     pub chooser: &'a Chooser,
@@ -40,13 +40,13 @@ pub(super) struct Plan<'a> {
     pub split: &'a SplitAt,
     pub accounts: &'a Accounts,
     pub taken: &'a Taken<'a>,
-    /// How all chunks are compressed; `None` to leave them as they are.
+    /// How all chunks are compressed; `None` to leave them unchanged.
     pub codec: Option<ChunkCodec>,
-    /// To be made.
+    /// The bag directory, which does not exist yet.
     pub directory: &'a Path,
 }
 
-/// Which input holds what only splicing keeps, and what it is.
+/// The input with content that only splicing keeps, and that content.
 pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)>, ToolError> {
     for bag in bags
         .iter()
@@ -63,8 +63,9 @@ pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)
     Ok(None)
 }
 
-/// Makes the bag; `None`, and nothing is made, when it cannot be made in this way: another storage, files without an index in which
-/// chunks could be found, files to be cut after a number of messages or so small that most chunks would be cut.
+/// Makes the bag; returns `None`, and makes nothing, when that is not possible in this way: another storage,
+/// files without an index of chunks, files to be cut after a number of messages or so small that most chunks
+/// would be cut.
 pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Option<Written>, ToolError> {
     let is_plain = |file: &BagFile| !file.is_packed() && !file.has_packed_payloads();
     let is_mcap = |bag: &BagReader| {
@@ -140,7 +141,7 @@ fn make(
     output.finish()
 }
 
-/// For each input, for each channel, whether it is taken.
+/// By input and channel: whether it is selected.
 fn taken_channels(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<Vec<bool>> {
     let takes = |topic: &TopicInfo| plan.chooser.takes_channel(topic);
     inputs
@@ -152,7 +153,7 @@ fn taken_channels(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<Vec<bool>> {
         .collect()
 }
 
-/// The output's topics: those of the metadata first, then those that only the files tell.
+/// The output's topics: those of the metadata first, then those that only the files list.
 fn topics(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<TopicInfo> {
     let listed = plan
         .bags
@@ -189,7 +190,7 @@ fn is_same(a: &TopicInfo, b: &TopicInfo) -> bool {
 /// First and last log time of a file's messages; `None` for no bound.
 type Range = (Option<Timestamp>, Option<Timestamp>);
 
-/// The span of log time of each output file, one behind the other.
+/// The span of log time of each output file, in sequence.
 fn ranges(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Result<Option<Vec<Range>>, ToolError> {
     let mut parts = Vec::new();
     for input in inputs {
@@ -238,8 +239,9 @@ fn ranges(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Result<Option<Vec<Range>>,
     Ok(Some(ranges))
 }
 
-/// Times at which files are cut so that none spans more than `span`. A file begins with a part, or where the one before it was cut; where
-/// no part reaches there is no cut, however long that is. `None` where cuts within parts would be too many: their messages decide then.
+/// Times at which files are cut so that none spans more than `span`. A file begins with a part, or at the
+/// previous cut; a gap between parts has no cut, whatever its length. `None` when too many cuts would be
+/// within parts: then the messages decide.
 fn cuts_by_span(
     parts: &[(Timestamp, Timestamp, u64)],
     span: Duration,
@@ -249,18 +251,18 @@ fn cuts_by_span(
     let (mut cuts, mut begin) = (Vec::new(), None);
     for (first, last, _) in parts {
         let last = end.map_or(*last, |end| end.min(*last));
-        // One that has no end yet begins with its first message.
+        // The first file begins with its first message.
         let mut from: Timestamp = match begin {
             None => start.map_or(*first, |start| start.max(*first)),
             Some(begin) => begin,
         };
-        // What parts before it cover is cut already; a later one begins the next file, unless the one that is open reaches it.
+        // A part after the current file's span begins the next file.
         if first.saturating_since(from) > span {
             cuts.push(*first);
             from = *first;
         }
         while last.saturating_since(from) > span {
-            // A file ends with the message that is exactly so long after its first one.
+            // A file ends with the message exactly `span` after its first one.
             from = Timestamp::from_nanos(from.saturating_add(span).as_nanos().saturating_add(1));
             cuts.push(from);
             if cuts.len() > cuts_max {
@@ -272,9 +274,10 @@ fn cuts_by_span(
     Some(cuts)
 }
 
-/// Times at which files are cut so that none is longer than `bytes_max`: chunks that reach over a cut count for both sides.
+/// Times at which files are cut so that none is longer than `bytes_max`: chunks that span a cut count for
+/// both files.
 fn cuts_by_size(parts: &[(Timestamp, Timestamp, u64)], bytes_max: u64) -> Vec<Timestamp> {
-    // Indexes, definitions and summary take their part of a file.
+    // Indexes, definitions and summary use a part of the file.
     let bytes_max = bytes_max - bytes_max / 16;
     let (mut cuts, mut bytes, mut begin) = (Vec::new(), 0, 0);
     for (place, (first, _, length)) in parts.iter().enumerate() {
@@ -293,12 +296,12 @@ fn cuts_by_size(parts: &[(Timestamp, Timestamp, u64)], bytes_max: u64) -> Vec<Ti
     cuts
 }
 
-/// The bag in the making.
+/// The bag that is being made.
 struct Output<'a> {
     plan: &'a Plan<'a>,
     stem: String,
     topics: Vec<TopicInfo>,
-    /// Name of each file and what it holds, in the order of the topics.
+    /// Name and content of each file, in the order of the topics.
     files: Vec<(String, FileSummary)>,
     written: Written,
 }
@@ -324,7 +327,7 @@ impl Output<'_> {
         let opening = [(ROSBAG2_RECORD, rosbag2_record(&opening))];
         let mut closing = |spliced: &Spliced| -> Vec<(String, MetadataEntries)> {
             let mut files = vec![(name.clone(), self.summary(spliced, &path))];
-            // Of this file alone: with all files in each, hundreds of short ones would be made of little else.
+            // Only of this file: with all files in each, hundreds of short ones would contain little else.
             let topics = if is_last && self.files.is_empty() {
                 &self.topics[..]
             } else {
@@ -370,7 +373,7 @@ impl Output<'_> {
         }
     }
 
-    /// Messages in all files, by topic.
+    /// Number of messages in all files, by topic.
     fn by_topic(&self, files: &[(String, FileSummary)]) -> BTreeMap<String, u64> {
         let mut by_topic = BTreeMap::new();
         for (_, summary) in files {

@@ -1,4 +1,4 @@
-//! Work on whole bags: one file or folder per verb. Inputs are never changed; outputs appear whole or not at all.
+//! Work on whole bags, one file or folder per verb: inputs never change, outputs appear whole or not at all.
 
 mod accounts;
 pub mod check;

@@ -1,4 +1,4 @@
-//! rosbag2's files for `convert`: `output_bags` and `input_bags`, every key of its storage and record options.
+//! rosbag2's files for `convert`: `output_bags` and `input_bags`, with all storage and record options.
 
 use super::{Choice, Moment, OutputOptions, SplitAt};
 use crate::record::options::{CompressionMode, CompressionOptions};

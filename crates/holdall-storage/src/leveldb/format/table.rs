@@ -197,7 +197,7 @@ impl BlockBuilder {
         self.entries += 1;
     }
 
-    /// Appends the block with its trailer to `out`, which comes after `base` bytes of the file.
+    /// Appends the block with its trailer to `out`, which starts at offset `base` of the file.
     fn finish_at(&mut self, out: &mut Vec<u8>, base: u64) -> BlockHandle {
         let mut restarts = std::mem::take(&mut self.restarts);
         if restarts.is_empty() {
@@ -285,7 +285,7 @@ impl TableBuilder {
     }
 }
 
-/// Appends what comes after the blocks of a table.
+/// Appends the records after the blocks of a table: metaindex, index and footer.
 fn append_end(out: &mut Vec<u8>, base: u64, index: &mut BlockBuilder) {
     let metaindex = BlockBuilder::default().finish_at(out, base);
     let index = index.finish_at(out, base);
@@ -297,17 +297,18 @@ fn append_end(out: &mut Vec<u8>, base: u64, index: &mut BlockBuilder) {
     out.extend(footer);
 }
 
-/// A table of one entry, whose value is written by somebody else between its head and its tail: a large one is not held twice.
+/// A table of one entry; the caller writes the value between head and tail, so that a large one is not
+/// copied.
 pub struct LoneTable {
     /// The key with its tag.
     pub key: Vec<u8>,
-    /// What comes before the value.
+    /// The bytes before the value.
     pub head: Vec<u8>,
     value_bytes: u64,
 }
 
 impl LoneTable {
-    /// For a key and a value of so many bytes.
+    /// Creates a table for a key and a value of `value_bytes` bytes.
     pub fn new(key: &[u8], sequence: u64, value_bytes: u64) -> Self {
         let mut tagged = key.to_vec();
         tagged.extend(key_tag(sequence));
@@ -323,9 +324,9 @@ impl LoneTable {
         }
     }
 
-    /// What comes after the value. `crc` is the CRC-32C of head and value.
+    /// The bytes after the value. `crc` is the CRC-32C of head and value.
     pub fn tail(&self, crc: u32) -> Vec<u8> {
-        // One restart point, at the begin, and the kind of compression.
+        // One restart point, at the start, and the kind of compression.
         let mut tail = [0u32.to_le_bytes(), 1u32.to_le_bytes()].concat();
         tail.push(0);
         let crc = mask_crc(crc32c::crc32c_append(crc, &tail));
@@ -343,7 +344,7 @@ impl LoneTable {
     }
 }
 
-/// Reads all entries of a table that lies in memory, for tests and small tables: user key, sequence, value.
+/// Reads all entries of a table in memory, for tests and small tables: user key, sequence, value.
 ///
 /// # Errors
 /// A damaged table.
