@@ -1,4 +1,5 @@
-//! What the account in a bag says in short: the sums of its ledger, how far it goes, and how well the loss window was kept.
+//! A summary of the account in a bag: the sums of its ledger, where it ends, and how well the loss window was
+//! kept.
 
 use super::{BagError, BagReader};
 use crate::record::{
@@ -7,28 +8,28 @@ use crate::record::{
 };
 use holdall_model::{loss::LossSums, time::Timestamp};
 
-/// The account of a recording in short.
+/// A summary of a recording's account.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccountSummary {
     /// Messages that were written into the bag.
     pub recorded: u64,
     /// Lost messages.
     pub lost: u64,
-    /// Messages that were sent before their publisher was matched, and are no loss.
+    /// Messages that were sent before their publisher was matched, which are not lost.
     pub before_match: u64,
-    /// Messages left out on request, by the recording or by a tool that made this bag out of others.
+    /// Messages left out on request, by the recording or by a tool that made this bag from others.
     pub left_out: u64,
     /// Messages that the ring of files removed (`--max-bag-files`).
     pub removed: u64,
-    /// Topics whose losses on the way cannot be known.
+    /// Number of topics whose losses in transit are unknown.
     pub topics_unknown: u64,
     /// Where the recording was cut off: log time of the last message that the account knows of.
     pub checkpoint: Option<Timestamp>,
-    /// Times at which the recording went on in a new file because the old one made no progress.
+    /// Times at which the recording continued in a new file because the old one made no progress.
     pub restarts: Vec<Restart>,
-    /// How many more of these there were.
+    /// Number of further restarts.
     pub restarts_left_out: u64,
-    /// How well the loss window was kept, where there was one and the recording was ended.
+    /// How well the loss window was kept, if one was set and the recording was ended.
     pub window: Option<KeptWindow>,
 }
 
@@ -53,7 +54,8 @@ impl AccountSummary {
 }
 
 impl BagReader {
-    /// The account in short; `None` when another recorder wrote the bag, or when the file that has it would have to be unpacked first.
+    /// The account's summary; `None` when another recorder wrote the bag, or when its file would have to be
+    /// unpacked first.
     ///
     /// # Errors
     /// As [`BagReader::any_ledger`].

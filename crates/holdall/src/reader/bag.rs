@@ -30,54 +30,56 @@ use std::{
     sync::Arc,
 };
 
-/// The file in a bag's directory that describes it.
+/// The file that describes a bag, in its directory.
 const METADATA_FILE: &str = "metadata.yaml";
 
-/// Longest metadata file that is read; a bag of 100 000 files has about 20 MB, and three times as much memory is needed to parse it.
+/// Longest metadata file that is read; that of a bag of 100 000 files has about 20 MB, and parsing needs
+/// three times as much memory.
 pub(crate) const METADATA_BYTES_MAX: u64 = 64 << 20;
 
-/// How messages of ROS 1 are shown.
+/// How ROS 1 messages are presented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ros1View {
-    /// Those of ROS 1 bags as messages of ROS 2 (types `pkg/msg/Type`, payloads in CDR, definitions as ROS 2 writes them), those in
-    /// files of ROS 2's storages as they are stored.
+    /// Messages of ROS 1 bags as ROS 2 messages (types `pkg/msg/Type`, payloads in CDR, definitions in ROS
+    /// 2's format); those in files of ROS 2's storages as stored.
     #[default]
     BagsConverted,
-    /// All as messages of ROS 2, also those that an MCAP file keeps as they were in ROS 1.
+    /// All as ROS 2 messages, including those that an MCAP file stores in ROS 1 form.
     AllConverted,
-    /// All as they are stored: types `pkg/Type`, serialization `ros1`.
+    /// All as stored: types `pkg/Type`, serialization `ros1`.
     AsStored,
 }
 
 /// One storage file of a bag.
 #[derive(Clone)]
 pub struct BagFile {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Nothing in it is logged before this; `None` where that is not known.
+    /// Lower bound of its log times; `None` if unknown.
     pub(super) earliest: Option<Timestamp>,
-    /// Known to hold no message.
+    /// True for a file that is known to have no messages.
     pub(super) empty: bool,
-    /// Whether each payload is packed by itself (rosbag2's message compression).
+    /// Whether each payload is compressed (rosbag2's message compression).
     pub(super) payloads: Payloads,
-    /// Kept from when it was looked at.
+    /// Kept from opening the bag.
     pub(super) reader: Option<SharedReader>,
-    /// Packed files of the bag that are unpacked at the moment.
+    /// The bag's packed files that are currently unpacked.
     pub(super) unpacked: UnpackedFiles,
     pub(super) view: Ros1View,
 }
 
 impl BagFile {
-    /// The file's reader, which gives payloads as they were sent: rosbag2's file and message compression are undone.
+    /// The file's reader, which returns payloads as they were sent: it undoes rosbag2's file and message
+    /// compression.
     ///
-    /// Messages of ROS 1 are shown as the bag was opened to show them.
+    /// Messages of ROS 1 are presented in the view that the bag was opened with.
     ///
-    /// A packed file is unpacked into a temporary place first; its bag is never changed.
+    /// A packed file is first unpacked into a temporary directory; its bag is not changed.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// A file that cannot be read.
     pub fn open(&self) -> Result<SharedReader, BagError> {
         let opened = match &self.reader {
             Some(reader) => return Ok(Arc::clone(reader)),
@@ -92,16 +94,17 @@ impl BagFile {
         is_packed_name(&self.path)
     }
 
-    /// True for an MCAP file, by its first bytes; a directory without metadata may hold files of several storages.
+    /// True for an MCAP file, by its first bytes; a directory without metadata may have files of several
+    /// storages.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// A file that cannot be read.
     pub fn is_mcap(&self) -> Result<bool, BagError> {
         // A LevelDB storage is a directory.
         Ok(!self.path.is_dir() && file::begins_with(&self.path)?.starts_with(&file::MCAP_MAGIC))
     }
 
-    /// True when each payload lies packed in the file (rosbag2's message compression).
+    /// True when each payload in the file is compressed (rosbag2's message compression).
     pub fn has_packed_payloads(&self) -> bool {
         self.payloads == Payloads::Packed
     }
@@ -143,34 +146,36 @@ pub struct BagReader {
     metadata: BagMetadata,
     files: Vec<BagFile>,
     notices: Vec<String>,
-    /// Who is recording it, as it was when the bag was opened.
+    /// The process that was recording the bag when it was opened.
     writer: Option<Holder>,
-    /// Messages are read as if there were none before and after.
+    /// Only messages within these bounds are read.
     bounds: (Option<Timestamp>, Option<Timestamp>),
 }
 
 impl BagReader {
     /// Opens a bag directory or a single storage file.
     ///
-    /// Metadata that is missing or damaged is rebuilt in memory from the storage files; [`BagReader::notices`] says so.
+    /// Missing or damaged metadata is rebuilt in memory from the storage files, with a notice in
+    /// [`BagReader::notices`].
     /// A ROS 1 bag is one of ROS 2 here: its messages are converted as they are read.
     ///
     /// # Errors
-    /// When it is not a bag, a named file is missing or lies outside, or no storage file can be read.
+    /// A path that is not a bag, a named file that is missing or outside the bag, or no readable storage
+    /// file.
     pub fn open(path: &Path) -> Result<Self, BagError> {
         Self::open_with(path, Ros1View::default())
     }
 
-    /// As [`BagReader::open`], with messages of ROS 1 as said.
+    /// As [`BagReader::open`], with ROS 1 messages shown as `view` selects.
     ///
     /// # Errors
     /// As [`BagReader::open`].
     pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, BagError> {
-        // Asked first: who is gone by now has written the metadata that is read next.
+        // Checked first: a recorder that has exited by now has written the metadata that is read next.
         Self::open_of(path, view, writer_of_bag(path))
     }
 
-    /// As [`BagReader::open`], of a bag that this process has locked.
+    /// As [`BagReader::open`], for a bag that this process has locked.
     pub(crate) fn open_locked(path: &Path) -> Result<Self, BagError> {
         Self::open_of(path, Ros1View::default(), None)
     }
@@ -180,15 +185,15 @@ impl BagReader {
         if about.is_dir() && (!is_leveldb(path) || path.join(METADATA_FILE).exists()) {
             Self::open_directory(path, view, writer)
         } else {
-            // A single storage file is a bag of its own, wherever it lies.
+            // A single storage file is a bag of its own, in any directory.
             Self::rebuilt(path, &[path.to_owned()], view, writer)
         }
     }
 
-    /// Opens a bag directory by its storage files alone, whatever its metadata says.
+    /// Opens a bag directory by its storage files alone, ignoring its metadata.
     ///
     /// # Errors
-    /// When there is no storage file, or none can be read.
+    /// No storage file, or no readable one.
     pub fn rebuild(path: &Path) -> Result<Self, BagError> {
         let listed = listing::storage_files(path)?;
         if listed.is_empty() {
@@ -200,19 +205,19 @@ impl BagReader {
         Self::rebuilt(path, &listed, Ros1View::default(), None)
     }
 
-    /// The first notice that tells of damage: something of the bag cannot be read.
+    /// The first notice about damage: a part of the bag cannot be read.
     pub fn damage(&self) -> Option<&str> {
         let is_damage =
             |notice: &&String| notice.contains(" is damaged at byte ") || notice.ends_with("left out");
         self.notices.iter().find(is_damage).map(String::as_str)
     }
 
-    /// The process that is recording the bag: what it holds is what was written until it was opened.
+    /// The process that is recording the bag: the bag is read as written until it was opened.
     pub fn writer(&self) -> Option<Holder> {
         self.writer
     }
 
-    /// The same bag, read as if it had no message logged before or after.
+    /// The same bag, restricted to messages logged within these bounds.
     #[must_use]
     pub fn within(mut self, start: Option<Timestamp>, end: Option<Timestamp>) -> Self {
         self.bounds = (start, end);
@@ -224,12 +229,12 @@ impl BagReader {
         self.bounds
     }
 
-    /// What the bag says about itself.
+    /// The bag's metadata.
     pub fn metadata(&self) -> &BagMetadata {
         &self.metadata
     }
 
-    /// Where the bag is, as it was given.
+    /// The bag's path, as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -244,11 +249,11 @@ impl BagReader {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Topics with messages in the first or last storage file that the metadata does not list, as metadata does that was written
-    /// before a crash or by hand.
+    /// Topics with messages in the first or last storage file that the metadata does not list, for example
+    /// metadata that was written before a crash or by hand.
     ///
     /// # Errors
-    /// When one of these files cannot be read; to be asked before anything is begun with the bag.
+    /// One of these files cannot be read; called before work on the bag starts.
     pub fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, BagError> {
         let mut unlisted: Vec<TopicInfo> = Vec::new();
         for file in self.outer_files() {
@@ -260,7 +265,7 @@ impl BagReader {
                 let listed = &self.metadata.topics_with_message_count;
                 let known =
                     listed.iter().any(|known| is_same(&known.topic_metadata)) || unlisted.iter().any(is_same);
-                // Asked last: it may have to count.
+                // Checked last: it may have to count.
                 if !known && reader.summary().channels[place].message_count > 0 {
                     unlisted.push(topic.as_whole());
                 }
@@ -269,7 +274,7 @@ impl BagReader {
         Ok(unlisted)
     }
 
-    /// The first and the last storage file, once each.
+    /// The first and the last storage file; a single one once.
     pub(super) fn outer_files(&self) -> impl Iterator<Item = &BagFile> {
         self.files
             .first()
@@ -277,16 +282,16 @@ impl BagReader {
             .chain(self.files.last().filter(|_| self.files.len() > 1))
     }
 
-    /// What a user should know once about the state of the bag, one sentence each.
+    /// Notices for the user about the state of the bag, one sentence each.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// The ledger that the recording left in the bag: what was recorded and what was lost, by topic and publisher. `None` when
-    /// there is none because another recorder wrote the bag, or holdall was killed before it could.
+    /// The ledger that the recording stored in the bag: what was recorded and lost, by topic and publisher.
+    /// `None` when another recorder wrote the bag, or holdall was killed before it could write one.
     ///
     /// # Errors
-    /// When the last storage file, which carries it, cannot be read.
+    /// The last storage file, which contains it, cannot be read.
     pub fn ledger(&self) -> Result<Option<Ledger>, BagError> {
         let Some(last) = self.files.last() else {
             return Ok(None);
@@ -294,12 +299,12 @@ impl BagReader {
         last.ledger(LEDGER_RECORD)
     }
 
-    /// The best account of losses that the bag has: the [`BagReader::ledger`]; the sums that a recording which ended by a failure left in
-    /// `metadata.yaml`; or, after a crash, the last checkpoint of the ledger, which says that it is one. `None` when another recorder
-    /// wrote the bag.
+    /// The best account of losses in the bag: the [`BagReader::ledger`]; the sums in `metadata.yaml` of a
+    /// recording that ended with a failure; or, after a crash, the ledger's last checkpoint, which is marked
+    /// as one. `None` when another recorder wrote the bag.
     ///
     /// # Errors
-    /// When a storage file cannot be read, or what it carries is no ledger.
+    /// A storage file cannot be read, or its ledger is not valid.
     pub fn any_ledger(&self) -> Result<Option<Ledger>, BagError> {
         if let Some(ledger) = self.ledger()? {
             return Ok(Some(ledger));
@@ -315,12 +320,12 @@ impl BagReader {
         Ok(None)
     }
 
-    /// What the ledger says of losses; `None` when there is no ledger.
+    /// The losses in the ledger; `None` when there is no ledger.
     ///
     /// # Errors
     /// As [`BagReader::ledger`].
     pub fn lost(&self) -> Result<Option<LostByTopic>, BagError> {
-        // The ledger lies in a file that would have to be unpacked; the metadata has the sums of what was lost.
+        // The ledger's file would have to be unpacked; the metadata has the sums of the losses.
         if self.is_account_packed() {
             return Ok(self.lost_by_metadata());
         }
@@ -328,21 +333,21 @@ impl BagReader {
             return Ok(None);
         };
         let topics = ledger.topics.into_iter().map(|mut topic| {
-            // What was left out on request is no loss.
+            // What was left out on request is not a loss.
             topic.missing.remove(&LossStage::Policy);
             (topic.name, topic.missing)
         });
         Ok(Some(topics.filter(|(_, missing)| !missing.is_empty()).collect()))
     }
 
-    /// The file that carries the ledger is packed, and not unpacked yet.
+    /// True when the file with the ledger is packed, and not unpacked yet.
     pub(super) fn is_account_packed(&self) -> bool {
         self.files
             .last()
             .is_some_and(|last| last.is_packed() && last.reader.is_none())
     }
 
-    /// What `custom_data` of the metadata says of losses; `None` when it says nothing.
+    /// The losses in the metadata's `custom_data`; `None` when it has none.
     fn lost_by_metadata(&self) -> Option<LostByTopic> {
         let data = &self.metadata.custom_data;
         data.get("holdall.lost")?;
@@ -358,10 +363,10 @@ impl BagReader {
         Some(topics.collect())
     }
 
-    /// The definitions of the bag's message types, as far as its first and last files have them, each type once.
+    /// The definitions of the bag's message types that are in its first and last files, each type once.
     ///
     /// # Errors
-    /// When one of these files cannot be read.
+    /// One of these files cannot be read.
     pub fn definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
         definitions_of(self.outer_files())
     }
@@ -369,7 +374,7 @@ impl BagReader {
     /// The definitions of the bag's message types in all its files, each type once; opens every file.
     ///
     /// # Errors
-    /// When one of the files cannot be read.
+    /// One of the files cannot be read.
     pub fn all_definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
         definitions_of(self.files.iter())
     }
@@ -464,12 +469,12 @@ impl BagReader {
         })
     }
 
-    /// Opens a bag's directory by its storage files alone, without what has survived its recorder in memory.
+    /// Opens a bag's directory by its storage files alone, without messages that are still in memory.
     pub(crate) fn open_files(path: &Path) -> Result<Self, BagError> {
         Self::rebuilt(path, &listing::storage_files(path)?, Ros1View::default(), None)
     }
 
-    /// As [`Self::rebuilt`], with what a recorder that was killed had in memory.
+    /// As [`Self::rebuilt`], with the messages that a killed recorder left in memory.
     fn rebuilt_with_rescued(path: &Path, listed: &[PathBuf], view: Ros1View) -> Result<Self, BagError> {
         let mut rebuild = Rebuild::new(view);
         for file in listed {
@@ -540,7 +545,7 @@ fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<Me
             let known = found
                 .entry(definition.type_name.clone())
                 .or_insert_with(|| definition.clone());
-            // A later file may know what the first did not.
+            // A later file may have a definition that the first did not have.
             if known.encoding == DefinitionEncoding::Unknown {
                 known.clone_from(definition);
             }
@@ -552,7 +557,7 @@ fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<Me
 /// Why a metadata file cannot be used.
 enum Unusable {
     Missing,
-    /// It can be read, and says that there is nothing.
+    /// It is readable, but lists nothing.
     NamesNothing,
     Damaged(holdall_model::metadata::MetadataError),
     Unreadable(BagError),
@@ -567,7 +572,7 @@ fn read_metadata(path: &Path) -> Result<BagMetadata, Unusable> {
     BagMetadata::from_yaml(&String::from_utf8_lossy(&bytes)).map_err(Unusable::Damaged)
 }
 
-/// How payloads lie in the files of a bag with this metadata; one clause for a compression that is not known.
+/// How payloads are stored in the files of a bag with this metadata; one clause for an unknown compression.
 pub(super) fn payloads(metadata: &BagMetadata) -> Result<Payloads, String> {
     let mode = CompressionMode::parse(&metadata.compression_mode)
         .ok_or_else(|| format!("there is no compression mode {:?}", metadata.compression_mode))?;
@@ -581,7 +586,7 @@ pub(super) fn payloads(metadata: &BagMetadata) -> Result<Payloads, String> {
     })
 }
 
-/// A named file, or what is left of it when it was packed or unpacked after the metadata was written.
+/// A named file, or its packed or unpacked form if it was converted after the metadata was written.
 fn present(path: PathBuf) -> io::Result<(PathBuf, fs::Metadata)> {
     let missing = match fs::metadata(&path) {
         Ok(about) => return Ok((path, about)),
@@ -598,7 +603,7 @@ fn present(path: PathBuf) -> io::Result<(PathBuf, fs::Metadata)> {
     }
 }
 
-/// Finds the files that the metadata names, which must lie in the bag and be there.
+/// Finds the files that the metadata names, which must exist in the bag.
 fn named_files(bag: &Path, metadata: &BagMetadata, payloads: Payloads) -> Result<Vec<BagFile>, BagError> {
     let mut found = Vec::new();
     let unpacked = UnpackedFiles::default();
@@ -645,8 +650,8 @@ fn named_files(bag: &Path, metadata: &BagMetadata, payloads: Payloads) -> Result
     }
 }
 
-/// Both lists are in the same order; older metadata has paths with the bag's name before them, and only one of them tells that a
-/// file is packed.
+/// Both lists are in the same order; older metadata has paths with the bag's name as prefix, and only one of
+/// them shows that a file is packed.
 fn same_file(information: &FileInformation, relative: &str) -> bool {
     let name = |path: &str| unpacked_name(Path::new(path)).file_name().map(ToOwned::to_owned);
     name(&information.path) == name(relative)

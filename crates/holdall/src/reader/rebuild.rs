@@ -1,4 +1,4 @@
-//! Makes a bag's metadata from what its storage files say of themselves.
+//! Rebuilds a bag's metadata from the content of its storage files.
 
 use super::{
     bag::{BagFile, Ros1View, io_error},
@@ -19,15 +19,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Files that are kept open once they have been looked at; more would run into the system's limit of open files.
+/// Files that are kept open after they have been read; more would exceed the system's limit of open files.
 const OPEN_FILES_MAX: usize = 64;
 
-/// Metadata in the making.
+/// Metadata that is being rebuilt.
 #[derive(Default)]
 pub(super) struct Rebuild {
     metadata: BagMetadata,
     ending_time: Option<Timestamp>,
-    /// Place in the metadata by name and type.
+    /// Index in the metadata by name and type.
     topics: HashMap<(String, String), usize>,
     files: Vec<BagFile>,
     notices: Vec<String>,
@@ -38,7 +38,7 @@ pub(super) struct Rebuild {
 }
 
 impl Rebuild {
-    /// Metadata that tells of ROS 1 messages in this view.
+    /// Metadata with ROS 1 messages presented in this view.
     pub fn new(view: Ros1View) -> Self {
         Self {
             view,
@@ -46,10 +46,10 @@ impl Rebuild {
         }
     }
 
-    /// Adds what the storage file at `path` holds; `bag` is the directory that paths are told relative to.
+    /// Adds the content of the storage file at `path`; paths are relative to the directory `bag`.
     ///
-    /// A file that cannot be read at all is left out with a notice, unless it is the only one. One that `is_written` at the moment has
-    /// no end, which needs no notice.
+    /// An unreadable file is left out with a notice, unless it is the only one. A file that `is_written` at
+    /// the moment has no end, which needs no notice.
     pub fn add(&mut self, bag: &Path, path: &Path, is_written: bool) -> Result<(), BagError> {
         let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
         let bytes = file::length(path, &about);
@@ -63,12 +63,12 @@ impl Rebuild {
                 return Ok(());
             }
         };
-        let (reader, told) = file::in_view(reader, self.view);
+        let (reader, notices) = file::in_view(reader, self.view);
         let summary = reader.summary();
         if !is_written {
             self.notices.extend(file::damage(summary));
         }
-        self.notices.extend(told);
+        self.notices.extend(notices);
         self.add_summary(summary, relative(bag, path));
         self.add_compression(path, payloads);
         self.files.push(BagFile {
@@ -81,7 +81,7 @@ impl Rebuild {
             unpacked: self.unpacked.clone(),
             view: self.view,
         });
-        // An unpacked file takes room on the disk as long as its reader is kept.
+        // An unpacked file uses disk space as long as its reader is kept.
         let is_cheap = !is_packed_name(path) && self.files.len() <= OPEN_FILES_MAX;
         if is_cheap && let Some(file) = self.files.last_mut() {
             file.reader = Some(reader);
@@ -113,7 +113,7 @@ impl Rebuild {
     /// The metadata, the files, and one sentence for each thing that is not as it should be.
     ///
     /// # Errors
-    /// When no file could be read.
+    /// No file could be read.
     pub fn finish(mut self) -> Result<(BagMetadata, Vec<BagFile>, Vec<String>), BagError> {
         if self.files.is_empty()
             && let Some(failure) = self.failure
@@ -168,7 +168,7 @@ impl Rebuild {
         FORMATS[0].clone_into(&mut self.metadata.compression_format);
     }
 
-    /// Several channels and files may have the same topic; offers are kept once each.
+    /// Several channels and files may have the same topic; each offer is kept once.
     fn add_channel(&mut self, channel: &ChannelSummary) {
         let topic = &channel.info.topic;
         let topics = &mut self.metadata.topics_with_message_count;
@@ -190,7 +190,7 @@ impl Rebuild {
     }
 }
 
-/// How metadata names a file of a bag; a single file is its own bag and goes by its name.
+/// The name of a bag's file in the metadata; a single file is its own bag and is listed by its name.
 fn relative(bag: &Path, path: &Path) -> String {
     let inside = path
         .strip_prefix(bag)
