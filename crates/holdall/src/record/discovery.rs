@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// What the graph asks the recorder to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GraphDecision {
-    /// Record this topic from now on. Its publishers are told by the [`GraphDecision::Publisher`]s that follow.
+    /// Record this topic from now on. A [`GraphDecision::Publisher`] follows for each of its publishers.
     Record(TopicPlan),
     /// A recorded topic has this publisher, new or better known than before.
-    Publisher(EndpointInfo),
+    Publisher(Box<EndpointInfo>),
     /// A publisher of a recorded topic is gone.
     PublisherGone {
         /// Which topic.
@@ -158,7 +158,7 @@ impl Discovery {
         self.topic_of.insert(endpoint.gid, endpoint.topic.clone());
         let topic = self.topics.entry(endpoint.topic.clone()).or_default();
         if topic.state == State::Recorded {
-            decisions.push(GraphDecision::Publisher(endpoint.clone()));
+            decisions.push(GraphDecision::Publisher(Box::new(endpoint.clone())));
         }
         topic.publishers.insert(endpoint.gid, endpoint);
     }
@@ -205,7 +205,14 @@ impl Discovery {
                 type_hash: topic.agreed_hash(),
                 publishers: topic.publishers.values().cloned().collect(),
             }));
-            decisions.extend(topic.publishers.values().cloned().map(GraphDecision::Publisher));
+            decisions.extend(
+                topic
+                    .publishers
+                    .values()
+                    .cloned()
+                    .map(Box::new)
+                    .map(GraphDecision::Publisher),
+            );
         } else if topic.state == State::Seen {
             topic.state = State::Refused;
             decisions.push(GraphDecision::RefusedTypes {
