@@ -110,11 +110,12 @@ pub trait StorageWriter: Send {
     /// A failed disk or codec.
     fn close_chunks(&mut self, q: &mut DiskQueue) -> StorageResult<()>;
 
-    /// Of the messages so far, how many of the first ones in the order of writing the system has: a process that is killed does not take
-    /// them with it, and a reader finds them. A power cut may.
+    /// Number of messages, counted from the first in write order, whose bytes the system has: they survive a
+    /// killed process and can be read. A power cut may lose them.
     fn handed(&mut self, q: &DiskQueue) -> u64;
 
-    /// [`Self::close_chunks`], then hands every byte to the disk, without a sync: soon all messages so far are [`Self::handed`].
+    /// [`Self::close_chunks`], then submits every byte to the disk without a sync: soon all messages so far
+    /// are [`Self::handed`].
     ///
     /// # Errors
     /// A failed disk or codec.
@@ -122,8 +123,8 @@ pub trait StorageWriter: Send {
         self.close_chunks(q)
     }
 
-    /// Hands over large messages (64 KiB and more), whose only copy is in this process, as soon as that costs little; false when it is to
-    /// be tried again.
+    /// Submits large messages (64 KiB and more), whose only copy is in this process, as soon as that is
+    /// cheap; false when it must be called again.
     ///
     /// # Errors
     /// A failed disk or codec.
@@ -132,8 +133,9 @@ pub trait StorageWriter: Send {
         Ok(true)
     }
 
-    /// [`Self::close_chunks`], then hands every byte to the disk and asks for a sync; `None` when the backend has synced already.
-    /// The messages so far are durable when [`DiskQueue::is_durable`] says so of the token.
+    /// [`Self::close_chunks`], then submits every byte to the disk and requests a sync; `None` when the
+    /// backend has synced already. The messages so far are durable once [`DiskQueue::is_durable`] is true for
+    /// the token.
     ///
     /// # Errors
     /// A failed disk or codec.

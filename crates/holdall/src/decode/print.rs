@@ -227,7 +227,8 @@ fn on_one_line(payload: &[u8], out: &mut Vec<u8>) {
             .iter()
             .map(|&byte| if end_of_line(byte) { b' ' } else { byte }),
     );
-    // In JSON the others are in texts only, which may have them escaped. It has been parsed, so it is UTF-8.
+    // Other control characters occur in JSON only within texts, where they may be escaped. The text was
+    // parsed, so it is UTF-8.
     let escaped = match std::str::from_utf8(&out[begin..]) {
         Ok(text) => match escape_unless(text, |c, _| c == '\t') {
             Cow::Borrowed(_) => None,

@@ -39,7 +39,7 @@ pub struct TopicAudit {
 }
 
 impl TopicAudit {
-    /// What is missing, in the words and sums of all reports.
+    /// The sums of the missing messages, as in all reports.
     pub fn sums(&self) -> LossSums {
         LossSums::of(&self.missing)
     }
@@ -124,7 +124,7 @@ impl BagAudit {
         sums
     }
 
-    /// What is missing in the whole bag, in the words and sums of all reports.
+    /// The sums of the whole bag's missing messages, as in all reports.
     pub fn sums(&self) -> LossSums {
         LossSums::of_all(self.topics.iter().map(|topic| &topic.missing))
     }

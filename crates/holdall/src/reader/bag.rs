@@ -1,4 +1,4 @@
-//! Opens a bag: a directory with `metadata.yaml`, one whose metadata is missing or damaged, or a single storage file.
+//! Opens a bag: a directory with or without valid `metadata.yaml`, or a single storage file.
 
 use super::{
     error::BagError,
@@ -157,7 +157,7 @@ impl BagReader {
     ///
     /// Missing or damaged metadata is rebuilt in memory from the storage files, with a notice in
     /// [`BagReader::notices`].
-    /// A ROS 1 bag is one of ROS 2 here: its messages are converted as they are read.
+    /// A ROS 1 bag is presented as one of ROS 2: its messages are converted while they are read.
     ///
     /// # Errors
     /// A path that is not a bag, a named file that is missing or outside the bag, or no readable storage
@@ -422,7 +422,7 @@ impl BagReader {
         Ok(bag)
     }
 
-    /// Metadata of a recording that was killed or is still running: it names files, but its counts are not final.
+    /// Metadata of a recording that was killed or is running: it lists files, but its counts are not final.
     fn from_unfinished(
         path: &Path,
         metadata: BagMetadata,

@@ -1,4 +1,4 @@
-//! Topics of a bag whose messages cannot be decoded, because no definition of their type is known.
+//! Topics of a bag that cannot be decoded, because the definition of their type is unknown.
 
 use super::{bag::BagReader, error::BagError};
 use crate::writer::UndefinedTopic;
@@ -7,10 +7,11 @@ use holdall_storage::writer::ChannelInfo;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl BagReader {
-    /// Topics of the bag's first and last files whose type no channel defines, and the program's own definitions neither; by name.
+    /// Topics of the bag's first and last files whose type neither a channel nor this program defines, by
+    /// name.
     ///
     /// # Errors
-    /// When one of these files cannot be read.
+    /// One of these files cannot be read.
     pub fn undefined_topics(&self) -> Result<Vec<UndefinedTopic>, BagError> {
         let mut topics = BTreeMap::new();
         let mut defined = BTreeSet::new();
@@ -34,7 +35,7 @@ impl BagReader {
     }
 }
 
-/// Whether the program's own definition of the type is the one that was announced, or none was.
+/// Whether the program's own definition of the type has the announced hash, or no hash was announced.
 fn is_bundled(info: &ChannelInfo) -> bool {
     let announced = &info.topic.type_description_hash;
     let bundled = Bundle::embedded().define(&info.topic.type_name);
