@@ -9,7 +9,7 @@ mod layout;
 mod reader;
 
 pub use arena::Arena;
-pub use reader::{Survivor, SurvivorError, SurvivorSlot, owner_of};
+pub use reader::{Survivor, SurvivorError, SurvivorSlot, own_user, owner_of};
 
 use layout::{HEADER_BYTES, Header, SLOT_ENTRY_BYTES, boot_id, random_id};
 use std::{

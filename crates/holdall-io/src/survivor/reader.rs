@@ -53,6 +53,14 @@ pub fn owner_of(path: &Path) -> io::Result<u32> {
     Ok(std::fs::symlink_metadata(path)?.uid())
 }
 
+/// The user that this process runs as.
+///
+/// # Errors
+/// When the system does not say.
+pub fn own_user() -> io::Result<u32> {
+    owner_of(Path::new("/proc/self"))
+}
+
 /// A slot that holds bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurvivorSlot {

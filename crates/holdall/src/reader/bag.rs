@@ -100,8 +100,9 @@ impl BagFile {
     /// # Errors
     /// A file that cannot be read.
     pub fn is_mcap(&self) -> Result<bool, BagError> {
-        // A LevelDB storage is a directory.
-        Ok(!self.path.is_dir() && file::begins_with(&self.path)?.starts_with(&file::MCAP_MAGIC))
+        // A LevelDB storage is a directory, and what was found in a killed recorder's memory is no file.
+        let is_file = self.path.is_file() || self.reader.is_none();
+        Ok(is_file && !self.path.is_dir() && file::begins_with(&self.path)?.starts_with(&file::MCAP_MAGIC))
     }
 
     /// True when each payload in the file is compressed (rosbag2's message compression).

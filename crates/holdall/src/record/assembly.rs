@@ -80,6 +80,7 @@ impl Assembly {
             storage: bag_options.storage.id().to_owned(),
             merge_publishers: drain_options.merge_publishers,
             packed_payloads: compression.mode == CompressionMode::Message,
+            directory: std::path::absolute(&directory).unwrap_or_else(|_| directory.clone()),
         };
         survival.log.add(|| event);
         let bag = BagWriter::create(bag_options, open_disk, folder)?;

@@ -42,6 +42,8 @@ pub enum Event {
         merge_publishers: bool,
         /// Payloads are packed one by one.
         packed_payloads: bool,
+        /// Where it is, by its whole path.
+        directory: PathBuf,
     },
     /// Messages of this topic may come.
     Topic {
@@ -245,6 +247,7 @@ impl Survival {
     }
 
     fn make(directory: &Path, cache: &CacheOptions) -> io::Result<Self> {
+        crate::rescue::report_leftovers(directory);
         let bytes_max = cache.bytes_max.max(CACHE_BYTES_MIN);
         let shape = SegmentShape::for_cache(bytes_max);
         let slots = bytes_max.div_ceil(shape.arena_bytes)

@@ -2,7 +2,7 @@
 
 use crate::record::{ledger::Interval, survival::Event};
 use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicId, TopicInfo};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// A publisher of the log.
 #[derive(Clone, Debug, Default)]
@@ -62,6 +62,7 @@ pub(super) struct Catalog {
     pub storage: String,
     pub merge_publishers: bool,
     pub packed_payloads: bool,
+    pub directory: PathBuf,
     /// The log does not say everything.
     pub is_incomplete: bool,
     pub topics: BTreeMap<TopicId, Topic>,
@@ -91,7 +92,9 @@ impl Catalog {
                 storage,
                 merge_publishers,
                 packed_payloads,
+                directory,
             } => {
+                self.directory = directory;
                 self.storage = storage;
                 self.merge_publishers = merge_publishers;
                 self.packed_payloads = packed_payloads;

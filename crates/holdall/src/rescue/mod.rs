@@ -2,9 +2,11 @@
 
 mod account;
 mod catalog;
+mod leftovers;
 mod missing;
 mod write;
 
+pub use leftovers::report_leftovers;
 pub use write::{RESCUED_KEY, into_bag};
 
 use crate::{

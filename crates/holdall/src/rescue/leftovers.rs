@@ -1,0 +1,54 @@
+//! Memory of killed recorders whose bags were never repaired: it stays until then, so a user must know of it.
+
+use super::catalog::Catalog;
+use crate::record::survival::KIND_LOG;
+use holdall_io::{
+    fs,
+    survivor::{NAME_PREFIX, Survivor, own_user},
+};
+use std::path::Path;
+
+/// Files in the directory that are looked at.
+const FILES_MAX: usize = 4096;
+
+/// Says for each recorder of this user that was killed, and whose memory is still in `directory`, what to do. Nothing but memory in which
+/// nothing ever was is removed: a bag that is not where it was may have been moved.
+pub fn report_leftovers(directory: &Path) {
+    let (Ok(user), Ok(entries)) = (own_user(), fs::list_dir(directory)) else {
+        return;
+    };
+    for entry in entries.into_iter().take(FILES_MAX).filter(|entry| !entry.is_dir) {
+        let name = entry
+            .path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let Some(id) = name.as_deref().and_then(|name| name.strip_prefix(NAME_PREFIX)) else {
+            continue;
+        };
+        // One that cannot be opened belongs to a recorder that is alive, or to nobody that we know.
+        let Ok(survivor) = Survivor::open(&entry.path, id, user) else {
+            continue;
+        };
+        let bytes: usize = survivor.slots().iter().map(|slot| slot.bytes).sum();
+        match bag_of(&survivor) {
+            Some(bag) => tracing::warn!(
+                "{} keeps {:.1} MiB of memory for {}, whose recorder was killed: `holdall repair` writes them into that bag; delete \
+                 the file if the bag is gone",
+                entry.path.display(),
+                bytes as f64 / f64::from(1 << 20),
+                bag.display(),
+            ),
+            // Killed before it had said which bag: nothing had been received.
+            None => drop(survivor.remove()),
+        }
+    }
+}
+
+fn bag_of(survivor: &Survivor) -> Option<std::path::PathBuf> {
+    let mut log = Vec::new();
+    for slot in survivor.slots().iter().filter(|slot| slot.kind == KIND_LOG) {
+        log.extend_from_slice(&survivor.read(slot).ok()?);
+    }
+    let bag = Catalog::from_log(&log).directory;
+    (!bag.as_os_str().is_empty() || !survivor.slots().is_empty()).then_some(bag)
+}
