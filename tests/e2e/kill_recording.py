@@ -228,7 +228,6 @@ def options_of(rng):
             ["-s", "sqlite3"],
             ["-s", "sqlite3"],
             ["-s", "sqlite3", "-b", "4000000"],
-            ["--compression-mode", "message", "--compression-format", "zstd"],
             ["--max-loss-window", "0"],
         ]
     )

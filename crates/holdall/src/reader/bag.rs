@@ -483,9 +483,9 @@ impl BagReader {
         }
         let rescued = rescue::as_reader(path, rebuild.files());
         let notice = match rescued {
-            Ok(Some((memory, reader))) => {
-                let count = reader.summary().message_count;
-                rebuild.add_in_memory(path, &memory, reader);
+            Ok(Some(memory)) => {
+                let count = memory.reader.summary().message_count;
+                rebuild.add_in_memory(path, memory);
                 Some(format!(
                     "{}: its recorder was killed; {count} messages that its files do not have are read from memory until \
                      `holdall repair` writes them or the machine is turned off",

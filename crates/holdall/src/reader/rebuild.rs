@@ -5,6 +5,7 @@ use super::{
     error::BagError,
     file::{self, Payloads, UnpackedFiles},
 };
+use crate::rescue::InMemory;
 use holdall_model::{
     metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
     time::Timestamp,
@@ -18,6 +19,9 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+
+/// How the notice ends of a file without a byte.
+const EMPTY_FILE: &str = "the file is empty; the file is left out";
 
 /// Files that are kept open after they have been read; more would exceed the system's limit of open files.
 const OPEN_FILES_MAX: usize = 64;
@@ -95,11 +99,21 @@ impl Rebuild {
     }
 
     /// Adds a file that is in memory only.
-    pub fn add_in_memory(&mut self, bag: &Path, path: &Path, reader: file::SharedReader) {
+    pub fn add_in_memory(&mut self, bag: &Path, memory: InMemory) {
+        let InMemory {
+            path,
+            reader,
+            storage,
+        } = memory;
+        if self.metadata.storage_identifier.is_empty() {
+            self.metadata.storage_identifier = storage;
+        }
+        // What would have been in a file that nothing was written to yet is here.
+        self.notices.retain(|notice| !notice.ends_with(EMPTY_FILE));
         let summary = reader.summary();
-        self.add_summary(summary, relative(bag, path));
+        self.add_summary(summary, relative(bag, &path));
         self.files.push(BagFile {
-            path: path.to_owned(),
+            path,
             bytes: summary.file_bytes,
             earliest: summary.starting_time,
             empty: summary.message_count == 0,

@@ -142,6 +142,16 @@ impl Rescue {
     }
 }
 
+/// A file of messages that are in memory only.
+pub(crate) struct InMemory {
+    /// What it goes by.
+    pub path: PathBuf,
+    /// Reads it.
+    pub reader: SharedReader,
+    /// The storage that the bag was recorded with.
+    pub storage: String,
+}
+
 /// Whether there is memory of a killed recorder for a bag.
 pub fn has_memory(directory: &Path) -> bool {
     matches!(Rescue::find(directory), Ok(Some(_)))
@@ -152,10 +162,7 @@ pub fn has_memory(directory: &Path) -> bool {
 ///
 /// # Errors
 /// When what has survived cannot be read.
-pub(crate) fn as_reader(
-    directory: &Path,
-    files: &[BagFile],
-) -> Result<Option<(PathBuf, SharedReader)>, String> {
+pub(crate) fn as_reader(directory: &Path, files: &[BagFile]) -> Result<Option<InMemory>, String> {
     let Some(rescue) = Rescue::find(directory)? else {
         return Ok(None);
     };
@@ -164,5 +171,10 @@ pub(crate) fn as_reader(
         return Ok(None);
     }
     let missing = rescue.missing(files).map_err(failed)?;
-    write::in_memory(directory, &rescue.catalog, &missing).map(Some)
+    let (path, reader) = write::in_memory(directory, &rescue.catalog, &missing)?;
+    Ok(Some(InMemory {
+        path,
+        reader,
+        storage: rescue.catalog.storage,
+    }))
 }

@@ -126,6 +126,17 @@ fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
 
         assert!(read(&bag) == sent, "{about}: read from memory");
         assert_exact(&bag, &about);
+        let opened = BagReader::open(&bag).unwrap();
+        assert_eq!(opened.metadata().storage_identifier, storage, "{about}");
+        let left_out = opened
+            .notices()
+            .iter()
+            .find(|notice| notice.ends_with("left out"));
+        assert_eq!(
+            left_out, None,
+            "{about}: tools refuse a bag with a file that is left out"
+        );
+        drop(opened);
         let report = repair(&bag, None, &mut |_, _| {}).unwrap();
         assert!(report.rescued.is_some(), "{about}");
         assert!(read(&bag) == sent, "{about}: repaired");
