@@ -1,6 +1,6 @@
 //! Writes results to standard output and complaints to standard error; a reader or a terminal that has gone away is no failure.
 
-use crate::{exit::Failure, terminal::screen};
+use crate::{exit::Failure, terminal::screen, verbs::input::as_named};
 use holdall_model::text::{Outside, escape_unless};
 use rustix::{io::Errno, termios::tcgetattr};
 use std::{
@@ -25,7 +25,7 @@ const PIECE_BYTES: usize = 1024;
 /// When it cannot be written, unless the reader has closed the pipe (`holdall info bag | head -3`) or the terminal is gone.
 pub fn result(text: &str) -> Result<(), Failure> {
     screen::flush();
-    let text = format!("{}\n", visible(text.trim_end_matches('\n')));
+    let text = format!("{}\n", visible(&as_named(text.trim_end_matches('\n'))));
     if screen::must_not_wait() && is_terminal() {
         write_in_time(text);
         return Ok(());
@@ -161,7 +161,8 @@ pub fn usage(error: &clap::Error) {
 
 /// Writes why the program ends to standard error, as one line.
 pub fn complain(sentence: &str) {
-    screen::write_above(format!("holdall: {}\n", Outside(&one_line(sentence))).as_bytes());
+    let line = one_line(sentence);
+    screen::write_above(format!("holdall: {}\n", Outside(&as_named(&line))).as_bytes());
 }
 
 /// One line, without the system's error numbers (`(os error 2)`), which say nothing to a user.

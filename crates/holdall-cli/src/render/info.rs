@@ -8,6 +8,7 @@ use holdall::{
     reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopic},
     record::ledger::Restart,
 };
+use holdall_io::lock::Holder;
 use holdall_model::{
     loss::{LossStage, LossSums},
     metadata::{BagMetadata, TopicWithMessageCount},
@@ -59,6 +60,8 @@ pub struct BagView<'a> {
     pub publishers: &'a [TopicPublisher],
     /// Topics without a definition.
     pub undefined: &'a [UndefinedTopic],
+    /// The process that is recording the bag.
+    pub writer: Option<Holder>,
     /// Order of topics and services.
     pub sort: Sort,
 }
@@ -202,15 +205,11 @@ impl BagView<'_> {
     /// What is not in the bag: total, then each topic with its stages.
     fn lost_lines(&self, zone: &TimeZone) -> Vec<String> {
         let Some(lost) = self.lost else {
-            let checkpoint = self
-                .account
-                .and_then(|account| Some((account, account.checkpoint?)));
-            if let Some((account, time)) = checkpoint {
-                return vec![format!(
-                    "{} until {}; what was lost after that is not known: the recording was cut off",
-                    format_count(account.lost),
-                    time_point(time, zone)
-                )];
+            if let Some(account) = self.account.filter(|account| account.is_cut_off) {
+                return vec![self.cut_off_line(account, zone)];
+            }
+            if let Some(writer) = self.writer {
+                return vec![format!("not known yet: the bag is being recorded by {writer}")];
             }
             return vec!["unknown (the recorder of this bag kept no account)".to_owned()];
         };
@@ -249,6 +248,22 @@ impl BagView<'_> {
         lines
     }
 
+    /// What is known of losses when the account has no end.
+    fn cut_off_line(&self, account: &AccountSummary, zone: &TimeZone) -> String {
+        let why = self.writer.map_or_else(
+            || "the recording was cut off".to_owned(),
+            |writer| format!("the bag is being recorded by {writer}"),
+        );
+        match account.checkpoint {
+            Some(time) => format!(
+                "{} until {}; what was lost after that is not known: {why}",
+                format_count(account.lost),
+                time_point(time, zone)
+            ),
+            None => format!("not known: {why}"),
+        }
+    }
+
     /// The metadata with rosbag2's names, and what this program adds.
     ///
     /// # Errors
@@ -257,6 +272,7 @@ impl BagView<'_> {
         serde_json::to_string_pretty(&BagJson {
             metadata: self.metadata,
             bag_size: self.bytes,
+            recorded_by: self.writer.map(|writer| writer.process),
             lost_messages: self.lost.map(|topics| LostJson {
                 total: LossSums::of_all(topics.values()).lost,
                 topics: topics
@@ -284,6 +300,9 @@ struct BagJson<'a> {
     #[serde(flatten)]
     metadata: &'a BagMetadata,
     bag_size: u64,
+    /// The process that is recording the bag, where it is known; absent when no process does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded_by: Option<Option<u32>>,
     /// Null when the bag has no ledger.
     lost_messages: Option<LostJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -373,7 +392,9 @@ struct AccountJson<'a> {
     left_out: u64,
     removed: u64,
     topics_unknown: u64,
-    /// Nanoseconds; null when the account is about the whole recording.
+    /// The account has no end: the recording was cut off, or is still running.
+    cut_off: bool,
+    /// Nanoseconds; null when the account is about the whole recording, or about no message yet.
     cut_off_after: Option<i64>,
     loss_window: Option<WindowJson>,
     restarts: &'a [Restart],
@@ -396,6 +417,7 @@ impl<'a> AccountJson<'a> {
             left_out: account.left_out,
             removed: account.removed,
             topics_unknown: account.topics_unknown,
+            cut_off: account.is_cut_off,
             cut_off_after: account.checkpoint.map(Timestamp::as_nanos),
             loss_window: account.window.map(|window| WindowJson {
                 max_s: window.max_s,
@@ -530,6 +552,7 @@ mod tests {
             contents: None,
             publishers: &[],
             undefined: &[],
+            writer: None,
             sort: Sort::Name,
         }
     }
@@ -562,6 +585,7 @@ mod tests {
             contents: Some(&contents),
             publishers: &[],
             undefined: &[],
+            writer: None,
             ..view(&metadata, &lost)
         };
         insta::assert_snapshot!(view.text(&TimeZone::UTC));
@@ -630,6 +654,7 @@ mod tests {
         let (metadata, lost) = (metadata(), LostByTopic::new());
         let account = AccountSummary {
             lost: 7,
+            is_cut_off: true,
             checkpoint: Some(Timestamp::from_nanos(1_700_000_000_000_000_003)),
             ..AccountSummary::default()
         };

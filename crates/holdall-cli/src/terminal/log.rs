@@ -1,6 +1,7 @@
 //! Log lines on standard error: short on a terminal, with the time of day in a file.
 
 use super::screen;
+use crate::verbs::input::as_named;
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::text::Outside;
 use std::{fmt, io};
@@ -51,7 +52,7 @@ struct AboveWriter;
 
 impl io::Write for AboveWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        screen::write_above(line);
+        screen::write_above(as_named(&String::from_utf8_lossy(line)).as_bytes());
         Ok(line.len())
     }
 

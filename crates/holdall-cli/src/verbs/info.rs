@@ -47,6 +47,7 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
         contents: contents.as_ref(),
         publishers: &publishers,
         undefined: &undefined,
+        writer: bag.writer(),
         sort: typed.sort,
     };
     output::result(&if typed.json {

@@ -5,13 +5,28 @@ use holdall::reader::{BagReader, BagSet, Ros1View};
 use holdall_io::{fs::write_new, scratch::ScratchDirectory};
 use holdall_storage::compression::scratch;
 use std::{
+    borrow::Cow,
     io,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 use tracing::warn;
 
 /// What the copy of standard input is called; messages name it.
 const STANDARD_INPUT: &str = "standard-input";
+
+/// Where the copy of standard input is, while there is one.
+static KEPT: OnceLock<String> = OnceLock::new();
+
+/// A text for the user, in which the copy of standard input is called what it is a copy of.
+pub fn as_named(text: &str) -> Cow<'_, str> {
+    match KEPT.get() {
+        Some(kept) if text.contains(kept.as_str()) => {
+            Cow::Owned(text.replace(kept.as_str(), "standard input"))
+        }
+        _ => Cow::Borrowed(text),
+    }
+}
 
 /// Paths of bags with `-` resolved: what came from standard input is kept in a temporary file as long as this lives. A bag's index stands
 /// at its end, so it cannot be read before it is there.
@@ -87,7 +102,9 @@ fn keep_standard_input() -> Result<ScratchDirectory, Failure> {
         ))
     };
     let directory = ScratchDirectory::create(&parent).map_err(|error| failed(&error))?;
-    write_new(&directory.path().join(STANDARD_INPUT), &mut io::stdin().lock())
-        .map_err(|error| failed(&error))?;
+    let path = directory.path().join(STANDARD_INPUT);
+    write_new(&path, &mut io::stdin().lock()).map_err(|error| failed(&error))?;
+    // One command line names standard input once.
+    let _ = KEPT.set(path.display().to_string());
     Ok(directory)
 }

@@ -13,7 +13,7 @@ mod convert;
 mod diff;
 mod export;
 mod info;
-mod input;
+pub(crate) mod input;
 mod list;
 mod man;
 mod play;

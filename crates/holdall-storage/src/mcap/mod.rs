@@ -44,6 +44,17 @@ impl McapStorage {
         repair::plan(&reader::source::Source::open(path)?, records, is_copy)
     }
 
+    /// What a file of ROS 2 messages begins with; a repair makes it a whole file without messages.
+    pub fn beginning() -> Vec<u8> {
+        let mut bytes = format::MAGIC.to_vec();
+        format::Header {
+            profile: "ros2".into(),
+            library: concat!("holdall ", env!("CARGO_PKG_VERSION")).into(),
+        }
+        .encode(&mut bytes);
+        bytes
+    }
+
     fn options(options: &StorageOptions) -> StorageResult<McapOptions> {
         let mut mcap = McapOptions::preset(&options.preset)?;
         if let Some(text) = &options.config {

@@ -11,7 +11,7 @@ use holdall_model::{loss::LossSums, time::Timestamp};
 /// A summary of a recording's account.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AccountSummary {
-    /// Messages that were written into the bag.
+    /// Messages that were written into the bag; where the account was cut off, those that the bag holds.
     pub recorded: u64,
     /// Lost messages.
     pub lost: u64,
@@ -23,7 +23,9 @@ pub struct AccountSummary {
     pub removed: u64,
     /// Number of topics whose losses in transit are unknown.
     pub topics_unknown: u64,
-    /// Where the recording was cut off: log time of the last message that the account knows of.
+    /// The account has no end: the recording was cut off, or is still running.
+    pub is_cut_off: bool,
+    /// Where that is so: log time of the last message that the account covers; `None` when it covers none.
     pub checkpoint: Option<Timestamp>,
     /// Times at which the recording continued in a new file because the old one made no progress.
     pub restarts: Vec<Restart>,
@@ -45,7 +47,9 @@ impl AccountSummary {
             left_out: topics().map(TopicAccount::left_out_in_all).sum(),
             removed: topics().map(|topic| topic.removed).sum(),
             topics_unknown: topics().filter(|topic| topic.loss_unknown).count() as u64,
-            checkpoint: ledger.checkpoint,
+            is_cut_off: ledger.checkpoint.is_some(),
+            // The first checkpoint may be older than the first message.
+            checkpoint: ledger.checkpoint.filter(|_| ledger.recorded() > 0),
             restarts: ledger.restarts.clone(),
             restarts_left_out: ledger.restarts_left_out,
             window: None,
@@ -64,9 +68,13 @@ impl BagReader {
             return Ok(None);
         }
         let window = KeptWindow::from_custom_data(&self.metadata().custom_data);
-        Ok(self.any_ledger()?.map(|ledger| AccountSummary {
-            window,
-            ..AccountSummary::of(&ledger)
+        Ok(self.any_ledger()?.map(|ledger| {
+            let mut summary = AccountSummary::of(&ledger);
+            summary.window = window;
+            if summary.is_cut_off {
+                summary.recorded = self.metadata().message_count;
+            }
+            summary
         }))
     }
 }

@@ -15,6 +15,7 @@ use super::{
     ledger::{Interval, Ledger, Restart},
     options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
     retained::{Progress, Retained},
+    space::too_little_space,
     survival::SurvivalLog,
     waiting::{HeldPayload, WaitingTopics},
 };
@@ -675,29 +676,12 @@ impl Drain {
         }
         let can_wait = ring && self.bag.has_file_to_give_up();
         if !can_wait && lock(&self.shared.status).must_end.is_none() {
-            let reason = self.too_little_space(available, wanted);
+            let on_full = self.options.on_disk_full;
+            let reason = too_little_space(self.bag.directory(), available, wanted, on_full);
             tracing::warn!("{reason}");
             self.tell_status(|status| status.must_end = Some(reason));
         }
         Ok(())
-    }
-
-    fn too_little_space(&self, available: u64, wanted: u64) -> String {
-        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        let what_to_do = match self.options.on_disk_full {
-            OnDiskFull::Ring => {
-                "no older file of this recording is left to remove; free some space or split into smaller files"
-            }
-            OnDiskFull::Stop => {
-                "free some space, or record with --on-disk-full ring to give up the oldest files instead"
-            }
-        };
-        format!(
-            "only {:.1} MiB are free for {}, less than the {:.1} MiB that must stay free: the recording ends, with everything received until now; {what_to_do}",
-            mib(available),
-            self.bag.directory().display(),
-            mib(wanted),
-        )
     }
 
     /// When something is to be done although nothing arrives.

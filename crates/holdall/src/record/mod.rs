@@ -21,6 +21,7 @@ pub mod options;
 mod recorder;
 mod retained;
 mod session;
+mod space;
 pub mod status;
 mod stepped;
 mod subscriptions;

@@ -7,7 +7,7 @@ mod stream;
 mod summary;
 
 use super::{
-    format::{FOOTER_AND_MAGIC_BYTES, Header, MAGIC, Record, Schema, op},
+    format::{FOOTER_AND_MAGIC_BYTES, Header, MAGIC, Record, Schema, kind, op},
     options::STORAGE_ID,
 };
 use crate::{
@@ -322,27 +322,5 @@ fn into_owned(record: Record<'_>) -> Record<'static> {
     match record {
         Record::Header(header) => Record::Header(header),
         _ => Record::Unknown(0),
-    }
-}
-
-/// A record's name.
-fn kind(opcode: u8) -> &'static str {
-    match opcode {
-        op::HEADER => "header",
-        op::FOOTER => "footer",
-        op::SCHEMA => "schema",
-        op::CHANNEL => "channel",
-        op::MESSAGE => "message",
-        op::CHUNK => "chunk",
-        op::MESSAGE_INDEX => "message index",
-        op::CHUNK_INDEX => "chunk index",
-        op::ATTACHMENT => "attachment",
-        op::ATTACHMENT_INDEX => "attachment index",
-        op::STATISTICS => "statistics",
-        op::METADATA => "metadata",
-        op::METADATA_INDEX => "metadata index",
-        op::SUMMARY_OFFSET => "summary offset",
-        op::DATA_END => "data end",
-        _ => "unknown",
     }
 }

@@ -319,3 +319,25 @@ pub enum Record<'a> {
     /// A record of an unknown opcode, to be skipped.
     Unknown(u8),
 }
+
+/// A record's name.
+pub(crate) fn kind(opcode: u8) -> &'static str {
+    match opcode {
+        op::HEADER => "header",
+        op::FOOTER => "footer",
+        op::SCHEMA => "schema",
+        op::CHANNEL => "channel",
+        op::MESSAGE => "message",
+        op::CHUNK => "chunk",
+        op::MESSAGE_INDEX => "message index",
+        op::CHUNK_INDEX => "chunk index",
+        op::ATTACHMENT => "attachment",
+        op::ATTACHMENT_INDEX => "attachment index",
+        op::STATISTICS => "statistics",
+        op::METADATA => "metadata",
+        op::METADATA_INDEX => "metadata index",
+        op::SUMMARY_OFFSET => "summary offset",
+        op::DATA_END => "data end",
+        _ => "unknown",
+    }
+}

@@ -461,7 +461,7 @@ fn chunk_header(source: &Source, walk: &mut Walk<'_>, extent: &Extent) -> Storag
         |found: String| source.malformed(extent.start, format!("a chunk of {} bytes", extent.length), found);
     let place = match walk.step()? {
         Step::Record(place) if place.opcode == op::CHUNK => place,
-        other => return Err(wrong(format!("{other:?}"))),
+        other => return Err(wrong(other.to_string())),
     };
     let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)? else {
         return Err(wrong("too few bytes for its header".into()));

@@ -3,9 +3,10 @@
 use super::source::Source;
 use crate::{
     error::StorageResult,
-    mcap::format::{Fields, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_PREFIX_BYTES},
+    mcap::format::{Fields, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_PREFIX_BYTES, kind},
 };
 use bytes::Bytes;
+use std::fmt;
 
 /// Bytes read at once; longer bodies are skipped unread.
 const WINDOW_BYTES: u64 = 256 << 10;
@@ -159,5 +160,71 @@ impl<'a> Walk<'a> {
         }
         self.at = place.end();
         Ok(Step::Record(place))
+    }
+}
+
+/// The kind of a record with its article.
+fn a_kind(opcode: u8) -> String {
+    let kind = kind(opcode);
+    let article = if kind.starts_with(['a', 'u']) { "an" } else { "a" };
+    format!("{article} {kind}")
+}
+
+impl fmt::Display for Step {
+    /// What is there, for sentences about what was expected instead.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(place) => write!(
+                f,
+                "{} record of {} bytes at byte {}",
+                a_kind(place.opcode),
+                place.end() - place.start,
+                place.start
+            ),
+            Self::Cut(place) => write!(
+                f,
+                "{} record at byte {} that would reach beyond its end",
+                a_kind(place.opcode),
+                place.start
+            ),
+            Self::NoRecord(at) => write!(f, "no record at byte {at}"),
+            Self::End => f.write_str("its end"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcap::format::op;
+
+    #[test]
+    fn what_is_found_in_place_of_a_record_is_a_clause_for_people() {
+        let place = RecordPlace {
+            opcode: 73,
+            start: 0,
+            body_bytes: 2_336_349_412_251_559_278,
+        };
+        let chunk = RecordPlace {
+            opcode: op::CHUNK,
+            start: 8,
+            body_bytes: 91,
+        };
+        let said = [
+            Step::Cut(place),
+            Step::Record(chunk),
+            Step::NoRecord(7),
+            Step::End,
+        ]
+        .map(|step| step.to_string());
+        assert_eq!(
+            said,
+            [
+                "an unknown record at byte 0 that would reach beyond its end",
+                "a chunk record of 100 bytes at byte 8",
+                "no record at byte 7",
+                "its end"
+            ]
+        );
     }
 }
