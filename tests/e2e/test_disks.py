@@ -77,6 +77,40 @@ def device_of(folder):
     return run("findmnt", "-no", "SOURCE", folder).stdout.strip()
 
 
+@pytest.mark.parametrize("storage", ["mcap", "leveldb"])
+def test_an_account_survives_a_disk_without_inodes(world, storage):
+    """The file system has no inode for another metadata.yaml when the recording ends, and for LevelDB none for messages before."""
+    folder = world.folder / "disk"
+    folder.mkdir()
+    options = "size=200m,nr_inodes=40"
+    if os.geteuid() != 0 or run("mount", "-t", "tmpfs", "-o", options, "tmpfs", folder).returncode != 0:
+        pytest.skip("no root or no tmpfs")
+    try:
+        bag = folder / "bag"
+        recorder = world.holdall("record", "--topics", "/t", "-o", bag, "-s", storage, "--disable-keyboard-controls")
+        talker = flood(world, size=1000)
+        end = time.monotonic() + 60
+        while world.run("info", "--json", bag).returncode != 0 or world.info(bag)["message_count"] < 100:
+            assert time.monotonic() < end
+        number = 0
+        while True:
+            try:
+                (folder / f"fill_{number}").touch(exist_ok=False)
+            except OSError:
+                break
+            number += 1
+        code, text = recorder.stop()
+        talker.process.kill()
+        assert "panicked" not in text, text
+        told = audit(world, bag)
+        assert told["account"] == "final" and not told["faults"], (code, text, told)
+        check = world.run("check", bag)
+        assert "not ended" not in check.stdout, check.stdout
+    finally:
+        world.close()
+        run("umount", "-l", folder)
+
+
 @pytest.mark.parametrize("policy", ["stop", "ring"])
 def test_a_full_file_system_ends_the_recording_or_gives_up_its_oldest_files(world, policy):
     small, kept = world.folder / "small", world.folder / "kept"

@@ -450,6 +450,55 @@ pub fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.is_symlink())
 }
 
+/// Whether a file has no byte but zeros: nothing was written into the space that was reserved for it. A link or what is no regular file is none.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_unwritten(path: &Path) -> Result<bool, DiskError> {
+    if is_link(path) || !path.is_file() {
+        return Ok(false);
+    }
+    let file = File::open(path)?;
+    let mut piece = vec![0; 1 << 20];
+    let mut offset = 0;
+    loop {
+        let count = file.read_at(&mut piece, offset)?;
+        if count == 0 {
+            return Ok(true);
+        }
+        if piece[..count].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        offset += count as u64;
+    }
+}
+
+/// Writes over a file that is there, whose space suffices, where a new one finds none. A kill meanwhile leaves a part. Durable on return.
+///
+/// # Errors
+/// When it is not there, is no regular file, or its space does not suffice; it may be torn then.
+pub fn write_over(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let file = EditedFile::open(path)?;
+    file.write_all_at(bytes, 0)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync()
+}
+
+/// As [`write_atomically_unsynced`], with room behind the end for a text of `room_bytes` that [`write_over`] may need on a full disk. Best
+/// effort: a file system without reservations gives none.
+///
+/// # Errors
+/// As there.
+pub fn write_atomically_with_room(path: &Path, bytes: &[u8], room_bytes: u64) -> Result<(), DiskError> {
+    use std::os::fd::AsRawFd;
+    let mut new = written(path, bytes)?;
+    if let Ok(room) = i64::try_from(room_bytes) {
+        // SAFETY: plain system call without pointers on an open descriptor; that it fails is allowed.
+        unsafe { libc::fallocate(new.file().as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, room) };
+    }
+    new.replace()
+}
+
 /// Removes a file.
 ///
 /// # Errors
@@ -648,6 +697,44 @@ mod tests {
         let again = convert_file(&from, &to, true, |_, _| Ok(()));
         assert!(again.unwrap_err().is_already_exists());
         assert_eq!(list_dir(dir.path()).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_file_of_zeros_is_unwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        for (bytes, expected) in [
+            (vec![], true),
+            (vec![0; 3_000_000], true),
+            ([vec![0; 2_999_999], vec![1]].concat(), false),
+        ] {
+            write_atomically(&path, &bytes).unwrap();
+            assert_eq!(is_unwritten(&path).unwrap(), expected);
+        }
+        assert!(!is_unwritten(dir.path()).unwrap());
+    }
+
+    #[test]
+    fn a_file_with_room_takes_a_longer_text_without_new_space() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metadata.yaml");
+        write_atomically_with_room(&path, b"short", 65536).unwrap();
+        let before = fs::metadata(&path).unwrap();
+        assert_eq!(before.len(), 5);
+        let long = vec![b'x'; 60_000];
+        write_over(&path, &long).unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert!(fs::read(&path).unwrap() == long);
+        // Where the file system reserves, the blocks are those from before.
+        assert!(before.blocks() < 128 || after.blocks() == before.blocks());
+        write_over(&path, b"s").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"s");
+        assert!(
+            write_over(&dir.path().join("none"), b"")
+                .unwrap_err()
+                .is_not_found()
+        );
     }
 
     #[test]

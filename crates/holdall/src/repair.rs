@@ -18,6 +18,7 @@ use holdall_storage::{
     Storage, StorageError,
     check::{Finding, Severity},
     leveldb::is_leveldb,
+    mcap::McapStorage,
     repair::Repaired,
     storage_by_path,
     writer::MetadataEntries,
@@ -159,6 +160,7 @@ pub fn repair(
         let path = named.as_deref().unwrap_or(path);
         let _lock = lock_bag(path)?;
         remove_left_over(path);
+        settle_unwritten(path)?;
         let mut report = repair_with(path, &mut OsFiles)?;
         add_problems(&mut report, progress)?;
         return Ok(report);
@@ -167,6 +169,7 @@ pub fn repair(
     let staged = Staged::begin(output).map_err(Box::new)?;
     let partial = staged.directory().to_owned();
     copy_bag(path, &partial)?;
+    settle_unwritten(&partial)?;
     let mut report = repair_there(&partial, true, &mut OsFiles)?;
     add_problems(&mut report, progress)?;
     staged.publish().map_err(Box::new)?;
@@ -204,6 +207,34 @@ fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -
     Ok(())
 }
 
+/// Removes files of a bag in which nothing was written: they were made ahead by a recorder that was killed, and other programs cannot open
+/// them. When that is all that there is, an MCAP file becomes one without messages.
+fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
+    if !fs::is_dir(path) || is_leveldb(path) {
+        return Ok(());
+    }
+    let listed = listing::storage_files(path)?;
+    let mut unwritten = Vec::new();
+    for file in &listed {
+        if fs::is_unwritten(file)? {
+            unwritten.push(file);
+        }
+    }
+    if unwritten.len() == listed.len()
+        && let Some(first) = unwritten.first()
+        && first.extension().is_some_and(|extension| extension == "mcap")
+    {
+        fs::write_atomically(first, &McapStorage::beginning())?;
+        unwritten.remove(0);
+    } else if unwritten.len() == listed.len() {
+        return Ok(());
+    }
+    for file in unwritten {
+        fs::remove_file(file)?;
+    }
+    Ok(())
+}
+
 /// Repairs the bag at `path` in place, through `disk`.
 ///
 /// # Errors
@@ -221,6 +252,10 @@ fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
         let (false, Some(name)) = (is_dir, path.file_name()) else {
             continue;
         };
+        // One that is too long to be read is written anew.
+        if name == METADATA_FILE && fs::file_len(&path)? > METADATA_BYTES_MAX {
+            continue;
+        }
         // A FIFO, a device or a socket is nothing of a bag.
         match fs::File::open(&path) {
             Ok(file) => drop(file),

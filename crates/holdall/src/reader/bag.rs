@@ -434,9 +434,14 @@ impl BagReader {
         if listed.is_empty() {
             return Self::from_metadata(path, metadata);
         }
-        let mut bag = match &writer {
-            Some(_) => Self::rebuilt(path, &listed, view, writer)?,
-            None => Self::rebuilt_with_rescued(path, &listed, view)?,
+        let (rebuild, rescued) = match &writer {
+            Some(_) => (Self::rebuild_of(path, &listed, view, writer)?, None),
+            None => Self::rebuild_with_rescued(path, &listed, view)?,
+        };
+        let mut bag = if rebuild.is_unwritten() {
+            Self::unwritten(path, metadata, writer)
+        } else {
+            Self::from_rebuild(path, rebuild, writer)?
         };
         if writer.is_none() {
             let notice = format!(
@@ -445,6 +450,7 @@ impl BagReader {
             );
             bag.notices.insert(0, notice);
         }
+        bag.notices.extend(rescued);
         Ok(bag)
     }
 
@@ -475,8 +481,12 @@ impl BagReader {
         Self::rebuilt(path, &listing::storage_files(path)?, Ros1View::default(), None)
     }
 
-    /// As [`Self::rebuilt`], with the messages that a killed recorder left in memory.
-    fn rebuilt_with_rescued(path: &Path, listed: &[PathBuf], view: Ros1View) -> Result<Self, BagError> {
+    /// As [`Self::rebuild_of`], with the messages that a killed recorder left in memory, and a notice of them.
+    fn rebuild_with_rescued(
+        path: &Path,
+        listed: &[PathBuf],
+        view: Ros1View,
+    ) -> Result<(Rebuild, Option<String>), BagError> {
         let mut rebuild = Rebuild::new(view);
         for file in listed {
             rebuild.add(path, file, false)?;
@@ -495,37 +505,54 @@ impl BagReader {
             Ok(None) => None,
             Err(error) => Some(format!("messages in memory cannot be read: {error}")),
         };
-        let (metadata, files, mut notices) = rebuild.finish()?;
-        notices.extend(notice);
-        Ok(Self {
-            path: path.to_owned(),
-            metadata,
-            files,
-            notices,
-            bounds: (None, None),
-            writer: None,
-        })
+        Ok((rebuild, notice))
     }
 
-    /// Asks each storage file what it holds. The end of a file that a recorder is still writing is no damage.
+    /// The bag of a recording that ended, or is, before its first write: it has no message yet.
+    fn unwritten(path: &Path, mut metadata: BagMetadata, writer: Option<Holder>) -> Self {
+        metadata.files.clear();
+        metadata.message_count = 0;
+        Self {
+            path: path.to_owned(),
+            metadata,
+            files: Vec::new(),
+            notices: writer
+                .map(|writer| live_notice(path, writer))
+                .into_iter()
+                .collect(),
+            writer,
+            bounds: (None, None),
+        }
+    }
+
     fn rebuilt(
         path: &Path,
         listed: &[PathBuf],
         view: Ros1View,
         writer: Option<Holder>,
     ) -> Result<Self, BagError> {
+        Self::from_rebuild(path, Self::rebuild_of(path, listed, view, writer)?, writer)
+    }
+
+    /// Asks each storage file what it holds. The end of a file that a recorder is still writing is no damage.
+    fn rebuild_of(
+        path: &Path,
+        listed: &[PathBuf],
+        view: Ros1View,
+        writer: Option<Holder>,
+    ) -> Result<Rebuild, BagError> {
         let mut rebuild = Rebuild::new(view);
         for file in listed {
             let is_written = writer.is_some() && writer_of_bag(file).is_some();
             rebuild.add(path, file, is_written)?;
         }
+        Ok(rebuild)
+    }
+
+    fn from_rebuild(path: &Path, rebuild: Rebuild, writer: Option<Holder>) -> Result<Self, BagError> {
         let (metadata, files, mut notices) = rebuild.finish()?;
         if let Some(writer) = writer {
-            let notice = format!(
-                "{} is being recorded by {writer}; what it holds now is read",
-                path.display()
-            );
-            notices.insert(0, notice);
+            notices.insert(0, live_notice(path, writer));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -536,6 +563,13 @@ impl BagReader {
             bounds: (None, None),
         })
     }
+}
+
+fn live_notice(path: &Path, writer: Holder) -> String {
+    format!(
+        "{} is being recorded by {writer}; what it holds now is read",
+        path.display()
+    )
 }
 
 fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<MessageDefinition>, BagError> {

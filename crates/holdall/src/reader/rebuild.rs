@@ -37,6 +37,10 @@ pub(super) struct Rebuild {
     notices: Vec<String>,
     unpacked: UnpackedFiles,
     view: Ros1View,
+    /// Files in which nothing was written.
+    unwritten: usize,
+    /// Files that cannot be read at all.
+    left_out: usize,
     /// The first file that could not be read, and why.
     failure: Option<BagError>,
 }
@@ -60,6 +64,8 @@ impl Rebuild {
         let (reader, payloads) = match file::open_unknown(path) {
             Ok(opened) => opened,
             Err(error) => {
+                self.left_out += 1;
+                self.unwritten += usize::from(holdall_io::fs::is_unwritten(path).unwrap_or(false));
                 if !is_written {
                     self.notices.push(format!("{error}; the file is left out"));
                 }
@@ -122,6 +128,11 @@ impl Rebuild {
             unpacked: self.unpacked.clone(),
             view: self.view,
         });
+    }
+
+    /// Whether files were added, and nothing was written in any of them: a recording that ended before its first write.
+    pub fn is_unwritten(&self) -> bool {
+        self.files.is_empty() && self.unwritten > 0 && self.unwritten == self.left_out
     }
 
     /// The metadata, the files, and one sentence for each thing that is not as it should be.

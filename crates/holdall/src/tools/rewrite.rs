@@ -102,7 +102,9 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let storage = storage_by_id(&storage_id)?;
     let beyond = copy::beyond_ros2(set.bags())?;
     let codec = chunk_codec(&job.output, beyond.is_some())?;
-    let by_index = job.choice.is_by_index() && (!job.output.is_rewritten || codec.is_some());
+    // A file that is being recorded has no index yet.
+    let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
+    let by_index = !is_live && job.choice.is_by_index() && (!job.output.is_rewritten || codec.is_some());
     let plan = Plan {
         bags: set.bags(),
         chooser: &chooser,

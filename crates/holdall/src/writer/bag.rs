@@ -1,5 +1,6 @@
 //! The writer of one bag: adds topics, writes messages in order, goes on in new files, and closes without losing the first error.
 
+mod begin;
 mod channels;
 mod close;
 mod durable;
@@ -273,49 +274,25 @@ impl BagWriter {
                 error.into()
             }
         })?;
-        let packer = (options.compression.mode == CompressionMode::File)
-            .then(|| FilePacker::start(&options.compression))
-            .transpose()
-            .map_err(BagError::Threads)?;
-        let queue = open_disk(&options.directory)?;
+        let directory = options.directory.clone();
+        let opened = match Self::open_parts(&options, open_disk) {
+            Ok(opened) => opened,
+            Err(error) => {
+                folder.discard(&directory);
+                return Err(error);
+            }
+        };
+        let (packer, queue) = opened;
         let mut bag = Self::begin(options, queue, folder);
         bag.packer = packer;
-        let name = bag.file_name(0);
-        let path = bag.queue_path(&name)?;
-        let reserve_bytes = bag.reserve_bytes();
-        let file = bag.queue.create_file(&path, reserve_bytes)?;
-        bag.begin_file(NextFile { file, name })?;
-        bag.write_metadata(false)?;
-        Ok(bag)
-    }
-
-    fn begin(options: BagOptions, queue: DiskQueue, folder: Box<dyn BagFolder>) -> Self {
-        let stem = options
-            .directory
-            .file_name()
-            .map_or_else(|| "bag".to_owned(), |name| name.to_string_lossy().into_owned());
-        let split = SplitRule::new(options.split.clone());
-        Self {
-            options,
-            queue,
-            folder,
-            stem,
-            topics: Vec::new(),
-            current: None,
-            next: None,
-            past: VecDeque::new(),
-            split,
-            files_begun: 0,
-            topics_bytes: 0,
-            channels_bytes: 0,
-            sync: None,
-            handed: Handed::default(),
-            removed: Vec::new(),
-            vanished: Vec::new(),
-            vanishing: Vec::new(),
-            packer: None,
-            end_records: None,
+        if let Err(error) = bag.begin_first() {
+            // What is open in it is closed first.
+            bag.current = None;
+            bag.queue.drain();
+            bag.folder.discard(&directory);
+            return Err(error);
         }
+        Ok(bag)
     }
 
     /// Sets what files carry at their end that are closed before the last one.

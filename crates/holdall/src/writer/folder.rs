@@ -49,6 +49,9 @@ pub trait BagFolder: Send {
     /// When it cannot be written; the old one is left as it was.
     fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError>;
 
+    /// Removes a directory that was just made and in which nothing was recorded, because the start has failed. Best effort.
+    fn discard(&self, _directory: &Path) {}
+
     /// Removes a file, or a directory of files; one that is not there is no error.
     ///
     /// # Errors
@@ -161,7 +164,7 @@ impl Shared {
             state.is_working = true;
             drop(state);
             let done = match job {
-                Job::Replace(path, text) => fs::write_atomically_unsynced(&path, text.as_bytes()),
+                Job::Replace(path, text) => replace(&path, &text),
                 Job::Remove(path) => remove(&path),
             };
             let mut state = self.lock();
@@ -172,6 +175,22 @@ impl Shared {
             drop(state);
             self.changed.notify_all();
         }
+    }
+}
+
+/// Room that a text has on the disk at least while the bag is written, for the last one when the disk is full by then.
+const TEXT_ROOM_BYTES_MIN: u64 = 64 << 10;
+
+fn replace(path: &Path, text: &str) -> Result<(), DiskError> {
+    let room_bytes = TEXT_ROOM_BYTES_MIN.max(2 * text.len() as u64);
+    fs::write_atomically_with_room(path, text.as_bytes(), room_bytes)
+}
+
+/// Replaces a text for good. On a full disk it is written into the room of the old one.
+fn replace_for_good(path: &Path, text: &str) -> Result<(), DiskError> {
+    match fs::write_atomically(path, text.as_bytes()) {
+        Err(error) if error.is_no_space() => fs::write_over(path, text.as_bytes()).map_err(|_| error),
+        other => other,
     }
 }
 
@@ -224,7 +243,7 @@ impl OsFolder {
         });
         match (thread, job) {
             (Some(_), job) => self.shared.give(job),
-            (None, Job::Replace(path, text)) => fs::write_atomically_unsynced(&path, text.as_bytes()),
+            (None, Job::Replace(path, text)) => replace(&path, &text),
             (None, Job::Remove(path)) => remove(&path),
         }
     }
@@ -251,18 +270,28 @@ impl BagFolder for OsFolder {
 
     fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
         if durable {
-            self.shared.settle()?;
-            return fs::write_atomically(path, text.as_bytes());
+            let settled = self.shared.settle();
+            // An older text that a full disk had no room for is of no use any more.
+            match settled {
+                Err(error) if !error.is_no_space() => return Err(error),
+                _ => return replace_for_good(path, text),
+            }
         }
         if self.thread.get().is_none() && !fs::exists(path)? {
             // The first one: nothing is being recorded yet, and who sees the directory finds it there.
-            return fs::write_atomically_unsynced(path, text.as_bytes());
+            return replace(path, text);
         }
         self.give(Job::Replace(path.to_owned(), text.to_owned()))
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         self.give(Job::Remove(path.to_owned()))
+    }
+
+    fn discard(&self, directory: &Path) {
+        if let Err(error) = fs::remove_dir_all(directory) {
+            tracing::warn!("the empty bag is still there: {error}");
+        }
     }
 
     fn file_identity(&self, path: &Path) -> FileIdentity {

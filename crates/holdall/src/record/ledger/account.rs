@@ -331,8 +331,17 @@ impl TopicAccount {
         } else {
             return;
         }
+        self.forget_bytes(interval.count);
         self.recorded = self.recorded.saturating_sub(interval.count);
         *self.missing.entry(interval.stage).or_insert(0) += interval.count;
+    }
+
+    /// Takes the bytes of so many messages from what was recorded: how long each was is not known any more, so they count as long as the
+    /// average one.
+    fn forget_bytes(&mut self, count: u64) {
+        let bytes = u128::from(self.recorded_bytes) * u128::from(count.min(self.recorded));
+        // At most what was recorded.
+        self.recorded_bytes -= (bytes / u128::from(self.recorded.max(1))) as u64;
     }
 
     /// Takes back that a message of the publisher at this place was lost at the storage.
@@ -347,9 +356,15 @@ impl TopicAccount {
             })
         };
         if found {
-            self.recorded += 1;
+            self.add_average();
             self.miss_one_less(LossStage::Storage);
         }
+    }
+
+    /// Counts one more message as recorded, as long as the average one.
+    fn add_average(&mut self) {
+        self.recorded_bytes += self.recorded_bytes / self.recorded.max(1);
+        self.recorded += 1;
     }
 
     /// Takes back that so many messages were recorded, the last ones of any publisher.
@@ -358,6 +373,7 @@ impl TopicAccount {
         if left == 0 {
             return;
         }
+        self.forget_bytes(left);
         self.recorded -= left;
         *self.missing.entry(LossStage::Storage).or_insert(0) += left;
         for publisher in self.publishers.iter_mut().rev() {
@@ -396,7 +412,7 @@ impl TopicAccount {
             None => self.folded.as_mut().is_some_and(FoldedPublishers::find_one),
         };
         if found {
-            self.recorded += 1;
+            self.add_average();
             self.miss_one_less(LossStage::Storage);
         }
     }

@@ -96,6 +96,11 @@ fn a_full_disk_ends_the_recording_and_leaves_a_readable_bag() {
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
     assert_eq!(summary.stats.unwrap().message_count, readable, "it has its index");
     assert_eq!(report.status.recorded, readable, "recorded is what can be read");
+    assert_eq!(
+        report.status.recorded_bytes,
+        readable * 10_000,
+        "and so is its size"
+    );
     // One more may have been sent when nobody listened any more.
     assert_eq!(readable + recorded.lost(), report.status.topics[0].received);
     assert!(report.status.topics[0].received + 1 >= sent as u64);

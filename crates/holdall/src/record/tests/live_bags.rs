@@ -8,8 +8,9 @@ use crate::{
     live::{LockError, writer_of_bag},
     reader::{BagReader, BagSet, MessageFilter},
     repair::{RepairError, repair},
-    tools::{ToolError, check::check, reindex},
+    tools::{Choice, Job, OutputOptions, ToolError, Written, check::check, reindex},
 };
+use holdall_io::disk::{DiskError, Operation};
 use holdall_model::loss::LossStage;
 use holdall_storage::check::Severity;
 
@@ -88,6 +89,8 @@ fn what_a_bag_holds_that_is_being_recorded_is_read_and_is_no_damage() {
                 "{storage}"
             );
             assert!(bag.writer().is_some());
+            let copied = convert(bag.clone(), &recording.output);
+            assert_eq!(copied.messages, 200, "{storage}");
             let messages = BagSet::from(vec![bag]).messages(&MessageFilter::default());
             assert_eq!(messages.filter(Result::is_ok).count(), 200, "{storage}");
             let found = check(&path, &mut unseen).unwrap();
@@ -105,6 +108,21 @@ fn what_a_bag_holds_that_is_being_recorded_is_read_and_is_no_damage() {
         }
         recording.stop();
     }
+}
+
+/// The bag as one of MCAP, as `convert` makes it.
+fn convert(bag: BagReader, beside: &Path) -> Written {
+    let name = format!("converted_{}", bag.path().file_name().unwrap().display());
+    let job = Job {
+        inputs: vec![bag],
+        choice: Choice::default(),
+        output: OutputOptions {
+            directory: beside.with_file_name(name),
+            storage_id: Some("mcap".to_owned()),
+            ..OutputOptions::default()
+        },
+    };
+    crate::tools::run(job, &mut unseen).unwrap()
 }
 
 /// What a repair that knew no locks left of a bag under its recorder: the end of a bag in the middle of the file.
@@ -289,4 +307,93 @@ fn no_verb_writes_through_a_link_in_a_bag() {
     // A link that is named itself is what is meant.
     let report = repair(&inside, None, &mut unseen).unwrap();
     assert!(report.has_changed() && report.problem_count == 0, "{report:?}");
+}
+
+#[test]
+fn a_recording_that_was_killed_before_its_first_write_is_a_bag_without_messages() {
+    for storage in ["mcap", "sqlite3", "leveldb"] {
+        let mut world = World::new();
+        world.options.max_loss_window = None;
+        storage.clone_into(&mut world.options.storage_id);
+        let recording = world.record();
+        let killed = world.options.output.with_file_name("killed");
+        copy_all(&world.options.output, &killed);
+        // What a power cut may leave of the file.
+        if storage == "mcap" {
+            fs::write(killed.join("bag_0.mcap"), vec![0; 100_000]).unwrap();
+        }
+        recording.stop();
+        let bag = BagReader::open(&killed).unwrap();
+        assert_eq!(bag.metadata().message_count, 0, "{storage}");
+        assert_eq!(bag.metadata().storage_identifier, storage);
+        let messages = BagSet::from(vec![bag]).messages(&MessageFilter::default());
+        assert_eq!(messages.count(), 0, "{storage}");
+        if storage == "leveldb" {
+            let refused = repair(&killed, None, &mut unseen).unwrap_err().to_string();
+            assert!(refused.contains("holdall convert"), "{refused}");
+            continue;
+        }
+        let report = repair(&killed, None, &mut unseen).unwrap();
+        assert_eq!(
+            (report.messages, report.problem_count),
+            (0, 0),
+            "{storage}: {report:?}"
+        );
+        let bag = BagReader::open(&killed).unwrap();
+        assert_eq!(
+            (bag.notices().len(), bag.metadata().message_count),
+            (0, 0),
+            "{storage}"
+        );
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, name) = {
+            let entry = entry.unwrap();
+            (entry.path(), entry.file_name())
+        };
+        if path.is_dir() {
+            copy_all(&path, &to.join(name));
+        } else {
+            fs::copy(&path, to.join(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_made_ahead_is_removed_by_a_repair() {
+    let mut world = prompt_world();
+    let (recording, _publisher) = live(&mut world, "mcap");
+    let killed = super::faults::killed(&world);
+    recording.stop();
+    fs::write(killed.join("bag_1.mcap"), vec![0; 10_000]).unwrap();
+    let report = repair(&killed, None, &mut unseen).unwrap();
+    assert_eq!((report.messages, report.problem_count), (200, 0), "{report:?}");
+    assert!(!killed.join("bag_1.mcap").exists());
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_folder() {
+    for number in 0..2 {
+        let mut world = World::new();
+        world.disk = Some(Box::new(move |directory: &Path| {
+            if number == 0 {
+                let source = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
+                return Err(DiskError::new(directory, Operation::TakeBlock, source));
+            }
+            // The first file cannot be made.
+            fs::create_dir(directory.join("bag_0.mcap")).unwrap();
+            let blocks = BlockPoolOptions {
+                block_bytes: 1 << 20,
+                block_count: 6,
+                huge_pages: false,
+            };
+            os_disk(DiskMode::Buffered, blocks)(directory)
+        }));
+        assert!(world.try_record().is_err());
+        assert!(!world.options.output.exists());
+    }
 }

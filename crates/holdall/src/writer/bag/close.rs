@@ -58,6 +58,10 @@ impl BagWriter {
             failed: first_error.is_some(),
         };
         if let Err(error) = self.write_last_metadata(&account(&end)) {
+            tracing::error!(
+                "{}: its last metadata could not be written, and the account of losses is not in the bag: {error}",
+                self.options.directory.display()
+            );
             first_error.get_or_insert(error);
         }
         let files = self
