@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import re
+import signal
 import struct
 from pathlib import Path
 
-from conftest import cdr_string, messages_of
+from conftest import DEADLINE_S, cdr_string, messages_of
 
 STRING = "std_msgs/msg/String"
 
@@ -114,6 +116,40 @@ def test_latched_topics_reach_a_listener_that_asks_for_them(world):
     assert code == 0, said
     received, _ = play_to_listener(world, world.folder / "bag", {"/latched": 1}, qos={"durability": "transient_local"})
     assert received["/latched"]["count"] == 1
+
+
+def steady(world, count, per_second):
+    """A bag of one topic, and the payloads of its messages."""
+    start, texts = 1_700_000_000_000_000_000, [f"x{i}" for i in range(count)]
+    bag = world.folder / "steady.mcap"
+    write_with_pip_mcap(bag, {"/x": [(start + i * 1_000_000_000 // per_second, text) for i, text in enumerate(texts)]})
+    return bag, [cdr_string(text) for text in texts]
+
+
+def test_a_subscription_that_keeps_all_gets_all_of_ten_thousand_messages_a_second(world):
+    bag, payloads = steady(world, 20_000, 10_000)
+    listener = world.listener({"topic": "/x", "type": STRING, "qos": {"history": "keep_all"}}, expect={"/x": len(payloads)})
+    listener.wait_for("ready")
+    player = world.run("play", bag, "--json", timeout=3 * DEADLINE_S)
+    report = json.loads(player.stdout)
+    assert (player.returncode, report["published"], report["unacknowledged"]) == (0, len(payloads), 0), player.stderr
+    received = listener.done()["received"]["/x"]
+    assert (received["count"], received["md5"]) == (len(payloads), hashlib.md5(b"".join(payloads)).hexdigest())
+
+
+def test_what_a_stopped_subscription_does_not_acknowledge_is_counted(world):
+    bag, payloads = steady(world, 12_000, 4_000)
+    listener = world.listener({"topic": "/x", "type": STRING, "qos": {"history": "keep_all"}})
+    listener.wait_for("ready")
+    player = world.holdall("play", bag, "--disable-keyboard-controls")
+    listener.wait_for("heard")
+    listener.process.send_signal(signal.SIGSTOP)
+    code, said = player.wait()
+    listener.process.send_signal(signal.SIGCONT)
+    told = re.search(r"([\d\s,]+) messages of /x were not acknowledged by all reliable subscriptions", said)
+    assert code == 3 and told, said
+    assert 4096 < int(re.sub(r"\D", "", told[1])) <= len(payloads), said
+    assert "played 12" in said, "a stopped subscription holds up the others for a second only"
 
 
 def test_played_bag_recorded_again_is_the_same(world):

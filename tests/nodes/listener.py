@@ -3,6 +3,7 @@
 Usage: listener.py PLAN.json    (or `-` for standard input)
 
 PLAN: {"node": NAME, "subscriptions": [{"topic", "type", "qos": {...}}...]}
+Prints {"event": "heard", "topic"} at the first message of each topic.
 Runs until SIGINT or SIGTERM, or until `expect` ({topic: count}) is reached. Prints {"event": "ready"} when it listens, and at the end
 {"event": "done", "received": {topic: {"count", "md5", "stamps"}}}: md5 over the serialized messages in the order of arrival, and with
 `stamps` true the arrival times in ns (monotonic).
@@ -45,6 +46,8 @@ def main():
             if not data:
                 return  # Fast DDS 2.14.5 hands out nothing, again and again, while a fragmented sample is incomplete.
             account["count"] += 1
+            if account["count"] == 1:
+                tell(event="heard", topic=entry["topic"])
             account["md5"].update(data)
             if plan.get("stamps"):
                 account["stamps"].append(time.monotonic_ns())

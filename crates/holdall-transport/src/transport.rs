@@ -100,6 +100,18 @@ pub struct PublishRequest {
     pub serialization_format: String,
     /// Where the topic was recorded, when that was by the same transport.
     pub origin: Option<TopicOrigin>,
+    /// Keep messages for reliable subscriptions until these have acknowledged them, beyond the depth that `qos` offers; see
+    /// [`Publisher::delivery`]. The caller bounds what that takes.
+    pub keep_unacknowledged: bool,
+}
+
+/// How far a publisher's messages have come, counted from its first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Messages that all matched reliable subscriptions have acknowledged.
+    pub acknowledged: u64,
+    /// Messages beyond these that it keeps; one more, and the oldest of them can no longer be sent again.
+    pub kept_max: u64,
 }
 
 /// A live publisher; dropping it ends it.
@@ -112,6 +124,11 @@ pub trait Publisher: Send {
 
     /// Subscriptions matched right now.
     fn matched_subscriptions(&self) -> usize;
+
+    /// How far its messages have come; `None` where acknowledgements are not known or not asked for.
+    fn delivery(&self) -> Option<Delivery> {
+        None
+    }
 
     /// Waits until all matched reliable subscriptions have acknowledged everything; false when `timeout` ran out.
     fn wait_for_acked(&mut self, timeout: Duration) -> bool;

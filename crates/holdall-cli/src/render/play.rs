@@ -95,6 +95,13 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
             Outside(topic.refusal.as_deref().unwrap_or("the transport gave no reason"))
         )));
     }
+    for topic in report.topics.iter().filter(|topic| topic.unacknowledged > 0) {
+        lines.push(paint.bad(&format!(
+            "{} of {} were not acknowledged by all reliable subscriptions",
+            plural(topic.unacknowledged, "message"),
+            topic.published_as,
+        )));
+    }
     if !report.unacked.is_empty() {
         lines.push(paint.bad(&format!(
             "not acknowledged in time by all subscriptions: {}",
@@ -162,6 +169,7 @@ pub fn json(report: &PlayReport) -> Value {
             "max_s": status.lateness.max.as_secs_f64(),
         },
         "unacked": report.unacked,
+        "unacknowledged": report.unacknowledged(),
         "topics": topics,
         "stopped": report.stopped,
         "failure": report.failure,
@@ -175,6 +183,7 @@ fn json_topic(topic: &TopicReport) -> Value {
         "published": topic.published,
         "refused": topic.refused,
         "refusal": topic.refusal,
+        "unacknowledged": topic.unacknowledged,
     })
 }
 
@@ -214,6 +223,7 @@ mod tests {
                 published: 1234,
                 refused: 3,
                 refusal: Some("a reader blocked it for 0.1 s".to_owned()),
+                unacknowledged: 0,
             }],
             clock_published: 0,
             unacked: vec!["/old/scan".to_owned()],

@@ -146,7 +146,9 @@ fn outcome(report: &PlayReport) -> Outcome {
     match report {
         PlayReport { failure: Some(_), .. } => Outcome::Failed,
         _ if !ended => Outcome::Failed,
-        _ if report.status.refused > 0 || !report.unacked.is_empty() => Outcome::Lost,
+        _ if report.status.refused > 0 || !report.unacked.is_empty() || report.unacknowledged() > 0 => {
+            Outcome::Lost
+        }
         _ => Outcome::Done,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     ffi_qos::{QosHandle, read_qos},
-    ffi_reliability::{announced_sequences, ask_late_writers_for_all},
+    ffi_reliability::{acknowledged_sequence, announced_sequences, ask_late_writers_for_all},
     ffi_sertype::{Sample, new_sertype},
     qos::DdsQos,
 };
@@ -470,6 +470,12 @@ impl Writer {
         // SAFETY: a count of zero asks for the number only.
         let count = unsafe { dds_get_matched_subscriptions(self.entity, ptr::null_mut(), 0) };
         usize::try_from(count).unwrap_or(0)
+    }
+
+    /// The last of its samples that all matched reliable readers have acknowledged, counted from 1.
+    pub(super) fn acknowledged(&self) -> Option<u64> {
+        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
+        unsafe { acknowledged_sequence(self.topic.sertype, self.topic.participant.gid, self.gid) }
     }
 
     /// Waits until all matched reliable readers have acknowledged everything; false when the time ran out.

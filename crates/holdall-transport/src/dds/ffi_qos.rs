@@ -23,7 +23,7 @@ impl QosHandle {
             }
             if qos.durability == DdsDurability::TransientLocal {
                 // What late readers get is governed by the durability service, not by `history`.
-                let (kind, depth) = history_of(qos.history);
+                let (kind, depth) = history_of(qos.late_history.unwrap_or(qos.history));
                 dds_qset_durability_service(
                     handle.0,
                     0,

@@ -132,6 +132,7 @@ const READER_RELIABLE: u32 = 1;
 /// `ddsi_reader::handle_as_transient_local`: looked at when a writer is matched.
 const READER_WANTS_HISTORY: u32 = 2;
 
+const ENTITY_KIND_WRITER: u32 = 3;
 const ENTITY_KIND_PROXY_WRITER: u32 = 4;
 const ENTITY_KIND_READER: u32 = 5;
 const ENTITY_ID_PARTICIPANT: u32 = 0x1c1;
@@ -158,6 +159,8 @@ unsafe extern "C" {
     fn ddsi_thread_state_awake(thread: *mut c_void, domain: *const DomainGlobals);
     fn ddsi_thread_state_asleep(thread: *mut c_void);
     fn ddsi_entidx_lookup_proxy_writer_guid(index: *const c_void, guid: *const Guid) -> *mut ProxyWriter;
+    fn ddsi_entidx_lookup_writer_guid(index: *const c_void, guid: *const Guid) -> *mut EntityCommon;
+    fn ddsi_writer_max_drop_seq(writer: *const EntityCommon) -> u64;
     fn ddsi_entidx_lookup_reader_guid(index: *const c_void, guid: *const Guid) -> *mut LocalReader;
 }
 
@@ -252,6 +255,33 @@ pub(super) unsafe fn announced_sequences(
             Some((*gid, last_sequence(writer, *gid)?))
         };
         awake(domain, || writers.iter().filter_map(last).collect())
+    }
+}
+
+/// The last sequence number that all matched reliable readers of one of our writers have acknowledged; the last one written where there is no
+/// such reader.
+///
+/// # Safety
+/// `sertype` must be registered with a live domain, and `participant` be of that domain.
+pub(super) unsafe fn acknowledged_sequence(
+    sertype: *const ddsi_sertype,
+    participant: Gid,
+    writer: Gid,
+) -> Option<u64> {
+    // SAFETY: the caller vouches for both; the writer is looked up and read while this thread is awake, under its lock, as Cyclone does.
+    unsafe {
+        let domain = domain_of(sertype, participant)?;
+        awake(domain, || {
+            let local = ddsi_entidx_lookup_writer_guid((*domain).entity_index, &Guid::of(writer));
+            if local.is_null() || (*local).kind != ENTITY_KIND_WRITER || (*local).guid != Guid::of(writer) {
+                return None;
+            }
+            let lock = &raw mut (*local).lock;
+            libc::pthread_mutex_lock(lock);
+            let acknowledged = ddsi_writer_max_drop_seq(local);
+            libc::pthread_mutex_unlock(lock);
+            Some(acknowledged)
+        })
     }
 }
 

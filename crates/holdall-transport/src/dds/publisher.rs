@@ -3,15 +3,17 @@
 use super::{
     announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Participant, Writer},
-    qos::{dds_topic, writer_qos},
+    qos::{DdsHistory, dds_topic, keeping_unacknowledged, writer_qos},
 };
-use crate::{PublishRequest, Publisher, TransportError};
+use crate::{Delivery, PublishRequest, Publisher, TransportError};
 use holdall_model::names::dds::type_to_dds;
 use std::{sync::Arc, time::Duration};
 
 /// A publisher of a topic.
 pub(super) struct DdsPublisher {
     topic: String,
+    /// Messages that it keeps until they are acknowledged; `None` where that was not asked for.
+    kept_max: Option<u64>,
     writer: Writer,
     announcement: Arc<NodeAnnouncement>,
 }
@@ -25,11 +27,20 @@ impl DdsPublisher {
     ) -> Result<Self, DdsError> {
         let topic = dds_topic(&request.topic, &request.qos);
         let type_name = type_to_dds(&request.type_name);
-        let qos = writer_qos(&request.qos, request.type_hash.as_deref());
+        let offered = writer_qos(&request.qos, request.type_hash.as_deref());
+        let keeping = Some(offered.clone())
+            .filter(|_| request.keep_unacknowledged)
+            .and_then(keeping_unacknowledged);
+        let kept_max = keeping.as_ref().and_then(|qos| match qos.history {
+            DdsHistory::KeepLast(depth) => Some(u64::from(depth)),
+            DdsHistory::KeepAll => None,
+        });
+        let qos = keeping.unwrap_or(offered);
         let writer = Writer::new(participant, &topic, &type_name, &qos)?;
         announcement.add(EndpointKind::Writer, writer.gid());
         Ok(Self {
             topic: request.topic.clone(),
+            kept_max,
             writer,
             announcement: Arc::clone(announcement),
         })
@@ -57,6 +68,13 @@ impl Publisher for DdsPublisher {
 
     fn matched_subscriptions(&self) -> usize {
         self.writer.matched()
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        Some(Delivery {
+            kept_max: self.kept_max?,
+            acknowledged: self.writer.acknowledged()?,
+        })
     }
 
     fn wait_for_acked(&mut self, timeout: Duration) -> bool {

@@ -45,6 +45,8 @@ pub(super) struct DdsQos {
     pub lifespan_nanos: i64,
     pub liveliness: DdsLiveliness,
     pub lease_nanos: i64,
+    /// What late readers of a transient local writer get, where that is not what `history` says.
+    pub late_history: Option<DdsHistory>,
     pub user_data: Vec<u8>,
 }
 
@@ -59,6 +61,7 @@ impl Default for DdsQos {
             lifespan_nanos: INFINITE_NANOS,
             liveliness: DdsLiveliness::Automatic,
             lease_nanos: INFINITE_NANOS,
+            late_history: None,
             user_data: Vec::new(),
         }
     }
@@ -84,6 +87,38 @@ pub(super) fn writer_qos(profile: &QosProfile, type_hash: Option<&str>) -> DdsQo
     }
 }
 
+/// Messages that a writer keeps for readers that have not acknowledged them, where that is asked for. Cyclone overwrites the oldest message of
+/// a KEEP_LAST history whether it is acknowledged or not: with the usual depth of 10 and 10 000 messages a second, Fast DDS subscriptions,
+/// which acknowledge after 5 ms, missed up to 750 of 60 000.
+pub(super) const KEPT_MESSAGES: u32 = 4096;
+
+/// What `key=value;` of a writer's user data names the depth that its profile offers, where its history is deeper.
+const DEPTH_KEY: &str = "holdall.depth";
+
+/// The same QoS with a history of [`KEPT_MESSAGES`] or more; late readers and discovery by holdall see no difference. `None` for a writer
+/// that keeps nothing (best effort) or all.
+pub(super) fn keeping_unacknowledged(mut qos: DdsQos) -> Option<DdsQos> {
+    let DdsHistory::KeepLast(depth) = qos.history else {
+        return None;
+    };
+    if !qos.reliable {
+        return None;
+    }
+    qos.late_history = Some(qos.history);
+    qos.history = DdsHistory::KeepLast(depth.max(KEPT_MESSAGES));
+    qos.user_data.extend(format!("{DEPTH_KEY}={depth};").into_bytes());
+    Some(qos)
+}
+
+/// The depth that a writer of holdall's offers, where its history is deeper.
+fn offered_depth(user_data: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(user_data).ok()?;
+    let depth = text
+        .split(';')
+        .find_map(|pair| pair.strip_prefix(DEPTH_KEY)?.strip_prefix('='))?;
+    depth.parse().ok()
+}
+
 fn endpoint_qos(profile: &QosProfile) -> DdsQos {
     DdsQos {
         // The middleware's default for ROS is reliable (rmw_qos_profile_default); `BestEffort` must be asked for.
@@ -107,6 +142,7 @@ fn endpoint_qos(profile: &QosProfile) -> DdsQos {
             _ => DdsLiveliness::Automatic,
         },
         lease_nanos: nanos_of(profile.liveliness_lease_duration),
+        late_history: None,
         user_data: Vec::new(),
     }
 }
@@ -117,7 +153,10 @@ pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
         // History and depth are not part of DDS discovery; only Cyclone DDS sends them all the same.
         _ if !is_cyclone(endpoint) => (History::Unknown, 0),
         DdsHistory::KeepAll => (History::KeepAll, 0),
-        DdsHistory::KeepLast(depth) => (History::KeepLast, u64::from(depth)),
+        DdsHistory::KeepLast(depth) => {
+            let depth = offered_depth(&qos.user_data).unwrap_or(depth);
+            (History::KeepLast, u64::from(depth))
+        }
     };
     QosProfile {
         history,
@@ -267,6 +306,34 @@ mod tests {
             writer_qos(&QosProfile::default(), None).history,
             DdsHistory::KeepLast(1)
         );
+    }
+
+    #[test]
+    fn a_deeper_history_is_not_taken_for_what_is_offered() {
+        let profile = QosProfile {
+            history: History::KeepLast,
+            depth: 5,
+            ..QosProfile::default()
+        };
+        let qos = keeping_unacknowledged(writer_qos(&profile, Some("RIHS01_00"))).unwrap();
+        assert_eq!(qos.history, DdsHistory::KeepLast(KEPT_MESSAGES));
+        assert_eq!(qos.late_history, Some(DdsHistory::KeepLast(5)));
+        assert_eq!(profile_of(&qos, CYCLONE).depth, 5);
+        let deep = QosProfile {
+            depth: 10_000,
+            ..profile
+        };
+        let qos = keeping_unacknowledged(writer_qos(&deep, None)).unwrap();
+        assert_eq!(qos.history, DdsHistory::KeepLast(10_000));
+        for other in [Reliability::BestEffort, Reliability::Reliable] {
+            let profile = QosProfile {
+                reliability: other,
+                history: History::KeepAll,
+                ..profile
+            };
+            assert_eq!(keeping_unacknowledged(writer_qos(&profile, None)), None);
+        }
+        assert_eq!(offered_depth(b"typehash=x;holdall.depth=x;"), None);
     }
 
     #[test]

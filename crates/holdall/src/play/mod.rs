@@ -2,6 +2,7 @@
 
 mod clock_topic;
 pub mod control;
+mod delivery;
 pub mod error;
 pub mod options;
 mod playback;

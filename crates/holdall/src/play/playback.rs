@@ -3,6 +3,7 @@
 use super::{
     clock_topic::ClockTopic,
     control::{Command, Progress},
+    delivery::Admission,
     publications::Publications,
     read_ahead::{PlayMessage, Poll, Source},
     schedule::Schedule,
@@ -16,6 +17,9 @@ use std::{
 
 /// Time between looks at what has matched, before the first message.
 const SETTLE_POLL: Duration = Duration::from_millis(10);
+
+/// Time between looks at what a topic's subscriptions have acknowledged, while its next message waits for that.
+const ACKNOWLEDGE_POLL: Duration = Duration::from_millis(1);
 
 /// Discovery counts as done when nothing more has matched for this long. A reader that we see matched may see us a round trip
 /// later.
@@ -241,10 +245,17 @@ impl<S: Source> Playback<S> {
         };
         match self.parts.schedule.due(stamp) {
             Some(due) if due > now => Next::At(due),
-            Some(due) => {
-                self.publish_head(Some(now.saturating_sub(due)));
-                Next::At(now)
-            }
+            Some(due) => match self.admit_head(now) {
+                Admission::Wait => Next::At(now + ACKNOWLEDGE_POLL),
+                Admission::Publish => {
+                    self.publish_head(Some(now.saturating_sub(due)));
+                    Next::At(now)
+                }
+                Admission::Refuse => {
+                    self.refuse_head();
+                    Next::At(now)
+                }
+            },
             None if self.steps > 0 => {
                 self.steps -= 1;
                 self.parts.schedule.jump(now, stamp);
@@ -293,6 +304,21 @@ impl<S: Source> Playback<S> {
                     return Err(Next::Ended);
                 }
             }
+        }
+    }
+
+    /// Whether the message to play next can be published without losing one that a subscription still lacks.
+    fn admit_head(&mut self, now: Duration) -> Admission {
+        let publications = &mut self.parts.publications;
+        self.head.as_ref().map_or(Admission::Publish, |head| {
+            publications.admit(head.publication, head.payload.len(), now)
+        })
+    }
+
+    fn refuse_head(&mut self) {
+        if let Some(head) = self.head.take() {
+            self.parts.publications.refuse(head.publication);
+            self.lock_progress().refused += 1;
         }
     }
 

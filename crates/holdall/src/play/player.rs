@@ -210,7 +210,21 @@ fn play(
         // Only a stop can still come; it may be asked for while this waits for ever.
         let go_on = || !shared.is_stop_asked();
         let timeout = acked.unwrap_or(LINGER_MAX);
-        unacked = parts.publications.wait_for_acked(timeout, &*shared.clock, go_on);
+        let mut waiting = u64::MAX;
+        loop {
+            unacked = parts.publications.wait_for_acked(timeout, &*shared.clock, go_on);
+            let left = parts.publications.unacknowledged();
+            // A slow subscription that still acknowledges gets the time that it needs.
+            if unacked.is_empty() || left >= waiting || acked.is_some() || !go_on() {
+                break;
+            }
+            waiting = left;
+        }
+    }
+    if stopped {
+        parts.publications.count_given_up();
+    } else {
+        parts.publications.count_unacknowledged();
     }
     let report = PlayReport {
         status: shared.status(),

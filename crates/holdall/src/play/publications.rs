@@ -2,6 +2,7 @@
 
 use super::{
     clock_topic::CLOCK_TOPIC,
+    delivery::{Admission, Unacknowledged},
     error::PlayError,
     options::{ClockSource, PlayOptions},
     status::TopicReport,
@@ -21,6 +22,7 @@ const LATCHED_DEPTH_MAX: u64 = 10_000;
 struct Publication {
     report: TopicReport,
     publisher: Box<dyn Publisher>,
+    unacknowledged: Unacknowledged,
 }
 
 /// All topics that are played, in the order of the bag.
@@ -63,7 +65,11 @@ impl Publications {
                         type_name: request.type_name,
                         ..TopicReport::default()
                     };
-                    publications.push(Publication { report, publisher });
+                    publications.push(Publication {
+                        report,
+                        publisher,
+                        unacknowledged: Unacknowledged::default(),
+                    });
                 }
                 Err(error) => {
                     tracing::warn!("{} is not played: {error}", topic.name);
@@ -99,19 +105,68 @@ impl Publications {
 
     /// Sends one message; false when the transport refused it, which is counted and told once per topic.
     pub fn publish(&mut self, index: usize, payload: &[u8]) -> bool {
-        let Publication { report, publisher } = &mut self.0[index];
+        let Publication {
+            report,
+            publisher,
+            unacknowledged,
+        } = &mut self.0[index];
         match publisher.publish(payload) {
-            Ok(()) => report.published += 1,
+            Ok(()) => {
+                report.published += 1;
+                unacknowledged.published(&**publisher, payload.len());
+            }
             Err(error) => {
-                report.refused += 1;
-                if report.refusal.is_none() {
-                    tracing::warn!("{error}");
-                    report.refusal = Some(error.to_string());
-                }
+                report.refuse(error.to_string());
                 return false;
             }
         }
         true
+    }
+
+    /// Whether a message of `len` bytes can be published now, without losing one that a reliable subscription still lacks.
+    pub fn admit(&mut self, index: usize, len: usize, now: Duration) -> Admission {
+        let Publication {
+            publisher,
+            unacknowledged,
+            ..
+        } = &mut self.0[index];
+        unacknowledged.admit(&**publisher, len, now)
+    }
+
+    /// Counts a message as refused, because too much waits for acknowledgement.
+    pub fn refuse(&mut self, index: usize) {
+        let topic = self.0[index].report.published_as.clone();
+        self.0[index].report.refuse(format!(
+            "a subscription of {topic} acknowledges nothing, and what waits for it takes too much memory"
+        ));
+    }
+
+    /// Notes what was not acknowledged until now.
+    pub fn count_unacknowledged(&mut self) {
+        for Publication {
+            report,
+            publisher,
+            unacknowledged,
+        } in &mut self.0
+        {
+            report.unacknowledged = unacknowledged.count(&**publisher);
+        }
+    }
+
+    /// Notes what was overwritten before it was acknowledged; for a playback that was stopped, whose last messages are not waited for.
+    pub fn count_given_up(&mut self) {
+        for publication in &mut self.0 {
+            publication.report.unacknowledged = publication.unacknowledged.given_up;
+        }
+    }
+
+    /// Messages that wait for acknowledgement, all topics.
+    pub fn unacknowledged(&mut self) -> u64 {
+        self.count_unacknowledged();
+        self.0
+            .iter()
+            .map(|publication| publication.report.unacknowledged)
+            .sum()
     }
 
     /// Subscriptions matched right now, all topics.
@@ -133,7 +188,10 @@ impl Publications {
         const SLICE: Duration = Duration::from_millis(100);
         let deadline = (!timeout.is_zero()).then(|| clock.monotonic().saturating_add(timeout));
         let mut unacked = Vec::new();
-        for Publication { report, publisher } in &mut self.0 {
+        for Publication {
+            report, publisher, ..
+        } in &mut self.0
+        {
             loop {
                 let left = deadline.map_or(SLICE, |at| at.saturating_sub(clock.monotonic()).min(SLICE));
                 if publisher.wait_for_acked(left) {
@@ -192,6 +250,7 @@ fn publish_request(
             .origin
             .clone()
             .filter(|origin| origin.transport == transport),
+        keep_unacknowledged: true,
     }
 }
 

@@ -82,6 +82,26 @@ pub struct TopicReport {
     pub refused: u64,
     /// Why, for the first one.
     pub refusal: Option<String>,
+    /// Published messages that not all matched reliable subscriptions have acknowledged: they may have missed them.
+    pub unacknowledged: u64,
+}
+
+impl TopicReport {
+    /// Counts a message that was not published; the first reason is logged and kept.
+    pub(super) fn refuse(&mut self, reason: String) {
+        self.refused += 1;
+        if self.refusal.is_none() {
+            tracing::warn!("{reason}");
+            self.refusal = Some(reason);
+        }
+    }
+}
+
+impl PlayReport {
+    /// Messages that not all matched reliable subscriptions have acknowledged, all topics.
+    pub fn unacknowledged(&self) -> u64 {
+        self.topics.iter().map(|topic| topic.unacknowledged).sum()
+    }
 }
 
 /// What an ended playback has done.
