@@ -397,19 +397,22 @@ impl Session {
         } else {
             self.sources[number].origin_of(publisher, initial)
         };
+        if publisher.type_name != topic.type_name {
+            // Discovery reports a publisher again when its node becomes known.
+            if topic.is_first_refusal(publisher.gid) {
+                tracing::warn!(
+                    "{}: publisher {} has type {}, not {}: its messages are not recorded, and not counted",
+                    topic.name,
+                    publisher.gid,
+                    publisher.type_name,
+                    topic.type_name
+                );
+            }
+            return Ok(());
+        }
         for node in nodes_to_ask(publisher) {
             self.definitions
                 .add_node(&topic.type_name, &topic.type_hash, node);
-        }
-        if publisher.type_name != topic.type_name {
-            tracing::warn!(
-                "{}: publisher {} has type {}, not {}, and is not recorded",
-                topic.name,
-                publisher.gid,
-                publisher.type_name,
-                topic.type_name
-            );
-            return Ok(());
         }
         topic.serve(
             (number, self.sources[number].transport.as_mut()),

@@ -90,6 +90,11 @@ impl RecordedTopic {
         self.subscribe(number, transport, request)
     }
 
+    /// Notes a publisher that cannot be recorded; true the first time.
+    pub(super) fn is_first_refusal(&mut self, publisher: Gid) -> bool {
+        self.refused.insert(publisher)
+    }
+
     /// Subscribes with the default QoS when there is no publisher to go by.
     pub(super) fn subscribe_unseen(
         &mut self,
