@@ -13,7 +13,7 @@ use crate::{
     writer::STATE_KEY,
 };
 use holdall_storage::writer::MetadataEntries;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The record with rosbag2's metadata, which is rewritten for each output.
 const ROSBAG2_RECORD: &str = "rosbag2";
@@ -213,18 +213,29 @@ fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
         .into_iter()
         .for_each(|restart| all.restarted(restart));
     all.restarts_left_out += one.restarts_left_out;
+    let mut places = places(all);
     for topic in one.topics.into_iter().filter(|topic| takes(&topic.name)) {
-        match all.topics.iter_mut().find(|known| known.name == topic.name) {
-            Some(known) => merge(known, topic),
-            None => all.topics.push(topic),
+        match places.get(&topic.name) {
+            Some(place) => merge(&mut all.topics[*place], topic),
+            None => {
+                places.insert(topic.name.clone(), all.topics.len());
+                all.topics.push(topic);
+            }
         }
     }
 }
 
+/// The place of each topic, by its name.
+fn places(ledger: &Ledger) -> HashMap<String, usize> {
+    let names = ledger.topics.iter().enumerate();
+    names.map(|(place, topic)| (topic.name.clone(), place)).collect()
+}
+
 /// Adds the messages of a bag without an account to the accounts of the others.
 fn add_unaccounted(all: &mut Ledger, counts: BTreeMap<String, TopicCount>, takes: &dyn Fn(&str) -> bool) {
+    let places = places(all);
     for (name, count) in counts.into_iter().filter(|(name, _)| takes(name)) {
-        let place = all.topics.iter().position(|topic| topic.name == name);
+        let place = places.get(&name).copied();
         let place = place.unwrap_or_else(|| all.add_topic(&name).0 as usize);
         let topic = &mut all.topics[place];
         let wanted = count.all - count.of_others;

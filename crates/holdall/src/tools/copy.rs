@@ -17,7 +17,7 @@ use holdall_storage::{
     writer::{FileSummary, MetadataEntries},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -165,26 +165,28 @@ fn topics(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<TopicInfo> {
         .flat_map(|input| &input.summary().channels)
         .map(|channel| &channel.info.topic);
     let mut topics: Vec<TopicInfo> = Vec::new();
+    let mut places: HashMap<(&str, &str), usize> = HashMap::new();
     for topic in listed.chain(found) {
         if !plan.chooser.takes_topic(&topic.name, &topic.type_name) {
             continue;
         }
-        match topics.iter_mut().find(|known| is_same(known, topic)) {
-            Some(known) => {
+        let key = (topic.name.as_str(), topic.type_name.as_str());
+        match places.get(&key) {
+            Some(place) => {
+                let known = &mut topics[*place];
                 for offer in &topic.offered_qos_profiles {
                     if !known.offered_qos_profiles.contains(offer) {
                         known.offered_qos_profiles.push(*offer);
                     }
                 }
             }
-            None => topics.push(topic.as_whole()),
+            None => {
+                places.insert(key, topics.len());
+                topics.push(topic.as_whole());
+            }
         }
     }
     topics
-}
-
-fn is_same(a: &TopicInfo, b: &TopicInfo) -> bool {
-    a.name == b.name && a.type_name == b.type_name
 }
 
 /// First and last log time of a file's messages; `None` for no bound.
@@ -358,10 +360,14 @@ impl Output<'_> {
     }
 
     fn summary(&self, spliced: &Spliced, path: &Path) -> FileSummary {
+        let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
+        for (info, count) in &spliced.channels {
+            let key = (info.topic.name.as_str(), info.topic.type_name.as_str());
+            *counts.entry(key).or_default() += count;
+        }
         let count_of = |topic: &TopicInfo| {
-            let channels = spliced.channels.iter();
-            let counts = channels.filter(|(info, _)| is_same(&info.topic, topic));
-            counts.map(|(_, count)| count).sum()
+            let key = (topic.name.as_str(), topic.type_name.as_str());
+            counts.get(&key).copied().unwrap_or(0)
         };
         FileSummary {
             path: path.to_owned(),

@@ -36,6 +36,12 @@ pub(super) struct Numbers {
 struct Taken {
     schemas: BTreeMap<u16, SchemaText>,
     channels: BTreeMap<u16, Channel>,
+    /// Numbers of schemas by name and of channels by topic: files with tens of thousands of them are compared in time.
+    schemas_of_name: HashMap<String, Vec<u16>>,
+    channels_of_topic: HashMap<String, Vec<u16>>,
+    /// All smaller numbers of schemas and of channels are taken.
+    schemas_free_from: u16,
+    channels_free_from: u16,
     /// Numbers of channels that are in copied chunks but not in the output.
     reserved: BTreeSet<u16>,
 }
@@ -96,18 +102,19 @@ impl Taken {
 
     fn keep(&mut self, input: &SpliceInput, wanted: impl Fn(usize) -> bool) -> Vec<Option<u16>> {
         let definitions = &input.index.definitions;
-        self.schemas.extend(
-            definitions
-                .schemas
-                .iter()
-                .map(|(id, schema)| (*id, schema.clone())),
-        );
+        for (id, schema) in &definitions.schemas {
+            if !self.schemas.contains_key(id) {
+                self.add_schema(*id, schema.clone());
+            }
+        }
         let ids = input.index.ids.iter().enumerate();
         ids.map(|(place, id)| {
             let channel = definitions.channels.get(id).filter(|_| wanted(place));
             match channel {
                 Some(channel) => {
-                    self.channels.insert(*id, channel.clone());
+                    if !self.channels.contains_key(id) {
+                        self.add_channel(*id, channel.clone());
+                    }
                     Some(*id)
                 }
                 // A channel that another input brings into the output stays in it.
@@ -155,29 +162,61 @@ impl Taken {
     }
 
     fn schema(&mut self, schema: SchemaText) -> Option<u16> {
-        if let Some((id, _)) = self.schemas.iter().find(|(_, known)| **known == schema) {
-            return Some(*id);
+        let named = self
+            .schemas_of_name
+            .get(schema.name.as_str())
+            .into_iter()
+            .flatten();
+        if let Some(id) = named.copied().find(|id| self.schemas.get(id) == Some(&schema)) {
+            return Some(id);
         }
-        let id = (1..=u16::MAX).find(|id| !self.schemas.contains_key(id))?;
-        self.schemas.insert(id, schema);
+        let id = (self.schemas_free_from.max(1)..=u16::MAX).find(|id| !self.schemas.contains_key(id))?;
+        self.schemas_free_from = id;
+        self.add_schema(id, schema);
         Some(id)
+    }
+
+    fn add_schema(&mut self, id: u16, schema: SchemaText) {
+        self.schemas_of_name
+            .entry(schema.name.as_str().to_owned())
+            .or_default()
+            .push(id);
+        self.schemas.insert(id, schema);
     }
 
     fn channel(&mut self, channel: Channel) -> Option<u16> {
         let is_same = |known: &Channel| {
-            Channel {
-                id: channel.id,
-                ..known.clone()
-            } == channel
+            known.schema_id == channel.schema_id
+                && known.topic == channel.topic
+                && known.message_encoding == channel.message_encoding
+                && known.metadata == channel.metadata
         };
-        if let Some((id, _)) = self.channels.iter().find(|(_, known)| is_same(known)) {
-            return Some(*id);
+        let of_topic = self.channels_of_topic.get(&channel.topic).into_iter().flatten();
+        if let Some(id) = of_topic
+            .copied()
+            .find(|id| self.channels.get(id).is_some_and(is_same))
+        {
+            return Some(id);
         }
         let is_free = |id: &u16| !self.channels.contains_key(id) && !self.reserved.contains(id);
-        let own = Some(channel.id).filter(is_free);
-        let id = own.or_else(|| (1..=u16::MAX).find(is_free))?;
-        self.channels.insert(id, Channel { id, ..channel });
+        let id = match Some(channel.id).filter(is_free) {
+            Some(own) => own,
+            None => {
+                let found = (self.channels_free_from.max(1)..=u16::MAX).find(is_free)?;
+                self.channels_free_from = found;
+                found
+            }
+        };
+        self.add_channel(id, Channel { id, ..channel });
         Some(id)
+    }
+
+    fn add_channel(&mut self, id: u16, channel: Channel) {
+        self.channels_of_topic
+            .entry(channel.topic.clone())
+            .or_default()
+            .push(id);
+        self.channels.insert(id, channel);
     }
 
     fn numbers(
