@@ -170,8 +170,8 @@ def structures():
     yield "two_times.mcap", mcap(head, *(message(stamp) for stamp in (0, DAY, DAY + 10**9)))
     yield "two_times_chunked.mcap", mcap(chunk(head + b"".join(message(s) for s in (0, DAY, DAY + 10**9)), "zstd", start=0, end=DAY + 10**9))
     yield "last_times.mcap", mcap(head, *(message(stamp) for stamp in (0, 1, 2**63 - 1, 2**63, 2**64 - 1, DAY)))
-    yield "channels_5000.mcap", mcap(
-        schema(), *(channel(n, f"/t{n}") for n in range(1, 5_001)), *(message(DAY + n, number=n) for n in range(1, 5_001, 64)))
+    yield "channels_1000.mcap", mcap(
+        schema(), *(channel(n, f"/t{n}") for n in range(1, 1_001)), *(message(DAY + n, number=n) for n in range(1, 1_001, 64)))
     yield "messages_50000.mcap", mcap(chunk(head + message(DAY) * 50_000, "zstd"))
     yield "chunk_in_chunk.mcap", mcap(chunk(chunk(head + message(DAY))))
     for size in (8 << 30, 2**63, 2**64 - 1, 0):
@@ -229,8 +229,8 @@ DATABASES = {
     "blob_200m": "UPDATE messages SET data = zeroblob(200000000) WHERE id = 2",
     "metadata_blob": "INSERT INTO metadata VALUES(1, 9, zeroblob(30000000))",
     "topic_name_2m": "UPDATE topics SET name = '/' || hex(zeroblob(1000000))",
-    "topics_3000": "INSERT INTO topics(name, type, serialization_format, offered_qos_profiles, type_description_hash) WITH RECURSIVE c(x) AS "
-                    "(SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3000) SELECT '/t' || x, 'std_msgs/msg/String', 'cdr', '', '' FROM c",
+    "topics_500": "INSERT INTO topics(name, type, serialization_format, offered_qos_profiles, type_description_hash) WITH RECURSIVE c(x) AS "
+                    "(SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 500) SELECT '/t' || x, 'std_msgs/msg/String', 'cdr', '', '' FROM c",
     "view_blob": "ALTER TABLE messages RENAME TO m2; CREATE VIEW messages AS SELECT id, topic_id, timestamp, zeroblob(30000000) AS data FROM m2",
     "text_payload": "UPDATE messages SET data = 'text' WHERE id = 2",
     "null_payload": "CREATE TABLE m3 AS SELECT id, topic_id, timestamp, NULL AS data FROM messages; DROP TABLE messages; ALTER TABLE m3 RENAME TO messages",
