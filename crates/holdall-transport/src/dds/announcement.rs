@@ -1,4 +1,4 @@
-//! Our own node in the graph: what we tell the others on `ros_discovery_info`.
+//! Our own node in the graph: what we announce on `ros_discovery_info`.
 
 use super::{
     ffi_entity::{DdsError, Participant, Writer},
@@ -7,13 +7,13 @@ use super::{
 use holdall_model::topic::{Gid, NodeName};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Tells the others about our node and its endpoints.
+/// Announces our node and its endpoints to other participants.
 pub(super) struct NodeAnnouncement {
     writer: Writer,
     entities: Mutex<ParticipantEntities>,
 }
 
-/// Which list of our node an endpoint stands in.
+/// Which list of our node contains an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EndpointKind {
     Reader,
@@ -40,12 +40,12 @@ impl NodeAnnouncement {
         })
     }
 
-    /// Adds an endpoint of ours.
+    /// Adds one of our endpoints.
     pub(super) fn add(&self, kind: EndpointKind, gid: Gid) {
         self.change(kind, |gids| gids.push(gid));
     }
 
-    /// Takes an endpoint of ours away.
+    /// Removes one of our endpoints.
     pub(super) fn remove(&self, kind: EndpointKind, gid: Gid) {
         self.change(kind, |gids| gids.retain(|other| *other != gid));
     }
@@ -58,7 +58,7 @@ impl NodeAnnouncement {
                 EndpointKind::Writer => &mut node.writers,
             });
         }
-        // Written under the lock, so that the last message tells the last state.
+        // Written under the lock, so that the last message contains the last state.
         if let Err(error) = self.writer.write(&entities.encode()) {
             tracing::warn!("cannot announce our node: {error}");
         }

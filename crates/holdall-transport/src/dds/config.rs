@@ -1,24 +1,26 @@
 //! Cyclone DDS's configuration from ROS's environment variables: a pure function from an environment to XML.
 //!
-//! Our settings come first and `CYCLONEDDS_URI` after them, as Cyclone merges lists of sources: a user's value replaces ours, and lists
-//! (peers, interfaces) add up.
+//! Our settings come first and `CYCLONEDDS_URI` after them, because Cyclone merges lists of sources: a user's
+//! value replaces ours, and lists (peers, interfaces) are joined.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 /// Largest ROS domain id that DDS's port numbers allow.
 const DOMAIN_ID_MAX: u32 = 232;
 
-/// Highest participant index in DDS's mapping of ports: those of the next domain begin behind it. The rmw implementations stop at 32, and with
-/// more than 33 participants on a machine Cyclone finds no free index and cannot start.
+/// Highest participant index in DDS's mapping of ports: the next domain's ports begin after it. The rmw
+/// implementations stop at 32, and with more than 33 participants on a machine Cyclone finds no free index
+/// and cannot start.
 const PARTICIPANT_INDEX_MAX: u32 = 119;
 
-/// The highest participant index whose two unicast ports exist in a domain (RTPS 2.5, 9.6.2.3: 7400 + 250 x domain + 11 + 2 x index).
+/// The highest participant index whose two unicast ports exist in a domain (RTPS 2.5, 9.6.2.3: 7400 + 250 x
+/// domain + 11 + 2 x index).
 fn participant_index_max(domain: u32) -> u32 {
     let first = 7_400 + 250 * domain + 11;
     PARTICIPANT_INDEX_MAX.min(u32::from(u16::MAX).saturating_sub(first) / 2)
 }
 
-/// What names of elements begin with that choose interfaces, today's and deprecated ones.
+/// Prefixes of the elements that choose interfaces, current and deprecated ones.
 const INTERFACE_ELEMENT: &str = "NetworkInterface";
 
 /// The environment variables that decide how nodes find each other. Empty variables count as unset.
@@ -52,7 +54,7 @@ impl DdsEnvironment {
     /// The ROS domain: `ROS_DOMAIN_ID`, or 0.
     ///
     /// # Errors
-    /// One sentence when the variable is no number from 0 to 232.
+    /// One sentence when the variable is not a number from 0 to 232.
     pub fn domain(&self) -> Result<u32, String> {
         let Some(text) = &self.domain_id else { return Ok(0) };
         match text.trim().parse::<u32>() {
@@ -74,7 +76,8 @@ impl DdsEnvironment {
         Ok(())
     }
 
-    /// True when `CYCLONEDDS_URI`, or a file that it points to, names interfaces. Files that cannot be read are Cyclone's to report.
+    /// True when `CYCLONEDDS_URI`, or a file that it points to, names interfaces. Cyclone reports files that
+    /// cannot be read.
     pub(super) fn names_interfaces(&self) -> bool {
         let Some(uri) = self.cyclonedds_uri.as_deref() else {
             return false;
@@ -149,33 +152,36 @@ enum DiscoveryRange {
     SystemDefault,
 }
 
-/// Large samples are sent in packets as large as UDP carries, as Fast DDS does. With Cyclone's 1344 bytes a Fast DDS subscription with the
-/// system's default socket buffer (208 KiB) got none of 80 images of 6.2 MB, and of 2 MB none either; with these it got all.
+/// Large samples are sent in packets as large as UDP carries, as Fast DDS does. With Cyclone's 1344 bytes a
+/// Fast DDS subscription with the system's default socket buffer (208 KiB) received none of 80 images,
+/// neither of 6.2 MB nor of 2 MB; with these packets it received all.
 const LARGE_FRAGMENTS: &str = "<MaxMessageSize>65500B</MaxMessageSize><FragmentSize>65000B</FragmentSize>";
 
-/// A Fast DDS subscription asks for lost fragments only when it hears a heartbeat. Played at 10 Hz to one with the default socket buffer on
-/// a busy machine, 10 to 31 of 80 images of 6.2 MB arrived with Cyclone's 100 ms between heartbeats, and all 80 with these. They are sent
-/// only while something is not acknowledged.
+/// A Fast DDS subscription requests lost fragments only when it receives a heartbeat. Played at 10 Hz to one
+/// with the default socket buffer on a busy machine, 10 to 31 of 80 images of 6.2 MB arrived with Cyclone's
+/// 100 ms between heartbeats, and all 80 with these. They are sent only while something is not acknowledged.
 const QUICK_HEARTBEATS: &str =
     "<HeartbeatInterval min=\"2ms\" minsched=\"4ms\" max=\"1s\">10ms</HeartbeatInterval>";
 
-/// Fast DDS reads in a farewell (a disposed participant, reader or writer) the hash of its key only, and Cyclone leaves it out unless told
-/// otherwise. Without it a Fast DDS publisher goes on serving a recorder that has left, and waits for its acknowledgements, until the lease
-/// of 10 s runs out; with it, it knows within milliseconds. ROS topics have no keys: their messages stay as they are.
+/// When a participant, reader or writer is disposed, Fast DDS reads only the hash of its key, which Cyclone
+/// leaves out by default. Without it a Fast DDS publisher continues to serve a recorder that has left, and
+/// waits for its acknowledgements, until the lease of 10 s runs out; with it, the publisher knows within
+/// milliseconds. ROS topics have no keys: their messages do not change.
 const UNDERSTOOD_FAREWELLS: &str = "<GenerateKeyhash>true</GenerateKeyhash>";
 
-/// What Cyclone is to be told besides the environment.
+/// Settings for Cyclone that do not come from the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfigOptions {
     /// The ROS domain, 0 to 232.
     pub domain: u32,
     /// The ROS domain, where it differs from the id that Cyclone uses inside this process.
     pub external_domain_id: Option<u32>,
-    /// Receive buffer to ask for, for each socket, in bytes; what the system grants below that is accepted.
+    /// Receive buffer to request for each socket, in bytes; a smaller buffer from the system is accepted.
     pub socket_receive_buffer_bytes: usize,
     /// This process; makes the discovery tag of `OFF` unique.
     pub process_id: u32,
-    /// Listen on loopback besides the interface that Cyclone picks; only where there is such an interface. Else Cyclone picks loopback.
+    /// Also listen on loopback, in addition to the interface that Cyclone picks; only where there is such an
+    /// interface. Else Cyclone picks loopback.
     pub add_loopback: bool,
 }
 
@@ -239,7 +245,7 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
     Ok(xml)
 }
 
-/// What to tell a user when sockets hold less than they should.
+/// The warning for a user when socket buffers are smaller than requested.
 pub(super) fn small_buffer_warning(reached_bytes: usize, wish_bytes: usize) -> Option<String> {
     (reached_bytes < wish_bytes).then(|| {
         format!(

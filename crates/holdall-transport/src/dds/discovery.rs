@@ -1,4 +1,4 @@
-//! The graph as DDS discovery and the nodes' own messages show it, turned into events.
+//! The graph from DDS discovery and the nodes' own messages, as events.
 
 use super::{
     ffi_entity::{BuiltinChange, BuiltinEndpoint, BuiltinKind, BuiltinReader, DdsError, Participant, Reader},
@@ -35,23 +35,24 @@ pub(super) struct Discovery {
     hosts: Hosts,
     graph_messages: Reader,
     graph: NodeGraph,
-    /// Endpoints of others on ROS topics.
+    /// Endpoints of other participants on ROS topics.
     known: HashMap<Gid, Known>,
     /// Participant of each writer of graph messages.
     graph_writers: HashMap<Gid, Gid>,
     type_services: TypeServices,
 }
 
-/// Nodes that answer questions for types, by the writer of their replies. Discovery shows these writers with the publishers; the message
-/// that assigns endpoints to nodes comes up to 2 s later from Fast DDS (measured on one host).
+/// Nodes that answer type requests, by the writer of their replies. Discovery shows these writers together
+/// with the publishers; the message that assigns endpoints to nodes comes up to 2 s later from Fast DDS
+/// (measured on one host).
 #[derive(Default)]
 struct TypeServices(HashMap<Gid, NodeName>);
 
-/// Nodes of one participant that are asked for a type at most.
+/// Most nodes of one participant that are asked for a type.
 const NEIGHBOURS_MAX: usize = 16;
 
 impl TypeServices {
-    /// Notes a writer when it is that of such a service; true when it is new.
+    /// Notes a writer when it belongs to such a service; true when it is new.
     fn notice(&mut self, endpoint: &BuiltinEndpoint, kind: BuiltinKind) -> bool {
         if kind != BuiltinKind::Publications {
             return false;
@@ -220,7 +221,7 @@ fn appeared(
         node: graph.node_of(endpoint.gid).cloned(),
         neighbours: type_services.neighbours(endpoint.gid),
         host: hosts.of(endpoint.participant).map(str::to_owned),
-        // Another QoS is announced with another time.
+        // An endpoint with another QoS is announced with another time.
         created: before.map_or_else(|| created(&endpoint), |before| before.created),
         ..EndpointInfo::default()
     };
@@ -233,11 +234,11 @@ fn appeared(
     Some(event)
 }
 
-/// Vendors (the first two bytes of a GUID) whose participants send the time with what they announce; where it is missing Cyclone puts the
-/// time of arrival in its place. Both were looked at: Fast DDS and Cyclone DDS.
+/// Vendors (the first two bytes of a GUID) whose participants send the time with their announcements; where
+/// it is missing, Cyclone uses the time of arrival. Checked for Fast DDS and Cyclone DDS.
 const VENDORS_THAT_TELL_THE_TIME: [[u8; 2]; 2] = [[0x01, 0x0f], [0x01, 0x10]];
 
-/// When an endpoint was made, where its vendor tells.
+/// When an endpoint was created, where its vendor sends that.
 fn created(endpoint: &BuiltinEndpoint) -> Option<Timestamp> {
     let tells = |vendor: &[u8; 2]| endpoint.gid.0.starts_with(vendor);
     let is_told = VENDORS_THAT_TELL_THE_TIME.iter().any(tells) && endpoint.announced_nanos > 0;

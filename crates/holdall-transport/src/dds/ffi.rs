@@ -1,4 +1,5 @@
-//! Declarations of Cyclone DDS internals that `cyclors` does not bind: receive buffers, fragment chains, and how to let go of them.
+//! Declarations of Cyclone DDS internals that `cyclors` does not bind: receive buffers, fragment chains, and
+//! how to release them.
 //!
 //! The layouts are those of Cyclone DDS 11.0.1 (`dds/ddsi/ddsi_radmin.h`), which `cyclors` 0.4.0 bundles; `Cargo.toml` pins that version
 //! exactly. They are the same with and without `NDEBUG`: the debug build only appends a field to `ddsi_rdata`.
@@ -8,7 +9,7 @@ use std::{ffi::c_void, sync::atomic::AtomicU32};
 /// `struct ddsi_rmsg_chunk`: a piece of a receive buffer.
 #[repr(C)]
 pub(super) struct RmsgChunk {
-    /// The receive buffer (`struct ddsi_rbuf`) that the piece lies in.
+    /// The receive buffer (`struct ddsi_rbuf`) that contains the piece.
     pub rbuf: *mut c_void,
     next: *mut RmsgChunk,
     size: u64,
@@ -55,6 +56,7 @@ const _: () = {
 pub(super) const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
 
 unsafe extern "C" {
-    /// Gives back one reference to the packet of each fragment in the chain (`ddsi__radmin.h`); may be called from any thread.
+    /// Releases one reference to the packet of each fragment in the chain (`ddsi__radmin.h`); may be called
+    /// from any thread.
     pub(super) fn ddsi_fragchain_unref(frag: *mut Rdata);
 }

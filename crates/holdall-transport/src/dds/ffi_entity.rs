@@ -1,4 +1,5 @@
-//! Cyclone DDS entities (domain, participant, reader, writer, builtin reader) as owned values: deleted when they go, in the right order.
+//! Cyclone DDS entities (domain, participant, reader, writer, builtin reader) as owned values: deleted on
+//! drop, in the right order.
 
 use super::{
     ffi_qos::{QosHandle, read_qos},
@@ -24,7 +25,7 @@ pub(super) struct DdsError {
     pub call: &'static str,
     /// Its return code.
     pub code: i32,
-    /// What Cyclone says about the code.
+    /// Cyclone's description of the code.
     pub reason: String,
 }
 
@@ -39,7 +40,7 @@ pub(super) fn check(call: &'static str, code: dds_return_t) -> Result<dds_return
     Err(DdsError { call, code, reason })
 }
 
-/// A text for C; texts with a NUL are refused as Cyclone refuses bad names.
+/// A string for C; one with a NUL is refused as Cyclone refuses bad names.
 fn c_string(call: &'static str, text: &str) -> Result<CString, DdsError> {
     CString::new(text).map_err(|_| DdsError {
         call,
@@ -54,7 +55,7 @@ static IDS_IN_USE: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 /// First id for a second domain of this process on the same ROS domain; beyond all ROS domain ids.
 const SECOND_ID_FIRST: u32 = 1000;
 
-/// An id that no other domain of this process uses, free again when it goes.
+/// An id that no other domain of this process uses; released on drop.
 struct DomainId(u32);
 
 impl DomainId {
@@ -82,11 +83,12 @@ impl Drop for DomainId {
 }
 
 /// A DDS domain of this process: sockets, threads and receive buffers. Loans keep it alive.
-///
+/// Each one is independent: two in one process on the same ROS domain communicate over the network like two
+/// processes.
 /// Each one is independent: two in one process on the same ROS domain talk over the network like two processes.
 pub(super) struct Domain {
     entity: dds_entity_t,
-    // Free for others after the domain is deleted.
+    // Released for other domains after this domain is deleted.
     id: DomainId,
 }
 
@@ -157,7 +159,7 @@ impl Participant {
         self.gid
     }
 
-    /// Its handle, which is live as long as this is.
+    /// Its handle, which is live as long as this value.
     pub(super) fn entity(&self) -> dds_entity_t {
         self.entity
     }
@@ -184,7 +186,7 @@ unsafe fn gid_of(entity: dds_entity_t) -> Result<Gid, DdsError> {
     Ok(Gid(guid.v))
 }
 
-/// A topic of ours; deleted when its one reader or writer is.
+/// A topic of ours; deleted together with its one reader or writer.
 struct Topic {
     entity: dds_entity_t,
     sertype: *mut ddsi_sertype,
@@ -232,7 +234,7 @@ impl Drop for Topic {
     }
 }
 
-/// A received sample with what DDS says about it.
+/// A received sample with its DDS metadata.
 pub(super) struct Received {
     /// The serialized sample.
     pub sample: Sample,
@@ -240,7 +242,7 @@ pub(super) struct Received {
     pub source_timestamp_nanos: i64,
 }
 
-/// Called on Cyclone's receive threads with what has arrived.
+/// Called on Cyclone's receive threads with the samples that have arrived.
 pub(super) trait SampleHandler: Send + Sync {
     /// Handles a batch; must not block. Samples left in `batch` are dropped.
     fn on_samples(&self, batch: &mut Vec<Received>);
@@ -250,7 +252,7 @@ struct ListenerState {
     handler: Box<dyn SampleHandler>,
 }
 
-/// Most samples that are taken in one go; bounds the time between two looks at the clock.
+/// Most samples that one call takes; bounds the time between two reads of the clock.
 const TAKE_MAX: usize = 64;
 
 /// A reader with our sertype.
@@ -263,7 +265,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Creates a reader; with a handler it is called on Cyclone's threads as soon as samples arrive, without one use [`Reader::take`].
+    /// Creates a reader; with a handler it is called on Cyclone's threads as soon as samples arrive, without
+    /// one use [`Reader::take`].
     pub(super) fn new(
         participant: &Arc<Participant>,
         topic: &str,
@@ -303,7 +306,7 @@ impl Reader {
         self.gid
     }
 
-    /// Takes what has arrived, for readers without a handler; at most [`TAKE_MAX`] samples.
+    /// Takes the samples that have arrived, for readers without a handler; at most [`TAKE_MAX`] samples.
     pub(super) fn take(&self, batch: &mut Vec<Received>) {
         // SAFETY: the reader is live and of our sertype.
         unsafe { take(self.entity, batch) };
@@ -447,7 +450,7 @@ impl Writer {
         self.gid
     }
 
-    /// Sends one serialized sample; waits for slow reliable readers as long as its QoS says.
+    /// Sends one serialized sample; waits for slow reliable readers as long as its QoS allows.
     pub(super) fn write(&self, payload: &[u8]) -> Result<(), DdsError> {
         let too_large = || DdsError {
             call: "dds_writecdr",

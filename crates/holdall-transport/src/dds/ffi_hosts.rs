@@ -1,4 +1,4 @@
-//! On which computers participants run: properties of DDS's builtin participant topic.
+//! The computers that participants run on: properties of DDS's builtin participant topic.
 
 use super::ffi_entity::{DdsError, Participant, check, text_of};
 use cyclors::*;
@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-/// Where Cyclone DDS and Fast DDS put the name of the computer.
+/// Properties in which Cyclone DDS and Fast DDS send the computer's name.
 const PROPERTIES: [&CStr; 2] = [c"__Hostname", c"fastdds.physical_data.host"];
 
 /// Samples taken at a time.
@@ -44,7 +44,7 @@ impl Hosts {
         })
     }
 
-    /// Takes in what changed since the last call; never blocks.
+    /// Applies what changed since the last call; never blocks.
     pub(super) fn poll(&mut self) -> Result<(), DdsError> {
         loop {
             let mut samples = [ptr::null_mut::<c_void>(); TAKE_MAX];
@@ -86,7 +86,7 @@ impl Hosts {
         }
     }
 
-    /// The host of a participant that tells it.
+    /// The host of a participant, where it announces one.
     pub(super) fn of(&self, participant: Gid) -> Option<&str> {
         self.known.get(&participant).map(String::as_str)
     }
@@ -109,7 +109,7 @@ unsafe fn host_of(qos: *const dds_qos_t) -> Option<String> {
             dds_free(value.cast());
             text
         };
-        // Fast DDS puts a number of its own behind the name.
+        // Fast DDS appends a number of its own to the name.
         let name = text.split(':').next().unwrap_or_default().to_owned();
         (!name.is_empty()).then_some(name)
     })

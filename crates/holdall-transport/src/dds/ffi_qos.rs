@@ -8,7 +8,7 @@ use super::qos::{DdsDurability, DdsHistory, DdsLiveliness, DdsQos, INFINITE_NANO
 use cyclors::*;
 use std::{ffi::c_void, ptr, slice};
 
-/// A QoS object of Cyclone's own; deleted when it goes.
+/// A QoS object of Cyclone's own; deleted on drop.
 pub(super) struct QosHandle(*mut dds_qos_t);
 
 impl QosHandle {
@@ -22,7 +22,7 @@ impl QosHandle {
                 dds_qset_lifespan(handle.0, qos.lifespan_nanos);
             }
             if qos.durability == DdsDurability::TransientLocal {
-                // What late readers get is governed by the durability service, not by `history`.
+                // What late readers receive is governed by the durability service, not by `history`.
                 let (kind, depth) = history_of(qos.late_history.unwrap_or(qos.history));
                 dds_qset_durability_service(
                     handle.0,

@@ -1,9 +1,10 @@
-//! Two things of the reliability protocol that Cyclone DDS shows nowhere: what a writer has announced as its last sequence number, and
-//! from which one on a reader asks for messages.
+//! Two parts of the reliability protocol that Cyclone DDS does not expose: the last sequence number that a
+//! writer has announced, and the first one that a reader requests.
 //!
-//! The layouts are those of `dds/ddsi/ddsi_{domaingv,entity,endpoint,proxy_endpoint}.h` of Cyclone DDS 11.0.1 on 64-bit systems, without
-//! security, as `cyclors` 0.4.0 builds it. Checks guard against another layout: the domain must show our own participant's GUID prefix
-//! where it is expected, each entity the GUID that was looked up, and each reader our sertype. Where they fail, nothing is done.
+//! The layouts are those of `dds/ddsi/ddsi_{domaingv,entity,endpoint,proxy_endpoint}.h` of Cyclone DDS 11.0.1
+//! on 64-bit systems, without security, as `cyclors` 0.4.0 builds it. Checks guard against another layout:
+//! the domain must contain our own participant's GUID prefix where it is expected, each entity the GUID that
+//! was looked up, and each reader our sertype. Where they fail, nothing is done.
 
 use cyclors::ddsi_sertype;
 use holdall_model::topic::Gid;
@@ -35,7 +36,7 @@ struct Locator {
     address: [u8; 16],
 }
 
-/// Size of what lies before `m_tkmap` in `ddsi_domaingv`: flags, log configuration and configuration.
+/// Size of the fields before `m_tkmap` in `ddsi_domaingv`: flags, log configuration and configuration.
 const DOMAIN_HEAD_BYTES: usize = 960;
 
 /// The beginning of `struct ddsi_domaingv`.
@@ -58,7 +59,7 @@ struct DomainGlobals {
     participant_condition: libc::pthread_cond_t,
     participants: u32,
     deleted_participants: *mut c_void,
-    /// From which the GUIDs of this domain's participants are made: the first word is the same in all.
+    /// The prefix of the GUIDs of this domain's participants: the first word is the same in all.
     participant_base: Guid,
 }
 
@@ -129,7 +130,7 @@ struct LocalReader {
 
 /// `ddsi_reader::reliable`.
 const READER_RELIABLE: u32 = 1;
-/// `ddsi_reader::handle_as_transient_local`: looked at when a writer is matched.
+/// `ddsi_reader::handle_as_transient_local`: read when a writer is matched.
 const READER_WANTS_HISTORY: u32 = 2;
 
 const ENTITY_KIND_WRITER: u32 = 3;
@@ -137,7 +138,8 @@ const ENTITY_KIND_PROXY_WRITER: u32 = 4;
 const ENTITY_KIND_READER: u32 = 5;
 const ENTITY_ID_PARTICIPANT: u32 = 0x1c1;
 
-// As `offsetof` says on x86_64; mutexes and condition variables differ on other systems, and everything behind them with them.
+// As `offsetof` reports on x86_64; mutexes and condition variables differ on other systems, and so do the
+// offsets of all fields after them.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 const _: () = {
     use std::mem::offset_of;
@@ -164,7 +166,7 @@ unsafe extern "C" {
     fn ddsi_entidx_lookup_reader_guid(index: *const c_void, guid: *const Guid) -> *mut LocalReader;
 }
 
-/// The domain that a sertype is registered with, when it looks as expected.
+/// The domain that a sertype is registered with, when its layout is the expected one.
 ///
 /// # Safety
 /// `sertype` must be registered with a live domain, and `participant` be of that domain.
@@ -188,7 +190,8 @@ unsafe fn domain_of(sertype: *const ddsi_sertype, participant: Gid) -> Option<*c
     None
 }
 
-/// Runs `with` while this thread is awake, as Cyclone calls it: entities that are looked up meanwhile stay.
+/// Runs `with` while this thread is awake, in Cyclone's term: entities that are looked up are not freed until
+/// then.
 ///
 /// # Safety
 /// `domain` must be live.
@@ -203,15 +206,18 @@ unsafe fn awake<T>(domain: *const DomainGlobals, with: impl FnOnce() -> T) -> T 
     }
 }
 
-/// Has a volatile reliable reader ask writers that it meets from now on for all that they still keep for it.
+/// Makes a volatile reliable reader request all that writers still keep for it, from each writer that it
+/// matches from now on.
 ///
-/// A writer that knows us first sends at once; until we know it as well, its messages pass us by. Cyclone would then begin with the next
-/// one; other vendors' writers send the first ones again when they are asked.
+/// A writer that matches us first sends at once; until we have matched it as well, we do not receive its
+/// messages. Cyclone would then begin with the next one; other vendors' writers send the first ones again on
+/// request.
 ///
 /// # Safety
 /// `sertype` must be registered with a live domain, `participant` be of that domain, and `reader` one of its readers.
 pub(super) unsafe fn ask_late_writers_for_all(sertype: *const ddsi_sertype, participant: Gid, reader: Gid) {
-    // SAFETY: the caller vouches for all three. The reader's flags are changed under its lock; nobody else changes them after creation.
+    // SAFETY: the caller vouches for all three. The reader's flags are changed under its lock; no other code
+    // changes them after creation.
     unsafe {
         let Some(domain) = domain_of(sertype, participant) else {
             return;
@@ -234,7 +240,7 @@ pub(super) unsafe fn ask_late_writers_for_all(sertype: *const ddsi_sertype, part
     }
 }
 
-/// The last sequence numbers that `writers` have announced, of those that are known and have announced any.
+/// The last sequence numbers that `writers` have announced, for those that are known and have announced any.
 ///
 /// Takes each writer's lock, which Cyclone holds while it delivers: must not be called from a sink.
 ///
@@ -291,7 +297,7 @@ unsafe fn last_sequence(writer: *mut ProxyWriter, gid: Gid) -> Option<u64> {
     if writer.is_null() {
         return None;
     }
-    // SAFETY: kind and GUID never change after creation and stand first in every entity.
+    // SAFETY: kind and GUID never change after creation and are the first fields of every entity.
     let (kind, guid) = unsafe { ((*writer).entity.kind, (*writer).entity.guid) };
     if kind != ENTITY_KIND_PROXY_WRITER || guid != Guid::of(gid) {
         return None;

@@ -35,7 +35,7 @@ struct RawSample {
     guid: [u8; 16],
 }
 
-/// A reference to a serialized sample; drops it when it goes.
+/// A reference to a serialized sample; released on drop.
 pub(super) struct Sample(NonNull<RawSample>);
 
 // SAFETY: a sample is immutable after construction; its count and those of its packets are atomic, and Cyclone allows any thread to release them.
@@ -50,7 +50,7 @@ impl Sample {
         NonNull::new(serdata.cast::<RawSample>()).map(Self)
     }
 
-    /// A sample to be sent: copies `payload` into a block of its own. None when memory is out.
+    /// A sample to be sent: copies `payload` into a block of its own. None when memory is exhausted.
     ///
     /// # Safety
     /// `sertype` must be a live sertype made with [`new_sertype`].
@@ -71,7 +71,7 @@ impl Sample {
     }
 
     fn raw(&self) -> &RawSample {
-        // SAFETY: we hold a reference, and nobody changes a sample after construction.
+        // SAFETY: we hold a reference, and a sample does not change after construction.
         unsafe { self.0.as_ref() }
     }
 
@@ -86,7 +86,7 @@ impl Sample {
         (!raw.fragments.is_null() && raw.sequence != 0).then_some((Gid(raw.guid), raw.sequence))
     }
 
-    /// The payload when it lies in one piece.
+    /// The payload when it is in one piece.
     pub(super) fn contiguous(&self) -> Option<&[u8]> {
         let mut pieces = self.pieces();
         let first = pieces.next().unwrap_or_default();
@@ -181,11 +181,11 @@ impl<'a> Iterator for Pieces<'a> {
 /// # Safety
 /// `rmsg` must be live and `offset` within its packet.
 unsafe fn packet_byte(rmsg: *mut Rmsg, offset: usize) -> *const u8 {
-    // SAFETY: the packet lies directly behind its header.
+    // SAFETY: the packet directly follows its header.
     unsafe { rmsg.cast::<u8>().add(size_of::<Rmsg>() + offset) }
 }
 
-/// A sample without payload. None when memory is out.
+/// A sample without payload. None when memory is exhausted.
 ///
 /// # Safety
 /// `sertype` must be live.
@@ -342,8 +342,9 @@ unsafe extern "C" fn sample_lend(
     len: usize,
     out: *mut ddsrt_iovec_t,
 ) -> *mut ddsi_serdata {
-    // SAFETY: Cyclone passes a sample of our sertype, which has a block or fragments. `offset + len` is at most the padded length, which
-    // is what a block holds. Fragments are gathered into a block of a second sample, which Cyclone gives back in `sample_take_back`.
+    // SAFETY: Cyclone passes a sample of our sertype, which has a block or fragments. `offset + len` is at
+    // most the padded length, which is the size of a block. Fragments are gathered into a block of a second
+    // sample, which Cyclone releases in `sample_take_back`.
     unsafe {
         let lent = if (*serdata.cast::<RawSample>()).block.is_null() {
             let size = (*serdata.cast::<RawSample>()).len;
@@ -372,7 +373,7 @@ unsafe extern "C" fn sample_take_back(serdata: *mut ddsi_serdata, _: *const ddsr
     unsafe { ddsi_serdata_unref(serdata) }
 }
 
-/// Adds a reference and returns the pointer for the one who owns it.
+/// Adds a reference and returns the pointer for the reference's owner.
 ///
 /// # Safety
 /// `serdata` must be live.
@@ -397,7 +398,8 @@ unsafe extern "C" fn sample_untyped(serdata: *const ddsi_serdata) -> *mut ddsi_s
 }
 
 unsafe extern "C" fn sample_free(serdata: *mut ddsi_serdata) {
-    // SAFETY: the last reference is gone, so nobody else looks at the sample; its fragments were referenced when it was made.
+    // SAFETY: the last reference is gone, so no other code reads the sample; its fragments were referenced
+    // when it was made.
     unsafe {
         let raw = serdata.cast::<RawSample>();
         if !(*raw).fragments.is_null() {
@@ -465,7 +467,7 @@ unsafe extern "C" fn type_free_samples(
 }
 
 unsafe extern "C" fn type_equal(_: *const ddsi_sertype, _: *const ddsi_sertype) -> bool {
-    // Cyclone has compared the names; there is nothing else in it.
+    // Cyclone has compared the names; there is nothing else to compare.
     true
 }
 

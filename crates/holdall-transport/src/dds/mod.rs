@@ -1,6 +1,7 @@
 //! Real DDS through Cyclone DDS: the ROS graph, subscriptions without types, publishers, type descriptions.
 //!
-//! Three rings: `ffi*` is all that is unsafe, and offers owned, safe entities; the other files build the transport from those.
+//! Three layers: `ffi*` is all that is unsafe, and offers owned, safe entities; the other files build the
+//! transport from those.
 //! What needs no Cyclone is built for unit tests also without the feature `dds`.
 #![cfg_attr(
     not(feature = "dds"),

@@ -12,7 +12,7 @@ pub(super) const GRAPH_TOPIC: &str = "ros_discovery_info";
 /// Its DDS type.
 pub(super) const GRAPH_TYPE: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";
 
-/// QoS of the graph topic: the last message of each participant, also for late ones.
+/// QoS of the graph topic: the last message of each participant, also for late readers.
 pub(super) fn graph_qos() -> DdsQos {
     DdsQos {
         reliable: true,
@@ -81,7 +81,7 @@ impl ParticipantEntities {
                 writers,
             });
         }
-        // More than padding at the end means that the size of a gid was guessed wrong.
+        // More than padding at the end means that the guessed size of a gid was wrong.
         if reader.remaining() > 3 {
             return Err(CdrError::Length {
                 offset: payload.len() - reader.remaining(),
@@ -128,7 +128,7 @@ pub(super) struct NodeGraph {
 }
 
 impl NodeGraph {
-    /// Takes over what a participant says now; returns the endpoints whose node is new or different.
+    /// Applies a participant's latest message; returns the endpoints whose node is new or different.
     pub(super) fn update(&mut self, info: ParticipantEntities) -> Vec<Gid> {
         let mut now = HashMap::new();
         let mut nodes = BTreeSet::new();

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 /// A publisher of a topic.
 pub(super) struct DdsPublisher {
     topic: String,
-    /// Messages that it keeps until they are acknowledged; `None` where that was not asked for.
+    /// Messages that it keeps until they are acknowledged; `None` where that was not requested.
     kept_max: Option<u64>,
     writer: Writer,
     announcement: Arc<NodeAnnouncement>,

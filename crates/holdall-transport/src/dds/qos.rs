@@ -45,7 +45,7 @@ pub(super) struct DdsQos {
     pub lifespan_nanos: i64,
     pub liveliness: DdsLiveliness,
     pub lease_nanos: i64,
-    /// What late readers of a transient local writer get, where that is not what `history` says.
+    /// What late readers of a transient local writer receive, where that differs from `history`.
     pub late_history: Option<DdsHistory>,
     pub user_data: Vec<u8>,
 }
@@ -67,7 +67,8 @@ impl Default for DdsQos {
     }
 }
 
-/// What a ROS profile asks for as DDS QoS of a reader: it keeps all that arrives, because samples are taken at once.
+/// What a ROS profile requests, as DDS QoS of a reader: it keeps all that arrives, because samples are taken
+/// at once.
 pub(super) fn reader_qos(profile: &QosProfile) -> DdsQos {
     DdsQos {
         history: DdsHistory::KeepAll,
@@ -76,7 +77,8 @@ pub(super) fn reader_qos(profile: &QosProfile) -> DdsQos {
     }
 }
 
-/// What a ROS profile offers as DDS QoS of a writer, with the type hash announced as the rmw implementations do.
+/// What a ROS profile offers, as DDS QoS of a writer, with the type hash announced as the rmw implementations
+/// do.
 pub(super) fn writer_qos(profile: &QosProfile, type_hash: Option<&str>) -> DdsQos {
     let user_data = type_hash
         .map(|hash| format!("typehash={hash};").into_bytes())
@@ -87,12 +89,14 @@ pub(super) fn writer_qos(profile: &QosProfile, type_hash: Option<&str>) -> DdsQo
     }
 }
 
-/// Messages that a writer keeps for readers that have not acknowledged them, where that is asked for. Cyclone overwrites the oldest message of
-/// a KEEP_LAST history whether it is acknowledged or not: with the usual depth of 10 and 10 000 messages a second, Fast DDS subscriptions,
-/// which acknowledge after 5 ms, missed up to 750 of 60 000.
+/// Messages that a writer keeps for readers that have not acknowledged them, where that is requested. Cyclone
+/// overwrites the oldest message of a KEEP_LAST history whether it is acknowledged or not: with the usual
+/// depth of 10 and 10 000 messages a second, Fast DDS subscriptions, which acknowledge after 5 ms, missed up
+/// to 750 of 60 000.
 pub(super) const KEPT_MESSAGES: u32 = 4096;
 
-/// What `key=value;` of a writer's user data names the depth that its profile offers, where its history is deeper.
+/// Key of `key=value;` in a writer's user data for the depth that its profile offers, where its history is
+/// deeper.
 const DEPTH_KEY: &str = "holdall.depth";
 
 /// The same QoS with a history of [`KEPT_MESSAGES`] or more; late readers and discovery by holdall see no difference. `None` for a writer
@@ -121,7 +125,8 @@ fn offered_depth(user_data: &[u8]) -> Option<u32> {
 
 fn endpoint_qos(profile: &QosProfile) -> DdsQos {
     DdsQos {
-        // The middleware's default for ROS is reliable (rmw_qos_profile_default); `BestEffort` must be asked for.
+        // The middleware's default for ROS is reliable (rmw_qos_profile_default); `BestEffort` must be
+        // requested.
         reliable: profile.reliability != Reliability::BestEffort,
         max_blocking_nanos: WRITE_BLOCK_NANOS_MAX,
         durability: if profile.durability == Durability::TransientLocal {
@@ -131,7 +136,7 @@ fn endpoint_qos(profile: &QosProfile) -> DdsQos {
         },
         history: match profile.history {
             History::KeepAll => DdsHistory::KeepAll,
-            // Depth 0 is "not set"; DDS knows no such depth.
+            // Depth 0 means "not set"; DDS has no such depth.
             _ => DdsHistory::KeepLast(u32::try_from(profile.depth).unwrap_or(u32::MAX).max(1)),
         },
         deadline_nanos: nanos_of(profile.deadline),
@@ -147,10 +152,10 @@ fn endpoint_qos(profile: &QosProfile) -> DdsQos {
     }
 }
 
-/// How discovery shows an endpoint, as a ROS profile.
+/// An endpoint's QoS from discovery, as a ROS profile.
 pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
     let (history, depth) = match qos.history {
-        // History and depth are not part of DDS discovery; only Cyclone DDS sends them all the same.
+        // History and depth are not part of DDS discovery; only Cyclone DDS sends them even so.
         _ if !is_cyclone(endpoint) => (History::Unknown, 0),
         DdsHistory::KeepAll => (History::KeepAll, 0),
         DdsHistory::KeepLast(depth) => {
@@ -179,7 +184,7 @@ pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
             DdsLiveliness::ManualByParticipant => Liveliness::ManualByNode,
         },
         liveliness_lease_duration: duration_of(qos.lease_nanos),
-        // Only topics with the ROS prefix are shown.
+        // Only topics with the ROS prefix are reported.
         avoid_ros_namespace_conventions: false,
     }
 }

@@ -19,7 +19,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Payloads from here on are lent, smaller ones offered for copying: a loan pins whole receive buffers of 1 MiB.
+/// Payloads of at least this size are lent, smaller ones offered for copying: a loan pins whole receive
+/// buffers of 1 MiB.
 const LOAN_BYTES_MIN: usize = 64 << 10;
 
 /// How many loans pin each receive buffer of a domain, by the buffer's address.
@@ -54,7 +55,7 @@ impl PinnedBuffers {
 
 /// A received payload in Cyclone's receive buffers.
 struct FragmentLoan {
-    // Given back before the domain: its packets lie in the domain's buffers.
+    // Released before the domain: its packets are in the domain's buffers.
     sample: Sample,
     buffers: Vec<usize>,
     pinned_bytes: usize,
@@ -63,8 +64,8 @@ struct FragmentLoan {
 }
 
 impl FragmentLoan {
-    /// What a loan pins is charged to the first one on each receive buffer, so that the sum over all loans is what is really held (give or
-    /// take the buffers that the oldest loans share).
+    /// What a loan pins is charged to the first one on each receive buffer, so that the sum over all loans is
+    /// what is really held (except for the buffers that the oldest loans share).
     fn new(sample: Sample, pinned: &Arc<PinnedBuffers>, domain: &Arc<Domain>) -> Self {
         let mut buffers = Vec::new();
         sample.for_each_receive_buffer(|buffer| {
@@ -105,7 +106,7 @@ impl Drop for FragmentLoan {
     }
 }
 
-/// Hands samples on to a sink.
+/// Passes samples to a sink.
 struct SinkHandler {
     sink: Arc<dyn Sink>,
     clock: Arc<dyn Clock>,
@@ -117,8 +118,9 @@ struct SinkHandler {
 
 impl SampleHandler for SinkHandler {
     fn on_samples(&self, batch: &mut Vec<Received>) {
-        // Cyclone calls as soon as a sample is complete, so a batch holds one sample, or what piled up while the sink was busy: one look at
-        // the clock per batch is as near to reception as it gets. Cyclone's own reception stamp does not reach the application.
+        // Cyclone calls as soon as a sample is complete, so a batch holds one sample, or those that arrived
+        // while the sink was busy: reading the clock once per batch is as close to reception as possible.
+        // Cyclone's own reception stamp does not reach the application.
         let log_time = self.clock.now();
         for received in batch.drain(..) {
             let (publisher, sequence) = received.sample.origin().unzip();
@@ -149,7 +151,7 @@ impl SinkHandler {
     }
 }
 
-/// Writers that send no timestamp show up as a negative one.
+/// Writers that send no timestamp are shown with a negative one.
 fn publish_time(source_timestamp_nanos: i64) -> Option<Timestamp> {
     (source_timestamp_nanos > 0).then(|| Timestamp::from_nanos(source_timestamp_nanos))
 }

@@ -22,7 +22,7 @@ use std::{collections::BTreeSet, os::fd::RawFd, sync::Arc};
 
 const NAME: &str = "dds";
 
-/// Socket receive buffer to ask for by default, in bytes: 4 × 6.2 MB at 30 Hz lost nothing from 32 MB on.
+/// Socket receive buffer to request by default, in bytes: 4 × 6.2 MB at 30 Hz lost nothing from 32 MB on.
 pub const SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT: usize = 64 << 20;
 
 /// How to join a ROS domain.
@@ -36,7 +36,7 @@ pub struct DdsOptions {
     pub node_namespace: String,
     /// ROS's variables.
     pub environment: DdsEnvironment,
-    /// Receive buffer to ask for, for each socket, in bytes.
+    /// Receive buffer to request for each socket, in bytes.
     pub socket_receive_buffer_bytes: usize,
 }
 
@@ -99,7 +99,7 @@ impl DdsTransport {
 }
 
 fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String> {
-    // An interface that is named twice is an error to Cyclone, so the user's choice stands alone.
+    // An interface that is named twice is an error to Cyclone, so only the user's choice is passed.
     let add_loopback = has_network() && !options.environment.names_interfaces();
     Domain::new(ros_domain, |external_domain_id| {
         let config = ConfigOptions {

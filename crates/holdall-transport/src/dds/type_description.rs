@@ -1,7 +1,9 @@
-//! Asks nodes for the sources of their types: a client of `get_type_description` over plain DDS, without waiting.
+//! Requests the sources of types from nodes: a client of `get_type_description` over plain DDS, without
+//! waiting.
 //!
-//! A node answers while it spins. Its first answer is lost when it has not matched our reader yet, so one request is repeated soon until
-//! the first answer has come; from then on requests are repeated slowly, because a service keeps only ten of all its clients.
+//! A node answers while it spins. Its first answer is lost when it has not matched our reader yet, so one
+//! request is repeated soon until the first answer has come; from then on requests are repeated slowly,
+//! because a service keeps only ten for all its clients.
 
 use super::{
     ffi_entity::{DdsError, Participant, Reader, Received, Writer},
@@ -39,7 +41,7 @@ fn service_qos() -> DdsQos {
     }
 }
 
-/// A question that has no answer yet.
+/// A request that has no answer yet.
 struct Question {
     type_name: String,
     type_hash: String,
@@ -59,7 +61,8 @@ struct Client {
     /// Time between the last request to a node that has not answered, and the next.
     retry: Duration,
     last_sent: Option<Duration>,
-    /// Once a failure without a type's name came: one request at a time, so that the next one can be told apart.
+    /// Set once a failure without a type's name came: one request at a time, so that the next one can be
+    /// distinguished.
     one_by_one: bool,
 }
 
@@ -67,7 +70,7 @@ struct Client {
 #[derive(Default)]
 pub(super) struct TypeDescriptions {
     clients: BTreeMap<NodeName, Client>,
-    /// Answers that need no node, such as failures to ask.
+    /// Answers that need no node, such as failures to send a request.
     ready: Vec<TypeDescriptionReply>,
 }
 
@@ -195,7 +198,7 @@ impl Client {
                 self.retry = (self.retry * 2).min(RETRY_MAX);
             }
             if self.retry == RETRY_MAX {
-                // A question that the node does not answer holds up no other.
+                // A request that the node does not answer delays no other.
                 self.questions.rotate_left(1);
             }
             self.questions
@@ -258,7 +261,7 @@ impl Client {
         }
     }
 
-    /// Finds the question that a reply answers. Replies for other clients of the service arrive as well.
+    /// Finds the request that a reply answers. Replies for other clients of the service arrive as well.
     fn take_reply(&mut self, reply: Reply, replies: &mut Vec<TypeDescriptionReply>) {
         let position = match (&reply.number, &reply.outcome) {
             (Some(number), _) => self
