@@ -17,6 +17,7 @@ HOLDALL = os.environ["HOLDALL_BIN"]
 OUT = HERE.parent / "demo-out"
 NODES = HERE.parent / "tests" / "nodes"
 RECORD_S = 8
+LISTENER_S = 30
 ENV = {**os.environ, "ROS_DOMAIN_ID": str(60 + os.getpid() % 40), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
 ENV.pop("ROS_LOCALHOST_ONLY", None)
 
@@ -62,12 +63,19 @@ def record(bag, plan):
     return sent, recorder.wait()
 
 
-def play(bag, plan):
-    topics = [{"topic": p["topic"], "type": p["type"], "qos": p.get("qos", {})} for p in plan["publishers"]]
-    listener = start_node("listener.py", {"subscriptions": topics})
+def play(bag, plan, recorded):
+    # What is judged is the player: a subscription that keeps all drops nothing itself, however busy the machine is.
+    keep_all = {"history": "keep_all"}
+    topics = [{"topic": p["topic"], "type": p["type"], "qos": {**p.get("qos", {}), **keep_all}} for p in plan["publishers"]]
+    expect = {p["topic"]: recorded.get(p["topic"], 0) for p in plan["publishers"]}
+    listener = start_node("listener.py", {"subscriptions": topics, "expect": expect})
     wait_for(listener, "ready")
-    code = run("play", str(bag), "--wait-for-all-acked", "5000")
-    listener.send_signal(signal.SIGINT)
+    code = run("play", str(bag), "--wait-for-all-acked", "20000")
+    try:
+        # It ends by itself when it has taken everything that it has received.
+        listener.wait(LISTENER_S)
+    except subprocess.TimeoutExpired:
+        listener.send_signal(signal.SIGINT)
     received = wait_for(listener, "done")["received"]
     listener.wait()
     return received, code
@@ -90,7 +98,7 @@ def main():
     recorded = {t["topic_metadata"]["name"]: t["message_count"] for t in info["topics_with_message_count"]}
 
     say("playing it back to a real rclpy listener")
-    received, play_code = play(bag, plan)
+    received, play_code = play(bag, plan, recorded)
 
     say("what was sent, recorded, and received again")
     print(f"{'topic':<22}{'sent':>8}{'recorded':>10}{'played back':>13}{'same bytes':>12}")
