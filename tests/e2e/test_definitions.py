@@ -3,9 +3,10 @@
 import json
 import signal
 import sqlite3
+import time
 
 import pytest
-from conftest import Node
+from conftest import DEADLINE_S, Node
 
 OWN = "test_msgs/msg/Builtins"
 
@@ -55,6 +56,18 @@ def info(world):
     return json.loads(told.stdout)
 
 
+def wait_for_messages(world, counts):
+    """Until the bag that is being written has so many messages of each topic."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        told = world.run("info", "--json", world.folder / "bag")
+        topics = json.loads(told.stdout)["topics_with_message_count"] if told.returncode == 0 else []
+        found = {t["topic_metadata"]["name"]: t["message_count"] for t in topics}
+        if all(found.get(topic, 0) >= count for topic, count in counts.items()):
+            return
+        assert time.monotonic() < end, (found, told.stderr)
+
+
 @pytest.mark.parametrize("first", ["recorder", "node"])
 def test_a_node_defines_its_own_types_in_time(bare, first):
     if first == "node":
@@ -66,10 +79,7 @@ def test_a_node_defines_its_own_types_in_time(bare, first):
         talker = node(bare)
         talker.wait_for("ready")
     recorder.wait_until_says("recording /own")
-    while True:
-        told = bare.run("info", "--json", bare.folder / "bag")
-        if told.returncode == 0 and json.loads(told.stdout)["message_count"] > 20:
-            break
+    wait_for_messages(bare, {"/own": 20})
     code, said = recorder.stop()
     talker.interrupt()
     talker.done()
@@ -88,10 +98,7 @@ def test_what_services_and_actions_derive_is_defined_by_the_fields_that_the_node
     recorder.wait_until_says("recording /basic/_service_event")
     recorder.wait_until_says("recording /count/_action/feedback")
     bag = bare.folder / "bag"
-    while True:
-        topics = {t["topic_metadata"]["name"]: t["message_count"] for t in info_when_there(bare)["topics_with_message_count"]}
-        if topics.get("/basic/_service_event", 0) > 10 and topics.get("/count/_action/feedback", 0) > 10:
-            break
+    wait_for_messages(bare, {"/basic/_service_event": 10, "/count/_action/feedback": 10})
     code, said = recorder.stop()
     talker.interrupt()
     talker.done()
@@ -111,12 +118,6 @@ def test_what_services_and_actions_derive_is_defined_by_the_fields_that_the_node
         # As rosbag2 has it: under the service's own name.
         assert "SRV: test_msgs/srv/BasicTypes" in types["test_msgs/srv/BasicTypes"]
         assert not any(name.endswith("_Event") for name in types), sorted(types)
-
-
-def info_when_there(world):
-    """`info` of a bag that is being written; empty before its first file can be read."""
-    told = world.run("info", "--json", world.folder / "bag")
-    return json.loads(told.stdout) if told.returncode == 0 else {"topics_with_message_count": []}
 
 
 def test_a_node_that_answers_late_still_defines_its_type(bare):
