@@ -1,4 +1,4 @@
-//! The writer of one bag: adds topics, writes messages in order, goes on in new files, and closes without losing the first error.
+//! The writer of one bag: adds topics, writes messages in order, splits into new files, and closes without losing the first error.
 
 mod begin;
 mod channels;
@@ -49,7 +49,7 @@ const ROSBAG2_KEY: &str = "serialized_metadata";
 /// In `custom_data` of `metadata.yaml` while the bag is being written: counts of its last file are not final, and it may have no end.
 pub(crate) const STATE_KEY: &str = "holdall.state";
 
-/// Files that may become this long carry checkpoints of their index, where that is asked for.
+/// Files that may become this long carry checkpoints of their index, when the options request them.
 const CHECKPOINTS_FROM_BYTES: u64 = 64 << 20;
 
 /// A topic of a bag: dense index from 0 in the order of [`BagWriter::add_topic`].
@@ -73,9 +73,9 @@ pub struct BagOptions {
     pub storage: &'static dyn Storage,
     /// The backend's settings.
     pub storage_options: StorageOptions,
-    /// When it goes on in a new file.
+    /// When to split into a new file.
     pub split: SplitOptions,
-    /// rosbag2's own compression: closed files are packed here, payloads by whoever writes messages ([`super::PayloadPacking`]).
+    /// rosbag2's own compression: closed files are packed here, payloads by the caller that writes messages ([`super::PayloadPacking`]).
     pub compression: CompressionOptions,
     /// Goes to `custom_data`.
     pub custom_data: BTreeMap<String, String>,
@@ -102,11 +102,11 @@ pub struct TornFile {
     pub topics: Vec<Option<BagTopic>>,
 }
 
-/// How the files of a bag ended, for whoever keeps an account of its messages.
+/// How the files of a bag ended, for a caller that keeps an account of its messages.
 pub struct BagEnd {
     /// Files of which something may be missing, because the disk has failed.
     pub torn: Vec<TornFile>,
-    /// In files that the ring has removed and [`BagWriter::take_removed`] has not told.
+    /// Messages in files that the ring has removed and [`BagWriter::take_removed`] has not returned.
     pub removed: Vec<TopicCount>,
     /// Messages that can be read.
     pub messages: Vec<TopicCount>,
@@ -123,7 +123,7 @@ pub struct UndefinedTopic {
     pub type_name: String,
 }
 
-/// A bag after its end.
+/// A closed bag.
 #[derive(Debug)]
 pub struct ClosedBag {
     /// Its directory.
@@ -134,9 +134,9 @@ pub struct ClosedBag {
     pub messages: Vec<TopicCount>,
     /// Topics without a definition.
     pub undefined: Vec<UndefinedTopic>,
-    /// Where the account of whoever kept one differs from that, one sentence each; the writer itself keeps none.
+    /// Where the caller's account differs from that, one sentence each; the writer itself keeps no account.
     pub account_faults: Vec<String>,
-    /// The first error, when there was one; what could be kept is in the files all the same.
+    /// The first error, if any; what could be kept is in the files nevertheless.
     pub failure: Option<BagError>,
 }
 
@@ -147,7 +147,7 @@ struct CurrentFile {
     number: u32,
     name: String,
     channels: FileChannels,
-    /// What has its name must be this.
+    /// The file with this name must be this one.
     identity: FileIdentity,
 }
 
@@ -166,12 +166,12 @@ struct PastFile {
     /// `Some` until the disk has closed it.
     closing: Option<FileId>,
     packing: Packing,
-    /// It was given up after a failure: what it holds is to be found out.
+    /// The disk failed while it was written: what it holds must be read back.
     is_torn: bool,
 }
 
 impl PastFile {
-    /// Its name in the directory as it is now.
+    /// Its present name in the directory.
     fn present_name(&self) -> PathBuf {
         match self.packing {
             Packing::Done => packed_name(Path::new(&self.name)),
@@ -183,13 +183,13 @@ impl PastFile {
 /// How far a file's compression is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packing {
-    /// It stays as it is.
+    /// The file stays unchanged.
     No,
     /// When it is closed.
     Wanted,
     /// A thread has it.
     AtWork,
-    /// The packed file has taken its place.
+    /// The packed file has replaced it.
     Done,
 }
 
@@ -199,8 +199,8 @@ struct NextFile {
     name: String,
 }
 
-/// What a file carries at its end besides what every bag has; asked when it is closed before the last one, with the bytes that it may take:
-/// a short file is not to be filled with what all files repeat.
+/// Records that a file carries at its end in addition to what every bag has. Called when a file other than the last
+/// is closed, with the bytes that the records may use: a short file must not be filled with what all files repeat.
 pub type EndRecords = Box<dyn Fn(u64) -> Vec<(String, MetadataEntries)> + Send>;
 
 /// Writes one bag. Owned by one thread (or a simulator's step); waits for the disk only when no block is free.
@@ -217,15 +217,15 @@ pub struct BagWriter {
     past: VecDeque<PastFile>,
     split: SplitRule,
     files_begun: u32,
-    /// What all topics take at most in a metadata record, in bytes.
+    /// The most bytes that all topics need in a metadata record.
     topics_bytes: u64,
-    /// What the channels of all topics take in a file at most, in bytes.
+    /// The most bytes that the channels of all topics need in a file.
     channels_bytes: u64,
-    /// The sync that was asked for last and has not ended.
+    /// The sync that was requested last and has not ended.
     sync: Option<PendingSync>,
     /// Which messages the system has.
     handed: Handed,
-    /// In files that the ring has removed, not yet told.
+    /// In files that the ring has removed, not yet reported.
     removed: Vec<TopicCount>,
     /// In files that were deleted or replaced by others, not yet reported.
     vanished: Vec<TopicCount>,
@@ -300,7 +300,7 @@ impl BagWriter {
         self.end_records = Some(end_records);
     }
 
-    /// Puts a named text record into the current file, behind the messages written so far.
+    /// Puts a named text record into the current file, after the messages written so far.
     ///
     /// # Errors
     /// A failed disk or storage file.
@@ -351,7 +351,7 @@ impl BagWriter {
         empty.storage_identifier = self.options.storage.id().to_owned();
         empty.ros_distro = self.options.ros_distro.clone();
         if self.options.compression.mode == CompressionMode::Message {
-            // A file that is cut off before its end must tell how its payloads lie.
+            // A file that is cut off before its end must state how its payloads are stored.
             CompressionMode::Message
                 .as_metadata()
                 .clone_into(&mut empty.compression_mode);
@@ -418,7 +418,7 @@ impl BagWriter {
         undefined
     }
 
-    /// Sets what `metadata.yaml` and later files tell about a topic (its publishers' QoS, for example).
+    /// Sets what `metadata.yaml` and later files state about a topic (its publishers' QoS, for example).
     pub fn set_topic_info(&mut self, topic: BagTopic, info: TopicInfo) {
         if let Some(known) = self.topics.get_mut(topic.0 as usize) {
             self.channels_bytes -= channel_bytes(known);
@@ -427,7 +427,7 @@ impl BagWriter {
         }
     }
 
-    /// Writes a message behind all earlier ones; true when a new file was begun for it.
+    /// Writes a message after all earlier ones; true when a new file was begun for it.
     ///
     /// # Errors
     /// A failed disk or storage file. The bag is then to be closed; it takes no more messages.
@@ -436,8 +436,8 @@ impl BagWriter {
         self.write_of((topic, None), message, || None)
     }
 
-    /// As [`Self::write`], for a message of one of the topic's publishers: where the storage can tell them apart, each has a channel of its
-    /// own. `who` is asked once in a file.
+    /// As [`Self::write`], for a message of one of the topic's publishers: where the storage can distinguish
+    /// publishers, each has its own channel. `who` is called once for each file.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -472,7 +472,7 @@ impl BagWriter {
         Ok(split)
     }
 
-    /// Goes on in a new file; nothing waits for the old one to be closed.
+    /// Continues in a new file; nothing waits for the old one to be closed.
     ///
     /// # Errors
     /// A failed disk or storage file.
@@ -553,7 +553,7 @@ impl BagWriter {
         complete
     }
 
-    /// Moves on what needs no message: compression, closing of old files, opening of the next. Cheap; between batches.
+    /// Advances what needs no message: compression, closing of old files, opening of the next. Cheap; called between batches.
     ///
     /// # Errors
     /// A failed disk or storage file.
@@ -568,7 +568,7 @@ impl BagWriter {
         self.settle()
     }
 
-    /// Takes in which old files are closed, and removes those beyond the ring.
+    /// Records which old files are closed, and removes those beyond the ring.
     fn settle(&mut self) -> Result<(), BagError> {
         self.settle_vanished();
         for past in &mut self.past {
@@ -602,8 +602,8 @@ impl BagWriter {
         }
     }
 
-    /// Gives closed files to the packer, and takes in which are packed: the plain ones are removed then. True when a name has changed.
-    /// With `wait`, until all are done. A file that cannot be packed stays as it is: nothing is lost.
+    /// Gives closed files to the packer, and removes the plain files of those that are packed. True when a name has
+    /// changed. With `wait`, waits until all are done. A file that cannot be packed stays unchanged: nothing is lost.
     fn pack(&mut self, wait: bool) -> Result<bool, BagError> {
         let Some(packer) = &self.packer else {
             return Ok(false);
@@ -714,7 +714,7 @@ impl BagWriter {
             .replace_text(&self.options.directory.join("metadata.yaml"), &text, true)?)
     }
 
-    /// Writes `metadata.yaml` as far as it is known, so that a killed recording has one that names all files.
+    /// Writes `metadata.yaml` with what is known so far, so that a killed recording has one that names all files.
     fn write_metadata(&mut self, durable: bool) -> Result<(), BagError> {
         let state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
         let text = self.metadata(&state).to_yaml();

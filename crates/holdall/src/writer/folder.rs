@@ -1,4 +1,4 @@
-//! The bag directory: made new, small text files replaced at once, files of a ring removed.
+//! The bag directory: made new, small text files replaced atomically, a ring's files removed.
 
 use holdall_io::{
     disk::DiskError,
@@ -13,10 +13,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Which file has a name.
+/// Identity of the file that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileIdentity {
-    /// That cannot be known (now).
+    /// It cannot be known (now).
     Unknown,
     /// No file has it.
     None,
@@ -34,8 +34,8 @@ impl FileIdentity {
     }
 }
 
-/// What a bag needs of the directory besides its storage files. Replacing and removing may be done later, in order and all before a
-/// durable text is written; an error is then told by a later call.
+/// What a bag needs from the directory in addition to its storage files. Replacing and removing may be done
+/// later, in order and all before a durable text is written; a later call then returns the error.
 pub trait BagFolder: Send {
     /// Makes the directory and its parents.
     ///
@@ -58,7 +58,7 @@ pub trait BagFolder: Send {
     /// When it cannot be removed.
     fn remove_file(&self, path: &Path) -> Result<(), DiskError>;
 
-    /// Opens a storage file of the bag again, to see what a failed disk has kept of it.
+    /// Opens a storage file of the bag again, to read what a failed disk has kept of it.
     ///
     /// # Errors
     /// When nothing of it can be read.
@@ -69,7 +69,7 @@ pub trait BagFolder: Send {
     /// Length in bytes of a storage file as the disk has it.
     ///
     /// # Errors
-    /// When it is not there or cannot be asked for.
+    /// When the file is not there or its length cannot be read.
     fn file_len(&self, path: &Path) -> Result<u64, DiskError> {
         fs::file_len(path)
     }
@@ -79,7 +79,7 @@ pub trait BagFolder: Send {
         FileIdentity::Unknown
     }
 
-    /// Gives a storage file its end that a full disk has torn, with `records` before it.
+    /// Writes the summary and footer of a storage file that a full disk has torn, with `records` before them.
     ///
     /// # Errors
     /// When it cannot be written; what could be read of it still can.
@@ -89,28 +89,28 @@ pub trait BagFolder: Send {
         path: &Path,
         records: &[(&str, MetadataEntries)],
     ) -> StorageResult<()> {
-        // A chunk that was still open may be shortened even where its header lies in two sectors, one of 10: a power cut right between the two
-        // takes what was never reported durable.
+        // A chunk that was still open may be shortened even where its header spans two sectors, as one of 10
+        // does: a power cut right between the two takes what was never reported durable.
         storage.repair(path, records, true).map(drop)
     }
 }
 
-/// What the thread of a folder is to do.
+/// A job for the folder's thread.
 enum Job {
     Replace(PathBuf, String),
     Remove(PathBuf),
 }
 
-/// Jobs that wait at most; who brings more waits for one to end.
+/// The most jobs that wait; a caller that brings more waits for one to end.
 const JOBS_MAX: usize = 64;
 
-/// What the thread shares with the one that gives it jobs.
+/// What the thread shares with its callers.
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
     is_working: bool,
     is_ending: bool,
-    /// The first error; told by the next call.
+    /// The first error; the next call returns it.
     failure: Option<DiskError>,
 }
 
@@ -121,7 +121,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// A panic elsewhere leaves the state as it was between two jobs.
+    /// A panic elsewhere leaves the state unchanged since the last job.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +132,7 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all is done; the error that there was meanwhile.
+    /// Waits until all jobs are done; returns the first error since the last call.
     fn settle(&self) -> Result<(), DiskError> {
         let mut state = self.wait_while(|state| state.is_working || !state.jobs.is_empty());
         state.failure.take().map_or(Ok(()), Err)
@@ -144,7 +144,7 @@ impl Shared {
             return Err(failure);
         }
         match (state.jobs.back_mut(), job) {
-            // Nobody has seen the older text yet.
+            // No reader has seen the older text yet.
             (Some(Job::Replace(last_path, last_text)), Job::Replace(path, text)) if *last_path == path => {
                 *last_text = text;
             }
@@ -178,7 +178,8 @@ impl Shared {
     }
 }
 
-/// Room that a text has on the disk at least while the bag is written, for the last one when the disk is full by then.
+/// The least room that a text has on the disk while the bag is written, for the last text in case the disk is
+/// full by then.
 const TEXT_ROOM_BYTES_MIN: u64 = 64 << 10;
 
 fn replace(path: &Path, text: &str) -> Result<(), DiskError> {
@@ -206,7 +207,8 @@ fn remove(path: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// The lock of a directory that was just made. Recording does without it where there is none: it protects the bag from other programs.
+/// The lock of a directory that was just made. A recording works without it where locks are not available: it
+/// protects the bag from other programs.
 fn hold(directory: &Path) -> Option<WriteLock> {
     match WriteLock::try_hold(directory) {
         Ok(Locking::Held(lock)) => Some(lock),
@@ -222,19 +224,20 @@ fn hold(directory: &Path) -> Option<WriteLock> {
     }
 }
 
-/// Directories of the operating system. What need not be waited for is done in order by a thread of its own: the drain must not stand
-/// still for it. On ext4 with `discard` freeing a file of 1 GB waits 120 to 300 ms for the disk, and replacing a small one up to 200 ms while
-/// the disk is busy (measured: 110 of 2400 camera images lost to that in 10 s of 1.49 GB/s with nine splits).
+/// Directories of the operating system. A thread of its own does in order what need not be waited for: the
+/// drain must not block on it. On ext4 with `discard` freeing a file of 1 GB waits 120 to 300 ms for the
+/// disk, and replacing a small one up to 200 ms while the disk is busy (measured: 110 of 2400 camera images
+/// lost to that in 10 s of 1.49 GB/s with nine splits).
 #[derive(Default)]
 pub struct OsFolder {
     shared: Arc<Shared>,
     thread: OnceLock<Option<JoinHandle<()>>>,
-    /// Of the bag's directory, the first that was made: others see that it is being written.
+    /// Lock of the bag's directory, the first that was made: other programs see that it is being written.
     lock: OnceLock<Option<WriteLock>>,
 }
 
 impl OsFolder {
-    /// Gives a job to the thread, or does it here where the system has no thread for it.
+    /// Gives a job to the thread, or does it here when the system gives no thread.
     fn give(&self, job: Job) -> Result<(), DiskError> {
         let thread = self.thread.get_or_init(|| {
             let shared = Arc::clone(&self.shared);
@@ -250,12 +253,12 @@ impl OsFolder {
 }
 
 impl Drop for OsFolder {
-    /// Waits until all is done. Who wants to know of an error has asked for a durable text before.
+    /// Waits until all is done. A caller that needs the error has written a durable text before.
     fn drop(&mut self) {
         self.shared.lock().is_ending = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take().flatten() {
-            // A panic in there was printed, and nobody is left to tell.
+            // A panic of the thread was printed, and no caller is left to return it to.
             let _ = thread.join();
         }
     }
@@ -271,14 +274,14 @@ impl BagFolder for OsFolder {
     fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
         if durable {
             let settled = self.shared.settle();
-            // An older text that a full disk had no room for is of no use any more.
+            // An older text that did not fit on a full disk is no longer needed.
             match settled {
                 Err(error) if !error.is_no_space() => return Err(error),
                 _ => return replace_for_good(path, text),
             }
         }
         if self.thread.get().is_none() && !fs::exists(path)? {
-            // The first one: nothing is being recorded yet, and who sees the directory finds it there.
+            // The first text: nothing is recorded yet, and a program that sees the directory finds it there.
             return replace(path, text);
         }
         self.give(Job::Replace(path.to_owned(), text.to_owned()))

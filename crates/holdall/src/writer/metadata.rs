@@ -11,17 +11,17 @@ use holdall_storage::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// A storage file as the metadata tells it.
+/// A storage file as the metadata lists it.
 pub(crate) struct FileFacts<'a> {
     /// Relative to the bag's directory.
     pub name: &'a str,
     /// What it holds; counts in the order of the bag's topics.
     pub summary: &'a FileSummary,
-    /// Whether it was packed since: only the list of paths tells so, as in rosbag2.
+    /// Whether it was packed since: only the list of paths shows that, as in rosbag2.
     pub is_packed: bool,
 }
 
-/// What the metadata is made of besides files and topics.
+/// What the metadata contains in addition to files and topics.
 pub(crate) struct BagFacts<'a> {
     pub storage_id: &'a str,
     pub compression: CompressionMode,

@@ -1,4 +1,4 @@
-//! rosbag2's file compression: closed storage files are packed by threads of their own, behind the recording.
+//! rosbag2's file compression: separate threads pack closed storage files while the recording continues.
 
 use crate::record::options::CompressionOptions;
 use holdall_io::process::set_thread_nice;
@@ -18,14 +18,14 @@ use std::{
 
 /// A file that was packed, or was not.
 pub(super) struct PackedFile {
-    /// The file as it was.
+    /// The file before it was packed.
     pub plain: PathBuf,
     /// Whether the packed one is whole and durable. The plain one is still there.
     pub result: StorageResult<()>,
 }
 
-/// Closed files that may wait; with more the writer waits, and messages in the cache. A file is hundreds of megabytes as a rule, so
-/// the disk is full long before.
+/// Closed files that may wait; with more the writer waits, and messages in the cache. A file usually has
+/// hundreds of megabytes, so the disk is full long before.
 const WAITING_FILES_MAX: usize = 4096;
 
 /// Packs files in the order in which they are given.
@@ -42,7 +42,7 @@ impl FilePacker {
     /// When the system gives none.
     pub fn start(options: &CompressionOptions) -> io::Result<Self> {
         let (jobs, waiting) = sync_channel::<PathBuf>(WAITING_FILES_MAX);
-        // All that waited may be done before anybody looks.
+        // All that waited may be done before the writer polls.
         let (finished, done) = sync_channel(2 * WAITING_FILES_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         let mut threads = Vec::new();
@@ -81,7 +81,7 @@ impl FilePacker {
         }
     }
 
-    /// A file that is done; with `wait`, waits for one, which must have been given.
+    /// A file that is done; with `wait`, waits for one, which must have been submitted.
     pub fn take_done(&self, wait: bool) -> Option<PackedFile> {
         if wait {
             self.done.recv().ok()
@@ -95,13 +95,13 @@ impl Drop for FilePacker {
     fn drop(&mut self) {
         self.jobs = None;
         for thread in self.threads.drain(..) {
-            // A panic in it was told where it happened.
+            // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// A thread that cannot be as nice as wished works all the same.
+/// A thread whose niceness cannot be set works nevertheless.
 pub(super) fn be_nice(nice: i32) {
     if nice != 0
         && let Err(error) = set_thread_nice(nice)

@@ -1,4 +1,4 @@
-//! rosbag2's message compression: payloads are packed by threads, and come back in the order in which they went in.
+//! rosbag2's message compression: threads pack payloads, which come back in the order of submission.
 
 use super::pack_files::be_nice;
 use crate::record::options::CompressionOptions;
@@ -11,14 +11,15 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Payloads in flight for each thread when the queue has no bound of its own: enough that no thread waits for the one that feeds them.
+/// Payloads in flight for each thread when the queue has no bound of its own: enough that no thread waits for
+/// the submitting one.
 const PAYLOADS_PER_THREAD: usize = 256;
-/// Bytes in flight at most when the queue has no bound of its own; one larger payload may go alone.
+/// The most bytes in flight when the queue has no bound of its own; a larger payload may be in flight alone.
 const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 
-/// A payload on its way, and what belongs to it.
+/// A payload in flight, and its tag.
 struct Slot<T> {
-    /// `None` when it was given up.
+    /// `None` when it was dropped.
     tag: Option<T>,
     bytes: usize,
     packed: Option<io::Result<Vec<u8>>>,
@@ -35,9 +36,9 @@ struct Queue {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Something waits, or the end has come.
+    /// A payload waits, or the packing ends.
     work: Condvar,
-    /// Something is done.
+    /// A payload is done.
     done: Condvar,
 }
 
@@ -51,7 +52,7 @@ impl Shared {
 pub struct PayloadPacking<T> {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    /// In order; the front has number `first`.
+    /// In order; the first one has number `first`.
     slots: VecDeque<Slot<T>>,
     first: u64,
     bytes: usize,
@@ -86,7 +87,7 @@ impl<T> PayloadPacking<T> {
         Ok(packing)
     }
 
-    /// Whether one must be taken back, or given up, before another goes in.
+    /// Whether one must be taken back, or dropped, before another can be submitted.
     pub fn is_full(&self) -> bool {
         match self.queue_max {
             Some(max) => self.shared.lock().waiting.len() >= max,
@@ -97,12 +98,12 @@ impl<T> PayloadPacking<T> {
         }
     }
 
-    /// Whether a full queue gives up its oldest payload instead of waiting.
+    /// Whether a full queue drops its oldest payload instead of waiting.
     pub fn gives_up(&self) -> bool {
         self.queue_max.is_some()
     }
 
-    /// Takes a payload in; it is copied by the thread that packs it, and given back then.
+    /// Submits a payload; the thread that packs it copies it, and then returns it.
     pub fn submit(&mut self, tag: T, payload: Box<dyn Loan>) {
         let number = self.first + self.slots.len() as u64;
         let bytes = payload.len();
@@ -116,7 +117,7 @@ impl<T> PayloadPacking<T> {
         self.shared.work.notify_one();
     }
 
-    /// Gives up the oldest payload that no thread has begun.
+    /// Drops the oldest payload that no thread has begun.
     pub fn give_up_oldest(&mut self) -> Option<T> {
         let (number, payload) = self.shared.lock().waiting.pop_front()?;
         drop(payload);
@@ -142,14 +143,14 @@ impl<T> PayloadPacking<T> {
             let slot = self.slots.pop_front()?;
             self.first += 1;
             self.bytes -= slot.bytes;
-            // One that was given up leaves an empty place.
+            // A dropped payload leaves an empty slot.
             if let (Some(tag), Some(packed)) = (slot.tag, slot.packed) {
                 return Some((tag, packed));
             }
         }
     }
 
-    /// Takes in what the threads have done; with `wait`, at least one.
+    /// Collects what the threads have done; with `wait`, at least one payload.
     fn accept(&mut self, wait: bool) {
         let mut queue = self.shared.lock();
         while wait && queue.done.is_empty() {
@@ -177,7 +178,7 @@ impl<T> Drop for PayloadPacking<T> {
         drop(queue);
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic in it was told where it happened.
+            // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
     }

@@ -1,18 +1,19 @@
-//! When a bag goes on in a new storage file: by size and by span of log time, decided before each message.
+//! When a bag continues in a new storage file: by size and by span of log time, decided before each message.
 
 use crate::record::options::SplitOptions;
 use holdall_model::time::Timestamp;
 
-/// What a message adds to a file besides its payload, in bytes, at most: record header, index entry, its share of a chunk.
+/// The most bytes that a message adds to a file in addition to its payload: record header, index entry, its
+/// share of a chunk.
 const MESSAGE_OVERHEAD_BYTES: u64 = 128;
 
 /// Watches one file after the other.
 #[derive(Clone, Debug)]
 pub struct SplitRule {
     options: SplitOptions,
-    /// The file's length was at most this when it was asked for last, plus what came since.
+    /// The file's length was at most this when it was last read, plus what was written since.
     bytes_at_most: u64,
-    /// The file grew by something else than messages since.
+    /// Since then the file grew by something other than messages.
     must_ask: bool,
     messages: u64,
     first_log_time: Option<Timestamp>,
@@ -32,8 +33,8 @@ impl SplitRule {
         }
     }
 
-    /// True when the next message belongs into a new file. `length` tells the length that the current file would have if it were
-    /// closed now; it is asked only when the limit is near.
+    /// True when the next message belongs in a new file. `length` returns the length that the current file
+    /// would have if it were closed now; it is called only when the limit is near.
     #[inline]
     pub fn is_due(
         &mut self,
@@ -88,12 +89,13 @@ impl SplitRule {
         *self = Self::new(self.options.clone());
     }
 
-    /// Asks for the file's length before the next message, because it grew by something else than messages.
+    /// Reads the file's length before the next message, because the file grew by something other than
+    /// messages.
     pub fn ask_again(&mut self) {
         self.must_ask = true;
     }
 
-    /// What it goes by.
+    /// The options that it uses.
     pub fn options(&self) -> &SplitOptions {
         &self.options
     }

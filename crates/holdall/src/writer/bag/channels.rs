@@ -1,17 +1,18 @@
-//! The channels of one storage file: which of them takes a topic's message, by who sent it.
+//! The channels of one storage file: which of them gets a topic's message, by its publisher.
 
 use super::{BagError, BagTopic, BagWriter};
 use holdall_model::topic::PublisherInfo;
 use holdall_storage::writer::{ChannelIndex, ChannelInfo, FileSummary};
 
-/// Channels that the publishers of one topic have in a file at most; further ones share the topic's common channel. Publishers that come and
-/// go for ever do not fill the file's index.
+/// The most channels that the publishers of one topic have in a file; further publishers share the topic's
+/// common channel, so that publishers that come and go for ever do not fill the file's index.
 const OF_TOPIC_MAX: usize = 1024;
 
-/// Channels that the publishers of all topics have in a file at most: MCAP numbers channels with 16 bits, and every topic needs one.
+/// The most channels that the publishers of all topics have in a file: MCAP numbers channels with 16 bits,
+/// and every topic needs one.
 const OF_FILE_MAX: usize = 1 << 15;
 
-/// A publisher of a topic, as whoever writes the bag numbers them: small numbers from 0.
+/// A publisher of a topic, as the caller numbers them: small numbers from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublisherSlot(pub u32);
 
@@ -21,7 +22,7 @@ type Last = (Option<PublisherSlot>, ChannelIndex);
 /// The channels of one topic.
 #[derive(Default)]
 struct TopicChannels {
-    /// For messages of which nobody tells the publisher.
+    /// For messages whose publisher is not known.
     common: Option<ChannelIndex>,
     /// By slot.
     of_slot: Vec<Option<ChannelIndex>>,
@@ -32,7 +33,7 @@ struct TopicChannels {
 /// The channels of a file that is being written.
 #[derive(Default)]
 pub(super) struct FileChannels {
-    /// What was asked for last, by topic: all that most messages touch.
+    /// The last query for each topic: all that most messages touch.
     last: Vec<Option<Last>>,
     topics: Vec<TopicChannels>,
     /// The topic of each channel.
@@ -45,7 +46,7 @@ pub(super) struct FileChannels {
 pub(super) enum Found {
     /// In this channel.
     Channel(ChannelIndex),
-    /// In a channel that is to be made: [`FileChannels::publisher`] or [`FileChannels::common`] tell of what.
+    /// In a channel that must be made: see [`FileChannels::publisher`] and [`FileChannels::common`].
     New,
     /// Nowhere: the topic was never added.
     UnknownTopic,
@@ -98,7 +99,7 @@ impl FileChannels {
             .map(|(_, channel)| *channel)
     }
 
-    /// Whether one more publisher of a topic can have a channel; tells the first time that it cannot.
+    /// Whether one more publisher of a topic can have a channel; logs the first time that it cannot.
     pub(super) fn has_room(&mut self, topic: BagTopic) -> bool {
         let of_topic = self.topics[topic.0 as usize].of_publisher.len();
         let has_room = of_topic < OF_TOPIC_MAX && self.of_publishers < OF_FILE_MAX;
@@ -116,7 +117,7 @@ impl FileChannels {
         self.topics[topic.0 as usize].common
     }
 
-    /// Takes in a channel that was made; its number is the next one.
+    /// Adds a channel that was made; its number is the next one.
     pub(super) fn add(&mut self, topic: BagTopic, publisher: Option<PublisherInfo>, channel: ChannelIndex) {
         debug_assert_eq!(self.topic_of.len(), channel.0 as usize, "channels count from 0");
         self.topic_of.push(topic);
@@ -184,7 +185,7 @@ impl FileChannels {
     }
 }
 
-/// What the channel of a publisher is told to be: the topic, and whose messages of it.
+/// The description of a publisher's channel: the topic, and whose messages of it.
 fn channel_info(topic: &ChannelInfo, publisher: Option<&PublisherInfo>) -> ChannelInfo {
     let mut info = topic.clone();
     info.topic.publisher = publisher.cloned().map(Box::new);
@@ -192,7 +193,7 @@ fn channel_info(topic: &ChannelInfo, publisher: Option<&PublisherInfo>) -> Chann
 }
 
 impl BagWriter {
-    /// The channel of a publisher whose messages this file does not have yet.
+    /// The channel of a publisher of which this file has no message yet.
     #[cold]
     pub(super) fn new_channel(
         &mut self,

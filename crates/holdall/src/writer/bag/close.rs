@@ -1,4 +1,4 @@
-//! How a bag ends: what is durable stays, files without an end are cut and read back, and the first error is told.
+//! How a bag ends: what is durable stays, files without an end are cut and read back, and the first error is returned.
 
 use super::{BagEnd, BagError, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile};
 use holdall_io::disk::Operation;
@@ -6,9 +6,10 @@ use holdall_storage::writer::MetadataEntries;
 use std::collections::BTreeMap;
 
 impl BagWriter {
-    /// Writes the end of the bag and waits until all of it is durable. `records` go into the last file. Goes on after an error (also
-    /// one that came before, `failure`), to keep what can be kept: files that have no end are cut behind what is written and read
-    /// back. `account` is told how the files ended, and gives more `custom_data`.
+    /// Writes the end of the bag and waits until all of it is durable. `records` go into the last file.
+    /// Continues after an error (also after an earlier one, `failure`), to keep what can be kept: files that
+    /// have no end are cut after what is written and read back. `account` is called with how the files ended,
+    /// and returns more `custom_data`.
     pub fn close(
         mut self,
         records: Vec<(String, MetadataEntries)>,
@@ -43,7 +44,7 @@ impl BagWriter {
                 first_error = first_error.or(closed.err().map(BagError::from));
             }
         }
-        // A file that could not be made, or that a full disk left without a byte, is none of the bag's.
+        // A file that could not be made, or that a full disk left without a byte, is not part of the bag.
         self.past.retain(|past| !absent.contains(&past.name));
         let packed = self.pack(true).map(drop);
         for result in [packed, self.remove_next(), self.settle()] {
@@ -79,8 +80,8 @@ impl BagWriter {
         }
     }
 
-    /// Removes a file that the disk has taken nothing of; readers could not open it. False for one that has something, or that is the
-    /// only one: a bag has a file.
+    /// Removes a file of which the disk has written nothing; readers could not open it. False for a file with
+    /// content, or for the only one: a bag has at least one file.
     fn is_left_empty(&self, index: usize) -> bool {
         let path = self.options.directory.join(&self.past[index].name);
         self.past.len() > 1
@@ -124,7 +125,7 @@ impl BagWriter {
         torn
     }
 
-    /// After a failure: cuts the current file behind what is written, so that it can be read up to there.
+    /// After a failure: cuts the current file after what is written, so that it can be read up to there.
     fn give_up_current(&mut self) {
         let Some(current) = self.current.take() else {
             return;
@@ -137,11 +138,11 @@ impl BagWriter {
             let progress = self.queue.progress(current.file);
             progress.map_or(0, |progress| progress.written_bytes)
         } else {
-            // The queue has not written it and does not know how long it is.
+            // The queue has not written it and does not know its length.
             let path = self.options.storage.queue_path(&path);
             self.folder.file_len(&path).unwrap_or(0)
         };
-        // The error is known already, and the file is closed all the same.
+        // The first error is known already, and the file is closed even so.
         drop(self.queue.close_file(current.file, length));
         self.past.push_back(PastFile {
             name: current.name,

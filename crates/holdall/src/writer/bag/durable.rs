@@ -1,9 +1,9 @@
-//! What of a bag is durable, and how it makes room on a full disk.
+//! Which part of a bag is durable, and how it makes room on a full disk.
 
 use super::{BagError, BagWriter, Packing, PastFile, ROSBAG2_RECORD, counts, rosbag2_record};
 use holdall_io::{disk::FileId, queue::SyncToken};
 
-/// A sync that was asked for, with the files that were being closed at the time.
+/// A sync that was requested, with the files that were being closed at the time.
 #[derive(Debug)]
 pub(super) struct PendingSync {
     token: Option<SyncToken>,
@@ -11,8 +11,8 @@ pub(super) struct PendingSync {
 }
 
 impl BagWriter {
-    /// Hands everything written so far to the disk and asks for a sync, without waiting for it. [`Self::is_durable`] says when it
-    /// is done; a call before that takes its place.
+    /// Hands everything written so far to the disk and requests a sync, without waiting for it.
+    /// [`Self::is_durable`] returns whether it has ended; a call before that replaces the request.
     ///
     /// # Errors
     /// A failed disk or storage file.
@@ -51,7 +51,8 @@ impl BagWriter {
         Ok(false)
     }
 
-    /// Removes the oldest finished file to make room, and tells its length in bytes; `None` when there is none.
+    /// Removes the oldest finished file to make room, and returns its length in bytes; `None` when there is
+    /// none.
     ///
     /// # Errors
     /// When it cannot be removed.
@@ -85,8 +86,9 @@ impl BagWriter {
         Ok(true)
     }
 
-    /// Gives a file that the full disk has torn its end: it was cut behind what is whole, so that there is room again. Not after other
-    /// errors: what a failing disk reads back is not what it will have tomorrow. A file that cannot get its end is read without.
+    /// Writes the summary and footer of a file that the full disk has torn: it was cut after what is whole,
+    /// so that there is room again. Not after other errors: what a failing disk reads back is not what it
+    /// will have tomorrow. A file that cannot get its end is read without.
     pub(super) fn give_end(&self, index: usize) {
         let path = self.options.directory.join(&self.past[index].name);
         let metadata = rosbag2_record(&self.own_metadata(&self.past[index]));

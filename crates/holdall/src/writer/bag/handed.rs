@@ -1,11 +1,11 @@
-//! Which messages of a bag the system has: those that a killed process does not take with it.
+//! Which messages of a bag the system has: those that survive when the process is killed.
 
 use super::{BagError, BagWriter};
 use holdall_io::disk::FileId;
 use holdall_storage::writer::StorageWriter;
 use std::collections::VecDeque;
 
-/// A finished file some of whose data may be on their way.
+/// A finished file some of whose data may be in flight.
 #[derive(Debug)]
 struct Finishing {
     file: FileId,
@@ -17,7 +17,7 @@ struct Finishing {
 /// How far the finished files are.
 #[derive(Debug, Default)]
 pub(super) struct Handed {
-    /// Somebody asks.
+    /// A caller uses [`BagWriter::handed`].
     is_wanted: bool,
     finishing: VecDeque<Finishing>,
     /// Messages in finished files that the system has whole.
@@ -25,7 +25,7 @@ pub(super) struct Handed {
 }
 
 impl BagWriter {
-    /// Says that [`BagWriter::handed`] will be asked; before the first message.
+    /// Announces that [`BagWriter::handed`] will be called; call it before the first message.
     pub fn track_handed(&mut self) {
         self.handed.is_wanted = true;
     }
@@ -55,7 +55,8 @@ impl BagWriter {
         }
     }
 
-    /// Gives large messages to the system as soon as that costs little; false when it is to be tried again.
+    /// Gives large messages to the system as soon as that costs little; false when the caller should try
+    /// again.
     ///
     /// # Errors
     /// A failed disk or storage file.

@@ -1,4 +1,4 @@
-//! What a file repeats of its bag: as little as lets it be read by itself, so that many short files do not become one of repetitions.
+//! What a file repeats from its bag: just enough to be read by itself, so that many short files are not mostly repetitions.
 
 use super::{BagTopic, BagWriter, PastFile};
 use crate::writer::metadata::{BagFacts, FileFacts, bag_metadata};
@@ -9,18 +9,18 @@ use holdall_model::{
 };
 use holdall_storage::writer::ChannelInfo;
 
-/// What a file's own metadata takes at most without topics, for each topic, and for each QoS profile, in bytes.
+/// The most bytes of a file's own metadata: without topics, for each topic, and for each QoS profile.
 pub(super) const METADATA_BYTES: u64 = 2048;
 const TOPIC_METADATA_BYTES: u64 = 512;
 const PROFILE_METADATA_BYTES: u64 = 768;
-/// What a channel takes in a file besides its texts at most, in bytes.
+/// The most bytes that a channel needs in a file in addition to its texts.
 const CHANNEL_BYTES: u64 = 192;
 
-/// What a file repeats of the bag (its topics, the account so far) takes no more than this part of it.
+/// What a file repeats from the bag (its topics, the account so far) is at most this part of the file.
 const REPEATED_PART_MAX: u64 = 8;
 
 impl BagWriter {
-    /// What the account of all messages may take at the end of a file before the last one, in bytes.
+    /// The most bytes for the account of all messages at the end of a file before the last one.
     pub(super) fn repeated_bytes_max(&self) -> u64 {
         let written = self
             .current
@@ -29,8 +29,9 @@ impl BagWriter {
         (written / REPEATED_PART_MAX).max(64 << 10)
     }
 
-    /// What the topics take in the metadata record at the end of the current file, in bytes: they are in that of a bag's only file, as rosbag2
-    /// has it, unless that is to be short. Further files have their channels to tell of them, and the bag has `metadata.yaml`.
+    /// Bytes of the topics in the metadata record at the end of the current file. A bag's only file has them,
+    /// as rosbag2 writes it, unless the file is to be short. In further files the channels name the topics,
+    /// and the bag has `metadata.yaml`.
     pub(super) fn ending_topics_bytes(&self) -> u64 {
         let is_short = |max: u64| self.topics_bytes > max / REPEATED_PART_MAX;
         if self.files_begun > 1 || self.options.split.bytes_max.is_some_and(is_short) {
@@ -39,15 +40,15 @@ impl BagWriter {
         self.topics_bytes
     }
 
-    /// What is kept free for the end of the current file, in bytes.
+    /// Bytes kept free for the end of the current file.
     pub(super) fn end_bytes(&self) -> u64 {
         let max = self.options.split.bytes_max.unwrap_or(u64::MAX);
         let channels = Some(self.channels_bytes).filter(|bytes| *bytes <= max / REPEATED_PART_MAX);
         METADATA_BYTES + self.ending_topics_bytes() + channels.unwrap_or(0)
     }
 
-    /// Whether the current file gets the channels of topics of which it has no message: so that it names them too, unless it would hold little
-    /// else. The last file has them wherever they fit.
+    /// Whether the current file gets channels for topics of which it has no message: so that it names them
+    /// too, unless it would hold little else. The last file has them wherever they fit.
     pub(super) fn has_room_for_empty_channels(&self, is_last: bool) -> bool {
         let Some(current) = &self.current else {
             return false;
@@ -60,8 +61,8 @@ impl BagWriter {
         fits && (is_last || added <= self.repeated_bytes_max())
     }
 
-    /// What the metadata record of the newest finished file says: of this file alone. With all files in each, hundreds of short ones were
-    /// made of little else.
+    /// The content of the metadata record of the newest finished file: this file alone. With all files in
+    /// each record, hundreds of short files contained little else.
     pub(super) fn own_metadata(&self, past: &PastFile) -> BagMetadata {
         let topics: &[ChannelInfo] = if self.ending_topics_bytes() > 0 {
             &self.topics
@@ -83,13 +84,13 @@ impl BagWriter {
     }
 }
 
-/// What a topic takes in a metadata record at most, in bytes.
+/// The most bytes that a topic needs in a metadata record.
 pub(super) fn metadata_bytes(topic: &TopicInfo) -> u64 {
     let texts = topic.name.len() + topic.type_name.len() + topic.type_description_hash.len();
     TOPIC_METADATA_BYTES + texts as u64 + PROFILE_METADATA_BYTES * topic.offered_qos_profiles.len() as u64
 }
 
-/// What a topic's channel takes in a file at most, in bytes: it is there twice, its definition too.
+/// The most bytes that a topic's channel needs in a file: it is there twice, its definition too.
 pub(super) fn channel_bytes(info: &ChannelInfo) -> u64 {
     let topic = &info.topic;
     let texts = topic.name.len() + topic.type_name.len() + topic.type_description_hash.len();

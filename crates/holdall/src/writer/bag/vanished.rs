@@ -4,8 +4,9 @@ use super::{BagError, BagWriter, TopicCount, counts};
 use crate::writer::folder::FileIdentity;
 
 impl BagWriter {
-    /// Compares the file being written with what has its name. One that was deleted or replaced is given up with its messages, which
-    /// [`Self::take_vanished`] reports, and a new file is begun. True when that was done.
+    /// Compares the file being written with the file of that name. One that was deleted or replaced is
+    /// dropped with its messages, which [`Self::take_vanished`] reports, and a new file is begun. True when
+    /// that was done.
     ///
     /// # Errors
     /// A new file that cannot be begun.
@@ -42,7 +43,7 @@ impl BagWriter {
         self.vanished.extend(counts(&summary.channel_message_counts));
         drop(current.writer);
         let written = self.queue.progress(current.file);
-        // Nothing can be saved of it, so an error tells nothing new.
+        // Nothing of it can be saved, so an error adds nothing.
         drop(
             self.queue
                 .close_file(current.file, written.map_or(0, |progress| progress.written_bytes)),
