@@ -27,7 +27,7 @@ pub struct Arena {
 /// Whose memory it is.
 enum Home {
     Slot { mapping: Arc<Mapping>, slot: u32 },
-    Heap { _published: Box<AtomicU64> },
+    Heap,
 }
 
 // SAFETY: an arena is the only owner of its bytes and of its entry in the table.
@@ -35,28 +35,30 @@ unsafe impl Send for Arena {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Arena {}
 
+/// What comes before the bytes of an arena in ordinary memory: the length that it publishes, and what aligns the rest.
+const HEAP_HEAD_BYTES: usize = 64;
+
 fn heap_layout(capacity: usize) -> Layout {
-    Layout::from_size_align(capacity, 64).unwrap_or_else(|_| handle_alloc_error(Layout::new::<u8>()))
+    Layout::from_size_align(capacity.saturating_add(HEAP_HEAD_BYTES), 64)
+        .unwrap_or_else(|_| handle_alloc_error(Layout::new::<u8>()))
 }
 
 impl Arena {
     /// Ordinary memory: it is lost with the process.
     pub fn heap(capacity: usize) -> Self {
-        let capacity = capacity.max(1);
         let layout = heap_layout(capacity);
         // SAFETY: the layout is not empty.
-        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+        let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout);
         };
-        let published = Box::new(AtomicU64::new(0));
         Self {
-            start,
+            // SAFETY: the allocation has this many bytes more than the capacity.
+            start: unsafe { base.add(HEAP_HEAD_BYTES) },
             capacity,
             len: 0,
-            published: NonNull::from(&*published),
-            home: Home::Heap {
-                _published: published,
-            },
+            // In one allocation with the bytes; aligned for it, and zero.
+            published: base.cast(),
+            home: Home::Heap,
         }
     }
 
@@ -198,8 +200,13 @@ impl Drop for Arena {
                 mapping.punch(*slot);
                 lock(&mapping.free).push(*slot);
             }
-            // SAFETY: allocated with this layout in `heap`, and owned by this arena alone.
-            Home::Heap { .. } => unsafe { dealloc(self.start.as_ptr(), heap_layout(self.capacity)) },
+            // SAFETY: allocated with this layout in `heap`, so many bytes before its start, and owned by this arena alone.
+            Home::Heap => unsafe {
+                dealloc(
+                    self.start.sub(HEAP_HEAD_BYTES).as_ptr(),
+                    heap_layout(self.capacity),
+                );
+            },
         }
     }
 }
