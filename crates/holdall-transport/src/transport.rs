@@ -1,4 +1,4 @@
-//! What every transport can do: show the graph, subscribe without knowing types, publish serialized messages.
+//! What every transport does: report the graph, subscribe without knowing types, publish serialized messages.
 
 use holdall_model::{
     interface::IndividualTypeDescription,
@@ -9,7 +9,7 @@ use holdall_model::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A publisher or a subscription of somebody else, as discovery tells.
+/// Another participant's publisher or subscription, from discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointInfo {
     /// Identifier on the transport.
@@ -20,19 +20,21 @@ pub struct EndpointInfo {
     pub type_name: String,
     /// RIHS01 hash of the type, where announced.
     pub type_hash: Option<String>,
-    /// What it offers or asks for.
+    /// The QoS that it offers or requests.
     pub qos: QosProfile,
-    /// The node that it belongs to, once known.
+    /// Its node, once known.
     pub node: Option<NodeName>,
-    /// Nodes that can be asked for its type while `node` is not known: those of its participant with the service for that.
+    /// Nodes that can be queried for its type while `node` is not known: those of its participant with the
+    /// service for that.
     pub neighbours: Vec<NodeName>,
-    /// Name of the computer that it runs on, where the transport tells.
+    /// Name of the computer that it runs on, where the transport reports it.
     pub host: Option<String>,
-    /// When it was made, on the clock of its own machine, where discovery tells.
+    /// When it was created, on the clock of its own machine, where discovery reports it.
     pub created: Option<Timestamp>,
     /// How its payloads are serialized; empty for `cdr`.
     pub serialization_format: &'static str,
-    /// What the transport needs besides name, type and QoS to offer such a topic again ([`holdall_model::topic::TopicOrigin`]).
+    /// What the transport needs, in addition to name, type and QoS, to offer such a topic again
+    /// ([`holdall_model::topic::TopicOrigin`]).
     pub details: BTreeMap<String, String>,
 }
 
@@ -51,10 +53,10 @@ pub enum GraphEvent {
 
 /// Where a subscription delivers. Called on the transport's own threads: must not block and must not wait for I/O.
 pub trait Sink: Send + Sync {
-    /// Takes a message, or counts it as dropped; the transport need not care which.
+    /// Accepts a message, or counts it as dropped; the transport need not distinguish.
     fn offer(&self, header: MessageHeader, payload: Payload<'_>);
 
-    /// The publisher announced that it has sent up to `last_sequence` (DDS HEARTBEAT), seen or not.
+    /// The publisher announced its last sequence number (DDS HEARTBEAT), whether or not the messages arrived.
     fn announced(&self, _publisher: Gid, _last_sequence: u64) {}
 }
 
@@ -65,7 +67,7 @@ pub struct SubscribeRequest {
     pub topic: String,
     /// ROS type.
     pub type_name: String,
-    /// What to ask for; the transport keeps everything it receives whatever `history` says.
+    /// The QoS to request; the transport keeps everything it receives whatever `history` is.
     pub qos: QosProfile,
 }
 
@@ -79,7 +81,8 @@ pub trait Subscription: Send {
     /// Publishers matched right now.
     fn matched_publishers(&self) -> usize;
 
-    /// What matched publishers have announced as their last sequence number (DDS HEARTBEAT), for losses at the tail.
+    /// The last sequence numbers that matched publishers have announced (DDS HEARTBEAT), for losses at the
+    /// tail.
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
         Vec::new()
     }
@@ -94,14 +97,14 @@ pub struct PublishRequest {
     pub type_name: String,
     /// RIHS01 hash to announce, where known.
     pub type_hash: Option<String>,
-    /// What to offer.
+    /// The QoS to offer.
     pub qos: QosProfile,
     /// How payloads are serialized; empty for `cdr`.
     pub serialization_format: String,
     /// Where the topic was recorded, when that was by the same transport.
     pub origin: Option<TopicOrigin>,
-    /// Keep messages for reliable subscriptions until these have acknowledged them, beyond the depth that `qos` offers; see
-    /// [`Publisher::delivery`]. The caller bounds what that takes.
+    /// Keep messages for reliable subscriptions until these have acknowledged them, beyond the depth that
+    /// `qos` offers; see [`Publisher::delivery`]. The caller bounds the memory that this takes.
     pub keep_unacknowledged: bool,
 }
 
@@ -110,7 +113,7 @@ pub struct PublishRequest {
 pub struct Delivery {
     /// Messages that all matched reliable subscriptions have acknowledged.
     pub acknowledged: u64,
-    /// Messages beyond these that it keeps; one more, and the oldest of them can no longer be sent again.
+    /// Messages after these that it keeps; with one more, the oldest of them can no longer be sent again.
     pub kept_max: u64,
 }
 
@@ -125,7 +128,7 @@ pub trait Publisher: Send {
     /// Subscriptions matched right now.
     fn matched_subscriptions(&self) -> usize;
 
-    /// How far its messages have come; `None` where acknowledgements are not known or not asked for.
+    /// How far its messages have come; `None` where acknowledgements are not known or not requested.
     fn delivery(&self) -> Option<Delivery> {
         None
     }
@@ -148,13 +151,14 @@ pub struct TypeSource {
 /// A node's answer to `get_type_description`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeDescriptionReply {
-    /// The type that was asked for.
+    /// The type that was requested.
     pub type_name: String,
-    /// The hash that was asked for.
+    /// The hash that was requested.
     pub type_hash: String,
     /// Its sources and those of all nested types, or why there are none.
     pub sources: Result<Vec<TypeSource>, String>,
-    /// The fields of the type and of all nested ones, as far as the node sends them: what services and actions derive has no source.
+    /// The fields of the type and of all nested ones, as far as the node sends them: types derived from
+    /// services and actions have no source.
     pub descriptions: Vec<IndividualTypeDescription>,
 }
 
@@ -190,13 +194,15 @@ pub trait Transport: Send {
         matches!(serialization_format, "" | "cdr")
     }
 
-    /// Asks a node for the sources of a type; the answer comes from [`Transport::poll_type_descriptions`]. Asking again is harmless.
+    /// Requests the sources of a type from a node; the answer comes from
+    /// [`Transport::poll_type_descriptions`]. Repeating a request is harmless.
     fn request_type_description(&mut self, _node: &NodeName, _type_name: &str, _type_hash: &str) {}
 
     /// Appends answers that have arrived; never blocks.
     fn poll_type_descriptions(&mut self, _replies: &mut Vec<TypeDescriptionReply>) {}
 
-    /// Things a user should know once at the start (for example a socket buffer that could not be raised), one sentence each.
+    /// Things that a user should know once at the start (for example a socket buffer that could not be
+    /// raised), one sentence each.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

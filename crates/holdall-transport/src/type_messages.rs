@@ -7,7 +7,8 @@ use holdall_model::{
     topic::Gid,
 };
 
-/// Largest answer that is read, in bytes; the sources of a type with all it contains are some hundred kilobytes at most.
+/// Largest answer that is read, in bytes; the sources of a type and all types in it are some hundred
+/// kilobytes at most.
 pub(crate) const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// How requests and replies are wrapped.
@@ -19,7 +20,7 @@ pub(crate) enum Mapping {
     Header { client: u64 },
 }
 
-/// How rmw_cyclonedds names a client: any number will do that no other client has.
+/// How rmw_cyclonedds names a client: any number that no other client has.
 pub(crate) fn client_id(writer: Gid) -> u64 {
     let (mut high, mut low) = ([0; 8], [0; 8]);
     high.copy_from_slice(&writer.0[..8]);
@@ -106,7 +107,7 @@ impl Reply {
     }
 }
 
-/// What a node's answer to a question is for the recorder.
+/// Converts a node's answer to a request for the recorder.
 pub(crate) fn answer(
     type_name: String,
     type_hash: String,
@@ -124,7 +125,8 @@ pub(crate) fn answer(
     }
 }
 
-/// Reads an `IndividualTypeDescription`, and keeps it unless a field has a type that ROS 2 does not use; returns the type's name.
+/// Reads an `IndividualTypeDescription`, and keeps it unless a field has a type that ROS 2 does not use;
+/// returns the type's name.
 fn read_description(
     reader: &mut CdrReader<'_>,
     descriptions: &mut Vec<IndividualTypeDescription>,
@@ -232,7 +234,7 @@ mod tests {
     #[test]
     fn cut_replies_are_refused() {
         let whole = reply(None);
-        // The sequence at the end, which nobody reads, takes the last eight bytes with its padding.
+        // The sequence at the end, which is not read, takes the last eight bytes with its padding.
         for len in 0..whole.len() - 8 {
             assert!(
                 Reply::decode(Mapping::Bare, &whole[..len]).is_err(),

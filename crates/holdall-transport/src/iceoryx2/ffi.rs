@@ -1,5 +1,5 @@
-//! The parts of iceoryx2 that are unsafe because the compiler cannot know the types: opening services by what they say of
-//! themselves, and the bytes of samples.
+//! The parts of iceoryx2 that are unsafe because the compiler cannot know the types: opening services by
+//! their own description, and the bytes of samples.
 
 use iceoryx2::{
     port::{listener::Listener, publisher::Publisher, subscriber::Subscriber},
@@ -14,7 +14,7 @@ use iceoryx2::{
 };
 use std::os::fd::BorrowedFd;
 
-/// The variant of iceoryx2 whose samples may be given back by another thread.
+/// The variant of iceoryx2 whose samples may be released by another thread.
 pub(super) type Service = ipc_threadsafe::Service;
 /// An open service of whatever type.
 pub(super) type OpenService = PortFactory<Service, [CustomPayloadMarker], CustomHeaderMarker>;
@@ -34,7 +34,8 @@ pub(super) fn service_builder(
         .service_builder(name)
         .publish_subscribe::<[CustomPayloadMarker]>()
         .user_header::<CustomHeaderMarker>();
-    // SAFETY: payload and header are touched as bytes only, in the length that these details give, never as a type.
+    // SAFETY: payload and header are accessed as bytes only, in the length that these details state, never as
+    // a type.
     unsafe {
         builder
             .__internal_set_payload_type_details(payload)
@@ -55,16 +56,16 @@ pub(super) fn payload_bytes(sample: &RawSample) -> &[u8] {
         .unwrap_or(bytes)
 }
 
-/// The bytes of a sample's user header, `size` being what the service says of it.
+/// The bytes of a sample's user header, `size` being the size in the service's description.
 pub(super) fn header_bytes(sample: &RawSample, size: usize) -> &[u8] {
     let header: *const CustomHeaderMarker = sample.user_header();
-    // SAFETY: each chunk of the service begins with its header of exactly this size, which the service says of itself and which
-    // was the condition for opening it; the sample keeps the chunk.
+    // SAFETY: each chunk of the service begins with its header of exactly this size, which the service's
+    // description states and which was the condition for opening it; the sample keeps the chunk.
     unsafe { std::slice::from_raw_parts(header.cast::<u8>(), size) }
 }
 
-/// Sends a sample: `header` is as long as the service says, `payload` a whole number of its elements of `element_size` bytes.
-/// Returns how many subscribers got it.
+/// Sends a sample: `header` has the length that the service states, `payload` a whole number of its elements
+/// of `element_size` bytes. Returns how many subscribers received it.
 pub(super) fn send(
     publisher: &RawPublisher,
     header: &[u8],
@@ -76,12 +77,13 @@ pub(super) fn send(
     let loaned = unsafe { publisher.loan_custom_payload(elements) };
     let mut sample = loaned.map_err(|error| format!("no shared memory for it ({error:?})"))?;
     let header_place: *mut CustomHeaderMarker = sample.user_header_mut();
-    // SAFETY: the chunk begins with a header of exactly `header.len()` bytes, and nobody else has the chunk yet.
+    // SAFETY: the chunk begins with a header of exactly `header.len()` bytes, and no other code has the chunk
+    // yet.
     unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), header_place.cast::<u8>(), header.len()) };
     let place = sample.payload_mut();
     let bytes = payload.len().min(place.len());
-    // SAFETY: markers are bytes, `bytes` of them are there, and nobody else has the chunk yet. All of it is written, for the loan is
-    // as long as the payload.
+    // SAFETY: markers are bytes, there are `bytes` of them, and no other code has the chunk yet. All of it is
+    // written, because the loan is as long as the payload.
     let sample = unsafe {
         std::ptr::copy_nonoverlapping(payload.as_ptr(), place.as_mut_ptr().cast::<u8>(), bytes);
         sample.assume_init()
@@ -89,7 +91,7 @@ pub(super) fn send(
     sample.send().map_err(|error| format!("{error:?}"))
 }
 
-/// What becomes readable when somebody notifies the listener.
+/// The file descriptor that becomes readable on a notification.
 pub(super) fn wake_descriptor(listener: &Listener<Service>) -> BorrowedFd<'_> {
     // SAFETY: the descriptor is open as long as the listener lives, which the returned lifetime is bound to.
     unsafe { BorrowedFd::borrow_raw(listener.file_descriptor().native_handle()) }

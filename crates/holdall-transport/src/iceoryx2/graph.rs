@@ -1,5 +1,6 @@
-//! The graph thread: lists services, opens and leaves them, follows their publishers, gives subscriptions their subscribers, and
-//! cleans up after nodes that died. Everything of iceoryx2 that may wait for files is done here.
+//! The graph thread: lists services, opens and leaves them, follows their publishers, gives subscriptions
+//! their subscribers, and cleans up after dead nodes. Every iceoryx2 call that may wait for files is made
+//! here.
 
 use super::{
     ffi::Service,
@@ -22,16 +23,17 @@ use std::{
     time::Duration,
 };
 
-/// Time between two looks at services and publishers.
+/// Time between two polls of services and publishers.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Looks between two clean-ups after nodes that died.
+/// Polls between two clean-ups after dead nodes.
 const LOOKS_PER_CLEANUP: u32 = 10;
 
-/// Looks that must find a service without publishers and without other nodes before it is left, so that it can end or be made anew.
+/// Polls that must find a service without publishers and without other nodes before it is left, so that it
+/// can end or be created anew.
 const DESERTED_LOOKS: u32 = 5;
 
-/// What others want of the graph thread.
+/// Requests to the graph thread.
 #[derive(Default)]
 struct Wanted {
     stop: bool,
@@ -46,19 +48,19 @@ pub(super) struct GraphWake {
 }
 
 impl GraphWake {
-    /// Has it look at once.
+    /// Makes it poll at once.
     pub fn wake(&self) {
         self.lock().look = true;
         self.changed.notify_all();
     }
 
-    /// Has it end.
+    /// Makes it end.
     pub fn stop(&self) {
         self.lock().stop = true;
         self.changed.notify_all();
     }
 
-    /// Waits until the next look is due; false when it is to end.
+    /// Waits until the next poll is due; false when it is to end.
     fn wait(&self) -> bool {
         let wanted = self.lock();
         let is_idle = |wanted: &mut Wanted| !wanted.stop && !wanted.look;
@@ -73,24 +75,24 @@ impl GraphWake {
     }
 }
 
-/// What the graph thread works with.
+/// The graph thread's state.
 pub(super) struct Graph {
     pub node: Arc<Node<Service>>,
     pub clock: Arc<dyn Clock>,
     pub receiving: Arc<Receiving>,
     pub wake: Arc<GraphWake>,
-    /// Where the recorder takes its events from.
+    /// The queue from which the recorder takes its events.
     pub events: Arc<Mutex<Vec<GraphEvent>>>,
 }
 
-/// What it has seen.
+/// The services that it has found.
 #[derive(Default)]
 struct Seen {
     /// By name.
     services: BTreeMap<String, KnownService>,
-    /// Services that could not be opened, so that it is told once.
+    /// Services that could not be opened, so that each is logged once.
     refused: BTreeSet<String>,
-    /// Topics whose subscribers could not be made, so that it is told once.
+    /// Topics whose subscribers could not be made, so that each is logged once.
     unheard: BTreeSet<String>,
     nodes: NodeNames,
     looks: u32,
@@ -138,7 +140,7 @@ impl Graph {
         self.serve_slots(seen);
     }
 
-    /// What dead nodes hold (ports, samples, places in services) can be used again afterwards.
+    /// Frees what dead nodes hold (ports, samples, places in services).
     fn clean_up(&self) {
         let cleaned = self.node.try_cleanup_dead_nodes();
         if cleaned.cleanups > 0 {
@@ -149,7 +151,7 @@ impl Graph {
         }
     }
 
-    /// All publish-subscribe services that are there; `None` when they cannot be listed.
+    /// All publish-subscribe services that exist; `None` when they cannot be listed.
     fn listed(&self, seen: &mut Seen) -> Option<BTreeMap<String, ServiceFacts>> {
         let mut listed = BTreeMap::new();
         let listing = Service::list(self.node.config(), |service| {
@@ -199,7 +201,7 @@ impl Graph {
         }
     }
 
-    /// Services that nobody else uses any more are left, or they would never end.
+    /// Leaves services that no other node uses, because they would never end otherwise.
     fn leave_deserted(&self, seen: &mut Seen, events: &mut Vec<GraphEvent>) {
         self.leave(seen, events, |service| service.deserted >= DESERTED_LOOKS);
     }
@@ -219,7 +221,7 @@ impl Graph {
         });
     }
 
-    /// Gives each subscription that waits for one a subscriber.
+    /// Creates a subscriber for each subscription that waits for one.
     fn serve_slots(&self, seen: &mut Seen) {
         for slot in self.receiving.open_slots() {
             let known = seen.services.values().find(|service| service.topic == slot.topic);

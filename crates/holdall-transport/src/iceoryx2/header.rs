@@ -1,14 +1,15 @@
-//! User headers that tell when a message was sent and which one of its publisher it is.
+//! User headers that contain a message's send time and its publisher's sequence number.
 
 use holdall_model::{time::Timestamp, topic::Gid};
 
 /// `{int64 source_timestamp, uint64 sequence}`, nanoseconds since 1970 and 1, 2, 3, ...: the header of `rmw_iceoryx2`, and ours.
 pub(super) const STAMP_AND_SEQUENCE: &str = "rmw_iceoryx2/MessageInfoHeader";
 
-/// `{uint8[16] gid, int64 source_timestamp, uint64 sequence}`: what iceoryx2's ROS 2 tunnel puts before messages from elsewhere.
+/// `{uint8[16] gid, int64 source_timestamp, uint64 sequence}`: the header of messages that come through
+/// iceoryx2's ROS 2 tunnel.
 const GID_STAMP_AND_SEQUENCE: &str = "RosHeader";
 
-/// Service attribute that says of a header of another name that it is laid out as [`STAMP_AND_SEQUENCE`].
+/// Service attribute that declares a header of another name to have the layout of [`STAMP_AND_SEQUENCE`].
 pub(super) const LAYOUT_ATTRIBUTE: &str = "user_header";
 
 /// Its value.
@@ -17,17 +18,17 @@ pub(super) const LAYOUT_VALUE: &str = "source_timestamp,sequence";
 /// How a user header is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderLayout {
-    /// There is none.
+    /// No header.
     Empty,
     /// [`STAMP_AND_SEQUENCE`].
     StampAndSequence,
     /// [`GID_STAMP_AND_SEQUENCE`].
     GidStampAndSequence,
-    /// Bytes of the application.
+    /// Bytes of the application, not interpreted.
     Unknown,
 }
 
-/// What a header tells.
+/// The values in a header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeaderFacts {
     pub publisher: Option<Gid>,
@@ -36,7 +37,8 @@ pub(super) struct HeaderFacts {
 }
 
 impl HeaderLayout {
-    /// The layout of a header type; `is_declared` says that an attribute of the service declares [`Self::StampAndSequence`].
+    /// The layout of a header type; `is_declared`: an attribute of the service declares
+    /// [`Self::StampAndSequence`].
     pub fn of(type_name: &str, size: usize, is_declared: bool) -> Self {
         match (type_name, size) {
             (_, 0) => Self::Empty,
@@ -47,7 +49,7 @@ impl HeaderLayout {
         }
     }
 
-    /// Whether the bag's own fields for stamp, sequence and publisher hold all that is in it.
+    /// Whether the bag's own fields for stamp, sequence and publisher hold everything in it.
     pub fn is_told_whole(self) -> bool {
         self != Self::Unknown
     }
@@ -73,7 +75,7 @@ impl HeaderLayout {
         }
     }
 
-    /// Writes a header of ours; the layout must not be [`Self::Unknown`].
+    /// Writes a header for our publishers; the layout must not be [`Self::Unknown`].
     pub fn write(self, gid: Gid, stamp: Timestamp, sequence: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(32);
         if self == Self::GidStampAndSequence {

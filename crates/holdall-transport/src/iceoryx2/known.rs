@@ -1,4 +1,4 @@
-//! A service that is open: its publishers, as the recorder is told of them.
+//! An open service and its publishers, as they are reported to the recorder.
 
 use super::{
     ffi::{self, OpenService, Service},
@@ -21,14 +21,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Names of nodes that were looked up, by id; nodes without one are there too.
+/// Names of nodes that were looked up, by id; includes nodes without a name.
 #[derive(Default)]
 pub(super) struct NodeNames(BTreeMap<u128, Option<NodeName>>);
 
 impl NodeNames {
     fn of(&mut self, id: &UniqueNodeId, config: &Config) -> Option<NodeName> {
         if !self.0.contains_key(&id.value()) {
-            // Ids of nodes that are gone are never asked for again.
+            // Ids of nodes that are gone are never queried again.
             self.0.clear();
             let note = |state: NodeState<Service>| {
                 if let NodeState::Alive(node) = state {
@@ -47,17 +47,17 @@ impl NodeNames {
     }
 }
 
-/// A service that is there.
+/// A service that exists.
 pub(super) struct KnownService {
     pub facts: ServiceFacts,
     pub topic: String,
     open: OpenService,
     publishers: BTreeSet<u128>,
-    /// Looks in a row that found no publisher and no other node.
+    /// Polls in a row that found no publisher and no other node.
     pub deserted: u32,
 }
 
-/// Says once of each publisher that its memory cannot be opened, for example because somebody removed it.
+/// Logs once for each publisher that its memory cannot be opened, for example because it was removed.
 fn tell_unopened(
     topic: &str,
 ) -> impl Fn(DegradationCause, &DegradationInfo) -> DegradationAction + Send + use<> {
@@ -95,7 +95,7 @@ impl KnownService {
         self.publishers.len()
     }
 
-    /// Makes a subscriber with all the buffer that the service allows.
+    /// Creates a subscriber with the largest buffer that the service allows.
     pub fn receiver(&self, node: &Node<Service>, clock: Arc<dyn Clock>) -> Result<Receiver, String> {
         let subscriber = self
             .open
@@ -104,7 +104,8 @@ impl KnownService {
             .create()
             .map_err(|error| format!("{error:?}"))?;
         let name = ServiceName::new(&self.facts.name).map_err(|error| format!("{error:?}"))?;
-        // Publishers may tell of new messages by an event service of the same name. It is never made by us.
+        // Publishers may notify of new messages through an event service of the same name. We never create
+        // it.
         let events = node.service_builder(&name).event().open().ok();
         let listener = events.and_then(|events| events.listener_builder().create().ok());
         Ok(Receiver::new(
@@ -116,7 +117,7 @@ impl KnownService {
         ))
     }
 
-    /// Appends which publishers came and went.
+    /// Appends which publishers appeared and left.
     pub fn look(&mut self, node: &Node<Service>, names: &mut NodeNames, events: &mut Vec<GraphEvent>) {
         let mut here = BTreeSet::new();
         let mut found = Vec::new();
@@ -154,18 +155,18 @@ impl KnownService {
         };
     }
 
-    /// Whether anybody but `node` has it open.
+    /// Whether any node but `node` has it open.
     fn has_other_nodes(&self, node: &Node<Service>) -> bool {
         let mut others = false;
         let look = |state: NodeState<Service>| {
             others |= matches!(state, NodeState::Alive(_)) && state.node_id() != node.id();
             CallbackProgression::Continue
         };
-        // A list that cannot be read is no reason to leave.
+        // When the list cannot be read, the service is kept.
         self.open.nodes(look).is_err() || others
     }
 
-    /// The events with which it ends: all its publishers are gone.
+    /// The events for its end: all its publishers are gone.
     pub fn end(&self) -> impl Iterator<Item = GraphEvent> {
         self.publishers
             .iter()

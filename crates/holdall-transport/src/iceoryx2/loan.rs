@@ -1,4 +1,5 @@
-//! A sample that the recorder keeps until its bytes are on their way to the disk; then its publisher may use the memory again.
+//! A sample that the recorder keeps until its bytes are written to the disk; then its publisher may use the
+//! memory again.
 
 use super::ffi::{self, RawSample};
 use holdall_model::message::Loan;
@@ -7,10 +8,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// What the chunk of a sample takes besides header and payload, about.
+/// Approximate size of a sample's chunk in addition to header and payload.
 const CHUNK_BYTES: usize = 64;
 
-/// Counts samples of one publisher that are kept; iceoryx2 refuses to hand out more than the service allows.
+/// Counts one publisher's samples that are kept; iceoryx2 refuses to hand out more than the service allows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept(Arc<AtomicUsize>);
 
@@ -26,7 +27,7 @@ impl Kept {
     }
 }
 
-/// One of them, until it is dropped.
+/// One kept sample, until it is dropped.
 struct KeptOne(Kept);
 
 impl Drop for KeptOne {
@@ -37,7 +38,7 @@ impl Drop for KeptOne {
 
 /// A sample in shared memory: the header's bytes where they are recorded, then the payload's.
 pub(super) struct SampleLoan {
-    // In this order: the count must not sink before the sample has gone back.
+    // In this order: the count must not fall before the sample has been released.
     sample: RawSample,
     header_bytes: usize,
     _kept: KeptOne,

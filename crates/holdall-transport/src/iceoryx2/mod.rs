@@ -5,8 +5,9 @@
 //! receive thread:  takes samples out of every subscriber and offers them; a large one stays where its publisher wrote it
 //! ```
 //!
-//! Nothing is asked of publishers. Sequence and source stamp are taken from the user header `{int64 source_timestamp, uint64 sequence}`
-//! where a service has it (`rmw_iceoryx2` does); without it losses are unknown.
+//! Nothing is required of publishers. Sequence and source stamp are read from the user header `{int64
+//! source_timestamp, uint64 sequence}` where a service has it (`rmw_iceoryx2` does); without it losses are
+//! unknown.
 
 mod ffi;
 mod graph;
@@ -27,5 +28,6 @@ pub use transport::Iceoryx2Transport;
 /// The transport's name, in `--transport` and in bags.
 const NAME: &str = "iceoryx2";
 
-/// How payloads of services are serialized that are not CDR: the user header's bytes, then the payload's, as they lie in memory.
+/// The encoding of service payloads that are not CDR: the user header's bytes, then the payload's, as in
+/// memory.
 pub const SERIALIZATION_FORMAT: &str = "iceoryx2";

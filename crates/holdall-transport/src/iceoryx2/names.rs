@@ -3,10 +3,10 @@
 use holdall_model::topic::NodeName;
 use std::sync::OnceLock;
 
-/// Where Linux tells the name of the computer.
+/// The file in which Linux stores the computer's name.
 const HOST_FILE: &str = "/proc/sys/kernel/hostname";
 
-/// The name of this computer, on which all that share memory with us run.
+/// The name of this computer, on which all processes run that share memory with us.
 pub(super) fn this_host() -> Option<&'static str> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     let name = NAME.get_or_init(|| {
@@ -16,14 +16,14 @@ pub(super) fn this_host() -> Option<&'static str> {
     name.as_deref()
 }
 
-/// What names of services begin with that are ROS topics, as `rmw_iceoryx2` has it.
+/// Prefix of the names of services that are ROS topics, as in `rmw_iceoryx2`.
 const ROS_TOPIC: &str = "ros2://topics";
 
 /// What separates the context from the node's name in names of nodes of `rmw_iceoryx2`: `ros2://context/<id>/nodes/<ns>/<name>`.
 const ROS_NODE: (&str, &str) = ("ros2://context/", "/nodes/");
 
-/// The topic that a service is recorded as. Services of ROS have their topic's name; of other names what ROS does not allow in a
-/// name becomes `_`.
+/// The topic that a service is recorded as. ROS services have their topic's name; in other names each
+/// character that ROS does not allow becomes `_`.
 pub(super) fn topic_of_service(service: &str) -> String {
     if let Some(topic) = service.strip_prefix(ROS_TOPIC)
         && topic.starts_with('/')
@@ -41,7 +41,7 @@ pub(super) fn topic_of_service(service: &str) -> String {
                     topic.push('/');
                 }
                 let begins_part = topic.ends_with('/');
-                // A part with `_` in front would be hidden, one with a digit is not valid.
+                // A part that begins with `_` would be hidden, one that begins with a digit is not valid.
                 let is_allowed = character.is_ascii_alphanumeric() || (character == '_' && !begins_part);
                 if begins_part && !character.is_ascii_alphabetic() {
                     topic.push('s');
@@ -63,7 +63,8 @@ pub(super) fn service_of_topic(topic: &str) -> String {
     format!("{ROS_TOPIC}{topic}")
 }
 
-/// The service for a topic that is published under another name than it was recorded under: in the manner of `recorded`.
+/// The service for a topic that is published under another name than it was recorded under: named in the way
+/// of `recorded`.
 pub(super) fn renamed_service(recorded: &str, topic: &str) -> String {
     if topic_of_service(recorded) == topic {
         recorded.to_owned()

@@ -1,31 +1,33 @@
-//! How often subscribers without a wake-up are looked at: often enough that their buffers do not fill, seldom at rest.
+//! How often subscribers without a wake-up are polled: often enough that their buffers do not fill, seldom at
+//! rest.
 
 use std::time::Duration;
 
-/// Shortest time between two looks.
+/// Shortest time between two polls.
 const SHORTEST: Duration = Duration::from_micros(20);
 
-/// At rest a subscriber is looked at once in this time for each sample that its buffer can hold.
+/// At rest a subscriber is polled once in this time for each sample that its buffer can hold.
 const REST_PER_SAMPLE: Duration = Duration::from_micros(500);
 
-/// Limits of the time between two looks at rest: 1000 looks in a second cost less than 1 % of a core, and a burst after a rest
-/// should not find a small buffer unattended.
+/// Limits of the time between two polls at rest: 1000 polls in a second cost less than 1 % of a core, and a
+/// burst after a rest should not fill a small buffer before the next poll.
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(5));
 
-/// The time between two looks.
+/// The time between two polls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     interval: Duration,
 }
 
 impl Pace {
-    /// Begins at rest.
+    /// Starts at rest.
     pub fn new() -> Self {
         Self { interval: REST.0 }
     }
 
-    /// The time until the next look, after one that found `fullest` samples of one publisher in a buffer of `buffer_size` (of the
-    /// subscriber where that part was largest); `smallest_buffer` is that of all.
+    /// The time until the next poll, after one that found `fullest` samples of one publisher in a buffer of
+    /// `buffer_size` (of the subscriber where that share was largest); `smallest_buffer` is the smallest of
+    /// all subscribers.
     pub fn after(&mut self, fullest: usize, buffer_size: usize, smallest_buffer: usize) -> Duration {
         let samples = u32::try_from(smallest_buffer).unwrap_or(u32::MAX);
         let rest = REST_PER_SAMPLE.saturating_mul(samples).clamp(REST.0, REST.1);

@@ -1,4 +1,5 @@
-//! Publishers: a recorded service is offered again as it was, any other topic as a service in the manner of `rmw_iceoryx2`.
+//! Publishers: a recorded service is offered again unchanged, any other topic as a service in the way of
+//! `rmw_iceoryx2`.
 
 use super::{
     ffi::{self, OpenService, RawPublisher, Service},
@@ -18,10 +19,10 @@ use iceoryx2::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The payload type of Flatbuffers, whose services need a schema that is not in the bag.
+/// The payload type of Flatbuffers, whose services need a schema that the bag does not contain.
 const FLATBUFFER: &str = "iox2::Flatbuffer";
 
-/// Slices that fit without asking for more shared memory.
+/// Slices that fit without allocating more shared memory.
 const FIRST_SLICE_BYTES: usize = 4096;
 
 /// A publisher of a service.
@@ -38,7 +39,7 @@ pub(super) struct Iceoryx2Publisher {
 }
 
 impl Iceoryx2Publisher {
-    /// Opens the service, or makes it when it is not there; the error is a sentence.
+    /// Opens the service, or creates it when it does not exist; the error is a sentence.
     pub fn new(
         node: &Node<Service>,
         request: &PublishRequest,
@@ -56,7 +57,7 @@ impl Iceoryx2Publisher {
                 AllocationStrategy::Static
             })
             .max_loaned_samples(1)
-            // A subscriber that hangs must not hang the playback; what it does not get is counted.
+            // A subscriber that hangs must not block playback; messages that it does not receive are counted.
             .backpressure_strategy(BackpressureStrategy::DiscardData)
             .create()
             .map_err(|error| format!("iceoryx2 makes no publisher ({error:?})"))?;
@@ -83,7 +84,7 @@ impl Iceoryx2Publisher {
         }
     }
 
-    /// Divides a recorded message into header and payload.
+    /// Splits a recorded message into header and payload.
     fn parts<'a>(&self, message: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), String> {
         let split = message.split_at_checked(self.facts.recorded_header_bytes());
         let (header, payload) = split.ok_or_else(|| {
@@ -106,7 +107,7 @@ impl Iceoryx2Publisher {
     }
 }
 
-/// The service that a request means.
+/// The service for a request.
 fn wanted(request: &PublishRequest) -> Result<ServiceFacts, String> {
     let Some(origin) = request
         .origin
@@ -136,7 +137,7 @@ fn open_or_create(node: &Node<Service>, facts: &ServiceFacts) -> Result<OpenServ
         |error: &dyn std::fmt::Debug| format!("iceoryx2 does not allow {:?}: {error:?}", facts.name);
     let name = ServiceName::new(&facts.name).map_err(|error| invalid(&error))?;
     let (payload, header) = (facts.payload.detail()?, facts.header.detail()?);
-    // One that is there is taken with the limits that it has.
+    // An existing service is used with its own limits.
     if let Ok(open) = ffi::service_builder(node, &name, &payload, &header).open() {
         return Ok(open);
     }
@@ -162,7 +163,8 @@ impl Publisher for Iceoryx2Publisher {
     fn publish(&mut self, message: &[u8]) -> Result<(), TransportError> {
         let (recorded, payload) = self.parts(message).map_err(|reason| self.refused(reason))?;
         self.sequence += 1;
-        // Subscribers find losses by these numbers, so they are of this publisher and not of the recorded one.
+        // Subscribers detect losses by these numbers, so they count this publisher's messages, not the
+        // recorded publisher's.
         let own;
         let header = if self.layout.is_told_whole() {
             own = self.layout.write(self.gid, self.clock.now(), self.sequence);
@@ -190,7 +192,7 @@ impl Publisher for Iceoryx2Publisher {
     }
 
     fn wait_for_acked(&mut self, _timeout: Duration) -> bool {
-        // What was sent lies in the subscribers' buffers, and stays there when the publisher goes.
+        // Sent messages are in the subscribers' buffers, and stay there after the publisher is dropped.
         true
     }
 }

@@ -15,28 +15,28 @@ use holdall_model::{
 use iceoryx2::port::{ReceiveError, listener::Listener};
 use std::{collections::HashMap, os::fd::BorrowedFd, sync::Arc};
 
-/// Samples below this are copied out: it costs less than keeping and giving back.
+/// Samples smaller than this are copied: that costs less than keeping and releasing them.
 const LOAN_BYTES_MIN: usize = 16 * 1024;
 
-/// Samples that are taken before another service has its turn.
+/// Samples that are taken before the next service's turn.
 pub(super) const TURN_MAX: usize = 4096;
 
-/// What a look at a subscriber found.
+/// What a poll of a subscriber found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Taken {
     pub samples: usize,
-    /// Of one publisher at most.
+    /// The largest number from one publisher.
     pub fullest: usize,
 }
 
-/// A publisher whose samples have come.
+/// A publisher whose samples have arrived.
 struct Origin {
     id: u128,
     kept: Kept,
     taken: usize,
 }
 
-/// A subscriber with what is needed to understand its samples.
+/// A subscriber with the facts that are needed to read its samples.
 pub(super) struct Receiver {
     subscriber: RawSubscriber,
     listener: Option<Listener<Service>>,
@@ -57,7 +57,8 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Takes from `subscriber` of a service with these facts; `listener` is that of the event service of the same name.
+    /// Takes from `subscriber` of a service with these facts; `listener` belongs to the event service of the
+    /// same name.
     pub fn new(
         subscriber: RawSubscriber,
         listener: Option<Listener<Service>>,
@@ -83,23 +84,23 @@ impl Receiver {
         }
     }
 
-    /// True while its publishers tell when there is something, so that it need not be looked at.
+    /// True while its publishers notify of new samples, so that it need not be polled.
     pub fn is_notified(&self) -> bool {
         self.is_notified
     }
 
-    /// What becomes readable when there is something.
+    /// The file descriptor that becomes readable on a notification.
     pub fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(ffi::wake_descriptor)
     }
 
-    /// Takes in notifications, so that the next wait ends with a new one only.
+    /// Drains notifications, so that the next wait ends only with a new one.
     fn notified(&mut self) -> bool {
         let Some(listener) = &self.listener else {
             return false;
         };
         let mut any = false;
-        // A listener that fails is as good as none: the buffer is looked at all the same.
+        // A listener that fails is treated as absent: the buffer is polled.
         if listener.try_wait(|_| any = true).is_err() {
             self.listener = None;
             self.is_notified = false;
@@ -107,7 +108,7 @@ impl Receiver {
         any
     }
 
-    /// Offers everything that has come. Never waits.
+    /// Offers every sample that has arrived. Never waits.
     pub fn take(&mut self, sink: &dyn Sink) -> Taken {
         let was_notified = self.notified();
         for origin in &mut self.origins {
@@ -124,7 +125,8 @@ impl Receiver {
                 }
             };
             taken.samples += 1;
-            // Of each: what is published while this loop runs was not received before it.
+            // Read for each sample: one that is published while this loop runs was not received before the
+            // loop.
             let log_time = self.clock.now();
             let origin = self.origin(sample.origin().value());
             self.origins[origin].taken += 1;
@@ -137,7 +139,7 @@ impl Receiver {
                 log_time,
             };
             let bytes = ffi::payload_bytes(&sample).len() + self.recorded_header_bytes;
-            // One is left free, or the next could not be received.
+            // One is left free, because without it the next could not be received.
             let is_near_limit = self.origins[origin].kept.count() + 1 >= self.borrowed_max;
             if bytes >= LOAN_BYTES_MIN && !is_near_limit {
                 let kept = &self.origins[origin].kept;
@@ -174,13 +176,13 @@ impl Receiver {
         self.origins.len() - 1
     }
 
-    /// Says once what keeps samples from being received; everything else goes on.
+    /// Logs once what keeps samples from being received; everything else continues.
     fn tell_failure(&mut self, error: ReceiveError) {
         if std::mem::replace(&mut self.failure_is_told, true) {
             return;
         }
         match error {
-            // Samples that are still on their way to the disk; the next look finds them given back.
+            // Samples that are still being written to the disk; the next poll finds them released.
             ReceiveError::ExceedsMaxBorrows => self.failure_is_told = false,
             ReceiveError::ConnectionFailure(failure) => tracing::warn!(
                 "{}: a publisher's shared memory cannot be opened ({failure:?}); its messages are not recorded",

@@ -1,4 +1,4 @@
-//! The receive thread: looks at every subscriber, sleeps until a notification or until the next look is due.
+//! The receive thread: polls every subscriber, sleeps until a notification or until the next poll is due.
 
 use super::{pace::Pace, receiver::TURN_MAX, slot::Slot};
 use rustix::{
@@ -15,13 +15,13 @@ use std::{
     time::Duration,
 };
 
-/// Longest sleep while publishers notify: their notifications may stop without a word.
+/// Longest sleep while publishers notify: their notifications may stop without notice.
 const NOTIFIED_REST: Duration = Duration::from_millis(50);
 
 /// What the receive thread shares with others.
 pub(super) struct Receiving {
     slots: Mutex<Vec<Arc<Slot>>>,
-    /// Changes with every change of `slots` and of what is in them.
+    /// Changes with every change of `slots` and of their contents.
     generation: AtomicU64,
     stopped: AtomicBool,
     wake: OwnedFd,
@@ -46,7 +46,7 @@ impl Receiving {
             .spawn(move || receiving.run())
     }
 
-    /// Looks at one more slot from now on.
+    /// Polls one more slot from now on.
     pub fn add(&self, slot: Arc<Slot>) {
         self.lock().push(slot);
         self.changed();
@@ -63,7 +63,7 @@ impl Receiving {
         slots.clone()
     }
 
-    /// Says that a slot has another receiver now.
+    /// Notes that a slot has another receiver now.
     pub fn changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.wake();
@@ -124,18 +124,19 @@ impl Receiving {
     }
 }
 
-/// The slots as of one generation, with what becomes readable when their publishers notify. The descriptors are duplicates, so that
-/// they stay valid while a receiver goes away.
+/// The slots of one generation, with the descriptors that become readable when their publishers notify. The
+/// descriptors are duplicates, so that they stay valid while a receiver is dropped.
 #[derive(Default)]
 struct Watched {
     slots: Vec<Arc<Slot>>,
     descriptors: Vec<OwnedFd>,
 }
 
-/// What a look at all slots found.
+/// What a poll of all slots found.
 #[derive(Default)]
 struct Look {
-    /// Samples of one publisher and the size of their buffer, where they fill most of it; of subscribers without notifications.
+    /// Samples of one publisher and the size of their buffer, for the fullest buffer; only of subscribers
+    /// without notifications.
     fullest: (usize, usize),
     smallest_polled_buffer: Option<usize>,
     /// A slot's turn ended before its buffer was empty.

@@ -1,4 +1,5 @@
-//! What a service says of itself: types, buffers, attributes; what it is recorded as, and how it is offered again.
+//! A service's description of itself: types, buffers, attributes; what it is recorded as, and how it is
+//! offered again.
 
 use super::{
     SERIALIZATION_FORMAT,
@@ -13,23 +14,23 @@ use iceoryx2::service::static_config::{
 };
 use std::{collections::BTreeMap, str::FromStr};
 
-/// Attributes that name the ROS type of a service, and its RIHS01 hash; the first that is there counts.
+/// Attributes that name a service's ROS type and its RIHS01 hash; the first that exists counts.
 const TYPE_ATTRIBUTES: [&str; 2] = ["ros_type", "ros2_type"];
 const HASH_ATTRIBUTES: [&str; 2] = ["ros_type_hash", "ros2_type_hash"];
 
-/// What keys of attributes begin with among a bag's details.
+/// Prefix of the keys of attributes in a bag's details.
 const ATTRIBUTE_PREFIX: &str = "attribute.";
 
-/// Samples that a subscriber of a service of ours can hold and borrow: a second of 30 Hz.
+/// Samples that a subscriber of one of our services can hold and borrow: one second at 30 Hz.
 const BUFFER_SIZE: usize = 32;
 
-/// One type of a service.
+/// One of a service's types.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TypeFacts {
     pub name: String,
     /// Any number of elements, not exactly one.
     pub is_slice: bool,
-    /// Of one element, in bytes.
+    /// The size of one element, in bytes.
     pub size: usize,
     pub alignment: usize,
 }
@@ -44,7 +45,7 @@ impl TypeFacts {
         }
     }
 
-    /// As iceoryx2 has it; fails for names that are too long for it.
+    /// As iceoryx2's own type; fails for names that are too long for iceoryx2.
     pub fn detail(&self) -> Result<TypeDetail, String> {
         let variant = if self.is_slice {
             TypeVariant::Dynamic
@@ -73,7 +74,7 @@ pub(super) struct ServiceFacts {
 }
 
 impl ServiceFacts {
-    /// Of a service that is there; `None` for other patterns than publish-subscribe.
+    /// The description of an existing service; `None` for other patterns than publish-subscribe.
     pub fn of(config: &StaticConfig) -> Option<Self> {
         let MessagingPattern::PublishSubscribe(details) = config.messaging_pattern() else {
             return None;
@@ -97,7 +98,7 @@ impl ServiceFacts {
         })
     }
 
-    /// Of a service for CDR messages of a ROS type, as `rmw_iceoryx2` makes them.
+    /// The description of a service for CDR messages of a ROS type, as `rmw_iceoryx2` makes them.
     pub fn for_ros(topic: &str, type_name: &str, type_hash: Option<&str>, qos: &QosProfile) -> Self {
         let hash = type_hash.map(|hash| (HASH_ATTRIBUTES[0].to_owned(), hash.to_owned()));
         let is_latched = qos.durability == Durability::TransientLocal;
@@ -136,12 +137,13 @@ impl ServiceFacts {
         })
     }
 
-    /// The ROS type that an attribute names or that the payload's type is named after; else the payload's type as it is.
+    /// The ROS type that an attribute names or that the payload's type is named after; else the payload's
+    /// type unchanged.
     pub fn type_name(&self) -> &str {
         self.attribute(&TYPE_ATTRIBUTES).unwrap_or(&self.payload.name)
     }
 
-    /// The RIHS01 hash of the ROS type.
+    /// The ROS type's RIHS01 hash.
     pub fn type_hash(&self) -> Option<&str> {
         self.attribute(&HASH_ATTRIBUTES)
             .filter(|hash| hash.starts_with("RIHS01_"))
@@ -153,7 +155,8 @@ impl ServiceFacts {
         HeaderLayout::of(&self.header.name, self.header.size, is_declared)
     }
 
-    /// Whether messages are recorded as the CDR that they are. Bytes of a ROS type are; a struct of a ROS type is not.
+    /// Whether messages are CDR and are recorded as such. Bytes of a ROS type are; a struct of a ROS type is
+    /// not.
     fn is_cdr(&self) -> bool {
         is_ros_type(self.type_name())
             && self.payload.is_slice
@@ -171,7 +174,7 @@ impl ServiceFacts {
         if self.is_cdr() { 0 } else { self.header.size }
     }
 
-    /// What comes nearest to it in QoS.
+    /// The nearest QoS.
     pub fn qos(&self) -> QosProfile {
         QosProfile {
             history: History::KeepLast,
@@ -190,7 +193,7 @@ impl ServiceFacts {
         }
     }
 
-    /// For the bag, so that it can be offered again.
+    /// The details for the bag, from which it can be offered again.
     pub fn to_details(&self) -> BTreeMap<String, String> {
         let mut details = BTreeMap::new();
         let mut note = |key: &str, value: String| details.insert(key.to_owned(), value);
@@ -214,7 +217,7 @@ impl ServiceFacts {
         details
     }
 
-    /// What [`Self::to_details`] has written; the error says what is missing or wrong.
+    /// Reads what [`Self::to_details`] has written; the error states what is missing or wrong.
     pub fn from_details(details: &BTreeMap<String, String>) -> Result<Self, String> {
         let types = |kind: &str| -> Result<TypeFacts, String> {
             let alignment: usize = read(details, &format!("{kind}_alignment"))?;
@@ -248,7 +251,7 @@ impl ServiceFacts {
     }
 }
 
-/// Whether a name is built like `sensor_msgs/msg/Image`.
+/// Whether a name has the form of `sensor_msgs/msg/Image`.
 fn is_ros_type(name: &str) -> bool {
     let parts: Vec<&str> = name.split('/').collect();
     let is_word = |part: &&str| {
@@ -260,7 +263,7 @@ fn is_ros_type(name: &str) -> bool {
     parts.len() == 3 && matches!(parts[1], "msg" | "srv" | "action") && parts.iter().all(is_word)
 }
 
-/// Counts above this are not real: they would take memory for buffers without end.
+/// Counts above this are not real: they would allocate buffers without limit.
 const COUNT_MAX: usize = 1 << 20;
 
 fn read<T: FromStr>(details: &BTreeMap<String, String>, key: &str) -> Result<T, String> {

@@ -1,4 +1,4 @@
-//! One subscription as the threads share it: the receiver in it comes and goes with the service.
+//! One subscription as the threads share it: its receiver appears and leaves with the service.
 
 use super::{graph::GraphWake, receiver::Receiver};
 use crate::{Sink, Subscription};
@@ -7,19 +7,19 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// What a subscription is.
+/// A subscription.
 pub(super) struct Slot {
     pub topic: String,
     pub sink: Arc<dyn Sink>,
-    /// Locked by the receive thread while it takes samples; by others for moments only.
+    /// Locked by the receive thread while it takes samples; by others only briefly.
     receiver: Mutex<Option<Receiver>>,
-    /// Nobody wants it any more.
+    /// Its subscription has been dropped.
     closed: AtomicBool,
     pub matched_publishers: AtomicUsize,
 }
 
 impl Slot {
-    /// A subscription whose service has not been looked for yet.
+    /// A subscription whose service has not been searched for yet.
     pub fn new(topic: String, sink: Arc<dyn Sink>) -> Self {
         Self {
             topic,
@@ -39,7 +39,7 @@ impl Slot {
         self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives it a receiver, unless it was closed meanwhile.
+    /// Gives it a receiver, unless it has been closed.
     pub fn attach(&self, receiver: Receiver) {
         let mut place = self.receiver();
         if !self.is_closed() {
@@ -47,7 +47,7 @@ impl Slot {
         }
     }
 
-    /// Takes the receiver away; what has arrived is offered before.
+    /// Removes the receiver; samples that have arrived are offered first.
     pub fn detach(&self) {
         if let Some(mut receiver) = self.receiver().take() {
             receiver.take(&*self.sink);
@@ -55,7 +55,7 @@ impl Slot {
         self.matched_publishers.store(0, Ordering::Release);
     }
 
-    /// Ends it: when this has returned the sink is not called any more.
+    /// Ends it: after this has returned the sink is not called any more.
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
         drop(self.receiver().take());

@@ -34,8 +34,8 @@ pub struct Iceoryx2Transport {
 }
 
 impl Iceoryx2Transport {
-    /// Joins the services of this host as a node of this name. Where they are is told by iceoryx2's own configuration
-    /// (`config/iceoryx2.toml`, the user's, the system's).
+    /// Joins the services of this host as a node of this name. iceoryx2's own configuration
+    /// (`config/iceoryx2.toml`, the user's, the system's) states where they are.
     ///
     /// # Errors
     /// When iceoryx2 cannot make a node, for example because its folders cannot be written.
@@ -46,13 +46,13 @@ impl Iceoryx2Transport {
                 reason: format!("{what}: {error}"),
             }
         }
-        // What matters is told in our own words; IOX2_LOG_LEVEL brings the rest back.
+        // What matters is logged in our own words; IOX2_LOG_LEVEL enables iceoryx2's log.
         set_log_level_from_env_or(LogLevel::Fatal);
         let name =
             NodeName::new(node_name).map_err(|error| failed("its node's name", format!("{error:?}")))?;
         let node = NodeBuilder::new()
             .name(&name)
-            // Signals are the program's.
+            // Signals are handled by the program.
             .signal_handling_mode(SignalHandlingMode::Disabled)
             .create::<Service>()
             .map_err(|error| {
@@ -148,7 +148,7 @@ impl Drop for Iceoryx2Transport {
         self.wake.stop();
         self.receiving.stop();
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has been reported already.
             let _ = thread.join();
         }
     }

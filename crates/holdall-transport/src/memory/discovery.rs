@@ -1,10 +1,10 @@
-//! What a participant of a memory network has not seen yet: graph events, answers to its questions.
+//! Graph events and answers to requests that a participant of a memory network has not received yet.
 
 use crate::{GraphEvent, TypeDescriptionReply, TypeSource};
 use holdall_model::topic::NodeName;
 use std::collections::HashMap;
 
-/// A question for a type's sources.
+/// A request for a type's sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     node: NodeName,
@@ -20,7 +20,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Notes a question, once.
+    /// Notes a request, once.
     pub fn ask(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {
         let question = Question {
             node: node.clone(),
@@ -32,7 +32,7 @@ impl Inbox {
         }
     }
 
-    /// Appends answers to the questions whose node has one; the others stay open.
+    /// Appends answers to the requests whose node has one; the others stay open.
     pub fn answer(
         &mut self,
         descriptions: &HashMap<(NodeName, String), Result<Vec<TypeSource>, String>>,

@@ -42,7 +42,7 @@ impl MemoryTransport {
         }
     }
 
-    /// What [`Transport::warnings`] is to tell.
+    /// The warnings that [`Transport::warnings`] returns.
     pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings;
         self

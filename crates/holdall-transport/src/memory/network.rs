@@ -1,4 +1,4 @@
-//! What the participants of a memory network share: endpoints, who hears what, events not yet seen.
+//! What the participants of a memory network share: endpoints, matches, events not yet polled.
 
 use super::{discovery::Inbox, publisher::MemoryPublisher, qos::History, subscription::Delivery};
 use crate::{EndpointInfo, GraphEvent, PublishRequest, TypeDescriptionReply, TypeSource};
@@ -52,7 +52,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Tells everybody but `owner`.
+    /// Reports an event to every participant but `owner`.
     pub fn tell(&mut self, owner: Option<TransportId>, event: &GraphEvent) {
         for (id, inbox) in &mut self.inboxes {
             if Some(*id) != owner {
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// A GUID that nobody has yet.
+    /// A GUID that is not used yet.
     pub fn new_gid(&mut self) -> Gid {
         self.next_id += 1;
         let mut gid = [0; 16];
@@ -69,7 +69,7 @@ impl State {
         Gid(gid)
     }
 
-    /// Whether an offer and a request find each other.
+    /// Whether an offer and a request match.
     pub fn matches(offer: &EndpointInfo, request: &EndpointInfo) -> bool {
         offer.topic == request.topic
             && offer.type_name == request.type_name
@@ -97,14 +97,14 @@ impl MemoryNetwork {
         self.publisher_of(None, node, request, clock)
     }
 
-    /// Has a node answer questions for a type from now on, also ones asked before.
+    /// Makes a node answer requests for a type from now on, including those already sent.
     pub fn describe(&self, node: &NodeName, type_name: &str, sources: Result<Vec<TypeSource>, String>) {
         self.state()
             .descriptions
             .insert((node.clone(), type_name.to_owned()), sources);
     }
 
-    /// Questions for types that have no answer yet, of all participants.
+    /// Requests for types that have no answer yet, of all participants.
     pub fn open_questions(&self) -> usize {
         self.state()
             .inboxes
@@ -113,7 +113,7 @@ impl MemoryNetwork {
             .sum()
     }
 
-    /// Has [`crate::Transport::poll_graph`] of all participants fail from now on.
+    /// Makes [`crate::Transport::poll_graph`] of all participants fail from now on.
     pub fn fail(&self, reason: &str) {
         self.state().failure = Some(reason.to_owned());
     }
@@ -181,7 +181,7 @@ impl MemoryNetwork {
         self.state().inboxes.remove(&id);
     }
 
-    /// Appends the events not yet seen; returns why the network has failed, when it has.
+    /// Appends the events not yet polled; returns why the network has failed, when it has.
     pub(super) fn take_events(&self, id: TransportId, events: &mut Vec<GraphEvent>) -> Option<String> {
         let mut state = self.state();
         if let Some(inbox) = state.inboxes.get_mut(&id) {

@@ -1,4 +1,4 @@
-//! Publishers of a memory network: plain ones, and what a script can have them do.
+//! Publishers of a memory network: plain ones, and the actions that a script can make them do.
 
 use super::network::{Kept, MemoryNetwork, State};
 use crate::{GraphEvent, Publisher, TransportError};
@@ -56,7 +56,7 @@ impl MemoryPublisher {
         deliveries.iter().for_each(|delivery| delivery.deliver(&kept));
     }
 
-    /// Uses up sequence numbers as if `count` messages had been sent and lost on the way.
+    /// Uses up sequence numbers as if `count` messages had been sent and lost in flight.
     pub fn lose(&self, count: u64) {
         if let Some(offer) = self.network.state().offers.get_mut(&self.gid) {
             offer.sequence += count;

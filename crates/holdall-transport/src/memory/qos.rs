@@ -11,7 +11,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// The history that a profile asks for.
+    /// The history that a profile requests.
     pub fn of(profile: &QosProfile) -> Self {
         let depth_max = match (profile.durability, profile.history) {
             (Durability::TransientLocal, qos::History::KeepAll) => usize::MAX,
@@ -24,7 +24,7 @@ impl History {
         }
     }
 
-    /// Adds a message, at the cost of the oldest.
+    /// Adds a message and drops the oldest when full.
     pub fn push(&mut self, message: Kept) {
         if self.depth_max == 0 {
             return;
@@ -35,7 +35,7 @@ impl History {
         self.messages.push_back(message);
     }
 
-    /// What a subscription gets that asks for it.
+    /// The messages for a subscription that requests them.
     pub fn for_late(&self, request: &QosProfile) -> Vec<Kept> {
         if request.durability == Durability::TransientLocal {
             self.messages.iter().cloned().collect()

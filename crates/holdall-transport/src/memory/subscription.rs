@@ -9,7 +9,7 @@ use holdall_model::{
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Payloads from here on are lent, as by the DDS transport.
+/// Payloads of at least this size are lent, as by the DDS transport.
 const LOAN_BYTES_MIN: usize = 64 << 10;
 
 /// Longest slice of a loan; short enough that a test's loan has several.
@@ -32,7 +32,7 @@ impl Loan for SharedLoan {
     }
 }
 
-/// The way to one sink, closed when its subscription ends.
+/// The path to one sink, closed when its subscription ends.
 pub(super) struct Delivery {
     /// Held during a call, so that the subscription's end waits for it.
     sink: Mutex<Option<Arc<dyn Sink>>>,
@@ -40,7 +40,7 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Stamps a message and hands it on.
+    /// Stamps a message and passes it to the sink.
     pub fn deliver(&self, kept: &Kept) {
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sink) = &*sink else { return };
@@ -58,7 +58,7 @@ impl Delivery {
         }
     }
 
-    /// Hands an announcement on.
+    /// Passes an announcement to the sink.
     pub fn announce(&self, publisher: Gid, last_sequence: u64) {
         if let Some(sink) = &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
             sink.announced(publisher, last_sequence);

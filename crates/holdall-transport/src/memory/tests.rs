@@ -1,4 +1,4 @@
-//! What the memory transport promises to the tests that build on it.
+//! What the memory transport guarantees to the tests that use it.
 
 use super::*;
 use crate::TypeSource;

@@ -7,13 +7,13 @@ use holdall_model::topic::Gid;
 pub(super) struct Attachment {
     /// The publisher's sequence number; rmw_zenoh begins with 1.
     pub sequence: u64,
-    /// When it was sent, in nanoseconds since 1970; `None` where the publisher does not tell (0 or less).
+    /// When it was sent, in nanoseconds since 1970; `None` where the publisher sends none (0 or less).
     pub source_nanos: Option<i64>,
-    /// Who sent it.
+    /// Its publisher.
     pub gid: Gid,
 }
 
-/// Why bytes are no attachment.
+/// Why bytes are not an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AttachmentError {
     /// Neither 33 bytes, nor the 32 of versions without the length.
@@ -25,13 +25,13 @@ pub(super) enum AttachmentError {
     /// The length of the GID is not 16.
     #[error("the GID at byte 16 has 16 bytes, not {found}")]
     GidLen {
-        /// What stands there.
+        /// The length found.
         found: u8,
     },
     /// A negative sequence number.
     #[error("the sequence number at byte 0 is {found}")]
     Sequence {
-        /// What stands there.
+        /// The number found.
         found: i64,
     },
 }

@@ -1,10 +1,11 @@
-//! zenoh's configuration as rmw_zenoh puts it together: its defaults, or a file, and overrides on top.
+//! zenoh's configuration as rmw_zenoh builds it: its defaults, or a file, and overrides on top.
 
 use ::zenoh::Config;
 use std::path::PathBuf;
 
-/// What a session is like where no file says otherwise: rmw_zenoh's choices. A peer that is told by the router on this machine who else
-/// there is, and talks with the others directly. Shared memory is taken where it is offered.
+/// The settings of a session where no file sets others: rmw_zenoh's choices. A peer that learns of the others
+/// from the router on this machine, and communicates with them directly. Shared memory is used where it is
+/// offered.
 const DEFAULT: &str = r#"{
     mode: "peer",
     connect: {
@@ -41,7 +42,7 @@ pub struct ZenohEnvironment {
 }
 
 impl ZenohEnvironment {
-    /// Checks all variables, without reaching out.
+    /// Checks all variables, without connecting.
     ///
     /// # Errors
     /// One sentence about the first one with a bad value.
@@ -50,7 +51,7 @@ impl ZenohEnvironment {
         self.config().map(drop)
     }
 
-    /// Whether a user should be told when no router is there.
+    /// Whether a user should be warned when there is no router.
     pub(super) fn expects_router(&self) -> Result<bool, String> {
         let Some(text) = &self.router_check_attempts else {
             return Ok(true);
@@ -63,7 +64,7 @@ impl ZenohEnvironment {
         }
     }
 
-    /// The configuration that the variables make.
+    /// The configuration that the variables result in.
     pub(super) fn config(&self) -> Result<Config, String> {
         let mut config = match &self.session_config_uri {
             None => Config::from_json5(DEFAULT).map_err(|error| error.to_string())?,

@@ -1,4 +1,5 @@
-//! The graph as liveliness tokens show it: zenoh's threads note what comes and goes, the recorder asks what has changed.
+//! The graph from liveliness tokens: zenoh's threads note what appears and leaves, the recorder polls the
+//! changes.
 
 use super::token::{EntityKind, Token, TokenTopic, gid_of};
 use crate::{EndpointInfo, GraphEvent};
@@ -11,10 +12,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Malformed tokens that are told, one line each; with this many the reason is no single token any more.
+/// Malformed tokens that are logged, one line each; after so many the cause is no single token any more.
 const REFUSED_TOLD_MAX: usize = 32;
 
-/// A publisher or subscription that is there.
+/// A publisher or subscription that exists.
 struct Endpoint {
     kind: EntityKind,
     session: Arc<str>,
@@ -32,7 +33,7 @@ pub(super) struct LatchedPublisher {
     pub session: Arc<str>,
 }
 
-/// A service that is there.
+/// A service that exists.
 struct Server {
     name: String,
     type_name: String,
@@ -51,14 +52,14 @@ struct State {
     endpoints: HashMap<Gid, Endpoint>,
     servers: HashMap<Gid, Server>,
     counts: HashMap<(String, String), Counts>,
-    /// What has come or gone since the last look.
+    /// What has appeared or left since the last poll.
     changed: HashSet<Gid>,
-    /// What the recorder was told to be there.
+    /// What has been reported to the recorder.
     told: HashMap<Gid, EntityKind>,
     refused: HashSet<Gid>,
 }
 
-/// What others have declared; shared by all that belongs to a session.
+/// What others have declared; shared by all parts of a session.
 pub(super) struct Graph {
     /// Tokens of our own session are left out.
     own_session: String,
@@ -66,7 +67,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// A graph without anybody.
+    /// A graph without participants.
     pub(super) fn new(own_session: &str) -> Self {
         Self {
             own_session: own_session.to_owned(),
@@ -78,7 +79,7 @@ impl Graph {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a token is there. Called on zenoh's threads.
+    /// Notes a token that appeared. Called on zenoh's threads.
     pub(super) fn appeared(&self, key: &str) {
         let gid = gid_of(key);
         let token = match Token::decode(key) {
@@ -127,7 +128,7 @@ impl Graph {
         }
     }
 
-    /// Notes that a token is gone. Called on zenoh's threads.
+    /// Notes a token that left. Called on zenoh's threads.
     pub(super) fn vanished(&self, key: &str) {
         let gid = gid_of(key);
         let mut state = self.lock();
@@ -135,7 +136,8 @@ impl Graph {
         state.remove(gid);
     }
 
-    /// Appends what has changed since the last call; returns the publishers that came and keep messages for late subscriptions.
+    /// Appends what has changed since the last call; returns the publishers that appeared and keep messages
+    /// for late subscriptions.
     pub(super) fn poll(&self, events: &mut Vec<GraphEvent>) -> Vec<LatchedPublisher> {
         let mut state = self.lock();
         let State {
@@ -159,7 +161,8 @@ impl Graph {
                     });
                     told.remove(&gid);
                 }
-                // Gone and back: the token says the same as before, but what was sent meanwhile may be in the cache.
+                // Left and returned: the token is the same as before, but messages that were sent in between
+                // may be in the cache.
                 (Some(endpoint), Some(_)) => latched.extend(endpoint.latched()),
                 (None, None) => {}
             }
@@ -167,12 +170,12 @@ impl Graph {
         latched
     }
 
-    /// Publishers of a topic that are there right now.
+    /// Publishers of a topic that exist now.
     pub(super) fn publishers(&self, topic: &str, type_name: &str) -> usize {
         self.counts(topic, type_name).publishers
     }
 
-    /// Subscriptions of a topic that are there right now.
+    /// Subscriptions of a topic that exist now.
     pub(super) fn subscriptions(&self, topic: &str, type_name: &str) -> usize {
         self.counts(topic, type_name).subscriptions
     }
@@ -201,7 +204,7 @@ impl Graph {
             .map(|endpoint| Arc::clone(&endpoint.session))
     }
 
-    /// Type and hash of a service that is there.
+    /// Type and hash of a service that exists.
     pub(super) fn service(&self, name: &str) -> Option<(String, Option<String>)> {
         let state = self.lock();
         let server = state.servers.values().find(|server| server.name == name)?;
@@ -237,7 +240,8 @@ impl State {
                 self.counts.remove(&key);
             }
         }
-        // What came and went between two looks is no news, so that such tokens do not fill memory.
+        // An endpoint that appeared and left between two polls is not reported, so that such tokens do not
+        // fill memory.
         if self.told.contains_key(&gid) {
             self.changed.insert(gid);
         } else {
@@ -337,7 +341,7 @@ mod tests {
         assert_eq!(poll(&graph), (Vec::new(), Vec::new()));
         graph.appeared(&publisher);
         assert_eq!((poll(&graph).0.len(), poll(&graph).1.len()), (1, 0));
-        // A router that went away and came back: nothing has changed, but its cache may hold what was missed.
+        // A router that left and returned: nothing has changed, but its cache may hold what was missed.
         graph.vanished(&publisher);
         graph.appeared(&publisher);
         let (events, latched) = poll(&graph);

@@ -1,4 +1,5 @@
-//! What was sent before: asks the caches of transient-local publishers, and knows which messages have come already.
+//! Messages sent before the match: queries the caches of transient-local publishers, and remembers which
+//! messages have arrived already.
 
 use super::{discovery::LatchedPublisher, session::OpenSession, subscription::Receiver, token::data_key};
 use ::zenoh::{
@@ -18,15 +19,15 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Sequence numbers remembered of each publisher; rmw_zenoh's default depth is 42.
 const SEEN_PER_PUBLISHER_MAX: usize = 4096;
 
-/// Publishers remembered; more are not told apart from new ones.
+/// Publishers remembered; further ones are not distinguished from new ones.
 const PUBLISHERS_MAX: usize = 4096;
 
-/// Asks all caches of a subscription's topic.
+/// Queries all caches of a subscription's topic.
 pub(super) fn ask_all(session: &Arc<OpenSession>, receiver: &Arc<Receiver>) -> ::zenoh::Result<()> {
     ask(session, receiver, "*", "**")
 }
 
-/// Asks the caches of one publisher's session.
+/// Queries the caches of one publisher's session.
 pub(super) fn ask_one(
     session: &Arc<OpenSession>,
     receiver: &Arc<Receiver>,
@@ -63,12 +64,12 @@ fn ask(
     Ok(())
 }
 
-/// Which messages of which publisher have come, so that none is delivered both live and from a cache.
+/// Which messages of which publisher have arrived, so that none is delivered both live and from a cache.
 #[derive(Default)]
 pub(super) struct SeenSequences(Mutex<HashMap<Gid, BTreeSet<u64>>>);
 
 impl SeenSequences {
-    /// Notes a message; false when it came before.
+    /// Notes a message; false when it arrived before.
     pub(super) fn is_new(&self, publisher: Gid, sequence: u64) -> bool {
         let mut publishers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if publishers.len() >= PUBLISHERS_MAX && !publishers.contains_key(&publisher) {
@@ -76,7 +77,7 @@ impl SeenSequences {
         }
         let seen = publishers.entry(publisher).or_default();
         if seen.len() >= SEEN_PER_PUBLISHER_MAX {
-            // Older than all that is remembered: a cache as deep as that had time to answer.
+            // Older than all that is remembered: a cache of that depth has had time to answer.
             if seen.first().is_some_and(|first| sequence < *first) {
                 return false;
             }

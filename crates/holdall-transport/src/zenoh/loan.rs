@@ -14,14 +14,16 @@ use std::{
     },
 };
 
-/// Payloads from here on are lent, smaller ones offered for copying: they share receive buffers with others.
+/// Payloads of at least this size are lent, smaller ones offered for copying: they share receive buffers with
+/// others.
 const LOAN_BYTES_MIN: usize = 64 << 10;
 
 /// Size of a receive buffer of the network: each fragment of a payload holds one.
 const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
 
-/// Shared memory of one session that is lent at a time, in bytes; one message is lent whatever its size. Half of the pool that rmw_zenoh
-/// has by default (48 MiB), so that a slow disk never leaves a publisher without memory: what is beyond is copied.
+/// Shared memory of one session that is lent at a time, in bytes; one message is lent whatever its size. Half
+/// of rmw_zenoh's default pool (48 MiB), so that a slow disk never leaves a publisher without memory: what
+/// exceeds it is copied.
 const SHARED_LENT_BYTES_MAX: usize = 24 << 20;
 
 /// Lends payloads.
@@ -30,7 +32,7 @@ pub(super) struct Lender {
     shared: Arc<SharedLoans>,
 }
 
-/// What is lent of the shared memory of each publisher's session.
+/// Bytes lent of the shared memory of each publisher's session.
 #[derive(Default)]
 struct SharedLoans {
     lent_bytes: Mutex<HashMap<Arc<str>, usize>>,
@@ -46,7 +48,7 @@ impl Lender {
         }
     }
 
-    /// Hands a payload to `offer`: as it lies where it is small or must be given back soon, else as a loan.
+    /// Passes a payload to `offer`: borrowed where it is small or must be released soon, else as a loan.
     pub(super) fn offer(&self, publisher: Option<Gid>, payload: ZBytes, offer: impl FnOnce(Payload<'_>)) {
         let len = payload.len();
         if len < LOAN_BYTES_MIN {
@@ -69,7 +71,7 @@ impl Lender {
         }
     }
 
-    /// Whose memory it is; publishers without a token are one owner.
+    /// The owner of the memory; publishers without a token count as one owner.
     fn owner(&self, publisher: Option<Gid>) -> Arc<str> {
         publisher
             .and_then(|gid| self.graph.session_of(gid))
@@ -93,7 +95,7 @@ impl SharedLoans {
     }
 }
 
-/// The right to hold some shared memory; given back on drop.
+/// The right to hold some shared memory; released on drop.
 struct Credit {
     loans: Arc<SharedLoans>,
     owner: Arc<str>,

@@ -1,4 +1,5 @@
-//! Publishers that real rmw_zenoh peers take for their own kind: token, key, attachment, and a cache where late subscriptions get history.
+//! Publishers that real rmw_zenoh peers accept as their own kind: token, key, attachment, and a cache from
+//! which late subscriptions get history.
 
 use super::{
     attachment::Attachment,
@@ -17,10 +18,10 @@ use holdall_model::qos::{Durability, History, QosProfile, Reliability};
 use std::{sync::Arc, time::Duration};
 use zenoh_ext::{AdvancedPublisher, AdvancedPublisherBuilderExt, CacheConfig, MissDetectionConfig};
 
-/// What a cache without depth (`KeepAll`) keeps.
+/// Messages that a cache without depth (`KeepAll`) keeps.
 const KEEP_ALL_DEPTH: usize = 1000;
 
-/// How often reliable publishers with a cache tell the number of their last message (rmw_zenoh's choice).
+/// How often reliable publishers with a cache announce the number of their last message (rmw_zenoh's choice).
 const HEARTBEAT_PERIOD: Duration = Duration::from_millis(500);
 
 /// A publisher of a topic.
@@ -65,7 +66,7 @@ impl ZenohPublisher {
         Ok(Self {
             request: request.clone(),
             publisher,
-            // After the publisher and its cache, so that who sees the token can ask.
+            // After the publisher and its cache, so that they can be queried as soon as the token is seen.
             declared: session.declare(entity)?,
             sequence: 0,
             clock: Arc::clone(clock),
@@ -81,7 +82,8 @@ fn declare(
     qos: &QosProfile,
 ) -> ::zenoh::Result<AdvancedPublisher<'static>> {
     let reliable = qos.reliability != Reliability::BestEffort;
-    // rmw_zenoh drops what a slow subscriber does not take; a bag that is played reliably is meant to arrive.
+    // rmw_zenoh drops messages that a slow subscriber does not accept; a bag that is played reliably must
+    // arrive.
     let (reliability, congestion) = if reliable {
         (ZenohReliability::Reliable, CongestionControl::Block)
     } else {
@@ -143,7 +145,8 @@ impl Publisher for ZenohPublisher {
     }
 
     fn wait_for_acked(&mut self, _timeout: Duration) -> bool {
-        // zenoh has no acknowledgements: what a publisher has put is on its way, and closing the session sends what is queued.
+        // zenoh has no acknowledgements: what a publisher has put is in flight, and closing the session sends
+        // what is queued.
         true
     }
 }

@@ -15,7 +15,7 @@ const DEFAULT: QosProfile = QosProfile {
     avoid_ros_namespace_conventions: false,
 };
 
-/// Why a QoS text is not one.
+/// Why a text is not a QoS.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum QosCodeError {
     /// Parts are missing.
@@ -26,12 +26,12 @@ pub(super) enum QosCodeError {
         /// The whole text.
         text: String,
     },
-    /// A part is no number, or a number without meaning.
+    /// A part is not a number, or is a number without meaning.
     #[error("{policy} is {found:?} in QoS {text:?}")]
     Value {
         /// Which policy.
         policy: &'static str,
-        /// What stands there.
+        /// The text found.
         found: String,
         /// The whole text.
         text: String,
@@ -82,7 +82,7 @@ fn unless_default<T: PartialEq, N: ToString>(value: T, default: T, number: impl 
     }
 }
 
-/// Seconds and nanoseconds, each left out where it is that of "never"; an unset span is never as well.
+/// Seconds and nanoseconds, each omitted where it equals that of "never"; an unset span means never too.
 fn encode_span(span: QosDuration) -> String {
     let span = match span.normalized() {
         QosDuration::UNSET => QosDuration::INFINITE,
@@ -95,7 +95,7 @@ fn encode_span(span: QosDuration) -> String {
     )
 }
 
-/// Reads a profile. Parts behind those that are known are left for later versions.
+/// Reads a profile. Parts after the known ones are reserved for later versions.
 ///
 /// # Errors
 /// The first part that is missing or has no meaning.
@@ -131,7 +131,7 @@ fn span([sec, nsec]: [Part<'_>; 2]) -> Result<QosDuration, QosCodeError> {
     })
 }
 
-/// A piece of the text, and what it is about.
+/// A part of the text, and its policy.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     text: &'a str,

@@ -1,4 +1,4 @@
-//! Whether routers are there: one line when the last way to the others goes, and one when it is back.
+//! Whether routers are connected: one line when the last path to the others is lost, and one when it is back.
 
 use ::zenoh::{
     Session, Wait,
@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// How long a session may need to reach its first router or peer before a user is told.
+/// How long a session may need to reach its first router or peer before a user is warned.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What has changed since the last look: router to whether it is there now.
+/// Changes since the last poll: router to whether it is connected now.
 #[derive(Default)]
 struct Changes {
     routers: BTreeMap<String, bool>,
@@ -26,16 +26,16 @@ struct Changes {
 pub(super) struct RouterWatch {
     changes: Arc<Mutex<Changes>>,
     _listener: TransportEventsListener<()>,
-    /// Routers that went away and are not back.
+    /// Routers that were lost and are not back.
     missing: Vec<String>,
-    /// When the user is told that nobody is there; `None` once told, or somebody came.
+    /// When to warn that nothing has been reached; `None` once warned, or once a router or peer was reached.
     told_at: Option<Duration>,
-    /// What the configuration says whom to reach.
+    /// The routers or peers that the configuration names.
     endpoints: String,
 }
 
 impl RouterWatch {
-    /// Begins to follow at `now` (monotonic time).
+    /// Starts to follow at `now` (monotonic time).
     pub(super) fn new(
         session: &Session,
         endpoints: String,
@@ -66,7 +66,7 @@ impl RouterWatch {
         })
     }
 
-    /// Tells what has changed.
+    /// Logs what has changed.
     pub(super) fn look(&mut self, now: Duration) {
         let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let routers = std::mem::take(&mut changes.routers);
@@ -84,7 +84,7 @@ impl RouterWatch {
                     self.missing.push(router);
                 }
                 (true, _) if !self.missing.is_empty() => {
-                    // A router that was started again has another id.
+                    // A router that was restarted has another id.
                     tracing::warn!("zenoh router {router} is back");
                     self.missing.clear();
                 }

@@ -1,4 +1,5 @@
-//! A zenoh session under a ROS node's name, closed when the last of its subscriptions and publishers goes.
+//! A zenoh session under a ROS node's name, closed when the last of its subscriptions and publishers is
+//! dropped.
 
 use super::token::{EntityKind, Token, TokenTopic, gid_of};
 use ::zenoh::{Session, Wait, liveliness::LivelinessToken};
@@ -18,14 +19,14 @@ pub(super) struct OpenSession {
     node_token: Option<LivelinessToken>,
 }
 
-/// A declared token, and the GID of what it shows. Dropping it takes it back.
+/// A declared token, and its entity's GID. Dropping it undeclares it.
 pub(super) struct Declared {
     pub gid: Gid,
     _token: LivelinessToken,
 }
 
 impl OpenSession {
-    /// Opens a session and shows the node.
+    /// Opens a session and announces the node.
     pub(super) fn open(config: ::zenoh::Config, domain_id: u32, node: NodeName) -> ::zenoh::Result<Self> {
         let session = ::zenoh::open(config).wait()?;
         let mut open = Self {
@@ -46,7 +47,7 @@ impl OpenSession {
         &self.session
     }
 
-    /// Its id, as tokens write it.
+    /// Its id, as in tokens.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -64,7 +65,7 @@ impl OpenSession {
         (key, gid)
     }
 
-    /// Shows an entity to the others.
+    /// Announces an entity to the others.
     pub(super) fn declare(&self, (key, gid): (String, Gid)) -> ::zenoh::Result<Declared> {
         let token = self.session.liveliness().declare_token(key).wait()?;
         Ok(Declared { gid, _token: token })

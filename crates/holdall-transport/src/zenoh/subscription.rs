@@ -1,4 +1,5 @@
-//! Subscriptions: samples to a sink, each with what its attachment tells; a second way in is the history of late joining.
+//! Subscriptions: samples to a sink, each with the values of its attachment; a second input is the history
+//! for late joining.
 
 use super::{
     attachment::Attachment,
@@ -30,13 +31,14 @@ pub(super) struct Receiver {
     sink: RwLock<Option<Arc<dyn Sink>>>,
     clock: Arc<dyn Clock>,
     lender: Arc<Lender>,
-    /// What came already, where messages can come twice: live and from a publisher's cache.
+    /// The messages that have arrived already, where messages can arrive twice: live and from a publisher's
+    /// cache.
     seen: Option<SeenSequences>,
     first_hash: OnceLock<String>,
     told: Told,
 }
 
-/// What is told once of each topic.
+/// Warnings that are logged once for each topic.
 #[derive(Default)]
 struct Told {
     malformed: AtomicBool,
@@ -49,7 +51,7 @@ fn first_time(told: &AtomicBool) -> bool {
 }
 
 impl Receiver {
-    /// Takes a sample, live or from a cache.
+    /// Accepts a sample, live or from a cache.
     pub(super) fn take(&self, sample: Sample) {
         let gate = self.sink.read().unwrap_or_else(PoisonError::into_inner);
         let Some(sink) = gate.as_ref() else { return };
@@ -83,7 +85,7 @@ impl Receiver {
             .offer(header.publisher, payload, |payload| sink.offer(header, payload));
     }
 
-    /// Who sent it; a message that does not tell is kept all the same.
+    /// Its publisher; a message that does not name one is kept even so.
     fn origin(&self, attachment: Option<&ZBytes>) -> Option<Attachment> {
         let Some(attachment) = attachment else {
             if first_time(&self.told.bare) {
@@ -125,7 +127,7 @@ impl Receiver {
         *self.sink.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Whether messages of publishers' caches are wanted.
+    /// Whether messages of publishers' caches are requested.
     pub(super) fn wants_history(&self) -> bool {
         self.seen.is_some()
     }
@@ -143,7 +145,7 @@ pub(super) struct Surroundings {
 pub(super) struct ZenohSubscription {
     receiver: Arc<Receiver>,
     graph: Arc<Graph>,
-    // Taken back before the session may be closed.
+    // Undeclared before the session may be closed.
     _subscriber: Subscriber<()>,
     _declared: Declared,
     _session: Arc<OpenSession>,

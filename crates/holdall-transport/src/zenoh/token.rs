@@ -1,4 +1,5 @@
-//! Liveliness tokens: how each node, publisher, subscription and service of rmw_zenoh shows itself, and the key that its data has.
+//! Liveliness tokens: how each node, publisher, subscription and service of rmw_zenoh announces itself, and
+//! the key of its data.
 
 use super::qos::{self, QosCodeError};
 use holdall_model::{
@@ -7,13 +8,13 @@ use holdall_model::{
     topic::{Gid, NodeName},
 };
 
-/// What all tokens begin with.
+/// The prefix of all tokens.
 const ADMIN_SPACE: &str = "@ros2_lv";
 
-/// What a hash is called where none is known: a key has no empty parts.
+/// The hash in a key where none is known: a key has no empty parts.
 pub(super) const NO_HASH: &str = "EMPTY_TOPIC_HASH";
 
-/// What kind of thing a token shows.
+/// The kind of entity that a token announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum EntityKind {
     Node,
@@ -46,7 +47,7 @@ impl EntityKind {
     }
 }
 
-/// A topic or service as a token tells it.
+/// A topic or service in a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TokenTopic {
     /// Full ROS name.
@@ -55,22 +56,22 @@ pub(super) struct TokenTopic {
     pub type_name: String,
     /// RIHS01 hash, where it is one.
     pub type_hash: Option<String>,
-    /// What is offered or asked for.
+    /// The QoS that is offered or requested.
     pub qos: QosProfile,
 }
 
-/// A token's meaning.
+/// The contents of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
     /// ROS domain.
     pub domain_id: u32,
-    /// Session that it belongs to, in hexadecimal.
+    /// Its session, in hexadecimal.
     pub session: String,
     /// Number of its node within the session.
     pub node_id: u64,
     /// Number within the session.
     pub entity_id: u64,
-    /// What it shows.
+    /// The kind of its entity.
     pub kind: EntityKind,
     /// Its node.
     pub node: NodeName,
@@ -78,7 +79,7 @@ pub(super) struct Token {
     pub topic: Option<TokenTopic>,
 }
 
-/// Why a key is no token.
+/// Why a key is not a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TokenError {
     /// A part is missing.
@@ -86,7 +87,7 @@ pub(super) enum TokenError {
     Missing {
         /// Counted from 0.
         place: usize,
-        /// What stands there.
+        /// Name of the part.
         name: &'static str,
     },
     /// A part has another form.
@@ -94,9 +95,9 @@ pub(super) enum TokenError {
     Part {
         /// Counted from 0.
         place: usize,
-        /// What stands there.
+        /// Name of the part.
         name: &'static str,
-        /// What was found.
+        /// The text found.
         found: String,
     },
     /// The QoS has another form.
@@ -121,7 +122,7 @@ const PARTS: [&str; 13] = [
 ];
 
 impl Token {
-    /// Reads a token's key. Parts behind the QoS belong to later versions and are left alone.
+    /// Reads a token's key. Parts after the QoS belong to later versions and are ignored.
     ///
     /// # Errors
     /// The first part that is missing or malformed.
@@ -203,13 +204,13 @@ pub(super) fn tokens_of(domain_id: u32) -> String {
     format!("{ADMIN_SPACE}/{domain_id}/**")
 }
 
-/// The GID of the entity that a token shows: XXH3-128 of its key, the low half first.
+/// The GID of a token's entity: XXH3-128 of its key, the low half first.
 pub(super) fn gid_of(token: &str) -> Gid {
     let hash = xxhash_rust::xxh3::xxh3_128(token.as_bytes());
     Gid(hash.to_le_bytes())
 }
 
-/// The key of a topic's data, or of a service; `None` as hash stands for all hashes.
+/// The key of a topic's data, or of a service; `None` as hash matches all hashes.
 pub(super) fn data_key(domain_id: u32, name: &str, type_name: &str, type_hash: Option<&str>) -> String {
     let (name, hash) = (name.trim_matches('/'), type_hash.unwrap_or("*"));
     format!("{domain_id}/{name}/{}/{hash}", type_to_dds(type_name))

@@ -1,4 +1,4 @@
-//! The zenoh transport itself: opens a session and hands out subscriptions and publishers.
+//! The zenoh transport itself: opens a session and creates subscriptions and publishers.
 
 use super::{
     config::ZenohEnvironment,
@@ -38,14 +38,14 @@ pub struct ZenohOptions {
 pub struct ZenohTransport {
     surroundings: Surroundings,
     _tokens: Subscriber<()>,
-    /// Subscriptions that want what publishers keep.
+    /// Subscriptions that request what publishers keep.
     latched: Vec<Weak<Receiver>>,
     routers: RouterWatch,
     type_descriptions: TypeDescriptions,
 }
 
 impl ZenohTransport {
-    /// Opens a session. A peer needs nobody to start with; a client must reach a router.
+    /// Opens a session. A peer can start alone; a client must reach a router.
     ///
     /// # Errors
     /// [`TransportError::Start`] for a bad variable, or when zenoh does not start.
@@ -89,7 +89,7 @@ impl ZenohTransport {
         })
     }
 
-    /// Asks publishers that keep messages and have just come for what they sent already.
+    /// Queries publishers that keep messages and have just appeared for what they have sent already.
     fn ask_late_publishers(&mut self, publishers: &[LatchedPublisher]) {
         self.latched.retain(|receiver| receiver.strong_count() > 0);
         for receiver in self.latched.iter().filter_map(Weak::upgrade) {

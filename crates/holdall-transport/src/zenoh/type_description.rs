@@ -1,4 +1,4 @@
-//! Asks nodes for the sources of their types: a client of `get_type_description`, which is a query in zenoh.
+//! Requests the sources of types from nodes: a client of `get_type_description`, which is a query in zenoh.
 
 use super::{
     attachment::Attachment,
@@ -24,10 +24,10 @@ use std::{
 /// How long a node may take to answer; the recorder asks again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A question: node, type, hash.
+/// A request: node, type, hash.
 type Question = (NodeName, String, String);
 
-/// What has been asked and answered, shared with zenoh's threads.
+/// Requests and answers, shared with zenoh's threads.
 #[derive(Default)]
 struct State {
     open: HashSet<Question>,
@@ -42,7 +42,7 @@ pub(super) struct TypeDescriptions {
 }
 
 impl TypeDescriptions {
-    /// Asks a node whose service is known, unless an answer is on its way.
+    /// Sends a request to a node whose service is known, unless an answer is in flight.
     pub(super) fn ask(
         &mut self,
         session: &OpenSession,
@@ -100,7 +100,7 @@ fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A question on its way; no longer when the query has ended.
+/// A request in flight; until the query has ended.
 struct OpenQuestion {
     state: Arc<Mutex<State>>,
     question: Question,
