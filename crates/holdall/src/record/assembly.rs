@@ -1,4 +1,4 @@
-//! Puts the parts of a recording together; who drives them, threads or a simulator, is decided elsewhere.
+//! Puts the parts of a recording together; threads or a simulator drive them, which is decided elsewhere.
 
 use super::{
     RecordControl, RecordError,
@@ -20,7 +20,7 @@ use holdall_storage::{Storage, StorageOptions, storage_by_id};
 use holdall_transport::Transport;
 use std::sync::{Arc, Mutex};
 
-/// A recording that nobody drives yet.
+/// A recording that is not driven yet.
 pub(super) struct Assembly {
     pub session: Session,
     pub drain: Drain,
@@ -30,7 +30,8 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Makes the bag and subscribes to what needs no discovery. A `storage` that is given stands for the one that the options name.
+    /// Makes the bag and subscribes to what needs no discovery. A `storage` that is given replaces the one
+    /// that the options name.
     ///
     /// # Errors
     /// An output that exists or cannot be made, a selection or storage that is not valid, a static topic that is refused.
@@ -73,7 +74,7 @@ impl Assembly {
         let bag_options = bag_options(&options, storage)?;
         let compression = options.compression.clone();
         let drain_options = DrainOptions::from(&options);
-        // Before the bag, so that what cannot be subscribed leaves no empty bag behind.
+        // Before the bag, so that a failed subscription leaves no empty bag.
         let session = Session::new(options, parts.clone(), transports, started)?;
         let directory = bag_options.directory.clone();
         let event = Event::Bag {
@@ -131,7 +132,7 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
 fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
     let ledger = Arc::new(Mutex::new(Ledger::surviving(survival.log.clone())));
     let evicted = Arc::clone(&ledger);
-    // What falls out of the ring of snapshot mode was not asked for.
+    // Messages that snapshot mode's ring evicts were not requested.
     let stage = if options.cache.snapshot {
         LossStage::Policy
     } else {

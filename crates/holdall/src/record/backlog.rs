@@ -1,15 +1,15 @@
-//! Decides when the memory that a backlog has taken is given back: not between bursts, soon after the last one.
+//! Decides when the memory of a backlog is released: not between bursts, but soon after the last one.
 
 use std::time::Duration;
 
-/// A smaller backlog is not worth it, in bytes.
+/// The smallest backlog whose memory is worth releasing, in bytes.
 const WORTH_BYTES: usize = 32 << 20;
 /// The backlog is over when it is at most this part of what it was.
 const OVER_PART: usize = 8;
-/// So long it must be over.
+/// How long the backlog must have been over.
 const OVER_SPAN: Duration = Duration::from_secs(2);
 
-/// The largest backlog since memory was given back last, and how long it is over.
+/// The largest backlog since memory was last released, and how long it has been over.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     largest_bytes: usize,
@@ -17,7 +17,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Notes that messages hold so many bytes at `now`; true when memory is to be given back.
+    /// Notes that messages hold this many bytes at `now`; true when memory should be released.
     pub fn note(&mut self, held_bytes: usize, now: Duration) -> bool {
         self.largest_bytes = self.largest_bytes.max(held_bytes);
         if self.largest_bytes < WORTH_BYTES || held_bytes > self.largest_bytes / OVER_PART {

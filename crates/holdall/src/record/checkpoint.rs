@@ -13,12 +13,12 @@ use std::{
     time::Duration,
 };
 
-/// How often the ledger's sums are put into the file while messages are being lost, and while none are: a killed recording tells what it
-/// had lost until then.
+/// How often the ledger's sums are put into the file while messages are being lost, and while none are: a
+/// killed recording's file states what it had lost until then.
 const LOSSY_INTERVAL: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// When the ledger's sums are due to be kept in the bag.
+/// When the ledger's sums must be written into the bag.
 #[derive(Default)]
 pub(super) struct Checkpoints {
     last: Option<Duration>,
@@ -93,8 +93,9 @@ pub(super) fn ledger_record(ledger: &Ledger) -> (String, MetadataEntries) {
     (name.to_owned(), entries)
 }
 
-/// Takes in how the files ended; tells what `metadata.yaml` is to say of losses. Of a failed disk the `journal` tells message by message
-/// what is gone; where it does not reach far enough, the files tell how many.
+/// Applies how the files ended; returns what `metadata.yaml` states about losses. After a disk failure the
+/// `journal` identifies each message that is gone; where it does not reach far enough, the files give only
+/// the number.
 pub(super) fn account_for(
     ledger: &mut Ledger,
     of_bag: &[TopicId],

@@ -1,4 +1,4 @@
-//! What can be asked of a running recording, from any thread.
+//! Control of a running recording, from any thread.
 
 use super::{
     cache::SharedCache,
@@ -37,7 +37,7 @@ impl RequestBox {
     }
 }
 
-/// Asks things of a recording. Cheap to clone; asking a recording that has ended does nothing.
+/// Controls a recording. Cheap to clone; does nothing to a recording that has ended.
 #[derive(Clone)]
 pub struct RecordControl {
     gate: Arc<Gate>,
@@ -89,13 +89,14 @@ impl RecordControl {
         self.gate.is_paused()
     }
 
-    /// Goes on in a new file.
+    /// Continues in a new file.
     pub fn split(&self) {
         self.drain.command(DrainCommand::Split);
         self.cache.wake();
     }
 
-    /// Goes on in a new file because the current one makes no progress; the ledger will say so, and why.
+    /// Continues in a new file because the current one makes no progress; the ledger records this and the
+    /// reason.
     pub fn go_on_in_new_file(&self, reason: String) {
         self.drain.command(DrainCommand::Restart(reason));
         self.cache.wake();
@@ -116,7 +117,7 @@ impl RecordControl {
         self.requests.changed.notify_all();
     }
 
-    /// Why it is to end, once somebody asked for it.
+    /// Why it is to end, once a stop was requested.
     pub fn stop_reason(&self) -> Option<String> {
         self.requests.lock().stop.clone()
     }

@@ -31,7 +31,7 @@ struct Question {
     next_ask: Duration,
     /// When a node was asked first.
     asked: Option<Duration>,
-    /// A node has sent a definition of another hash, and a warning has said so.
+    /// A node has sent a definition of another hash, and a warning was logged.
     is_mismatch_known: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Ask {
     pub type_hash: String,
 }
 
-/// Finds definitions, asks for those that are not on this machine, and says once of each what is wrong.
+/// Finds definitions, asks for those that are not on this machine, and logs once for each what is wrong.
 pub struct Definitions {
     ament_prefixes: Vec<PathBuf>,
     bundle: fn(&str) -> Option<InterfaceSource>,
@@ -56,7 +56,7 @@ pub struct Definitions {
 }
 
 impl Definitions {
-    /// Looks into `share` below these prefixes, then asks `bundle`.
+    /// Searches `share` below these prefixes, then `bundle`.
     pub fn new(ament_prefixes: Vec<PathBuf>, bundle: fn(&str) -> Option<InterfaceSource>) -> Self {
         Self {
             ament_prefixes,
@@ -66,7 +66,8 @@ impl Definitions {
         }
     }
 
-    /// The definition of a type, or `None` when it has to be asked for; then [`Definitions::asks`] says whom.
+    /// The definition of a type, or `None` when a node must be asked for it; then [`Definitions::asks`]
+    /// returns which.
     ///
     /// With an announced hash only a definition of that hash is taken. Without, what is found on this machine is taken unchecked.
     pub fn find(
@@ -97,7 +98,7 @@ impl Definitions {
         None
     }
 
-    /// Looks into the share folders and the bundle.
+    /// Searches the share folders and the bundle.
     fn find_here(&self, type_name: &str, announced_hash: &str) -> Option<MessageDefinition> {
         let in_shares = |name: &str| {
             self.ament_prefixes
@@ -108,7 +109,7 @@ impl Definitions {
             .or_else(|| checked(type_name, announced_hash, self.bundle, |_| None))
     }
 
-    /// Says that one more node publishes a type; it is asked when the definition is still missing.
+    /// Adds a node that publishes a type; it is asked when the definition is still missing.
     pub fn add_node(&mut self, type_name: &str, announced_hash: &str, node: &NodeName) {
         let key = (type_name.to_owned(), announced_hash.to_owned());
         if let Some(question) = self.questions.get_mut(&key)
@@ -206,7 +207,7 @@ fn checked(
     })
 }
 
-/// The text of a type among those that a node told.
+/// The text of a type among those that a node sent.
 fn source_of(sources: &[TypeSource], type_name: &str) -> Option<InterfaceSource> {
     let source = sources.iter().find(|source| source.type_name == type_name)?;
     let format = SourceFormat::from_name(&source.encoding)?;

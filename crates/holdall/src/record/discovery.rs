@@ -1,4 +1,4 @@
-//! From what the graph shows to what is recorded: new topics, new publishers, and topics that cannot be recorded, each told once.
+//! From what the graph shows to what is recorded: new topics, new publishers, and topics that cannot be recorded, each reported once.
 
 use holdall_model::{
     selection::TopicFilter,
@@ -21,7 +21,7 @@ pub enum GraphDecision {
         /// Which publisher.
         gid: Gid,
     },
-    /// A topic is asked for by endpoints of different types, so it cannot be recorded.
+    /// Endpoints use a topic with different types, so it cannot be recorded.
     RefusedTypes {
         /// Which topic.
         topic: String,
@@ -100,7 +100,7 @@ pub struct Discovery {
     filter: TopicFilter,
     topics: BTreeMap<String, TopicGraph>,
     topic_of: HashMap<Gid, String>,
-    /// No topic is added any more.
+    /// No more topics are added.
     closed: bool,
 }
 
@@ -125,7 +125,7 @@ impl Discovery {
         self.closed = true;
     }
 
-    /// Takes in what changed in the graph; says what is to be done about it, in order.
+    /// Applies changes of the graph; returns what must be done about them, in order.
     pub fn take_in(&mut self, events: Vec<GraphEvent>) -> Vec<GraphDecision> {
         let mut decisions = Vec::new();
         let mut changed = BTreeSet::new();
@@ -173,7 +173,7 @@ impl Discovery {
                 gid,
             });
         }
-        // What nobody has any more is forgotten, so that a graph that comes and goes does not fill memory.
+        // A topic without endpoints is forgotten, so that a graph that comes and goes does not fill memory.
         if topic.state == State::Seen && topic.publishers.is_empty() && topic.subscriptions.is_empty() {
             self.topics.remove(&name);
         }
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_topic_is_recorded_once_and_its_publishers_are_told() {
+    fn a_new_topic_is_recorded_once_and_its_publishers_are_reported() {
         let mut discovery = discovery(&all());
         let first = discovery.take_in(vec![
             publisher(1, "/a", STRING, None),

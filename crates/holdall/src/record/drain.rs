@@ -35,17 +35,17 @@ use std::{
     time::Duration,
 };
 
-/// How often the free space of the disk is told.
+/// How often the disk's free space is reported.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it is looked at when less than some of it is wanted free: a fast disk takes a third of a gigabyte meanwhile.
+/// How often it is checked when some space must stay free: a fast disk writes a third of a gigabyte in that time.
 const SPACE_GUARD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How fast the blocks of a removed file become free: ext4 takes 120 to 190 ms for 1 GB. Waiting longer than that, a second for small files
-/// too, let a fast recording fill the disk meanwhile.
+/// How fast the blocks of a removed file become free: ext4 takes 120 to 190 ms for 1 GB. Waiting longer than
+/// that, a second for small files too, let a fast recording fill the disk in the meantime.
 const FREED_BYTES_PER_NANO: u64 = 5;
 
-/// What the drain does besides writing.
+/// What the drain does in addition to writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainOptions {
     /// After a power cut at most what was received in this span is missing.
@@ -54,13 +54,13 @@ pub struct DrainOptions {
     pub on_disk_full: OnDiskFull,
     /// See [`super::options::RecordOptions::min_free_space_bytes`].
     pub min_free_space_bytes: Option<u64>,
-    /// The cache is a ring: what comes out of it is as old as the user likes, and promised to nobody before it is asked for.
+    /// The cache is a ring: what comes out of it is as old as the user likes, and nothing is promised about it before it is requested.
     pub snapshot: bool,
     /// See [`super::options::RecordOptions::merge_publishers`].
     pub merge_publishers: bool,
 }
 
-/// Finished files that wait to be told to other nodes at most.
+/// The most finished files that wait to be reported to other nodes.
 const FINISHED_FILES_MAX: usize = 1024;
 
 /// What the recorder asks of the drain, in order.
@@ -75,16 +75,16 @@ pub enum DrainCommand {
         /// Its definition; `None` while it is being asked for.
         definition: Option<MessageDefinition>,
     },
-    /// The definition that was asked for, or that there is none.
+    /// The definition that a node was asked for, or that there is none.
     Define {
         /// Its topic.
         topic: TopicId,
         /// The definition; encoding `Unknown` when there is none.
         definition: MessageDefinition,
     },
-    /// Go on in a new file.
+    /// Continue in a new file.
     Split,
-    /// Go on in a new file, because the current one makes no progress: the reason, for the ledger.
+    /// Continue in a new file because the current one makes no progress: the reason, for the ledger.
     Restart(String),
     /// Write what the ring of snapshot mode holds, into a file of its own.
     Snapshot,
@@ -97,7 +97,7 @@ pub struct DrainStatus {
     pub current_file: PathBuf,
     /// Free bytes where the bag is.
     pub available_bytes: Option<u64>,
-    /// Why nothing is stored any more, when that is so: one sentence.
+    /// Why nothing more is stored, if that is so: one sentence.
     pub failure: Option<String>,
     /// Files begun on request or because a limit was reached, the first one not counted.
     pub splits: u64,
@@ -105,7 +105,7 @@ pub struct DrainStatus {
     pub durability: DurabilityStatus,
     /// Durable messages by topic, indexed by [`TopicId`].
     pub durable: Vec<u64>,
-    /// Why the recording should be ended, when that is so: one sentence.
+    /// Why the recording should be ended, if it should: one sentence.
     pub must_end: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl DrainShared {
         }
     }
 
-    /// Gives the drain something to do; call [`SharedCache::wake`] when it should not wait for the next message.
+    /// Queues a command for the drain; call [`SharedCache::wake`] when it should not wait for the next message.
     pub fn command(&self, command: DrainCommand) {
         command.log_to(&self.survival);
         lock(&self.commands).push_back(command);
@@ -138,7 +138,7 @@ impl DrainShared {
         std::mem::take(&mut *lock(&self.finished))
     }
 
-    /// Nothing is stored any more.
+    /// Nothing more is stored.
     pub fn has_failed(&self) -> bool {
         lock(&self.status).failure.is_some()
     }
@@ -152,7 +152,7 @@ impl DrainShared {
         lock(&self.status).current_file.clone()
     }
 
-    /// A look at the drain.
+    /// A snapshot of the drain's state.
     pub fn status(&self) -> DrainStatus {
         lock(&self.status).clone()
     }
@@ -179,7 +179,7 @@ struct InPacking {
     held_bytes: usize,
 }
 
-/// Writes what the cache holds. Has no thread and no clock of its own: each step is told the time.
+/// Writes what the cache holds. Has no thread and no clock of its own: each step is given the time.
 pub struct Drain {
     bag: BagWriter,
     cache: Arc<SharedCache>,
@@ -197,13 +197,13 @@ pub struct Drain {
     options: DrainOptions,
     window: LossWindow,
     arrivals: Arrivals,
-    /// Messages by topic that the sync on its way covers.
+    /// Messages by topic that the sync in flight covers.
     syncing: Vec<u64>,
     /// What was written and is not durable.
     journal: Journal,
-    /// Its place that the sync on its way covers.
+    /// The journal's place that the sync in flight covers.
     syncing_journal: u64,
-    /// Its end when places of folded publishers were last given free.
+    /// The journal's end when places of folded publishers were last released.
     places_given: u64,
     next_space: Duration,
     next_space_guard: Duration,
@@ -254,7 +254,7 @@ impl Drain {
         drain
             .bag
             .set_end_records(drain.checkpoints.end_records(&drain.ledger));
-        drain.tell_status(|status| status.durability = drain.window.status().clone());
+        drain.update_status(|status| status.durability = drain.window.status().clone());
         drain
     }
 
@@ -271,7 +271,7 @@ impl Drain {
 
     /// Does everything that is due at `now` (monotonic time), beginning with the messages of `segment`.
     pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
-        self.obey();
+        self.run_commands();
         if let Some(segment) = segment {
             let oldest = self.arrivals.take().filter(|_| !self.options.snapshot);
             let received = oldest.unwrap_or(now);
@@ -287,14 +287,14 @@ impl Drain {
             );
             self.define(topic.id, topic.without_definition());
         }
-        if let Err(error) = self.tend_bag(now) {
+        if let Err(error) = self.maintain_bag(now) {
             self.fail(error);
         }
         self.release_retained();
     }
 
-    /// Does what was commanded.
-    fn obey(&mut self) {
+    /// Runs the queued commands.
+    fn run_commands(&mut self) {
         loop {
             // Taken one by one, so that the lock is not held while one is carried out.
             let Some(command) = lock(&self.shared.commands).pop_front() else {
@@ -365,7 +365,7 @@ impl Drain {
                 }
                 self.count_runs();
             }
-            // The topic's messages did not wait any longer.
+            // The topic's messages no longer waited.
             None => {
                 if let Some(Some(topic)) = self.topics.get(topic.0 as usize)
                     && let Some(name) = self.bag.set_definition(*topic, definition)
@@ -380,19 +380,19 @@ impl Drain {
         self.write_packed(true);
         if self.failure.is_none() {
             match self.bag.split() {
-                Ok(()) => self.tell_split(),
+                Ok(()) => self.report_split(),
                 Err(error) => self.fail(error),
             }
         }
     }
 
-    fn tell_split(&self) {
+    fn report_split(&self) {
         let closed = self.shared.current_file();
-        self.tell_status(|status| status.splits += 1);
+        self.update_status(|status| status.splits += 1);
         let opened = self.shared.current_file();
         tracing::info!("now recording into {}", opened.display());
         let mut finished = lock(&self.shared.finished);
-        // Nobody takes them in a recording whose session is never stepped.
+        // In a recording whose session is never stepped nothing takes them.
         if finished.len() < FINISHED_FILES_MAX {
             finished.push(FinishedFile {
                 closed,
@@ -442,7 +442,7 @@ impl Drain {
         !added && self.waiting.contains(topic)
     }
 
-    /// Takes a message's payload out of its segment; the cache goes on counting its memory.
+    /// Takes a message's payload out of its segment; the cache continues to count its memory.
     fn take_out(&self, segment: &mut Segment, place: Place, topic: TopicId) -> Option<HeldPayload> {
         if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
             return Some(HeldPayload::Loan(loan, pinned_bytes));
@@ -465,7 +465,7 @@ impl Drain {
         }
     }
 
-    /// Gives a payload to be packed. When too many are on their way, waits for the oldest; or gives it up, where that was asked for.
+    /// Submits a payload to be packed. When too many are in flight, waits for the oldest, or drops it where the options request that.
     fn pack(&mut self, entry: CacheEntry, payload: HeldPayload) {
         let message = InPacking {
             entry,
@@ -493,7 +493,7 @@ impl Drain {
         }
     }
 
-    /// Writes what is packed, in order; with `wait`, all that is on its way.
+    /// Writes what is packed, in order; with `wait`, all that is in flight.
     fn write_packed(&mut self, wait: bool) {
         while let Some((message, packed)) = self.packing.as_mut().and_then(|packing| packing.take_ready(wait))
         {
@@ -534,14 +534,14 @@ impl Drain {
         match self.bag.write_of((topic, publisher), message, who) {
             Ok(split) => {
                 if split {
-                    self.tell_split();
+                    self.report_split();
                 }
                 self.journal.written(self.bag.file_number(), &entry);
                 self.progress.written += 1;
                 self.count(&entry, bytes as u64);
             }
             Err(error) => {
-                // It may be whole in the file all the same.
+                // It may be whole in the file even so.
                 self.journal.refused(self.bag.file_number(), &entry);
                 self.fail(error);
                 self.lose(&entry, LossStage::Storage);
@@ -586,30 +586,30 @@ impl Drain {
     fn fail(&mut self, error: BagError) {
         if self.failure.is_none() {
             tracing::error!("recording ends early: {error}");
-            self.tell_status(|status| status.failure = Some(error.to_string()));
+            self.update_status(|status| status.failure = Some(error.to_string()));
             self.failure = Some(error);
         }
     }
 
-    /// What the bag needs besides messages.
-    fn tend_bag(&mut self, now: Duration) -> Result<(), BagError> {
-        // A failure may have come after the ring had gone on.
+    /// Maintains what the bag needs in addition to messages.
+    fn maintain_bag(&mut self, now: Duration) -> Result<(), BagError> {
+        // A failure may have come after the ring had removed a file.
         self.count_removed();
         if self.failure.is_some() {
             return Ok(());
         }
         self.bag.step()?;
-        self.tend_durability(now)?;
+        self.maintain_durability(now)?;
         self.give_places_free();
         self.count_removed();
         if let Some((name, entries)) = self.checkpoints.record(&self.ledger, now) {
             self.bag.write_record(&name, &entries)?;
         }
-        self.tend_space(now)
+        self.maintain_space(now)
     }
 
-    /// Asks for syncs in time, and tells what has become durable.
-    fn tend_durability(&mut self, now: Duration) -> Result<(), BagError> {
+    /// Requests syncs in time, and reports what has become durable.
+    fn maintain_durability(&mut self, now: Duration) -> Result<(), BagError> {
         if self.window.is_in_flight() && self.bag.is_durable()? {
             self.journal.forget_before(self.syncing_journal);
             let verdict = self.window.ended(now, self.syncing.iter().sum());
@@ -637,7 +637,7 @@ impl Drain {
         Ok(())
     }
 
-    /// Warns when the loss window cannot be kept: once, the report and the bag tell the rest.
+    /// Warns once when the loss window cannot be kept; the report and the bag have the details.
     fn warn_of(&mut self, verdict: Verdict) {
         if let (Verdict::FirstMiss(age), Some(window)) = (verdict, self.options.max_loss_window) {
             tracing::warn!(
@@ -651,11 +651,11 @@ impl Drain {
         }
     }
 
-    /// Tells how much space is free, and does what the user wants when it is too little.
-    fn tend_space(&mut self, now: Duration) -> Result<(), BagError> {
+    /// Reports how much space is free, and does what the options request when it is too little.
+    fn maintain_space(&mut self, now: Duration) -> Result<(), BagError> {
         if now >= self.next_space {
             self.next_space = now + SPACE_INTERVAL;
-            self.tell_status(|_| {});
+            self.update_status(|_| {});
         }
         let ring = self.options.on_disk_full == OnDiskFull::Ring;
         let wanted = self
@@ -679,17 +679,17 @@ impl Drain {
             let on_full = self.options.on_disk_full;
             let reason = too_little_space(self.bag.directory(), available, wanted, on_full);
             tracing::warn!("{reason}");
-            self.tell_status(|status| status.must_end = Some(reason));
+            self.update_status(|status| status.must_end = Some(reason));
         }
         Ok(())
     }
 
-    /// When something is to be done although nothing arrives.
+    /// When something must be done although nothing arrives.
     fn next_deadline(&self) -> Option<Duration> {
         self.window.next_begin().filter(|_| self.failure.is_none())
     }
 
-    fn tell_status(&self, change: impl FnOnce(&mut DrainStatus)) {
+    fn update_status(&self, change: impl FnOnce(&mut DrainStatus)) {
         let current_file = self.bag.current_path();
         let available_bytes = self.bag.available_bytes();
         let mut status = lock(&self.shared.status);
@@ -702,7 +702,7 @@ impl Drain {
 
     /// Writes what is still held back, when no more segments will come.
     pub fn finish(&mut self) {
-        self.obey();
+        self.run_commands();
         for topic in self.waiting.all() {
             tracing::warn!(
                 "{}: its message definition was not told before the end",
@@ -717,7 +717,7 @@ impl Drain {
         let vanished = self.bag.take_vanished();
         if !vanished.is_empty() {
             self.count_runs();
-            self.tell_status(|_| {});
+            self.update_status(|_| {});
         }
         for count in vanished {
             if let Some(topic) = self.of_bag.get(count.topic.0 as usize) {
@@ -731,7 +731,7 @@ impl Drain {
         }
     }
 
-    /// Ends the bag, with the ledger in it. `clock` tells how long what was not yet durable had to wait.
+    /// Ends the bag, with the ledger in it. `clock` measures how long what was not yet durable had to wait.
     pub fn close(mut self, clock: &dyn Clock) -> ClosedBag {
         let settled = match &self.failure {
             None => self.bag.replace_vanished().and_then(|_| self.bag.wait_settled()),

@@ -5,14 +5,16 @@ use std::{
     time::Duration,
 };
 
-/// Name of the record (MCAP metadata record or table row) that tells in a bag how well the window was kept.
+/// Name of the record (MCAP metadata record or table row) that states in a bag how well the window was kept.
 pub const DURABILITY_RECORD: &str = "holdall:durability";
 
-/// Key in `custom_data` of `metadata.yaml` that tells the same in one line: `max=2.000s achieved=1.791s missed=0`.
+/// Key in `custom_data` of `metadata.yaml` that states the same in one line: `max=2.000s achieved=1.791s
+/// missed=0`.
 pub const LOSS_WINDOW_KEY: &str = "holdall.loss_window";
 
-/// The window when the user does not say. Syncs come every 1.7 s then: often enough that a cut takes what a person would call "the
-/// last moment", seldom enough that chunks reach their size on every topic that matters. What it costs is not measured yet.
+/// The window when the user sets none. Syncs come every 1.7 s then: often enough that a cut takes what a
+/// person would call "the last moment", seldom enough that chunks reach their size on every topic that
+/// matters. What it costs is not measured yet.
 pub const DEFAULT_LOSS_WINDOW: Duration = Duration::from_secs(2);
 
 /// Syncs whose cost is remembered: some two minutes.
@@ -45,18 +47,19 @@ pub struct DurabilityStatus {
     pub missed: u64,
 }
 
-/// What is to be done after an event.
+/// What must be done after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The promise holds.
     Kept,
-    /// It was broken for the first time: the user is to be warned. How old the oldest message without a sync is.
+    /// It was broken for the first time: the user must be warned. The age of the oldest message without a
+    /// sync.
     FirstMiss(Duration),
     /// It was broken again.
     Missed(Duration),
 }
 
-/// A sync on its way.
+/// A sync in flight.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     begun: Duration,
@@ -66,8 +69,8 @@ struct Flight {
     late: bool,
 }
 
-/// The scheduler. Knows neither clock nor disk: it is told what happened and when, in monotonic time, so that steps of the wall clock
-/// move no deadline.
+/// The scheduler. Uses neither clock nor disk: callers report what happened and when, in monotonic time, so
+/// that steps of the wall clock move no deadline.
 #[derive(Debug)]
 pub struct LossWindow {
     window: Option<Duration>,
@@ -104,7 +107,7 @@ impl LossWindow {
         }
     }
 
-    /// When the next sync should begin; `None` while nothing waits or one is on its way.
+    /// When the next sync should begin; `None` while nothing waits or one is in flight.
     pub fn next_begin(&self) -> Option<Duration> {
         let (Some(window), Some(oldest), None) = (self.window, self.oldest, self.flight) else {
             return None;
@@ -121,7 +124,7 @@ impl LossWindow {
         self.next_begin().is_some_and(|begin| now >= begin)
     }
 
-    /// A sync was asked for that covers everything told by [`Self::received`].
+    /// A sync was requested that covers everything reported with [`Self::received`].
     pub fn begun(&mut self, now: Duration) {
         if let Some(oldest) = self.oldest.take() {
             self.flight = Some(Flight {
@@ -133,12 +136,12 @@ impl LossWindow {
         }
     }
 
-    /// Whether a sync is on its way.
+    /// Whether a sync is in flight.
     pub fn is_in_flight(&self) -> bool {
         self.flight.is_some()
     }
 
-    /// The sync that was on its way has ended well; `durable` messages are safe now.
+    /// The sync in flight has ended well; `durable` messages are safe now.
     pub fn ended(&mut self, now: Duration, durable: u64) -> Verdict {
         let Some(flight) = self.flight.take() else {
             return Verdict::Kept;
@@ -168,7 +171,7 @@ impl LossWindow {
         })
     }
 
-    /// Looks whether the promise is being broken while a sync takes long or cannot begin.
+    /// Checks whether the promise is being broken while a sync takes long or cannot begin.
     pub fn look(&mut self, now: Duration) -> Verdict {
         let Some(window) = self.window else {
             return Verdict::Kept;
@@ -224,7 +227,8 @@ impl LossWindow {
     }
 }
 
-/// Tells when the oldest message of a segment can have been received at the earliest, from how many segments there were at which time.
+/// Computes when the oldest message of a segment can have been received at the earliest, from how many
+/// segments there were at which time.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     /// Time, and how many segments had been begun by then; both ascend.
@@ -236,10 +240,11 @@ impl Arrivals {
     /// Samples kept; older ones are only needed while the cache is full for long, and then the oldest is kept.
     const SAMPLES_MAX: usize = 1024;
 
-    /// Notes that at `now` there were `queued` segments (the one being filled included) besides those taken.
+    /// Notes that at `now` there were `queued` segments (the one being filled included) in addition to those
+    /// taken.
     pub fn sample(&mut self, now: Duration, queued: u64) {
         let begun = self.taken + queued;
-        // A later time at which no more segments were begun tells more.
+        // A later time with the same number of segments is the better bound.
         while self.samples.back().is_some_and(|(_, last)| *last >= begun) {
             self.samples.pop_back();
         }
@@ -262,7 +267,7 @@ impl Arrivals {
 }
 
 impl DurabilityStatus {
-    /// What a bag tells of it: entries of its record [`DURABILITY_RECORD`].
+    /// What a bag states about it: entries of its record [`DURABILITY_RECORD`].
     pub fn entries(&self) -> BTreeMap<String, String> {
         let mut entries = BTreeMap::new();
         if let Some(window) = self.window {
@@ -289,7 +294,7 @@ impl DurabilityStatus {
     }
 }
 
-/// What a bag tells of its loss window, as [`DurabilityStatus::custom_data`] has put it; in seconds.
+/// What a bag states about its loss window, as [`DurabilityStatus::custom_data`] writes it; in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeptWindow {
     /// What was promised.
@@ -301,7 +306,7 @@ pub struct KeptWindow {
 }
 
 impl KeptWindow {
-    /// Reads it; `None` where it is not told, or not in these words.
+    /// Reads it; `None` where it is absent or has another form.
     pub fn from_custom_data(data: &BTreeMap<String, String>) -> Option<Self> {
         let text = data.get(LOSS_WINDOW_KEY)?;
         let value = |key: &str| {
@@ -359,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_told_once_and_makes_later_syncs_begin_earlier() {
+    fn a_stall_is_reported_once_and_makes_later_syncs_begin_earlier() {
         let mut window = LossWindow::new(Some(ms(1000)));
         window.received(ms(0));
         window.begun(ms(650));

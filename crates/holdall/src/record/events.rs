@@ -1,4 +1,4 @@
-//! Tells other nodes what happens to the recording, on the topics and in the message types of rosbag2: losses and finished files.
+//! Publishes the recording's events to other nodes, losses and finished files, on rosbag2's topics and in its message types.
 
 use super::{ledger::Ledger, session::lock};
 use holdall_model::{cdr::CdrWriter, interface::bundle::Bundle, loss::LossStage, qos::QosProfile};
@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-/// Where losses are told.
+/// The topic of events about losses.
 pub const MESSAGES_LOST_TOPIC: &str = "/events/rosbag2_messages_lost";
 
-/// Where finished files are told.
+/// The topic of events about finished files.
 pub const WRITE_SPLIT_TOPIC: &str = "/events/write_split";
 
 /// A type that came after Jazzy: a recorder of an older distribution beside us fails in each round of its discovery when it finds a topic of
@@ -27,28 +27,28 @@ const EVENT_QOS: QosProfile = QosProfile {
     ..QosProfile::ROS_DEFAULT
 };
 
-/// How often is looked whether anything was lost, while nothing was: each look goes over all topics under the ledger's lock.
+/// How often losses are polled while there are none: each poll visits all topics under the ledger's lock.
 const LOSS_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the end waits for subscriptions to have the last events.
+/// How long the end waits until subscriptions have the last events.
 const LAST_EVENT_MAX: Duration = Duration::from_millis(200);
 
-/// What is told, and as whom.
+/// Which events are published, and as which node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventOptions {
     /// Full name of the recorder's node.
     pub node_name: String,
-    /// Least time between two events about losses; `None` tells no losses.
+    /// Least time between two events about losses; `None` publishes none.
     pub lost_interval: Option<Duration>,
     /// Offer events about losses from the start. Else they are offered once a publisher or a subscription of another node has their type,
     /// which Jazzy and older distributions do not have.
     pub offer_lost_at_once: bool,
 }
 
-/// A storage file that was finished.
+/// A finished storage file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FinishedFile {
-    /// It.
+    /// The finished file.
     pub closed: PathBuf,
     /// The one that came after it; `None` at the end.
     pub opened: Option<PathBuf>,
@@ -67,7 +67,7 @@ pub(super) struct EventPublishers {
     /// By transport; `None` while no other node has the type.
     lost: Vec<Option<Box<dyn Publisher>>>,
     split: Vec<Box<dyn Publisher>>,
-    /// What was told, in the ledger's order of topics.
+    /// What was published, in the ledger's order of topics.
     told: Vec<Lost>,
     next_lost: Duration,
     published: bool,
@@ -127,7 +127,7 @@ impl EventPublishers {
         }
     }
 
-    /// Tells what was lost since the last event, unless that was too short ago.
+    /// Publishes what was lost since the last event, unless that event is too recent.
     pub(super) fn tell_lost(&mut self, ledger: &Mutex<Ledger>, now: Duration) {
         let Some(interval) = self.options.lost_interval else {
             return;
@@ -156,7 +156,7 @@ impl EventPublishers {
         true
     }
 
-    /// What was lost and nobody was told yet, by topic.
+    /// What was lost and not yet published, by topic.
     fn news(&mut self, ledger: &Ledger) -> Vec<(String, Lost)> {
         let mut news = Vec::new();
         self.told.resize(ledger.topics.len(), Lost::default());
@@ -165,7 +165,8 @@ impl EventPublishers {
                 continue;
             }
             let total = lost(&topic.missing);
-            // A message that was counted and came late makes the sum smaller; the next losses are told only beyond what was told.
+            // A message that was counted and came late makes the sum smaller; further losses are published
+            // only once they exceed what was published.
             let new = Lost {
                 in_transport: total.in_transport.saturating_sub(told.in_transport),
                 in_recorder: total.in_recorder.saturating_sub(told.in_recorder),
@@ -179,13 +180,13 @@ impl EventPublishers {
         news
     }
 
-    /// Tells a finished file.
+    /// Publishes a finished file.
     pub(super) fn tell_finished(&mut self, file: &FinishedFile) {
         let event = write_split(&self.options.node_name, file);
         self.published |= publish(&mut self.split, &event);
     }
 
-    /// Tells the last losses, those at the tail too, and lets subscriptions take what was told.
+    /// Publishes the last losses, those at the tail too, and waits until subscriptions have the events.
     pub(super) fn finish(&mut self, ledger: &Mutex<Ledger>, last_file: Option<&Path>) {
         if self.options.lost_interval.is_some() {
             self.publish_lost(ledger);
@@ -204,7 +205,7 @@ impl EventPublishers {
     }
 }
 
-/// Publishes to whoever listens; true when somebody does.
+/// Publishes to all matched subscriptions; true when there is one.
 fn publish<'a>(publishers: impl IntoIterator<Item = &'a mut Box<dyn Publisher>>, event: &[u8]) -> bool {
     let mut heard = false;
     for publisher in publishers {
@@ -235,7 +236,8 @@ fn type_hash(type_name: &str) -> Option<String> {
     Bundle::embedded().type_hash(type_name).map(str::to_owned)
 }
 
-/// What rosbag2 calls lost: on the way to us, or with us. What was sent before the match, or left out on request, is neither.
+/// What rosbag2 calls lost: in transit, or in the recorder. What was sent before the match, or left out on
+/// request, is neither.
 fn lost(missing: &BTreeMap<LossStage, u64>) -> Lost {
     let mut lost = Lost::default();
     for (stage, count) in missing.iter().filter(|(stage, _)| stage.is_shortfall()) {

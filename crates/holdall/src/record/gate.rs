@@ -36,7 +36,7 @@ impl Gate {
         }
     }
 
-    /// Whether a message may pass; replaces its stamp by simulation time where that is in use.
+    /// Whether a message may pass; replaces its stamp with simulation time where that is in use.
     #[inline]
     pub fn passage(&self, log_time: &mut Timestamp) -> Passage {
         if let Some(sim_time) = &self.sim_time_nanos {

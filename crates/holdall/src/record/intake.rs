@@ -1,4 +1,4 @@
-//! The intake of one topic: checks each publisher's sequence, says what is lost or unwanted, and offers the rest to the cache.
+//! The intake of one topic: checks each publisher's sequence, counts what is lost or unwanted, and offers the rest to the cache.
 
 mod first_inline;
 
@@ -34,7 +34,7 @@ pub enum PublisherOrigin {
     During,
 }
 
-/// What is known about one publisher's sequence. In this order what each message needs lies together: see [`Intake`].
+/// What is known about one publisher's sequence. The order of fields keeps what each message needs together: see [`Intake`].
 #[derive(Debug)]
 #[repr(C)]
 struct PublisherTrack {
@@ -49,7 +49,7 @@ struct PublisherTrack {
     received: u64,
     sequence: SequenceTracker,
     duplicates: u64,
-    /// Stored messages that the tracker could not tell from duplicates.
+    /// Stored messages that the tracker could not distinguish from duplicates.
     unclear: u64,
 }
 
@@ -104,10 +104,10 @@ struct IntakeState {
     folded: usize,
 }
 
-/// Everything that the messages of one topic pass before the cache.
+/// What one topic's messages pass through before the cache.
 ///
-/// With thousands of topics each message finds its intake outside of the processor's caches, so what it needs lies in three lines,
-/// one behind the other, without a pointer between them (seven lines in three pieces before: 10 000 topics cost 29 % against 10).
+/// With thousands of topics each message's intake is not in the processor's caches, so what it needs is in three consecutive
+/// lines, without a pointer between them (seven lines in three pieces before: 10 000 topics cost 29 % against 10).
 #[repr(C, align(64))]
 pub struct Intake {
     topic: TopicId,
@@ -129,7 +129,7 @@ impl Intake {
         }
     }
 
-    /// The sink of one of the topic's subscriptions; `number` is counted from 0 and tells duplicates from restarts.
+    /// The sink of one of the topic's subscriptions; `number` is counted from 0 and distinguishes duplicates from restarts.
     pub fn sink(self: &Arc<Self>, number: usize) -> Arc<dyn Sink> {
         if number == 0 {
             return Arc::clone(self) as Arc<dyn Sink>;
@@ -157,7 +157,7 @@ impl Intake {
         })
     }
 
-    /// Says what discovery knows about a publisher, before or after its first message.
+    /// Sets what discovery knows about a publisher, before or after its first message.
     pub fn publisher_discovered(&self, gid: Gid, origin: PublisherOrigin, who: Option<PublisherInfo>) {
         let mut state = self.lock();
         state.gone.retain(|gone| *gone != gid);
@@ -179,13 +179,13 @@ impl Intake {
         self.lock().received
     }
 
-    /// Publishers whose messages or discovery came by.
+    /// Publishers that were discovered or sent a message.
     pub fn publishers(&self) -> usize {
         let state = self.lock();
         state.by_gid.len() + state.folded
     }
 
-    /// Takes note that a publisher went away. Its account stays as it is, unless the topic has very many.
+    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many.
     pub fn publisher_gone(&self, gid: Gid) {
         let mut state = self.lock();
         if state.by_gid.contains_key(&Some(gid)) && !state.gone.contains(&gid) {
@@ -205,7 +205,7 @@ impl Intake {
                 state.ended.push(index);
             }
         }
-        // Messages that are still in the cache keep an account open; it is looked at again with the next one that goes.
+        // Messages that are still in the cache keep an account open; it is checked again when the next publisher goes.
         let before = state.ended.len();
         if state.by_gid.len() + before > PUBLISHERS_KEPT_MAX {
             let tracks = &state.tracks;
@@ -397,7 +397,7 @@ impl Intake {
         self.follow_exception(state, index, observation, sequence, time, passage)
     }
 
-    /// All that is not the next message in order.
+    /// Every case but the next message in order.
     #[cold]
     fn follow_exception(
         &self,
@@ -488,7 +488,7 @@ impl Intake {
         state.tracks[index].sequence.announced(last_sequence);
     }
 
-    /// Takes in what a subscription tells about announced sequences when asked.
+    /// Applies what a subscription returns about announced sequences.
     pub fn announced_sequences(&self, sequences: &[(Gid, u64)]) {
         for &(gid, last) in sequences {
             self.announce(gid, last);
@@ -496,7 +496,7 @@ impl Intake {
     }
 }
 
-/// The first subscription's way in: the intake itself, so that nothing lies between.
+/// The first subscription's sink: the intake itself, without a layer between.
 impl Sink for Intake {
     fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
         self.receive(1, header, payload);
@@ -507,7 +507,7 @@ impl Sink for Intake {
     }
 }
 
-/// A further subscription's way into the topic's intake.
+/// A further subscription's sink.
 struct SubscriptionSink {
     intake: Arc<Intake>,
     bit: u64,
@@ -523,7 +523,7 @@ impl Sink for SubscriptionSink {
     }
 }
 
-/// The way in for a topic that several transports may bring.
+/// The sink for a topic that several transports may bring.
 struct MergingSink {
     intake: Arc<Intake>,
     bit: u64,

@@ -1,4 +1,4 @@
-//! What was written and is not known to be durable, message by message: when the disk has failed, it tells exactly which are lost.
+//! What was written and is not known to be durable, message by message: when the disk has failed, it shows exactly which are lost.
 
 use super::{
     cache::{CacheEntry, PublisherIndex},
@@ -12,7 +12,8 @@ use std::{
     ops::Range,
 };
 
-/// Messages that are remembered at most: some 10 MB. Of earlier ones only the number is known after a failure.
+/// The most messages that are remembered: some 10 MB. Of earlier ones only the number is known after a
+/// failure.
 const ENTRIES_MAX: usize = 1 << 18;
 
 /// A message that was given to the storage writer.
@@ -37,13 +38,13 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Takes note of a message that was written into file `file`.
+    /// Notes a message that was written into file `file`.
     #[inline]
     pub(super) fn written(&mut self, file: Option<u32>, entry: &CacheEntry) {
         self.push(file, entry, false);
     }
 
-    /// Takes note of one that was not, as far as the writer knows.
+    /// Notes a message that was not written, as far as the writer knows.
     #[cold]
     pub(super) fn refused(&mut self, file: Option<u32>, entry: &CacheEntry) {
         self.push(file, entry, true);
@@ -77,7 +78,7 @@ impl Journal {
         self.forgotten + self.entries.len() as u64
     }
 
-    /// Forgets what lies before a place: it is durable.
+    /// Forgets everything before a place: it is durable.
     pub(super) fn forget_before(&mut self, place: u64) {
         let count = place
             .saturating_sub(self.forgotten)

@@ -1,17 +1,17 @@
-//! Says in the log that messages are being lost, when it begins and not again for every message.
+//! Logs that messages are being lost: when a loss begins, not for every message.
 
 use super::ledger::Ledger;
 use holdall_model::loss::{LossStage, LossSums};
 use std::collections::BTreeSet;
 
-/// Which losses the user was told about.
+/// Losses that were already logged.
 #[derive(Debug, Default)]
 pub(super) struct LossWatch {
     told: BTreeSet<(usize, LossStage)>,
 }
 
 impl LossWatch {
-    /// Tells each topic and stage that has its first loss; returns how many were told.
+    /// Logs each topic and stage that has its first loss; returns how many were logged.
     pub(super) fn look(&mut self, ledger: &Ledger) -> usize {
         let before = self.told.len();
         for (index, topic) in ledger.topics.iter().enumerate() {
@@ -20,7 +20,8 @@ impl LossWatch {
                     continue;
                 }
                 match stage {
-                    // Almost every node that starts while recording sends some on /parameter_events.
+                    // Almost every node that starts during a recording sends some messages on
+                    // /parameter_events.
                     LossStage::Head => tracing::info!(
                         "{}: {count} messages so far were {}, before the publisher and the recorder had discovered each other",
                         topic.name,
@@ -58,7 +59,7 @@ mod tests {
     use holdall_model::time::Timestamp;
 
     #[test]
-    fn each_kind_of_loss_is_told_once() {
+    fn each_kind_of_loss_is_logged_once() {
         let mut ledger = Ledger::new();
         let topic = ledger.add_topic("/t");
         let publisher = ledger.add_publisher(topic, None);

@@ -13,13 +13,14 @@ use std::{
 /// A bridge that takes longer than this brings a new message.
 const WINDOW_NANOS: i64 = 10_000_000_000;
 
-/// Messages of a topic that are remembered at most.
+/// Messages of a topic that are remembered, at most.
 const REMEMBERED_MAX: usize = 4096;
 
-/// Bytes at either end of a payload that are hashed besides its checksum: the header with its stamp is in front.
+/// Bytes at either end of a payload that are hashed in addition to its checksum: the header with its stamp is
+/// in front.
 const END_BYTES: usize = 512;
 
-/// What tells payloads apart: length, CRC-32 of all bytes, a 64-bit hash of both ends.
+/// What distinguishes payloads: length, CRC-32 of all bytes, a 64-bit hash of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Fingerprint {
     bytes: usize,
@@ -84,7 +85,7 @@ impl Merging {
         state.forget_before(header.log_time);
         let same = state.by_content.entry(fingerprint).or_default();
         let open = |seen: &Seen| seen.transports & bit == 0;
-        // A bridge may keep stamp and sequence; where it does not, the oldest is meant.
+        // A bridge may keep stamp and sequence; where it does not, the oldest is matched.
         let kept = |seen: &Seen| open(seen) && sent.0.is_some() && seen.sent == sent;
         let place = same.iter().position(kept).or_else(|| same.iter().position(open));
         if let Some(place) = place {

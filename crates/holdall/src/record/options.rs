@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration}
 /// What to do when the cache is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CachePolicy {
-    /// Refuse the newcomer, whoever sent it (rosbag2).
+    /// Refuse the new message, from any topic (rosbag2).
     DropNew,
-    /// Give up the oldest messages.
+    /// Evict the oldest messages.
     DropOld,
-    /// Refuse newcomers of topics that hold more than their share, so that no topic starves another.
+    /// Refuse new messages of topics that hold more than their share, so that no topic starves another.
     #[default]
     Fair,
 }
@@ -20,13 +20,14 @@ pub enum CachePolicy {
 /// How messages wait between the transport and the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
-    /// Total memory that may be held, pinned transport memory included (`--max-cache-size`).
+    /// Total memory that the cache may hold, pinned transport memory included (`--max-cache-size`).
     pub bytes_max: usize,
-    /// Longest time a message may wait before it is given up; snapshot mode keeps this much (`--max-cache-duration`).
+    /// Longest time a message may wait before it is evicted; snapshot mode keeps this much
+    /// (`--max-cache-duration`).
     pub duration_max: Option<Duration>,
-    /// What to do when it is full.
+    /// What to do when the cache is full.
     pub policy: CachePolicy,
-    /// Keep messages until a snapshot is asked for (`--snapshot-mode`).
+    /// Keep messages until a snapshot is requested (`--snapshot-mode`).
     pub snapshot: bool,
 }
 
@@ -37,9 +38,10 @@ const CACHE_BYTES_DEFAULT_MIN: u64 = 100 << 20;
 const CACHE_BYTES_DEFAULT_MAX: u64 = 512 << 20;
 
 impl CacheOptions {
-    /// How large the cache is when the user does not say, in bytes: a sixteenth of the memory, within bounds. Disks stand still for a while now
-    /// and then (a virtual one at 1.5 GB/s: single writes of 400 ms, 1.2 s when others sync), and what cannot wait is lost. It is taken only when
-    /// it is needed. A ring of snapshots is what the user looks at, so it has the size that users of rosbag2 know.
+    /// The cache's default size in bytes: a sixteenth of the memory, within bounds. Disks stall now and then
+    /// (a virtual one at 1.5 GB/s: single writes of 400 ms, 1.2 s when others sync), and what cannot wait is
+    /// lost. The memory is allocated only when it is needed. A snapshot ring is what the user gets to see, so
+    /// it has the size that users of rosbag2 know.
     pub fn bytes_max_by_memory(memory_bytes: Option<u64>, snapshot: bool) -> u64 {
         match memory_bytes {
             Some(bytes) if !snapshot => (bytes / 16).clamp(CACHE_BYTES_DEFAULT_MIN, CACHE_BYTES_DEFAULT_MAX),
@@ -59,7 +61,7 @@ impl Default for CacheOptions {
     }
 }
 
-/// When to go on in a new storage file.
+/// When to continue in a new storage file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SplitOptions {
     /// At this many bytes (`-b`).
@@ -75,8 +77,8 @@ pub struct SplitOptions {
 pub struct CompressionOptions {
     /// What is packed (`--compression-mode`); the format is zstd.
     pub mode: CompressionMode,
-    /// Messages that may wait for a thread, by message (`--compression-queue-size`): the oldest is given up when more come. `None`
-    /// gives up nothing: the drain waits, and messages wait in the cache.
+    /// Messages that may wait for a thread, by message (`--compression-queue-size`): the oldest is dropped
+    /// when more come. `None` drops nothing: the drain waits, and messages wait in the cache.
     pub queue_max: Option<NonZeroU32>,
     /// Threads (`--compression-threads`), also for the compression of chunks; `None` for as many as there are processors, 0 to compress
     /// chunks in the thread that writes (packing of files and messages has a thread at least).
@@ -93,7 +95,7 @@ impl CompressionOptions {
     }
 }
 
-/// More compression threads than this are of no use to anybody.
+/// More compression threads than this bring no gain.
 const THREADS_MAX: usize = 256;
 
 /// What to do when the disk is nearly full: less than [`RecordOptions::min_free_space_bytes`] is left.
@@ -102,12 +104,12 @@ pub enum OnDiskFull {
     /// End the recording; what was received until then is in the bag.
     #[default]
     Stop,
-    /// Remove this recording's own oldest files and go on; what was in them is counted at stage `policy`.
+    /// Remove this recording's own oldest files and continue; what was in them is counted at stage `policy`.
     Ring,
 }
 
-/// What must stay free for [`OnDiskFull::Ring`] when the user does not say, in bytes: a second of a fast disk, so that files are removed
-/// before a write fails.
+/// What must stay free for [`OnDiskFull::Ring`] when the user sets nothing, in bytes: a second of a fast
+/// disk, so that files are removed before a write fails.
 pub const RING_FREE_SPACE_BYTES: u64 = 1 << 30;
 
 /// Everything about one recording.
@@ -125,7 +127,7 @@ pub struct RecordOptions {
     pub storage_preset: String,
     /// Text of the backend's configuration file (`--storage-config-file`), laid over the preset.
     pub storage_config: Option<String>,
-    /// QoS to ask for instead of the adapted one, by topic.
+    /// QoS to request instead of the adapted one, by topic.
     pub qos_overrides: BTreeMap<String, QosProfile>,
     /// When to split.
     pub split: SplitOptions,
@@ -148,9 +150,9 @@ pub struct RecordOptions {
     pub use_sim_time: bool,
     /// Goes to `custom_data` of `metadata.yaml` (`--custom-data`).
     pub custom_data: BTreeMap<String, String>,
-    /// Time between looks at the graph (`-p`).
+    /// Time between polls of the graph (`-p`).
     pub polling_interval: Duration,
-    /// One look at the start, then none (`--no-discovery`).
+    /// One poll at the start, then none (`--no-discovery`).
     pub no_discovery: bool,
     /// A message that several transports bring is recorded once (`--merge-duplicates`).
     pub merge_duplicates: bool,
@@ -160,12 +162,13 @@ pub struct RecordOptions {
     pub ros_distro: String,
     /// Events for other nodes, `None` for none.
     pub events: Option<super::events::EventOptions>,
-    /// `share` prefixes to look for message definitions in (`AMENT_PREFIX_PATH`, split).
+    /// `share` prefixes to search for message definitions (`AMENT_PREFIX_PATH`, split).
     pub ament_prefixes: Vec<PathBuf>,
 }
 
 impl Default for RecordOptions {
-    /// Selects nothing yet, into `rosbag2` in the current directory; everything else as when the user says nothing.
+    /// Selects nothing yet, into `rosbag2` in the current directory; everything else has the default that the
+    /// user gets.
     fn default() -> Self {
         Self {
             selection: holdall_model::selection::Selection::default(),

@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// Sleep between two steps while messages are moved by hand.
 const TICK_BUSY: Duration = Duration::from_millis(1);
 
-/// Time between two looks at how much waits to be written.
+/// Time between two polls of how much waits to be written.
 const BACKLOG_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the end waits for messages that publishers have announced and that have not arrived.
@@ -84,17 +84,17 @@ impl Recorder {
         })
     }
 
-    /// What can be asked of the recording.
+    /// The recording's control.
     pub fn control(&self) -> RecordControl {
         self.control.clone()
     }
 
-    /// How it stands.
+    /// The recording's present state.
     pub fn status(&self) -> RecordStatus {
         self.view.status()
     }
 
-    /// Tells how it stands, from any thread.
+    /// Returns the recording's state, from any thread.
     pub fn observer(&self) -> RecordObserver {
         RecordObserver(self.view.clone())
     }
@@ -104,7 +104,7 @@ impl Recorder {
         self.control.wait_finished(at_most)
     }
 
-    /// Ends the recording, unless it has ended already, and tells what it left behind.
+    /// Ends the recording, unless it has ended already, and returns its report.
     pub fn stop(self) -> RecordReport {
         self.control.stop("stopped");
         let view = self.view;
@@ -134,7 +134,7 @@ struct Recording {
     survival: Survival,
 }
 
-/// Tells that the recording has ended, also when it ended by a panic.
+/// Reports that the recording has ended, also when it ended by a panic.
 struct TellFinished(RecordControl);
 
 impl Drop for TellFinished {
@@ -195,7 +195,7 @@ impl Recording {
         }
     }
 
-    /// Waits shortly for definitions that were asked for just before the end.
+    /// Waits shortly for definitions that were requested just before the end.
     fn await_definitions(&mut self) {
         let clock = Arc::clone(&self.view.clock);
         while self.session.awaits_definitions(clock.monotonic()) {
@@ -204,7 +204,7 @@ impl Recording {
         }
     }
 
-    /// Waits shortly for messages that were sent before the end and are still on their way.
+    /// Waits shortly for messages that were sent before the end and are still in flight.
     fn catch_up(&mut self) {
         let clock = Arc::clone(&self.view.clock);
         let deadline = clock.monotonic() + CATCH_UP_MAX;

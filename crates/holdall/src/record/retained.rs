@@ -26,7 +26,7 @@ enum Stage {
 pub struct Progress {
     /// Given to be packed.
     pub packing: u64,
-    /// Came back from there, or were given up.
+    /// Came back from there, or were dropped.
     pub packed: u64,
     /// Given to the storage writer.
     pub written: u64,
@@ -67,8 +67,8 @@ impl Retained {
         (RETAINED_BYTES_MAX + SPARE_BYTES_MAX) / shape.arena_bytes
     }
 
-    /// Keeps the messages of a segment that was given to the storage writer, the packing, or those that wait. `holds_waiting` when the
-    /// last is so for some.
+    /// Keeps the messages of a segment that was given to the storage writer, the packing, or the waiting
+    /// topics. `holds_waiting` when some are of waiting topics.
     pub fn keep(&mut self, segment: &mut Segment, holds_waiting: bool, at: Progress) {
         if segment.is_empty() || !segment.survives() {
             return;
@@ -80,7 +80,8 @@ impl Retained {
         } else {
             Stage::Written(at.written)
         };
-        // Many a segment is taken before it is full: a copy of some messages instead of a whole arena for each.
+        // Many segments are taken before they are full: a copy of some messages instead of a whole arena for
+        // each.
         if segment.bytes().len() <= self.shape.arena_bytes / 4 {
             self.gather(segment, stage);
         } else if let Some(empty) = self.empty_arena() {
@@ -98,7 +99,7 @@ impl Retained {
         let Some((kept, arena)) = &mut self.gathered else {
             return;
         };
-        // Who reads both passes over the run: it is the segment's once more.
+        // A reader of both skips the run: it repeats the segment's messages.
         arena.append(
             &run_header(segment.order(), segment.bytes().len()),
             segment.bytes(),
@@ -173,7 +174,7 @@ impl Retained {
         self.arenas.len() * self.shape.arena_bytes
     }
 
-    /// Whether the storage writer is to hand over what it holds.
+    /// Whether the storage writer must hand over what it holds.
     pub fn is_pressing(&self) -> bool {
         self.bytes() > RETAINED_BYTES_MAX / 2
     }

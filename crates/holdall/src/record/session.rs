@@ -1,4 +1,4 @@
-//! A recording session: follows the graph, keeps subscriptions, finds definitions. A step at a time, told what time it is.
+//! A recording session: follows the graph, keeps subscriptions, finds definitions. Runs in steps, each given the time.
 
 use super::{
     cache::SharedCache,
@@ -28,17 +28,17 @@ use std::{
     time::Duration,
 };
 
-/// Publishers that are discovered this soon after the start count as running before it, unless they tell that they were made later: answering
-/// a newcomer takes DDS nodes up to some announcement periods.
+/// Publishers that are discovered this soon after the start count as running before it, unless they state
+/// that they were made later: answering a newcomer takes DDS nodes up to some announcement periods.
 pub const INITIAL_DISCOVERY: Duration = Duration::from_secs(2);
 
-/// Time between two looks at what publishers announce to have sent.
+/// Time between two polls of what publishers announce to have sent.
 const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a node that was asked for a definition shortly before the end is waited for.
 const LAST_DEFINITION_WAIT: Duration = Duration::from_millis(300);
 
-/// Time between two looks at losses that nobody was told about.
+/// Time between two checks for losses that were not logged yet.
 const LOSS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How payloads are serialized where a transport says nothing else.
@@ -155,13 +155,13 @@ impl Session {
             let transports = session.sources.iter_mut().map(|source| &mut source.transport);
             EventPublishers::new(options, transports)
         });
-        session.tell_warnings();
+        session.log_warnings();
         session.subscribe_clock()?;
         session.subscribe_static_topics()?;
         Ok(session)
     }
 
-    fn tell_warnings(&self) {
+    fn log_warnings(&self) {
         for source in &self.sources {
             for warning in source.transport.warnings() {
                 tracing::warn!("{warning}");
@@ -223,12 +223,12 @@ impl Session {
             self.next_loss_look = now + LOSS_INTERVAL;
             self.losses.look(&lock(&self.parts.ledger));
         }
-        self.tell_events(now);
+        self.publish_events(now);
         self.ask_for_definitions(now);
         moved
     }
 
-    fn tell_events(&mut self, now: Duration) {
+    fn publish_events(&mut self, now: Duration) {
         let finished = self.parts.drain.take_finished();
         if let Some(events) = &mut self.events {
             events.tell_lost(&self.parts.ledger, now);
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Tells other nodes how it ended.
+    /// Publishes the recording's end to other nodes.
     pub(super) fn tell_end(&mut self, last_file: Option<&Path>) {
         let finished = self.parts.drain.take_finished();
         if let Some(events) = &mut self.events {
@@ -254,7 +254,7 @@ impl Session {
         self.failure.as_deref()
     }
 
-    /// Time until the next look at the graph.
+    /// Time until the next poll of the graph.
     pub(super) fn until_next_look(&self, now: Duration) -> Duration {
         self.next_look.saturating_sub(now)
     }
@@ -277,7 +277,7 @@ impl Session {
                 source.discovery.close();
             }
             let mut events = Vec::new();
-            // It has failed for good: said once, by whoever ends the recording.
+            // It has failed for good: logged once, by the caller that ends the recording.
             if let Err(error) = source.transport.poll_graph(&mut events) {
                 self.failure.get_or_insert_with(|| error.to_string());
             }
@@ -391,7 +391,7 @@ impl Session {
         let Some(topic) = self.topics.get_mut(&publisher.topic) else {
             return Ok(());
         };
-        // What a leaf topic sent before it had a subscription was not asked for.
+        // What a leaf topic sent before it had a subscription was not requested.
         let origin = if self.options.selection.ignore_leaf_topics {
             PublisherOrigin::Before
         } else {
@@ -440,7 +440,7 @@ impl Session {
         }
     }
 
-    /// Whether a node may still answer for what definition it was just asked: worth a short wait at the end of a recording.
+    /// Whether a node may still answer a request for a definition that was just made: worth a short wait at the end of a recording.
     pub(super) fn awaits_definitions(&mut self, now: Duration) -> bool {
         self.ask_for_definitions(now);
         self.definitions.has_just_asked(now, LAST_DEFINITION_WAIT)

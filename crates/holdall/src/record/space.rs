@@ -1,4 +1,4 @@
-//! What is said when too little space is free for a recording.
+//! The sentence for too little free space for a recording.
 
 use super::options::OnDiskFull;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a recording tells while it runs and when it has ended.
+//! What a recording reports while it runs and when it has ended.
 
 pub use super::durability::DurabilityStatus;
 pub use crate::writer::UndefinedTopic;
@@ -31,14 +31,14 @@ pub struct TopicStatus {
 }
 
 impl TopicStatus {
-    /// Messages that were received and will never be in the bag: dropped on their way, or left out on request.
+    /// Messages that were received and will never be in the bag: dropped in transit, or left out on request.
     pub fn dropped(&self) -> u64 {
         let after_arrival = self.lost.iter().filter(|(stage, _)| stage.is_after_arrival());
         after_arrival.map(|(_, count)| count).sum::<u64>() + self.left_out
     }
 }
 
-/// A look at a running recording.
+/// A snapshot of a running recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordStatus {
     /// Since the start.
@@ -61,7 +61,8 @@ pub struct RecordStatus {
     pub current_file: PathBuf,
     /// What is durable, and how well the loss window was kept.
     pub durability: DurabilityStatus,
-    /// Why the recording should be ended, when that is so: its owner is to stop it (less space is free than the user wants). One sentence.
+    /// Why the recording should be ended, if it should: its owner must stop it (less space is free than the
+    /// user wants). One sentence.
     pub must_end: Option<String>,
     /// All topics in the order of subscription.
     pub topics: Vec<TopicStatus>,
@@ -78,7 +79,7 @@ impl RecordStatus {
     }
 }
 
-/// What an ended recording left behind.
+/// The report of an ended recording.
 #[derive(Clone, Debug, Default)]
 pub struct RecordReport {
     /// The final counters.
@@ -96,8 +97,9 @@ pub struct RecordReport {
 }
 
 impl RecordReport {
-    /// True when the recording lost a message that it should have had. Messages sent before their publisher was matched (`head`: almost
-    /// every node that starts later sends some on `/parameter_events`) are told, but do not count here.
+    /// True when the recording lost a message that it should have had. Messages sent before their publisher
+    /// was matched (`head`: almost every node that starts later sends some on `/parameter_events`) are
+    /// reported, but do not count here.
     pub fn has_loss(&self) -> bool {
         self.status.shortfall() > 0
     }

@@ -1,4 +1,4 @@
-//! A recording without threads, for a simulator: the same session, cache, drain and bag writer, moved on step by step.
+//! A recording without threads, for a simulator: the same session, cache, drain and bag writer, run step by step.
 
 use super::{
     RecordControl, RecordError,
@@ -47,17 +47,17 @@ impl SteppedRecorder {
         Assembly::new(options, transports, clock, open_disk, folder, Some(storage)).map(Self)
     }
 
-    /// What can be asked of the recording; a stop that is asked for is the owner's business.
+    /// The recording's control; the owner must act on a requested stop.
     pub fn control(&self) -> RecordControl {
         self.0.control.clone()
     }
 
-    /// How it stands.
+    /// The recording's present state.
     pub fn status(&self) -> RecordStatus {
         self.0.view.status()
     }
 
-    /// Looks at the graph, moves messages by hand, asks for definitions: what the recorder's own thread does.
+    /// Polls the graph, moves messages by hand, asks for definitions: what the recorder's own thread does.
     pub fn step_session(&mut self) {
         let now = self.0.view.clock.monotonic();
         self.0.session.step(now);
@@ -82,7 +82,7 @@ impl SteppedRecorder {
         self.0.view.parts.drain.has_failed()
     }
 
-    /// The account of messages as it stands.
+    /// The present account of messages.
     pub fn ledger(&self) -> Ledger {
         lock(&self.0.view.parts.ledger).clone()
     }
@@ -92,7 +92,7 @@ impl SteppedRecorder {
         self.stop_with_ledger().0
     }
 
-    /// As [`SteppedRecorder::stop`], with the ledger as it is in memory: a bag on a failed disk does not have it.
+    /// As [`SteppedRecorder::stop`], with the ledger from memory: a bag on a failed disk does not have it.
     pub fn stop_with_ledger(mut self) -> (RecordReport, Ledger) {
         self.0.session.look_at_announcements();
         self.0.session.close();

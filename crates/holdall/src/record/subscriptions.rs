@@ -11,7 +11,7 @@ use holdall_model::{
 use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
 use std::{collections::BTreeSet, sync::Arc};
 
-/// One subscription and what it asks for.
+/// One subscription and the QoS that it requests.
 struct OpenSubscription {
     /// Which of the recording's transports it belongs to.
     transport: usize,
@@ -32,7 +32,7 @@ pub(super) struct RecordedTopic {
     /// Remembers messages, where those that several transports bring are recorded once.
     merging: Option<Arc<Merging>>,
     subscriptions: Vec<OpenSubscription>,
-    /// Publishers that were told not to fit.
+    /// Publishers that were reported as incompatible.
     refused: BTreeSet<Gid>,
 }
 
@@ -157,7 +157,7 @@ impl RecordedTopic {
             .sum()
     }
 
-    /// Takes in what publishers announce to have sent.
+    /// Applies what publishers announce to have sent.
     pub(super) fn look_at_announcements(&self) {
         for open in &self.subscriptions {
             let announced = open.subscription.announced_sequences();

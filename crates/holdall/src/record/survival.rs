@@ -163,13 +163,13 @@ impl Log {
         true
     }
 
-    /// Says that something is missing from here on.
+    /// Notes that the log is incomplete from here on.
     fn give_up(&mut self) {
         if std::mem::replace(&mut self.is_incomplete, true) {
             return;
         }
         if let Some(mut reserve) = self.reserve.take() {
-            // A line of its own, also behind half of another.
+            // A line of its own, also after half of another.
             reserve.append(b"\n", &serde_json::to_vec(&Event::Incomplete).unwrap_or_default());
             reserve.append(b"\n", &[]);
             self.arenas.push(reserve);
@@ -177,12 +177,12 @@ impl Log {
     }
 }
 
-/// The log, for all who have something to say. Does nothing where nothing survives.
+/// The log, shared by all parts that write to it. Does nothing where nothing survives.
 #[derive(Clone, Default)]
 pub struct SurvivalLog(Option<Arc<Mutex<Log>>>);
 
 impl SurvivalLog {
-    /// Says something.
+    /// Logs an event.
     #[inline]
     pub fn add(&self, event: impl FnOnce() -> Event) {
         if let Some(log) = &self.0 {
@@ -190,7 +190,7 @@ impl SurvivalLog {
         }
     }
 
-    /// Says that the account of what survives is not complete.
+    /// Notes that the account of what survives is not complete.
     pub fn give_up(&self) {
         if let Some(log) = &self.0 {
             log.lock().unwrap_or_else(PoisonError::into_inner).give_up();
@@ -204,7 +204,7 @@ impl fmt::Debug for SurvivalLog {
     }
 }
 
-/// Where a log is written does not make what is logged another thing.
+/// Where a log is written does not affect equality.
 impl PartialEq for SurvivalLog {
     fn eq(&self, _other: &Self) -> bool {
         true
@@ -275,7 +275,7 @@ impl Survival {
         Ok(Self { source, log })
     }
 
-    /// Leaves word in the bag's directory where the memory is.
+    /// Writes into the bag's directory where the memory is.
     pub fn leave_word(&self, bag: &Path) {
         let Some(region) = self.source.region() else {
             return;
@@ -290,7 +290,7 @@ impl Survival {
         }
     }
 
-    /// Everything has another place now.
+    /// Removes both: everything is stored elsewhere now.
     pub fn end(&self, bag: &Path) {
         let Some(region) = self.source.region() else {
             return;

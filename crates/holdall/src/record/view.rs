@@ -1,4 +1,4 @@
-//! How a recording stands: the counters of all its parts, put together for whoever asks.
+//! The state of a recording: the counters of all its parts, put together on request.
 
 use super::{
     ledger::TopicAccount,
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// What is needed to tell how a recording stands.
+/// What is needed to report a recording's state.
 #[derive(Clone)]
 pub(super) struct View {
     pub parts: Parts,
@@ -21,17 +21,19 @@ pub(super) struct View {
     pub started: Duration,
 }
 
-/// Tells how a recording stands, from any thread. Cheap to clone; of a recording that has ended it tells the end.
+/// Returns a recording's state, from any thread. Cheap to clone; of a recording that has ended it returns the
+/// final state.
 #[derive(Clone)]
 pub struct RecordObserver(pub(super) View);
 
 impl RecordObserver {
-    /// How it stands.
+    /// The recording's present state.
     pub fn status(&self) -> RecordStatus {
         self.0.status()
     }
 
-    /// The nodes that are known to publish on each topic, by topic; discovery tells some of them after their first messages.
+    /// The nodes that are known to publish on each topic, by topic; discovery reports some of them after
+    /// their first messages.
     pub fn nodes(&self) -> BTreeMap<String, BTreeSet<String>> {
         let ledger = lock(&self.0.parts.ledger);
         let nodes = |topic: &TopicAccount| topic.publishers.iter().filter_map(|it| it.node.clone()).collect();

@@ -55,13 +55,13 @@ pub struct GivenUp {
 }
 
 impl GivenUp {
-    /// What it is recorded with.
+    /// The definition that it is recorded with.
     pub fn without_definition(&self) -> MessageDefinition {
         unknown_definition(&self.type_name)
     }
 }
 
-/// The definition of a type that nobody told.
+/// The definition of a type that no node defined.
 pub fn unknown_definition(type_name: &str) -> MessageDefinition {
     MessageDefinition {
         type_name: type_name.to_owned(),
@@ -121,8 +121,9 @@ impl WaitingTopics {
         self.topics.contains_key(&topic)
     }
 
-    /// Holds a message back that was received at `received` or later: time in the cache is part of its wait, as it is of the loss
-    /// window. Returns the topics that must not wait any longer because too much is held.
+    /// Holds a message back that was received at `received` or later: time in the cache counts toward its
+    /// wait and toward the loss window. Returns the topics that must not wait any longer because too much is
+    /// held.
     pub fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) -> Vec<GivenUp> {
         let bytes = payload.held_bytes() + size_of::<(CacheEntry, HeldPayload)>();
         if let Some(topic) = self.topics.get_mut(&entry.topic) {
@@ -141,7 +142,7 @@ impl WaitingTopics {
             .collect()
     }
 
-    /// Lets a topic wait no longer; gives what was held back.
+    /// Ends a topic's wait; returns what was held back.
     pub fn remove(&mut self, topic: TopicId) -> Option<(TopicInfo, Held)> {
         let topic = self.topics.remove(&topic)?;
         self.held_bytes -= topic.held_bytes;

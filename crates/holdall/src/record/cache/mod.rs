@@ -18,7 +18,7 @@ use holdall_model::{message::Loan, time::Timestamp, topic::TopicId};
 use segment::{HEADER_BYTES, LOAN_OVERHEAD_BYTES};
 use std::{collections::VecDeque, time::Duration};
 
-/// The smallest cache, in bytes; smaller wishes (rosbag2's 0, "write each message straight") get this.
+/// The smallest cache, in bytes; smaller requests (rosbag2's 0, "write each message straight") get this.
 pub const CACHE_BYTES_MIN: usize = 64 * 1024;
 
 /// Segments that may always exist: one being filled, one being written, and two to change with.
@@ -47,7 +47,7 @@ pub struct CacheEntry {
     pub publisher: PublisherIndex,
 }
 
-/// A payload on its way into the cache.
+/// A payload to be put into the cache.
 pub enum Body<'a> {
     /// To be copied.
     Copy(&'a [u8]),
@@ -72,7 +72,7 @@ pub enum Blocked {
     Refused,
     /// A segment is needed: make one outside the lock, hand it to [`Cache::add_segment`], try again.
     NeedsSegment,
-    /// These messages, the oldest, were given up: count them outside the lock, hand the segment to [`Cache::recycle`], try again.
+    /// These messages, the oldest, were evicted: count them outside the lock, hand the segment to [`Cache::recycle`], try again.
     Evicted(Segment),
     /// This memory is needed for a loan: drop it outside the lock, try again.
     Surplus(Segment),
@@ -80,7 +80,7 @@ pub enum Blocked {
 
 /// What [`Cache::take`] found.
 pub enum Taken {
-    /// The oldest messages, to be written and given back by [`Cache::recycle`].
+    /// The oldest messages, to be written and returned with [`Cache::recycle`].
     Segment(Segment),
     /// There is nothing to write.
     Nothing,
@@ -198,7 +198,7 @@ impl Cache {
         (self.segments - self.spare.len()) * self.shape.footprint_bytes() + self.pinned_bytes
     }
 
-    /// Takes a message in.
+    /// Stores a message.
     ///
     /// # Errors
     /// When there is no room, or when something has to be done outside the lock first.
@@ -252,7 +252,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts the segment being filled behind the full ones and begins another.
+    /// Appends the segment being filled to the full ones and begins another.
     fn rotate(&mut self) -> Result<(), Blocked> {
         if self.current.is_empty() {
             return Ok(());
@@ -301,7 +301,7 @@ impl Cache {
                 return Err(Blocked::Evicted(oldest));
             }
             if !self.current.is_empty() {
-                // Only the segment being filled is left to be given up.
+                // Only the segment being filled is left to evict.
                 self.rotate()?;
                 return Err(self.full.pop_front().map_or(Blocked::Refused, Blocked::Evicted));
             }
@@ -313,7 +313,7 @@ impl Cache {
         }
     }
 
-    /// True when the segment being filled spans so much time that giving it up whole would be too coarse.
+    /// True when the segment being filled spans so much time that evicting it whole would be too coarse.
     fn is_current_stale(&self, now: Timestamp) -> bool {
         match (self.duration_max, self.current.first_log_time()) {
             (Some(duration_max), Some(first)) => now.saturating_since(first) > duration_max / 16,
@@ -321,7 +321,7 @@ impl Cache {
         }
     }
 
-    /// Gives up the oldest segment when all in it is older than the limit.
+    /// Evicts the oldest segment when all of it is older than the limit.
     fn give_up_expired(&mut self, now: Timestamp) -> Result<(), Blocked> {
         let Some(duration_max) = self.duration_max else {
             return Ok(());
@@ -339,7 +339,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Hands in a segment that was asked for by [`Blocked::NeedsSegment`] or [`Taken::NeedsSegment`], or reserved before.
+    /// Adds a segment that was requested by [`Blocked::NeedsSegment`] or [`Taken::NeedsSegment`], or reserved before.
     pub fn add_segment(&mut self, segment: Segment) {
         self.spare.push(segment);
     }
@@ -379,7 +379,7 @@ impl Cache {
         self.full.pop_front().map_or(Taken::Nothing, Taken::Segment)
     }
 
-    /// Rotates without ever giving up messages.
+    /// Rotates without ever evicting messages.
     fn rotate_for_take(&mut self) -> Result<(), Taken> {
         if let Some(next) = self.spare.pop() {
             self.change_current(next);
@@ -407,7 +407,7 @@ impl Cache {
             return None;
         }
         if self.full.is_empty() && !self.current.is_empty() && !self.dump_current {
-            // One segment more than before, for the short time until the last ones are given back.
+            // One segment more than before, for the short time until the last ones are returned.
             self.segments += 1;
             self.full.push_back(std::mem::replace(
                 &mut self.current,
@@ -417,8 +417,8 @@ impl Cache {
         self.full.pop_front()
     }
 
-    /// True when so much is in use that the drain must not sleep. Not less than an eighth: whoever wakes the drain may have to wait until
-    /// it has written what waits (2 ms for 8 MiB on two cores).
+    /// True when so much is in use that the drain must not sleep. Not less than an eighth: the thread that
+    /// wakes the drain may have to wait until it has written what waits (2 ms for 8 MiB on two cores).
     #[inline]
     pub fn is_pressing(&self) -> bool {
         self.has_dumped() || (!self.snapshot && self.used_bytes() > self.bytes_max / 8)
@@ -448,7 +448,7 @@ impl Cache {
         self.admission.charge(topic, bytes);
     }
 
-    /// Says that a loan taken out of a segment was given back to its transport.
+    /// Accounts for a loan that was taken out of a segment and returned to its transport.
     pub fn loan_returned(&mut self, topic: TopicId, pinned_bytes: usize) {
         debug_assert!(
             self.pinned_bytes >= pinned_bytes,
@@ -458,14 +458,14 @@ impl Cache {
         self.admission.credit(topic, pinned_bytes);
     }
 
-    /// Says what the messages of segments that come back had cost their topics, in bytes.
+    /// Credits topics with what the messages of returned segments had cost them, in bytes.
     pub fn credit(&mut self, credits: &[(TopicId, usize)]) {
         for &(topic, bytes) in credits {
             self.admission.credit(topic, bytes);
         }
     }
 
-    /// Takes out the segments that a backlog has needed and nothing needs now, to be freed outside the lock.
+    /// Takes out the segments that a backlog needed and that are not needed now, to be freed outside the lock.
     pub fn take_idle(&mut self) -> Vec<Segment> {
         let surplus = self
             .segments

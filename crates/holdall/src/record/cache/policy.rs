@@ -20,7 +20,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Accounts for a cache of `bytes_max` bytes; nobody holds anything.
+    /// Accounts for a cache of `bytes_max` bytes; no topic holds anything.
     pub fn new(policy: CachePolicy, bytes_max: usize) -> Self {
         Self {
             policy,
@@ -52,9 +52,10 @@ impl Admission {
         self.topic_held_bytes.get(topic.0 as usize).copied().unwrap_or(0)
     }
 
-    /// False when a topic would hold more than its share with a message of `bytes`; a topic that holds nothing is always let in.
-    /// `used_bytes` is the memory in use without the message. What must be free is so *behind* the message: otherwise one large
-    /// message takes what small ones of other topics need.
+    /// False when a topic would hold more than its share with a message of `bytes`; a topic that holds
+    /// nothing is always let in. `used_bytes` is the memory in use without the message. The free budget is
+    /// what remains *after* the message: otherwise one large message takes what small ones of other topics
+    /// need.
     #[inline]
     pub fn admits(&self, topic: TopicId, used_bytes: usize, bytes: usize) -> bool {
         if self.policy != CachePolicy::Fair {
@@ -62,7 +63,7 @@ impl Admission {
         }
         let free = self.bytes_max.saturating_sub(used_bytes + bytes);
         let share = free.saturating_mul(self.share_of_free);
-        // A topic cannot hold more than all together do: while there is room its own account is not looked at.
+        // A topic cannot hold more than all together do: while there is room its own account is not read.
         if self.held_bytes + bytes <= share {
             return true;
         }

@@ -16,7 +16,7 @@ use std::sync::{
 /// Bytes of a message's header in the arena: see [`Header`].
 pub const HEADER_BYTES: usize = 40;
 
-/// What a loan costs its topic besides what it pins, in bytes: header, place in the list, allocation.
+/// What a loan costs its topic in addition to what it pins, in bytes: header, place in the list, allocation.
 pub const LOAN_OVERHEAD_BYTES: usize = 128;
 
 /// How much one segment holds; all segments of a cache have the same shape, so that they can be used again.
@@ -29,8 +29,8 @@ pub struct SegmentShape {
 }
 
 impl SegmentShape {
-    /// The largest shape. Small enough to be given up or counted in some ten microseconds, large enough that one lock for taking it
-    /// costs nothing per message.
+    /// The largest shape. Small enough to be evicted or counted in some ten microseconds, large enough that
+    /// one lock for taking it costs nothing per message.
     const LARGEST: Self = Self {
         arena_bytes: 256 * 1024,
         loans_max: 256,
@@ -46,7 +46,7 @@ impl SegmentShape {
         shape
     }
 
-    /// Memory that one segment takes, in bytes, full or not, without what its loans pin.
+    /// Memory that one segment uses, in bytes, full or not, without what its loans pin.
     pub const fn footprint_bytes(&self) -> usize {
         self.arena_bytes + self.loans_max * size_of::<Option<HeldLoan>>()
     }
@@ -57,7 +57,7 @@ impl SegmentShape {
     }
 }
 
-/// Where a message lies in its segment; the first one is `Place::default()`.
+/// A message's place in its segment; the first one is `Place::default()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place(usize);
 
@@ -69,11 +69,11 @@ pub struct Stored<'a> {
     pub payload: PayloadRef<'a>,
     /// What it costs its topic, in bytes, without what a loan pins.
     pub charge_bytes: usize,
-    /// Where the next one lies.
+    /// The next message's place.
     pub next: Place,
 }
 
-/// A loan with what it pins, asked once.
+/// A loan with what it pins, queried once.
 struct HeldLoan {
     loan: Box<dyn Loan>,
     pinned_bytes: usize,
@@ -82,13 +82,13 @@ struct HeldLoan {
 const HAS_PUBLISH_TIME: u32 = 1;
 const HAS_SEQUENCE: u32 = 2;
 const IS_LOAN: u32 = 4;
-/// No message: the ones that follow, so many bytes, are those of a segment, by its place among all.
+/// Not a message but a run header: the messages that follow, this many bytes, are one segment's; it gives the segment's place among all.
 const IS_RUN: u32 = 8;
 
-/// Bytes of what stands before a run of gathered messages.
+/// Bytes of the header before a run of gathered messages.
 pub const RUN_HEADER_BYTES: usize = HEADER_BYTES;
 
-/// What stands before the messages of a segment, `bytes` long, where several are gathered in one arena.
+/// The header before a segment's messages, `bytes` long, where several segments are gathered in one arena.
 pub fn run_header(order: u64, bytes: usize) -> [u8; RUN_HEADER_BYTES] {
     let mut header = [0; RUN_HEADER_BYTES];
     header[0..8].copy_from_slice(&order.to_le_bytes());
@@ -155,8 +155,8 @@ pub fn survived(bytes: &[u8]) -> Vec<SurvivedRun> {
     runs
 }
 
-/// A header as it lies in the arena, little-endian: log time, publish time, sequence, topic, publisher, length of the payload (or
-/// number of the loan), flags.
+/// A header in the arena's layout, little-endian: log time, publish time, sequence, topic, publisher, length
+/// of the payload (or number of the loan), flags.
 struct Header {
     entry: CacheEntry,
     len_or_loan: u32,
@@ -224,7 +224,7 @@ pub const KIND_MESSAGES: u32 = 1;
 #[derive(Clone, Debug, Default)]
 pub struct ArenaSource {
     region: Option<Region>,
-    /// Is told once when ordinary memory had to be taken.
+    /// Notified once when ordinary memory had to be used.
     ordinary: Arc<OnceLock<SurvivalLog>>,
     is_ordinary: Arc<AtomicBool>,
 }
@@ -250,7 +250,7 @@ impl ArenaSource {
             .and_then(|region| region.arena(KIND_MESSAGES))
     }
 
-    /// Sets where it is said that messages are in memory which does not survive.
+    /// Sets the log that records when messages are in memory that does not survive.
     pub fn report_ordinary_memory_to(&self, log: SurvivalLog) {
         // Set once, where the source is made.
         drop(self.ordinary.set(log));
@@ -321,7 +321,7 @@ impl Segment {
         self.arena.order()
     }
 
-    /// The bytes of its messages as they are in memory; [`survived`] reads them.
+    /// The bytes of its messages in memory; [`survived`] reads them.
     pub fn bytes(&self) -> &[u8] {
         self.arena.as_slice()
     }
@@ -464,7 +464,7 @@ impl Segment {
         Some((held.loan, held.pinned_bytes))
     }
 
-    /// Forgets all messages, gives loans back and keeps the memory.
+    /// Forgets all messages, returns loans and keeps the memory.
     pub fn clear(&mut self) {
         self.arena.clear();
         self.loans.clear();

@@ -30,15 +30,15 @@ pub enum Offered {
 
 /// What the drain found after waiting.
 pub enum Waited {
-    /// The oldest messages, to be given back by [`SharedCache::give_back`].
+    /// The oldest messages, to be returned with [`SharedCache::give_back`].
     Segment(Segment),
-    /// Nothing came, or somebody called [`SharedCache::wake`].
+    /// Nothing came, or [`SharedCache::wake`] was called.
     Idle,
     /// The cache was closed and everything was taken.
     Finished,
 }
 
-/// What the drain is waiting for; nobody needs to be woken otherwise.
+/// What the drain is waiting for; otherwise it need not be woken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     No,
@@ -57,23 +57,23 @@ struct Inner {
     prompted: Timestamp,
 }
 
-/// What came back and is not in the accounts yet. It has a lock of its own, held for nanoseconds, so that the drain never waits for
-/// a thread that is copying a message into the cache, nor wakes it afterwards; whoever locks the cache next takes it in.
+/// What was returned and is not in the accounts yet. It has a lock of its own, held for nanoseconds, so that the drain never waits
+/// for a thread that is copying a message into the cache, nor wakes it afterwards; the next thread that locks the cache applies it.
 #[derive(Default)]
 struct Returned {
     /// Empty segments, ready for use.
     segments: Vec<Segment>,
-    /// Segments that were asked for and have just been made.
+    /// Segments that were requested and have just been made.
     made: Vec<Segment>,
     /// What the messages of `segments` had cost their topics, in bytes.
     credits: Vec<(TopicId, usize)>,
     /// What loans pinned that are gone, in bytes.
     pinned: Vec<(TopicId, usize)>,
-    /// Memory beyond the bound, to be freed by the next thread that gives something back.
+    /// Memory beyond the bound, to be freed by the next thread that returns something.
     surplus: Vec<Segment>,
 }
 
-/// Called for each message that was given up after it had been taken in; outside the lock, on the thread that needed the room.
+/// Called for each message that was evicted after it had been stored; outside the lock, on the thread that needed the room.
 pub type CountEvicted = Box<dyn Fn(&CacheEntry) + Send + Sync>;
 
 /// A [`Cache`] between receiving threads and one draining thread.
@@ -88,7 +88,7 @@ pub struct SharedCache {
     source: ArenaSource,
 }
 
-/// Times that the drain looks for messages by itself before it waits to be woken.
+/// Times that the drain polls for messages before it waits to be woken.
 const LINGER_ROUNDS: u32 = 10;
 
 /// How often the drain is woken for large messages at most.
@@ -134,8 +134,8 @@ impl SharedCache {
         }
     }
 
-    /// Locks the cache with everything in it that came back. A panic elsewhere leaves the cache as it was between two steps: messages
-    /// in it are still good.
+    /// Locks the cache and applies everything that was returned. A panic elsewhere leaves the cache in its
+    /// state between two steps: messages in it are still good.
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +179,7 @@ impl SharedCache {
         drop(surplus);
     }
 
-    /// Takes a message in, or says why not. Waits for nothing but the lock.
+    /// Stores a message, or returns why not. Waits for nothing but the lock.
     #[inline]
     pub fn offer(&self, entry: CacheEntry, payload: Payload<'_>) -> Offered {
         match payload {
@@ -263,7 +263,7 @@ impl SharedCache {
         }
     }
 
-    /// Counts all messages of a segment as evicted and gives it back.
+    /// Counts all messages of a segment as evicted and returns it.
     fn give_up(&self, segment: Segment) {
         let mut place = Place::default();
         while let Some(stored) = segment.message(place) {
@@ -276,8 +276,8 @@ impl SharedCache {
     /// Takes the oldest messages, or waits for them: for `gather` while a segment fills and for a while after the last message, then
     /// for `idle_max`.
     ///
-    /// Waking a thread costs the receiving thread some ten microseconds, so it is done only for the first message after a rest and
-    /// when an eighth of the cache is in use; between, the drain looks by itself every `gather`.
+    /// Waking a thread costs the receiving thread some ten microseconds, so it is done only for the first message
+    /// after a rest and when an eighth of the cache is in use; in between, the drain polls every `gather`.
     pub fn wait(&self, gather: Duration, idle_max: Duration) -> Waited {
         let mut inner = self.lock();
         let busy = |inner: &Inner| inner.cache.has_full() || inner.closed || inner.woken;
@@ -359,12 +359,12 @@ impl SharedCache {
         self.lock().cache.hold(topic, bytes);
     }
 
-    /// Says that a loan taken out of a segment was given back to its transport.
+    /// Accounts for a loan that was taken out of a segment and returned to its transport.
     pub fn loan_returned(&self, topic: TopicId, pinned_bytes: usize) {
         self.put_returned(|returned| returned.pinned.push((topic, pinned_bytes)));
     }
 
-    /// Takes a segment back whose messages were written or counted; loans still in it are given back.
+    /// Takes a segment back whose messages were written or counted; loans still in it are returned.
     pub fn give_back(&self, segment: Segment) {
         self.give_back_after(segment, |_| {});
     }
@@ -406,7 +406,7 @@ impl SharedCache {
         self.wake();
     }
 
-    /// Makes a waiting drain look around.
+    /// Makes a waiting drain check what is due.
     pub fn wake(&self) {
         let mut inner = self.lock();
         inner.woken = true;
@@ -415,7 +415,7 @@ impl SharedCache {
         self.ready.notify_one();
     }
 
-    /// Frees the segments that a backlog has needed and nothing needs now.
+    /// Frees the segments that a backlog needed and that are not needed now.
     pub fn free_idle(&self) {
         let idle = self.lock().cache.take_idle();
         drop(idle);

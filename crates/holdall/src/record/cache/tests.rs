@@ -65,7 +65,7 @@ fn entry(topic: u32, sequence: u64, at_ms: i64) -> CacheEntry {
     }
 }
 
-/// Bytes that can be told from those of every other message.
+/// Bytes that differ from those of every other message.
 fn bytes_of(topic: u32, sequence: u64, len: usize) -> Vec<u8> {
     let seed = (u64::from(topic) << 32 | sequence)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -221,7 +221,7 @@ impl Bench {
         assert!(pinned <= memory, "{pinned} pinned, {memory} accounted");
     }
 
-    /// Takes the rest and checks the accounts.
+    /// Takes the remaining messages and checks the accounts.
     fn finish(mut self) {
         self.cache.close();
         while self.take() || !self.out.is_empty() {

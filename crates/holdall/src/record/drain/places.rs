@@ -13,7 +13,8 @@ impl Drain {
         }
     }
 
-    /// Lets other publishers take the places of folded ones whose messages the journal has forgotten.
+    /// Releases the places of folded publishers whose messages the journal has forgotten, for other
+    /// publishers.
     pub(super) fn give_places_free(&mut self) {
         let is_new = self.journal.end() != self.places_given;
         if is_new && self.journal.start() >= self.places_given {

@@ -35,7 +35,7 @@ impl Drain {
         }
     }
 
-    /// Gives a segment back whose messages were given to the storage writer, the packing, or those that wait.
+    /// Returns a segment whose messages were given to the storage writer, the packing, or the waiting topics.
     pub(super) fn give_back(&mut self, segment: Segment, holds_waiting: bool) {
         self.has_large |= segment.has_loans();
         let (retained, progress) = (&mut self.retained, self.progress);
@@ -52,7 +52,7 @@ impl Drain {
             return;
         };
         if self.failure.is_some() {
-            // What is not in the bag is in the ledger.
+            // Messages that are not in the bag are in the ledger.
             self.retained = None;
             return;
         }

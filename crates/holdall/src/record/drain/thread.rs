@@ -17,7 +17,7 @@ const GATHER_MAX: Duration = Duration::from_millis(5);
 /// How long the drain sleeps while nothing comes.
 const IDLE_MAX: Duration = Duration::from_millis(100);
 
-/// How long it sleeps while a sync is on its way: its end is to be seen when it comes.
+/// How long it sleeps while a sync is in flight: the sync's end must be noticed soon.
 const SYNC_LOOK: Duration = Duration::from_millis(10);
 
 /// A drain on a thread of its own.

@@ -1,4 +1,4 @@
-//! A list whose first element lies in the list itself: for what has nearly always one element, and is looked at for each message.
+//! A list that stores its first element inline: for what nearly always has one element and is read for each message.
 
 use std::ops::{Index, IndexMut};
 

@@ -358,7 +358,7 @@ fn a_gone_publisher_is_not_folded_while_messages_of_it_wait() {
     assert!(account.folded.unwrap().publishers >= PUBLISHERS_KEPT_MAX as u64);
 }
 
-/// What becomes of one message on its way to two subscriptions.
+/// What happens to one message in transit to two subscriptions.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Lost,
@@ -386,7 +386,7 @@ proptest! {
         let bench = Bench::new();
         let origin = if during { PublisherOrigin::During } else { PublisherOrigin::Before };
         bench.intake.publisher_discovered(A, origin, None);
-        // Both subscriptions are known to be there, so that a duplicate is told from a restart.
+        // Both subscriptions are known, so that a duplicate is distinguished from a restart.
         let mut deliveries: Vec<(usize, usize, u64, bool)> = Vec::new();
         let mut paused = false;
         for (at, (way, toggle)) in ways.iter().enumerate() {

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 /// What is known about one publisher's messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublisherAccount {
-    /// Its identifier in hexadecimal digits; `None` for messages whose transport does not tell.
+    /// Its identifier in hexadecimal digits; `None` for messages whose transport does not name the publisher.
     pub gid: Option<String>,
-    /// Its node, where discovery told.
+    /// Its node, where discovery named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The computer that it runs on, where discovery told.
+    /// The computer that it runs on, where discovery named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Short name of the transport that discovered it.
@@ -22,14 +22,14 @@ pub struct PublisherAccount {
     /// Messages that it is known to have sent while they were wanted: arrived, skipped, or announced. `None` without sequence
     /// numbers, and until the recording is closed.
     pub sent: Option<u64>,
-    /// Messages that arrived, duplicates left out; counted where they come in, while `recorded` is counted behind the storage file.
-    /// `None` until the recording is closed.
+    /// Messages that arrived, duplicates left out; counted on arrival, while `recorded` is counted after the
+    /// storage file. `None` until the recording is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received: Option<u64>,
     /// First and last sequence number that the account covers; `None` without sequence numbers, and until the recording is closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub covered: Option<[u64; 2]>,
-    /// Messages that it had sent before the recording, as far as its sequence numbers tell; no loss.
+    /// Messages that it had sent before the recording, as far as its sequence numbers show; no loss.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sent_before: u64,
     /// Messages in the bag.
@@ -46,7 +46,7 @@ pub(super) fn is_zero(number: &u64) -> bool {
 }
 
 impl PublisherAccount {
-    /// Who it is, as a bag tells publishers apart; `None` when its transport does not tell.
+    /// Its identity, as a bag distinguishes publishers; `None` when its transport does not name it.
     pub fn info(&self) -> Option<PublisherInfo> {
         Some(PublisherInfo {
             gid: self.gid.clone()?,
@@ -82,13 +82,13 @@ impl PublisherAccount {
             .is_none_or(|expected| expected == self.recorded + self.missing_total())
     }
 
-    /// True when the account is closed, adds up, and so has nothing on its way any more.
+    /// True when the account is closed and adds up, and so nothing is in flight.
     pub(super) fn is_settled(&self) -> bool {
         self.expected().is_some() && self.is_balanced()
     }
 
-    /// What sequence numbers its messages in the bag have: all that are covered but those that are missing. `None` where that cannot
-    /// be said, because intervals were merged or are known by number only.
+    /// The sequence numbers of its messages in the bag: all that are covered except those that are missing.
+    /// `None` where they are not known, because intervals were merged or only the number is known.
     pub fn recorded_ranges(&self) -> Option<Vec<[u64; 2]>> {
         let [mut next, last] = self.covered?;
         let mut missing = Vec::with_capacity(self.intervals.len());
@@ -262,7 +262,7 @@ pub struct TopicAccount {
     pub unaccounted: u64,
     /// Missing messages by stage; stages without any are absent. `policy` is what was left out on request and no loss.
     pub missing: BTreeMap<LossStage, u64>,
-    /// True when the transport gives no sequence numbers, so that losses on its way cannot be known.
+    /// True when the transport gives no sequence numbers, so that its losses cannot be known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loss_unknown: bool,
     /// By publisher.
@@ -293,7 +293,7 @@ impl TopicAccount {
         self.left_out.saturating_add(self.left_out_with_publisher)
     }
 
-    /// Takes a publisher in and tells its place: that of a folded one, or a new one.
+    /// Adds a publisher and returns its place: that of a folded one, or a new one.
     pub(super) fn open(&mut self, publisher: PublisherAccount) -> usize {
         if let Some(place) = self.places.take() {
             self.publishers[place] = publisher;
@@ -426,7 +426,7 @@ impl TopicAccount {
         }
     }
 
-    /// The account without the places that nobody has.
+    /// The account without the places that no publisher has.
     pub(super) fn compacted(&self) -> Self {
         let mut copy = self.clone();
         let mut place = 0;

@@ -63,7 +63,7 @@ impl Interval {
         }
     }
 
-    /// True when `next` goes on where this one ends.
+    /// True when `next` continues where this one ends.
     pub(super) fn is_followed_by(&self, next: &Self) -> bool {
         self.stage == next.stage
             && match (self.last_sequence, next.first_sequence) {

@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 /// Name of the MCAP metadata record (or table row) that carries the ledger in a bag.
 pub const LEDGER_RECORD: &str = "holdall:loss";
 
-/// Name of the records that carry the ledger as it stood while the recording went on: sums only now and then within a file, all of it at
-/// the end of each file but the last.
+/// Name of the records that carry the ledger during the recording: its sums now and then within a file, all
+/// of it at the end of each file but the last.
 pub const CHECKPOINT_RECORD: &str = "holdall:loss_checkpoint";
 
 /// Key of the ledger's JSON text in these records.
@@ -37,7 +37,7 @@ pub const LEDGER_CUSTOM_KEY: &str = "holdall.ledger";
 /// Intervals kept per publisher; more are merged into the last one of their stage, whose count stays right.
 const INTERVALS_MAX: usize = 1024;
 
-/// Restarts kept one by one; of more only the number is.
+/// Restarts kept one by one; of further ones only the number is kept.
 const RESTARTS_MAX: usize = 256;
 
 /// All topics' accounts. Its JSON form is what a bag carries.
@@ -50,19 +50,19 @@ pub struct Ledger {
     /// When it was written, where that was not at the end of the recording: what came later is not in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Timestamp>,
-    /// Times at which the storage file made no progress and the recording went on in a new one.
+    /// Times at which the storage file made no progress and the recording continued in a new one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<Restart>,
     /// How many more there were.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_left_out: u64,
-    /// Places whose publisher was folded: the next one there is another.
+    /// Places whose publisher was folded: the next publisher there is another one.
     #[serde(skip)]
     vacated: Vec<(TopicId, PublisherIndex)>,
     /// Some publisher was folded.
     #[serde(skip)]
     has_folded: bool,
-    /// Where it says what a rescue must know.
+    /// The log of what a rescue must know.
     #[serde(skip)]
     survival: SurvivalLog,
 }
@@ -102,7 +102,7 @@ impl Ledger {
         }
     }
 
-    /// Takes in that the recording went on in a new file.
+    /// Notes that the recording continued in a new file.
     pub fn restarted(&mut self, restart: Restart) {
         if self.restarts.len() < RESTARTS_MAX {
             self.restarts.push(restart);
@@ -111,7 +111,7 @@ impl Ledger {
         }
     }
 
-    /// How often the recording went on in a new file.
+    /// How often the recording continued in a new file.
     pub fn restart_count(&self) -> u64 {
         self.restarts.len() as u64 + self.restarts_left_out
     }
@@ -126,7 +126,7 @@ impl Ledger {
         TopicId((self.topics.len() - 1) as u32)
     }
 
-    /// Opens the account of a topic's next publisher; `None` for one that does not tell who it is.
+    /// Opens the account of a topic's next publisher; `None` for one without an identifier.
     pub fn add_publisher(&mut self, topic: TopicId, gid: Option<Gid>) -> PublisherIndex {
         let Some(account) = self.topics.get_mut(topic.0 as usize) else {
             return PublisherIndex(0);
@@ -150,7 +150,8 @@ impl Ledger {
         PublisherIndex(publisher)
     }
 
-    /// Says what discovery knows of a publisher. What is known stays: a node that ends takes its name back before its publishers go.
+    /// Sets what discovery knows about a publisher. What is known stays: a node that ends takes its name back
+    /// before its publishers go.
     pub fn describe_publisher(&mut self, topic: TopicId, publisher: PublisherIndex, who: PublisherInfo) {
         let Some(account) = self.publisher_mut(topic, publisher) else {
             return;
@@ -168,8 +169,8 @@ impl Ledger {
         self.survival.add(|| event);
     }
 
-    /// Folds the closed account of a publisher that is gone into its topic's sum, so that its place can be taken by another; false while
-    /// messages of it are still on their way.
+    /// Folds the closed account of a publisher that is gone into its topic's sum, so that its place can be
+    /// taken by another; false while messages of it are still in flight.
     pub fn fold(&mut self, topic: TopicId, publisher: PublisherIndex) -> bool {
         let account = self.topics.get_mut(topic.0 as usize);
         let is_folded = account.is_some_and(|account| account.fold(publisher.0 as usize));
@@ -180,13 +181,14 @@ impl Ledger {
         is_folded
     }
 
-    /// Places that were vacated since the last call, for whoever remembers who has which.
+    /// Places that were vacated since the last call, for a caller that tracks which publisher has which
+    /// place.
     pub fn take_vacated(&mut self) -> Vec<(TopicId, PublisherIndex)> {
         std::mem::take(&mut self.vacated)
     }
 
-    /// Says that what was recorded before the last call cannot be taken back any more: places of publishers that were folded before it can be
-    /// taken by others.
+    /// To be called when what was recorded before the last call can no longer be taken back: places of
+    /// publishers that were folded before it can be taken by others.
     pub fn turn_places(&mut self) {
         if self.has_folded {
             self.topics.iter_mut().for_each(|topic| topic.places.turn());
@@ -211,7 +213,7 @@ impl Ledger {
             .get_mut(publisher.0 as usize)
     }
 
-    /// Says that a topic's transport gives no sequence numbers.
+    /// Notes that a topic's transport gives no sequence numbers.
     pub fn set_loss_unknown(&mut self, topic: TopicId) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.loss_unknown = true;
@@ -267,7 +269,7 @@ impl Ledger {
         }
     }
 
-    /// Counts messages as no longer in the bag, because the ring of files went over them.
+    /// Counts messages as no longer in the bag, because the ring of files removed them.
     pub fn remove(&mut self, topic: TopicId, count: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.removed += count;
@@ -282,7 +284,7 @@ impl Ledger {
         }
     }
 
-    /// Takes back that a message was recorded: the disk failed behind it.
+    /// Takes back that a message was recorded: the disk failed after it.
     pub fn take_back(&mut self, topic: TopicId, publisher: PublisherIndex, interval: Interval) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.take_back_of(publisher.0 as usize, interval);
@@ -296,8 +298,9 @@ impl Ledger {
         }
     }
 
-    /// Takes in that a topic has `in_bag` messages in the bag after the disk has failed, where it is not known which: those that are too
-    /// many or too few are the last ones, and publishers are told apart by number only.
+    /// Corrects a topic to `in_bag` messages in the bag after the disk has failed, where it is not known
+    /// which: the surplus or missing ones count as the last ones, and publishers are distinguished by number
+    /// only.
     pub fn found(&mut self, topic: TopicId, in_bag: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.take_back(account.in_bag().saturating_sub(in_bag));
@@ -341,8 +344,8 @@ impl Ledger {
             .collect()
     }
 
-    /// What is known so far, to be kept in a bag whose recording goes on. `with_intervals` keeps which messages are missing, not only
-    /// how many.
+    /// What is known so far, to be stored in a bag whose recording continues. `with_intervals` keeps which
+    /// messages are missing, not only how many.
     pub fn checkpoint(&self, now: Timestamp, with_intervals: bool) -> Self {
         let mut copy = if with_intervals { self.clone() } else { self.sums() };
         copy.checkpoint = Some(now);
@@ -372,7 +375,7 @@ impl Ledger {
             has_folded: false,
             survival: SurvivalLog::default(),
         };
-        // Maps with text keys, numbers and strings only: nothing that JSON cannot hold.
+        // Only maps with text keys, numbers and strings, which JSON can hold.
         serde_json::to_string(&compact).unwrap_or_default()
     }
 

@@ -1,7 +1,7 @@
 //! Places of publishers whose accounts were folded: which of them another publisher may take.
 
-/// A failed disk takes messages back that were recorded before the last sync ended, and knows their publishers by place. So a place rests
-/// until no message of its publisher can be taken back any more.
+/// A failed disk takes messages back that were recorded before the last sync ended, and knows their
+/// publishers by place. So a place rests until no message of its publisher can be taken back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct FoldedPlaces {
     vacant: Vec<usize>,
@@ -12,7 +12,8 @@ pub(super) struct FoldedPlaces {
 }
 
 impl FoldedPlaces {
-    /// Takes in the place of a publisher that was folded; `has_messages` when messages of it were recorded or refused by the disk.
+    /// Adds the place of a publisher that was folded; `has_messages` when messages of it were recorded or
+    /// refused by the disk.
     pub(super) fn add(&mut self, place: usize, has_messages: bool) {
         if has_messages {
             self.fresh.push(place);
@@ -26,7 +27,7 @@ impl FoldedPlaces {
         self.vacant.pop()
     }
 
-    /// Whether the publisher of this place was folded and nobody has taken it since.
+    /// Whether the publisher of this place was folded and no other has taken it since.
     pub(super) fn contains(&self, place: usize) -> bool {
         let mut all = self.vacant.iter().chain(&self.resting).chain(&self.fresh);
         all.any(|known| *known == place)

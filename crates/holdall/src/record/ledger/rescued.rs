@@ -14,7 +14,7 @@ impl TopicAccount {
         self.publishers.push(publisher);
     }
 
-    /// Counts messages of the publisher at a place as missing; those of nobody go to the first.
+    /// Counts messages of the publisher at a place as missing; those without a publisher go to the first.
     pub(crate) fn miss_of(&mut self, place: Option<usize>, interval: Interval) {
         if self.publishers.is_empty() {
             self.publishers.push(PublisherAccount::default());

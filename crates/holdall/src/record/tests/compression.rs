@@ -51,7 +51,7 @@ fn a_compressed_recording_is_read_back_byte_exact_in_every_mode_and_storage() {
             let format = if text.is_empty() { "" } else { "zstd" };
             assert_eq!(metadata.compression_format, format);
             assert_eq!(read_back(&recorded.output), payloads, "{storage} {text}");
-            // Without metadata the files tell it themselves.
+            // Without metadata the files themselves show it.
             fs::remove_file(recorded.output.join("metadata.yaml")).unwrap();
             let bag = BagReader::open(&recorded.output).unwrap();
             assert_eq!(bag.metadata().compression_mode, text, "{storage}");

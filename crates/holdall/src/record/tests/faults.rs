@@ -53,7 +53,7 @@ fn record_over_a_split(world: &mut World) -> (Recording, MemoryPublisher) {
     (recording, publisher)
 }
 
-/// What a kill leaves now: the files as they are.
+/// What a kill leaves now: the present files.
 pub(super) fn killed(world: &World) -> PathBuf {
     let killed = world.options.output.with_file_name("killed");
     fs::create_dir(&killed).unwrap();
@@ -101,7 +101,7 @@ fn a_full_disk_ends_the_recording_and_leaves_a_readable_bag() {
         readable * 10_000,
         "and so is its size"
     );
-    // One more may have been sent when nobody listened any more.
+    // One more may have been sent after the subscription had ended.
     assert_eq!(readable + recorded.lost(), report.status.topics[0].received);
     assert!(report.status.topics[0].received + 1 >= sent as u64);
     let metadata = recorded.metadata();

@@ -304,7 +304,7 @@ fn no_verb_writes_through_a_link_in_a_bag() {
     reindex(&bag, &mut unseen).unwrap();
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     assert!(!bag.join("metadata.yaml").symlink_metadata().unwrap().is_symlink());
-    // A link that is named itself is what is meant.
+    // A link that the caller names is followed.
     let report = repair(&inside, None, &mut unseen).unwrap();
     assert!(report.has_changed() && report.problem_count == 0, "{report:?}");
 }

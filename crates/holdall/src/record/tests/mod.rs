@@ -211,7 +211,7 @@ pub fn node(name: &str) -> NodeName {
     }
 }
 
-/// A recording that is going on.
+/// A running recording.
 pub struct Recording {
     pub recorder: Recorder,
     pub control: RecordControl,
@@ -219,7 +219,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Waits until something holds; the recording goes on meanwhile.
+    /// Waits until a condition holds, while the recording continues.
     pub fn wait_until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let deadline = SystemClock.monotonic() + PATIENCE;
         while !holds(self) {
@@ -320,7 +320,7 @@ pub fn read_messages(file: &Path) -> Vec<Read> {
         .collect()
 }
 
-/// A payload that is told from all others, of some length.
+/// A payload that differs from all others, of some length.
 pub fn payload(number: usize, len: usize) -> Vec<u8> {
     let mut bytes = (number as u64).to_le_bytes().to_vec();
     bytes.resize(len.max(8), number as u8);

@@ -1,4 +1,4 @@
-//! Recordings of several transports, and how often a payload is touched on its way.
+//! Recordings of several transports, and how often a payload is touched in transit.
 
 use super::*;
 use holdall_model::{
@@ -85,7 +85,8 @@ struct Touched {
     given_back: AtomicU64,
 }
 
-/// A payload in foreign memory that is overwritten as soon as it is given back, as a publisher does with its pool.
+/// A payload in foreign memory that is overwritten as soon as it is returned, as a publisher does with its
+/// pool.
 struct TrackedLoan {
     bytes: Vec<u8>,
     touched: Arc<Touched>,
@@ -176,7 +177,8 @@ impl Transport for Handmade {
     }
 }
 
-/// Whatever the transport, its loans are read once, into the block that is written: no copy before, none behind.
+/// Whatever the transport, its loans are read once, into the block that is written: no copy before, none
+/// after.
 #[test]
 fn a_loan_is_copied_once_between_its_publisher_and_the_disk() {
     const COUNT: u64 = 40;
