@@ -13,7 +13,7 @@ use holdall_io::{
 };
 use std::{path::PathBuf, time::Duration};
 
-/// What is asked for on the command line.
+/// The command line's settings.
 struct Options {
     dir: PathBuf,
     total_bytes: u64,
@@ -120,7 +120,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The limit that belongs to the mode.
+/// The limit for the mode.
 fn limit(options: &Options) -> Result<f64, DiskError> {
     if options.mode == DiskMode::Buffered {
         return limits::measure_buffered_write(&options.dir, options.total_bytes, 1 << 20);
@@ -178,13 +178,13 @@ impl Run<'_> {
         self.next = Some(file);
     }
 
-    /// Goes on in the next file.
+    /// Continues in the next file.
     fn split(&mut self) -> Result<(), DiskError> {
         let old = std::mem::replace(&mut self.stream, self.next.take().map(BlockStream::new));
         old.map_or(Ok(0), |old| old.finish(&mut self.q)).map(drop)
     }
 
-    /// Appends in steps of 16 KiB; gives back the longest that one took.
+    /// Appends in steps of 16 KiB; returns the longest time that one took.
     fn append(
         &mut self,
         bytes: &[u8],

@@ -44,14 +44,15 @@ struct Region {
     base: NonNull<u8>,
     block_bytes: usize,
     block_count: usize,
-    /// Last returned, first taken: the block most likely still in the processor's cache, and memory never needed is never touched.
+    /// Last returned, first taken: that block is most likely still in the processor's cache, and memory never
+    /// needed is never touched.
     free: Mutex<Vec<u32>>,
 }
 
-// SAFETY: the region is plain memory; each block of it is owned by at most one `Block` at a time (the free list hands out an
-// index once), so no two threads touch the same bytes without a hand-over.
+// SAFETY: the region is plain memory; each block of it is owned by at most one `Block` at a time (the free
+// list hands out an index once), so no two threads touch the same bytes without a hand-over.
 unsafe impl Send for Region {}
-// SAFETY: as above; the free list is behind a mutex.
+// SAFETY: as above; the free list is protected by a mutex.
 unsafe impl Sync for Region {}
 
 impl Drop for Region {
@@ -62,7 +63,7 @@ impl Drop for Region {
     }
 }
 
-/// A bounded set of blocks that are used again and again. Cheap to clone: clones share the blocks.
+/// A bounded set of blocks that are reused. Cheap to clone: clones share the blocks.
 #[derive(Clone)]
 pub struct BlockPool {
     region: Arc<Region>,
@@ -72,7 +73,7 @@ impl BlockPool {
     /// Reserves address space for all blocks; memory is taken when a block is first written to.
     ///
     /// # Errors
-    /// When the address space cannot be had.
+    /// When the address space cannot be reserved.
     pub fn new(options: BlockPoolOptions) -> io::Result<Self> {
         let block_bytes = options.block_bytes.max(1).next_multiple_of(BLOCK_ALIGNMENT);
         let block_count = options.block_count.clamp(2, u16::MAX as usize);
@@ -153,7 +154,7 @@ impl BlockPool {
         self.region.block_bytes
     }
 
-    /// Where block `index` lies, for registering it with the kernel.
+    /// The address of block `index`, for registering it with the kernel.
     pub(crate) fn block_address(&self, index: usize) -> Option<*mut u8> {
         // SAFETY: `index` is checked to be inside the mapping.
         (index < self.region.block_count)
@@ -171,7 +172,7 @@ impl std::fmt::Debug for BlockPool {
     }
 }
 
-/// One block of a [`BlockPool`], owned; goes back to its pool when dropped.
+/// One block of a [`BlockPool`], owned; returns to its pool when dropped.
 pub struct Block {
     start: NonNull<u8>,
     capacity: usize,
@@ -199,13 +200,13 @@ impl Block {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
     }
 
-    /// How many bytes it holds; a multiple of [`BLOCK_ALIGNMENT`].
+    /// Its capacity in bytes; a multiple of [`BLOCK_ALIGNMENT`].
     #[inline]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Takes its memory out of use for ever, because the kernel may still read it; what is given back is an empty stand-in.
+    /// Removes its memory from use for ever, because the kernel may still read it; returns an empty stand-in.
     pub(crate) fn abandon(self) -> Block {
         let stand_in = Block {
             start: self.start,

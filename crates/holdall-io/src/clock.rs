@@ -3,12 +3,13 @@
 use holdall_model::time::Timestamp;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A source of time. Implementations must be cheap (tens of nanoseconds): the receive path asks once per message.
+/// A source of time. Implementations must be cheap (tens of nanoseconds): the receive path reads it once per
+/// message.
 pub trait Clock: Send + Sync {
     /// Time of day; may jump in both directions when it is set.
     fn now(&self) -> Timestamp;
 
-    /// Time since some fixed point; never goes back. For spans, rates and deadlines.
+    /// Time since some fixed point; never decreases. For spans, rates and deadlines.
     fn monotonic(&self) -> Duration;
 
     /// Blocks the caller until [`Clock::monotonic`] has reached `deadline`; returns at once when it has already.
@@ -24,7 +25,8 @@ pub trait Clock: Send + Sync {
     }
 }
 
-/// Asks the kernel to wake the calling thread as exactly as it can, instead of up to 50 µs later to save power.
+/// Requests that the kernel wake the calling thread as exactly as it can, instead of up to 50 µs later to
+/// save power.
 ///
 /// For threads that must act at an exact time (`PR_SET_TIMERSLACK`, see prctl(2)); a refusal is harmless.
 pub fn wake_this_thread_exactly() {
@@ -57,7 +59,7 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, deadline: Duration) {
-        // A deadline beyond what the kernel can tell is 292 billion years away.
+        // A deadline that does not fit the kernel's type is 292 billion years away.
         let seconds = libc::time_t::try_from(deadline.as_secs()).unwrap_or(libc::time_t::MAX);
         let ts = libc::timespec {
             tv_sec: seconds,

@@ -3,12 +3,14 @@
 //! A plain copy first reads the lines that it is going to overwrite and pushes others out of the cache; measured on a busy 2-core
 //! machine, 1 MiB pieces into 4 MiB blocks: 0.14 s/GB with plain stores, 0.10 s/GB with streaming ones.
 
-/// From this length on a copy goes past the caches. Below, the lines at both ends and the drained write buffers cost more.
+/// Copies of at least this length bypass the caches. Below it, the lines at both ends and the drained write
+/// buffers cost more.
 pub const STREAMING_COPY_BYTES_MIN: usize = 2048;
 
 /// Copies `from` to `to`, past the caches when it is long. Both have the same length.
 ///
-/// The stores may become visible to other processors late: [`fence`] must come before the bytes are handed to anybody else.
+/// The stores may become visible to other processors late: [`fence`] must come before another thread or the
+/// kernel reads the bytes.
 ///
 /// # Panics
 /// When the lengths differ: a defect of the caller.
@@ -21,7 +23,7 @@ pub fn copy_streaming(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
-/// Makes what [`copy_streaming`] stored visible to everybody.
+/// Makes what [`copy_streaming`] stored visible to all processors.
 #[inline]
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]

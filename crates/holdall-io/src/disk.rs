@@ -63,16 +63,17 @@ impl Operation {
     }
 }
 
-/// Why something with a file did not work. Cheap to clone, because a poisoned file gives the same error again and again.
+/// Why an operation on a file failed. Cheap to clone, because a poisoned file returns the same error again
+/// and again.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct DiskError {
     /// Which file or directory.
     pub path: PathBuf,
-    /// What was being done.
+    /// The operation.
     pub operation: Operation,
     /// At which byte, where that applies.
     pub offset: Option<u64>,
-    /// What the system said.
+    /// The system's error.
     pub source: Arc<io::Error>,
 }
 
@@ -102,12 +103,12 @@ impl DiskError {
         )
     }
 
-    /// Whether a file was to be made that exists.
+    /// Whether a file could not be created because it exists.
     pub fn is_already_exists(&self) -> bool {
         self.source.kind() == io::ErrorKind::AlreadyExists
     }
 
-    /// Whether a file was to be opened that does not exist.
+    /// Whether a file could not be opened because it does not exist.
     pub fn is_not_found(&self) -> bool {
         self.source.kind() == io::ErrorKind::NotFound
     }
@@ -139,16 +140,16 @@ impl fmt::Display for DiskError {
 /// Whether to wait for a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Take what is there.
+    /// Take the completions that have arrived.
     No,
     /// Wait until there is at least one, unless nothing is in flight.
     One,
 }
 
-/// Something that was submitted has ended, well or not.
+/// A submitted operation has ended, well or not.
 #[derive(Debug)]
 pub enum Completion {
-    /// A file asked for by [`Disk::submit_create`] is there, or not.
+    /// A file requested by [`Disk::submit_create`] exists, or could not be created.
     Created {
         /// Which file.
         file: FileId,
@@ -163,7 +164,7 @@ pub enum Completion {
         offset: u64,
         /// How many bytes.
         len: usize,
-        /// The block, given back.
+        /// The block, returned.
         block: Block,
         /// How it ended.
         result: Result<(), DiskError>,
@@ -190,14 +191,15 @@ pub enum Completion {
 ///
 /// What must hold for every implementation (shown by [`crate::disk_conformance`]):
 /// - Each thing submitted completes exactly once, in any order, and only `reap` hands out completions.
-/// - Writes in flight may land in any order. Whoever needs order between two overlapping writes waits for the first.
+/// - Writes in flight may land in any order. A caller that needs order between two overlapping writes waits
+///   for the first.
 /// - `offset` and `len` are multiples of [`crate::block::BLOCK_ALIGNMENT`]. A write that does not fit this fails as `InvalidInput`.
 /// - Until the file is closed its visible length is unspecified (space is reserved ahead; bytes never written read as zero).
 pub trait Disk: Send {
-    /// Makes a new file; waits until it is there. `reserve_bytes` is the length that it is expected to reach, for which space is
-    /// reserved now; 0 when that is not known: space is then reserved as the file grows. Say it as exactly as it is known: what is
-    /// reserved and not used has to be given back at close. Space that cannot be reserved is no error here: the write that does
-    /// not fit fails.
+    /// Makes a new file; waits until it exists. `reserve_bytes` is the length that it is expected to reach,
+    /// for which space is reserved now; 0 when that is not known: space is then reserved as the file grows.
+    /// Pass it as exactly as it is known: space that is reserved and not used has to be released at close.
+    /// Space that cannot be reserved is no error here: the write that does not fit fails.
     ///
     /// # Errors
     /// When the path exists or the file cannot be made.
@@ -215,10 +217,10 @@ pub trait Disk: Send {
     /// After all earlier writes: cuts the file to `length`, syncs data and metadata, closes it, syncs its directory.
     fn submit_close(&mut self, file: FileId, length: u64);
 
-    /// Appends what has ended to `completions`.
+    /// Appends the operations that have ended to `completions`.
     fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>);
 
-    /// Things submitted and not yet reaped.
+    /// Operations submitted and not yet reaped.
     fn in_flight(&self) -> usize;
 
     /// Free bytes on the file system of `dir` for an unprivileged user.
@@ -232,7 +234,8 @@ pub trait Disk: Send {
         false
     }
 
-    /// Tells the disk from which pool blocks will come, so that it can make their memory known to the kernel. Once, before the first write.
+    /// Sets the pool from which blocks will come, so that the disk can register their memory with the kernel.
+    /// Once, before the first write.
     fn register(&mut self, _pool: &BlockPool) {}
 }
 

@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// One disk with a folder to write to, and a way to look at what is in it that does not go through the disk.
+/// One disk with a folder to write to, and a way to read its files that does not go through the disk.
 pub trait DiskUnderTest {
     /// The implementation.
     type Disk: Disk;
@@ -106,7 +106,7 @@ fn create(disk: &mut impl Disk, path: &Path) -> FileId {
         .expect("the folder is writable and the name is new")
 }
 
-/// What is written out of order, with gaps filled later, is read back.
+/// Bytes that are written out of order, with gaps filled later, are read back.
 pub fn writes_in_any_order_are_read_back(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
@@ -246,7 +246,7 @@ pub fn sync_ends_after_the_writes_before_it(subject: &impl DiskUnderTest) {
     assert_eq!((written.len(), synced, closed), (4, 4, true));
 }
 
-/// Offsets and lengths that are no multiple of 4096, or larger than the block, fail and give the block back.
+/// Offsets and lengths that are no multiple of 4096, or larger than the block, fail and return the block.
 pub fn misaligned_writes_are_refused(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
@@ -285,7 +285,7 @@ pub fn unknown_files_are_refused(subject: &impl DiskUnderTest) {
     }
 }
 
-/// Reaping a disk that has nothing to do comes back with nothing.
+/// Reaping a disk that has nothing to do returns nothing.
 pub fn an_idle_disk_does_not_wait(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, _dir) = start(subject, &pool);
@@ -333,7 +333,7 @@ pub fn more_writes_than_blocks_recycle(subject: &impl DiskUnderTest) {
             assert_all_ok(&completions);
             completions.clear();
         }
-        // The last byte of the number is all that a block can tell.
+        // Only the last byte of the number fits in a block.
         disk.submit_write(
             file,
             place * BLOCK_BYTES as u64,
@@ -353,7 +353,7 @@ pub fn more_writes_than_blocks_recycle(subject: &impl DiskUnderTest) {
     );
 }
 
-/// Free space can be asked for.
+/// Free space can be queried.
 pub fn free_space_is_known(subject: &impl DiskUnderTest) {
     let (disk, dir) = subject.start();
     assert!(disk.available_bytes(&dir).expect("the folder exists") > 0);

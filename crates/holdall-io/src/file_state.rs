@@ -1,4 +1,4 @@
-//! How far one file of the disk queue has come, what of it is in flight, and whether it has failed.
+//! How far one file of the disk queue has been written, what of it is in flight, and whether it has failed.
 
 use crate::{block::Block, disk::DiskError};
 use std::{
@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How far a file has come, in bytes from its start.
+/// How far a file has been written, in bytes from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileProgress {
-    /// End of what was given to [`crate::queue::DiskQueue::write`].
+    /// End of the bytes given to [`crate::queue::DiskQueue::write`].
     pub accepted_bytes: u64,
     /// Everything below this has been written (it may be lost in a power cut).
     pub written_bytes: u64,
@@ -17,7 +17,7 @@ pub struct FileProgress {
     pub durable_bytes: u64,
 }
 
-/// Where a file is in its life.
+/// A file's state from creation to close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     Creating,
@@ -32,7 +32,8 @@ pub(crate) struct PendingWrite {
     pub(crate) offset: u64,
     /// With padding.
     pub(crate) end: u64,
-    /// What lies before repeats bytes that an earlier write has brought: when this one fails, they are there all the same.
+    /// The bytes before this repeat bytes that an earlier write has written: when this write fails, they are
+    /// there even so.
     pub(crate) fresh_from: u64,
 }
 
@@ -47,7 +48,7 @@ pub(crate) enum Deferred {
     Sync {
         number: u64,
     },
-    /// What follows waits until this sync has ended.
+    /// Later writes wait until this sync has ended.
     Barrier {
         number: u64,
     },
@@ -69,7 +70,8 @@ pub(crate) struct FileState {
     pub(crate) syncs: VecDeque<(u64, u64)>,
     /// Highest sync number that has ended well.
     pub(crate) synced_number: u64,
-    /// Where the lowest write that failed or was given up would have brought something new: beyond it the file has holes.
+    /// Where the lowest write that failed or was abandoned would have written new bytes: after it the file
+    /// has holes.
     pub(crate) failed_from: u64,
     pub(crate) error: Option<DiskError>,
 }
@@ -93,14 +95,14 @@ impl FileState {
         self.error.clone().map_or(Ok(()), Err)
     }
 
-    /// The first error stays: what follows it is mostly its consequence.
+    /// The first error stays: later ones are mostly its consequence.
     pub(crate) fn poison(&mut self, error: DiskError) {
         self.error.get_or_insert(error);
     }
 
-    /// Where the file ends when it is closed at `length`: a file that failed is cut before its first hole, so that what is left
-    /// of it is whole. A file that nothing was written to through the queue may be somebody else's work (a database's), and keeps
-    /// its length.
+    /// The length to which the file is cut when it is closed at `length`: a file that failed is cut before
+    /// its first hole, so that what is left of it is whole. A file that nothing was written to through the
+    /// queue may be written by other code (a database), and keeps its length.
     pub(crate) fn closing_length(&self, length: u64) -> u64 {
         if self.error.is_some() && self.progress.accepted_bytes > 0 {
             length.min(self.progress.written_bytes)

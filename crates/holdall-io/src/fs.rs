@@ -57,8 +57,8 @@ impl File {
             .map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset))
     }
 
-    /// Reads exactly `count` bytes from `offset` on into memory of their own, which is not written twice. Memory that there is not is an
-    /// error like others: `count` may come from the file.
+    /// Reads exactly `count` bytes from `offset` on into memory of their own, which is not initialized first.
+    /// Lack of memory is an error like others: `count` may come from the file.
     ///
     /// # Errors
     /// When there is not so much memory, reading fails or the file ends before.
@@ -77,7 +77,8 @@ impl File {
             let read = unsafe { libc::pread(self.file.as_raw_fd(), spare.cast(), room, place) };
             match usize::try_from(read) {
                 Ok(0) => return Err(fail(io::ErrorKind::UnexpectedEof.into())),
-                // SAFETY: the system has written so many bytes behind those that were there, within the capacity.
+                // SAFETY: the system has written that many bytes after the existing ones, within the
+                // capacity.
                 Ok(more) => unsafe { bytes.set_len(bytes.len() + more) },
                 Err(_) => match io::Error::last_os_error() {
                     error if error.kind() == io::ErrorKind::Interrupted => {}
@@ -107,7 +108,7 @@ impl File {
         Ok(count)
     }
 
-    /// Tells the kernel that these bytes will be read soon, so that it fetches them now.
+    /// Advises the kernel that these bytes will be read soon, so that it fetches them now.
     pub fn expect_read(&self, offset: u64, len_bytes: u64) {
         let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len_bytes)) else {
             return;
@@ -116,7 +117,7 @@ impl File {
         unsafe { libc::posix_fadvise(self.file.as_raw_fd(), offset, len, libc::POSIX_FADV_WILLNEED) };
     }
 
-    /// Tells the kernel that the file will be read from front to back, so that it reads further ahead.
+    /// Advises the kernel that the file will be read from front to back, so that it reads further ahead.
     pub fn expect_sequential_reads(&self) {
         // SAFETY: plain system call without pointers on an open descriptor; it is advice only, failing is harmless.
         unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_SEQUENTIAL) };
@@ -131,7 +132,7 @@ pub struct EditedFile {
 }
 
 impl EditedFile {
-    /// Opens an existing file for writing. A symbolic link is refused: what it leads to may be no part of the bag.
+    /// Opens an existing file for writing. A symbolic link is refused: its target may not be part of the bag.
     ///
     /// # Errors
     /// When it is not there, is a link or no regular file, or cannot be written.
@@ -144,7 +145,7 @@ impl EditedFile {
         })
     }
 
-    /// Puts bytes over what is there.
+    /// Overwrites bytes.
     ///
     /// # Errors
     /// When they cannot all be written.
@@ -204,7 +205,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
     let fail = |source| DiskError::new(path, Operation::Read, source);
     let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
     let mut bytes = Vec::new();
-    // The length that the file system tells may be wrong (/proc) or change: the bound is kept while reading.
+    // The file system's length may be wrong (/proc) or change: the bound is kept while reading.
     file.take(bytes_max.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(fail)?;
@@ -215,11 +216,11 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
     Ok(bytes)
 }
 
-/// Puts `bytes` in place of whatever is at `path`, so that after a crash there is the old content or the new, never a part.
-/// Durable on return.
+/// Replaces the file at `path` with `bytes`, so that after a crash there is the old content or the new, never
+/// a part. Durable on return.
 ///
 /// # Errors
-/// When the new content cannot be written; the old is still there then.
+/// When the new content cannot be written; the old content is unchanged then.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let mut new = written(path, bytes)?;
     new.sync()?;
@@ -231,7 +232,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
 /// an older one or none.
 ///
 /// # Errors
-/// When the new content cannot be written; the old is still there then.
+/// When the new content cannot be written; the old content is unchanged then.
 pub fn write_atomically_unsynced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     written(path, bytes)?.replace()
 }
@@ -244,11 +245,11 @@ fn written(path: &Path, bytes: &[u8]) -> Result<NewFile, DiskError> {
     Ok(new)
 }
 
-/// Makes the file `to`, which must not exist, from what `convert` writes while it reads `from`. It appears under its name when all of
-/// it is there, and `durable` if that is wished; `from` is left alone.
+/// Creates the file `to`, which must not exist, with the output of `convert` while it reads `from`. It
+/// appears under its name when it is complete, and `durable` if requested; `from` is not changed.
 ///
 /// # Errors
-/// When `to` exists, a file cannot be opened, or `convert` fails; nothing is left behind then.
+/// When `to` exists, a file cannot be opened, or `convert` fails; no file is left then.
 pub fn convert_file(
     from: &Path,
     to: &Path,
@@ -269,7 +270,8 @@ fn sync_parent(path: &Path) -> Result<(), DiskError> {
     os::sync_directory_of(path).map_err(|source| DiskError::new(path, Operation::Sync, source))
 }
 
-/// Makes a file's bytes durable and lets the system forget them, so that the next read comes from the disk. For measurements.
+/// Makes a file's bytes durable and removes them from the page cache, so that the next read comes from the
+/// disk. For measurements.
 ///
 /// # Errors
 /// When the file cannot be opened or synced.
@@ -282,7 +284,7 @@ pub fn forget_cached(path: &Path) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// Makes a directory and its parents; ones that are there already are left as they are.
+/// Makes a directory and its parents; existing ones are left unchanged.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -294,11 +296,12 @@ pub fn create_dirs(path: &Path) -> Result<(), DiskError> {
 /// Makes a directory, parents included, that must not exist. Durable on return.
 ///
 /// # Errors
-/// When something is there already, or it cannot be made.
+/// When the path exists already, or it cannot be made.
 pub fn create_dir_new(path: &Path) -> Result<(), DiskError> {
     while_nothing_is_removed(|| {
         if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            // "Exists" is said of a file in a parent's place, which is not the directory being there already.
+            // "Exists" is also reported for a file in a parent's place, which does not mean that the
+            // directory exists.
             fs::create_dir_all(parent).map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
                 _ => error,
@@ -310,7 +313,7 @@ pub fn create_dir_new(path: &Path) -> Result<(), DiskError> {
     sync_parent(path)
 }
 
-/// What is in a directory, sorted by name.
+/// The entries of a directory, sorted by name.
 ///
 /// # Errors
 /// When it cannot be listed.
@@ -327,7 +330,7 @@ pub fn list_dir(path: &Path) -> Result<Vec<DirEntry>, DiskError> {
     Ok(entries)
 }
 
-/// Appends bytes to a file, which is made where it is not there. Not durable before [`make_durable`].
+/// Appends bytes to a file, which is created where it does not exist. Not durable before [`make_durable`].
 ///
 /// # Errors
 /// When it cannot be opened or written.
@@ -364,12 +367,12 @@ pub fn make_durable(path: &Path) -> Result<(), DiskError> {
 #[derive(Debug)]
 pub struct FileSystem {
     path: PathBuf,
-    /// Open all the time: a failed write is told to descriptors that were open when it failed.
+    /// Kept open: a failed write is reported to descriptors that were open when it failed.
     directory: fs::File,
 }
 
 impl FileSystem {
-    /// The one that `dir` lies on; `None` before Linux 5.8, whose `syncfs` does not tell of failed writes.
+    /// The file system of `dir`; `None` before Linux 5.8, whose `syncfs` does not report failed writes.
     ///
     /// # Errors
     /// When the directory cannot be opened.
@@ -385,10 +388,10 @@ impl FileSystem {
         }))
     }
 
-    /// Waits until everything that was written to it survives a power cut, also what others wrote.
+    /// Waits until everything that was written to it survives a power cut, also the writes of others.
     ///
     /// # Errors
-    /// When something that was written since the last time, or since this was made, may be gone.
+    /// When bytes that were written since the last time, or since this was made, may be gone.
     pub fn sync(&self) -> Result<(), DiskError> {
         // SAFETY: plain system call without pointers on a descriptor that is open here.
         if unsafe { libc::syncfs(self.directory.as_raw_fd()) } == 0 {
@@ -411,7 +414,7 @@ fn tells_of_failed_writes(release: &str) -> bool {
 /// Copies a file to a name that nothing has yet, where the file system can by sharing its blocks. Durable on return.
 ///
 /// # Errors
-/// When `to` exists, or the file cannot be copied; what was copied is removed then.
+/// When `to` exists, or the file cannot be copied; the partial copy is removed then.
 pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
     let mut target = create_new(to).map_err(|source| DiskError::new(to, Operation::Create, source))?;
     let copied = open_regular(from)
@@ -419,16 +422,16 @@ pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
         .and_then(|_| target.sync_all())
         .and_then(|()| os::sync_directory_of(to));
     copied.map_err(|source| {
-        // Nobody can do anything with a part; the error is what counts.
+        // A part is of no use; the error is what counts.
         let _ = fs::remove_file(to);
         DiskError::new(to, Operation::Write, source)
     })
 }
 
-/// Makes a file that nothing may be at, and fills it with what `content` has.
+/// Creates a file where none exists, and fills it with what `content` has.
 ///
 /// # Errors
-/// When something is there, also a link, or it cannot be written.
+/// When the path exists, also as a link, or it cannot be written.
 pub fn write_new(path: &Path, content: &mut dyn Read) -> Result<(), DiskError> {
     let mut file = create_new(path).map_err(|source| DiskError::new(path, Operation::Create, source))?;
     let copied = io::copy(content, &mut file);
@@ -445,12 +448,13 @@ pub fn rename_over(from: &Path, to: &Path) -> Result<(), DiskError> {
     fs::rename(from, to).map_err(|source| DiskError::new(to, Operation::Rename, source))
 }
 
-/// Whether a path is a symbolic link, wherever that leads.
+/// Whether a path is a symbolic link, wherever it points.
 pub fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.is_symlink())
 }
 
-/// Whether a file has no byte but zeros: nothing was written into the space that was reserved for it. A link or what is no regular file is none.
+/// Whether a file has no byte but zeros: nothing was written into the space that was reserved for it. False
+/// for a link and for what is no regular file.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -473,7 +477,8 @@ pub fn is_unwritten(path: &Path) -> Result<bool, DiskError> {
     }
 }
 
-/// Writes over a file that is there, whose space suffices, where a new one finds none. A kill meanwhile leaves a part. Durable on return.
+/// Overwrites an existing file, whose space suffices, where there is no space for a new one. A kill during
+/// the write leaves a part. Durable on return.
 ///
 /// # Errors
 /// When it is not there, is no regular file, or its space does not suffice; it may be torn then.
@@ -484,11 +489,11 @@ pub fn write_over(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     file.sync()
 }
 
-/// As [`write_atomically_unsynced`], with room behind the end for a text of `room_bytes` that [`write_over`] may need on a full disk. Best
-/// effort: a file system without reservations gives none.
+/// As [`write_atomically_unsynced`], with room after the end for a text of `room_bytes` that [`write_over`]
+/// may need on a full disk. Best effort: a file system without reservations has none.
 ///
 /// # Errors
-/// As there.
+/// As [`write_atomically_unsynced`].
 pub fn write_atomically_with_room(path: &Path, bytes: &[u8], room_bytes: u64) -> Result<(), DiskError> {
     use std::os::fd::AsRawFd;
     let mut new = written(path, bytes)?;
@@ -558,7 +563,7 @@ pub fn file_len(path: &Path) -> Result<u64, DiskError> {
     Ok(metadata.len())
 }
 
-/// What tells a file from all others while it is there, whatever its name.
+/// What distinguishes a file from all others while it exists, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileNumbers {
     device: u64,

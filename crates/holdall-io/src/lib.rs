@@ -1,4 +1,4 @@
-//! The only door to disk and clock: everything that touches a file or asks the time goes through here.
+//! The only access to disk and clock: all code that touches a file or reads the time uses this crate.
 
 pub mod block;
 pub mod clock;

@@ -48,7 +48,7 @@ fn duration(time: libc::timeval) -> Duration {
     )
 }
 
-/// Sets how nice the calling thread is to others: -20 (before all) to 19 (after all).
+/// Sets the calling thread's niceness: -20 (before all others) to 19 (after all others).
 ///
 /// # Errors
 /// When the system refuses; values below the present one need a privilege.
@@ -82,8 +82,8 @@ pub fn rss_bytes() -> io::Result<u64> {
     Ok(pages * u64::try_from(page_bytes).unwrap_or(4096))
 }
 
-/// Memory that this process can have, in bytes, by `read` of the system's files: of the machine, or of the container's limit when that is
-/// less. `None` where the system does not tell.
+/// Memory that this process can have, in bytes, with `read` to read the system's files: the machine's memory,
+/// or the container's limit when that is less. `None` where the system does not report it.
 pub fn memory_bytes(read: impl Fn(&Path) -> io::Result<String>) -> Option<u64> {
     let machine = read(Path::new("/proc/meminfo")).ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -110,7 +110,7 @@ pub fn open_fds() -> io::Result<BTreeSet<RawFd>> {
             fds.insert(fd);
         }
     }
-    // The descriptor of this very listing is closed by now; it may or may not still show, so ask for each.
+    // The descriptor of this listing is closed by now; it may or may not still be listed, so check each.
     // SAFETY: plain system call without pointers.
     fds.retain(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0);
     Ok(fds)

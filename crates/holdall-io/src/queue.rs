@@ -1,4 +1,5 @@
-//! The disk with its block pool and the state of each file: what was accepted, is written, is durable, or has failed for good.
+//! The disk with its block pool and the state of each file: which bytes were accepted, written and made
+//! durable, or why it failed for good.
 
 pub use crate::file_state::FileProgress;
 use crate::{
@@ -13,15 +14,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A sync that was asked for.
+/// A sync that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SyncToken {
     file: FileId,
     number: u64,
 }
 
-/// Owns a disk, the blocks that travel to it and the state of its files. Failing is final: after a failed write or sync every
-/// later call on that file returns the same error, because what the kernel did with the bytes is not known any more.
+/// Owns a disk, the blocks in flight to it and the state of its files. Failing is final: after a failed write
+/// or sync every later call on that file returns the same error, because the state of the bytes in the kernel
+/// is not known any more.
 pub struct DiskQueue {
     disk: Box<dyn Disk>,
     pool: BlockPool,
@@ -32,10 +34,10 @@ pub struct DiskQueue {
 }
 
 impl DiskQueue {
-    /// A queue in front of `disk` with an own block pool.
+    /// A queue in front of `disk` with its own block pool.
     ///
     /// # Errors
-    /// When the memory of the pool cannot be had.
+    /// When the memory of the pool cannot be reserved.
     pub fn new(mut disk: Box<dyn Disk>, pool: BlockPoolOptions) -> Result<Self, DiskError> {
         let pool = BlockPool::new(pool)
             .map_err(|source| DiskError::new("block pool", Operation::TakeBlock, source))?;
@@ -61,15 +63,15 @@ impl DiskQueue {
         Ok(file)
     }
 
-    /// Makes a new file without waiting. It can be written to at once; that it could not be made is said by [`DiskQueue::check`]
-    /// and every other call on it.
+    /// Makes a new file without waiting. It can be written to at once; a failure to create it is returned by
+    /// [`DiskQueue::check`] and every other call on it.
     pub fn create_file_ahead(&mut self, path: &Path, reserve_bytes: u64) -> FileId {
         let file = self.disk.submit_create(path, reserve_bytes);
         self.files.insert(file, FileState::new(path, Life::Creating));
         file
     }
 
-    /// Whether a file of [`DiskQueue::create_file_ahead`] is there.
+    /// Whether a file of [`DiskQueue::create_file_ahead`] exists yet.
     ///
     /// # Errors
     /// The error that it has failed with.
@@ -131,10 +133,11 @@ impl DiskQueue {
         }
         let padded_len = len.next_multiple_of(BLOCK_ALIGNMENT);
         block.as_mut_slice()[len..padded_len].fill(0);
-        // The bytes may have been stored past the caches; from here on the kernel reads them, maybe on another processor.
+        // The bytes may have been stored past the caches; from here on the kernel reads them, maybe on
+        // another processor.
         copy::fence();
         let end = offset + padded_len as u64;
-        // Whoever writes over accepted bytes repeats them.
+        // A write over accepted bytes must repeat them.
         let fresh_from = offset.max(state.progress.accepted_bytes);
         state.progress.accepted_bytes = state.progress.accepted_bytes.max(offset + len as u64);
         if !state.deferred.is_empty() || state.overlaps_in_flight(offset, end) {
@@ -155,7 +158,7 @@ impl DiskQueue {
         Ok(())
     }
 
-    /// Asks that everything accepted so far becomes durable.
+    /// Requests that everything accepted so far become durable.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -176,8 +179,9 @@ impl DiskQueue {
         Ok(SyncToken { file, number })
     }
 
-    /// Asks that everything accepted so far is durable before anything that is accepted later is given to the disk: what marks a file
-    /// as whole must never be there before the rest, and a disk may change the order of writes. Does not wait.
+    /// Requests that everything accepted so far is durable before anything that is accepted later is given to
+    /// the disk: the mark that a file is whole must never be on the disk before the rest, and a disk may
+    /// change the order of writes. Does not wait.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -188,7 +192,8 @@ impl DiskQueue {
         Ok(())
     }
 
-    /// Whether what a sync covers is durable. Does not wait; call [`DiskQueue::poll`] to move on.
+    /// Whether the bytes that a sync covers are durable. Does not wait; call [`DiskQueue::poll`] to make
+    /// progress.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -204,7 +209,7 @@ impl DiskQueue {
         Ok(false)
     }
 
-    /// Waits until what a sync covers is durable.
+    /// Waits until the bytes that a sync covers are durable.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -216,11 +221,11 @@ impl DiskQueue {
         Ok(())
     }
 
-    /// Asks that the file be cut to `length`, made durable and closed after everything accepted. Does not wait. A file that has
-    /// failed is cut before its first hole, at [`FileProgress::written_bytes`].
+    /// Requests that the file be cut to `length`, made durable and closed after everything accepted. Does not
+    /// wait. A file that has failed is cut before its first hole, at [`FileProgress::written_bytes`].
     ///
     /// # Errors
-    /// The error that the file has failed with; it is closed all the same.
+    /// The error that the file has failed with; it is closed even so.
     pub fn close_file(&mut self, file: FileId, length: u64) -> Result<(), DiskError> {
         let state = open_state_of(&mut self.files, file)?;
         if state.life == Life::Closing || state.life == Life::Closed {
@@ -272,12 +277,12 @@ impl DiskQueue {
         }
     }
 
-    /// Takes in what the disk has done, without waiting. Errors stay with their files.
+    /// Applies the disk's completions, without waiting. Errors stay with their files.
     pub fn poll(&mut self) {
         self.reap(Wait::No);
     }
 
-    /// Waits until one thing in flight ends; returns at once when nothing is.
+    /// Waits until one operation in flight ends; returns at once when there is none.
     pub fn wait_one(&mut self) {
         self.reap(Wait::One);
     }
@@ -298,12 +303,12 @@ impl DiskQueue {
         self.files.get(&file).map_or(Ok(()), FileState::check)
     }
 
-    /// How far a file has come; `None` when it is closed and forgotten, or not known.
+    /// How far a file has been written; `None` when it is closed and forgotten, or not known.
     pub fn progress(&self, file: FileId) -> Option<FileProgress> {
         self.files.get(&file).map(|state| state.progress)
     }
 
-    /// Things given to the disk that have not ended.
+    /// Operations given to the disk that have not ended.
     pub fn in_flight(&self) -> usize {
         self.disk.in_flight()
     }
@@ -401,7 +406,7 @@ impl DiskQueue {
         }
     }
 
-    /// Submits what waited for an overlapping write, as far as nothing stands in its way any more.
+    /// Submits what waited for an overlapping write, as far as nothing blocks it any more.
     fn submit_deferred(&mut self, file: FileId) {
         let Some(state) = self.files.get_mut(&file) else {
             return;
@@ -456,9 +461,10 @@ impl DiskQueue {
 }
 
 impl Drop for DiskQueue {
-    /// Waits for what is in flight, so that no write outlives its owner. Files that nobody closed are cut to what was accepted, or
-    /// they would keep the space that was reserved for them; whether that works is not told any more. A file that nothing was
-    /// written to through this queue is left alone: somebody else may have written it.
+    /// Waits for what is in flight, so that no write outlives its owner. Files that were not closed are cut
+    /// to the accepted length, because they would keep the space that was reserved for them otherwise;
+    /// whether that works is not reported. A file that nothing was written to through this queue is left
+    /// unchanged: other code may have written it.
     fn drop(&mut self) {
         let open = |state: &FileState| {
             matches!(state.life, Life::Creating | Life::Open) && state.progress.accepted_bytes > 0
@@ -470,7 +476,7 @@ impl Drop for DiskQueue {
             .map(|(file, state)| (*file, state.progress.accepted_bytes))
             .collect();
         for (file, length) in left {
-            // An error stays with its file, and nobody is left to ask for it.
+            // An error stays with its file, and no caller is left to read it.
             let _ = self.close_file(file, length);
         }
         self.drain();

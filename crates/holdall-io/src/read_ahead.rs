@@ -1,4 +1,4 @@
-//! Reads a file from front to end in a thread of its own, a few windows ahead of the one who looks at them.
+//! Reads a file from front to end in a thread of its own, a few windows ahead of the reader.
 
 use crate::{disk::DiskError, fs::File};
 use std::{
@@ -9,7 +9,8 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Bytes that are read at once: large enough for the disk, small enough to be in the cache when they are looked at.
+/// Bytes that are read at once: large enough for the disk, small enough to be in the cache when they are
+/// used.
 pub const WINDOW_BYTES: usize = 1 << 20;
 /// Windows that are read, or wait, at once.
 const WINDOW_COUNT: usize = 6;
@@ -19,7 +20,7 @@ pub struct ReadAhead {
     file: Arc<File>,
     /// Where the next window begins.
     position: u64,
-    /// `None` for files of one window, and where there is no thread to be had.
+    /// `None` for files of one window, and where no thread can be started.
     thread: Option<Thread>,
 }
 
@@ -33,8 +34,8 @@ struct Thread {
 impl ReadAhead {
     /// Begins to read `file` from its start.
     pub fn new(file: Arc<File>) -> Self {
-        // Nothing more: the system's own reading ahead takes large pages, what it is told by `expect_read` small ones. 0.6 GB took
-        // 0.37-0.59 s of system time so, and take 0.05-0.08 s now.
+        // No `expect_read`: the system's own reading ahead uses large pages, an `expect_read` small ones. 0.6
+        // GB took 0.37-0.59 s of system time with it, and take 0.05-0.08 s without.
         file.expect_sequential_reads();
         let thread = if file.len_bytes() > WINDOW_BYTES as u64 {
             Thread::start(&file)
@@ -48,7 +49,7 @@ impl ReadAhead {
         }
     }
 
-    /// The next window in place of `window`, whose memory is used again; it is empty at the end of the file.
+    /// The next window in place of `window`, whose memory is reused; it is empty at the end of the file.
     ///
     /// # Errors
     /// When reading fails.
@@ -66,7 +67,7 @@ impl ReadAhead {
 /// Reads the window at `position` into `window`; shorter only at the end of the file.
 fn read_window(file: &File, position: u64, mut window: Vec<u8>) -> Result<Vec<u8>, DiskError> {
     let left = file.len_bytes().saturating_sub(position);
-    // One byte at least, so that a file that has grown, or tells no length, is read on.
+    // One byte at least, so that reading continues in a file that has grown or reports no length.
     let wanted = usize::try_from(left).map_or(WINDOW_BYTES, |left| left.clamp(1, WINDOW_BYTES));
     window.resize(wanted, 0);
     let count = file.read_at(&mut window, position)?;
@@ -75,7 +76,7 @@ fn read_window(file: &File, position: u64, mut window: Vec<u8>) -> Result<Vec<u8
 }
 
 impl Thread {
-    /// The thread with all its windows, or `None` when the system gives none.
+    /// The thread with all its windows, or `None` when no thread can be started.
     fn start(file: &Arc<File>) -> Option<Self> {
         // As many places as there are windows: sending never waits.
         let (filled_in, filled) = sync_channel(WINDOW_COUNT);
@@ -114,7 +115,7 @@ impl Thread {
         {
             let _ = empty.send(spent);
         }
-        // The thread has ended: the end, or an error that was told, is behind us.
+        // The thread has ended: the end, or an error that was returned, has been reached.
         self.filled.recv().unwrap_or(Ok(Vec::new()))
     }
 }
@@ -123,7 +124,7 @@ impl Drop for Thread {
     fn drop(&mut self) {
         self.empty = None;
         if let Some(handle) = self.handle.take() {
-            // It holds the file: when this returns, the file is closed as far as we are concerned.
+            // It holds the file: when this returns, the file is closed.
             let _ = handle.join();
         }
     }

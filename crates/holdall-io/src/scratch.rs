@@ -12,14 +12,15 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// What the names of these directories begin with.
+/// The prefix of these directories' names.
 const PREFIX: &str = "holdall-scratch-";
-/// The file in each of them that its owner keeps locked: process numbers would not do, other containers have the same ones.
+/// The file in each of them that its owner keeps locked: process numbers would not do, other containers use
+/// the same ones.
 const LOCK: &str = ".in-use";
 /// Names that are tried.
 const TRIES_MAX: u64 = 10_000;
 
-/// A directory that nobody else uses.
+/// A directory that no other process uses.
 #[derive(Debug)]
 pub struct ScratchDirectory {
     path: PathBuf,
@@ -28,7 +29,8 @@ pub struct ScratchDirectory {
 }
 
 impl ScratchDirectory {
-    /// Makes one in `parent`, readable by this user only, and removes those there whose owners are gone.
+    /// Makes one in `parent`, readable by this user only, and removes the existing ones whose owners are
+    /// gone.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -55,7 +57,7 @@ impl ScratchDirectory {
                     });
                 }
                 Err(source) => {
-                    // The first error is the one to tell.
+                    // The first error is the one to return.
                     drop(fs::remove_dir_all(&path));
                     return Err(fail(&path, source));
                 }
@@ -78,7 +80,8 @@ impl Drop for ScratchDirectory {
     }
 }
 
-/// Removes directories of this user whose lock nobody holds. Best effort: others may remove them at the same time.
+/// Removes directories of this user whose lock is not held. Best effort: others may remove them at the same
+/// time.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -91,7 +94,7 @@ fn remove_abandoned(parent: &Path) {
         }
         let path = entry.path();
         let owner = |path: &Path| fs::symlink_metadata(path).map(|about| about.uid()).ok();
-        // One without a lock file is being made right now, or was left by nobody who got far.
+        // One without a lock file is being made right now, or its owner ended before it made the lock file.
         let Ok(lock) = File::open(path.join(LOCK)) else {
             continue;
         };

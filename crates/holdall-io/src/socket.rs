@@ -9,7 +9,7 @@ use std::{
     ptr,
 };
 
-/// The UDP sockets that this process has open right now (empty where `/proc` is not there).
+/// The UDP sockets that this process has open (empty where `/proc` does not exist).
 pub fn udp_sockets() -> BTreeSet<RawFd> {
     open_fds()
         .unwrap_or_default()
@@ -23,8 +23,8 @@ pub fn udp_sockets() -> BTreeSet<RawFd> {
 
 /// Raises the receive buffer of each socket to `bytes`, beyond `net.core.rmem_max` where this process may (CAP_NET_ADMIN), else up to it.
 ///
-/// Returns the smallest size reached, in bytes; `None` when no socket was left to ask. Sizes are as asked for: the kernel reserves twice
-/// as much for its own bookkeeping.
+/// Returns the smallest size reached, in bytes; `None` when no socket was left to query. Sizes are as
+/// requested: the kernel reserves twice as much for its own bookkeeping.
 pub fn raise_receive_buffers(sockets: &BTreeSet<RawFd>, bytes: usize) -> Option<usize> {
     let wish = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
     sockets
@@ -39,7 +39,7 @@ fn raise_receive_buffer(fd: RawFd, wish: c_int) -> Option<usize> {
         return size(fd);
     }
     for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-        // SAFETY: `wish` is a readable int of the size that is told; a closed descriptor only makes the call fail.
+        // SAFETY: `wish` is a readable int of the given size; a closed descriptor only makes the call fail.
         let outcome = unsafe {
             libc::setsockopt(
                 fd,
@@ -56,12 +56,13 @@ fn raise_receive_buffer(fd: RawFd, wish: c_int) -> Option<usize> {
     size(fd)
 }
 
-/// Size of an int as the socket calls want it.
+/// Size of an int as the socket calls expect it.
 const INT_BYTES: libc::socklen_t = mem::size_of::<c_int>() as libc::socklen_t;
 
 fn option(fd: RawFd, name: c_int) -> Option<c_int> {
     let (mut value, mut len): (c_int, _) = (0, INT_BYTES);
-    // SAFETY: `value` and `len` are writable and of the sizes told; a descriptor that is no socket only makes the call fail.
+    // SAFETY: `value` and `len` are writable and of the given sizes; a descriptor that is no socket only
+    // makes the call fail.
     let outcome = unsafe {
         libc::getsockopt(
             fd,
@@ -74,7 +75,7 @@ fn option(fd: RawFd, name: c_int) -> Option<c_int> {
     (outcome == 0).then_some(value)
 }
 
-/// True when an interface besides loopback is up and has an IPv4 address.
+/// True when an interface other than loopback is up and has an IPv4 address.
 pub fn has_network() -> bool {
     let mut first = ptr::null_mut();
     // SAFETY: `first` is writable; the list is freed below.

@@ -18,10 +18,10 @@ struct HeldBlock {
 
 /// Bytes in order into one file.
 ///
-/// A tail that was flushed early is crash-safe although its last 4096 bytes are written again when more arrives: the second
-/// write repeats every byte of the first below the old end and only turns padding into data, so that whichever sectors of it
-/// reach the disk, the bytes once durable stay as they were. [`DiskQueue`] never has both writes in flight at once, so the
-/// older cannot land on top of the newer.
+/// A tail that was flushed early is crash-safe although its last 4096 bytes are written again when more
+/// arrives: the second write repeats every byte of the first below the old end and only turns padding into
+/// data, so that whichever sectors of it reach the disk, bytes that are durable do not change. [`DiskQueue`]
+/// never has both writes in flight at once, so the older cannot overwrite the newer.
 pub struct BlockStream {
     file: FileId,
     block: Option<Block>,
@@ -60,8 +60,9 @@ impl BlockStream {
         self.block_offset + self.filled as u64
     }
 
-    /// Appends bytes. On a direct disk long ones go past the processor's caches (see [`crate::copy`]): who also wants their CRC takes it over
-    /// `bytes`, in steps that fit the first-level cache, right before appending each step; not over the held blocks afterwards.
+    /// Appends bytes. On a direct disk long ones go past the processor's caches (see [`crate::copy`]): a
+    /// caller that also needs their CRC computes it over `bytes`, in steps that fit the first-level cache,
+    /// right before appending each step; not over the held blocks afterwards.
     ///
     /// # Errors
     /// The error that the file has failed with, or that the hold is larger than the pool.
@@ -95,8 +96,8 @@ impl BlockStream {
         Ok(())
     }
 
-    /// The rest of the current block, never empty; a new block when the current one is full. Say with [`BlockStream::advance`]
-    /// how much of it was used.
+    /// The rest of the current block, never empty; a new block when the current one is full. Report with
+    /// [`BlockStream::advance`] how much of it was used.
     ///
     /// # Errors
     /// The error that the file has failed with, or that the hold is larger than the pool.
@@ -117,10 +118,10 @@ impl BlockStream {
         }
     }
 
-    /// The first `n` bytes of what [`BlockStream::spare`] gave are part of the stream now.
+    /// Makes the first `n` bytes of what [`BlockStream::spare`] returned part of the stream.
     ///
     /// # Panics
-    /// When `n` is more than it gave: a defect of the caller.
+    /// When `n` is larger than that: a defect of the caller.
     #[inline]
     pub fn advance(&mut self, n: usize) {
         let capacity = self.block.as_ref().map_or(0, Block::capacity);
@@ -131,7 +132,7 @@ impl BlockStream {
         self.filled += n;
     }
 
-    /// Gives the current block away when it is full (held back or to the queue) and takes another.
+    /// Passes the current block on when it is full (held back or to the queue) and takes another.
     #[cold]
     fn turn_over(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
         if let Some(block) = self.block.take() {
@@ -150,7 +151,7 @@ impl BlockStream {
         Ok(())
     }
 
-    /// From here on blocks are kept back, until [`BlockStream::release`]. Does nothing while a hold is on.
+    /// Holds blocks back from here on, until [`BlockStream::release`]. Does nothing while a hold is on.
     pub fn hold(&mut self) {
         if self.hold_from.is_none() {
             self.hold_from = Some(self.position());
@@ -197,7 +198,7 @@ impl BlockStream {
         Ok(())
     }
 
-    /// Shows held bytes in order, as few slices.
+    /// Passes held bytes to `visit` in order, in as few slices as possible.
     ///
     /// # Errors
     /// When some of them are not held.
@@ -278,7 +279,7 @@ impl BlockStream {
     /// Submits the rest and closes the file at its length, which is returned. Does not wait: see [`DiskQueue::wait_closed`].
     ///
     /// # Errors
-    /// The error that the file has failed with; it is closed all the same.
+    /// The error that the file has failed with; it is closed even so.
     pub fn finish(mut self, q: &mut DiskQueue) -> Result<u64, DiskError> {
         let length = self.position();
         let submitted = self.submit_rest(q);
@@ -297,7 +298,7 @@ impl BlockStream {
     }
 }
 
-/// Which part of a block at `offset` lies in `start..end`.
+/// The part of a block at `offset` that is in `start..end`.
 fn overlap(offset: u64, len: usize, start: u64, end: u64) -> Option<Range<usize>> {
     let from = start.max(offset);
     let to = end.min(offset + len as u64);

@@ -1,4 +1,4 @@
-//! Where threads run and which of them go first. Optional: a refusal is told and changes nothing.
+//! The cores and priorities of threads. Optional: a refusal is returned and changes nothing.
 
 use std::{fs, io, mem};
 
@@ -8,7 +8,7 @@ pub const RT_PRIORITY_MAX: u8 = 99;
 /// Keeps the calling thread, and threads that it starts from now on, to these processor cores (see sched_setaffinity(2)).
 ///
 /// # Errors
-/// No core of these that the process may use; a number beyond what the kernel can tell.
+/// When the process may use none of these cores, or a number exceeds the kernel's set.
 pub fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
     // SAFETY: a cpu_set_t is bits, of which all may be zero.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -22,7 +22,7 @@ pub fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
         // SAFETY: `core` is below the number of bits in the set.
         unsafe { libc::CPU_SET(core, &mut set) };
     }
-    // SAFETY: the set is valid and as long as is said; 0 is the calling thread.
+    // SAFETY: the set is valid and has the given length; 0 is the calling thread.
     let result = unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) };
     if result == 0 {
         Ok(())
@@ -31,8 +31,8 @@ pub fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
     }
 }
 
-/// Has the threads of this process whose name `is_meant` go before all ordinary ones (`SCHED_FIFO`); threads that they start do not.
-/// Returns how many there are.
+/// Makes the threads of this process whose name `is_meant` run before all ordinary ones (`SCHED_FIFO`);
+/// threads that they start do not. Returns how many there are.
 ///
 /// # Errors
 /// Mostly `EPERM`: it needs `CAP_SYS_NICE` or a limit `rtprio` of this height.
@@ -40,7 +40,7 @@ pub fn prefer_threads(priority: u8, is_meant: impl Fn(&str) -> bool) -> io::Resu
     let mut count = 0;
     for entry in fs::read_dir("/proc/self/task")? {
         let entry = entry?;
-        // Threads may end meanwhile.
+        // Threads may end during the loop.
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         let thread = entry.file_name().to_string_lossy().parse::<libc::pid_t>();
         let (true, Ok(thread)) = (is_meant(name.trim_end()), thread) else {

@@ -1,5 +1,5 @@
-//! What is there only while the program works, files and programs that it has started: lists of it, so that a program that is told
-//! to end leaves nothing behind.
+//! Files and started programs that must not outlive this one: lists of them, so that a program that a signal
+//! ends leaves nothing on the disk and no child running.
 
 use std::{
     fs, io,
@@ -7,28 +7,30 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Everything that is unfinished in this process. Work is made in few places at once.
+/// Everything that is unfinished in this process. Few threads create such things at once.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file or directory that is worth nothing when the program ends now. Dropping this says that it is finished, or gone.
+/// A file or directory that is worth nothing when the program ends now. Dropping this marks it as finished,
+/// or gone.
 #[derive(Debug)]
 pub struct Unfinished {
     path: PathBuf,
 }
 
 impl Unfinished {
-    /// Says that what is (or will be) at `path` must not outlive the program while this lives.
+    /// Declares that what is (or will be) at `path` must not outlive the program while this value lives.
     pub fn new(path: &Path) -> Self {
-        // A relative path means another place after a change of directory, which this program never makes.
+        // A relative path would be another place after a change of directory, which this program never makes.
         let path = path.to_owned();
         list().push(path.clone());
         Self { path }
     }
 
-    /// Makes what is at `path` and says so in one step, for what is there from its first moment on.
+    /// Creates what is at `path` and declares it in one step, for things that exist from their first moment
+    /// on.
     ///
     /// # Errors
-    /// What `make` said.
+    /// The error of `make`.
     pub fn make<T, E>(path: &Path, make: impl FnOnce() -> Result<T, E>) -> Result<(Self, T), E> {
         let mut list = list();
         let made = make()?;
@@ -55,24 +57,26 @@ fn list() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes something that is unfinished: either before [`remove_all_and_hold`] removes what is there, or never. Without this a directory that
-/// was just removed could be made again, with its parents, by a thread that was about to.
+/// Creates something that is unfinished: either before [`remove_all_and_hold`] removes everything, or never.
+/// Without this a directory that was just removed could be created again, with its parents, by a thread that
+/// was about to.
 pub fn while_nothing_is_removed<T>(make: impl FnOnce() -> T) -> T {
     let _list = list();
     make()
 }
 
-/// Programs that this process has started, by their number.
+/// Programs that this process has started, by their process number.
 static STARTED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// A program that is of no use when this one ends. Dropping this says that it has ended and was waited for.
+/// A program that is of no use when this one ends. Dropping this declares that it has ended and was waited
+/// for.
 #[derive(Debug)]
 pub struct StartedProgram {
     id: u32,
 }
 
 impl StartedProgram {
-    /// Says that the child `id` must not outlive this program while this lives.
+    /// Declares that the child `id` must not outlive this program while this value lives.
     pub fn new(id: u32) -> Self {
         started().push(id);
         Self { id }
@@ -92,22 +96,25 @@ fn started() -> std::sync::MutexGuard<'static, Vec<u32>> {
     STARTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends every program that was started and not yet waited for, by force. Whoever starts or ends one meanwhile waits for ever.
+/// Ends every program that was started and not yet waited for, by force. A thread that starts or ends one
+/// from now on waits for ever.
 fn end_all_and_hold() {
     let started = started();
     for id in &*started {
         let Ok(id) = i32::try_from(*id) else { continue };
-        // SAFETY: takes two numbers and touches no memory. The number is that of a child that was not waited for, so it is nobody else's.
+        // SAFETY: takes two numbers and touches no memory. The number is that of a child that was not waited
+        // for, so no other process has it.
         let _gone = unsafe { libc::kill(id, libc::SIGKILL) } != 0;
     }
     std::mem::forget(started);
 }
 
-/// How often the removal of a directory is tried in which other threads are still making files.
+/// How often the removal of a directory is tried while other threads are still creating files in it.
 const REMOVALS_MAX: u32 = 10_000;
 
-/// Removes everything that is unfinished and ends what was started, best effort; for a program that ends right behind. Whoever finishes
-/// something meanwhile, or makes a directory, waits for ever, so that nothing is half removed and then used, or made anew.
+/// Removes everything that is unfinished and ends what was started, best effort; for a program that ends
+/// right after. A thread that finishes something from now on, or creates a directory, waits for ever, so that
+/// nothing is half removed and then used, or created anew.
 pub fn remove_all_and_hold() {
     end_all_and_hold();
     let list = list();
@@ -117,7 +124,7 @@ pub fn remove_all_and_hold() {
     std::mem::forget(list);
 }
 
-/// Removes a file or a directory, also while others make and remove files in it.
+/// Removes a file or a directory, also while others create and remove files in it.
 fn remove(path: &Path) {
     for _ in 0..REMOVALS_MAX {
         let removed = if path.is_dir() {
@@ -128,7 +135,7 @@ fn remove(path: &Path) {
         let is_changing = |error: &io::Error| {
             matches!(
                 error.kind(),
-                // Something inside was gone before it was reached, or came behind the look at what is there.
+                // An entry was gone before it was reached, or was created after the listing.
                 io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty
             )
         };
@@ -146,8 +153,8 @@ mod tests {
     use crate::clock::{Clock, SystemClock};
     use std::{process::Command, time::Duration};
 
-    /// A child is told to remove what is unfinished at every moment of two threads' work: one makes the directory with its parents again
-    /// and again, the other files in it.
+    /// A child process is made to remove what is unfinished at every moment of two threads' work: one creates
+    /// the directory with its parents again and again, the other files in it.
     #[test]
     fn nothing_is_made_again_behind_the_removal() {
         const CHILD: &str = "HOLDALL_TEST_MADE_AGAIN";
@@ -161,14 +168,15 @@ mod tests {
                     removes.wait();
                     loop {
                         drop(crate::fs::create_dir_new(&inside));
-                        // The lock is not fair: who takes it again at once may keep others out for minutes.
+                        // The lock is not fair: a thread that takes it again at once may keep others out for
+                        // minutes.
                         drop(fs::read_dir(&around));
                         std::thread::yield_now();
                     }
                 });
                 scope.spawn(|| {
                     removes.wait();
-                    // No end: while it fails, the directory is not there yet, or no more.
+                    // No end: while it fails, the directory does not exist yet, or no longer.
                     let mut made = 0_u32;
                     while made < 300 {
                         made += u32::from(fs::write(inside.join(made.to_string()), "").is_ok());
@@ -177,8 +185,8 @@ mod tests {
                 removes.wait();
                 while fs::read_dir(&inside).map_or(0, Iterator::count) < 10 {}
                 remove_all_and_hold();
-                // Who makes it again does so soon: the thread is in the middle of trying. Not counted in yields, each of which may take
-                // milliseconds on a busy machine.
+                // A thread that creates it again does so soon: it is in the middle of trying. Not counted in
+                // yields, each of which may take milliseconds on a busy machine.
                 let removed = SystemClock.monotonic();
                 let mut is_made_again = false;
                 while !is_made_again && SystemClock.monotonic() < removed + Duration::from_millis(10) {

@@ -71,7 +71,7 @@ impl DiskUnderTest for Os {
     }
 }
 
-/// Why the build folder's file system takes no direct writes, where it does not.
+/// Why the build folder's file system does not support direct writes, where it does not.
 fn direct_refused() -> Option<DiskError> {
     OsDisk::open(Path::new(env!("CARGO_TARGET_TMPDIR")), DiskMode::Direct).err()
 }

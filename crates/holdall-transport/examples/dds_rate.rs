@@ -110,7 +110,7 @@ impl Plan {
     }
 }
 
-/// Counts messages, bytes and gaps; gives everything back at once.
+/// Counts messages, bytes and gaps; releases every payload at once.
 #[derive(Default)]
 struct Counter {
     messages: AtomicU64,
@@ -207,7 +207,7 @@ fn publish(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits until whoever started us says so; a terminal says so at once.
+/// Waits for a line on standard input from the process that started this one; does not wait on a terminal.
 fn wait_for_a_line() -> Result<(), Failure> {
     let input = std::io::stdin();
     if !input.is_terminal() {

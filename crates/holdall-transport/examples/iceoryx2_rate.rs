@@ -1,4 +1,5 @@
-//! Publishes topics at a rate into shared memory and tells how exactly it kept the rate, for measurements of what a recorder disturbs.
+//! Publishes topics at a rate into shared memory and reports how exactly it kept the rate, to measure how
+//! much a recorder disturbs publishers.
 //!
 //! `iceoryx2_rate TOPICS BYTES HZ SECONDS`: one thread for each topic, each a part of a period after the one before.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it prints its result")]

@@ -1,4 +1,4 @@
-//! What every transport must do, whichever it is: each backend joins with one line at the end.
+//! What every transport must do: each backend joins with one line at the end.
 
 #[cfg(feature = "dds")]
 mod dds;

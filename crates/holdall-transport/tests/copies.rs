@@ -1,5 +1,6 @@
-//! Where the bytes of a lent payload lie: in the publisher's shared memory or in the packets that were received, nowhere else. The recorder's
-//! part (a loan is read once, into the block that goes to the disk) is tested in the crate `holdall`.
+//! Where the bytes of a lent payload are: in the publisher's shared memory or in the packets that were
+//! received, nowhere else. The recorder's part (a loan is read once, into the block that goes to the disk) is
+//! tested in the crate `holdall`.
 #![cfg(any(feature = "dds", feature = "iceoryx2", feature = "zenoh"))]
 
 #[cfg(feature = "dds")]
@@ -22,7 +23,7 @@ fn slices(keeper: &Keeper) -> Vec<(usize, usize)> {
     slices
 }
 
-/// The file that all bytes of a slice are mapped from, as the kernel tells.
+/// The file that all bytes of a slice are mapped from, according to the kernel.
 #[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
 fn mapped_from((address, len): (usize, usize)) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -35,7 +36,7 @@ fn mapped_from((address, len): (usize, usize)) -> String {
     line.split_whitespace().nth(5).unwrap_or("anonymous").to_owned()
 }
 
-/// Waits for the message; it must lie in one piece in memory that its publisher shares.
+/// Waits for the message; it must be in one piece in memory that its publisher shares.
 #[cfg(any(feature = "iceoryx2", feature = "zenoh"))]
 fn assert_lent_from_shared_memory(keeper: &Keeper, sent: Vec<u8>) {
     assert!(wait_until(|| keeper.len() == 1));
@@ -122,7 +123,7 @@ fn what_zenoh_lends_over_the_network_stays_in_pieces_as_it_came() {
     assert!(slices.iter().all(|(_, len)| *len <= 64 << 10), "gathered");
 }
 
-/// Each fragment lies where its packet was received: the packet's header is right before it.
+/// Each fragment is where its packet was received: the packet's header is right before it.
 #[cfg(feature = "dds")]
 #[test]
 fn what_dds_lends_lies_in_the_received_packets() {

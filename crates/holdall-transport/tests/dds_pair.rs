@@ -57,7 +57,7 @@ fn a_publisher_tells_when_it_was_made_whoever_asks_and_however_late() {
     assert!((before..=since).contains(&made), "{before:?} {made:?} {since:?}");
 }
 
-/// When the only publisher of a topic was made, as discovery tells.
+/// When the only publisher of a topic was created, according to discovery.
 fn created(transport: &mut DdsTransport, topic: &str) -> Timestamp {
     let mut events = Vec::new();
     let mut told = None;

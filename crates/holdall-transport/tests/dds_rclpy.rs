@@ -26,7 +26,7 @@ fn padded(mut payload: Vec<u8>) -> Vec<u8> {
     payload
 }
 
-/// Behind the text of a String message there is nothing but the zeros that DDS adds up to a multiple of four.
+/// After the text of a String message there are only the zeros that DDS adds up to a multiple of four.
 fn assert_only_padding_behind_text(payload: &[u8]) {
     let len = 8 + u32::from_le_bytes(payload[4..8].try_into().unwrap()) as usize;
     assert_eq!(payload.len(), len.next_multiple_of(4));
@@ -153,7 +153,8 @@ fn nodes_are_named_and_two_publishers_are_told_apart() {
     let plan = |node: &str| {
         json!({
             "node": node, "wait_for_subscriptions": 1, "linger": true,
-            // One that finds our subscription may begin before we have found it; what is kept for who comes late is asked for.
+            // A node that has matched our subscription may begin before we have matched the node; messages
+            // kept for late readers are requested.
             "publishers": [{"topic": topic, "type": STRING, "count": 100, "rate_hz": 200,
                             "qos": {"depth": 100, "durability": "transient_local"}}],
         })
@@ -268,7 +269,7 @@ fn a_node_tells_the_sources_of_its_types() {
     );
     assert!(sources[0].text.contains("uint32 height") && sources[0].encoding == "msg");
 
-    // What a node does not know is a failure, and so is a node that is not there.
+    // An unknown type and an unknown node are both failures.
     replies.clear();
     ours.request_type_description(&node, "no_msgs/msg/Such", &format!("RIHS01_{}", "00".repeat(32)));
     ours.request_type_description(

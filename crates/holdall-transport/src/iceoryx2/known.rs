@@ -58,13 +58,13 @@ pub(super) struct KnownService {
 }
 
 /// Logs once for each publisher that its memory cannot be opened, for example because it was removed.
-fn tell_unopened(
+fn log_unopened(
     topic: &str,
 ) -> impl Fn(DegradationCause, &DegradationInfo) -> DegradationAction + Send + use<> {
-    let (topic, told) = (topic.to_owned(), Mutex::new(BTreeSet::new()));
+    let (topic, logged) = (topic.to_owned(), Mutex::new(BTreeSet::new()));
     move |_, info| {
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.insert(info.sender_port_id) {
+        let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.insert(info.sender_port_id) {
             tracing::warn!(
                 "{topic}: the shared memory of publisher {} cannot be opened; its messages are not recorded, and how many they are is unknown",
                 gid(info.sender_port_id)
@@ -100,7 +100,7 @@ impl KnownService {
         let subscriber = self
             .open
             .subscriber_builder()
-            .set_degradation_handler(tell_unopened(&self.topic))
+            .set_degradation_handler(log_unopened(&self.topic))
             .create()
             .map_err(|error| format!("{error:?}"))?;
         let name = ServiceName::new(&self.facts.name).map_err(|error| format!("{error:?}"))?;

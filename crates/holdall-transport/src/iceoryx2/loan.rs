@@ -1,4 +1,4 @@
-//! A sample that the recorder keeps until its bytes are written to the disk; then its publisher may use the
+//! A sample that the recorder keeps until its bytes are copied for the disk; then its publisher may use the
 //! memory again.
 
 use super::ffi::{self, RawSample};

@@ -120,7 +120,7 @@ impl Receiver {
                 Ok(Some(sample)) => sample,
                 Ok(None) => break,
                 Err(error) => {
-                    self.tell_failure(error);
+                    self.log_failure(error);
                     break;
                 }
             };
@@ -177,12 +177,12 @@ impl Receiver {
     }
 
     /// Logs once what keeps samples from being received; everything else continues.
-    fn tell_failure(&mut self, error: ReceiveError) {
+    fn log_failure(&mut self, error: ReceiveError) {
         if std::mem::replace(&mut self.failure_is_told, true) {
             return;
         }
         match error {
-            // Samples that are still being written to the disk; the next poll finds them released.
+            // Samples that the recorder still holds; the next poll finds them released.
             ReceiveError::ExceedsMaxBorrows => self.failure_is_told = false,
             ReceiveError::ConnectionFailure(failure) => tracing::warn!(
                 "{}: a publisher's shared memory cannot be opened ({failure:?}); its messages are not recorded",

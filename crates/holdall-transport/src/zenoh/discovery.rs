@@ -55,7 +55,7 @@ struct State {
     /// What has appeared or left since the last poll.
     changed: HashSet<Gid>,
     /// What has been reported to the recorder.
-    told: HashMap<Gid, EntityKind>,
+    reported: HashMap<Gid, EntityKind>,
     refused: HashSet<Gid>,
 }
 
@@ -143,14 +143,14 @@ impl Graph {
         let State {
             endpoints,
             changed,
-            told,
+            reported,
             ..
         } = &mut *state;
         let mut latched = Vec::new();
         for gid in changed.drain() {
-            match (endpoints.get(&gid), told.get(&gid)) {
+            match (endpoints.get(&gid), reported.get(&gid)) {
                 (Some(endpoint), None) => {
-                    told.insert(gid, endpoint.kind);
+                    reported.insert(gid, endpoint.kind);
                     events.push(endpoint.event());
                     latched.extend(endpoint.latched());
                 }
@@ -159,7 +159,7 @@ impl Graph {
                         EntityKind::Subscription => GraphEvent::SubscriptionGone(gid),
                         _ => GraphEvent::PublisherGone(gid),
                     });
-                    told.remove(&gid);
+                    reported.remove(&gid);
                 }
                 // Left and returned: the token is the same as before, but messages that were sent in between
                 // may be in the cache.
@@ -242,7 +242,7 @@ impl State {
         }
         // An endpoint that appeared and left between two polls is not reported, so that such tokens do not
         // fill memory.
-        if self.told.contains_key(&gid) {
+        if self.reported.contains_key(&gid) {
             self.changed.insert(gid);
         } else {
             self.changed.remove(&gid);

@@ -29,7 +29,7 @@ pub(super) struct RouterWatch {
     /// Routers that were lost and are not back.
     missing: Vec<String>,
     /// When to warn that nothing has been reached; `None` once warned, or once a router or peer was reached.
-    told_at: Option<Duration>,
+    warn_at: Option<Duration>,
     /// The routers or peers that the configuration names.
     endpoints: String,
 }
@@ -61,7 +61,7 @@ impl RouterWatch {
             changes,
             _listener: listener,
             missing: Vec::new(),
-            told_at: expects_router.then_some(now + PATIENCE),
+            warn_at: expects_router.then_some(now + PATIENCE),
             endpoints,
         })
     }
@@ -92,9 +92,9 @@ impl RouterWatch {
             }
         }
         if reached {
-            self.told_at = None;
-        } else if self.told_at.is_some_and(|at| now >= at) {
-            self.told_at = None;
+            self.warn_at = None;
+        } else if self.warn_at.is_some_and(|at| now >= at) {
+            self.warn_at = None;
             tracing::warn!(
                 "no zenoh router or peer is reached yet (connect/endpoints {}); is a router running, `ros2 run rmw_zenoh_cpp rmw_zenohd` or `zenohd`?",
                 self.endpoints

@@ -35,19 +35,19 @@ pub(super) struct Receiver {
     /// cache.
     seen: Option<SeenSequences>,
     first_hash: OnceLock<String>,
-    told: Told,
+    logged: Logged,
 }
 
 /// Warnings that are logged once for each topic.
 #[derive(Default)]
-struct Told {
+struct Logged {
     malformed: AtomicBool,
     bare: AtomicBool,
     other_hash: AtomicBool,
 }
 
-fn first_time(told: &AtomicBool) -> bool {
-    !told.load(Ordering::Relaxed) && !told.swap(true, Ordering::Relaxed)
+fn first_time(logged: &AtomicBool) -> bool {
+    !logged.load(Ordering::Relaxed) && !logged.swap(true, Ordering::Relaxed)
 }
 
 impl Receiver {
@@ -88,7 +88,7 @@ impl Receiver {
     /// Its publisher; a message that does not name one is kept even so.
     fn origin(&self, attachment: Option<&ZBytes>) -> Option<Attachment> {
         let Some(attachment) = attachment else {
-            if first_time(&self.told.bare) {
+            if first_time(&self.logged.bare) {
                 tracing::warn!(
                     "{}: a message without rmw_zenoh's attachment; it is kept, but losses of its publisher cannot be seen",
                     self.topic
@@ -99,7 +99,7 @@ impl Receiver {
         match Attachment::decode(&attachment.to_bytes()) {
             Ok(origin) => Some(origin),
             Err(error) => {
-                if first_time(&self.told.malformed) {
+                if first_time(&self.logged.malformed) {
                     tracing::warn!(
                         "{}: a message with a malformed attachment ({error}); it is kept, but losses of its publisher cannot be seen",
                         self.topic
@@ -113,7 +113,7 @@ impl Receiver {
     fn check_hash(&self, key: &str) {
         let Some(hash) = hash_in(key) else { return };
         let first = self.first_hash.get_or_init(|| hash.to_owned());
-        if first != hash && first_time(&self.told.other_hash) {
+        if first != hash && first_time(&self.logged.other_hash) {
             tracing::warn!(
                 "{}: publishers disagree about the definition of {}: messages come with {first} and with {hash}",
                 self.topic,
@@ -178,7 +178,7 @@ impl ZenohSubscription {
             lender: Arc::clone(lender),
             seen: latched.then(SeenSequences::default),
             first_hash: OnceLock::new(),
-            told: Told::default(),
+            logged: Logged::default(),
         });
         let entity = session.entity(
             EntityKind::Subscription,

@@ -27,7 +27,7 @@ pub fn topic(name: &str) -> String {
     format!("/{name}_{}", std::process::id())
 }
 
-/// Looks until `done`, or until the deadline; returns whether it came true.
+/// Checks until `done`, or until the deadline; returns whether it became true.
 pub fn wait_until(mut done: impl FnMut() -> bool) -> bool {
     let clock = SystemClock;
     let end = clock.monotonic() + DEADLINE;

@@ -15,7 +15,7 @@ pub struct Meeting {
 }
 
 impl Meeting {
-    /// A port that nobody has.
+    /// A port that is not in use.
     pub fn new() -> Self {
         let probe = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = probe.local_addr().unwrap().port();
@@ -36,7 +36,7 @@ impl Meeting {
 
     /// A session that goes there, with further settings.
     pub fn guest_with(&self, node: &str, mode: &str, settings: &str) -> ZenohTransport {
-        // Peers that a router has told of each other talk directly.
+        // Peers that a router has introduced to each other communicate directly.
         let listen = if mode == "peer" { "tcp/127.0.0.1:0" } else { "" };
         transport(node, mode, listen, &self.endpoint, settings)
     }
