@@ -65,7 +65,7 @@ impl Loan for Phantom {
     fn for_each_slice(&self, _: &mut dyn FnMut(&[u8])) {}
 }
 
-/// What the disk takes in one millisecond, in bytes.
+/// What the disk writes in one millisecond, in bytes.
 type DiskRate = fn(u64) -> u64;
 
 /// A disk with half the speed of what arrives (1.51 GB/s).
@@ -73,7 +73,7 @@ fn half_speed(_: u64) -> u64 {
     760_000
 }
 
-/// A disk that is fast, and stands still for 60 ms every second.
+/// A disk that is fast, and stalls for 60 ms every second.
 fn stalling(millisecond: u64) -> u64 {
     if millisecond % 1000 < 60 { 0 } else { 3_000_000 }
 }

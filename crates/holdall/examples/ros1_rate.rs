@@ -1,4 +1,4 @@
-//! How fast a ROS 1 bag is read as it is stored, read and converted to ROS 2, and how fast its payloads are merely copied.
+//! How fast a ROS 1 bag is read unconverted, read and converted to ROS 2, and how fast its payloads are merely copied.
 //!
 //! `cargo run --release -p holdall --example ros1_rate -- old.bag`
 

@@ -1,4 +1,4 @@
-//! Recording, playing and working on bags: the library behind the `holdall` command. It owns no terminal.
+//! Recording, playing and working on bags: the library of the `holdall` command. It owns no terminal.
 #![forbid(unsafe_code)]
 
 pub mod decode;

@@ -26,7 +26,8 @@ pub enum LockError {
 /// The process that is recording the bag at `path` (a directory or a single storage file), or changing it. `None` when no process does, or
 /// when that cannot be known: a path that cannot be opened, a file system without locks.
 ///
-/// The lock ends with its process in whatever way, so a bag without a writer whose metadata says that it is being recorded was killed.
+/// The lock ends with its process, however that ends, so a bag without a writer whose metadata states that it
+/// is being recorded belongs to a killed recorder.
 pub fn writer_of_bag(path: &Path) -> Option<Holder> {
     let writer = writer_of(path).ok().flatten();
     // A storage of LevelDB is a directory in the bag's; only that has a lock.

@@ -31,7 +31,7 @@ use std::{
 /// Name of the record that a repair leaves in a file.
 pub const REPAIR_RECORD: &str = "holdall:repair";
 
-/// Key in `custom_data` that says that a bag was repaired: what was lost at its end is not known, and not 0.
+/// Key in `custom_data` that marks a bag as repaired: what was lost at its end is not known, and not 0.
 pub const REPAIRED_KEY: &str = "holdall.repaired";
 
 const METADATA_FILE: &str = "metadata.yaml";
@@ -398,7 +398,7 @@ fn repair_file(
     let Some(storage) = storage_by_path(path) else {
         return Ok(report);
     };
-    // A database in a directory brings itself in order: whoever opens it reads its logs.
+    // A database in a directory repairs itself: every reader that opens it reads its logs.
     if storage.file_extension().is_empty() {
         return Ok(report);
     }

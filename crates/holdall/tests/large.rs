@@ -1,4 +1,4 @@
-//! A file of 100 GB tells what it holds after a few hundred kilobytes were read of it.
+//! The content of a file of 100 GB is listed after reading a few hundred kilobytes of it.
 
 use holdall::reader::BagReader;
 use holdall_storage::mcap::format::{

@@ -37,7 +37,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// What arrived: topic and payload, in order.
 type Arrived = Vec<(String, Vec<u8>)>;
 
-/// A node that listens, and tells when enough has arrived.
+/// A node that subscribes, and notifies when enough has arrived.
 struct Listener {
     network: MemoryNetwork,
     transport: MemoryTransport,

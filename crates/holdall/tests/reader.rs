@@ -1,4 +1,4 @@
-//! Bags of other writers are read whole and in order, and what is wrong with a bag is told in one sentence.
+//! Bags of other writers are read whole and in order, and what is wrong with a bag is reported in one sentence.
 
 mod bags;
 
@@ -581,7 +581,7 @@ fn one_damaged_file_of_several_does_not_hide_the_others() {
 }
 
 #[test]
-fn the_ledger_tells_what_was_lost_without_what_was_left_out_on_request() {
+fn the_ledger_lists_what_was_lost_without_what_was_left_out_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("0.mcap");
     let ledger = r#"{"version":1,"topics":[
@@ -601,7 +601,7 @@ fn the_ledger_tells_what_was_lost_without_what_was_left_out_on_request() {
 }
 
 #[test]
-fn contents_tell_bytes_by_topic() {
+fn contents_list_bytes_by_topic() {
     let bag = BagReader::open(&data("rosbag2/mcap_default")).expect("open");
     let contents = BagContents::read(&bag).expect("read");
     assert_eq!(contents.bytes_by_topic["/imu/data"], 38_880);

@@ -1,4 +1,4 @@
-//! Work on whole bags: what comes out is what went in, in time order, sound, and copied as it lies where it can be.
+//! Work on whole bags: the output has the input's messages, in time order, sound, and copied byte for byte where possible.
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 mod bags;
@@ -446,7 +446,7 @@ fn format() -> impl Strategy<Value = Format> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
-    /// Whatever the files look like: what comes out is what a simple filter takes of what went in.
+    /// Whatever the files contain, the output is what a simple filter selects from the input.
     #[test]
     fn whatever_is_chosen_comes_out(
         inputs in prop::collection::vec((messages(), format()), 1..4),

@@ -28,7 +28,7 @@ const CLOCK_QOS: QosProfile = QosProfile {
     ..QosProfile::ROS_DEFAULT
 };
 
-/// Bag time as little-endian CDR. Times beyond what the message can tell (1901 to 2038) are held at its ends.
+/// Bag time as little-endian CDR. Times outside the message's range (1901 to 2038) are clamped to it.
 fn clock_message(time: Timestamp) -> [u8; CLOCK_BYTES] {
     let seconds = time.as_nanos().div_euclid(NANOS_PER_SECOND);
     let nanos = time.as_nanos().rem_euclid(NANOS_PER_SECOND);
@@ -40,7 +40,7 @@ fn clock_message(time: Timestamp) -> [u8; CLOCK_BYTES] {
     bytes
 }
 
-/// When bag time is told.
+/// When bag time is published.
 enum Drive {
     /// Each `period` of monotonic time, also while paused.
     Every { period: Duration, next: Duration },
@@ -105,7 +105,7 @@ impl ClockTopic {
         }))
     }
 
-    /// Tells `position` when it is time to; returns when the next time is.
+    /// Publishes `position` when it is due; returns when the next one is due.
     pub fn tick(&mut self, now: Duration, position: Timestamp) -> Option<Duration> {
         let Drive::Every { period, next } = &mut self.drive else {
             return None;
@@ -113,7 +113,7 @@ impl ClockTopic {
         if now < *next {
             return Some(*next);
         }
-        // Ticks that were missed stay missed: a burst of them would tell nothing new.
+        // Missed ticks are skipped: a burst of them would add nothing.
         *next = next.saturating_add(*period);
         if *next <= now {
             *next = now.saturating_add(*period);
@@ -123,7 +123,7 @@ impl ClockTopic {
         Some(next)
     }
 
-    /// Tells the stamp of a message that is about to be published, when it drives the clock.
+    /// Publishes the stamp of a message that is about to be published, if messages drive the clock.
     pub fn before_message(&mut self, publication: usize, stamp: Timestamp) {
         let drives = match &self.drive {
             Drive::Every { .. } => false,

@@ -1,4 +1,4 @@
-//! Steers a running playback from other threads: commands go in, a look at it comes out.
+//! Controls a running playback from other threads: accepts commands, returns snapshots.
 
 use super::{
     schedule::{Schedule, is_rate_valid},
@@ -107,7 +107,7 @@ impl Progress {
         }
     }
 
-    /// The look that users get.
+    /// The snapshot for users.
     pub fn status(&self, now: Duration) -> PlayStatus {
         PlayStatus {
             phase: self.phase,
@@ -150,7 +150,7 @@ impl Shared {
             .contains(&Command::Stop)
     }
 
-    /// The look that users get.
+    /// The snapshot for users.
     pub fn status(&self) -> PlayStatus {
         self.progress
             .lock()
@@ -195,7 +195,7 @@ impl PlayControl {
         valid
     }
 
-    /// Goes on with the first message at or after `to`, held within the range that is played.
+    /// Continues with the first message at or after `to`, clamped to the range that is played.
     pub fn seek(&self, to: Timestamp) {
         self.send(Command::Seek(to));
     }
@@ -205,7 +205,7 @@ impl PlayControl {
         self.send(Command::Stop);
     }
 
-    /// A look at the playback.
+    /// A snapshot of the playback.
     pub fn status(&self) -> PlayStatus {
         self.shared.status()
     }

@@ -1,4 +1,4 @@
-//! What a publisher has sent and not seen acknowledged: when playback has to wait for it, and what it had to give up.
+//! What a publisher has sent without an acknowledgement: when playback must wait for it, and what it had to drop.
 
 use holdall_transport::{Delivery, Publisher};
 use std::{collections::VecDeque, time::Duration};
@@ -6,7 +6,8 @@ use std::{collections::VecDeque, time::Duration};
 /// Payload bytes of one topic that wait for acknowledgement at most.
 const BYTES_MAX: usize = 64 << 20;
 
-/// How long playback waits for a subscription that acknowledges nothing, before the oldest message that it lacks is given up.
+/// How long playback waits for a subscription that acknowledges nothing, before the oldest message that it
+/// lacks is dropped.
 const STALL_MAX: Duration = Duration::from_secs(1);
 
 /// The same where messages are so large that keeping more of them would fill memory: as long as DDS takes to notice that a subscription's
@@ -83,7 +84,8 @@ impl Unacknowledged {
         }
     }
 
-    /// Messages that not all matched reliable subscriptions have acknowledged: those given up, and those of the end.
+    /// Messages that not all matched reliable subscriptions have acknowledged: those dropped, and those
+    /// unacknowledged at the end.
     pub fn count(&mut self, publisher: &dyn Publisher) -> u64 {
         let Some(delivery) = publisher.delivery() else {
             return 0;
@@ -117,7 +119,7 @@ impl Unacknowledged {
     }
 }
 
-/// From so many messages on that may wait, the transport is asked before each further one.
+/// When this many messages may be waiting, the transport is queried before each further one.
 const CHECK_FROM: usize = 1024;
 
 #[cfg(test)]
@@ -126,7 +128,7 @@ mod tests {
     use holdall_transport::TransportError;
     use std::cell::Cell;
 
-    /// Acknowledges what a test says.
+    /// Acknowledges what a test sets.
     struct Scripted(Cell<u64>);
 
     impl Publisher for Scripted {

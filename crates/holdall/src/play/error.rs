@@ -42,7 +42,7 @@ pub enum PlayError {
     SerializationFormat {
         /// Name in the bag.
         topic: String,
-        /// What the bag says.
+        /// What the bag states.
         found: String,
     },
     /// The transport refused.

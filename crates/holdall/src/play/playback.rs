@@ -1,4 +1,4 @@
-//! The playing itself as a state machine: it is told the time and the commands, publishes what is due and says when to come back.
+//! The playback as a state machine: given the time and the commands, it publishes what is due and returns when to call it again.
 
 use super::{
     clock_topic::ClockTopic,
@@ -15,10 +15,11 @@ use std::{
     time::Duration,
 };
 
-/// Time between looks at what has matched, before the first message.
+/// Time between polls of matched subscriptions, before the first message.
 const SETTLE_POLL: Duration = Duration::from_millis(10);
 
-/// Time between looks at what a topic's subscriptions have acknowledged, while its next message waits for that.
+/// Time between polls of what a topic's subscriptions have acknowledged, while its next message waits for
+/// that.
 const ACKNOWLEDGE_POLL: Duration = Duration::from_millis(1);
 
 /// Discovery counts as done when nothing more has matched for this long. A reader that we see matched may see us a round trip
@@ -107,7 +108,7 @@ impl<S: Source> Playback<S> {
         }
     }
 
-    /// What others may look at while this runs.
+    /// What others may read while this runs.
     pub fn progress(&self) -> Arc<Mutex<Progress>> {
         Arc::clone(&self.progress)
     }

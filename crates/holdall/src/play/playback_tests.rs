@@ -1,4 +1,4 @@
-//! Plays lists of messages by a clock that the test moves, and looks at what was published when.
+//! Plays lists of messages by a clock that the test moves, and checks what was published when.
 
 use super::{
     clock_topic::ClockTopic,
@@ -127,7 +127,7 @@ impl Transport for Notebook {
     }
 }
 
-/// A source that has all its messages at once, unless it is told to hold them back.
+/// A source that has all its messages at once, unless a test makes it hold them back.
 struct List {
     all: Vec<PlayMessage>,
     left: VecDeque<Poll>,

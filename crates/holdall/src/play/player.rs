@@ -127,7 +127,7 @@ impl Player {
         self.control.clone()
     }
 
-    /// A look at the playback.
+    /// A snapshot of the playback.
     pub fn status(&self) -> PlayStatus {
         self.control.status()
     }
@@ -161,7 +161,7 @@ impl Player {
     fn join(&mut self) -> PlayReport {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(report)) => report,
-            // The hook of the panic has told the cause already.
+            // The panic hook has printed the cause already.
             Some(Err(_)) | None => PlayReport {
                 status: self.status(),
                 failure: Some("the thread that plays ended unexpectedly".to_owned()),
@@ -266,7 +266,7 @@ fn check(options: &PlayOptions) -> Result<(), PlayError> {
     }
 }
 
-/// What the bags list, and what is in them all the same.
+/// The topics that the bags list, and those that they contain without listing them.
 fn all_topics(bags: &BagSet) -> Result<Vec<TopicInfo>, PlayError> {
     let mut topics = bags.topics();
     for bag in bags.bags() {
@@ -323,7 +323,7 @@ fn open_stream(
     };
     let first = range.first;
     Box::new(move |from| {
-        // What the metadata says of the first stamp may be wrong: the whole bag means the whole bag.
+        // The metadata may have a wrong first stamp: the whole bag means the whole bag.
         filter.from = (from > first).then_some(from);
         let by_topic = Arc::clone(&by_topic);
         let playable = bags.messages(&filter).filter_map(move |message| match message {

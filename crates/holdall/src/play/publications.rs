@@ -15,7 +15,7 @@ use holdall_model::{
 use holdall_transport::{PublishRequest, Publisher, Transport};
 use std::time::Duration;
 
-/// Messages that a latched publisher keeps at most, whatever the bag says.
+/// The most messages that a latched publisher keeps, whatever the bag states.
 const LATCHED_DEPTH_MAX: u64 = 10_000;
 
 /// One topic that is played.
@@ -103,7 +103,7 @@ impl Publications {
         self.recorded_topics().map(|(name, _)| name).collect()
     }
 
-    /// Sends one message; false when the transport refused it, which is counted and told once per topic.
+    /// Sends one message; false when the transport refused it, which is counted, and logged once per topic.
     pub fn publish(&mut self, index: usize, payload: &[u8]) -> bool {
         let Publication {
             report,
@@ -184,7 +184,7 @@ impl Publications {
         clock: &dyn holdall_io::clock::Clock,
         mut go_on: impl FnMut() -> bool,
     ) -> Vec<String> {
-        /// So often it is asked whether the user still wants to wait.
+        /// How often `go_on` is called while waiting.
         const SLICE: Duration = Duration::from_millis(100);
         let deadline = (!timeout.is_zero()).then(|| clock.monotonic().saturating_add(timeout));
         let mut unacked = Vec::new();
@@ -254,8 +254,8 @@ fn publish_request(
     }
 }
 
-/// Lets one publisher stand for all recorded ones: it must keep what they kept together, or late subscriptions to a topic
-/// such as `/tf_static` miss some.
+/// Lets one publisher replace all recorded ones: it must keep what they kept together, or late subscriptions
+/// to a topic such as `/tf_static` miss some.
 fn latched_deep_enough(mut qos: QosProfile, topic: &TopicInfo) -> QosProfile {
     if qos.durability == Durability::TransientLocal {
         let kept = topic

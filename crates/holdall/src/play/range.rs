@@ -62,8 +62,8 @@ fn stamps(bags: &BagSet, order: MessageOrder) -> Result<Option<(Timestamp, Times
     if order == MessageOrder::Received {
         return Ok(Some((first, last)));
     }
-    // Nothing but the messages tells publish times; the first one in their order is soon found. Some sources leave the
-    // publish time at zero: such messages are played at once, and do not put the start at 1970.
+    // Only the messages have publish times; the first one in their order is soon found. Some sources leave
+    // the publish time at zero: such messages are played at once, and do not put the start at 1970.
     let filter = MessageFilter {
         order,
         ..MessageFilter::default()

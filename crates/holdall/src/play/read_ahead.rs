@@ -9,7 +9,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// A message on its way from the bag to its publisher.
+/// A message in flight from the bag to its publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PlayMessage {
     /// The stamp that orders and paces it.
@@ -29,7 +29,7 @@ pub(super) enum Poll {
     Pending,
     /// The range was played; the next message is from its beginning again.
     RoundEnd,
-    /// Nothing more, unless the source is asked to seek; with the first thing that could not be read.
+    /// No more messages, unless the source is asked to seek; with the first error of reading.
     End(Option<String>),
 }
 
@@ -41,11 +41,11 @@ pub(super) trait Source: Send {
     /// True when as much was read ahead as may be, or all there is.
     fn is_filled(&mut self) -> bool;
 
-    /// Drops what was read ahead and goes on with the first message at or after `to`.
+    /// Drops what was read ahead and continues with the first message at or after `to`.
     fn seek(&mut self, to: Timestamp);
 }
 
-/// Messages from some stamp on, to the end of the range that is played; it may go on behind an error.
+/// Messages from some stamp on, to the end of the range that is played; it may continue after an error.
 pub(super) type MessageStream = Box<dyn Iterator<Item = Result<PlayMessage, String>> + Send>;
 
 /// Opens a [`MessageStream`]; called for each round and each seek.
@@ -54,7 +54,7 @@ pub(super) type OpenStream = Box<dyn FnMut(Timestamp) -> MessageStream + Send>;
 /// How far to read ahead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadAheadLimits {
-    /// Messages held at most; at least one is held whatever this says.
+    /// The most messages held; at least one is held whatever this value.
     pub messages_max: usize,
     /// Payload bytes held at most; one larger message is held when nothing else is.
     pub bytes_max: usize,
@@ -79,12 +79,12 @@ struct State {
     ended: bool,
     /// The first thing that could not be read.
     failure: Option<String>,
-    /// Where the reading thread shall go on from.
+    /// Where the reading thread must continue.
     seek: Option<Timestamp>,
     /// The playback found nothing and wants to be woken.
     wanted: bool,
     closed: bool,
-    /// The reading thread is gone although nobody closed it.
+    /// The reading thread is gone although it was not closed.
     dead: bool,
 }
 
@@ -147,7 +147,7 @@ impl Shared {
         self.lock().failure.get_or_insert(reason);
     }
 
-    /// Says that all was read, then waits to be told where to go on.
+    /// Reports that all was read, then waits for a seek.
     fn end(&self) -> Turn {
         let mut state = self.lock();
         if state.seek.is_none() {
@@ -171,7 +171,7 @@ impl Shared {
     }
 }
 
-/// Tells the playback when the reading thread dies, so that it does not wait for ever.
+/// Notifies the playback when the reading thread dies, so that it does not wait for ever.
 struct DeathNotice(Arc<Shared>);
 
 impl Drop for DeathNotice {
@@ -192,7 +192,7 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Starts reading at `start`; with `repeat` it goes on from there each time that all was read.
+    /// Starts reading at `start`; with `repeat` it starts there again each time that all was read.
     pub fn start(
         open: OpenStream,
         start: Timestamp,
@@ -315,7 +315,7 @@ impl Drop for ReadAhead {
         self.shared.lock().closed = true;
         self.shared.room.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic there was already told through `DeathNotice`.
+            // `DeathNotice` has already reported a panic there.
             let _ = thread.join();
         }
     }
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn seeking_drops_what_was_read_and_goes_on_from_there_even_after_the_end() {
+    fn seeking_drops_what_was_read_and_continues_from_there_even_after_the_end() {
         let (mut source, wake) = start(stream_of(50, 1, &Arc::default()), false, 10, 1000);
         wait_filled(&mut source, &wake);
         source.seek(Timestamp::from_nanos(48));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_of_a_damaged_bag_is_played_and_the_damage_told_at_the_end() {
+    fn what_can_be_read_of_a_damaged_bag_is_played_and_the_damage_reported_at_the_end() {
         let open: OpenStream = Box::new(|_| {
             Box::new(
                 [

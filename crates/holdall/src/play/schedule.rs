@@ -1,9 +1,9 @@
-//! Says when a message is due: maps bag time to monotonic time under rate, delay, pause and seek, and is told what time it is.
+//! Computes when a message is due: maps bag time to monotonic time under rate, delay, pause and seek; callers pass the present time.
 
 use holdall_model::time::Timestamp;
 use std::time::Duration;
 
-/// Slowest and fastest rate that keeps times within what 64-bit nanoseconds can tell.
+/// Slowest and fastest rate that keep times within the range of 64-bit nanoseconds.
 const RATE_MIN: f64 = 1e-6;
 const RATE_MAX: f64 = 1e9;
 
@@ -12,7 +12,7 @@ pub fn is_rate_valid(rate: f64) -> bool {
     rate.is_finite() && (RATE_MIN..=RATE_MAX).contains(&rate)
 }
 
-/// Where bag time stands.
+/// The state of bag time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// Bag time is `at` until monotonic time reaches `from`, and moves from then on.
@@ -23,7 +23,8 @@ enum State {
 
 /// Maps bag time to monotonic time. It owns no clock: every call that needs the time is given it.
 ///
-/// Bag time never jumps unless [`Schedule::jump`] is called: pausing, resuming and a new rate go on from where it stands.
+/// Bag time never jumps unless [`Schedule::jump`] is called: pausing, resuming and a new rate continue from
+/// its present value.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     rate: f64,
@@ -69,7 +70,7 @@ impl Schedule {
         }
     }
 
-    /// Lets bag time move on from where it stands.
+    /// Lets bag time advance from its present value.
     pub fn resume(&mut self, now: Duration) {
         if let State::Paused { at, delay } = self.state {
             self.state = State::Running {
@@ -79,7 +80,7 @@ impl Schedule {
         }
     }
 
-    /// True while bag time stands still.
+    /// True while bag time does not advance.
     pub fn is_paused(&self) -> bool {
         matches!(self.state, State::Paused { .. })
     }
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_due_while_paused_and_the_position_goes_on_where_it_stood() {
+    fn nothing_is_due_while_paused_and_the_position_continues_unchanged() {
         let mut schedule = running(2.0, Duration::ZERO, ms(0));
         schedule.pause(ms(100));
         assert!(schedule.is_paused());

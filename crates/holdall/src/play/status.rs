@@ -1,10 +1,10 @@
-//! What a playback tells while it runs and when it has ended.
+//! What a playback reports while it runs and when it has ended.
 
 use hdrhistogram::Histogram;
 use holdall_model::time::Timestamp;
 use std::time::Duration;
 
-/// Where a playback is on its way.
+/// The phase of a playback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlayPhase {
     /// Reading ahead and waiting for subscriptions to be found.
@@ -33,7 +33,7 @@ pub struct Lateness {
     pub max: Duration,
 }
 
-/// A look at a running playback.
+/// A snapshot of a running playback.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlayStatus {
     /// Where it is.
@@ -46,7 +46,7 @@ pub struct PlayStatus {
     pub duration: Duration,
     /// Speed.
     pub rate: f64,
-    /// Bag time stands still.
+    /// Bag time does not advance.
     pub paused: bool,
     /// Rounds begun; above 1 only with `repeat`.
     pub round: u64,
@@ -116,7 +116,7 @@ pub struct PlayReport {
     /// `/clock` messages published.
     pub clock_published: u64,
     /// Topics (as published) with messages that matched reliable subscriptions have not acknowledged in time;
-    /// looked at only when the options ask to wait for it.
+    /// checked only when the options ask to wait for it.
     pub unacked: Vec<String>,
     /// True when the playback was stopped before its end.
     pub stopped: bool,
@@ -129,7 +129,7 @@ pub struct PlayReport {
 pub(super) struct LatenessMeter(Histogram<u64>);
 
 impl LatenessMeter {
-    /// Longest lateness told apart; later messages count as this late.
+    /// The longest lateness that is distinguished; later messages count as this late.
     const MAX: Duration = Duration::from_secs(3600);
 
     pub fn new() -> Self {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lateness_is_told_to_three_digits() {
+    fn lateness_is_reported_to_three_digits() {
         let mut meter = LatenessMeter::new();
         for micros in 1..=1000 {
             meter.record(Duration::from_micros(micros));

@@ -57,7 +57,7 @@ impl TopicChoice {
     }
 }
 
-/// Names given without a leading slash are meant from the root: the player's node has no namespace.
+/// Names without a leading slash are resolved from the root: the player's node has no namespace.
 fn absolute(name: &str) -> String {
     if name.starts_with('/') {
         name.to_owned()

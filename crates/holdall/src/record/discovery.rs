@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_one_look_only_recorded_topics_are_followed() {
+    fn after_the_one_poll_only_recorded_topics_are_followed() {
         let mut discovery = discovery(&all());
         discovery.take_in(vec![publisher(1, "/a", STRING, None)]);
         discovery.close();

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn rosbag2s_two_kinds_of_losses_leave_out_what_nobody_lost() {
+    fn rosbag2s_two_kinds_of_losses_leave_out_what_was_not_lost() {
         let missing = BTreeMap::from([
             (LossStage::Head, 1),
             (LossStage::Transport, 2),

@@ -1,4 +1,4 @@
-//! The account of a rescued recording: what its log says is missing, and what the bag has together with the messages from memory.
+//! The account of a rescued recording: what is missing according to its log, and what the bag has together with the messages from memory.
 
 use super::{Found, Rescue, catalog::Topic};
 use crate::{
@@ -11,7 +11,8 @@ use crate::{
 use holdall_model::topic::TopicId;
 use std::collections::HashMap;
 
-/// Messages by topic's name and publisher's identifier; without one where the bag does not tell publishers apart.
+/// Messages by topic's name and publisher's identifier; without one where the bag does not distinguish
+/// publishers.
 type Counts = HashMap<(String, Option<String>), u64>;
 
 fn counts_of(files: &[BagFile]) -> Result<Counts, BagError> {
@@ -84,7 +85,8 @@ fn account_of(
     for (number, interval) in lost {
         account.miss_of(topic.publisher(number), interval);
     }
-    // What the bag has of others, or does not tell apart, and what the ring of files has removed.
+    // What the bag has from other publishers, or does not distinguish, and what the ring of files has
+    // removed.
     let others = counts.extract_if(|(name, _), _| *name == account.name);
     let others: u64 = others.map(|(_, count)| count).sum();
     let others = others.saturating_add(account.removed);

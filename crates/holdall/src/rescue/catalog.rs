@@ -17,7 +17,7 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
-    /// As bags tell publishers apart.
+    /// The identity by which bags distinguish publishers.
     pub fn info(&self) -> Option<PublisherInfo> {
         Some(PublisherInfo {
             gid: self.gid.clone()?,
@@ -56,7 +56,7 @@ impl Topic {
     }
 }
 
-/// What the log says.
+/// What the log contains.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Catalog {
     pub storage: String,

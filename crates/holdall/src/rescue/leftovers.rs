@@ -8,7 +8,7 @@ use holdall_io::{
 };
 use std::path::Path;
 
-/// Files in the directory that are looked at.
+/// The most files in the directory that are checked.
 const FILES_MAX: usize = 4096;
 
 /// Says for each recorder of this user that was killed, and whose memory is still in `directory`, what to do. Nothing but memory in which
@@ -25,7 +25,7 @@ pub fn report_leftovers(directory: &Path) {
         let Some(id) = name.as_deref().and_then(|name| name.strip_prefix(NAME_PREFIX)) else {
             continue;
         };
-        // One that cannot be opened belongs to a recorder that is alive, or to nobody that we know.
+        // One that cannot be opened belongs to a live recorder, or to an unknown owner.
         let Ok(survivor) = Survivor::open(&entry.path, id, user) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Writes messages from memory: into one more file of the bag, or into a file in memory for whoever only reads.
+//! Writes messages from memory: into one more file of the bag, or into a file in memory for a caller that only reads.
 
 use super::{Found, Missing, Rescue, catalog::Catalog};
 use crate::{
@@ -31,7 +31,7 @@ use std::{
 /// Key in `custom_data` of a bag's metadata: how many messages came from the memory of a recorder that was killed.
 pub const RESCUED_KEY: &str = "holdall.rescued";
 
-/// Memory for one file on its way.
+/// Memory for one file that is being written.
 const BLOCKS: BlockPoolOptions = BlockPoolOptions {
     block_bytes: 1 << 20,
     block_count: 8,

@@ -171,7 +171,7 @@ fn escaped(label: &str) -> String {
 /// Replaces a file so that readers see either the old text or the new one; a link is replaced, not followed.
 ///
 /// # Errors
-/// As the file system says.
+/// The file system's errors.
 pub fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
     write_atomically_unsynced(path, text.as_bytes())
 }

@@ -20,7 +20,7 @@ const ROSBAG2_RECORD: &str = "rosbag2";
 /// Prefix of the entries of `custom_data` that describe losses.
 const LOST_KEY: &str = "holdall.lost";
 
-/// What the output inherits from the inputs besides messages.
+/// What the output inherits from the inputs in addition to messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accounts {
     /// Named text records of other programs.

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_later_is_done_in_order_and_its_error_is_told() {
+    fn what_is_done_later_is_done_in_order_and_its_error_is_returned() {
         let dir = tempfile::tempdir().unwrap();
         let (kept, gone) = (dir.path().join("kept"), dir.path().join("no directory/text"));
         let folder = OsFolder::default();

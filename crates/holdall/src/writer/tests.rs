@@ -223,7 +223,7 @@ fn a_definition_that_comes_late_is_in_later_files() {
 }
 
 #[test]
-fn closed_files_are_packed_and_only_the_list_of_paths_tells_so() {
+fn closed_files_are_packed_and_only_the_list_of_paths_shows_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("b");
     let split = SplitOptions {

@@ -294,7 +294,7 @@ fn messages_that_come_after_the_intake_was_closed_are_accounted_for() {
 }
 
 #[test]
-fn a_message_that_vanishes_behind_the_intake_is_noticed_with_and_without_sequence_numbers() {
+fn a_message_that_vanishes_after_the_intake_is_noticed_with_and_without_sequence_numbers() {
     for (publisher, sequence) in [(Some(A), Some(1)), (None, None)] {
         let bench = Bench::new();
         bench.receive_over(0, publisher, sequence);

@@ -48,7 +48,7 @@ fn a_recording_with_known_losses_adds_up_in_every_storage() {
 }
 
 #[test]
-fn a_split_bag_adds_up_and_each_file_tells_how_things_stood() {
+fn a_split_bag_adds_up_and_each_file_has_the_account_so_far() {
     let mut world = World::new();
     world.options.split = SplitOptions {
         bytes_max: Some(50_000),
@@ -124,7 +124,7 @@ fn rewrite(file: &Path, replaced: Option<u32>) {
 }
 
 #[test]
-fn a_recording_that_was_cut_off_tells_its_losses_up_to_a_checkpoint() {
+fn a_recording_that_was_cut_off_states_its_losses_up_to_a_checkpoint() {
     let mut world = World::new();
     let publisher = world.publisher("/t", SENSOR);
     let recording = world.record();
@@ -256,7 +256,7 @@ fn what_a_tool_makes_of_a_whole_recording_adds_up_with_the_same_losses() {
 }
 
 #[test]
-fn what_a_tool_leaves_out_on_request_is_told_as_policy_and_is_no_loss() {
+fn what_a_tool_leaves_out_on_request_is_counted_as_policy_and_is_no_loss() {
     let mut world = World::new();
     let recorded = recorded(&mut world);
     let by_time: fn(&mut Job) = |job| {
@@ -283,7 +283,7 @@ fn what_a_tool_leaves_out_on_request_is_told_as_policy_and_is_no_loss() {
 }
 
 #[test]
-fn messages_of_bags_without_an_account_are_told_apart_and_unexplained_ones_stay_faults() {
+fn messages_of_bags_without_an_account_are_distinguished_and_unexplained_ones_stay_faults() {
     let mut worlds = [World::new(), World::new()];
     let [first, second] = worlds.each_mut().map(recorded);
     let merged = audit_of_made(&[&first.output, &second.output], |_| ());

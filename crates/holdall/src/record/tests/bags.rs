@@ -112,7 +112,7 @@ fn a_ring_of_files_keeps_the_newest() {
 }
 
 #[test]
-fn a_split_on_request_goes_on_in_a_new_file() {
+fn a_split_on_request_continues_in_a_new_file() {
     let mut world = World::new();
     let publisher = world.publisher("/t", RELIABLE);
     let recording = world.record();

@@ -126,7 +126,7 @@ fn messages_are_chosen_by_node_and_by_identifier() {
 }
 
 #[test]
-fn asked_for_a_topic_has_one_channel_and_nobody_is_told_apart() {
+fn on_request_all_publishers_of_a_topic_share_one_channel() {
     let mut world = World::new();
     world.options.merge_publishers = true;
     let recorded = record_two(&mut world, 4);
@@ -233,7 +233,7 @@ fn a_publisher_that_was_lost_whole_can_be_chosen_and_keeps_its_account() {
 }
 
 #[test]
-fn a_split_recording_tells_publishers_in_each_file() {
+fn a_split_recording_lists_publishers_in_each_file() {
     let mut world = World::new();
     world.options.split.bytes_max = Some(20_000);
     let publisher = world.publisher("/a", RELIABLE);

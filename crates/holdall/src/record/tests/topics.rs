@@ -149,7 +149,7 @@ fn a_restarted_publisher_is_another_one_and_loses_nothing() {
 }
 
 #[test]
-fn gaps_head_and_tail_are_counted_and_told_in_the_bag() {
+fn gaps_head_and_tail_are_counted_and_listed_in_the_bag() {
     let mut world = World::new();
     let old = world.publisher("/t", RELIABLE);
     let recording = world.record();
@@ -246,7 +246,7 @@ fn static_topics_are_subscribed_before_anybody_publishes() {
 }
 
 #[test]
-fn after_one_look_no_new_topic_is_recorded() {
+fn after_one_poll_no_new_topic_is_recorded() {
     let mut world = World::new();
     world.options.no_discovery = true;
     let first = world.publisher("/a", RELIABLE);
@@ -381,7 +381,7 @@ fn an_unknown_type_is_asked_from_its_node_and_its_messages_wait() {
 }
 
 #[test]
-fn a_type_that_nobody_defines_is_recorded_all_the_same() {
+fn a_type_that_no_node_defines_is_recorded() {
     let mut world = World::new();
     let silent = world.publisher_of("/silent", OWN_TYPE, Some(&own_hash()), RELIABLE);
     let unhashed = world.publisher_of("/unhashed", OWN_TYPE, None, RELIABLE);
