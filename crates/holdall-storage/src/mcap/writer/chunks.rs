@@ -158,6 +158,8 @@ impl McapWriter {
         content: ChunkContent,
     ) -> StorageResult<()> {
         self.output.put(q, &content.index)?;
+        // Here, too, so that the list stays short where nobody asks.
+        self.chunks.written(self.bytes_handed(q));
         self.chunks.placed(self.output.position(), content.first_message);
         let chunk = WrittenChunk {
             place,

@@ -35,11 +35,16 @@ impl ChunksOnTheirWay {
         self.placed.push_back((end, first));
     }
 
-    /// The first message that the system may not have, when it has the bytes before `written`.
-    fn first(&mut self, written: u64) -> Option<u64> {
+    /// The system has the bytes before `written`.
+    pub fn written(&mut self, written: u64) {
         while self.placed.front().is_some_and(|(end, _)| *end <= written) {
             self.placed.pop_front();
         }
+    }
+
+    /// The first message that the system may not have, when it has the bytes before `written`.
+    fn first(&mut self, written: u64) -> Option<u64> {
+        self.written(written);
         let placed = self.placed.iter().map(|(_, first)| *first);
         placed.chain(self.packing.iter().copied()).min()
     }
@@ -62,6 +67,12 @@ impl McapWriter {
         Ok(self.chunks.packing.is_empty())
     }
 
+    /// The system has the file's bytes before this.
+    pub(super) fn bytes_handed(&self, q: &DiskQueue) -> u64 {
+        let progress = q.progress(self.output.file());
+        progress.map_or(u64::MAX, |progress| progress.written_bytes)
+    }
+
     /// Messages that were given to this writer.
     pub(super) fn messages(&self) -> u64 {
         let open: u64 = self.lanes.iter().map(super::lane::Lane::message_count).sum();
@@ -75,8 +86,7 @@ impl McapWriter {
             self.chunks.placed(self.output.position(), self.chunks.bare);
             self.chunks.bare = messages;
         }
-        let progress = q.progress(self.output.file());
-        let written = progress.map_or(u64::MAX, |progress| progress.written_bytes);
+        let written = self.bytes_handed(q);
         let open = self.lanes.iter().filter(|lane| lane.place != Place::Closed);
         let open = open.map(|lane| lane.first_message).min();
         [self.chunks.first(written), open]
