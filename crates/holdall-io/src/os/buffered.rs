@@ -17,7 +17,7 @@ struct Stretch {
     len: u64,
 }
 
-/// Follows the writes of one thread.
+/// Tracks the writes of one thread.
 #[derive(Default)]
 pub(super) struct WriteBack {
     /// Written, write-back not yet started.
@@ -78,7 +78,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// Lets go of a file that is being closed, which syncs the rest of it.
+    /// Releases a file that is being closed, which syncs the rest of it.
     pub(super) fn forget(&mut self, file: FileId) {
         let fresh = self.fresh.take_if(|fresh| fresh.file == file);
         let gone: u64 = fresh.iter().map(|stretch| stretch.len).sum();
@@ -113,14 +113,15 @@ fn sync_range(stretch: &Stretch, flags: libc::c_uint) -> io::Result<()> {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            // Not known here: the kernel's own write-back has to do. An EIO or ENOSPC would be reported only once, so it counts.
+            // Not known here: the rest is left to the kernel's own write-back. An EIO or ENOSPC would be
+            // reported only once, so it counts.
             Some(libc::ENOSYS | libc::EINVAL | libc::EOPNOTSUPP | libc::ESPIPE) => return Ok(()),
             _ => return Err(error),
         }
     }
 }
 
-/// Takes written pages out of the cache: a recording is not read again soon, and would push out what is.
+/// Removes written pages from the cache: a recording is not read again soon, and would evict pages that are.
 fn forget_range(stretch: &Stretch) {
     let (Ok(offset), Ok(len)) = (i64::try_from(stretch.offset), i64::try_from(stretch.len)) else {
         return;

@@ -11,7 +11,7 @@ use std::{io, os::fd::AsRawFd, sync::Arc};
 /// Entries of the submission queue. More writes than that can be in flight; they are handed over in several calls.
 const RING_ENTRIES: u32 = 128;
 
-/// How often a write that the kernel turned away for the moment is tried again.
+/// How often a write is tried again that the kernel refused for the moment.
 const TRIES_MAX: u32 = 1000;
 
 /// `user_data` of the poll on the helpers' eventfd.
@@ -62,7 +62,8 @@ impl Ring {
         })
     }
 
-    /// Prepares to register the blocks of `pool`, each when it is first used, so that blocks never needed are never pinned.
+    /// Prepares to register the blocks of `pool`, each when it is first used, so that unused blocks are never
+    /// pinned.
     pub(super) fn register(&mut self, pool: &BlockPool) {
         let count = pool.block_count();
         if !matches!(self.registration, Registration::Off) {
@@ -86,7 +87,7 @@ impl Ring {
         }
     }
 
-    /// Gives a write to the kernel. What fails at once is added to `done`.
+    /// Gives a write to the kernel. Writes that fail at once are added to `done`.
     pub(super) fn start(&mut self, write: WriteJob, done: &mut Vec<Done>) {
         if let Some(broken) = &self.broken {
             let error = DiskError {
@@ -149,7 +150,7 @@ impl Ring {
         }
     }
 
-    /// Hands over what is queued, and waits until `want` completions are there.
+    /// Submits what is queued, and waits until `want` completions have arrived.
     fn submit(&mut self, want: usize, done: &mut Vec<Done>) {
         match self.ring.submit_and_wait(want) {
             Ok(_) => {}
@@ -180,7 +181,7 @@ impl Ring {
         }
     }
 
-    /// Takes in completions.
+    /// Applies completions.
     pub(super) fn collect(&mut self, done: &mut Vec<Done>) {
         if self.ring.submission().taskrun() {
             // Completions wait in the kernel until this thread enters it.
@@ -215,7 +216,8 @@ impl Ring {
                 if in_flight.done >= in_flight.write.len {
                     return self.end(slot, Ok(()), done);
                 }
-                // Direct writes go on at an aligned place: what was written of the last page is written again.
+                // Direct writes continue at an aligned offset: the written part of the last page is written
+                // again.
                 in_flight.done -= in_flight.done % BLOCK_ALIGNMENT;
                 in_flight.tries += u32::from(count < BLOCK_ALIGNMENT);
                 if in_flight.tries <= TRIES_MAX {
@@ -286,7 +288,8 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-/// The registered index of the block of `write`, registering it when it is new. `None` where that is not possible.
+/// The registered index of the block of `write`, which is registered when it is new. `None` where that is not
+/// possible.
 fn register_block(registration: &mut Registration, ring: &IoUring, write: &WriteJob) -> Option<u16> {
     let Registration::Sparse { pool, known, full } = registration else {
         return None;
@@ -306,7 +309,7 @@ fn register_block(registration: &mut Registration, ring: &IoUring, write: &Write
         };
         // SAFETY: the block's memory stays mapped while `registration` holds the pool, and the ring is dropped with it.
         if unsafe { ring.submitter().register_buffers_update(index, &[buffer], None) }.is_err() {
-            // The locked-memory limit: what is registered stays so, the other blocks go without.
+            // The locked-memory limit: registered blocks stay registered, the others are used without.
             *full = true;
             return None;
         }

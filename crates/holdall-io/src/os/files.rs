@@ -1,4 +1,4 @@
-//! The open files of a disk: what is in flight on each, and what has to wait for it.
+//! The open files of a disk: the operations in flight on each, and those that have to wait for it.
 
 use crate::{
     block::Block,
@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{collections::VecDeque, fs::File, path::Path, sync::Arc};
 
-/// A write that waits until its file is there.
+/// A write that waits until its file exists.
 pub(super) struct WaitingWrite {
     pub number: u64,
     pub offset: u64,
@@ -14,7 +14,7 @@ pub(super) struct WaitingWrite {
     pub len: usize,
 }
 
-/// What must not start before all writes below a number have ended.
+/// An operation that must not start before all writes below a number have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Barrier {
     Sync { token: u64 },
@@ -44,7 +44,7 @@ pub(super) struct OpenFile {
     pub reserving: bool,
     /// End of what was written or is being written.
     pub written_end: u64,
-    /// A sync of the directory entry has been asked for.
+    /// A sync of the directory entry has been requested.
     pub entry_synced: bool,
 }
 
@@ -94,8 +94,8 @@ impl OpenFile {
         self.barriers.push_back((self.next_number, barrier));
     }
 
-    /// The next barrier that nothing stands before any more. A close also waits for space being reserved, which would make the file
-    /// longer again.
+    /// The next barrier that no write blocks any more. A close also waits for space being reserved, which
+    /// would make the file longer again.
     pub(super) fn next_ready(&mut self) -> Option<Barrier> {
         let &(number, barrier) = self.barriers.front()?;
         let reserving = self.reserving && matches!(barrier, Barrier::Close { .. });

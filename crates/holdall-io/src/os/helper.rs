@@ -1,4 +1,5 @@
-//! Threads for the slow operations on files (create, reserve, sync, close), so that none of them holds up writes.
+//! Threads for the slow operations on files (create, reserve, sync, close), so that none of them delays
+//! writes.
 
 use super::buffered::WriteBack;
 use crate::{
@@ -19,13 +20,14 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Never reserve more than this part of the free space at once: others need some, and the rest of it comes when it is needed.
+/// Never reserve more than this part of the free space at once: others need some, and more is reserved when
+/// it is needed.
 const RESERVE_PART_OF_FREE: u64 = 4;
 
 /// Less than this is not worth reserving: the disk is nearly full.
 const RESERVE_BYTES_MIN: u64 = 16 << 20;
 
-/// A write on its way.
+/// A write in flight.
 pub(super) struct WriteJob {
     pub file: FileId,
     /// Which write of the file it is.
@@ -53,7 +55,7 @@ pub(super) enum Job {
         to: u64,
     },
     Write(WriteJob),
-    /// Let go of a file whose writes have all ended.
+    /// Release a file whose writes have all ended.
     Forget {
         file: FileId,
     },
@@ -75,13 +77,13 @@ pub(super) enum Job {
     },
 }
 
-/// What has ended.
+/// An operation that has ended.
 pub(super) enum Done {
     Created {
         file: FileId,
         result: Result<(Arc<File>, u64), DiskError>,
     },
-    /// Space is reserved up to here; failing is no error, the write that does not fit will fail.
+    /// Space is reserved up to here; failing is no error, because the write that does not fit will fail.
     Reserved { file: FileId, to: u64 },
     Written {
         write: WriteJob,
@@ -98,7 +100,8 @@ pub(super) enum Done {
     },
 }
 
-/// Where helpers put what has ended, and how the disk's thread is woken: by a condition or, when it waits in a ring, an eventfd.
+/// Where helpers put ended operations, and how the disk's thread is woken: by a condition or, when it waits
+/// in a ring, an eventfd.
 pub(super) struct Outbox {
     done: Mutex<Vec<Done>>,
     arrived: Condvar,
@@ -125,12 +128,12 @@ impl Outbox {
         }
     }
 
-    /// Moves what has ended to `into`.
+    /// Moves the ended operations to `into`.
     pub(super) fn take(&self, into: &mut Vec<Done>) {
         into.append(&mut lock(&self.done));
     }
 
-    /// Waits until something is there.
+    /// Waits until there is one.
     pub(super) fn wait(&self) {
         let mut done = lock(&self.done);
         while done.is_empty() {
@@ -138,12 +141,13 @@ impl Outbox {
         }
     }
 
-    /// The descriptor that becomes readable when something is put in.
+    /// The descriptor that becomes readable when one is put in.
     pub(super) fn event_fd(&self) -> Option<i32> {
         self.event.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Makes the descriptor unreadable again. To be called before [`Outbox::take`], so that nothing put in later goes unseen.
+    /// Makes the descriptor unreadable again. To be called before [`Outbox::take`], so that nothing put in
+    /// later is missed.
     pub(super) fn clear_event(&self) {
         if let Some(event) = &self.event {
             let mut count = [0u8; 8];
@@ -159,7 +163,7 @@ fn new_eventfd() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `fd` was just made and belongs to nobody else.
+    // SAFETY: `fd` was just made and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -201,13 +205,13 @@ impl Helper {
 }
 
 impl Drop for Helper {
-    /// Lets it finish what it was given.
+    /// Lets it finish its jobs.
     fn drop(&mut self) {
         let (inbox, arrived) = &*self.inbox;
         lock(inbox).closed = true;
         arrived.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A helper that panicked has nothing left to give back.
+            // A helper that panicked has nothing left to return.
             let _ = thread.join();
         }
     }
@@ -305,7 +309,7 @@ fn perform(job: Job, write_back: &mut WriteBack) -> Option<Done> {
     })
 }
 
-/// Makes a file that must not exist and reserves space for it; gives back how far space is reserved.
+/// Makes a file that must not exist and reserves space for it; returns how far space is reserved.
 pub(super) fn create(path: &Path, reserve_bytes: u64, direct: bool) -> Result<(Arc<File>, u64), DiskError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -324,7 +328,7 @@ pub(super) fn create(path: &Path, reserve_bytes: u64, direct: bool) -> Result<(A
     Ok((Arc::new(file), reserved.unwrap_or(0)))
 }
 
-/// Reserves `from..to`, or as much of it as is sensible; gives back how far, `None` when nothing.
+/// Reserves `from..to`, or as much of it as is sensible; returns how far, `None` when nothing.
 fn reserve_in_part(file: &File, path: &Path, from: u64, to: u64) -> Option<u64> {
     let available = available_bytes(path.parent().unwrap_or(Path::new("."))).ok()?;
     let wanted = to.saturating_sub(from);
@@ -335,8 +339,9 @@ fn reserve_in_part(file: &File, path: &Path, from: u64, to: u64) -> Option<u64> 
     reserve(file, from, bytes).ok().map(|()| from + bytes)
 }
 
-/// Reserves space and lets the file's length grow with it: a write that made the file longer would lock out all others and
-/// wait for its own completion (ext4, 4 MiB blocks: 0.8 of the disk's speed without reserving, and 3 times the waiting writes).
+/// Reserves space and lets the file's length grow with it: a write that made the file longer would block all
+/// others and wait for its own completion (ext4, 4 MiB blocks: 0.8 of the disk's speed without reserving, and
+/// 3 times the waiting writes).
 fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     let (from, bytes) = match (i64::try_from(from), i64::try_from(bytes)) {
         (Ok(from), Ok(bytes)) => (from, bytes),
@@ -354,7 +359,8 @@ fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Each sync makes the disk stand still for a moment, so the directory entry is only synced where no sync of the file has done it.
+/// Each sync halts the disk for a moment, so the directory entry is only synced where no sync of the file has
+/// done it.
 fn close(handle: Arc<File>, path: &Path, length: u64, with_entry: bool) -> io::Result<()> {
     handle.set_len(length)?;
     handle.sync_all()?;

@@ -18,7 +18,7 @@ use files::{Barrier, FileNumbers, Handle, OpenFile, WaitingWrite};
 use helper::{Done, Helper, Job, Outbox, WriteJob};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// Space is reserved in steps of this, when a file grows beyond what was asked for.
+/// Space is reserved in steps of this size when a file grows beyond the requested length.
 const RESERVE_STEP_BYTES: u64 = 1 << 30;
 
 /// More space is reserved when less than this is left in front of a write: the helper may have to wait for a processor, and writes
@@ -29,7 +29,7 @@ const RESERVE_LEFT_BYTES_MIN: u64 = 256 << 20;
 /// unknown length; reserved at once.
 const RESERVE_EXCESS_BYTES: u64 = 64 << 20;
 
-/// A file shorter than this is not reserved for, unless its creator asked.
+/// A file shorter than this gets no reservation, unless its creator requested one.
 const RESERVE_FROM_BYTES: u64 = 8 << 20;
 
 /// How files are written.
@@ -50,10 +50,10 @@ enum Engine {
     Buffered(Helper),
 }
 
-/// Files of the operating system. Writes go through a ring or a thread of their own; creating, reserving, syncing and closing
-/// through two others, so that none of them holds up a write.
+/// Files of the operating system. Writes go through a ring or a thread of their own; creating, reserving,
+/// syncing and closing through two others, so that none of them delays a write.
 pub struct OsDisk {
-    // Dropped in this order: the ring waits for its writes, the helpers finish what they were given.
+    // Dropped in this order: the ring waits for its writes, the helpers finish their jobs.
     engine: Engine,
     /// Makes files and reserves space.
     opener: Helper,
@@ -72,7 +72,7 @@ impl OsDisk {
     /// A disk for files in `dir`, which must exist.
     ///
     /// # Errors
-    /// When `dir` is no directory, `mode` is not possible there, or threads cannot be had.
+    /// When `dir` is no directory, `mode` is not possible there, or threads cannot be started.
     pub fn open(dir: &Path, mode: DiskMode) -> Result<Self, DiskError> {
         probe::check_directory(dir)?;
         let (direct, fallback) = match mode {
@@ -253,7 +253,7 @@ impl OsDisk {
         self.start_ready(file);
     }
 
-    /// Starts the syncs and the close that no write stands before any more.
+    /// Starts the syncs and the close that no write blocks any more.
     fn start_ready(&mut self, file: FileId) {
         while let Some(open) = self.files.get_mut(&file)
             && let Some(barrier) = open.next_ready()
@@ -315,14 +315,14 @@ impl OsDisk {
         for one in done.drain(..) {
             self.take_in(one);
         }
-        // Writes started meanwhile may have failed at once and be in `self.done`.
+        // Writes started in the call may have failed at once and be in `self.done`.
         done.append(&mut self.done);
         self.done = done;
     }
 }
 
-/// The job that reserves more space: when little is left in front of a write, or, where the creator has said how long the file
-/// will be, only beyond that.
+/// The job that reserves more space: when little is left before a write's end, or, where the creator has set
+/// the file's expected length, only after that length.
 fn reserve_ahead(file: FileId, open: &mut OpenFile, handle: &Arc<std::fs::File>, end: u64) -> Option<Job> {
     if open.reserving || open.reserved == u64::MAX || end < RESERVE_FROM_BYTES {
         return None;
@@ -464,7 +464,7 @@ impl Disk for OsDisk {
 
     fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
         let free = available_bytes(dir).map_err(|source| DiskError::new(dir, Operation::Inspect, source))?;
-        // What this disk has reserved and not used is still free for its owner.
+        // Space that this disk has reserved and not used is still free for its owner.
         let on_it = |open: &&OpenFile| open.path.starts_with(dir);
         let reserved: u64 = self
             .files

@@ -1,4 +1,4 @@
-//! What the file system of a folder and the kernel accept.
+//! What the file system of a folder and the kernel support.
 
 use super::direct;
 use crate::{
@@ -22,7 +22,7 @@ use std::{
 /// `f_type` of ramfs (linux/magic.h; the libc crate does not have it).
 const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
 
-/// Tries a direct write in `dir`, leaving nothing behind.
+/// Tries a direct write in `dir`, and leaves no file.
 ///
 /// # Errors
 /// Why direct writing is not possible there.
@@ -56,7 +56,7 @@ pub(super) fn try_direct(dir: &Path) -> Result<(), DiskError> {
     .map_err(fail)?;
     let Some(block) = pool.take() else { return Ok(()) };
     match file.write_at(block.as_slice(), 0) {
-        // A full disk is found out when something is really written.
+        // A full disk is detected when data is really written.
         Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(refused(error)),
         _ => Ok(()),
     }
@@ -74,7 +74,8 @@ fn is_in_memory(dir: &Path) -> io::Result<bool> {
     Ok(stat.f_type == libc::TMPFS_MAGIC || stat.f_type == RAMFS_MAGIC)
 }
 
-/// A file without a name, open for direct writing; with a name that is removed at once where the file system has no such thing.
+/// A file without a name, open for direct writing; where the file system does not support that, one whose
+/// name is removed at once.
 fn open_unnamed(dir: &Path) -> io::Result<File> {
     let c_dir = CString::new(dir.as_os_str().as_bytes())?;
     let flags = libc::O_TMPFILE | libc::O_WRONLY | libc::O_DIRECT | libc::O_CLOEXEC;
@@ -97,7 +98,7 @@ fn open_unnamed(dir: &Path) -> io::Result<File> {
         .create_new(true)
         .custom_flags(libc::O_DIRECT)
         .open(&path);
-    // Made above, or not there.
+    // Made above, or does not exist.
     let _ = std::fs::remove_file(&path);
     opened
 }

@@ -15,7 +15,7 @@ use std::{
 pub struct SimClock {
     start: Timestamp,
     elapsed_nanos: Arc<AtomicU64>,
-    /// How far the time of day was set on or back since the start.
+    /// How far the time of day was set forward or back since the start.
     set_nanos: Arc<AtomicI64>,
 }
 
@@ -29,18 +29,19 @@ impl SimClock {
         }
     }
 
-    /// Moves it on.
+    /// Moves it forward.
     pub fn advance(&self, span: Duration) {
         let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         self.elapsed_nanos.fetch_add(nanos, Ordering::SeqCst);
     }
 
-    /// Sets the time of day on (or back, when negative), as an operator or NTP does; [`Clock::monotonic`] goes on as before.
+    /// Sets the time of day forward (or back, when negative), as an operator or NTP does;
+    /// [`Clock::monotonic`] is not affected.
     pub fn set_by(&self, nanos: i64) {
         self.set_nanos.fetch_add(nanos, Ordering::SeqCst);
     }
 
-    /// Moves it on to `moment` (of [`Clock::monotonic`]), unless it is there already.
+    /// Moves it forward to `moment` (of [`Clock::monotonic`]), unless it is there already.
     pub fn advance_to(&self, moment: Duration) {
         let nanos = u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX);
         self.elapsed_nanos.fetch_max(nanos, Ordering::SeqCst);

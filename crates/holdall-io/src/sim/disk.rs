@@ -1,4 +1,5 @@
-//! A simulated disk: writes take simulated time, end out of order, tear at a power cut, and fail where the plan says so.
+//! A simulated disk: writes take simulated time, end out of order, tear at a power cut, and fail where the
+//! plan requires it.
 
 use super::{
     clock::SimClock,
@@ -20,21 +21,21 @@ use std::{
 /// How a simulated disk behaves.
 #[derive(Clone, Debug)]
 pub struct SimDiskOptions {
-    /// Decides everything that is left to chance.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Room for the content of all files together.
     pub capacity_bytes: u64,
     /// How fast bytes go to the disk.
     pub write_bytes_per_second: u64,
-    /// Shortest time that anything takes.
+    /// Shortest time that any operation takes.
     pub latency: Duration,
-    /// What chance adds to it; makes writes overtake each other.
+    /// Largest random addition to it; makes writes overtake each other.
     pub latency_jitter: Duration,
     /// How often (in a million) a write takes [`SimDiskOptions::stall`] longer.
     pub stalls_per_million: u32,
     /// How long such a stall is.
     pub stall: Duration,
-    /// What the disk writes at once or not at all: 512 or 4096.
+    /// The unit that the disk writes completely or not at all: 512 or 4096.
     pub sector_bytes: usize,
 }
 
@@ -59,7 +60,7 @@ pub struct SimDisk {
     state: Arc<Mutex<State>>,
 }
 
-/// A hand on a [`SimDisk`] that somebody else owns: to look at its files, plan failures and cut its power.
+/// A handle to a [`SimDisk`] that another owner has: to read its files, plan failures and cut its power.
 #[derive(Clone)]
 pub struct SimDiskHandle {
     state: Arc<Mutex<State>>,
@@ -75,7 +76,7 @@ impl SimDisk {
         Self::with_files(options, clock, BTreeMap::new())
     }
 
-    /// A disk that holds `files` already, as [`SimDiskHandle::crash`] gives them back.
+    /// A disk that holds `files` already, as [`SimDiskHandle::crash`] returns them.
     pub fn with_files(options: SimDiskOptions, clock: SimClock, files: BTreeMap<PathBuf, Vec<u8>>) -> Self {
         let rng = SimRng::new(options.seed);
         let files = files
@@ -104,7 +105,7 @@ impl SimDisk {
         }
     }
 
-    /// A hand on this disk.
+    /// A handle to this disk.
     pub fn handle(&self) -> SimDiskHandle {
         SimDiskHandle {
             state: Arc::clone(&self.state),
@@ -145,22 +146,24 @@ impl SimDiskHandle {
         lock(&self.state).has_failed
     }
 
-    /// Room that is left, in bytes.
+    /// Free space, in bytes.
     pub fn available_bytes(&self) -> u64 {
         lock(&self.state).available_bytes()
     }
 
-    /// Moments (of [`crate::clock::Clock::monotonic`]) at which something in flight ends; the earliest.
+    /// The earliest moment (of [`crate::clock::Clock::monotonic`]) at which an operation in flight ends.
     pub fn next_due(&self) -> Option<Duration> {
         lock(&self.state).pending.iter().map(|pending| pending.due).min()
     }
 
-    /// Cuts the power: gives back what is on the disk afterwards. Everything in flight and everything later fails.
+    /// Cuts the power: returns what is on the disk afterwards. Everything in flight and everything later
+    /// fails.
     pub fn crash(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         lock(&self.state).crash(Crash::PowerCut)
     }
 
-    /// Kills the process that uses the disk: what the system has taken is kept, what is in flight may have got there or not.
+    /// Kills the process that uses the disk: bytes that the system has accepted are kept, bytes in flight may
+    /// have arrived or not.
     pub fn kill(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         lock(&self.state).crash(Crash::Kill)
     }
@@ -182,12 +185,12 @@ impl SimDiskHandle {
         state.files.iter().map(visible).collect()
     }
 
-    /// Lets nothing end before `span` has gone by: a disk that does not answer for a while.
+    /// Lets no operation end before `span` has passed: a disk that does not answer for a while.
     pub fn stall(&self, span: Duration) {
         lock(&self.state).stall(span);
     }
 
-    /// Changes bytes of a file behind everybody's back, for tests of those who have to notice; false when it has no such bytes.
+    /// Corrupts bytes of a file, for tests of code that must detect that; false when it has no such bytes.
     pub fn corrupt(&self, path: &Path, offset: usize, bytes: &[u8]) -> bool {
         lock(&self.state)
             .files

@@ -14,11 +14,11 @@ pub(super) struct Unsynced {
 /// Content of a file on a disk with a volatile cache.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SimFile {
-    /// What a reader sees.
+    /// The content that a reader sees.
     visible: Vec<u8>,
-    /// What a power cut leaves for certain.
+    /// The content that surely survives a power cut.
     durable: Vec<u8>,
-    /// In the order in which it became visible.
+    /// In the order in which they became visible.
     unsynced: Vec<Unsynced>,
     /// Whether the directory entry survives a power cut.
     entry_is_durable: bool,
@@ -34,7 +34,7 @@ impl SimFile {
         }
     }
 
-    /// A file that was there before.
+    /// A file that existed before.
     pub(super) fn existing(content: Vec<u8>) -> Self {
         Self {
             visible: content.clone(),
@@ -62,7 +62,8 @@ impl SimFile {
         });
     }
 
-    /// Makes durable what was submitted before `number`, and nothing else, though a real disk might.
+    /// Makes durable what was submitted before `number`, and nothing else, though a real disk might make more
+    /// durable.
     pub(super) fn sync(&mut self, number: u64, directory_too: bool) {
         for write in self.unsynced.extract_if(.., |write| write.number < number) {
             put(&mut self.durable, write.offset, &write.bytes);
@@ -99,7 +100,8 @@ impl SimFile {
         true
     }
 
-    /// What is there when the process is killed and the system goes on: the end of the file may be zeros, reserved and never written.
+    /// The content when the process is killed and the system continues: the end of the file may be zeros,
+    /// reserved and never written.
     pub(super) fn outlive(&self, in_flight: &[Unsynced], rng: &mut SimRng) -> Vec<u8> {
         let mut content = self.visible.clone();
         for write in in_flight {

@@ -48,7 +48,7 @@ pub(super) struct Pending {
 pub(super) enum Crash {
     /// The disk's volatile cache is gone.
     PowerCut,
-    /// The process is gone, the system goes on.
+    /// The process is gone, the system continues.
     Kill,
 }
 
@@ -128,7 +128,7 @@ impl State {
             let Some(mut content) = survived else {
                 continue;
             };
-            // A close in flight may have got as far as cutting the file.
+            // A close in flight may have progressed as far as cutting the file.
             if let Some(length) = close
                 && in_flight.is_empty()
                 && rng.coin()
@@ -199,7 +199,7 @@ impl State {
         })
     }
 
-    /// Adds something that ends after `work` of the disk's own time, and not before `earliest`.
+    /// Adds an operation that ends after `work` of the disk's own time, and not before `earliest`.
     pub(super) fn submit(&mut self, file: FileId, action: Action, work: Duration, earliest: Duration) {
         let failure = match &action {
             Action::Create { .. } => None,
@@ -235,7 +235,7 @@ impl State {
         dues.max().unwrap_or_default()
     }
 
-    /// Ends what is due, in the order of its ending.
+    /// Ends the operations that are due, in the order of their ends.
     pub(super) fn end_due(&mut self, completions: &mut Vec<Completion>) {
         let now = self.clock.monotonic();
         let mut due: Vec<Pending> = self
@@ -325,7 +325,7 @@ impl State {
             return fail(libc::EFBIG);
         };
         if let Some(errno) = failure {
-            // Some of it may have got there.
+            // Some of it may have been written.
             let part = self.rng.below((bytes.len() / BLOCK_ALIGNMENT) as u64 + 1) as usize * BLOCK_ALIGNMENT;
             if !self.crashed && part > 0 {
                 file.write(number, start, &bytes[..part]);
@@ -351,7 +351,7 @@ impl State {
     }
 
     pub(super) fn check_open(&self, file: FileId, operation: Operation) -> Result<&Path, DiskError> {
-        // A file that is being closed takes nothing more.
+        // A file that is being closed accepts nothing more.
         let closing =
             |pending: &Pending| pending.file == file && matches!(pending.action, Action::Close { .. });
         match self.open.get(&file) {

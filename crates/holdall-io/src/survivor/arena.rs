@@ -14,17 +14,18 @@ use std::{
     },
 };
 
-/// Bytes that grow at their end until they are cleared. Those of a region's slot survive the process from [`Arena::publish`] on.
+/// Bytes that grow at their end until they are cleared. Those of a region's slot survive the process from
+/// [`Arena::publish`] on.
 pub struct Arena {
     start: NonNull<u8>,
     len: usize,
     capacity: usize,
-    /// Where the length is published; of ordinary memory nobody reads it.
+    /// Where the length is published; that of ordinary memory is never read.
     published: NonNull<AtomicU64>,
     home: Home,
 }
 
-/// Whose memory it is.
+/// The owner of the memory.
 enum Home {
     Slot { mapping: Arc<Mapping>, slot: u32 },
     Heap,
@@ -35,7 +36,7 @@ unsafe impl Send for Arena {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Arena {}
 
-/// What comes before the bytes of an arena in ordinary memory: the length that it publishes, and what aligns the rest.
+/// The header of an arena in ordinary memory: the length that it publishes, and padding that aligns the rest.
 const HEAP_HEAD_BYTES: usize = 64;
 
 fn heap_layout(capacity: usize) -> Layout {
@@ -80,7 +81,7 @@ impl Arena {
         }
     }
 
-    /// When its bytes were begun, compared with those of other arenas of the region; 0 for ordinary memory.
+    /// The order of its first bytes among the region's arenas; 0 for ordinary memory.
     pub fn order(&self) -> u64 {
         let Home::Slot { mapping, slot } = &self.home else {
             return 0;
@@ -133,7 +134,8 @@ impl Arena {
         if self.len == 0 {
             self.begin();
         }
-        // SAFETY: the room was checked above; a slice that the caller has cannot lie in the part behind `len`, which nobody refers to.
+        // SAFETY: the room was checked above; a slice that the caller has cannot be in the part after `len`,
+        // to which there are no references.
         unsafe {
             let end = self.start.as_ptr().add(self.len);
             std::ptr::copy_nonoverlapping(head.as_ptr(), end, head.len());
@@ -149,11 +151,11 @@ impl Arena {
     /// When they are not: a defect of the caller.
     pub fn overwrite(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len, "overwrote what is not in the arena");
-        // SAFETY: the range lies inside of the bytes written so far, which this arena owns.
+        // SAFETY: the range is inside of the bytes written so far, which this arena owns.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
     }
 
-    /// Gives the bytes that follow a place among all that the region has seen.
+    /// Gives the bytes that follow a new place in the order of all that the region has held.
     #[cold]
     fn begin(&mut self) {
         if let Home::Slot { mapping, slot } = &self.home {
@@ -165,18 +167,19 @@ impl Arena {
 
     #[inline]
     fn publish(&self) {
-        // SAFETY: the word belongs to this arena for as long as it lives. `Release` keeps the compiler from moving the bytes behind it.
+        // SAFETY: the word belongs to this arena for as long as it lives. `Release` keeps the compiler from
+        // moving the stores of the bytes after it.
         unsafe { self.published.as_ref() }.store(self.len as u64, Ordering::Release);
     }
 
-    /// Forgets its bytes, and keeps the memory.
+    /// Clears its bytes, and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
         self.publish();
     }
 
-    /// Writes every page once, so that appending causes no page fault. To be called on one that is empty.
+    /// Writes every page once, so that appending causes no page fault. To be called on an empty arena.
     pub fn touch(&mut self) {
         if self.len == 0 {
             // SAFETY: the whole capacity is this arena's own, and nothing of it is in use.
@@ -189,7 +192,7 @@ impl Drop for Arena {
     fn drop(&mut self) {
         match &self.home {
             Home::Slot { mapping, slot } => {
-                // SAFETY: the words of this slot are ours until its number is given back.
+                // SAFETY: the words of this slot are ours until its number is returned.
                 unsafe {
                     mapping.word(*slot, WORD_LEN).as_ref().store(0, Ordering::Release);
                     mapping

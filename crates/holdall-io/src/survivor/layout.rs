@@ -10,19 +10,19 @@ pub(super) const SLOT_ENTRY_BYTES: usize = 32;
 
 /// Words of an entry. The order is 0 in a slot that holds nothing.
 pub(super) const WORD_ORDER: usize = 0;
-/// Bytes of the slot that count.
+/// Bytes of the slot that are valid.
 pub(super) const WORD_LEN: usize = 1;
-/// What they are.
+/// Their kind.
 pub(super) const WORD_KIND: usize = 2;
 
 const MAGIC: &[u8; 8] = b"HOLDALL\x01";
 
-/// What a region says about itself.
+/// The values in a region's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// The boot of the machine that it belongs to.
     pub boot: [u8; 16],
-    /// A random number, which whoever refers to the region must know.
+    /// A random number, which a reference to the region must contain.
     pub id: [u8; 16],
     pub slots: u64,
     pub slot_bytes: u64,

@@ -1,8 +1,9 @@
 //! Memory that survives the death of the process: a file in shared memory, cut into slots, that another process reads afterwards.
 //!
-//! A process that is killed loses its heap and keeps what it had stored in a shared mapping: the kernel owns these pages. A [`Region`] is
-//! such a mapping, [`Arena`]s are its slots. The bytes of an arena count from the moment its length is published: an ordinary store in
-//! program order, because the only reader comes after the writer's end. A power cut takes the region away.
+//! A process that is killed loses its heap and keeps what it had stored in a shared mapping: the kernel owns
+//! these pages. A [`Region`] is such a mapping, [`Arena`]s are its slots. The bytes of an arena are valid
+//! from the moment its length is published: an ordinary store in program order, because the only reader comes
+//! after the writer's end. A power cut destroys the region.
 
 mod arena;
 mod layout;
@@ -25,23 +26,23 @@ use std::{
     sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
 };
 
-/// Where regions are made when the user does not say: memory on every Linux.
+/// Where regions are made when the user names no directory: memory on every Linux.
 pub const DIRECTORY: &str = "/dev/shm";
 
-/// What the name of a region begins with.
+/// The prefix of a region's name.
 pub const NAME_PREFIX: &str = "holdall-";
 
-/// Slots of one region at most.
+/// Most slots of one region.
 const SLOTS_MAX: usize = 1 << 20;
 
 const PAGE_BYTES: usize = 4096;
 
-/// How large a region may grow; memory is taken slot by slot.
+/// How large a region may grow; memory is allocated slot by slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionShape {
     /// Bytes of one slot.
     pub slot_bytes: usize,
-    /// Slots at most.
+    /// Most slots.
     pub slots_max: usize,
 }
 
@@ -59,10 +60,10 @@ struct Mapping {
     next_order: AtomicU64,
 }
 
-// SAFETY: plain memory; each slot is owned by at most one `Arena` at a time (the free list hands out a number once), and the table's words
-// are only accessed as atomics.
+// SAFETY: plain memory; each slot is owned by at most one `Arena` at a time (the free list hands out a number
+// once), and the table's words are only accessed as atomics.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; the free list is behind a mutex.
+// SAFETY: as above; the free list is protected by a mutex.
 unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
@@ -77,21 +78,23 @@ impl Mapping {
     /// The word of a slot's entry in the table.
     fn word(&self, slot: u32, word: usize) -> NonNull<AtomicU64> {
         let offset = HEADER_BYTES + slot as usize * SLOT_ENTRY_BYTES + word * 8;
-        // SAFETY: the table lies inside of the mapping for every slot below `slots`, and its words are aligned to 8 bytes.
+        // SAFETY: the table is inside of the mapping for every slot below `slots`, and its words are aligned
+        // to 8 bytes.
         unsafe { self.base.add(offset).cast() }
     }
 
     fn start(&self, slot: u32) -> NonNull<u8> {
-        // SAFETY: `slot` is below `slots`, so the slot lies inside of the mapping.
+        // SAFETY: `slot` is below `slots`, so the slot is inside of the mapping.
         unsafe { self.base.add(self.data_offset + slot as usize * self.stride) }
     }
 
-    /// Takes memory for a range, so that no later access fails: a full file system would end the process with a signal.
+    /// Allocates memory for a range, so that no later access fails: a full file system would end the process
+    /// with a signal.
     fn reserve(&self, offset: usize, bytes: usize) -> io::Result<()> {
         reserve(&self.file, offset, bytes)
     }
 
-    /// Gives the memory of a slot back to the system.
+    /// Releases the memory of a slot to the system.
     fn punch(&self, slot: u32) {
         let offset = self.data_offset + slot as usize * self.stride;
         // SAFETY: a system call on our own descriptor; a failure leaves the memory in use and nothing else.
@@ -181,7 +184,8 @@ impl Region {
             slot_bytes: stride as u64,
             data_offset: data_offset as u64,
         };
-        // SAFETY: the header's bytes were reserved above and lie inside of the mapping; nothing else refers to them.
+        // SAFETY: the header's bytes were reserved above and are inside of the mapping; nothing else refers
+        // to them.
         unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), HEADER_BYTES) }
             .copy_from_slice(&header.to_bytes());
         let free = (0..slots as u32).rev().collect();
@@ -207,7 +211,7 @@ impl Region {
         &self.mapping.path
     }
 
-    /// What it can be recognised by, as hexadecimal digits.
+    /// Its identifier, as hexadecimal digits.
     pub fn id(&self) -> String {
         layout::hex(&self.id)
     }
@@ -228,12 +232,12 @@ impl Region {
         lock(&self.mapping.free).len()
     }
 
-    /// Slots in all.
+    /// Number of slots.
     pub fn slots(&self) -> usize {
         self.mapping.slots
     }
 
-    /// Removes the file: everything in it has another place now. Arenas stay usable as ordinary memory.
+    /// Removes the file, when everything in it is stored elsewhere. Arenas stay usable as ordinary memory.
     ///
     /// # Errors
     /// When it cannot be removed.
@@ -255,10 +259,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a file that was not there, which only its owner may read.
+/// Makes a file that did not exist, which only its owner may read.
 fn create_new(path: &Path) -> io::Result<File> {
     let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the name is a text that ends with a zero; the descriptor that comes back is ours alone.
+    // SAFETY: the name ends with a zero; the returned descriptor is ours alone.
     let fd = unsafe {
         libc::open(
             name.as_ptr(),

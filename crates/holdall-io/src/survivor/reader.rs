@@ -1,4 +1,5 @@
-//! Reads a region after the end of the process that wrote it. Every number in it is checked: anybody may have made the file.
+//! Reads a region after the end of the process that wrote it. Every number in it is checked: any process may
+//! have made the file.
 
 use super::layout::{
     HEADER_BYTES, Header, SLOT_ENTRY_BYTES, WORD_KIND, WORD_LEN, WORD_ORDER, boot_id, unhex,
@@ -27,7 +28,7 @@ pub enum SurvivorError {
         /// Where it is.
         path: PathBuf,
     },
-    /// It is another file than the one that was meant.
+    /// It is another file than the expected one.
     #[error("{} is not the memory that was meant: {reason}", path.display())]
     Other {
         /// Where it is.
@@ -48,7 +49,7 @@ pub enum SurvivorError {
 /// The user that a file belongs to; a link's own owner, not that of what it points to.
 ///
 /// # Errors
-/// When it cannot be asked.
+/// When its metadata cannot be read.
 pub fn owner_of(path: &Path) -> io::Result<u32> {
     Ok(std::fs::symlink_metadata(path)?.uid())
 }
@@ -56,7 +57,7 @@ pub fn owner_of(path: &Path) -> io::Result<u32> {
 /// The user that this process runs as.
 ///
 /// # Errors
-/// When the system does not say.
+/// When the system does not report it.
 pub fn own_user() -> io::Result<u32> {
     owner_of(Path::new("/proc/self"))
 }
@@ -64,11 +65,11 @@ pub fn own_user() -> io::Result<u32> {
 /// A slot that holds bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurvivorSlot {
-    /// When it was begun, compared with others.
+    /// The order of its first bytes, compared with other slots.
     pub order: u64,
-    /// What its bytes are.
+    /// The kind of its bytes.
     pub kind: u32,
-    /// How many.
+    /// Number of bytes.
     pub bytes: usize,
     slot: u64,
 }

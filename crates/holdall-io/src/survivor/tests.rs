@@ -1,4 +1,4 @@
-//! Tests of memory that survives: what was published is read back, and nothing else is believed.
+//! Tests of memory that survives: published bytes are read back, and everything else is rejected.
 
 use super::*;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +12,7 @@ fn owner() -> u32 {
     std::fs::metadata("/proc/self").unwrap().uid()
 }
 
-/// Ends what the writer's process holds, as a kill does, and leaves the file.
+/// Releases what the writer's process holds, as a kill does, and leaves the file.
 fn die(region: Region, arenas: Vec<Arena>) -> (PathBuf, String) {
     let (path, id) = (region.path().to_owned(), region.id());
     let bytes = std::fs::read(&path).unwrap();
@@ -98,7 +98,7 @@ fn a_region_of_somebody_else_is_refused() {
         std::fs::write(&path, &forged).unwrap();
         assert_eq!(reason(&id, owner()), "its lengths are not possible");
     }
-    // A slot that says it is longer than it can be is passed over.
+    // A slot whose stated length is more than it can hold is skipped.
     let mut forged = bytes.clone();
     forged[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&1u64.to_le_bytes());
     forged[HEADER_BYTES + 8..HEADER_BYTES + 16].copy_from_slice(&u64::MAX.to_le_bytes());
