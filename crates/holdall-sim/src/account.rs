@@ -136,7 +136,7 @@ impl LifeJudge<'_> {
                     }
                 }
                 (false, None) => {
-                    if self.must_be_told(sequence, sent) {
+                    if self.must_be_in_ledger(sequence, sent) {
                         unexplained += 1;
                         if by_number == 0 && !self.removed {
                             return broken(format!(
@@ -178,7 +178,8 @@ impl LifeJudge<'_> {
         lives.any(|other| other.type_name() != self.life.type_name())
     }
 
-    /// First and last sequence number that the recorder can know of, besides what came before its time.
+    /// First and last sequence number that the recorder can know, in addition to what was sent before its
+    /// start.
     fn covered(&self) -> Option<(u64, u64)> {
         let mut arrived: Vec<(u64, u64)> = self
             .life
@@ -206,8 +207,8 @@ impl LifeJudge<'_> {
         Some((begin, told.map_or(last_arrived, |told| told.max(last_arrived))))
     }
 
-    /// Whether a message that is not in the bag has to be in the ledger.
-    fn must_be_told(&self, sequence: u64, sent: &Sent) -> bool {
+    /// Whether a message that is not in the bag must be in the ledger.
+    fn must_be_in_ledger(&self, sequence: u64, sent: &Sent) -> bool {
         if sent.arrival.is_some() {
             return true;
         }
@@ -239,7 +240,7 @@ impl LifeJudge<'_> {
         if self.has_rival_type() && self.covered().is_none_or(|(begin, _)| sequence < begin) {
             return vec![LossStage::Head, LossStage::Policy];
         }
-        if !self.must_be_told(sequence, sent) {
+        if !self.must_be_in_ledger(sequence, sent) {
             return Vec::new();
         }
         let mut stages = Vec::new();

@@ -72,15 +72,16 @@ fn judge_topic(
 fn settled_before(plan: &Plan, crashed: &Crashed) -> Option<Duration> {
     let durability = &crashed.status.durability;
     let window = durability.window?;
-    // A ring is kept in memory on request; a window that was missed has been told, and so has a disk that failed.
+    // A ring is kept in memory on request; a window that was missed has been reported, and so has a disk that
+    // failed.
     if plan.options.cache.snapshot || durability.missed > 0 || crashed.has_failed {
         return None;
     }
     crashed.last_drain.checked_sub(window)
 }
 
-/// The messages of a topic that the recorder has taken in, in the order of their arrival: those that it does not say are missing.
-/// `None` when its ledger does not tell which those are.
+/// The messages of a topic that the recorder accepted, in the order of their arrival: those that its ledger
+/// does not list as missing. `None` when the ledger does not identify them.
 fn accepted(after: &Aftermath, topic: &TopicAccount) -> Option<Vec<(usize, u64, Arrival)>> {
     let mut accepted = Vec::new();
     for (number, life) in after

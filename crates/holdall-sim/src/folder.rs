@@ -16,7 +16,7 @@ use std::{
 /// The errno of a full disk.
 const ENOSPC: i32 = 28;
 
-/// A text file as it was replaced: the last durable version and those after it.
+/// The versions of a text file: the last durable one and those after it.
 #[derive(Clone, Debug, Default)]
 struct Text {
     durable: Option<String>,

@@ -1,4 +1,4 @@
-//! What is in a bag: its messages as our own reader finds them, compared with what a foreign reader says of the same files.
+//! What is in a bag: its messages as our own reader finds them, compared with what a foreign reader finds in the same files.
 
 use crate::payload;
 use holdall_storage::{
@@ -32,8 +32,9 @@ pub struct Found {
 }
 
 impl Found {
-    /// Whether a message has no hole. A hole in the name of a short payload makes another name, for which its bytes may be right; the header
-    /// of its record, which lies before the hole, has the true number then. No message has number 0.
+    /// Whether a message has no hole. A hole in the name of a short payload makes another name, for which its
+    /// bytes may be right; the header of its record, which is before the hole, has the true number then. No
+    /// message has number 0.
     pub fn is_whole(&self) -> bool {
         self.is_exact && self.has_sequence && self.sequence > 0
     }
@@ -50,7 +51,7 @@ pub struct FoundBag {
     pub torn: Vec<usize>,
     /// A sentence for each of them.
     pub damage: Vec<String>,
-    /// Messages that do not say who sent them are passed over.
+    /// Skip messages that do not name their publisher.
     pub passes_over: bool,
 }
 
@@ -71,7 +72,8 @@ pub fn storage_files(directory: &Path) -> Vec<PathBuf> {
     files.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Reads a bag's files in their order. With `passes_over` a message may have lost the bytes that say who sent it.
+/// Reads a bag's files in their order. With `passes_over` a message may have lost the bytes that name its
+/// publisher.
 ///
 /// # Errors
 /// One sentence when a message cannot be read.

@@ -1,4 +1,4 @@
-//! Judges what a recording left behind against the truth: first the bag for itself, then the account, then what a crash may take.
+//! Judges a recording's bag against the truth: first the bag alone, then the account, then what a crash may take.
 
 use crate::{
     account,

@@ -64,15 +64,16 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // A recorder that panics is told as a broken invariant; the thread's own message would come between.
+    // A recorder that panics is reported as a broken invariant; the panic hook's message would interrupt the
+    // output.
     std::panic::set_hook(Box::new(|_| {}));
-    match tell(&arguments, &mut io::stdout()) {
+    match run_and_print(&arguments, &mut io::stdout()) {
         Ok(code) => code,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn tell(arguments: &Arguments, out: &mut (impl Write + Send)) -> io::Result<ExitCode> {
+fn run_and_print(arguments: &Arguments, out: &mut (impl Write + Send)) -> io::Result<ExitCode> {
     let mutation = match &arguments.mutation {
         Some(name) => match Mutation::by_name(name) {
             Some(mutation) => Some(mutation),
@@ -87,7 +88,7 @@ fn tell(arguments: &Arguments, out: &mut (impl Write + Send)) -> io::Result<Exit
         None => None,
     };
     if let Some(seed) = arguments.seed {
-        return tell_one(arguments, seed, mutation, out);
+        return print_one(arguments, seed, mutation, out);
     }
     run_all(arguments, mutation, out)
 }
@@ -136,7 +137,7 @@ fn run_all(
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner)
         .result?;
-    tell_summary(&summary, first, clock.monotonic().saturating_sub(begun), out)?;
+    print_summary(&summary, first, clock.monotonic().saturating_sub(begun), out)?;
     writeln!(out, "violations: {}", summary.failures.len())?;
     Ok(if summary.failures.is_empty() {
         ExitCode::SUCCESS
@@ -168,7 +169,7 @@ impl<W: Write> Progress<'_, W> {
             return;
         }
         if let Some(failure) = failure {
-            self.result = tell_failure(failure, mutation, self.out);
+            self.result = print_failure(failure, mutation, self.out);
         }
         if now >= self.next && self.result.is_ok() {
             self.next = now + PROGRESS_INTERVAL;
@@ -184,7 +185,7 @@ impl<W: Write> Progress<'_, W> {
     }
 }
 
-fn tell_summary(summary: &Summary, first: u64, took: Duration, out: &mut impl Write) -> io::Result<()> {
+fn print_summary(summary: &Summary, first: u64, took: Duration, out: &mut impl Write) -> io::Result<()> {
     let tally = summary.tally;
     writeln!(
         out,
@@ -200,7 +201,7 @@ fn tell_summary(summary: &Summary, first: u64, took: Duration, out: &mut impl Wr
     )
 }
 
-fn tell_failure(failure: &Failure, mutation: Option<Mutation>, out: &mut impl Write) -> io::Result<()> {
+fn print_failure(failure: &Failure, mutation: Option<Mutation>, out: &mut impl Write) -> io::Result<()> {
     let mutation = mutation.map_or_else(String::new, |mutation| format!(" --mutation {}", mutation.name()));
     writeln!(out, "seed {}: {}", failure.seed, failure.violation)?;
     writeln!(
@@ -210,7 +211,7 @@ fn tell_failure(failure: &Failure, mutation: Option<Mutation>, out: &mut impl Wr
     )
 }
 
-fn tell_one(
+fn print_one(
     arguments: &Arguments,
     seed: u64,
     mutation: Option<Mutation>,

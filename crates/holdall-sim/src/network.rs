@@ -75,13 +75,13 @@ pub struct Life {
     pub alive: bool,
     /// Its messages; the first has sequence number 1.
     pub sent: Vec<Sent>,
-    /// When the recorder was told of it.
+    /// When the recorder discovered it.
     pub discovered: Discovered,
-    /// Whether the time of its making, which half of the publishers tell, lay within the recording by the clock of that moment.
+    /// Whether its creation time, which half of the publishers announce, was within the recording by the clock of that moment.
     pub made_during: bool,
-    /// What it had announced before any of its messages arrived, as the recorder was told first.
+    /// The first announcement that the recorder received before any of its messages arrived.
     pub told_before: Option<u64>,
-    /// The highest sequence number that the recorder was told.
+    /// The highest sequence number that was announced to the recorder.
     pub told_last: Option<u64>,
     info: EndpointInfo,
     /// What a HEARTBEAT would say.
@@ -121,7 +121,7 @@ impl Life {
         &self.info.type_name
     }
 
-    fn tell(&mut self, last: u64) {
+    fn note_announced(&mut self, last: u64) {
         if !self.has_arrived {
             self.told_before.get_or_insert(last);
         }
@@ -143,7 +143,7 @@ impl Life {
     }
 }
 
-/// How the network treats a message on its way to one subscription.
+/// How the network treats a message in transit to one subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// It arrives at once.
@@ -195,7 +195,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Nobody is there.
+    /// A network without nodes.
     pub fn new(clock: SimClock) -> Self {
         Self {
             state: Arc::default(),
@@ -214,7 +214,7 @@ impl Network {
         self.lock().lives.clone()
     }
 
-    /// Bytes of payloads that are lent and not given back.
+    /// Bytes of payloads that are lent and not returned.
     pub fn lent_bytes(&self) -> usize {
         self.lent_bytes.load(Ordering::Relaxed)
     }
@@ -229,7 +229,7 @@ impl Network {
         self.lock().paused = paused;
     }
 
-    /// Has nodes answer questions for a type from now on, also ones asked before.
+    /// Lets nodes answer requests for a type from now on, also earlier ones.
     pub fn describe(&self, type_name: &str, sources: Vec<TypeSource>) {
         self.lock().descriptions.insert(type_name.to_owned(), sources);
     }
@@ -279,7 +279,7 @@ impl Network {
         (0..state.lives.len()).filter(alive).collect()
     }
 
-    /// Sends one message; `way` says what becomes of it for each subscription.
+    /// Sends one message; `way` decides what happens to it for each subscription.
     pub fn send(&self, life: usize, len: usize, mut way: impl FnMut() -> Way) {
         let now = self.clock.monotonic();
         let mut state = self.lock();
@@ -325,7 +325,7 @@ impl Network {
         self.deliver_due();
     }
 
-    /// Tells the subscriptions what a publisher has sent so far, as a HEARTBEAT does.
+    /// Announces to the subscriptions what a publisher has sent so far, as a HEARTBEAT does.
     pub fn announce(&self, life: usize) {
         let mut state = self.lock();
         let State { lives, requests, .. } = &mut *state;
@@ -337,7 +337,7 @@ impl Network {
             .map(|request| Arc::clone(&request.sink))
             .collect();
         if !sinks.is_empty() {
-            sender.tell(sender.announced);
+            sender.note_announced(sender.announced);
         }
         let (gid, last) = (sender.gid, sender.announced);
         drop(state);
@@ -553,7 +553,7 @@ impl Subscription for SimSubscription {
         let mut told = Vec::new();
         for life in lives.iter_mut().filter(|life| life.matches(&request.asked)) {
             if life.announced > 0 {
-                life.tell(life.announced);
+                life.note_announced(life.announced);
                 told.push((life.gid, life.announced));
             }
         }
@@ -567,7 +567,7 @@ impl Drop for SimSubscription {
     }
 }
 
-/// A payload in the network's memory, counted until it is given back.
+/// A payload in the network's memory, counted until it is returned.
 struct Lent {
     bytes: Vec<u8>,
     lent_bytes: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Payloads that say who they are: every byte follows from publisher, sequence number and length.
+//! Payloads that identify themselves: every byte follows from publisher, sequence number and length.
 
 use holdall_io::sim::SimRng;
 
@@ -29,7 +29,7 @@ pub fn of(life: usize, sequence: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whose payload this says it is: publisher and sequence number.
+/// The publisher and sequence number that this payload states.
 pub fn name(bytes: &[u8]) -> Option<(usize, u64)> {
     let life = u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?);
     let sequence = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_tells_its_name_and_no_two_are_alike() {
+    fn a_payload_states_its_name_and_no_two_are_alike() {
         let one = of(3, 77, 1001);
         assert_eq!((one.len(), name(&one)), (1001, Some((3, 77))));
         assert_ne!(one[16..], of(3, 78, 1001)[16..]);

@@ -50,9 +50,9 @@ pub enum SizeClass {
 pub enum DefinitionPlan {
     /// The program knows it.
     Bundled,
-    /// The publishing node tells it after a while.
+    /// The publishing node sends it after a while.
     Asked,
-    /// Nobody tells it.
+    /// No node sends it.
     Untold,
 }
 
@@ -135,14 +135,14 @@ pub enum Event {
         count: u64,
         /// Time between them.
         spacing: Duration,
-        /// How often in a million one is lost on its way.
+        /// How many in a million are lost in transit.
         lost: u32,
         /// How often in a million one is delayed.
         delayed: u32,
         /// Decides lengths, losses and delays.
         salt: u64,
     },
-    /// A publisher tells how much it has sent.
+    /// A publisher announces how much it has sent.
     Announce(u64),
     /// Time goes by; the recorder's threads do what they do.
     Pass(Duration),
@@ -156,7 +156,7 @@ pub enum Event {
     Split,
     /// The user asks for a snapshot.
     Snapshot,
-    /// A node tells the definition of [`DefinitionPlan::Asked`].
+    /// A node sends the definition of [`DefinitionPlan::Asked`].
     Describe,
     /// The disk does not answer for a while.
     StallDisk(Duration),
@@ -275,7 +275,8 @@ impl Plan {
         plan
     }
 
-    /// Most worlds are short and cheap, so that more of them are seen; what a seed below [`SMALL_FROM`] decides stays as it was.
+    /// Most worlds are short and cheap, so that more of them are seen; what a seed below [`SMALL_FROM`]
+    /// decides is unchanged.
     fn make_small(&mut self, rng: &mut SimRng) {
         if !rng.chance(150_000) {
             self.events.truncate(8 + rng.below(60) as usize);
@@ -301,7 +302,8 @@ impl Plan {
         plan
     }
 
-    /// Whether messages may have holes that no reader can tell: without chunks there are no checksums, and a crash takes sectors.
+    /// Whether messages may have holes that no reader can detect: without chunks there are no checksums, and
+    /// a crash takes sectors.
     pub fn leaves_holes(&self) -> bool {
         self.ending != Ending::Stop && self.options.storage_preset == "fastwrite"
     }
@@ -358,7 +360,7 @@ fn options(rng: &mut SimRng) -> RecordOptions {
     // No threads in here: one seed, one course of events.
     options.compression.threads = Some(0);
     if rng.chance(80_000) {
-        // A user who asks for what not all publishers offer.
+        // A user that requests QoS which not all publishers offer.
         for topic in TOPICS {
             options
                 .qos_overrides

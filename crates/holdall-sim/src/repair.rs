@@ -1,4 +1,4 @@
-//! The code behind `holdall repair` and `holdall check` on what a crash left, over a disk that may fail in the middle of it, too.
+//! The code of `holdall repair` and `holdall check` on what a crash left, over a disk that may also fail in the middle of it.
 
 use crate::{
     found::{self, Found, FoundBag, storage_files},
@@ -43,7 +43,7 @@ fn has_content(bag: &Path) -> bool {
     storage_files(bag).iter().any(begins_well)
 }
 
-/// Opens a bag as it is.
+/// Opens a bag unchanged.
 ///
 /// # Errors
 /// When it does not open.
@@ -99,7 +99,7 @@ pub fn judge(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation
         match repaired {
             Ok(_) => break,
             Err(_) if disk.crashed => crashes_left -= 1,
-            // It says so, and can be repaired as a copy.
+            // The error states this, and a copy can be repaired.
             Err(RepairError::Storage(StorageError::Unsupported { .. })) => return copy(plan, bag, before),
             Err(error) => return Err(Violation::new(Invariant::Repair, error.to_string())),
         }
@@ -238,7 +238,7 @@ impl CrashingDisk {
     }
 
     /// A repair adds an end; what it changes before that are single opcodes and the header of the last chunk.
-    fn look_at(&mut self, plan: &RepairPlan) {
+    fn check_plan(&mut self, plan: &RepairPlan) {
         let writes: Vec<(u64, usize)> = plan
             .steps
             .iter()
@@ -271,7 +271,7 @@ impl RepairDisk for CrashingDisk {
         let Some(plan) = McapStorage.plan_repair(path, records, is_copy)? else {
             return Ok(None);
         };
-        self.look_at(&plan);
+        self.check_plan(&plan);
         let failed = |_| Self::failure(path);
         let mut content = fs::read(path).map_err(failed)?;
         let is_done = self.carry_out(&plan, &mut content);

@@ -1,4 +1,4 @@
-//! The message types of the simulated system: one that the program knows, one that its node tells, one that nobody tells.
+//! The message types of the simulated system: one that the program knows, one that its node sends, one that no node sends.
 
 use crate::plan::DefinitionPlan;
 use holdall_model::interface::{Definition, InterfaceSource, SourceFormat};
@@ -33,7 +33,7 @@ pub fn asked_hash() -> String {
     ASKED_HASH.clone()
 }
 
-/// What a node tells of the asked type.
+/// What a node sends for the asked type.
 pub fn asked_sources() -> Vec<TypeSource> {
     vec![TypeSource {
         type_name: ASKED.to_owned(),

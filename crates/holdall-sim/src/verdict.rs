@@ -1,4 +1,4 @@
-//! What must hold, and how it is told when it does not.
+//! What must hold, and how it is reported when it does not.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum Invariant {
     Balanced,
     /// What was reported durable survives.
     Durable,
-    /// What a crash takes lies within the loss window.
+    /// What a crash takes is within the loss window.
     Window,
     /// A repair leaves what could be read before, and a second one changes nothing.
     Repair,

@@ -30,7 +30,7 @@ use std::{
 const SESSION_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two steps of the drain when there is nothing to write.
 const DRAIN_IDLE: Duration = Duration::from_millis(100);
-/// How long the recorder waits at its end for what is on its way.
+/// How long the recorder waits at its end for what is in flight.
 const CATCH_UP: Duration = Duration::from_millis(300);
 
 /// What the recorder said right before a crash.
@@ -41,7 +41,7 @@ pub struct Crashed {
     pub ledger: Ledger,
     /// Monotonic time of the drain's last step.
     pub last_drain: Duration,
-    /// It had told that nothing is stored any more.
+    /// It had reported that nothing more is stored.
     pub has_failed: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Everything as it is before the first event. `scratch` is a real directory for readers that want real files.
+    /// The world before the first event. `scratch` is a real directory for readers that want real files.
     ///
     /// # Errors
     /// When the recorder does not start; the sentence is its reason.
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
     pub fn run(mut self) -> Aftermath {
         for event in &self.plan.events {
             self.act(*event);
-            self.look_at_memory();
+            self.check_memory();
         }
         match self.plan.ending {
             Ending::Stop => self.stop(),
@@ -261,7 +261,7 @@ impl<'a> World<'a> {
             self.network.send(life, len, || {
                 random_way(&mut ways, lost, delayed, Duration::from_millis(80))
             });
-            self.look_at_loans();
+            self.check_loans();
             if spacing.is_zero() {
                 continue;
             }
@@ -274,7 +274,7 @@ impl<'a> World<'a> {
         let end = self.clock.monotonic() + span;
         loop {
             self.network.deliver_due();
-            self.look_at_loans();
+            self.check_loans();
             if self.clock.monotonic() >= self.next_session {
                 self.network.set_step(self.clock.monotonic());
                 self.recorder.step_session();
@@ -307,7 +307,7 @@ impl<'a> World<'a> {
         self.next_drain = self.clock.monotonic() + interval;
     }
 
-    fn look_at_loans(&mut self) {
+    fn check_loans(&mut self) {
         // One message larger than all of the cache is let in when nothing else is pinned.
         let allowed = self.plan.options.cache.bytes_max.max(LARGEST_BYTES);
         let lent = self.network.lent_bytes();
@@ -316,7 +316,7 @@ impl<'a> World<'a> {
         }
     }
 
-    fn look_at_memory(&mut self) {
+    fn check_memory(&mut self) {
         let allowed = self.plan.options.cache.bytes_max + LARGEST_BYTES;
         let held = self.recorder.cache_memory_bytes();
         if held > allowed {
@@ -369,7 +369,7 @@ impl<'a> World<'a> {
         for path in &report.files {
             mutation::change_file(self.mutation, &self.disk, path);
         }
-        // What a clean end leaves survives a power cut as it is.
+        // What a clean end leaves survives a power cut unchanged.
         let disk_failed = self.disk.has_failed();
         let mut files;
         if disk_failed || report.failure.is_some() {

@@ -8,7 +8,7 @@ pub use sums::LossSums;
 
 use serde::{Deserialize, Serialize};
 
-/// Where on its way a message was lost.
+/// The stage of its path at which a message was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossStage {
@@ -18,7 +18,7 @@ pub enum LossStage {
     Transport,
     /// Received, and refused by the full cache.
     Cache,
-    /// Received, and given up while being compressed.
+    /// Received, and dropped while being compressed.
     Compression,
     /// Received, and not stored because the disk or the storage file failed.
     Storage,
@@ -28,7 +28,7 @@ pub enum LossStage {
     Shutdown,
     /// Sent after the last message that arrived.
     Tail,
-    /// Left out because the user asked for it.
+    /// Left out on the user's request.
     Policy,
 }
 
@@ -46,8 +46,8 @@ impl LossStage {
         Self::Policy,
     ];
 
-    /// True where the recording lost a message that it should have had. What was sent before the match never was on its way to us, and
-    /// what the user left out is no loss; both are accounted for all the same.
+    /// True where the recording lost a message that it should have had. What was sent before the match was
+    /// never sent to the recorder, and what the user left out is no loss; both are accounted for even so.
     pub const fn is_shortfall(self) -> bool {
         !matches!(self, Self::Head | Self::Policy)
     }

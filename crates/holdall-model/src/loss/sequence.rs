@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// How many intervals a tracker keeps before it merges old ones; an interval takes about 40 bytes.
 const INTERVALS_MAX_DEFAULT: usize = 1024;
 
-/// What a sequence number says about its message.
+/// What a sequence number shows about its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// The first of this publisher.
@@ -103,7 +103,7 @@ impl SequenceTracker {
         }
     }
 
-    /// Takes note of a message that arrived.
+    /// Notes a message that arrived.
     #[inline]
     pub fn observe(&mut self, sequence: u64) -> Observation {
         // Nearly every message takes this short way, on the transport's receive thread.
@@ -131,7 +131,7 @@ impl SequenceTracker {
         observation
     }
 
-    /// Takes note that the publisher says it has sent up to `last_sequence` (DDS HEARTBEAT).
+    /// Notes the publisher's announcement that it has sent up to `last_sequence` (DDS HEARTBEAT).
     ///
     /// What was announced before the first message arrived was sent before our time, unless it still arrives; all that
     /// is sent after an announcement is expected.
@@ -173,15 +173,15 @@ impl SequenceTracker {
         (expected > 1).then(|| MissingInterval::whole(1, expected - 1))
     }
 
-    /// Messages after the last that arrived, which the publisher says it has sent: lost at the tail once it is gone or
-    /// the recording has ended.
+    /// Messages after the last that arrived, which the publisher has announced as sent: lost at the tail once
+    /// it is gone or the recording has ended.
     pub fn tail(&self) -> Option<MissingInterval> {
         let seen = self.covered.map(|(_, end)| end).or(self.announced_before)?;
         let announced = self.announced_last.filter(|&announced| announced > seen)?;
         Some(MissingInterval::whole(seen + 1, announced))
     }
 
-    /// Counts the tail as missing, because no more is expected; a message of it that comes all the same is [`Observation::Late`].
+    /// Counts the tail as missing, because no more is expected; a message of the tail that still comes is [`Observation::Late`].
     pub fn give_up_tail(&mut self) -> Option<MissingInterval> {
         let tail = self.tail()?;
         self.add_missing(tail.first, tail.last);
@@ -205,7 +205,7 @@ impl SequenceTracker {
         }
     }
 
-    /// What a number means that lies between numbers that have been seen.
+    /// Classifies a number between numbers that have been seen.
     fn classify_covered(&self, sequence: u64) -> Observation {
         let nearest = self.missing.range(..=sequence).next_back();
         match nearest.filter(|(_, interval)| sequence <= interval.last) {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_before_the_first_message_tells_head_from_loss() {
+    fn an_announcement_before_the_first_message_distinguishes_head_from_loss() {
         let mut tracker = SequenceTracker::new();
         tracker.announced(10);
         assert_eq!(tracker.head(), Some(MissingInterval::whole(1, 10)));

@@ -12,7 +12,7 @@ pub struct LossSums {
     pub by_stage: BTreeMap<LossStage, u64>,
     /// Sent before the match: publisher and recorder had not discovered each other yet. No loss.
     pub before_match: u64,
-    /// Left out because the user asked for it. No loss.
+    /// Left out on the user's request. No loss.
     pub left_out: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A disk that lies: about syncs that were not done, or not yet, and about writes that failed.
+//! A disk that reports falsely: syncs that were not done, or not yet, and writes that failed.
 
 use super::Mutation;
 use holdall_io::{
@@ -12,14 +12,14 @@ use std::path::Path;
 pub struct MutatedDisk {
     mutation: Mutation,
     disk: SimDisk,
-    /// Syncs to be reported with the next look.
+    /// Syncs to be reported with the next poll.
     claimed: Vec<(FileId, u64)>,
     /// Syncs that have been reported and have not ended.
     ahead: Vec<(FileId, u64)>,
 }
 
 impl MutatedDisk {
-    /// Lies in one way about `disk`.
+    /// Reports falsely about `disk`, in one way.
     pub fn new(mutation: Mutation, disk: SimDisk) -> Self {
         Self {
             mutation,
@@ -29,8 +29,8 @@ impl MutatedDisk {
         }
     }
 
-    /// What is told of something that has ended; `None` when it was told before.
-    fn retell(&mut self, completion: Completion) -> Option<Completion> {
+    /// The completion to report; `None` when it was reported before.
+    fn reported(&mut self, completion: Completion) -> Option<Completion> {
         match completion {
             Completion::Written {
                 file,
@@ -103,7 +103,11 @@ impl Disk for MutatedDisk {
         let wait = if completions.is_empty() { wait } else { Wait::No };
         let mut ended = Vec::new();
         self.disk.reap(wait, &mut ended);
-        completions.extend(ended.into_iter().filter_map(|completion| self.retell(completion)));
+        completions.extend(
+            ended
+                .into_iter()
+                .filter_map(|completion| self.reported(completion)),
+        );
     }
 
     fn in_flight(&self) -> usize {

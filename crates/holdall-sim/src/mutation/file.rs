@@ -29,7 +29,7 @@ fn bodies(bytes: &[u8], opcode: u8) -> Vec<(usize, usize)> {
     found
 }
 
-/// Changes the checksum of the middle chunk: behind two times and the length of its records.
+/// Changes the checksum of the middle chunk: it follows two times and the length of its records.
 pub fn wrong_checksum(bytes: &[u8]) -> Change {
     let chunks = bodies(bytes, CHUNK);
     let (body, _) = chunks.get(chunks.len() / 2)?;

@@ -25,11 +25,11 @@ pub enum Mutation {
     EarlySync,
     /// A sync forgets the directory entry of a new file.
     ForgottenDirectorySync,
-    /// A failed write is taken for a good one, and the writer goes on.
+    /// A failed write is taken for a good one, and the writer continues.
     WriteErrorIgnored,
-    /// A failed sync is taken for a good one, and the writer goes on.
+    /// A failed sync is taken for a good one, and the writer continues.
     SyncErrorIgnored,
-    /// Now and then a message is not written, and nobody counts it.
+    /// Now and then a message is not written, and not counted.
     UncountedDrop,
     /// The last message before chunks are closed is forgotten.
     LastOfChunkLost,
@@ -37,7 +37,7 @@ pub enum Mutation {
     OrderSwapped,
     /// The last message of a file is written into the next file as well.
     DuplicateOnSplit,
-    /// A bit of a payload changes on its way.
+    /// A bit of a payload changes in transit.
     FlippedBit,
     /// A message is stamped with the time of its sending.
     WrongStamp,
@@ -49,7 +49,7 @@ pub enum Mutation {
     WrongStatistics,
     /// The ledger is not written into the bag.
     LedgerNotWritten,
-    /// What the cache refused is told as lost on the network.
+    /// What the cache refused is reported as lost on the network.
     WrongStage,
     /// The recorder takes eight times the memory that it may.
     MemoryBoundIgnored,
@@ -57,7 +57,7 @@ pub enum Mutation {
     PauseIgnored,
     /// The metadata at the end is never written.
     StaleMetadata,
-    /// A payload is given back to the transport only at the very end.
+    /// A payload is returned to the transport only at the very end.
     LoanKept,
 }
 
@@ -104,7 +104,7 @@ impl Mutation {
     }
 }
 
-/// Changes what the recorder is asked for.
+/// Changes the recorder's options.
 pub fn change_options(mutation: Option<Mutation>, options: &mut RecordOptions) {
     if mutation == Some(Mutation::MemoryBoundIgnored) {
         options.cache.bytes_max *= 8;

@@ -15,7 +15,7 @@ use holdall_storage::{
 };
 use std::{cell::RefCell, path::Path};
 
-/// How often something goes wrong: every so many messages.
+/// A fault happens once in this many messages.
 const EVERY: u64 = 23;
 
 static UNCOUNTED_DROP: MutatedStorage = MutatedStorage(Mutation::UncountedDrop);
