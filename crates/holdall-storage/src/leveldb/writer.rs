@@ -1,4 +1,4 @@
-//! Writes one LevelDB storage: a directory with two databases for each topic, and our records beside them.
+//! Writes one LevelDB storage: a directory with two databases for each topic, and our own records next to them.
 
 use super::{
     format::{RECORDS_FILE, STORAGE_ID},
@@ -54,7 +54,7 @@ pub struct LeveldbWriter {
     names: Vec<String>,
     bases: HashSet<String>,
     tally: Tally,
-    /// Topics with a stamp that was moved, told once each.
+    /// Topics with a stamp that was moved, logged once each.
     moved: HashSet<u32>,
     records_bytes: u64,
     /// Of all topics, waiting to be sorted.
@@ -98,8 +98,9 @@ impl LeveldbWriter {
         })
     }
 
-    /// What the names of a topic's directories begin with: the topic's name with `_` for `/`, as the plugin has it. Two topics that
-    /// would share one (`/a/b` and `/a_b`) get a number: the plugin's reader goes by the name in the database.
+    /// What the names of a topic's directories begin with: the topic's name with `_` for `/`, as the plugin
+    /// has it. Two topics that would share one (`/a/b` and `/a_b`) get a number: the plugin's reader uses the
+    /// name in the database.
     fn base(&mut self, topic: &str) -> String {
         let mut base = topic.replace(['/', '\0'], "_");
         let mut end = base.len().min(NAME_BYTES_MAX);

@@ -20,12 +20,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Messages outside of chunks are gathered to extents of this length.
 const EXTENT_BYTES: u64 = 4 << 20;
-/// Chunks this near to the end of a file without an end are checked against their checksum: when a recording stops hard, blocks that
-/// were on their way to the disk may be missing in between.
+/// Chunks this near to the end of a file without an end are checked against their checksum: when a recording
+/// stops hard, blocks that were in flight to the disk may be missing in between.
 const SUSPECT_BYTES: u64 = 256 << 20;
 /// What a disk writes at once or not at all, at least.
 const SECTOR_BYTES: u64 = 512;
-/// The last sector of a file may be a short one. Of a message that ends in fewer zeros than this nothing can be told.
+/// The last sector of a file may be a short one. A message that ends in fewer zeros than this cannot be judged.
 const SHORT_SECTOR_BYTES_MIN: usize = 17;
 /// A compressed chunk is not decompressed into more than this.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 1 << 30;
@@ -47,10 +47,10 @@ pub(crate) struct Scan {
     pub structure: Structure,
 }
 
-/// What a repair needs to know besides.
+/// What a repair needs to know in addition.
 #[derive(Debug, Default)]
 pub(crate) struct Structure {
-    /// Chunks by where they begin, as the summary would tell them; those that cannot be read included.
+    /// Chunks by their start, as the summary would list them; those that cannot be read included.
     pub chunks: BTreeMap<u64, ChunkIndex>,
     pub metadata: Vec<MetadataIndex>,
     /// Whole records end here: from here on nothing is read.
@@ -61,7 +61,7 @@ pub(crate) struct Structure {
     pub cut: Option<String>,
     /// Records of which nothing can be read, by where they begin: what they are called, and that place.
     pub torn: Vec<(&'static str, u64)>,
-    /// A checkpoint tells what lies before it.
+    /// A checkpoint lists what is before it.
     pub has_checkpoint: bool,
     /// Checksum of the file from the head to an offset, from a checkpoint.
     pub crc: Option<(u32, u64)>,
@@ -202,7 +202,7 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
     Ok(scanner.found)
 }
 
-/// An extent that may turn out to lie near the end of a file without an end.
+/// An extent that may turn out to be near the end of a file without an end.
 struct Recent {
     extent: Extent,
     tally: Tally,
@@ -222,7 +222,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// The next record. One whose length lies in two sectors, of which the second never reached the disk, is none.
+    /// The next record. A record whose length field spans two sectors, of which the second never reached the disk, does not count.
     fn step(&self, walk: &mut Walk<'_>) -> StorageResult<Step> {
         let step = walk.step()?;
         let (Step::Record(place) | Step::Cut(place)) = step else {
@@ -257,7 +257,7 @@ impl Scanner<'_> {
             self.found.tear("message", place.start, reason);
             return Ok(());
         };
-        // One of which nobody may be able to tell what it is stands for itself, so that it takes no other with it.
+        // A message that may not be identifiable has its own extent, so that no other is dropped with it.
         let is_known = self.found.definitions.channels.contains_key(&header.channel_id);
         if !is_known {
             self.close_records();
@@ -298,9 +298,9 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Whether a part of a record that describes messages never reached the disk: of a file without an end, a sector that it touches has
-    /// nothing but zeros, be it the short one at the end of the file: rather a whole record that ends in zeros is given up, whose messages
-    /// are found without it. The record is given up then.
+    /// Whether a part of a record that describes messages never reached the disk: of a file without an end, a sector
+    /// that it touches has nothing but zeros, including the short sector at the end of the file: it is better to
+    /// drop a whole record that ends in zeros, whose messages are found without it. The record is dropped then.
     fn is_holed(&mut self, place: &RecordPlace) -> StorageResult<bool> {
         let is_holed = !self.has_end && self.has_empty_sector((place.start, place.end()), 1)?;
         if is_holed {
@@ -310,7 +310,7 @@ impl Scanner<'_> {
         Ok(is_holed)
     }
 
-    /// Notes where a channel's index of the chunk before it lies.
+    /// Notes the place of a channel's index of the preceding chunk.
     fn message_index(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
         if self.is_holed(&place)? {
             return Ok(());
@@ -347,7 +347,7 @@ impl Scanner<'_> {
             self.found.definitions.add(tally.definitions, false);
             return Ok(());
         }
-        // Its schema may be in a chunk that is not yet taken in.
+        // Its schema may be in a chunk that is not yet applied.
         self.close_records();
         let extent = Extent {
             start: place.start,
@@ -391,9 +391,9 @@ impl Scanner<'_> {
         }
     }
 
-    fn take_in(&mut self, mut extent: Extent, tally: Tally) {
-        // The chunk that introduced the channel is lost; without it nobody can tell what these messages are. Its definitions go with it: a
-        // repair marks the whole of it.
+    fn apply_extent(&mut self, mut extent: Extent, tally: Tally) {
+        // The chunk that introduced the channel is lost; without it these messages cannot be identified. The
+        // extent's definitions are dropped with it: a repair marks the whole of it.
         let [known, own] = [&self.found.definitions.channels, &tally.definitions.channels];
         let is_unknown = |id: &&u16| !known.contains_key(id) && !own.contains_key(id);
         if let Some(unknown) = tally.counts.keys().find(is_unknown) {
@@ -502,12 +502,12 @@ impl Scanner<'_> {
             .is_some_and(|first| first.extent.start < window_start)
         {
             if let Some(Recent { extent, tally, .. }) = self.recent.pop_front() {
-                self.take_in(extent, tally);
+                self.apply_extent(extent, tally);
             }
         }
     }
 
-    /// Takes in the last extents, chunks of a file without an end only if their checksum holds.
+    /// Applies the last extents; in a file without an end a chunk only if its checksum matches.
     fn close_recent(&mut self) -> StorageResult<()> {
         for Recent {
             extent,
@@ -522,7 +522,7 @@ impl Scanner<'_> {
                 _ => true,
             };
             if holds {
-                self.take_in(extent, tally);
+                self.apply_extent(extent, tally);
             } else {
                 let reason = "chunk checksum does not match: a part of it never reached the disk";
                 self.found.tear("chunk", extent.start, reason);
@@ -567,9 +567,9 @@ impl Scanner<'_> {
         }
     }
 
-    /// As [`Self::records`] for a chunk whose end is missing, so that its checksum tells nothing: blocks of it may have reached the disk in
-    /// any order, and one that did not reads as zeros. It ends before the first record that lies in such a block, in part or whole, and
-    /// before the first message that nobody can tell what it is. Returns where it ends as well.
+    /// As [`Self::records`] for a chunk whose end is missing, so that its checksum proves nothing: its blocks may have
+    /// reached the disk in any order, and one that did not reads as zeros. It ends before the first record that is partly
+    /// or wholly in such a block, and before the first message that cannot be identified. Also returns where it ends.
     fn whole_records(
         &mut self,
         walk: &mut Walk<'_>,
@@ -660,7 +660,7 @@ impl Scanner<'_> {
             return Ok(());
         }
         let start = place.body_start() + header_bytes as u64;
-        // What comes before says which channels are known.
+        // The records before it define which channels are known.
         self.close_recent()?;
         let mut inner = Walk::new(self.source, start, self.source.len());
         let (tally, whole_until) = self.whole_records(&mut inner, place.start)?;
@@ -671,7 +671,7 @@ impl Scanner<'_> {
                 kind: ExtentKind::Records,
                 ..Extent::default()
             };
-            self.take_in(extent, tally);
+            self.apply_extent(extent, tally);
             self.found.structure.cut_chunk = Some(place.start);
             self.found.structure.end = end;
         }

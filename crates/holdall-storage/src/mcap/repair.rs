@@ -24,7 +24,8 @@ use crate::{
 use crc32fast::Hasher;
 use std::collections::BTreeMap;
 
-/// What message indexes say, by number of the channel: log time and place in the chunk's records of each message.
+/// The content of message indexes, by channel number: log time and place in the chunk's records of each
+/// message.
 type MessageEntries = BTreeMap<u16, Vec<(u64, u64)>>;
 
 /// What a disk writes at once or not at all.
@@ -32,12 +33,13 @@ const SECTOR_BYTES: u64 = 512;
 /// Bytes that are read at once for a checksum.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// Plans what gives a torn file its end; `None` for a file that has one. `records` go before it.
+/// Plans the summary and footer of a torn file; `None` for a file that has them. `records` go before them.
 ///
-/// The order: the file is cut behind the last whole record, where nothing could be read, so that what is lost of the rest reads as zeros;
-/// torn records are marked (one byte each; nothing of them could be read) and a cut-off chunk is made as short as its whole messages (one
-/// sector); then the tail is written, and last its footer, which says that all of it is there. Between all of these is a sync. Of a copy
-/// (`is_copy`) nothing is asked while it is being repaired.
+/// The order: the file is cut after the last whole record, from where on nothing could be read, so that what
+/// is lost of the rest reads as zeros; torn records are marked (one byte each; nothing of them could be read)
+/// and a cut-off chunk is made as short as its whole messages (one sector); then the tail is written, and
+/// last its footer, which states that all of it is there. Between all of these is a sync. A copy (`is_copy`)
+/// needs none of these guarantees while it is being repaired.
 ///
 /// # Errors
 /// A file that cannot be read, or whose last chunk cannot be shortened in place.
@@ -116,8 +118,9 @@ pub(super) fn plan(
     }))
 }
 
-/// The last chunk, when nothing but message indexes follows and some of them are cut off or torn, and what they all would say: readers
-/// that go by them skip what has none. They take the place of those that are left. `None` also for files that have no message indexes.
+/// The last chunk, when nothing but message indexes follows and some of them are cut off or torn, and what
+/// they all would contain: readers that use them skip what has none. They replace those that are left. `None`
+/// also for files that have no message indexes.
 fn reindexed_last(index: &FileIndex, found: &Scan) -> StorageResult<Option<(ChunkIndex, MessageEntries)>> {
     let torn = |start: u64| found.structure.torn.iter().any(|(_, torn)| *torn == start);
     let whole = found
@@ -146,7 +149,7 @@ fn reindexed_last(index: &FileIndex, found: &Scan) -> StorageResult<Option<(Chun
     }
     let is_last = |extent: &&Extent| extent.start == last.chunk_start_offset;
     let extent = found.extents.iter().find(is_last);
-    // What cannot be read stays without: the repair must not fail because of it.
+    // What cannot be read stays without an index: the repair must not fail because of it.
     let records = extent.and_then(|extent| Records::load(index, McapReaderOptions::default(), extent).ok());
     let Some(messages) = records.and_then(|records| records.message_indexes().ok()) else {
         return Ok(None);
@@ -167,7 +170,7 @@ struct Shortened {
     messages: MessageEntries,
 }
 
-/// A header for the chunk at `start` that says it ends at `end`.
+/// A header for the chunk at `start` that ends it at `end`.
 fn shorten(source: &Source, (start, end): (u64, u64), is_copy: bool) -> StorageResult<Shortened> {
     let not_in_place = |reason: &str| StorageError::Unsupported {
         path: source.path().to_owned(),
@@ -269,7 +272,7 @@ fn data_crc(source: &Source, found: &Scan, steps: &[RepairStep], tail: &Tail) ->
     Ok(crc.finalize())
 }
 
-/// What is written behind the last whole record.
+/// What is written after the last whole record.
 struct Tail {
     start: u64,
     bytes: Vec<u8>,
@@ -289,7 +292,7 @@ impl Tail {
         self.start + self.bytes.len() as u64
     }
 
-    /// Message indexes of the chunk that lies right before the tail.
+    /// Message indexes of the chunk right before the tail.
     fn index_chunk(&mut self, mut chunk: ChunkIndex, messages: &MessageEntries) -> ChunkIndex {
         for (channel, entries) in messages {
             chunk.message_index_offsets.insert(*channel, self.position());
@@ -307,7 +310,7 @@ impl Tail {
         chunk
     }
 
-    /// What a checkpoint tells of channels may not be in the data yet.
+    /// Channels that a checkpoint lists may not be in the data yet.
     fn put_definitions(&mut self, found: &Scan) {
         if found.structure.has_checkpoint {
             self.put_group(op::SCHEMA, found, &BTreeMap::new());

@@ -41,7 +41,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const COMMIT_BYTES: u64 = 4 << 20;
 /// See [`COMMIT_BYTES`].
 const COMMIT_NANOS: i64 = 1_000_000_000;
-/// What a message takes in table and index besides its bytes, about.
+/// About how many bytes a message needs in table and index in addition to its own.
 const MESSAGE_OVERHEAD_BYTES: u64 = 40;
 
 /// A gathered message; its payload is the next part of the gathered bytes.
@@ -231,7 +231,7 @@ impl SqliteWriter {
         )
     }
 
-    /// Tells how many messages each publisher has, so that a reader need not count rows.
+    /// Stores how many messages each publisher has, so that a reader need not count rows.
     fn count_publishers(&self) -> StorageResult<()> {
         let update = "UPDATE holdall_publishers SET message_count = ?2 WHERE topic_id = ?1";
         for channel in &self.publishers {

@@ -1,4 +1,4 @@
-//! What the summary of a file will say: schemas, channels, chunks, metadata records and counts, collected while it is written.
+//! The content of a file's summary: schemas, channels, chunks, metadata records and counts, collected while it is written.
 
 use super::{lane::ChunkContent, output::ChunkPlace};
 use crate::{
@@ -38,7 +38,7 @@ pub(super) struct SchemaEntry {
     pub is_written: bool,
 }
 
-/// A chunk that lies in the file.
+/// A chunk in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrittenChunk<'a> {
     /// Where.
@@ -173,7 +173,7 @@ impl Catalog {
         }
     }
 
-    /// Notes a chunk that lies in the file with its message indexes right behind it.
+    /// Notes a chunk that is in the file with its message indexes right after it.
     pub fn note_chunk(&mut self, chunk: WrittenChunk<'_>, content: &ChunkContent, options: &McapOptions) {
         self.chunk_count += 1;
         if !(options.summary && options.chunk_index) {
@@ -245,7 +245,7 @@ impl Catalog {
     }
 }
 
-/// A metadata record as the writer takes it.
+/// A metadata record in the form that the writer accepts.
 pub(super) fn metadata_record(name: &str, entries: &MetadataEntries) -> Vec<u8> {
     let mut record = Vec::new();
     crate::mcap::format::encode_metadata(&mut record, name, entries);

@@ -17,7 +17,8 @@ pub(super) struct Checkpoints {
     slots_written: u64,
     /// Written and not known to be durable: only then does the anchor point to it.
     pending: Option<((u64, u64), SyncToken)>,
-    /// What earlier checkpoints tell: schemas, channels, bytes of chunk indexes, bytes of metadata indexes.
+    /// What earlier checkpoints contain: schemas, channels, bytes of chunk indexes, bytes of metadata
+    /// indexes.
     schemas: usize,
     channels: usize,
     chunk_index_bytes: u64,
@@ -35,7 +36,7 @@ impl Checkpoints {
 }
 
 impl McapWriter {
-    /// Writes a checkpoint if it is time for one; its place. All chunks are closed.
+    /// Writes a checkpoint if one is due, and returns its place. All chunks are closed.
     pub(super) fn checkpoint(&mut self, q: &mut DiskQueue) -> Result<Option<(u64, u64)>, DiskError> {
         let offset = self.output.position();
         let Some(checkpoints) = &mut self.checkpoints else {

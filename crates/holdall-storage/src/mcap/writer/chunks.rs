@@ -1,4 +1,4 @@
-//! Brings chunks into the file: from their lane or from the compressor, each with its message indexes behind it.
+//! Brings chunks into the file: from their lane or from the compressor, each followed by its message indexes.
 
 use super::{
     BUFFER_KEPT_BYTES_MAX, McapWriter,
@@ -112,7 +112,7 @@ impl McapWriter {
         Ok(())
     }
 
-    /// Appends a chunk whose header is known: compression, bytes as they are stored, uncompressed size, its checksum.
+    /// Appends a chunk whose header is known: compression, stored bytes, uncompressed size, its checksum.
     fn append_stored(
         &mut self,
         q: &mut DiskQueue,
@@ -149,7 +149,7 @@ impl McapWriter {
         Ok(place)
     }
 
-    /// Behind a chunk: its message indexes, and its note for the summary.
+    /// After a chunk: its message indexes, and its note for the summary.
     fn end_chunk(
         &mut self,
         q: &mut DiskQueue,

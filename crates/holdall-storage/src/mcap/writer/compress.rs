@@ -14,16 +14,16 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Chunks smaller than this are stored as they are, as the MCAP C++ library does.
+/// Chunks smaller than this are stored uncompressed, as the MCAP C++ library does.
 const COMPRESS_BYTES_MIN: usize = 1024;
 /// Chunks in flight for each thread: one at work, one waiting.
 const CHUNKS_PER_THREAD: usize = 2;
 
-/// A chunk's records on their way; `T` is what the caller wants back with them.
+/// A chunk's records in flight; `T` is what the caller wants back with them.
 pub(super) struct Compressed<T> {
     /// What was given with the records.
     pub tag: T,
-    /// The records as they were; the buffer can be used again.
+    /// The uncompressed records; the buffer can be used again.
     pub raw: Vec<u8>,
     /// CRC-32 of `raw`, zero when not wanted.
     pub raw_crc: u32,
@@ -33,7 +33,7 @@ pub(super) struct Compressed<T> {
 }
 
 impl<T> Compressed<T> {
-    /// The records compressed, `None` when they are better stored as they are.
+    /// The records compressed, `None` when they are better stored uncompressed.
     pub fn packed(&self) -> Option<&[u8]> {
         self.is_packed.then_some(&self.buffer[..])
     }
@@ -93,13 +93,13 @@ struct Workers<T> {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Takes chunks in and gives them back compressed, in the same order.
+/// Accepts chunks and returns them compressed, in the same order.
 pub(super) struct Compressor<T> {
     inline: Codec,
     workers: Option<Workers<T>>,
     next_in: u64,
     next_out: u64,
-    /// What came back; the front has number `next_out`.
+    /// What came back; the first has number `next_out`.
     ready: VecDeque<Option<io::Result<Compressed<T>>>>,
     in_flight_max: u64,
     bytes_in_flight: u64,
@@ -130,7 +130,7 @@ impl<T: Send + 'static> Compressor<T> {
         })
     }
 
-    /// Takes the parts of a chunk back that is stored; the records' buffer is returned.
+    /// Takes back the parts of a stored chunk; returns the records' buffer.
     pub fn recycle(&mut self, compressed: Compressed<T>) -> Vec<u8> {
         if (self.buffers.len() as u64) < self.in_flight_max {
             self.buffers.push(compressed.buffer);
@@ -138,7 +138,7 @@ impl<T: Send + 'static> Compressor<T> {
         compressed.raw
     }
 
-    /// Chunks taken in and not given back.
+    /// Chunks that were submitted and not returned.
     pub fn in_flight(&self) -> u64 {
         self.next_in - self.next_out
     }
@@ -153,12 +153,12 @@ impl<T: Send + 'static> Compressor<T> {
         self.in_flight_max as usize
     }
 
-    /// Whether one must be taken back before another goes in.
+    /// Whether one must be taken back before another can be submitted.
     pub fn is_full(&self) -> bool {
         self.in_flight() >= self.in_flight_max
     }
 
-    /// Takes a chunk in. Must not be called while [`Self::is_full`]; never waits then.
+    /// Submits a chunk. Must not be called while [`Self::is_full`]; so it never waits.
     pub fn submit(&mut self, tag: T, raw: Vec<u8>) {
         let number = self.next_in;
         self.next_in += 1;

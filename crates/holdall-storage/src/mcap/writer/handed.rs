@@ -1,4 +1,4 @@
-//! Which messages of a file the system has: those of chunks whose bytes were written, whatever becomes of the process.
+//! Which messages of a file the system has: those of chunks whose bytes were written, whatever happens to the process.
 
 use super::{
     McapWriter,
@@ -8,12 +8,12 @@ use crate::error::StorageResult;
 use holdall_io::queue::DiskQueue;
 use std::collections::VecDeque;
 
-/// Chunks on their way, each by the number of its first message in the order of writing.
+/// Chunks in flight, each by the number of its first message in the order of writing.
 #[derive(Debug, Default)]
 pub(super) struct ChunksOnTheirWay {
     /// Given to the compressor, in order.
     packing: VecDeque<u64>,
-    /// In the file's stream, with the position behind them.
+    /// In the file's stream, with the position after them.
     placed: VecDeque<(u64, u64)>,
     /// Without chunks: messages before this number are in `placed` or written.
     bare: u64,
@@ -51,8 +51,9 @@ impl ChunksOnTheirWay {
 }
 
 impl McapWriter {
-    /// See [`crate::writer::StorageWriter::hand_over_large`]. Not while a write is on its way: the next one covers a part of the same
-    /// 4 KiB, would wait for it, and a fast recording writes its blocks soon anyway.
+    /// See [`crate::writer::StorageWriter::hand_over_large`]. Not while a write is in flight: the next one
+    /// covers a part of the same 4 KiB, would wait for it, and a fast recording writes its blocks soon
+    /// anyway.
     pub(super) fn hand_over_large_lane(&mut self, q: &mut DiskQueue) -> StorageResult<bool> {
         q.poll();
         if q.in_flight() > 0 {
@@ -60,7 +61,7 @@ impl McapWriter {
         }
         self.close_lane(q, LANE_COUNT - 1)?;
         while self.take_compressed(q, false)? {}
-        // A chunk of smaller messages may be open in the stream; these have another copy.
+        // A chunk of smaller messages may be open in the stream; those survive in another copy.
         if self.direct_lane.is_none() {
             self.output.hand_over(q)?;
         }

@@ -1,4 +1,4 @@
-//! Lanes: topics of like message size share an open chunk, so that reading a small topic does not read the cameras.
+//! Lanes: topics of similar message size share an open chunk, so that reading a small topic does not read the cameras.
 
 use super::output::visit_exactly;
 use crate::mcap::format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, MESSAGE_PREFIX_BYTES, op};
@@ -8,10 +8,12 @@ use holdall_model::message::PayloadRef;
 const LANE_LIMITS: [usize; 2] = [4 << 10, 64 << 10];
 /// How many lanes there are.
 pub(super) const LANE_COUNT: usize = LANE_LIMITS.len() + 1;
-/// Bytes from which on a lane's chunk is closed, when the user does not say. Small messages in small chunks: a reader of a
-/// small topic loads whole chunks. The last lane's are large, because there the chunk's header and index are what costs.
+/// A lane's chunk is closed at this many bytes, unless the user sets another size. Small messages in small
+/// chunks: a reader of a small topic loads whole chunks. The last lane's are large, because there the chunk's
+/// header and index are what costs.
 const CHUNK_BYTES: [u64; LANE_COUNT] = [1 << 20, 2 << 20, 4 << 20];
-/// With many channels in a chunk its index would outweigh it: it goes on until there are this many bytes for each channel …
+/// With many channels in a chunk its index would outweigh it: it continues until there are this many bytes
+/// for each channel …
 const CHUNK_BYTES_PER_CHANNEL: u64 = 512;
 /// … but never beyond this.
 const CHUNK_BYTES_STRETCHED_MAX: u64 = 16 << 20;
@@ -29,7 +31,7 @@ pub(super) fn lane_for(payload_bytes: usize) -> u8 {
 #[derive(Clone, Copy)]
 struct Entry {
     log_time: u64,
-    /// Of the message record in the chunk's records; chunks are closed long before 4 GiB.
+    /// Offset of the message record in the chunk's records; chunks are closed long before 4 GiB.
     offset: u32,
     channel: u16,
 }
@@ -43,7 +45,7 @@ struct ChannelState {
     is_introduced: bool,
 }
 
-/// Where the records of the open chunk go.
+/// Where the open chunk's records are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// There is no open chunk.
@@ -137,7 +139,7 @@ impl Lane {
         }
     }
 
-    /// Whether the open chunk takes a record of this length of this channel as it is.
+    /// Whether the open chunk takes this channel's record of this length without further steps.
     #[inline]
     pub fn accepts(&self, channel: u16, record_bytes: u64) -> bool {
         record_bytes <= self.chunk_bytes && !self.lacks_room(record_bytes) && !self.lacks_channel(channel)
@@ -184,7 +186,8 @@ impl Lane {
         self.bytes += record_bytes;
     }
 
-    /// Appends a message record to the buffer. Returns how many bytes the payload delivered; always as many as it said are written.
+    /// Appends a message record to the buffer. Returns how many bytes the payload delivered; always as many
+    /// as it announced are written.
     #[inline]
     pub fn put_message(&mut self, prefix: &[u8; MESSAGE_PREFIX_BYTES], payload: PayloadRef<'_>) -> u64 {
         self.buffer.reserve(MESSAGE_PREFIX_BYTES + payload.len());
@@ -240,7 +243,7 @@ impl Lane {
             .map(|&channel| (channel, self.channels[usize::from(channel)].count))
     }
 
-    /// Ends the chunk: sorts what was noted into `content` and begins anew. The buffer stays as it is.
+    /// Ends the chunk: sorts what was noted into `content` and begins anew. The buffer stays unchanged.
     pub fn close(&mut self, with_index: bool, content: &mut ChunkContent) {
         content.times = self.times().unwrap_or((0, 0));
         content.message_count = self.message_count();
@@ -272,7 +275,7 @@ impl Lane {
         self.bytes_max = 0;
     }
 
-    /// Puts each entry behind the earlier ones of its channel.
+    /// Puts each entry after the earlier ones of its channel.
     fn scatter(&mut self, index: &mut [u8]) {
         for entry in &self.entries {
             let next = &mut self.channels[usize::from(entry.channel)].count;

@@ -1,4 +1,4 @@
-//! Writes one MCAP file: messages into the open chunk of their lane, chunks into the file, and the summary behind them.
+//! Writes one MCAP file: messages into the open chunk of their lane, chunks into the file, and the summary after them.
 
 mod catalog;
 mod checkpoint;
@@ -35,7 +35,7 @@ use std::{
     time::Duration,
 };
 
-/// What every file says about who wrote it.
+/// The library name that every file states as its writer.
 const LIBRARY: &str = concat!("holdall ", env!("CARGO_PKG_VERSION"));
 /// The profile of ROS 2 bags.
 const PROFILE: &str = "ros2";
@@ -55,7 +55,7 @@ pub struct McapWriter {
     lane_of: Vec<u8>,
     catalog: Catalog,
     compressor: Compressor<ChunkContent>,
-    /// Those that the system may not have.
+    /// Chunks that the system may not have.
     chunks: ChunksOnTheirWay,
     /// Used again for the next chunk.
     spare_content: Vec<ChunkContent>,
@@ -66,7 +66,7 @@ pub struct McapWriter {
     span_max: u64,
 }
 
-/// Nanoseconds as MCAP stores them; times before 1970 cannot be told.
+/// Nanoseconds as MCAP stores them; times before 1970 cannot be stored.
 fn unsigned(time: Timestamp) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(0)
 }

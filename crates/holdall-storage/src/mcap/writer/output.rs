@@ -1,4 +1,4 @@
-//! The byte stream of one MCAP file: everything goes through here once, straight into aligned blocks, with its checksum taken on the way.
+//! The byte stream of one MCAP file: all bytes pass through here once, straight into aligned blocks, and are added to the checksum.
 
 use crate::mcap::format::{ChunkHeader, MESSAGE_PREFIX_BYTES, checkpoint::ANCHOR_BLOCK};
 use crc32fast::Hasher;
@@ -23,7 +23,7 @@ struct DirectChunk {
     crc: Hasher,
 }
 
-/// Where a chunk came to lie.
+/// A chunk's place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunkPlace {
     /// File offset of the chunk record.
@@ -73,7 +73,8 @@ impl Output {
         Ok(())
     }
 
-    /// Rewrites a part of [`ANCHOR_BLOCK`]. The block must have been given to the disk: everything behind it was synced.
+    /// Rewrites a part of [`ANCHOR_BLOCK`]. The block must have been given to the disk: everything after it
+    /// was synced.
     pub fn rewrite_head(&mut self, q: &mut DiskQueue, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
         let mut block = q.take_block()?;
         // The caller's places are constants inside of the head.
@@ -89,7 +90,7 @@ impl Output {
         )
     }
 
-    /// Checksum of everything behind the head so far; `None` when the data section has none. No chunk is open.
+    /// Checksum of everything after the head so far; `None` when the data section has none. No chunk is open.
     pub fn crc_behind_head(&mut self, q: &mut DiskQueue) -> Result<Option<u32>, DiskError> {
         self.settle(q)?;
         Ok(self.checksums.data.then(|| self.section_crc.clone().finalize()))
@@ -147,7 +148,8 @@ impl Output {
         Ok(())
     }
 
-    /// Appends a message record. Returns how many bytes the payload delivered; always as many as it said are written.
+    /// Appends a message record. Returns how many bytes the payload delivered; always as many as it announced
+    /// are written.
     #[inline]
     pub fn put_message(
         &mut self,
@@ -297,8 +299,8 @@ impl Output {
     }
 }
 
-/// Shows exactly as many bytes as the payload said it has: what is too much is cut, what is missing is zeros. Returns how many
-/// it delivered.
+/// Shows exactly as many bytes as the payload announced: surplus bytes are cut, missing ones are zeros.
+/// Returns how many it delivered.
 pub(super) fn visit_exactly(payload: PayloadRef<'_>, mut visit: impl FnMut(&[u8])) -> u64 {
     const ZEROS: [u8; 4096] = [0; 4096];
     let said = payload.len();

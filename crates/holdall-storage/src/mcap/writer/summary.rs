@@ -1,4 +1,4 @@
-//! Writes what is behind the chunks: closing records, the data section's end, the summary and the footer.
+//! Writes what follows the chunks: closing records, the data section's end, the summary and the footer.
 
 use super::McapWriter;
 use crate::{
@@ -37,7 +37,7 @@ impl McapWriter {
         closing_metadata: &[(&str, MetadataEntries)],
     ) -> StorageResult<()> {
         self.close_chunks(q)?;
-        // Topics without messages too: who reads the file from front to end learns of all.
+        // Topics without messages too: a reader that reads the file from front to end finds all of them.
         for channel in 0..u16::try_from(self.catalog.channels.len()).unwrap_or(u16::MAX) {
             self.write_definitions(q, channel)?;
         }
@@ -56,7 +56,7 @@ impl McapWriter {
             summary_offset_start,
             summary_crc: 0,
         };
-        // A footer says that the file is whole: a crash must never leave it behind holes.
+        // A footer states that the file is whole: a crash must never leave it after holes.
         self.output.barrier(q)?;
         let mut end = Vec::with_capacity(FOOTER_AND_MAGIC_BYTES);
         footer.encode_without_crc(&mut end);
@@ -67,7 +67,7 @@ impl McapWriter {
         Ok(())
     }
 
-    /// Writes the summary; where it and its offsets begin, zero for what there is not.
+    /// Writes the summary; returns where it and its offsets begin, zero for a missing part.
     fn write_summary(&mut self, q: &mut DiskQueue) -> StorageResult<(u64, u64)> {
         if !self.options.summary {
             return Ok((0, 0));
