@@ -1,17 +1,17 @@
-//! What a run ended with, and the exit code that says so to a shell.
+//! The outcome of a run, and its exit code.
 
 use std::{fmt, process::ExitCode};
 
 /// Everything was done.
 pub const OK: u8 = 0;
-/// Something failed while it was being done.
+/// Something failed during the work.
 pub const FAILED: u8 = 1;
 /// Wrong usage or bad input: refused before anything was done.
 pub const REFUSED: u8 = 2;
 /// Done, but messages were lost.
 pub const LOST: u8 = 3;
 
-/// The table of exit codes as `--help` shows it.
+/// The table of exit codes in `--help`.
 pub const HELP: &str = "\
 Exit codes:
   0  done
@@ -28,26 +28,26 @@ pub enum Outcome {
     Lost,
     /// Two things that were compared are not the same.
     Different,
-    /// Ended early for a reason that has been told already.
+    /// Ended early for a reason that has been logged already.
     Failed,
 }
 
-/// Why a run ended otherwise: one sentence for the user.
+/// Why a run failed: one sentence for the user.
 #[derive(Debug)]
 pub enum Failure {
     /// Wrong usage or bad input; nothing was done.
     Refused(String),
-    /// Failed on the way.
+    /// Failed during the work.
     Failed(String),
 }
 
 impl Failure {
-    /// Refuses bad input with the sentence that `reason` gives.
+    /// Refuses bad input with the sentence in `reason`.
     pub fn refused(reason: impl fmt::Display) -> Self {
         Self::Refused(reason.to_string())
     }
 
-    /// Fails with the sentence that `reason` gives.
+    /// Fails with the sentence in `reason`.
     pub fn failed(reason: impl fmt::Display) -> Self {
         Self::Failed(reason.to_string())
     }

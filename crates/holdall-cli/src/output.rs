@@ -1,4 +1,5 @@
-//! Writes results to standard output and complaints to standard error; a reader or a terminal that has gone away is no failure.
+//! Writes results to standard output and complaints to standard error; it is no failure when the reader or
+//! the terminal has gone away.
 
 use crate::{exit::Failure, terminal::screen, verbs::input::as_named};
 use holdall_model::text::{Outside, escape_unless};
@@ -34,8 +35,9 @@ pub fn result(text: &str) -> Result<(), Failure> {
     wanted(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(drop)
 }
 
-/// Escapes whatever acts on a terminal but ends of lines and our own colours. Names in a result are [`Outside`] already, so that they
-/// have neither; this is for what was forgotten, and for JSON, where the escapes mean the same.
+/// Escapes all that acts on a terminal except ends of lines and our own colours. Names in a result are
+/// [`Outside`] already and contain neither; this is for names that were missed, and for JSON, where the
+/// escapes mean the same.
 fn visible(text: &str) -> Cow<'_, str> {
     escape_unless(text, |c, rest| match c {
         '\n' | '\t' => true,
@@ -54,7 +56,7 @@ fn is_colour(rest: &str) -> bool {
         .starts_with('m')
 }
 
-/// Writes to a terminal as long as it accepts anything.
+/// Writes to a terminal as long as it accepts bytes.
 fn write_in_time(text: String) {
     let (accepted, progress) = sync_channel(1);
     let write = move || {
@@ -93,7 +95,7 @@ pub fn file(path: &Path) -> Result<(), Failure> {
     wanted(copied.and_then(|_| stdout.flush())).map(drop)
 }
 
-/// Standard output for what may be long.
+/// Standard output for long results.
 pub struct Stream {
     out: io::StdoutLock<'static>,
     is_terminal: bool,
@@ -107,12 +109,12 @@ impl Stream {
         Self { out, is_terminal }
     }
 
-    /// True when a person reads along.
+    /// True when standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Writes bytes; false when the reader has closed the pipe and wants no more.
+    /// Writes bytes; false when the reader has closed the pipe.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -120,7 +122,7 @@ impl Stream {
         wanted(self.out.write_all(bytes))
     }
 
-    /// Writes what has been held back.
+    /// Writes what has been buffered.
     ///
     /// # Errors
     /// As [`Stream::write`].
@@ -144,7 +146,7 @@ fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error()) && is_terminal()
 }
 
-/// Writes what is wrong with a command line, or help that was asked for; a closed pipe is no failure.
+/// Writes what is wrong with a command line, or help that was requested; a closed pipe is no failure.
 pub fn usage(error: &clap::Error) {
     if !error.use_stderr() {
         let _ = error.print();
@@ -165,7 +167,7 @@ pub fn complain(sentence: &str) {
     screen::write_above(format!("holdall: {}\n", Outside(&as_named(&line))).as_bytes());
 }
 
-/// One line, without the system's error numbers (`(os error 2)`), which say nothing to a user.
+/// One line, without the system's error numbers (`(os error 2)`), which are of no use to a user.
 fn one_line(sentence: &str) -> String {
     let lines: Vec<&str> = sentence
         .lines()

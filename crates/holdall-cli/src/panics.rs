@@ -1,4 +1,4 @@
-//! What a user sees of a bug in this program: one sentence and exit code 1, never a trace.
+//! The output of a bug in this program: one sentence and exit code 1, never a trace.
 
 use crate::terminal::{mode, screen};
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
-/// Replaces the trace that a panic would print by one sentence, and puts the terminal back first.
+/// Replaces the trace of a panic with one sentence, and restores the terminal first.
 pub fn install() {
     panic::set_hook(Box::new(|info| {
         PANICKED.store(true, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Joins the live topics by the transports that were asked for and that this build has.
+//! Joins the live topics through the transports that were requested and that this build has.
 
 use crate::{exit::Failure, typed::TransportName};
 use holdall_io::clock::Clock;
@@ -8,11 +8,12 @@ use std::sync::Arc;
 /// The transports that `--transport auto` tries, in the order in which a topic without an origin prefers them.
 const ALL: [TransportName; 3] = [TransportName::Dds, TransportName::Zenoh, TransportName::Iceoryx2];
 
-/// Joins by each transport of `names`, once each and in their order, as a node of this name; without names by the one that
-/// `RMW_IMPLEMENTATION` means.
+/// Joins through each transport of `names`, once each and in their order, as a node of this name; without
+/// names through the one that `RMW_IMPLEMENTATION` selects.
 ///
 /// # Errors
-/// A transport that was asked for by name and that this build has not, or that cannot be started; for `auto` when not one can.
+/// When a transport that was requested by name is not in this build or cannot be started; for `auto` when
+/// none can.
 pub fn join(
     names: &[TransportName],
     node_name: &str,
@@ -41,7 +42,7 @@ pub fn join(
     Ok(joined.into_iter().map(|(_, transport)| transport).collect())
 }
 
-/// An environment variable that is set to something.
+/// An environment variable that is set and not empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var_os(name)
         .map(|value| value.to_string_lossy().into_owned())
@@ -56,7 +57,7 @@ fn named_by(rmw_implementation: Option<&str>) -> TransportName {
     }
 }
 
-/// What `names` stand for: those given by name first.
+/// The transports for `names`: those given by name first.
 fn wanted(names: &[TransportName]) -> Vec<TransportName> {
     let mut wanted: Vec<TransportName> = names
         .iter()
@@ -143,7 +144,7 @@ fn zenoh(_: &str, _: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
     Err(lacking("zenoh"))
 }
 
-/// The number in `ROS_DOMAIN_ID`, with the bounds that it has for all of ROS.
+/// The number in `ROS_DOMAIN_ID`, with the bounds that hold for all of ROS.
 #[cfg(any(test, feature = "zenoh"))]
 fn domain_of(text: Option<&str>) -> Result<u32, String> {
     let Some(text) = text else { return Ok(0) };

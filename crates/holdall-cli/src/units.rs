@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-/// Why a size or a span could not be read; the sentence is put behind the name of the flag.
+/// Why a size or a span could not be read; the sentence follows the name of the flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
     /// There is no number at the beginning.
     #[error("expected a number, for example {example}")]
     NoNumber {
-        /// A text that would have been understood.
+        /// A text that would have been accepted.
         example: &'static str,
     },
-    /// The letters behind the number are no known unit.
+    /// The letters after the number are no known unit.
     #[error("unknown unit \"{unit}\"; use one of {known}")]
     UnknownUnit {
-        /// What was written.
+        /// The unit in the text.
         unit: String,
-        /// All units that are understood.
+        /// All units that are accepted.
         known: &'static str,
     },
     /// The value is below zero.
@@ -130,7 +130,7 @@ pub fn parse_milliseconds(text: &str) -> Result<Duration, UnitError> {
 /// Reads a span of time in seconds where any negative value means "without end" (rosbag2's `-1`).
 ///
 /// # Errors
-/// As [`parse_seconds`], but negative values are taken.
+/// As [`parse_seconds`], but negative values are accepted.
 pub fn parse_seconds_or_endless(text: &str) -> Result<Option<Duration>, UnitError> {
     match parse_seconds(text) {
         Ok(span) => Ok(Some(span)),
@@ -152,7 +152,8 @@ pub fn format_bytes(bytes: u64) -> String {
     format!("{size:.decimals$} {}", UNITS[unit])
 }
 
-/// Writes a rate with three digits that count, in powers of 1024 as sizes (`1.49 GiB/s`, `210 MiB/s`, `0 B/s`).
+/// Writes a rate with three significant digits, in powers of 1024 as sizes (`1.49 GiB/s`, `210 MiB/s`, `0
+/// B/s`).
 pub fn format_byte_rate(bytes_per_s: f64) -> String {
     const UNITS: [&str; 4] = ["B/s", "KiB/s", "MiB/s", "GiB/s"];
     let mut rate = bytes_per_s.max(0.0);
@@ -193,7 +194,7 @@ pub fn parse_instant(text: &str) -> Result<i64, String> {
         return Err(expected());
     }
     let seconds: i64 = whole.parse().map_err(|_| expected())?;
-    // Beyond the ninth digit nothing can be told.
+    // Digits after the ninth are ignored.
     let nanos: i64 = format!("{:0<9}", &fraction[..fraction.len().min(9)])
         .parse()
         .map_err(|_| expected())?;

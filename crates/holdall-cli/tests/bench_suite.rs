@@ -20,7 +20,7 @@ fn bench(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     )
 }
 
-/// Refused with exit code 2 in one sentence on one line; the folder is as it was.
+/// Refused with exit code 2 in one sentence on one line; the folder is unchanged.
 #[track_caller]
 fn refused(folder: &Path, arguments: &[&str], because: &str) {
     let before = fs::read_dir(folder).unwrap().count();

@@ -12,7 +12,8 @@ use std::{
 /// C0 with an end of line, C1, and a change of direction.
 const HOSTILE: &str = "\u{1b}[31mRED\u{1b}]0;title\u{7}\nINJECTED\r\u{9b}2J\u{202e}gnp\u{2066}\u{7f}";
 
-/// A bag that says it everywhere: file name, topic, type, encodings, definition, text of messages, metadata.
+/// A bag that contains it everywhere: file name, topic, type, encodings, definition, text of messages,
+/// metadata.
 fn hostile_bag(folder: &Path, payload: &str) -> PathBuf {
     let path = folder.join(format!("bag{HOSTILE}.mcap").replace('/', "_"));
     let options = mcap::WriteOptions::new()
@@ -93,7 +94,7 @@ fn hostile_bag(folder: &Path, payload: &str) -> PathBuf {
     path
 }
 
-/// Runs the program; everything that it says must be plain text, and no line may be made by a name.
+/// Runs the program; all its output must be plain text, and a name must not start a new line.
 #[track_caller]
 fn says_plain_text(folder: &Path, arguments: &[&str]) -> String {
     let output = Command::cargo_bin("holdall")

@@ -3,7 +3,7 @@
 use assert_cmd::Command;
 use std::{fs, os::unix::net::UnixListener, path::Path};
 
-/// The program in a world of its own: an empty environment, UTC, no terminal.
+/// The program in an environment of its own: no variables, UTC, no terminal.
 fn holdall(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("holdall").unwrap();
     command
@@ -328,7 +328,7 @@ fn a_reader_that_goes_away_is_no_failure() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Closed before the program can have written: the pipe is broken whatever happens first.
+    // Closed before the program can have written: the pipe is broken in any order of events.
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");

@@ -1,4 +1,4 @@
-//! Which messages are meant: names completed, patterns compiled, questions taken apart.
+//! Which messages are selected: names completed, patterns compiled, expressions parsed.
 
 use super::{UsageError, names, pattern};
 use crate::typed::choice::ChoiceArguments;
@@ -8,10 +8,10 @@ use holdall::{
 };
 use holdall_model::time::Timestamp;
 
-/// Combines what was typed.
+/// Combines the arguments.
 ///
 /// # Errors
-/// The first thing that cannot be meant.
+/// The first argument that cannot be used.
 pub fn meant(typed: &ChoiceArguments, by_publish_time: bool) -> Result<MessageChoice, UsageError> {
     let questions = typed.questions.iter().map(|text| {
         Question::parse(text).map_err(|error| UsageError::BadValue {

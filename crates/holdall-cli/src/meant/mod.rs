@@ -1,4 +1,4 @@
-//! The command line as it is meant: combinations checked, files read, defaults filled in; nothing is started here.
+//! The resolved command line: combinations checked, files read, defaults filled in; nothing is started here.
 
 pub mod choice;
 pub mod names;
@@ -15,10 +15,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a command line may not say; each is one sentence, and the run ends with exit code 2.
+/// What is not allowed on a command line; each is one sentence, and the run ends with exit code 2.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
-    /// Nothing says which topics to record.
+    /// Nothing selects topics to record.
     #[error(
         "nothing says what to record; use -a for everything, or name topics, or one of --all-topics, --all-services, \
          --services, --topic-types, --regex, --static-topics-path"
@@ -29,10 +29,10 @@ pub enum UsageError {
     ExcludeWithoutBroadChoice {
         /// The flag that was given.
         flag: &'static str,
-        /// Flags that would make sense of it.
+        /// Flags with which it would have an effect.
         broad: &'static str,
     },
-    /// Two flags that cannot both be meant.
+    /// Two flags that exclude each other.
     #[error("{first} and {second} cannot be used together: {reason}")]
     Clash {
         /// One flag.
@@ -66,7 +66,7 @@ pub enum UsageError {
         /// Where the bag should have gone.
         path: PathBuf,
     },
-    /// Nothing says which bag to play.
+    /// No bag to play is named.
     #[error("no bag is named{hint}")]
     NoBag {
         /// What may have happened; empty or beginning with `; `.
@@ -79,10 +79,10 @@ pub enum UsageError {
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         reason: String,
     },
-    /// A file named by a flag says something that cannot be used.
+    /// The contents of a file named by a flag cannot be used.
     #[error("{flag} {}: {reason}", path.display())]
     BrokenFile {
         /// The flag.

@@ -1,9 +1,9 @@
-//! Names of topics, services and types as they are typed: completed and checked.
+//! Names of topics, services and types from the command line: completed and checked.
 
 use super::UsageError;
 use holdall_model::{names, topic::NodeName};
 
-/// The full name of what was typed: `chatter` is `/chatter`.
+/// The full name of an argument: `chatter` is `/chatter`.
 pub fn full_name(flag: &'static str, typed: &str) -> Result<String, UsageError> {
     let bad = |reason: String| UsageError::BadValue {
         flag,

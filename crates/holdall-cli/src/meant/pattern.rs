@@ -3,7 +3,7 @@
 use super::UsageError;
 use regex::Regex;
 
-/// Compiles what `flag` was given; `None` and the empty text mean "no pattern", as in rosbag2.
+/// Compiles a pattern given to `flag`; `None` and the empty text mean "no pattern", as in rosbag2.
 pub fn compile(flag: &'static str, typed: Option<&str>) -> Result<Option<Regex>, UsageError> {
     let Some(pattern) = typed.filter(|pattern| !pattern.is_empty()) else {
         return Ok(None);
@@ -17,7 +17,7 @@ pub fn compile(flag: &'static str, typed: Option<&str>) -> Result<Option<Regex>,
         })
 }
 
-/// The regex crate shows the place on several lines; the cause stands on the last one.
+/// The regex crate shows the place on several lines; the cause is on the last one.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What `holdall play` is meant to do: typed flags combined into the player's options.
+//! Resolves the arguments of `holdall play` into the player's options.
 
 use super::{UsageError, names, pattern, surroundings::Surroundings};
 use crate::typed::play::{MessageOrderName, PlayArguments};
@@ -6,13 +6,13 @@ use holdall::play::options::{ClockSource, MessageOrder, PlayOptions};
 use holdall_model::{names::service_event_topic, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Storage ids that may stand behind the bag of `-i`.
+/// Storage ids that may follow the bag of `-i`.
 const STORAGE_IDS: [&str; 3] = ["mcap", "sqlite3", "leveldb"];
 
-/// Combines what was typed with the surroundings.
+/// Combines the arguments with the surroundings.
 ///
 /// # Errors
-/// The first thing that cannot be meant.
+/// The first argument that cannot be used.
 pub fn meant(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<PlayOptions, UsageError> {
     pattern::compile("--regex", typed.regex.as_deref())?;
     pattern::compile("--exclude-regex", typed.exclude_regex.as_deref())?;
@@ -60,7 +60,8 @@ fn topics_and_services(
     Ok(chosen)
 }
 
-/// The bags in the order of the command line; a storage id behind the bag of `-i` is left out, the reader finds it out.
+/// The bags in the order of the command line; a storage id after the bag of `-i` is ignored, because the
+/// reader detects it.
 fn inputs(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<PathBuf>, UsageError> {
     let is_storage_id = |path: &PathBuf| {
         path.to_str().is_some_and(|text| STORAGE_IDS.contains(&text)) && !(surroundings.exists)(path)
@@ -70,7 +71,7 @@ fn inputs(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<
     if !inputs.is_empty() {
         return Ok(inputs);
     }
-    // `--topics /a /b bag` takes the bag for a topic: a list goes on until the next flag.
+    // `--topics /a /b bag` takes the bag for a topic: a list continues until the next flag.
     let lists = [
         ("--topics", &typed.topics),
         ("--services", &typed.services),

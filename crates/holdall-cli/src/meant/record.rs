@@ -1,4 +1,4 @@
-//! What `holdall record` is meant to do: typed flags combined into the recorder's options.
+//! Resolves the arguments of `holdall record` into the recorder's options.
 
 use super::{UsageError, names, pattern, read_file, static_topics, surroundings::Surroundings};
 use crate::typed::record::{
@@ -16,7 +16,7 @@ use holdall_model::selection::Selection;
 use holdall_storage::{Storage, StorageOptions, compression::FORMATS, storage_by_id};
 use std::{collections::BTreeMap, ffi::OsStr, num::NonZeroU32, path::PathBuf, time::Duration};
 
-/// How a recording is run, besides what is recorded.
+/// How a recording is run, in addition to what is recorded.
 #[derive(Debug)]
 pub struct RecordMeant {
     /// For the recorder.
@@ -25,14 +25,14 @@ pub struct RecordMeant {
     pub disk_mode: DiskMode,
     /// Name of the node that is announced.
     pub node_name: String,
-    /// What was typed and has no effect, one sentence each.
+    /// Arguments that have no effect, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Combines what was typed with the surroundings.
+/// Combines the arguments with the surroundings.
 ///
 /// # Errors
-/// The first thing that cannot be meant.
+/// The first argument that cannot be used.
 pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<RecordMeant, UsageError> {
     check_combinations(typed)?;
     holdall_model::names::validate_node_name(&typed.node_name).map_err(|error| UsageError::BadValue {
@@ -95,7 +95,7 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
     })
 }
 
-/// Events about losses a second at most, where the user says nothing.
+/// Most events about losses a second, where the user sets nothing.
 const LOST_RATE_DEFAULT: f64 = 1.0;
 
 /// The events that other nodes receive, as from rosbag2.
@@ -123,7 +123,7 @@ fn some_unless_zero<T: Default + PartialEq>(value: T) -> Option<T> {
     (value != T::default()).then_some(value)
 }
 
-/// True when something but `--static-topics-path` says what to record.
+/// True when something but `--static-topics-path` selects topics to record.
 fn selects_by_discovery(typed: &RecordArguments) -> bool {
     typed.all
         || typed.all_topics
@@ -208,7 +208,7 @@ fn check_combinations(typed: &RecordArguments) -> Result<(), UsageError> {
 /// Shorter windows would be spent on syncs alone.
 const LOSS_WINDOW_MIN: Duration = Duration::from_millis(50);
 
-/// The least values of numbers.
+/// The minimum values of numbers.
 fn check_numbers(typed: &RecordArguments) -> Result<(), UsageError> {
     let bytes_min = storage(typed)?.split_bytes_min();
     if typed.max_bag_size > 0 && typed.max_bag_size < bytes_min {
@@ -409,7 +409,7 @@ fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
         .unwrap_or_default()
 }
 
-/// What rosbag2 warns of: choices that another choice makes superfluous.
+/// What rosbag2 warns of: choices that another choice makes redundant.
 fn warnings(typed: &RecordArguments) -> Vec<String> {
     let all_topics = typed.all || typed.all_topics;
     let all_services = typed.all || typed.all_services;

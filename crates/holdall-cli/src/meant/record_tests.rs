@@ -1,4 +1,4 @@
-//! From typed flags of `holdall record` to the options of a recording: defaults, combinations, refusals.
+//! From the arguments of `holdall record` to the options of a recording: defaults, combinations, refusals.
 
 use super::{super::surroundings::fake::Fake, *};
 use crate::typed::{Cli, Verb};

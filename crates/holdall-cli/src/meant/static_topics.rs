@@ -1,4 +1,4 @@
-//! The file of `--static-topics-path`: topics with their types, to be subscribed before anybody announces them.
+//! The file of `--static-topics-path`: topics with their types, to be subscribed before they are announced.
 
 use super::{UsageError, names};
 use serde::Deserialize;

@@ -1,4 +1,5 @@
-//! What the meaning of a command line depends on besides its words: environment, local time, files; replaceable in tests.
+//! What the resolution of a command line depends on in addition to its words: environment, local time, files;
+//! replaceable in tests.
 
 use jiff::civil::DateTime;
 use std::{ffi::OsString, io, path::Path};
@@ -14,7 +15,7 @@ pub struct Surroundings<'a> {
     pub local_time: DateTime,
     /// Reads a text file.
     pub read_file: &'a dyn Fn(&Path) -> io::Result<String>,
-    /// Tells whether something is at a path (a dangling link counts).
+    /// Returns whether something is at a path (a dangling link counts).
     pub exists: &'a dyn Fn(&Path) -> bool,
 }
 
@@ -58,7 +59,7 @@ fn read_small_file(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// What the system says, without the number that it puts behind (`os error 2`).
+/// The system's error, without the number at its end (`os error 2`).
 pub fn io_reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
@@ -79,7 +80,7 @@ pub mod fake {
     use super::Surroundings;
     use std::{collections::BTreeMap, io, path::Path};
 
-    /// What a test wants to be there.
+    /// The surroundings of a test.
     #[derive(Default)]
     pub struct Fake {
         /// Environment variables.

@@ -1,4 +1,4 @@
-//! What the verbs that work on bags are meant to do: choices, outputs and divisions out of what was typed.
+//! Resolves the arguments of the verbs that work on bags: choices, outputs and divisions.
 
 use super::{UsageError, names, pattern, read_file, record::custom_data, surroundings::Surroundings};
 use crate::typed::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
@@ -11,10 +11,10 @@ use holdall_model::selection::Selection;
 use holdall_storage::{StorageOptions, storage_by_id};
 use std::path::Path;
 
-/// Which messages are meant.
+/// Which messages are selected.
 ///
 /// # Errors
-/// The first thing that cannot be meant.
+/// The first argument that cannot be used.
 pub fn choice(typed: &SelectionArguments) -> Result<Choice, UsageError> {
     let questions = typed.questions.iter().map(|text| {
         Question::parse(text).map_err(|error| UsageError::BadValue {
@@ -33,7 +33,7 @@ pub fn choice(typed: &SelectionArguments) -> Result<Choice, UsageError> {
             exclude_topics: names::full_names("--exclude-topics", &typed.exclude_topics)?,
             exclude_services: names::full_names("--exclude-services", &typed.exclude_services)?,
             exclude_topic_types: names::type_names("--exclude-topic-types", &typed.exclude_topic_types)?,
-            // In a bag there is no reason to hide.
+            // In a bag there is no reason to hide topics.
             include_hidden_topics: true,
             include_unpublished_topics: true,
             ..Selection::default()
@@ -88,7 +88,7 @@ pub fn division(typed: &DivisionArguments) -> SplitAt {
 /// Where an output goes and how it is written.
 ///
 /// # Errors
-/// The first thing that cannot be meant.
+/// The first argument that cannot be used.
 pub fn output(
     directory: &Path,
     typed: &OutputArguments,
@@ -138,7 +138,7 @@ fn storage_options(
         config = format!("{}\n{}", config.trim_end(), chunk_config(codec, level));
     }
     options.config = Some(config).filter(|config| !config.trim().is_empty());
-    // Without a storage, what is said of one is said of MCAP.
+    // Without a storage, settings are those of MCAP.
     let id = typed
         .storage
         .as_deref()

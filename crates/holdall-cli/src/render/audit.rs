@@ -14,7 +14,7 @@ use holdall_model::{
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, path::Path};
 
-/// The text for people: what is lost where, what does not add up, and the verdict as the last line.
+/// The text for people: losses by place, contradictions, and the verdict as the last line.
 pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
     let missing = audit.missing();
     let mut lines = vec![format!(

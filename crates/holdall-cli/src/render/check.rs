@@ -51,7 +51,7 @@ fn verdict(text: &mut String, path: &Path, findings: &Findings, facts: &str, pai
     }
 }
 
-/// One finding without the path that stands above it.
+/// One finding without the path in the line above it.
 fn line(finding: &Finding, shown: &Path, paint: Paint) -> String {
     let mark = match finding.severity {
         Severity::Problem => paint.bad("problem"),

@@ -18,7 +18,7 @@ pub struct FieldChanges {
     pub fields: Vec<FieldChange>,
 }
 
-/// One object; `same` says whether nothing differs.
+/// One object; `same` is true when nothing differs.
 pub fn json(difference: &Difference, fields: &[FieldChanges]) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct Output<'a> {

@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 /// Labels are padded to this width.
 const LABEL_CELLS: usize = 19;
-/// Services hang two cells deeper: their label has 21 letters.
+/// Services are indented two cells more: their label has 21 letters.
 const SERVICE_LABEL: &str = "Service information: ";
 
 /// Requests and responses of a service, each counted once per client and sequence number.
@@ -35,7 +35,7 @@ pub struct ServiceCounts {
     pub responses: u64,
 }
 
-/// What only reading all messages tells (`--verbose`).
+/// The values that need all messages to be read (`--verbose`).
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
     /// Payload bytes by topic.
@@ -54,9 +54,9 @@ pub struct BagView<'a> {
     pub lost: Option<&'a LostByTopic>,
     /// The account in short; `None` as with `lost`.
     pub account: Option<&'a AccountSummary>,
-    /// What reading all messages told.
+    /// The values from reading all messages.
     pub contents: Option<&'a Contents>,
-    /// Who published what (`--verbose`); empty where the bag does not tell.
+    /// Who published what (`--verbose`); empty where the bag does not record it.
     pub publishers: &'a [TopicPublisher],
     /// Topics without a definition.
     pub undefined: &'a [UndefinedTopic],
@@ -71,7 +71,7 @@ impl BagView<'_> {
         service_of_event_topic(&topic.topic_metadata.name, &topic.topic_metadata.type_name).is_some()
     }
 
-    /// Topics, or services' event topics, in the order asked for; equal ones by name.
+    /// Topics, or services' event topics, in the requested order; equal ones by name.
     fn sorted(&self, services: bool) -> Vec<&TopicWithMessageCount> {
         let all = &self.metadata.topics_with_message_count;
         let mut topics: Vec<_> = all
@@ -87,7 +87,7 @@ impl BagView<'_> {
         topics
     }
 
-    /// Names of topics, services left out (`--topic-name`).
+    /// Names of topics, without services (`--topic-name`).
     pub fn topic_names(&self) -> Vec<&str> {
         self.sorted(false)
             .into_iter()
@@ -264,10 +264,10 @@ impl BagView<'_> {
         }
     }
 
-    /// The metadata with rosbag2's names, and what this program adds.
+    /// The metadata with rosbag2's names, and this program's additions.
     ///
     /// # Errors
-    /// When a value cannot be told in JSON.
+    /// When a value cannot be represented in JSON.
     pub fn json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(&BagJson {
             metadata: self.metadata,
@@ -430,7 +430,7 @@ impl<'a> AccountJson<'a> {
     }
 }
 
-/// The account in short, the loss window and restarts, each where there is something to tell.
+/// The account in short, the loss window and restarts, each where there is something to report.
 fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
     let mut sums = vec![format!("{} recorded", format_count(account.recorded))];
     for (count, what) in [
@@ -476,7 +476,7 @@ fn push(text: &mut String, label: &str, value: &str) {
     writeln!(text, "{label:<LABEL_CELLS$}{value}").expect("writing to a String cannot fail");
 }
 
-/// A label and values below each other; without a value the label stands alone.
+/// A label and values below each other; without a value only the label.
 fn push_list(text: &mut String, label: &str, cells: usize, values: &[String]) {
     let mut values = values.iter();
     let first = values.next().map_or("", String::as_str);

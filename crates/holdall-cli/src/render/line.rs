@@ -5,17 +5,17 @@ use console::measure_text_width;
 /// Cells between two parts.
 const GAP: &str = "  ";
 
-/// A bar shorter than this says nothing.
+/// A bar shorter than this shows nothing useful.
 const BAR_CELLS_MIN: usize = 6;
 
-/// A part that may be left out.
+/// A part that may be omitted.
 struct Part {
-    /// 1 is left out last.
+    /// 1 is omitted last.
     rank: u8,
     text: String,
 }
 
-/// What fills the cells that are left, between two parts.
+/// What fills the remaining cells, between two parts.
 struct Stretch<'a> {
     /// Its place among the parts.
     at: usize,
@@ -23,7 +23,7 @@ struct Stretch<'a> {
     draw: Box<dyn Fn(usize) -> String + 'a>,
 }
 
-/// A line in the making.
+/// A line under construction.
 pub struct Line<'a> {
     cells: usize,
     parts: Vec<Part>,
@@ -40,7 +40,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// A part; of those that do not fit, the one of the highest rank is left out first, and the last one of equals. Rank 1 always stays.
+    /// A part; of those that do not fit, the one of the highest rank is omitted first, and the last one of
+    /// equals. Rank 1 always stays.
     pub fn part(mut self, rank: u8, text: &str) -> Self {
         if !text.is_empty() {
             self.parts.push(Part {
@@ -51,7 +52,7 @@ impl<'a> Line<'a> {
         self
     }
 
-    /// A bar that is drawn with the cells that are left, up to `cells_max`; it goes before any part does.
+    /// A bar that is drawn with the remaining cells, up to `cells_max`; it is omitted before any part.
     pub fn stretch(mut self, cells_max: usize, draw: impl Fn(usize) -> String + 'a) -> Self {
         self.stretch = Some(Stretch {
             at: self.parts.len(),

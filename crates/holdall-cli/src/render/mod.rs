@@ -1,4 +1,4 @@
-//! Turns what the library tells into what people and programs read. Pure: nothing is printed here.
+//! Turns the library's results into text for people and JSON for programs. Pure: nothing is printed here.
 
 pub mod audit;
 pub mod check;

@@ -12,7 +12,7 @@ pub enum Paint {
 }
 
 impl Paint {
-    /// For standard error, as the terminal and `NO_COLOR` say.
+    /// For standard error, depending on the terminal and `NO_COLOR`.
     pub fn stderr() -> Self {
         if console::colors_enabled_stderr() {
             Self::Colored
@@ -21,7 +21,7 @@ impl Paint {
         }
     }
 
-    /// For standard output, as the terminal and `NO_COLOR` say.
+    /// For standard output, depending on the terminal and `NO_COLOR`.
     pub fn stdout() -> Self {
         if console::colors_enabled() {
             Self::Colored
@@ -37,27 +37,27 @@ impl Paint {
         }
     }
 
-    /// What is bad.
+    /// For errors and losses.
     pub fn bad(self, text: &str) -> String {
         self.apply(Style::new().red().bold(), text)
     }
 
-    /// What needs attention.
+    /// For what needs attention.
     pub fn attention(self, text: &str) -> String {
         self.apply(Style::new().yellow().bold(), text)
     }
 
-    /// What is well.
+    /// For success.
     pub fn good(self, text: &str) -> String {
         self.apply(Style::new().green(), text)
     }
 
-    /// What is in the background.
+    /// For less important text.
     pub fn faint(self, text: &str) -> String {
         self.apply(Style::new().dim(), text)
     }
 
-    /// What stands out.
+    /// For emphasis.
     pub fn strong(self, text: &str) -> String {
         self.apply(Style::new().bold(), text)
     }

@@ -55,7 +55,7 @@ pub fn live(status: &PlayStatus, hint: &str, paint: Paint, columns: usize) -> Ve
     vec![head, counts, paint.faint(hint)]
 }
 
-/// `1.0`, `0.25`, `2.1`: at least one digit behind the point, no tail of zeros.
+/// `1.0`, `0.25`, `2.1`: at least one digit after the point, no trailing zeros.
 pub fn format_rate(rate: f64) -> String {
     let text = format!("{rate:.3}");
     let text = text.trim_end_matches('0');

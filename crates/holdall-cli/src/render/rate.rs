@@ -4,10 +4,10 @@ use std::{collections::VecDeque, time::Duration};
 
 /// Rates are taken over this span.
 const WINDOW: Duration = Duration::from_secs(2);
-/// Enough for a look every 100 ms over the window.
+/// Enough for a reading every 100 ms over the window.
 const SAMPLES_MAX: usize = 32;
 
-/// Two counters at a time.
+/// Two counters at one time.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Duration,
@@ -31,7 +31,7 @@ pub struct Rates {
 }
 
 impl RateMeter {
-    /// Takes the counters at a time and gives the rates since about two seconds before.
+    /// Adds the counters at a time and returns the rates since about two seconds before.
     pub fn update(&mut self, at: Duration, messages: u64, bytes: u64) -> Rates {
         while self.samples.len() >= SAMPLES_MAX
             || self

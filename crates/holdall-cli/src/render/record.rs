@@ -153,7 +153,7 @@ fn undefined(report: &RecordReport) -> Option<String> {
     (!list.is_empty()).then(|| format!("recorded without a message definition: {}{more}", list.join(", ")))
 }
 
-/// What is to be said when a power cut could have taken more than was promised.
+/// A warning when a power cut could have taken more than was promised.
 fn window_missed(status: &RecordStatus) -> Option<String> {
     let durability = &status.durability;
     let (window, achieved) = (durability.window?, durability.achieved?);

@@ -1,4 +1,4 @@
-//! What a repair has done, for people and programs.
+//! The result of a repair, for people and programs.
 
 use super::paint::Paint;
 use crate::units::{format_bytes, plural};
@@ -6,7 +6,7 @@ use holdall::repair::RepairReport;
 use holdall_model::text::{Outside, OutsidePath};
 use serde_json::{Value, json};
 
-/// A line for each file that was repaired, and what it comes to.
+/// A line for each file that was repaired, and a summary.
 pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
     let mut lines: Vec<String> = report
         .files

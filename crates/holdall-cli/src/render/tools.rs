@@ -1,4 +1,4 @@
-//! What the verbs that work on bags tell when they are done.
+//! The result lines of the verbs that work on bags.
 
 use crate::units::{format_bytes, format_count, plural};
 use comfy_table::{CellAlignment, Table};
@@ -37,7 +37,7 @@ pub fn written_json(written: &Written) -> Value {
     })
 }
 
-/// One line about a bag that was described anew.
+/// One line about a bag that was reindexed.
 pub fn reindexed(done: &Reindexed) -> String {
     let indexed = match done.indexed.len() {
         0 => String::new(),
@@ -62,7 +62,7 @@ pub fn reindexed_json(done: &Reindexed) -> Value {
     })
 }
 
-/// Rows as a table; numbers stand to the right.
+/// Rows as a table; numbers are aligned to the right.
 pub fn table(columns: &[&str], rows: &[Value]) -> String {
     let mut table = Table::new();
     table.load_style(super::TABLE_STYLE);

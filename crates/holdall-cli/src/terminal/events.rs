@@ -1,4 +1,4 @@
-//! What can happen to a running verb from outside: keys and signals, in one bounded queue.
+//! Events from outside for a running verb: keys and signals, in one bounded queue.
 
 use super::keyboard::Key;
 use std::{
@@ -10,17 +10,17 @@ use std::{
     time::Duration,
 };
 
-/// More than anybody types between two looks; what comes on top is left out.
+/// More than a person types between two polls; further keys are dropped.
 const QUEUE_LEN: usize = 64;
 
-/// Something from outside.
+/// An event from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A key was pressed.
     Key(Key),
-    /// A signal asks to end; its name.
+    /// A signal requests the end; its name.
     Stop(&'static str),
-    /// A signal asks for a snapshot.
+    /// A signal requests a snapshot.
     Snapshot,
 }
 
@@ -34,12 +34,12 @@ impl Event {
 #[derive(Clone)]
 pub struct EventSender {
     queue: SyncSender<Event>,
-    /// Requests to end that the verb has not taken yet.
+    /// Requests to end that the verb has not handled yet.
     stops_waiting: Arc<AtomicUsize>,
 }
 
 impl EventSender {
-    /// Tells an event; false when nobody listens any more.
+    /// Reports an event; false when no verb listens any more.
     pub fn send(&self, event: Event) -> bool {
         // Counted before it can be taken, so that the count never falls below zero.
         self.stops_waiting
@@ -52,7 +52,7 @@ impl EventSender {
         !matches!(sent, Err(TrySendError::Disconnected(_)))
     }
 
-    /// Requests to end that the verb has not taken yet: it is busy with something that it cannot leave.
+    /// Requests to end that the verb has not handled yet: it is busy with work that it cannot interrupt.
     pub fn stops_waiting(&self) -> usize {
         self.stops_waiting.load(Ordering::SeqCst)
     }
@@ -61,7 +61,7 @@ impl EventSender {
 /// The queue's end for the verb.
 pub struct Events {
     receiver: Receiver<Event>,
-    /// Kept so that the queue never counts as abandoned while no thread sees events.
+    /// Kept so that the queue never counts as abandoned while no thread produces events.
     sender: EventSender,
 }
 

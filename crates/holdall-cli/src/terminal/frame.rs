@@ -12,7 +12,7 @@ pub struct Size {
     pub rows: usize,
 }
 
-/// What of the status lines is on the screen.
+/// Which status lines are on the screen.
 #[derive(Debug, Default)]
 pub struct Frame {
     /// The width of each status line on the screen, in cells.
@@ -43,7 +43,8 @@ impl Frame {
         if !above.is_empty() && above.last() != Some(&b'\n') {
             out.push(b'\n');
         }
-        // One row stays for the log lines; a row is never filled, because terminals differ in what comes then.
+        // One row stays for the log lines; a row is never filled, because terminals differ in what happens
+        // then.
         let shown = status.iter().take(size.rows.saturating_sub(1));
         for (at, line) in shown.enumerate() {
             let line = truncate_str(line, size.columns.saturating_sub(1), "…");
@@ -54,7 +55,8 @@ impl Frame {
             self.drawn.push(measure_text_width(&line));
         }
         if self.is_drawn() {
-            // What is echoed now (`^C`) cannot wrap, and a shell after a kill writes over the last line.
+            // Characters echoed from here on (`^C`) cannot wrap, and a shell after a kill overwrites the last
+            // line.
             out.push(b'\r');
         }
         out

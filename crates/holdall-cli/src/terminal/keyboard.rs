@@ -1,4 +1,4 @@
-//! Reads single keys from a terminal on a thread of its own and tells those that mean something.
+//! Reads single keys from a terminal on a thread of its own and reports those with a meaning.
 
 use super::{
     events::{Event, EventSender},
@@ -10,13 +10,13 @@ use rustix::{
 };
 use std::thread;
 
-/// Time between two looks whether the verb still listens and the terminal is ours.
+/// Time between two checks whether the verb still listens and the terminal is ours.
 const LOOK_AGAIN: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// A key that means something to a verb.
+/// A key with a meaning for a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// The space bar.
@@ -31,7 +31,7 @@ pub enum Key {
     S,
 }
 
-/// Keeps the terminal in key mode; dropping it puts the terminal back.
+/// Keeps the terminal in key mode; dropping it restores the terminal.
 pub struct Keyboard(());
 
 impl Keyboard {
@@ -54,14 +54,14 @@ impl Drop for Keyboard {
     }
 }
 
-/// Reads until nobody listens or the terminal is gone.
+/// Reads until no verb listens or the terminal is gone.
 fn read(events: &EventSender) {
     let mut decoder = Decoder::default();
     loop {
         let input = stdin();
         let mut fds = [PollFd::new(&input, PollFlags::IN)];
         if !mode::is_foreground() {
-            // In the background the shell has the keys. Waiting on nothing is a nap.
+            // In the background the shell receives the keys. Waiting on nothing is a sleep.
             if poll(&mut [], Some(&LOOK_AGAIN)).is_err() || !rustix::termios::isatty(input) {
                 return;
             }

@@ -47,7 +47,7 @@ impl<'a> MakeWriter<'a> for Above {
     }
 }
 
-/// Gets a whole line at once from the formatter.
+/// Receives a whole line at once from the formatter.
 struct AboveWriter;
 
 impl io::Write for AboveWriter {

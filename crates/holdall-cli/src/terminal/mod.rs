@@ -1,4 +1,5 @@
-//! The terminal: what is shown on it while a verb runs, keys read from it, and its mode, which is always put back.
+//! The terminal: what is shown on it while a verb runs, keys read from it, and its mode, which is always
+//! restored.
 
 pub mod events;
 mod frame;

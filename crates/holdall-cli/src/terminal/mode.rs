@@ -1,7 +1,8 @@
-//! Lets single keys arrive without Enter and without echo, and puts the terminal back as it was.
+//! Makes single keys arrive without Enter and without echo, and restores the terminal.
 //!
-//! Only line editing and echo are switched off: Ctrl-C still sends a signal, and line ends are still drawn as line ends. A
-//! process in the background must not touch the terminal (the system would stop it), so each change looks first.
+//! Only line editing and echo are switched off: Ctrl-C still sends a signal, and line ends are still drawn as
+//! line ends. A process in the background must not touch the terminal (the system would stop it), so each
+//! change checks first.
 
 use rustix::{
     process::getpgrp,
@@ -15,9 +16,9 @@ use std::{
 
 /// What is known about the terminal.
 enum Mode {
-    /// Never touched, or put back for a while.
+    /// Never touched, or restored for now.
     Untouched,
-    /// Keys arrive at once; this is how it was before.
+    /// Keys arrive at once; this is the mode before.
     Keys(Box<Termios>),
     /// The program is about to end: nothing is changed any more.
     Closed,
@@ -30,12 +31,14 @@ pub fn is_foreground() -> bool {
     is_foreground_of(stdin())
 }
 
-/// True when `terminal` is one and this process stands in its foreground: not started with `&`, not sent there by `bg`.
+/// True when `terminal` is one and this process is in its foreground: not started with `&`, not sent there by
+/// `bg`.
 pub fn is_foreground_of(terminal: BorrowedFd<'_>) -> bool {
     isatty(terminal) && tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp())
 }
 
-/// Lets keys arrive at once; also after somebody else (a shell, after Ctrl-Z and `fg`) has changed the terminal.
+/// Makes keys arrive at once; also after another program (a shell, after Ctrl-Z and `fg`) has changed the
+/// terminal.
 pub fn read_keys() {
     let mut mode = MODE.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(*mode, Mode::Closed) || !is_foreground() {
@@ -53,12 +56,12 @@ pub fn read_keys() {
     }
 }
 
-/// Puts the terminal back while the process is stopped (Ctrl-Z); [`read_keys`] may change it again.
+/// Restores the terminal while the process is stopped (Ctrl-Z); [`read_keys`] may change it again.
 pub fn restore_for_a_while() {
     restore(Mode::Untouched);
 }
 
-/// Puts the terminal back for good. Safe to call at any time, from any thread, and more than once.
+/// Restores the terminal for good. Safe to call at any time, from any thread, and more than once.
 pub fn restore_for_good() {
     restore(Mode::Closed);
 }

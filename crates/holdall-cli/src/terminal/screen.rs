@@ -1,8 +1,10 @@
-//! Standard error: log lines that scroll past and status lines below them. No write here fails, and none waits where nothing may wait.
+//! Standard error: log lines that scroll past and status lines below them. No write here fails, and after
+//! [`never_wait`] none waits.
 //!
-//! A terminal can go away (its window is closed, ssh ends): every write then fails with EIO. It can also stop (Ctrl-S): every write
-//! then waits until Ctrl-Q. [`never_wait`] therefore hands all writes to a thread of their own, over a queue that is bounded; what the
-//! terminal does not accept in time is dropped with a count, and the recording is never held up.
+//! A terminal can go away (its window is closed, ssh ends): every write then fails with EIO. It can also stop
+//! (Ctrl-S): every write then waits until Ctrl-Q. [`never_wait`] therefore passes all writes to a thread of
+//! their own, over a queue that is bounded; what the terminal does not accept in time is dropped with a
+//! count, and the recording is never delayed.
 
 use super::{
     frame::{Frame, Size},
@@ -57,7 +59,7 @@ impl Waiting {
         self.above.extend_from_slice(text);
     }
 
-    /// What is to be written above the status lines, with a sentence about what was dropped.
+    /// Log text to be written above the status lines, with a sentence about what was dropped.
     fn take_above(&mut self) -> Vec<u8> {
         let mut above = std::mem::take(&mut self.above);
         if self.dropped_lines > 0 {
@@ -79,7 +81,7 @@ struct Writer {
     has_written: Condvar,
 }
 
-/// There only after [`never_wait`].
+/// Exists only after [`never_wait`].
 static WRITER: OnceLock<&'static Writer> = OnceLock::new();
 
 /// What is on the screen, and the status lines of verbs without a thread.
@@ -103,11 +105,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a thread writes to standard error, and nothing else ever waits for it. For verbs that must not stop with their terminal.
+/// From now on a thread writes to standard error, and no other thread ever waits for it. For verbs that must
+/// not stop with their terminal.
 pub fn never_wait() {
     let writer: &'static Writer = Box::leak(Box::default());
     let run = move || writer.run();
-    // Without a thread the writes stay where they are: they still cannot fail.
+    // Without a thread the writes stay on the caller's thread: they still cannot fail.
     if thread::Builder::new()
         .name("terminal".to_owned())
         .spawn(run)
@@ -155,8 +158,8 @@ impl Screen {
         can_draw().then_some(Self(()))
     }
 
-    /// Draws these lines in place of the former ones. In the background nothing is drawn, because the terminal shows another program's
-    /// text there.
+    /// Draws these lines in place of the previous ones. In the background nothing is drawn, because the
+    /// terminal shows another program's text there.
     pub fn show(&self, texts: Vec<String>) {
         if mode::is_foreground_of(stderr()) {
             set_status(texts);
@@ -197,7 +200,7 @@ pub fn write_above(text: &[u8]) {
     }
 }
 
-/// As [`write_above`], for a thread that panics: it may hold any lock, so none is waited for.
+/// As [`write_above`], for a thread that panics: any thread may hold a lock, so it waits for none.
 pub fn write_of_panic(text: &[u8]) {
     match WRITER.get() {
         Some(writer) => match writer.waiting.try_lock() {

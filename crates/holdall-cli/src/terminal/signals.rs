@@ -11,16 +11,17 @@ use signal_hook::{
 };
 use std::{fs, io, thread};
 
-/// With this many requests to end that nobody has looked at, the program hangs: the next one ends it as if nobody listened.
+/// With this many requests to end that no verb has handled, the program hangs: the next one ends it as if it
+/// had no handler.
 const STOPS_WAITING_MAX: usize = 2;
 
-/// Begins to listen. From now on the signals that end a program do not end it: they are events.
+/// Starts to listen. From now on the signals that end a program do not end it: they are events.
 ///
 /// # Errors
 /// When the system refuses handlers or a thread.
 pub fn listen(events: EventSender) -> io::Result<()> {
     let mut numbers = vec![SIGINT, SIGTERM, SIGQUIT, SIGTSTP, SIGUSR1];
-    // `nohup` ignores SIGHUP so that the program outlives the terminal; that wish is kept.
+    // `nohup` ignores SIGHUP so that the program outlives the terminal; it stays ignored.
     if !is_ignored(SIGHUP) {
         numbers.push(SIGHUP);
     }
@@ -42,7 +43,7 @@ fn handle(number: i32, events: &EventSender) {
             events.send(Event::Snapshot);
             return;
         }
-        // Ctrl-Z and Ctrl-\ do what they always do, on a terminal as the shell left it.
+        // Ctrl-Z and Ctrl-\ act as usual, with the terminal restored to the shell's mode.
         other => return do_default(other),
     };
     if events.stops_waiting() >= STOPS_WAITING_MAX {
@@ -51,8 +52,9 @@ fn handle(number: i32, events: &EventSender) {
     events.send(Event::Stop(name));
 }
 
-/// For verbs that do one piece of work: when they are told to end, what is unfinished is removed and the program ends as if nobody had
-/// listened. Best effort: without it nothing but a hidden directory stays behind, which the next run removes.
+/// For verbs that do one piece of work: on a signal to end, unfinished files are removed and the program ends
+/// as if it had no handler. Best effort: without it only a hidden directory remains, which the next run
+/// removes.
 pub fn remove_unfinished_at_end() {
     let mut numbers = vec![SIGINT, SIGTERM];
     if !is_ignored(SIGHUP) {
@@ -69,7 +71,7 @@ pub fn remove_unfinished_at_end() {
             do_default(number);
         }
     };
-    // Without a thread signals do nothing at all, so a program that cannot have one must not go on as if.
+    // Without a thread signals have no effect at all, so a program that cannot start one must not continue.
     if thread::Builder::new()
         .name("signals".to_owned())
         .spawn(wait)
@@ -79,7 +81,7 @@ pub fn remove_unfinished_at_end() {
     }
 }
 
-/// Does what the system does with a signal that nobody handles.
+/// Applies the system's default action for an unhandled signal.
 fn do_default(number: i32) {
     mode::restore_for_a_while();
     // Only for numbers that do not exist.

@@ -11,7 +11,7 @@ use crate::{
 use holdall::reader::{AccountKind, BagAudit, BagReader};
 use tracing::{level_filters::LevelFilter, warn};
 
-/// Counts a bag and shows how its account stands.
+/// Counts a bag and shows its account.
 pub fn run(typed: &AuditArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let bag = BagReader::open(&typed.bag).map_err(Failure::failed)?;

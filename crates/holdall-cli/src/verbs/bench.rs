@@ -1,4 +1,4 @@
-//! `holdall bench`: what recording costs and reaches on this machine.
+//! `holdall bench`: the cost and the limits of recording on this machine.
 
 use super::{bench_gate, bench_live, bench_suite};
 use crate::{
@@ -122,7 +122,7 @@ fn run_tools(typed: &ToolsArguments) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// Standard error belongs to progress; with `--json` only to warnings.
+/// Standard error is for progress; with `--json` only for warnings.
 fn start_log(shared: &SharedArguments) {
     log::start(if shared.json {
         LevelFilter::WARN
@@ -199,7 +199,7 @@ fn storage_config(typed: &WriteArguments) -> Result<Option<String>, Failure> {
     }
 }
 
-/// What a paced run of this length sends; `None` when it has no length.
+/// Messages that a paced run of this length sends; `None` when it has no length.
 fn paced_bytes(typed: &WriteArguments, mix: &SizeMix) -> Option<u64> {
     let (duration, rate) = (typed.duration?, typed.rate?);
     let messages = (duration.as_secs_f64() * rate).round().max(0.0);
@@ -321,7 +321,7 @@ fn storage_options(typed: &StorageArguments) -> Result<StorageBenchOptions, Fail
     })
 }
 
-/// What somebody else would type to run the same.
+/// The command line to run the same.
 fn storage_command(typed: &StorageArguments) -> String {
     let mut words = vec!["holdall bench storage".to_owned()];
     words.push(format!("--sizes {}", typed.sizes.join(",")));

@@ -1,4 +1,4 @@
-//! `holdall bench gate`: whether a message costs more than it did.
+//! `holdall bench gate`: whether a message costs more than before.
 
 use super::bench::failure;
 use crate::{
@@ -32,7 +32,7 @@ pub fn run(typed: &GateArguments) -> VerbResult {
     let tree = source_tree(&here).map_err(failure)?;
     let path = typed.baseline.clone().unwrap_or_else(|| tree.join(BASELINE_FILE));
     let is_all = typed.only.is_empty();
-    // Before anything takes time.
+    // Before anything that takes time.
     let before = baseline(&path, typed.renew)?;
     let program = match &typed.program {
         Some(program) => WorkloadProgram::built(program.clone(), &tree),
@@ -59,7 +59,7 @@ pub fn run(typed: &GateArguments) -> VerbResult {
     })
 }
 
-/// The baseline in `path`; one that is to be renewed need not be there.
+/// The baseline in `path`; one that is to be renewed need not exist.
 fn baseline(path: &Path, is_renewed: bool) -> Result<Baseline, Failure> {
     if is_renewed && !path.exists() {
         return Ok(Baseline::default());
@@ -67,7 +67,8 @@ fn baseline(path: &Path, is_renewed: bool) -> Result<Baseline, Failure> {
     Baseline::load(path).map_err(Failure::refused)
 }
 
-/// Stores what was counted; of workloads that were not, what was known when it was counted alike.
+/// Stores the counts; for workloads that were not counted, keeps the earlier counts when compiler and
+/// architecture are the same.
 fn renew(before: Baseline, mut now: Baseline, path: &Path, is_all: bool) -> VerbResult {
     if !is_all && before.rustc == now.rustc && before.architecture == now.architecture {
         let counted = std::mem::take(&mut now.workloads);

@@ -30,13 +30,13 @@ use tracing::{info, level_filters::LevelFilter};
 /// The node of the publishers; the topics are named after it.
 const PUBLISHER_NODE: &str = "rosbag2_performance_benchmarking_node";
 
-/// The node of a rival.
+/// A rival's node.
 const RIVAL_NODE: &str = "benchmark_rival";
 
-/// Between two looks when nothing has arrived, of transports that have to be asked.
+/// Time between two polls when nothing has arrived, for transports that have to be polled.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
-/// Publishes what a line of standard input says; stays until standard input ends.
+/// Publishes according to a line of standard input; stays until standard input ends.
 pub fn publish(typed: &LiveArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -51,7 +51,7 @@ pub fn publish(typed: &LiveArguments) -> VerbResult {
             .map_err(Failure::failed)
             .and_then(|line| output::result(&line));
     };
-    // Held until nobody needs anything sent again.
+    // Held until no subscription needs a message sent again.
     let publishers = publish_plan(&plan, transport.as_mut(), clock.as_ref(), &mut tell).map_err(failure)?;
     told?;
     await_end();
@@ -59,7 +59,7 @@ pub fn publish(typed: &LiveArguments) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// Records what a line of standard input says until standard input ends.
+/// Records according to a line of standard input until standard input ends.
 pub fn rival(typed: &LiveArguments) -> VerbResult {
     log::start(LevelFilter::INFO);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);

@@ -38,7 +38,7 @@ use tracing::{info, level_filters::LevelFilter, warn};
 /// The experiment that measures storages alone.
 const STORAGE_COMPARISON: &str = "B1";
 
-/// What `holdall bench list B1` says: it has no file of a load and recorders.
+/// The description of B1 in `holdall bench list B1`: it has no file of a load and recorders.
 const STORAGE_COMPARISON_TEXT: &str = "\
 B1 measures storages alone, so it has no experiment file. `holdall bench run B1 --out DIR` is this, with results in DIR/B1:
 
@@ -51,7 +51,7 @@ comparison as it is.
 /// Payload bytes of each of its runs at full size.
 const STORAGE_COMPARISON_BYTES: f64 = 250.0 * 1024.0 * 1024.0;
 
-/// At whatever scale there are some messages of each size.
+/// At any scale there are some messages of each size.
 const STORAGE_COMPARISON_BYTES_MIN: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Runs experiments one after the other.
@@ -155,7 +155,7 @@ fn size_of(text: &str) -> Result<SizeMix, Failure> {
     super::bench::size_mix(text, "size")
 }
 
-/// What the command line says instead of the file.
+/// Applies the settings of the command line, which override those of the file.
 fn adapt(experiment: &mut Experiment, typed: &RunArguments) -> Result<(), Failure> {
     if let Some(name) = typed.transport {
         let transport = match name {
@@ -204,7 +204,7 @@ fn recorder_kind(name: BenchRecorderName) -> RecorderKind {
     }
 }
 
-/// Looks for programs when a run over a transport needs them.
+/// Searches for programs when a run over a transport needs them.
 fn programs_of(typed: &RunArguments, experiments: &[Experiment]) -> Result<Programs, Failure> {
     let mut transports: Vec<Transport> = experiments
         .iter()
@@ -289,7 +289,7 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// What can be done with a name.
+/// The actions for a name.
 const LIST_END: &str = "
 holdall bench run A6 --scale 0.1 --out DIR   runs one, here with a tenth of its messages
 holdall bench list A6                        prints its file, a start for one of your own
@@ -375,7 +375,7 @@ fn out_folder(typed: &RunArguments, experiments: &[Experiment]) -> Result<PathBu
     })
 }
 
-/// What somebody else would type to run the same.
+/// The command line to run the same.
 fn command_of(typed: &RunArguments, id: &str) -> String {
     let mut words = vec!["holdall bench run".to_owned()];
     match (&typed.producers, &typed.benchmark) {

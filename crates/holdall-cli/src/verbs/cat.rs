@@ -68,7 +68,7 @@ pub fn run(typed: &CatArguments) -> VerbResult {
     })
 }
 
-/// Unknown topics and questions that do not fit are found before anything is shown.
+/// Unknown topics and expressions that do not fit are found before anything is shown.
 pub(super) fn refused(error: ChoiceError) -> Failure {
     match error {
         ChoiceError::UnknownTopic { .. } | ChoiceError::Question { .. } | ChoiceError::Opaque { .. } => {

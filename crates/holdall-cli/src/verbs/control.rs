@@ -1,4 +1,4 @@
-//! `holdall control`: asks something of a running recording.
+//! `holdall control`: sends a request to a running recording.
 
 use crate::{
     VerbResult,
@@ -9,7 +9,7 @@ use crate::{
 use holdall::supervise::control_socket::ask;
 use serde_json::Value;
 
-/// Sends the request and shows the reply: metrics as text, all else as the JSON object that came.
+/// Sends the request and shows the reply: metrics as text, all else as the JSON object received.
 pub fn run(typed: &ControlArguments) -> VerbResult {
     let reply = ask(&typed.socket, &typed.request).map_err(Failure::failed)?;
     match reply.get("metrics").and_then(Value::as_str) {

@@ -46,7 +46,7 @@ pub fn convert(typed: &ConvertArguments) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// A name that ends like YAML, or is a file, is one of rosbag2's; anything else is the name of a bag.
+/// A name that ends like YAML, or is a file, is one of rosbag2's; any other is the name of a bag.
 fn is_yaml(output: &Path) -> bool {
     let extension = output.extension().and_then(|extension| extension.to_str());
     matches!(extension, Some("yaml" | "yml")) || output.is_file()
@@ -69,7 +69,7 @@ fn yaml_outputs(
     Ok(bags.into_iter().map(|bag| (bag.options, bag.choice)).collect())
 }
 
-/// The inputs of `convert`, and what keeps standard input when it is one of them.
+/// The inputs of `convert`, and the copy of standard input when it is one of them.
 struct Inputs {
     bags: Vec<BagReader>,
     _named: Named,
@@ -78,7 +78,7 @@ struct Inputs {
 fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<Inputs, Failure> {
     let mut paths = typed.bags.clone();
     for text in &typed.input {
-        // Behind a bag its storage may stand, which is seen by looking at it.
+        // A bag may be followed by its storage id, which is ignored because the reader detects it.
         let is_storage = readable_storages().any(|storage| storage.id() == text);
         if !is_storage || Path::new(text).exists() {
             paths.push(PathBuf::from(text));
@@ -268,7 +268,7 @@ fn make(
     })
 }
 
-/// Standard output takes one storage file, and no person reads it.
+/// Standard output takes one storage file, and must not be a terminal.
 fn check_standard_output(output: &OutputOptions) -> Result<(), Failure> {
     if io::stdout().is_terminal() {
         return Err(Failure::refused(

@@ -1,4 +1,4 @@
-//! `holdall diff`: what one bag has and the other has not.
+//! `holdall diff`: the differences between two bags.
 
 use super::input;
 use crate::{
@@ -18,7 +18,7 @@ use holdall_model::topic::TopicInfo;
 use std::path::Path;
 use tracing::{level_filters::LevelFilter, warn};
 
-/// Compares two bags. What stops the comparison is exit code 2, as with `diff`.
+/// Compares two bags. Errors during the comparison have exit code 2, as with `diff`.
 pub fn run(typed: &DiffArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(&[typed.first.clone(), typed.second.clone()])?;

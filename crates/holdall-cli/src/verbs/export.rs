@@ -71,7 +71,7 @@ pub fn run(typed: &ExportArguments) -> VerbResult {
     })
 }
 
-/// What exists is bad input; all else has failed on the way.
+/// An existing output is bad input; all else has failed during the work.
 fn failure(error: ExportError) -> Failure {
     match error {
         ExportError::Exists { .. } | ExportError::NotBuilt { .. } => Failure::refused(error),
@@ -79,7 +79,7 @@ fn failure(error: ExportError) -> Failure {
     }
 }
 
-/// `lab` and `csv` give `lab_csv`, beside where one stands.
+/// `lab` and `csv` give `lab_csv`, in the current folder.
 fn default_folder(typed: &ExportArguments) -> PathBuf {
     let stem = typed
         .choice
@@ -90,7 +90,7 @@ fn default_folder(typed: &ExportArguments) -> PathBuf {
     PathBuf::from(format!("{stem}_{}", typed.format.as_str()))
 }
 
-/// Messages to go through; what a filter leaves out makes it end early.
+/// Messages to read; a filter makes it end early.
 fn total(bags: &BagSet, count: Option<u64>) -> u64 {
     let all = bags
         .bags()

@@ -30,7 +30,8 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
     } else {
         None
     };
-    // A bag of another recorder, and one without channels of publishers, has only such of which it does not tell.
+    // A bag of another recorder, and one without channels of publishers, has only publishers that it does not
+    // identify.
     let mut publishers = Vec::new();
     if typed.verbose {
         publishers = bag.publishers().map_err(Failure::failed)?;
@@ -111,7 +112,7 @@ impl SeenCalls {
 }
 
 impl Calls {
-    /// Client and server both tell of a call, so each is counted once. Events that cannot be read are left out.
+    /// Client and server both report a call, so each is counted once. Events that cannot be read are skipped.
     fn count(&mut self, topic: &str, payload: &[u8]) {
         let seen = self.0.entry(topic.to_owned()).or_default();
         match event_of(payload) {

@@ -12,13 +12,13 @@ use std::{
 };
 use tracing::warn;
 
-/// What the copy of standard input is called; messages name it.
+/// The name of the copy of standard input in messages.
 const STANDARD_INPUT: &str = "standard-input";
 
 /// Where the copy of standard input is, while there is one.
 static KEPT: OnceLock<String> = OnceLock::new();
 
-/// A text for the user, in which the copy of standard input is called what it is a copy of.
+/// A text for the user, in which the copy of standard input is named as standard input.
 pub fn as_named(text: &str) -> Cow<'_, str> {
     match KEPT.get() {
         Some(kept) if text.contains(kept.as_str()) => {
@@ -28,8 +28,8 @@ pub fn as_named(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Paths of bags with `-` resolved: what came from standard input is kept in a temporary file as long as this lives. A bag's index stands
-/// at its end, so it cannot be read before it is there.
+/// Paths of bags with `-` resolved: standard input is kept in a temporary file as long as this lives. A bag's
+/// index is at its end, so it cannot be read before all of it has arrived.
 pub struct Named {
     /// In the order of the command line.
     pub paths: Vec<PathBuf>,
@@ -68,7 +68,7 @@ pub struct Input {
     _named: Named,
 }
 
-/// Opens bags and tells once what a user should know about their state.
+/// Opens bags and warns once about their state.
 ///
 /// # Errors
 /// The first that cannot be opened.
@@ -79,7 +79,7 @@ pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
     Ok(Input { bags, _named: named })
 }
 
-/// Opens bags one by one, as the verbs need them that make bags of them.
+/// Opens bags one by one, for the verbs that create bags from them.
 ///
 /// # Errors
 /// The first that cannot be opened.
@@ -104,7 +104,7 @@ fn keep_standard_input() -> Result<ScratchDirectory, Failure> {
     let directory = ScratchDirectory::create(&parent).map_err(|error| failed(&error))?;
     let path = directory.path().join(STANDARD_INPUT);
     write_new(&path, &mut io::stdin().lock()).map_err(|error| failed(&error))?;
-    // One command line names standard input once.
+    // A command line names standard input once.
     let _ = KEPT.set(path.display().to_string());
     Ok(directory)
 }

@@ -1,4 +1,4 @@
-//! `holdall list`: what this program can do, and what is in bags.
+//! `holdall list`: what this program supports, and what is in bags.
 
 use super::input;
 use crate::{

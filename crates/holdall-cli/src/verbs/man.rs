@@ -36,7 +36,7 @@ pub fn run(typed: &ManArguments) -> VerbResult {
 /// The page of a command, under its full name.
 fn page(command: &Command, name: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    // The name on a page is one word; how it is typed stands in the synopsis.
+    // The name on a page is one word; how it is invoked is in the synopsis.
     clap_mangen::Man::new(command.clone())
         .title(name.to_owned())
         .render(&mut bytes)

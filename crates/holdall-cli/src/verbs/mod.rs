@@ -1,4 +1,4 @@
-//! One file per verb: from what was typed to what is done and shown.
+//! One file per verb: from its arguments to its work and its output.
 
 mod audit;
 mod bench;
@@ -23,10 +23,10 @@ mod repair;
 
 use crate::{VerbResult, terminal::signals, typed::Verb};
 
-/// Does what was typed.
+/// Runs the verb of a command line.
 ///
 /// # Errors
-/// Why it could not be done.
+/// Why it failed.
 pub fn run(verb: Verb) -> VerbResult {
     if !matches!(verb, Verb::Record(_) | Verb::Play(_)) {
         signals::remove_unfinished_at_end();

@@ -26,10 +26,10 @@ use tracing::{info, warn};
 /// Node that is announced, as rosbag2 does.
 const NODE_NAME: &str = "rosbag2_player";
 
-/// Time between two looks at the playback.
+/// Time between two polls of the playback.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// What a cursor key adds to the rate.
+/// The step by which a cursor key changes the rate.
 const RATE_STEP: f64 = 0.1;
 
 /// Plays bags until their end or a signal.
@@ -39,7 +39,7 @@ pub fn run(typed: &PlayArguments) -> VerbResult {
     log::start(typed.log_level.filter());
     screen::never_wait();
     for bag in &options.inputs {
-        // Found out before DDS is started, which takes a moment.
+        // Detected before DDS is started, which takes a moment.
         bag.symlink_metadata().map_err(|error| {
             Failure::failed(format!(
                 "{}: {}",
@@ -78,7 +78,7 @@ pub fn run(typed: &PlayArguments) -> VerbResult {
     Ok(outcome(&report))
 }
 
-/// Passes keys on and shows where playback stands, until its end or a signal.
+/// Passes keys to the player and shows its position, until its end or a signal.
 fn watch(player: &Player, events: &Events, keys: bool) {
     let hint = if keys {
         "SPACE pause · → next message · ↑ ↓ rate · Ctrl-C stop"
@@ -140,7 +140,7 @@ fn show(report: &PlayReport, typed: &PlayArguments) -> Result<(), Failure> {
     output::result(&lines.join("\n"))
 }
 
-/// Refused messages are lost to whoever listens; unacknowledged ones may be.
+/// Refused messages are lost to all subscriptions; unacknowledged ones may be.
 fn outcome(report: &PlayReport) -> Outcome {
     let ended = report.status.phase == PlayPhase::Ended || report.stopped;
     match report {

@@ -38,14 +38,14 @@ use std::{
 };
 use tracing::{info, warn};
 
-/// Time between two looks at the recording.
+/// Time between two polls of the recording.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// A signal that comes this soon after the first one is the same wish told twice: a shell script that passes Ctrl-C on to a
-/// program that the terminal has told already.
+/// A signal that comes this soon after the first one is the same request repeated: a shell script that passes
+/// Ctrl-C to a program that has received it from the terminal already.
 const SAME_WISH: Duration = Duration::from_millis(500);
 
-/// Records until a signal, or until the recording cannot go on.
+/// Records until a signal, or until the recording cannot continue.
 pub fn run(typed: &RecordArguments) -> VerbResult {
     let meant = meant::record::meant(typed, &meant::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
@@ -60,7 +60,8 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let (sender, events) = queue();
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
-    // Before the bag is made: a path that will not do leaves no empty bag behind, and no recording that nobody can steer as was meant.
+    // Before the bag is created: an unusable path leaves no empty bag, and no recording that cannot be
+    // controlled as requested.
     let control_path = typed.control_socket.as_deref();
     let control_socket = control_path
         .map(ControlSocket::bind)
@@ -99,7 +100,7 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         hint,
         supervision,
     };
-    // A bug in what is shown must not keep the bag from being closed.
+    // A bug in the display must not keep the bag from being closed.
     let _ = catch_unwind(AssertUnwindSafe(|| watch(&recorder, &events, &mut live)));
     let report = close(recorder, &events, &mut live)?;
     let stall = live.supervision.finish(&report.status);
@@ -114,7 +115,7 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     Ok(outcome(&report))
 }
 
-/// Keeps this thread and all that it starts to these cores; none are all.
+/// Restricts this thread and all threads that it starts to these cores; an empty list means all.
 fn keep_to_cores(cores: &[usize]) -> Result<(), Failure> {
     if cores.is_empty() {
         return Ok(());
@@ -129,7 +130,8 @@ fn keep_to_cores(cores: &[usize]) -> Result<(), Failure> {
 /// A thread names itself when it first runs; on a busy machine that takes a while.
 const THREADS_NAMED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Has the threads that receive messages go first, where that is wanted and allowed: at least one for each transport.
+/// Gives the threads that receive messages real-time priority, where that is requested and allowed: at least
+/// one for each transport.
 fn prefer_receiving(priority: Option<u8>, transports: usize, clock: &dyn Clock) {
     let Some(priority) = priority else { return };
     // Cyclone's, iceoryx2's, zenoh's.
@@ -151,7 +153,7 @@ fn prefer_receiving(priority: Option<u8>, transports: usize, clock: &dyn Clock) 
     }
 }
 
-/// What is done beside the recording.
+/// What is done in addition to the recording.
 fn supervision(typed: &RecordArguments, snapshot: bool) -> Supervision {
     let manager = ServiceManager::from_environment(|name| std::env::var_os(name)).unwrap_or_else(|error| {
         warn!("the service manager of NOTIFY_SOCKET cannot be told anything: {error}");
@@ -172,7 +174,7 @@ struct Live {
 }
 
 impl Live {
-    /// Shows how the recording stands, and has it supervised.
+    /// Shows the state of the recording, and has it supervised.
     fn look(&mut self, status: &RecordStatus, control: &RecordControl) {
         self.supervision.look(status, control, SystemClock.monotonic());
         self.draw(status);
@@ -200,7 +202,7 @@ impl Live {
     }
 }
 
-/// Passes keys and signals on and shows the status, until the recording is to end or has ended.
+/// Handles keys and signals and shows the status, until the recording is to end or has ended.
 fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
     let control = recorder.control();
     while !(recorder.wait_finished(Duration::ZERO) || panics::happened()) {
@@ -239,12 +241,12 @@ fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordR
     while !recorder.wait_finished(LOOK_AGAIN / 4) {
         live.waited(LOOK_AGAIN / 4, before);
         let status = recorder.status();
-        // A bug in what is shown must not keep the bag from being closed.
+        // A bug in the display must not keep the bag from being closed.
         let _ = catch_unwind(AssertUnwindSafe(|| live.look(&status, &control)));
         if let Some(Event::Stop(signal)) = events.next(Duration::ZERO)
             && SystemClock.monotonic().saturating_sub(began) >= SAME_WISH
         {
-            // Ends with the process: waiting for it is what the user does not want.
+            // Ends with the process: the user does not want to wait for it.
             std::mem::forget(recorder);
             return Err(Failure::failed(abandoned(signal, &status)));
         }
@@ -253,7 +255,7 @@ fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordR
     Ok(recorder.stop())
 }
 
-/// What is given up when the program ends before the bag is closed.
+/// The data that is lost when the program ends before the bag is closed.
 fn abandoned(signal: &str, status: &RecordStatus) -> String {
     let waiting: u64 = status
         .topics

@@ -1,4 +1,4 @@
-//! `holdall reindex`: makes the description of bags anew.
+//! `holdall reindex`: recreates the metadata of bags.
 
 use crate::{
     VerbResult,

@@ -1,4 +1,4 @@
-//! `holdall repair`: gives a bag that was not ended its end.
+//! `holdall repair`: writes the missing summary and footer of a bag that was not ended.
 
 use crate::{
     VerbResult,
