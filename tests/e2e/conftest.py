@@ -1,4 +1,4 @@
-"""Real nodes, the real program, own ROS domains: what every end-to-end test stands on."""
+"""Real nodes, the real program, own ROS domains: the fixtures of every end-to-end test."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ _domains = itertools.count(os.getpid())
 
 
 class Node:
-    """A real rclpy node (talker or listener) that tells its events as JSON lines."""
+    """A real rclpy node (talker or listener) that reports its events as JSON lines."""
 
     def __init__(self, script, plan, env, cwd=None):
         self.process = subprocess.Popen(
@@ -45,7 +45,7 @@ class Node:
         self.told.put(None)
 
     def wait_for(self, event, deadline_s=NODE_DEADLINE_S):
-        """The next event of this name; one that never comes fails the test instead of holding up the run for ever."""
+        """The next event of this name; a missing event fails the test instead of blocking the run for ever."""
         end = time.monotonic() + deadline_s
         while True:
             try:
@@ -66,7 +66,7 @@ class Node:
 
 
 class Program:
-    """The holdall program in the background, with all that it says."""
+    """The holdall program in the background, with all its output."""
 
     def __init__(self, arguments, env, stdin=subprocess.DEVNULL, program=(HOLDALL,), cwd=None):
         self.process = subprocess.Popen(
@@ -101,7 +101,7 @@ class Program:
                 self.changed.wait(min(left, 1))
 
     def stop(self, number=signal.SIGINT):
-        """Ends it as a user would and returns (exit code, everything it said)."""
+        """Ends it as a user would and returns (exit code, all its output)."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         return self.wait()
@@ -114,7 +114,7 @@ class Program:
 
 
 class World:
-    """One ROS domain of a test's own, and everything started in it."""
+    """A ROS domain of the test's own, and everything started in it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -145,7 +145,7 @@ class World:
         return self._keep(Program(arguments, self.env, **how))
 
     def program(self, command):
-        """Another program in the background, with all that it says."""
+        """Another program in the background, with all its output."""
         return self._keep(Program((), self.env, program=command))
 
     def run(self, *arguments, timeout=DEADLINE_S):

@@ -1,11 +1,11 @@
-"""Kills real recordings with SIGKILL at random moments and compares what is left with the publishers' own log.
+"""Kills real recordings with SIGKILL at random moments and compares what remains with the publishers' own log.
 
 By hand:  python tests/e2e/kill_recording.py --kills 200
 A seed that is printed gives the same moments again with --seed. test_kill.py runs a few kills in CI.
 
 One talker publishes all the time and logs every message at the moment it sends it. Recordings run side by side, each is killed at a random
 moment. Then, for each bag: `holdall info` opens it within a second of processor time; for MCAP a foreign reader (pip mcap, checksums on) reads it up to where it
-was cut off; after `holdall repair` nothing is missing of the log but what was on its way in the last moments; and after `holdall repair` foreign readers (pip mcap with the
+was cut off; after `holdall repair` nothing of the log is missing but what was in flight in the last moments; and after `holdall repair` foreign readers (pip mcap with the
 index, SQLite's own integrity check, pip rosbags) find it whole, with at least the same messages. Exit code 0 when all of that holds.
 """
 
@@ -33,7 +33,7 @@ WINDOW_S = 2.0
 # A message that was sent has to be received before it can survive; and large ones have to be written.
 ON_THEIR_WAY_S = 0.1
 REOPEN_MAX_S = 1.0
-# Between two looks of the probe at how long the machine takes.
+# Time between two measurements of the probe for the machine's delays.
 PROBE_S = 0.1
 
 
@@ -65,7 +65,8 @@ def numbers_in_torn(bag):
 
     numbers = {topic: [] for topic in TOPICS}
     for path in files_of(bag):
-        # Behind what was written lies space that was reserved: zeros, each nine of which the reader would take for a record.
+        # After the written bytes there is reserved space: zeros, each nine of which the reader would take for
+        # a record.
         stream = io.BytesIO(path.read_bytes().rstrip(b"\0"))
         channels = {}
         try:
@@ -81,14 +82,14 @@ def numbers_in_torn(bag):
 
 
 def numbers_in_repaired(bag):
-    """The same of a bag that is said to be whole, by readers that take no damage: pip mcap by the index, or SQLite after its own check."""
+    """The same for a bag that must be whole, by readers that accept no damage: pip mcap by the index, or SQLite after its own check."""
     from mcap.reader import make_reader
 
     numbers = {topic: [] for topic in TOPICS}
     import yaml
 
     told = yaml.safe_load((Path(bag) / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
-    # The file that was made ahead of the next split, and that holds nothing yet, is not among these.
+    # The file that was created ahead for the next split, and that holds nothing yet, is not among these.
     for path in (Path(bag) / name for name in told["relative_file_paths"]):
         if path.suffix == ".mcap":
             with open(path, "rb") as stream:
@@ -114,8 +115,8 @@ def count_by_rosbags(bag):
 
 
 class Probe(threading.Thread):
-    """Says how far the machine was behind: what a sleep and a write that is made durable took at worst. A recorder cannot be in time where
-    this was not; on a quiet machine it is some milliseconds."""
+    """Reports how much the machine was delayed: the longest time of a sleep and of a durable write. A recorder cannot be in time where
+    these were not; on a quiet machine it is some milliseconds."""
 
     def __init__(self, folder):
         super().__init__(daemon=True)
@@ -134,7 +135,7 @@ class Probe(threading.Thread):
                 self.took.append((start, time.monotonic() - start - PROBE_S))
 
     def behind_s(self, since, until):
-        """The worst of a span of time, what is not over yet included."""
+        """The longest of some delays, including one that has not ended yet."""
         took = list(self.took)
         last = took[-1][0] + PROBE_S + took[-1][1] if took else since
         return max([until - last - PROBE_S, 0.0, *(late for start, late in took if since <= start + PROBE_S + late and start <= until)])
@@ -165,20 +166,22 @@ class Kill:
         self.recorder.process.wait()
 
     def judge(self, log, behind_s):
-        """One sentence for each thing that does not hold, and how much was lost in seconds and how long opening took."""
+        """One sentence for each failed check, the loss in seconds, and how long opening took."""
         faults = []
-        # Of the processor, which does not depend on what else the machine does. Programs in the background are not waited for meanwhile.
+        # Processor time, which does not depend on what else the machine does. Programs in the background are
+        # not waited for in between.
         start = used_by_children_s()
         told = self.world.run("info", "--json", self.bag)
         opened_s = used_by_children_s() - start
-        # Killed before the first file had its head: there is nothing to open.
+        # Killed before the first file had its header: there is nothing to open.
         if told.returncode != 0 and self.killed - self.begun > self.window_s:
             return [f"info: {told.stderr}"], 0.0, opened_s
         if opened_s > REOPEN_MAX_S:
             faults.append(f"opening took {opened_s:.2f} s")
         torn = numbers_in_torn(self.bag) if self.is_mcap else None
         repaired = self.world.run("repair", self.bag)
-        # 3: a chunk that was on its way to the disk is torn, and it says so; whether that was too much is judged by the talker's log.
+        # 3: a chunk in flight to the disk is torn, and the repair reports it; the talker's log decides
+        # whether that lost too much.
         if repaired.returncode not in (0, 3):
             if any(torn.values() if torn else []) or self.killed - self.begun > self.window_s:
                 faults.append(f"repair: {repaired.stderr}")
@@ -204,18 +207,19 @@ class Kill:
         return faults, lost_s, opened_s
 
     def lost_s(self, topic, there, log, faults):
-        """What of the log is missing before the kill, in seconds."""
+        """How much of the log is missing before the kill, in seconds."""
         if not there:
-            # Nothing reached the disk: that may be when it was killed before the first window was over.
+            # Nothing reached the disk: possible when the kill came before the end of the first window.
             return self.killed - min((t for t in log.values() if t > self.begun), default=self.killed)
         if there != list(range(there[0], there[0] + len(there))):
             faults.append(f"{topic}: {len(there)} messages from {there[0]} to {there[-1]} are not one run")
-        # The talker sends in one order, so what is missing before the kill is what came behind the last message.
+        # The talker sends in one order, so what is missing before the kill is what came after the last
+        # message.
         return self.killed - min((t for n, t in log.items() if n > there[-1] and t < self.killed), default=self.killed)
 
 
 def options_of(rng):
-    """What a recording is asked for: mostly nothing, now and then splits, compression, another window, another storage."""
+    """The arguments of a recording: mostly none, now and then splits, compression, another window, another storage."""
     return rng.choice(
         [
             [],
@@ -234,7 +238,7 @@ def options_of(rng):
 
 
 def run(world, kills, seed, side_by_side, longest_s=4.0, tell=print):
-    """Kills that many recordings; the faults, one sentence each."""
+    """Kills that many recordings; returns the faults, one sentence each."""
     rng = random.Random(seed)
     logs = {"/small": world.folder / "small.log", "/large": world.folder / "large.log"}
     talker = world.talker(
@@ -280,7 +284,7 @@ def main():
     print(f"seed: {arguments.seed}")
     folder = Path(tempfile.mkdtemp(prefix="holdall-kill-"))
     world = World(folder)
-    # Ended from outside, it ends what it started.
+    # When it is ended from outside, it ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         faults = run(world, arguments.kills, arguments.seed, arguments.side_by_side)

@@ -24,7 +24,7 @@ def audit(world, bag="bag"):
 
 
 def wait_until_received(world, control, topic, count):
-    """Until a recording has received so many messages of a topic, by its own word."""
+    """Waits until a recording has received so many messages of a topic, by its own report."""
     end = time.monotonic() + DEADLINE_S
     while True:
         told = world.run("control", control, "status")
@@ -35,7 +35,7 @@ def wait_until_received(world, control, topic, count):
 
 
 def wait_until_sent(log, count):
-    """Until a talker's own log names so many messages; the last of them may not be out yet."""
+    """Waits until a talker's own log has so many messages; the last of them may not be sent yet."""
     end = time.monotonic() + DEADLINE_S
     while not log.exists() or log.stat().st_size < count * 16:
         assert time.monotonic() < end, log
@@ -70,7 +70,7 @@ def test_a_flood_into_a_tiny_cache_is_accounted_for_to_the_message(world):
         account = told["topics"][topic]
         known = account["recorded"] + account["lost"] + account["sent_before_match"]
         sent_before = sum(p.get("sent_before", 0) for p in account["publishers"])
-        # Best-effort messages behind the last one that arrived are announced by nobody.
+        # Best-effort messages after the last one that arrived are announced by no publisher.
         if topic == "/sure":
             assert known + sent_before == sent[topic][0]["count"], (account, said)
         else:
@@ -83,7 +83,7 @@ def test_what_new_publishers_sent_before_the_match_is_told_to_the_message_and_is
     control = world.folder / "control.sock"
     recorder = record(world, "--topics", "/sure", "/best", "--control-socket", control)
     recorder.wait_until_says("Listening")
-    # It hears nothing while they send their first.
+    # It receives nothing while they send their first messages.
     recorder.process.send_signal(signal.SIGSTOP)
     logs = {topic: world.folder / topic[1:] for topic in ("/sure", "/best")}
     plan = {"type": STRING, "count": None, "rate_hz": 200, "hash": False}
@@ -175,18 +175,18 @@ def test_a_real_node_hears_losses_and_finished_files(world):
     talker.interrupt()
     talker.done()
     code, said = recorder.stop()
-    # The last event tells the last file.
+    # The last event names the last file.
     while splits[-1][1]:
         hear()
     audited, told = audit(world)
     assert (code, told["balanced"]) == (audited, True), (told["faults"], said)
-    # An event that the next one overtook is not sent again: the topic keeps one.
+    # An event that was replaced by the next one is not sent again: the topic keeps one.
     assert 0 < lost <= told["lost"]["total"], said
     assert splits[-1][0].endswith(sorted((f.name for f in (world.folder / "bag").glob("*.mcap")), key=lambda n: int(n[4:-5]))[-1])
 
 
 def test_nothing_is_offered_that_an_older_distribution_does_not_have(world):
-    """A Jazzy recorder beside us fails at each topic of a type that it does not have, and records nothing that follows."""
+    """A Jazzy recorder beside ours fails at each topic of a type that it does not have, and records nothing after it."""
     from rosbags.typesys import Stores, get_typestore
 
     first = record(world, "-a", bag="first")
@@ -208,7 +208,7 @@ def test_losses_are_offered_when_they_are_asked_for_and_have_a_definition(world)
     first.wait_until_says("Listening")
     second = record(world, "-a", bag="second")
     second.wait_until_says("recording /events/rosbag2_messages_lost")
-    # The second now sees another node with the type, and offers it as well.
+    # The second now discovers another node with the type, and offers it as well.
     first.wait_until_says("recording /events/rosbag2_messages_lost")
     ended = [recorder.stop() for recorder in (second, first)]
     assert all(code in (0, 3) and "without" not in said for code, said in ended), ended
@@ -294,7 +294,7 @@ def test_a_publisher_that_is_found_late_and_is_older_than_the_recording_has_lost
     talker.process.send_signal(signal.SIGSTOP)
     try:
         recorder = record(world, "--topics", "/t", "--control-socket", world.folder / "rec.sock")
-        # The time after which publishers that send no time of their making count as new.
+        # The time after which publishers that do not send their creation time count as new.
         wait_for_status(world, "rec.sock", lambda status: status["elapsed_s"] > 2.5)
         assert "/t" not in wait_for_status(world, "rec.sock", lambda status: True)["topics"]
     finally:
@@ -310,7 +310,7 @@ def test_a_publisher_that_is_found_late_and_is_older_than_the_recording_has_lost
 
 
 def wait_for_status(world, socket, holds):
-    """The first status of a recorder for which something holds."""
+    """A recorder's first status that satisfies a condition."""
     end = time.monotonic() + DEADLINE_S
     while True:
         told = world.run("control", world.folder / socket, "status")

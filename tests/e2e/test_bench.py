@@ -98,12 +98,12 @@ def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path)
         (recorder,) = [p for p in run["processes"] if p["name"] == "recorder"]
         assert recorder["cpu_s"] > 0 and recorder["samples"]
         assert run["discovery"]["matched"] == 2
-    # Where the file says; programs inherit it.
+    # On the cores that the file names; programs inherit it.
     assert (tmp_path / "cpus").read_text().split() == ["Cpus_allowed_list:", "0"]
 
 
 def test_over_zenoh_and_shared_memory_publishers_and_recorder_meet_by_themselves(world, tmp_path):
-    """Nobody runs a router, and nobody else's sessions are disturbed."""
+    """No router is running, and no other sessions are disturbed."""
     (tmp_path / "own.yaml").write_text(OWN_TRANSPORTS)
     told = subprocess.run(
         [HOLDALL, "bench", "run", tmp_path / "own.yaml", "--limit-total", "16MB", "--json", "--out", tmp_path / "out"],
@@ -136,7 +136,7 @@ def test_an_interrupted_run_ends_what_it_started_removes_its_bag_and_is_resumed(
     run = subprocess.Popen(command, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def told(path):
-        """What a file of /proc says; nothing when its process or thread has ended since it was listed."""
+        """The contents of a file of /proc; empty when its process or thread has ended since it was listed."""
         try:
             return path.read_text()
         except (FileNotFoundError, ProcessLookupError):
@@ -157,7 +157,7 @@ def test_an_interrupted_run_ends_what_it_started_removes_its_bag_and_is_resumed(
     run.send_signal(signal.SIGTERM)
     assert run.wait(60) == -signal.SIGTERM
     assert bags() == []
-    # Its state stands behind its name; Z is one that has ended, and whose parent has not asked yet.
+    # Its state is after its name; Z is a process that has ended and whose parent has not waited for it yet.
     gone = lambda pid: told(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] in ([], ["Z"])
     while not all(gone(pid) for pid in started):
         assert time.monotonic() < deadline + 30, started

@@ -1,4 +1,4 @@
-"""Every verb on files that somebody has made to break it: it ends soon, in little memory, with an exit code of the table and a sentence."""
+"""Every verb on files crafted to break it: it ends soon, in little memory, with an exit code of the table and a sentence."""
 
 import bz2
 import itertools
@@ -19,7 +19,7 @@ from conftest import HOLDALL
 
 MAGIC = b"\x89MCAP0\r\n"
 MEMORY_BYTES = 4 << 30
-# Of the processor: the machine may be busy.
+# Processor time: the machine may be busy.
 TIME_S = 20
 DEADLINE_S = 300
 DAY = 1_700_000_000_000_000_000

@@ -24,7 +24,8 @@ BAGS = sorted(
 )
 NUMBERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64", "byte", "char"]
 PLAIN = ["bool", *NUMBERS]
-# What rosbags adds to messages of its own (besides constants), and what structs without fields have on the wire.
+# Fields that rosbags adds to its messages (in addition to constants), and the bytes of structs without fields
+# on the wire.
 IGNORED = ("__msgtype__", "structure_needs_at_least_one_member")
 TYPES = {
     "kinds_msgs/msg/Basic": "uint8 A=1\nstring NAME=constant\n" + "".join(f"{kind} {kind}_value\n" for kind in PLAIN),
@@ -51,7 +52,7 @@ def typestore():
 
 
 class Random:
-    """Random messages of a type, with all the values that are easily got wrong."""
+    """Random messages of a type, with all values that are easily decoded wrong."""
 
     def __init__(self, store, seed):
         self.store, self.random = store, random.Random(seed)
@@ -91,7 +92,7 @@ class Random:
 
 
 def plain(value):
-    """A message of rosbags as JSON has it."""
+    """A rosbags message as it should be in JSON."""
     if hasattr(value, "__msgtype__"):
         names = [field.name for field in dataclasses.fields(value) if field.name not in IGNORED and not field.name.isupper()]
         return {name: plain(getattr(value, name)) for name in names}
@@ -304,7 +305,7 @@ def test_a_bag_in_another_storage_is_the_same(tmp_path, world):
                 message = make.message("kinds_msgs/msg/Texts")
                 if stamp == changed > 0:
                     message.plain = "changed"
-                # Equal stamps and equal messages count as often as they are there.
+                # Equal stamps and equal messages count as often as they occur.
                 writer.write(topic, 1 + stamp // 3, store.serialize_cdr(message, message.__msgtype__))
     told = world.run("diff", tmp_path / "a", tmp_path / "b")
     assert (told.returncode, told.stdout) == (0, ""), told.stdout + told.stderr

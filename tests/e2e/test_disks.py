@@ -17,7 +17,7 @@ import pytest
 from conftest import HOLDALL
 
 BYTES = "std_msgs/msg/UInt8MultiArray"
-# _IOR('X', 125, __u32), ext4's and xfs' way to pull the plug; 2 leaves the journal as it is.
+# _IOR('X', 125, __u32), ext4's and xfs' call to shut the file system down; 2 does not flush the journal.
 SHUTDOWN, NO_LOG_FLUSH = 0x8004587D, struct.pack("I", 2)
 
 
@@ -26,7 +26,8 @@ def run(*command, **how):
 
 
 def flood(world, size=200_000, rate_hz=200, count=None):
-    # Small ones are all kept for a while: a recorder that a busy machine holds up for seconds still gets them.
+    # Small messages are all kept for a while: a recorder that a busy machine delays for seconds still
+    # receives them.
     depth = max(100, 10_000_000 // size)
     talker = world.talker({"topic": "/t", "type": BYTES, "size": size, "count": count, "rate_hz": rate_hz, "hash": False, "qos": {"depth": depth}})
     talker.wait_for("ready")
@@ -115,7 +116,7 @@ def test_an_account_survives_a_disk_without_inodes(world, storage):
 def test_a_full_file_system_ends_the_recording_or_gives_up_its_oldest_files(world, policy):
     small, kept = world.folder / "small", world.folder / "kept"
     small.mkdir()
-    # A ring wants more than this file system has, unless told otherwise.
+    # By default a ring keeps more space free than this file system has.
     spare = "--min-free-space 20MiB" if policy == "ring" else ""
     inside = (
         f"mount -t tmpfs -o size=60m none {small} || exit 99\n"
@@ -164,7 +165,7 @@ def test_a_frozen_disk_is_told_and_nothing_is_lost_when_it_thaws(world, disk):
 
 
 def memory_group(world, limit_bytes):
-    """A control group of its own (v1 or v2) with so much memory; programs join it by what `joined` puts before them."""
+    """A control group of its own (v1 or v2) with so much memory; `joined` prefixes a program's command so that it joins."""
     for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
         group = Path(root) / f"holdall-test-{os.getpid()}"
         try:
@@ -194,7 +195,7 @@ def test_memory_that_runs_out_kills_the_recorder_and_what_was_durable_is_in_the_
     group = memory_group(world, 300_000_000)
     try:
         control = world.folder / "control"
-        # Told to take more than there is; messages wait in it while the disk stands still.
+        # Configured to use more memory than there is; messages wait in it while the disk does not respond.
         arguments = ["record", "-o", disk / "bag", "--topics", "/t", "--max-cache-size", "4GiB", "--max-loss-window", "0.5", "--control-socket", control]
         recorder = world.program(joined(group, HOLDALL, *arguments))
         talker = flood(world, size=500_000, rate_hz=100)
@@ -211,7 +212,7 @@ def test_memory_that_runs_out_kills_the_recorder_and_what_was_durable_is_in_the_
         code, said = recorder.wait()
         talker.interrupt()
         assert code == -signal.SIGKILL, said
-        # 3 where something was torn that never was durable.
+        # 3 where data was torn that never was durable.
         assert world.run("repair", disk / "bag").returncode in (0, 3)
         assert world.info(disk / "bag")["message_count"] >= durable, said
         assert world.run("check", disk / "bag").returncode == 0
@@ -227,7 +228,7 @@ def test_a_disk_that_vanishes_ends_the_recording_with_its_path_and_leaves_what_w
     talker = flood(world, size=10_000, rate_hz=100)
     recorder.wait_until_says("recording /t")
     talker.wait_for("matched")
-    # Some syncs later: by the recorder's own word.
+    # Some syncs later, by the recorder's own report.
     while ask(world, control)["durable"] < 100:
         time.sleep(0.05)
     folder = os.open(disk, os.O_RDONLY)
@@ -236,10 +237,10 @@ def test_a_disk_that_vanishes_ends_the_recording_with_its_path_and_leaves_what_w
     code, said = recorder.wait()
     talker.interrupt()
     assert code == 1 and str(disk / "bag") in said, said
-    # The cable is in again.
+    # The cable is connected again.
     assert run("umount", disk).returncode == 0
     assert run("mount", "-o", "loop", world.folder / "image", disk).returncode == 0
-    # 3 where something was torn that never was durable.
+    # 3 where data was torn that never was durable.
     assert world.run("repair", disk / "bag").returncode in (0, 3)
     about = world.info(disk / "bag")
     assert about["message_count"] >= 100, (about, said)
@@ -262,7 +263,8 @@ def test_a_used_up_quota_ends_the_recording_with_its_path_and_everything_until_t
         told = audit(world, limited / "bag")
         assert told["balanced"], (told["faults"], said)
         assert told["recorded"] * 200_000 > 15_000_000, (told, said)
-        # Where even a shorter file takes new blocks, as here, its end has to wait for room; the recorder says so.
+        # Where even a shorter file needs new blocks, as here, its footer has to wait for space; the recorder
+        # reports that.
         assert run("btrfs", "qgroup", "limit", "none", limited).returncode == 0
         assert world.run("repair", limited / "bag").returncode in (0, 3), said
         assert world.info(limited / "bag")["message_count"] == told["recorded"], said
@@ -289,7 +291,7 @@ def test_a_file_system_that_turns_read_only_ends_the_recording_and_keeps_what_wa
         talker.interrupt()
         assert code == 1 and str(folder / "bag") in said, said
         assert "read-only file system" in said.lower() or "input/output error" in said.lower(), said
-        # An administrator looks after it.
+        # An administrator intervenes.
         assert run("umount", folder).returncode == 0
         run("e2fsck", "-fy", world.folder / "image")
         assert run("mount", "-o", "loop", world.folder / "image", folder).returncode == 0

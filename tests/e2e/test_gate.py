@@ -1,4 +1,4 @@
-"""`holdall bench gate` as CI runs it: what costs more than the baseline fails, with the function's name; what lacks valgrind is refused."""
+"""`holdall bench gate` as CI runs it: higher costs than the baseline fail, with the function's name; a machine without valgrind is refused."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def gate(*arguments, env=None):
 
 @needs_valgrind
 def test_six_percent_more_instructions_fail_with_the_function_and_one_less_does_not(tmp_path):
-    # A baseline of this very build: whatever compiler and machine this is, nothing but the changes below differs.
+    # A baseline of this very build: with any compiler and machine, only the changes below differ.
     renewed = tmp_path / "baseline.json"
     shutil.copy(BASELINE, renewed)
     told = gate("--baseline", renewed, "--renew")

@@ -24,7 +24,7 @@ def needs_iceoryx2():
 
 
 class Shm(World):
-    """A root and a prefix that nobody else uses."""
+    """A root and a prefix that no other test uses."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -131,7 +131,7 @@ def test_a_publisher_that_is_killed_with_a_loan_disturbs_nobody(shm):
     victim.process.send_signal(signal.SIGKILL)
     victim.process.wait()
     recorder.wait_until_says("cleaned up after 1 node(s) that died")
-    # The service ends with its last user, and can be made anew in another shape.
+    # The service ends with its last user, and can be created again with another layout.
     again = shm.peer("publish", "Victim", count=10, size=100_000, rate_hz=100, stay=1)
     again.done()
     other.done()
@@ -145,7 +145,7 @@ def test_a_publisher_that_is_killed_with_a_loan_disturbs_nobody(shm):
 
 def test_a_recorder_that_is_killed_leaves_publishers_alone(shm):
     recorder = shm.record("-a")
-    # For so long that a second recorder is there before it ends, also on a busy machine.
+    # Long enough for a second recorder to start before it ends, also on a busy machine.
     peer = shm.peer("publish", "Steady", count=800, size=50_000, rate_hz=100, buffer=2, borrow=2, stay=1)
     peer.wait_for("ready")
     recorder.wait_until_says("recording /Steady")
@@ -192,7 +192,7 @@ def test_a_ros_bag_is_played_to_services(shm):
 
 
 def wait_until_received(shm, topic, count):
-    """Until the recording with a control socket has received so many messages of a topic, by its own word."""
+    """Waits until the recording with a control socket has received so many messages of a topic, by its own report."""
     end = time.monotonic() + 60
     while True:
         told = shm.run("control", shm.folder / "control", "status")
@@ -203,7 +203,7 @@ def wait_until_received(shm, topic, count):
 
 
 def recorded_after_a_fault(shm, recorder, name="Other", count=40):
-    """Publishes on another service and ends the recording; that one must be whole."""
+    """Publishes on another service and ends the recording; that service must be recorded completely."""
     other = shm.peer("publish", name, count=count, rate_hz=100, stay=1)
     other.done()
     code, said = recorder.stop()
@@ -212,7 +212,7 @@ def recorded_after_a_fault(shm, recorder, name="Other", count=40):
 
 
 def test_a_buffer_that_overflows_is_counted_exactly(shm):
-    """A burst into a buffer of two, from a publisher that never waits: what the service threw away is a gap, message for message."""
+    """A burst into a buffer of two, from a publisher that never waits: messages dropped by the service are a gap, message for message."""
     recorder = shm.record("-a")
     peer = shm.peer("publish", "Burst", count=3000, size=64, buffer=2, borrow=2, stay=1)
     peer.done()
@@ -220,9 +220,9 @@ def test_a_buffer_that_overflows_is_counted_exactly(shm):
     got = [int.from_bytes(message[16:24], "little") for message in messages_of(shm.folder / "bag")["/Burst"]]
     assert got == sorted(got) and len(got) < 3000, "nothing overflowed"
     (topic,) = json.loads(shm.run("audit", "--json", shm.folder / "bag").stdout)["topics"].values()
-    # What came after the last one that arrived nobody can know.
+    # How many messages came after the last one that arrived cannot be known.
     assert topic["recorded"] == len(got)
-    # What a publisher that was there at the start had sent before is no loss.
+    # Messages that a publisher that existed at the start had sent before are no loss.
     (publisher,) = topic["publishers"]
     assert topic["lost"] + topic["sent_before_match"] + publisher.get("sent_before", 0) == got[-1] - len(got) > 0, (topic, got[:5], got[-1])
     assert code == 3, said
@@ -273,7 +273,7 @@ def test_memory_of_a_publisher_that_vanishes_disturbs_nobody_else(shm):
 
 
 def test_a_service_that_cannot_be_opened_is_told_once(shm):
-    """Its description is no description."""
+    """Its description is invalid."""
     first = shm.peer("publish", "Broken", count=1, wait_for_subscriber=False, stay=20)
     first.wait_for("done")
     (description,) = [path for path in glob.glob(f"{shm.root}services/*") if b"Broken" in open(path, "rb").read()]
@@ -297,18 +297,18 @@ def frozen_at_will(shm):
 
 
 def test_a_disk_that_stands_still_never_holds_back_a_publisher(shm, frozen_at_will):
-    """Its pool has four samples more than its service lends: were they kept, it could not send."""
+    """Its pool has four samples more than its service lends: if the recorder kept them, it could not send."""
     bag = frozen_at_will / "bag"
     recorder = shm.record("-a", "--max-cache-size", "4MB", bag=bag)
     camera = shm.peer("publish", "Camera", count=400, size=200_000, rate_hz=100, buffer=4, borrow=4, stay=1)
     camera.wait_for("ready")
     recorder.wait_until_says("recording /Camera")
     assert test_disks.run("fsfreeze", "-f", frozen_at_will).returncode == 0
-    # One that is held back is not done before the disk goes on, so never.
+    # A publisher that is blocked ends only when the disk continues, so never.
     camera.wait_for("done")
     assert test_disks.run("fsfreeze", "-u", frozen_at_will).returncode == 0
     code, said = recorder.stop()
-    # 1 where nothing became durable for too long, which is told as well.
+    # 1 where nothing became durable for too long, which is reported as well.
     assert code in (1, 3), said
     told = json.loads(shm.run("audit", "--json", bag).stdout)
     assert told["balanced"], told
@@ -329,7 +329,7 @@ def test_all_threads_keep_to_their_cores_and_receiving_ones_go_first(shm):
                     cores = next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
                     policies[name.read().strip()] = os.sched_getscheduler(int(os.path.basename(task))) & ~os.SCHED_RESET_ON_FORK
             except (FileNotFoundError, ProcessLookupError):
-                continue  # It has ended since it was listed.
+                continue  # It has ended since the listing.
             assert cores == "0", task
     code, said = recorded_after_a_fault(shm, recorder)
     assert code == 0, said

@@ -1,4 +1,4 @@
-"""A few real recordings killed with SIGKILL at random moments; kill_recording.py has the long form, and says what is looked at."""
+"""A few real recordings killed with SIGKILL at random moments; kill_recording.py is the long form, and describes the checks."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A bag that is being recorded, or whose file vanishes, and bags with FIFOs and links: every verb ends in time and says what is so."""
+"""A bag that is being recorded, or whose file vanishes, and bags with FIFOs and links: every verb ends in time and reports the cause."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Playing bags to real rclpy listeners: our own bags, and bags that others wrote."""
+"""Playing bags to real rclpy listeners: our own bags, and bags of other writers."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Who published what: kept in the bag with real nodes, read by readers that are not ours, chosen by `play` and `filter`."""
+"""Who published what: kept in the bag with real nodes, read by third-party readers, selected by `play` and `filter`."""
 
 import json
 import time
@@ -11,15 +11,16 @@ STRING = "std_msgs/msg/String"
 
 
 def talker(world, name, count, rate=100):
-    # The second publisher finds the subscription that is there for the first, and may begin before the recorder has heard of it: a
-    # volatile one's first messages are `head` then. What is kept for who comes late is asked for.
+    # The second publisher matches the subscription that exists for the first, and may begin before the
+    # recorder has matched it: the first messages of a volatile one are `head` then. Messages kept for late
+    # readers are requested.
     qos = {"durability": "transient_local", "depth": count}
     publisher = {"topic": TOPIC, "type": STRING, "count": count, "rate_hz": rate, "text": name + " {n}", "qos": qos}
     return world.talker(publisher, node=name, wait_for_subscriptions=1, linger=True)
 
 
 def named(world, control):
-    """The nodes that the recording knows to publish."""
+    """The nodes that the recording lists as publishers."""
     told = world.run("control", control, "status")
     assert told.returncode == 0, told.stderr
     return json.loads(told.stdout)["status"]["topics"][TOPIC]["nodes"]
@@ -32,7 +33,7 @@ def record_two(world, *arguments, until_named=True):
     recorder.wait_until_says("Listening for topics")
     left, right = talker(world, "left", 20), talker(world, "right", 30)
     left.wait_for("done"), right.wait_for("done")
-    # Fast DDS tells the names of nodes by a topic of their own, which may be heard later than the messages.
+    # Fast DDS sends the names of nodes on a topic of their own, which may arrive later than the messages.
     end = time.monotonic() + DEADLINE_S
     while until_named and named(world, control) != ["/left", "/right"]:
         assert time.monotonic() < end, named(world, control)
@@ -91,7 +92,7 @@ def test_mcap_tools_see_a_channel_for_each_publisher(world):
         counts = opened.get_summary().statistics.channel_message_counts
         assert sorted(counts[id] for id in channels) == [20, 30]
         assert len({c.metadata["holdall.publisher"] for c in channels.values()}) == 2
-        # A name that Fast DDS told after the first message is in the ledger only.
+        # A name that Fast DDS sent after the first message is in the ledger only.
         assert {c.metadata.get("holdall.publisher.node") for c in channels.values()} <= {"/left", "/right", None}
         assert len({c.schema_id for c in channels.values()}) == 1
         times = [message.log_time for _, _, message in opened.iter_messages(topics=[TOPIC])]

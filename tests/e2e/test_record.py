@@ -1,4 +1,4 @@
-"""Recording real rclpy nodes over real DDS; readers that are not ours decide what is in the bag."""
+"""Recording real rclpy nodes over real DDS; third-party readers decide what is in the bag."""
 
 import contextlib
 import hashlib
@@ -20,10 +20,10 @@ def md5(messages):
 
 
 def head_losses(said, topic):
-    """Messages of a topic that the recorder says were sent before their publisher was matched.
+    """Messages of a topic that the recorder reports as sent before their publisher was matched.
 
     A publisher that appears later may count our subscription as matched, and begin, just before we have matched it: those
-    messages are not ours to have, but they must be told.
+    messages cannot be received, but they must be reported.
     """
     told = re.search(rf"sent before the match: .*?{topic} (\d+)", said)
     return int(told.group(1)) if told else 0
@@ -96,8 +96,8 @@ def test_image_imu_and_latched_topic_are_complete(world):
     got = messages_of(world.folder / "bag")
     for topic, streams in sent.items():
         account = told["topics"][topic]
-        # What a full socket buffer takes of best-effort messages, beside images on a busy machine, is gone; and told, but for those behind
-        # the last one that arrived.
+        # Best-effort messages that do not fit into a full socket buffer, beside images on a busy machine, are
+        # lost; and reported, except for those after the last one that arrived.
         is_whole = len(got[topic]) == streams[0]["count"]
         assert is_whole or topic == "/imu", (topic, said)
         assert account["recorded"] + account["lost"] + account["sent_before_match"] == account["publishers"][0]["covered"][1] <= streams[0]["count"], (account, said)
@@ -135,8 +135,9 @@ def test_late_and_second_publishers_are_recorded(world):
     code, said = recorder.stop()
     assert code == 0, said
     got = [text_of(m) for m in messages_of(world.folder / "bag")["/t"]]
-    # Each exactly once. Not always in order here: beside the best-effort publisher the topic has a second, weaker subscription, which may
-    # hear a reliable publisher before the reliable one has brought its first messages.
+    # Each exactly once. Not always in order here: in addition to the best-effort publisher's subscription the
+    # topic has a second, weaker one, which may receive from a reliable publisher before the reliable one has
+    # received its first messages.
     assert [g for g in got if g[0] == "a"] == [f"a{n}" for n in range(100)]
     assert len(set(got)) == len(got)
     assert set(got) <= {f"{letter}{n}" for letter in "abc" for n in range(100)}
@@ -148,7 +149,8 @@ def test_publisher_killed_and_restarted_goes_on_in_the_same_bag(world):
     killed = world.talker({"topic": "/t", "type": STRING, "count": None, "rate_hz": 200, "qos": {"depth": 100}}, node="robot")
     killed.wait_for("matched")
     recorder.wait_until_says("/t")
-    # What a publisher that is found within the first two seconds sent before is none of the recording's; this one takes longer.
+    # Messages that a publisher discovered within the first two seconds sent before are not part of the
+    # recording; this one takes longer.
     world.talker({"topic": "/aside", "type": STRING, "count": 500, "rate_hz": 200}, node="aside").done()
     killed.process.send_signal(signal.SIGKILL)
     killed.process.wait()
@@ -220,7 +222,8 @@ def test_a_machine_with_forty_participants_has_a_place_for_the_recorder(world):
 
 
 def test_a_publisher_knows_at_once_that_the_recorder_has_left(world):
-    # What it is not told, a publisher learns when the recorder's lease runs out; this one's does not within the test.
+    # Without a farewell a publisher learns of the end when the recorder's lease runs out; this one's does not
+    # within the test.
     world.env["CYCLONEDDS_URI"] = "<Discovery><LeaseDuration>600s</LeaseDuration></Discovery>"
     talker = world.talker({"topic": "/chatter", "type": STRING, "count": 100, "rate_hz": 500, "qos": {"depth": 100}}, tell_when_alone=True)
     recorder = record(world, "--topics", "/chatter")

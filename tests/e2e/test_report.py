@@ -20,9 +20,9 @@ benchmarks:
   - {repeat_each: 1, no_transport: true, parameters: {recorder: [holdall, double_buffered], max_cache_size: [10000000]}}
 """
 
-# What a reader can reach, in the order of the page.
+# The elements that a reader can reach, in the order of the page.
 REACHABLE = "[...document.querySelectorAll('a[href], summary, [tabindex]')].filter(e => e.checkVisibility({contentVisibilityAuto: true}))"
-# Smallest contrast of all text with what lies behind it (WCAG), and the text.
+# Smallest contrast of all text with its background (WCAG), and the text.
 CONTRAST = """
 (() => {
   const parts = c => c.match(/[\\d.]+/g).map(Number);
@@ -72,8 +72,8 @@ def browser(page, started):
 
 def test_everything_is_reached_by_keyboard_in_the_order_of_the_page_and_is_seen_to_be(browser):
     count = browser.script(f"window.order = {REACHABLE}; order.length")
-    # Link past the navigation, link to the experiment, a table, and of each plot itself and its data; how many plots there are depends on
-    # whether the run lasted long enough to look at the processors.
+    # Link past the navigation, link to the experiment, a table, and of each plot itself and its data; the
+    # number of plots depends on whether the run lasted long enough to sample the processors.
     assert count >= 5
     for place in range(count):
         browser.press("Tab")
@@ -98,7 +98,7 @@ def test_the_first_key_leads_past_the_navigation_and_keys_open_the_data(browser)
         is_open = browser.script("document.querySelector('details').open")
         browser.press(key)
         assert browser.script("document.querySelector('details').open") is not is_open, key
-    # A table that is wider than its place is moved by the arrows.
+    # A table that is wider than its container is scrolled with the arrow keys.
     browser.look(500, 900, "light")
     browser.script("window.wide = [...document.querySelectorAll('.scroll')].find(e => e.scrollWidth > e.clientWidth); wide.focus()")
     browser.press("ArrowRight")
@@ -119,7 +119,7 @@ def test_a_phone_moves_tables_and_plots_and_not_the_page(browser):
     browser.look(360, 740, "light", is_phone=True)
     assert browser.script("document.documentElement.scrollWidth") <= 360
     assert browser.script("[...document.querySelectorAll('main, h2, figure, .scroll, ul')].every(e => e.getBoundingClientRect().right <= 360)")
-    # Letters of plots stay as large as those of tables.
+    # Letters in plots stay as large as those in tables.
     sizes = "[...document.querySelectorAll('svg text')].filter(e => e.textContent.trim()).map(e => e.getBoundingClientRect().height)"
     assert min(browser.script(sizes)) >= 8
 

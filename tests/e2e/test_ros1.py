@@ -1,4 +1,4 @@
-"""ROS 1 bags recorded by ROS 1's own recorder from real rospy and roscpp publishers, judged by what pip `rosbags` makes of them."""
+"""ROS 1 bags recorded by ROS 1's own recorder from real rospy and roscpp publishers, judged by pip `rosbags`' conversion of them."""
 
 import hashlib
 import json
@@ -25,12 +25,12 @@ def ros1_is_here():
 
 
 def plain_env():
-    """Without what leads Python into the venv, where the messages of ROS 2 have the same names."""
+    """The environment without the variables that lead Python into the venv, where the messages of ROS 2 have the same names."""
     return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
 
 
 class Ros1:
-    """A ROS 1 master of a test's own, and what is started under it."""
+    """A ROS 1 master of the test's own, and everything that is started under it."""
 
     def __init__(self, folder):
         with socket.socket() as free:

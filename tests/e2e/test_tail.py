@@ -1,4 +1,4 @@
-"""What a publisher that is killed had sent and nobody received: told from the announcements of reliable writers, over two DDS implementations."""
+"""Messages that a killed publisher had sent and that were not received: counted from the announcements of reliable writers, over two DDS implementations."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ def audit(world, bag):
 
 
 def recorded(world):
-    """Messages of /t that a recording has received, by its own word."""
+    """Messages of /t that a recording has received, by its own report."""
     told = world.run("control", world.folder / "control", "status")
     assert told.returncode == 0, told.stderr
     return json.loads(told.stdout)["status"]["topics"].get("/t", {}).get("received", 0)
@@ -40,7 +40,7 @@ def judge(world, recorder, sent_at_most):
     assert told["balanced"], (told["faults"], said)
     account = told["topics"]["/t"]
     known = account["recorded"] + account["lost"] + account["sent_before_match"] + sum(p.get("sent_before", 0) for p in account["publishers"])
-    # One that was being handed over when the publisher died may be known as well.
+    # A message that was being sent when the publisher died may be known as well.
     assert 0 < known <= sent_at_most + 1, (account, sent_at_most, said)
     # Announced and not received is lost at the tail, and nothing else of what a reliable publisher sent is lost.
     assert code == (3 if told["lost"]["total"] else 0), said

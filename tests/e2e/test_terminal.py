@@ -13,7 +13,7 @@ sighup = pytest.mark.parametrize("ignored", [(), (signal.SIGHUP,)], ids=["sighup
 
 
 def publish(world, topic, count=50):
-    """Publishes to whoever has subscribed; returns when all is sent."""
+    """Publishes to all current subscriptions; returns when all is sent."""
     talker = world.talker(
         {"topic": topic, "type": STRING, "count": count, "rate_hz": 100, "qos": {"depth": count, "durability": "transient_local"}},
         wait_for_subscriptions=1,
@@ -43,7 +43,7 @@ def test_a_stopped_terminal_does_not_hold_up_the_recording(world, terminal):
     bag = world.folder / "bag"
     screen = terminal("record", "-a", "-o", bag)
     screen.wait_until_shows("recording")
-    screen.type("\x13")  # Ctrl-S: whoever writes to the terminal now waits.
+    screen.type("\x13")  # Ctrl-S: every write to the terminal waits from now on.
     publish(world, "/t")
     screen.interrupt()
     assert screen.exit_code() == 0

@@ -1,4 +1,4 @@
-"""The verbs that work on bags, as a user runs them, judged by readers that are not ours."""
+"""The verbs that work on bags, as a user runs them, judged by third-party readers."""
 
 import hashlib
 import json
@@ -141,7 +141,7 @@ def test_rosbag2s_yaml_makes_what_it_says(tmp_path):
 
 
 def write_foreign(path, profile):
-    """An MCAP file of nothing that is ROS 2's, with an attachment and a metadata record."""
+    """An MCAP file that has nothing of ROS 2, with an attachment and a metadata record."""
     path.parent.mkdir()
     with open(path, "wb") as file:
         writer = McapWriter(file, compression=CompressionType.LZ4, chunk_size=2000)
@@ -295,7 +295,7 @@ def test_bad_input_is_one_sentence(tmp_path, verb):
         told = holdall(verb, path, *output)
         assert "panicked" not in told.stderr, told.stderr
         if verb == "reindex":
-            # It mends what is wrong with metadata; what is wrong with files is told.
+            # It fixes the metadata; faults of files are reported.
             assert told.returncode in (0, 1), (path, told.stderr)
             continue
         assert told.returncode == 1, (path, told.returncode, told.stderr, told.stdout)

@@ -1,4 +1,4 @@
-"""Systems of rmw_zenoh: pyzeros and eclipse-zenoh publish and subscribe, pamoja-ros2 says what the keys are, holdall records and plays."""
+"""Systems of rmw_zenoh: pyzeros and eclipse-zenoh publish and subscribe, pamoja-ros2 defines the keys, holdall records and plays."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def program_with_zenoh():
 
 
 class ZenohNode:
-    """tests/nodes/zenoh_node.py, told what to do one thing at a time."""
+    """tests/nodes/zenoh_node.py, controlled by one request at a time."""
 
     def __init__(self, **plan):
         self.process = subprocess.Popen(
@@ -91,7 +91,7 @@ class Meeting:
         return self.nodes[-1]
 
     def record(self, *arguments):
-        # Without --transport: RMW_IMPLEMENTATION says it.
+        # Without --transport RMW_IMPLEMENTATION decides.
         control = self.world.folder / "control"
         recorder = self.world.holdall("record", "-o", self.world.folder / "bag", "--control-socket", control, *arguments)
         recorder.wait_until_says("Listening for topics")
@@ -192,7 +192,7 @@ def test_malformed_attachments_and_tokens_are_told_once_and_everything_else_goes
 
 
 def test_a_gap_in_the_sequence_is_counted_and_publishers_that_disagree_are_told(meeting):
-    # Peers hear of each other from a router.
+    # Peers learn of each other from a router.
     meeting.host("router", node="router")
     talker, other = meeting.guest(), meeting.guest(node="other")
     talker.advertise("/t", by="plain")
@@ -234,7 +234,7 @@ def test_what_transient_local_publishers_keep_is_recorded_once(meeting):
 
 def test_a_definition_that_only_the_node_knows_is_asked_for(meeting):
     talker = meeting.host(node="talker")
-    # Definition and hash of a type that nobody else has, from rosbags.
+    # Definition and hash of a type that no other node has, from rosbags.
     from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
     kind, text = "only_here_msgs/msg/Pair", "int32 first\nint32 second\n"
@@ -284,11 +284,12 @@ def test_a_router_that_goes_away_and_comes_back_leaves_a_counted_gap_and_two_lin
 def test_what_was_sent_before_the_match_is_counted_at_the_head(meeting):
     talker = meeting.host()
     recorder = meeting.record("-a")
-    # Publishers that are there in the first two seconds may have sent for hours; later ones are wanted from their first message on.
+    # Publishers that exist in the first two seconds may have sent for hours; later ones must
+    # be recorded from their first message on.
     time.sleep(2.2)
     gid = talker.advertise("/late", by="plain")["gid"]
     talker.do("await_subscription", topic="/late")
-    # As if it had sent five before: whether really sent ones come before the match is a matter of microseconds.
+    # As if it had sent five before: whether really sent ones come before the match depends on microseconds.
     for sequence in range(6, 16):
         attachment = struct.pack("<qqB", sequence, 1, 16).hex() + gid
         talker.publish("/late", *strings(sequence - 1, sequence), attachment=attachment)

@@ -1,4 +1,4 @@
-"""A real rclpy node that hears what a recorder tells on `events/...`, whose message types no Python package has: it takes them serialized.
+"""A real rclpy node that receives a recorder's messages on `events/...`, whose types no Python package has: it takes them serialized.
 
 Usage: events_listener.py PLAN.json    (or `-` for standard input)
 
@@ -21,7 +21,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 from std_msgs.msg import String
 
 FAST_DDS = b"rosidl_typesupport_fastrtps_c"
-# Names and functions of a type in Fast DDS's type support; what lies behind the names is copied as it is.
+# Names and functions of a type in Fast DDS's type support; the bytes after the names are copied unchanged.
 CALLBACK_WORDS = 10
 kept = []
 

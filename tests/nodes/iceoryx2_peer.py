@@ -1,9 +1,9 @@
 """A publisher or subscriber of iceoryx2's own Python package: no code of holdall in it. Reads its plan as JSON from standard input.
 
 Publisher: {"role": "publish", "service", "type", "size", "fixed", "header": "known"|"other"|"none", "attributes", "count", "rate_hz",
-"buffer", "borrow", "subscribers", "events", "skip": [sequence, ...], "hold": true}; message n has sequence n (1, 2, ...) and its bytes are told by `payload`.
-Unless "buffer" says otherwise a subscriber's buffer holds all messages, so that none is lost however late it comes to them.
-Subscriber: {"role": "subscribe", "service", "header", "type", "fixed", "size", "count"}; tells what it received.
+"buffer", "borrow", "subscribers", "events", "skip": [sequence, ...], "hold": true}; message n has sequence n (1, 2, ...) and its bytes come from `payload`.
+Unless "buffer" is set a subscriber's buffer holds all messages, so that none is lost however late it comes to them.
+Subscriber: {"role": "subscribe", "service", "header", "type", "fixed", "size", "count"}; prints what it received.
 """
 
 import ctypes

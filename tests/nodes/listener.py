@@ -1,4 +1,4 @@
-"""A real ROS 2 node that subscribes as a JSON plan says and tells what arrived.
+"""A real ROS 2 node that subscribes according to a JSON plan and reports what arrived.
 
 Usage: listener.py PLAN.json    (or `-` for standard input)
 
@@ -44,7 +44,7 @@ def main():
 
         def on_message(data):
             if not data:
-                return  # Fast DDS 2.14.5 hands out nothing, again and again, while a fragmented sample is incomplete.
+                return  # Fast DDS 2.14.5 returns nothing, again and again, while a fragmented sample is incomplete.
             account["count"] += 1
             if account["count"] == 1:
                 tell(event="heard", topic=entry["topic"])

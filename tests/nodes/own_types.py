@@ -1,4 +1,4 @@
-"""A real ROS 2 node with types that holdall does not carry with it: a message, a service with introspection, an action's feedback.
+"""A real ROS 2 node with types that holdall does not bundle: a message, a service with introspection, an action's feedback.
 
 Usage: own_types.py PLAN.json    (or `-` for standard input)
 

@@ -2,7 +2,7 @@
 
 Usage: /usr/bin/python3 ros1_talker.py COUNT
 
-Runs in Debian's own Python, where ROS 1 lives. Publishes COUNT messages on every topic of TOPICS and ends.
+Runs in Debian's own Python, where ROS 1 is installed. Publishes COUNT messages on every topic of TOPICS and ends.
 """
 
 import struct
@@ -128,7 +128,7 @@ def main():
         for topic, (_, make, _) in TOPICS.items():
             publishers[topic].publish(make(n))
         time.sleep(0.002)
-    sys.stdin.read()  # Until what was sent has been recorded.
+    sys.stdin.read()  # Until the sent messages have been recorded.
 
 
 if __name__ == "__main__":

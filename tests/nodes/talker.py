@@ -1,14 +1,14 @@
-"""A real ROS 2 node that publishes what a JSON plan says and tells what it sent.
+"""A real ROS 2 node that publishes according to a JSON plan and reports what it sent.
 
 Usage: talker.py PLAN.json    (or `-` for standard input)
 
 PLAN: {"node": NAME, "publishers": [{"topic", "type", "count", "rate_hz", "qos": {...}, "size", "text"}...],
        "wait_for_subscriptions": N, "tell_when_alone": true, "linger": true}
 `count` null publishes until SIGINT or SIGTERM. Each event is one JSON object on a line of standard output:
-{"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}; where it is wanted,
+{"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}; if requested,
 {"event": "alone"} when the last subscription is gone after that.
 A publisher with "log": PATH writes for each message its number and the monotonic time before it was handed over (uint64, float64, little
-endian), at once, so that the log is right up to the end however that comes.
+endian), at once, so that the log is right up to the end even after a kill.
 The md5 runs over the serialized messages (CDR, with encapsulation header) in the order of sending, each padded with zeros to a multiple
 of four bytes: RTPS aligns its submessages, so this is what every raw subscription receives, rclpy's and rosbag2's too.
 """
@@ -95,7 +95,7 @@ class Source:
 
 
 class Stream:
-    """One publisher with its own pace and its own account of what it sent."""
+    """One publisher with its own pace and its own account of its messages."""
 
     def __init__(self, node, plan):
         self.plan = plan

@@ -1,4 +1,4 @@
-"""A node of rmw_zenoh that is not ours: pyzeros and eclipse-zenoh, told line by line what to do.
+"""A node of rmw_zenoh that is not ours: pyzeros and eclipse-zenoh, controlled by one request per line.
 
 Usage: zenoh_node.py    (reads JSON lines from standard input, writes JSON events to standard output)
 
@@ -28,7 +28,7 @@ import threading
 import time
 import traceback
 
-# Where pyzeros keeps the serializers that it compiles (17 s for the first one).
+# Where pyzeros stores the serializers that it compiles (17 s for the first one).
 os.environ.setdefault("CYDR_CACHE_DIR", os.path.join(sys.prefix, "cydr-cache"))
 
 import zenoh
@@ -47,7 +47,7 @@ def tell(**event):
 
 
 def message_type(name, digest):
-    """What pyzeros wants to know of a type."""
+    """The type information that pyzeros needs."""
     return type("Message", (), {"get_type_name": staticmethod(lambda: name), "hash_rihs01": staticmethod(lambda: digest)})
 
 
@@ -95,7 +95,7 @@ class Counterpart:
                 raise TimeoutError("what was awaited did not come")
 
     def do_advertise(self, topic, type, hash, qos=None, by="pyzeros"):
-        # The key as two others make it, who must agree.
+        # The key as two other implementations build it, which must agree.
         key = ros2.entity_key(self.domain, topic, type, hash)
         qos = QosProfile(**(qos or {}))
         if by == "pyzeros":
@@ -117,10 +117,10 @@ class Counterpart:
         tell(event="advertised", key=key, gid=gid.hex())
 
     def numbered(self, count, size, shared):
-        """Payloads that begin with their number, in shared memory where wanted."""
+        """Payloads that begin with their number, in shared memory where requested."""
         zeros = bytes(size - 8)
         provider = zenoh.shm.ShmProvider.default_backend(8 * size) if shared else None
-        # Kept, as rmw_zenoh keeps its own: with a provider zenoh takes back what is still in flight of it.
+        # Kept, as rmw_zenoh keeps its own: when a provider is dropped, zenoh reclaims its buffers in flight.
         self.providers.append(provider)
         for number in range(count):
             payload = number.to_bytes(8, "little") + zeros
@@ -264,5 +264,5 @@ if __name__ == "__main__":
         main()
     except BaseException:
         traceback.print_exc()
-        # zenoh's threads would keep the process, and who waits for its next line, for ever.
+        # zenoh's threads would keep the process, and a reader that waits for its next line, for ever.
         os._exit(1)
