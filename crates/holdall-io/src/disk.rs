@@ -198,7 +198,7 @@ pub enum Completion {
 pub trait Disk: Send {
     /// Makes a new file; waits until it exists. `reserve_bytes` is the length that it is expected to reach,
     /// for which space is reserved now; 0 when that is not known: space is then reserved as the file grows.
-    /// Pass it as exactly as it is known: space that is reserved and not used has to be released at close.
+    /// Pass it as exactly as possible: space that is reserved and not used has to be released at close.
     /// Space that cannot be reserved is no error here: the write that does not fit fails.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It was made by `create`; when it cannot be removed there is nobody to tell but the folder itself.
+        // It was made by `create`; when it cannot be removed there is no caller to report to.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -82,7 +82,7 @@ fn direct_write(dir: &Path, bytes: u64, block_bytes: usize, depth: usize) -> io:
     let length = i64::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
 
     let start = SystemClock.monotonic();
-    // SAFETY: plain system call without pointers. Where it fails, writing is slower but goes on.
+    // SAFETY: plain system call without pointers. Where it fails, writing is slower but continues.
     unsafe { libc::fallocate(scratch.file.as_raw_fd(), 0, 0, length) };
     let mut free: Vec<usize> = (0..blocks.len()).collect();
     let (mut offset, mut failure) = (0u64, None);
@@ -111,7 +111,7 @@ fn direct_write(dir: &Path, bytes: u64, block_bytes: usize, depth: usize) -> io:
         if let Err(error) = ring.submit_and_wait(1)
             && error.kind() != io::ErrorKind::Interrupted
         {
-            // What is in flight cannot be awaited any more, so its memory must never be given back.
+            // What is in flight cannot be awaited any more, so its memory must never be released.
             std::mem::forget(blocks);
             return Err(error);
         }
@@ -147,7 +147,8 @@ pub fn measure_buffered_write(dir: &Path, bytes: u64, block_bytes: usize) -> Res
             scratch.file.write_all_at(block.as_slice(), offset)?;
             offset += block.capacity() as u64;
             if offset.is_multiple_of(8 << 20) {
-                // SAFETY: plain system call without pointers. Where it is not known, the kernel writes back when it likes.
+                // SAFETY: plain system call without pointers. Where it is not supported, the kernel decides
+                // when to write back.
                 unsafe { libc::sync_file_range(scratch.file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
             }
         }
@@ -227,7 +228,7 @@ mod tests {
     fn limits_leave_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
         assert!(measure_buffered_write(dir.path(), 1 << 20, 64 << 10).unwrap() > 0.0);
-        // Not every file system takes direct writes; what it must not do is leave its file.
+        // Not every file system supports direct writes; even then the test's file must be removed.
         let _ = measure_direct_write(dir.path(), 1 << 20, 64 << 10, 4);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

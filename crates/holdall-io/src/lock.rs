@@ -1,4 +1,5 @@
-//! Advisory locks (`flock`) that mark what a process is writing, so that no other process changes it meanwhile.
+//! Advisory locks (`flock`) that mark what a process is writing, so that no other process changes it at the
+//! same time.
 
 use crate::disk::{DiskError, Operation};
 use std::{
@@ -31,14 +32,14 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Whether a lock could be had.
+/// The outcome of a lock request.
 #[derive(Debug)]
 pub enum Locking {
-    /// It is held until this is dropped, or the process ends in whatever way.
+    /// It is held until this is dropped, or the process ends in any way.
     Held(WriteLock),
     /// Another process has it.
     Taken(Holder),
-    /// The file system has no locks (a network file system, for example), so nobody can hold one.
+    /// The file system has no locks (a network file system, for example), so no process can hold one.
     Impossible,
 }
 
@@ -65,7 +66,7 @@ impl WriteLock {
     }
 }
 
-/// Takes the lock of an open file. Waits for those who only ask who has it.
+/// Takes the lock of an open file. Waits for processes that only query its holder.
 fn take(file: &File) -> Result<(), TryLockError> {
     let mut tried = 0;
     loop {
@@ -114,7 +115,7 @@ fn is_local(file: &File) -> bool {
     asked == 0 && !NETWORK.contains(&((stat.f_type & 0xffff_ffff) as u32))
 }
 
-/// Opens a file or directory so that nothing waits, whatever it is.
+/// Opens a file or directory without blocking, whatever its type.
 fn open(path: &Path) -> Result<File, DiskError> {
     OpenOptions::new()
         .read(true)

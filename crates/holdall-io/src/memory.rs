@@ -11,14 +11,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The files of a [`MemoryDisk`], shared with whoever wants to look at them.
+/// The files of a [`MemoryDisk`], shared with its readers.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFiles {
     files: Arc<Mutex<BTreeMap<PathBuf, Vec<u8>>>>,
 }
 
 impl MemoryFiles {
-    /// The content of a file as it is now.
+    /// The current content of a file.
     pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
         self.with(|files| files.get(path).cloned())
     }
@@ -40,7 +40,7 @@ enum Keep {
     Nothing,
 }
 
-/// A disk in memory. Everything it is asked for is done at once and completes in order.
+/// A disk in memory. Every operation is done at once and completes in order.
 #[derive(Debug)]
 pub struct MemoryDisk {
     files: MemoryFiles,

@@ -1,4 +1,5 @@
-//! The one way to make files beside the recorded data: under a random name, never through a link, renamed when they are complete.
+//! The one way to create files beside the recorded data: under a random name, never through a link, renamed
+//! when they are complete.
 
 use crate::{
     disk::{DiskError, Operation},
@@ -17,14 +18,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What names of files in the making begin and end with. They say nothing of the file, so that they never are too long.
+/// Prefix and suffix of the names of unfinished files. They contain nothing of the file's name, so that they
+/// never are too long.
 const PREFIX: &str = ".holdall-";
 const SUFFIX: &str = ".partial";
 
-/// Random names that are tried; one is free unless something is very wrong.
+/// Random names that are tried; one is free unless there is a serious fault.
 const TRIES_MAX: u32 = 100;
 
-/// Opens a regular file for reading. Whatever else is there (a FIFO, a device, a socket, a directory) is refused, and nothing waits.
+/// Opens a regular file for reading. Any other type (a FIFO, a device, a socket, a directory) is refused, and
+/// nothing waits.
 ///
 /// # Errors
 /// When it cannot be opened or is no regular file.
@@ -37,7 +40,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file that is to be changed in place. A symbolic link is refused: it may lead to any file of this user.
+/// Opens a regular file that is to be changed in place. A symbolic link is refused: it may point to any file
+/// of this user.
 ///
 /// # Errors
 /// When it cannot be opened, is a link, or is no regular file.
@@ -69,11 +73,12 @@ fn refuse_unless_regular(file: &File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// A new file that gets its name when it is complete. Dropped before, it is removed; what a killed process leaves is removed by
-/// [`remove_left_over`].
+/// A new file that gets its name when it is complete. It is removed when it is dropped before; one that a
+/// killed process leaves is removed by [`remove_left_over`].
 #[derive(Debug)]
 pub struct NewFile {
-    /// The folder, held open: what is made and renamed is in this one, also when its path leads elsewhere meanwhile.
+    /// The folder, held open: files are created and renamed in this one, even if its path leads elsewhere by
+    /// then.
     folder: File,
     temporary: OsString,
     name: OsString,
@@ -84,7 +89,7 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Makes a file that will be called `path`, in the same folder.
+    /// Creates a file that will be named `path`, in the same folder.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -133,18 +138,19 @@ impl NewFile {
             .map_err(|source| DiskError::new(&self.path, Operation::Sync, source))
     }
 
-    /// Gives it its name, in place of whatever has it: a link there is replaced, and what it leads to is left alone.
+    /// Gives it its name and replaces an existing file: a link there is replaced, and its target is left
+    /// unchanged.
     ///
     /// # Errors
-    /// When the system refuses; what was there is still there then.
+    /// When the system refuses; the existing file is unchanged then.
     pub fn replace(&mut self) -> Result<(), DiskError> {
         self.rename(RenameFlags::empty())
     }
 
-    /// Gives it its name, which nothing may have.
+    /// Gives it its name, which must be free.
     ///
     /// # Errors
-    /// When something has it, or the system refuses.
+    /// When the name is taken, or the system refuses.
     pub fn publish_new(&mut self) -> Result<(), DiskError> {
         match self.rename(RenameFlags::NOREPLACE) {
             // File systems that do not know the flag.
@@ -203,10 +209,10 @@ impl Drop for NewFile {
     }
 }
 
-/// Makes a file that nothing may be at, also no link. It is not removed when the process ends early.
+/// Creates a file where none exists, also no link. It is not removed when the process ends early.
 pub(crate) fn create_new(path: &Path) -> io::Result<File> {
     let mut options = fs::OpenOptions::new();
-    // O_EXCL follows no link; the flag says so to readers.
+    // O_EXCL follows no link; the flag makes that explicit for readers.
     options
         .write(true)
         .create_new(true)
@@ -238,7 +244,7 @@ fn random_name() -> io::Result<OsString> {
     let mut bytes = [0; 8];
     loop {
         match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-            // So few bytes come at once or not at all.
+            // So few bytes arrive at once or not at all.
             Ok(_) => break,
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -247,8 +253,8 @@ fn random_name() -> io::Result<OsString> {
     Ok(format!("{PREFIX}{:016x}{SUFFIX}", u64::from_ne_bytes(bytes)).into())
 }
 
-/// Removes what killed processes of this user have left in a folder by [`NewFile`]: files in the making that no process has locked. Best
-/// effort.
+/// Removes the files that this user's killed processes have left in a folder through [`NewFile`]: unfinished
+/// files that no process has locked. Best effort.
 pub fn remove_left_over(folder: &Path) {
     let owner = fs::metadata("/proc/self").map(|about| about.uid()).ok();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -1,4 +1,5 @@
-//! New files that tools write from front to end, out of memory and out of other files, by the same way to the disk as recordings.
+//! New files that tools write from front to end, from memory and from other files, through the same path to
+//! the disk as recordings.
 
 use crate::{
     block::BlockPoolOptions,
@@ -15,7 +16,7 @@ const BLOCK_COUNT: usize = 6;
 /// Bytes of another file that are read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// Files in the making in one directory. It holds at most 24 MiB.
+/// Unfinished files in one directory. It holds at most 24 MiB.
 pub struct OutputDisk {
     q: DiskQueue,
     /// Files that have all their bytes, and become durable.
@@ -26,7 +27,7 @@ impl OutputDisk {
     /// A disk for files in `directory`, which must exist: direct where the file system can, else through the page cache.
     ///
     /// # Errors
-    /// When it is no directory, or memory or threads cannot be had.
+    /// When it is no directory, or memory or threads cannot be allocated.
     pub fn open(directory: &Path) -> Result<Self, DiskError> {
         let blocks = BlockPoolOptions {
             block_count: BLOCK_COUNT,
@@ -48,7 +49,7 @@ impl OutputDisk {
         Self::open(parent.unwrap_or(Path::new(".")))
     }
 
-    /// Makes a file that will have about `expected_bytes`; 0 where that is not known.
+    /// Creates a file that will have about `expected_bytes`; 0 where that is not known.
     ///
     /// # Errors
     /// When it exists or cannot be made.
@@ -67,7 +68,7 @@ impl OutputDisk {
     }
 }
 
-/// A file in the making.
+/// An unfinished file.
 pub struct OutputFile<'a> {
     disk: &'a mut OutputDisk,
     stream: BlockStream,
@@ -105,7 +106,8 @@ impl OutputFile<'_> {
         Ok(())
     }
 
-    /// Gives the rest to the disk; its length. It is durable when [`OutputDisk::finish`] says so.
+    /// Gives the rest to the disk and returns the file's length. It is durable after [`OutputDisk::finish`]
+    /// has returned.
     ///
     /// # Errors
     /// When the disk has failed or is full.
@@ -150,7 +152,7 @@ pub fn publish_dir(from: &Path, to: &Path) -> Result<(), DiskError> {
     crate::os::sync_directory_of(to).map_err(|source| DiskError::new(to, Operation::Sync, source))
 }
 
-/// Removes a directory and all that is in it; one that is not there is no error.
+/// Removes a directory and all that is in it; a missing one is no error.
 ///
 /// # Errors
 /// When it cannot be removed.

@@ -44,9 +44,9 @@ pub struct Contents {
     pub services: BTreeMap<String, ServiceCounts>,
 }
 
-/// A bag as it is shown.
+/// The contents of a bag for display.
 pub struct BagView<'a> {
-    /// What the bag says about itself.
+    /// The bag's metadata.
     pub metadata: &'a BagMetadata,
     /// Size of all storage files in bytes.
     pub bytes: u64,

@@ -86,7 +86,7 @@ impl Frame {
 mod tests {
     use super::*;
 
-    /// A terminal emulator as a user looks at it.
+    /// A terminal emulator as a user sees it.
     fn screen(columns: u16, rows: u16) -> vt100::Parser {
         vt100::Parser::new(rows, columns, 0)
     }

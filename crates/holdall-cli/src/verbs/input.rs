@@ -1,4 +1,4 @@
-//! Bags as they are named on the command line; `-` is a storage file on standard input.
+//! The bags that a command line names; `-` is a storage file on standard input.
 
 use crate::exit::Failure;
 use holdall::reader::{BagReader, BagSet, Ros1View};

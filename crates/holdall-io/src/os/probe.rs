@@ -82,7 +82,7 @@ fn open_unnamed(dir: &Path) -> io::Result<File> {
     // SAFETY: `c_dir` is NUL-terminated.
     let fd = unsafe { libc::open(c_dir.as_ptr(), flags, 0o600) };
     if fd >= 0 {
-        // SAFETY: `fd` was just opened and belongs to nobody else.
+        // SAFETY: `fd` was just opened and has no other owner.
         return Ok(unsafe { File::from_raw_fd(fd) });
     }
     let error = io::Error::last_os_error();

@@ -1,4 +1,4 @@
-//! A clock that stands still until it is moved.
+//! A clock that does not advance until it is moved.
 
 use crate::clock::Clock;
 use holdall_model::time::Timestamp;

@@ -75,7 +75,7 @@ impl Hosts {
                 }
             }
             if taken > 0 {
-                // SAFETY: gives back what was taken above.
+                // SAFETY: returns the loan that was taken above.
                 check("dds_return_loan", unsafe {
                     dds_return_loan(self.entity, samples.as_mut_ptr(), count)
                 })?;

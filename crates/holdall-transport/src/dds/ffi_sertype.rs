@@ -161,7 +161,8 @@ impl<'a> Iterator for Pieces<'a> {
             if end <= self.offset || min > self.offset {
                 continue;
             }
-            // SAFETY: the packet holds the fragment's bytes [min, maxp1) from `payload_zoff` on; offset lies within that range.
+            // SAFETY: the packet holds the fragment's bytes [min, maxp1) from `payload_zoff` on; offset is
+            // within that range.
             let piece = unsafe {
                 let start = packet_byte(
                     fragment.rmsg,

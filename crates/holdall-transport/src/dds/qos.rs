@@ -202,7 +202,7 @@ pub(super) fn type_hash_in(user_data: &[u8]) -> Option<String> {
     (digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| hash.to_owned())
 }
 
-/// The DDS topic of a ROS topic, with or without ROS's prefix as the profile says.
+/// The DDS topic of a ROS topic, with or without ROS's prefix according to the profile.
 pub(super) fn dds_topic(topic: &str, profile: &QosProfile) -> String {
     if profile.avoid_ros_namespace_conventions {
         topic.to_owned()

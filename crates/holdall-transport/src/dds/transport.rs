@@ -1,4 +1,4 @@
-//! The DDS transport itself: joins a domain and hands out subscriptions and publishers.
+//! The DDS transport itself: joins a domain and creates subscriptions and publishers.
 
 use super::{
     announcement::NodeAnnouncement,

@@ -1,4 +1,4 @@
-//! An open service and its publishers, as they are reported to the recorder.
+//! An open service and its publishers, for reports to the recorder.
 
 use super::{
     ffi::{self, OpenService, Service},

@@ -38,7 +38,7 @@ pub fn transport(domain: u32, node: &str) -> DdsTransport {
     DdsTransport::new(&options, Arc::new(SystemClock)).unwrap()
 }
 
-/// A real rclpy node that follows a plan (`tests/nodes`); ended when it goes.
+/// A real rclpy node that follows a plan (`tests/nodes`); ended on drop.
 pub struct Node {
     child: Child,
     output: BufReader<ChildStdout>,

@@ -65,7 +65,7 @@ pub struct Kept {
     pub loan: Option<Box<dyn Loan>>,
 }
 
-/// Keeps everything; loans are held until the sink goes.
+/// Keeps everything; loans are held until the sink is dropped.
 #[derive(Default)]
 pub struct Keeper {
     pub kept: Mutex<Vec<Kept>>,

@@ -29,12 +29,12 @@ impl Meeting {
         transport(node, mode, &self.endpoint, "", "")
     }
 
-    /// A session that goes there.
+    /// A session that connects to this place.
     pub fn guest(&self, node: &str, mode: &str) -> ZenohTransport {
         self.guest_with(node, mode, "")
     }
 
-    /// A session that goes there, with further settings.
+    /// A session that connects to this place, with further settings.
     pub fn guest_with(&self, node: &str, mode: &str, settings: &str) -> ZenohTransport {
         // Peers that a router has introduced to each other communicate directly.
         let listen = if mode == "peer" { "tcp/127.0.0.1:0" } else { "" };
