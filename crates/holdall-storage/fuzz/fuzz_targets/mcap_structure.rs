@@ -1,5 +1,5 @@
 //! MCAP files whose records are changed, moved, doubled and left out, with lengths, checksums and indexes made to fit again: what random
-//! bytes never reach behind the first length.
+//! bytes never reach after the first length.
 #![no_main]
 
 use bytes::Bytes;
@@ -107,7 +107,7 @@ fn small_record(choices: &mut Choices<'_>, out: &mut Vec<u8>, indexed: &mut Vec<
     }
 }
 
-/// A chunk with the message indexes behind it; its chunk index record.
+/// Appends a chunk followed by its message indexes; returns its chunk index record.
 fn chunk(choices: &mut Choices<'_>, out: &mut Vec<u8>) -> Vec<u8> {
     let (mut records, mut indexed) = (Vec::new(), Vec::new());
     for _ in 0..choices.byte() % 12 {

@@ -158,7 +158,7 @@ impl McapWriter {
         content: ChunkContent,
     ) -> StorageResult<()> {
         self.output.put(q, &content.index)?;
-        // Here, too, so that the list stays short where nobody asks.
+        // Here, too, so that the list stays short when no caller asks.
         self.chunks.written(self.bytes_handed(q));
         self.chunks.placed(self.output.position(), content.first_message);
         let chunk = WrittenChunk {

@@ -85,7 +85,7 @@ struct Touched {
     given_back: AtomicU64,
 }
 
-/// A payload in foreign memory that is overwritten as soon as it is returned, as a publisher does with its
+/// A payload in foreign memory that is overwritten once it is returned, as a publisher does with its
 /// pool.
 struct TrackedLoan {
     bytes: Vec<u8>,
