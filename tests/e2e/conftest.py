@@ -29,9 +29,9 @@ _domains = itertools.count(os.getpid())
 class Node:
     """A real rclpy node (talker or listener) that reports its events as JSON lines."""
 
-    def __init__(self, script, plan, env, cwd=None):
+    def __init__(self, script, plan, env, cwd=None, prefix=()):
         self.process = subprocess.Popen(
-            [sys.executable, str(NODES / script), "-"], env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*prefix, sys.executable, str(NODES / script), "-"], env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.process.stdin.write(json.dumps(plan))
         self.process.stdin.close()

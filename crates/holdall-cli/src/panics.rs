@@ -4,13 +4,28 @@ use crate::terminal::{mode, screen};
 use std::{
     panic::{self, PanicHookInfo},
     sync::atomic::{AtomicBool, Ordering},
+    thread,
 };
+
+/// What the names of the threads begin with that run iceoryx2, which panics on damaged files of other processes.
+const ICEORYX2_THREADS: &str = "iceoryx2-";
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
 
 /// Replaces the trace of a panic with one sentence, and restores the terminal first.
 pub fn install() {
     panic::set_hook(Box::new(|info| {
+        if thread::current()
+            .name()
+            .is_some_and(|name| name.starts_with(ICEORYX2_THREADS))
+        {
+            // Its transport ends and reports that; the recording records on with the others.
+            tracing::error!(
+                "iceoryx2 cannot read what is in its folders or its shared memory: {}",
+                what(info)
+            );
+            return;
+        }
         PANICKED.store(true, Ordering::SeqCst);
         mode::restore_for_good();
         screen::write_of_panic(sentence(info).as_bytes());
@@ -22,13 +37,17 @@ pub fn happened() -> bool {
     PANICKED.load(Ordering::SeqCst)
 }
 
-fn sentence(info: &PanicHookInfo<'_>) -> String {
+fn what<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
     let payload = info.payload();
-    let what = payload
+    payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no reason given");
+        .unwrap_or("no reason given")
+}
+
+fn sentence(info: &PanicHookInfo<'_>) -> String {
+    let what = what(info);
     let place = info
         .location()
         .map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));

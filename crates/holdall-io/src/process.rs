@@ -116,6 +116,39 @@ pub fn open_fds() -> io::Result<BTreeSet<RawFd>> {
     Ok(fds)
 }
 
+/// How many more descriptors this process can open, counted up to `wanted`; `None` where the system does not say.
+///
+/// Where that is less than wanted, the soft limit is raised as far as the hard one allows.
+pub fn free_descriptors(wanted: u64) -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is writable.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return None;
+    }
+    let free = free_below(limit.rlim_cur, wanted);
+    if free >= wanted || limit.rlim_cur >= limit.rlim_max {
+        return Some(free);
+    }
+    limit.rlim_cur = limit.rlim_max.min(limit.rlim_cur.saturating_add(wanted - free));
+    // SAFETY: `limit` is readable.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    Some(free_below(limit.rlim_cur, wanted))
+}
+
+/// Descriptors below `limit` that are not open, up to `wanted`. Asks for each: listing `/proc/self/fd` would take one itself.
+fn free_below(limit: u64, wanted: u64) -> u64 {
+    let highest = RawFd::try_from(limit).unwrap_or(RawFd::MAX);
+    // SAFETY: plain system call without pointers.
+    let is_free = |fd: &RawFd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } < 0;
+    let free = (0..highest)
+        .filter(is_free)
+        .take(usize::try_from(wanted).unwrap_or(usize::MAX));
+    u64::try_from(free.count()).unwrap_or(wanted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +207,12 @@ mod tests {
         let before = rss_bytes().unwrap();
         let memory = std::hint::black_box(vec![1u8; 64 << 20]);
         assert!(rss_bytes().unwrap() + (32 << 20) > before + memory.len() as u64);
+    }
+
+    #[test]
+    fn free_descriptors_are_counted_up_to_what_is_wanted() {
+        assert_eq!(free_descriptors(5), Some(5));
+        assert_eq!(free_below(3, 100), 0, "the standard streams are open");
     }
 
     #[test]

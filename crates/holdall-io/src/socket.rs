@@ -5,6 +5,7 @@ use std::{
     collections::BTreeSet,
     ffi::{CStr, c_int, c_void},
     mem,
+    net::Ipv4Addr,
     os::fd::RawFd,
     ptr,
 };
@@ -75,35 +76,58 @@ fn option(fd: RawFd, name: c_int) -> Option<c_int> {
     (outcome == 0).then_some(value)
 }
 
-/// True when an interface other than loopback is up and has an IPv4 address.
-pub fn has_network() -> bool {
+/// An IPv4 address that an interface of this machine has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The interface's name.
+    pub interface: String,
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The interface is up.
+    pub is_up: bool,
+    /// The interface reaches this machine only.
+    pub is_loopback: bool,
+}
+
+/// All IPv4 addresses of this machine; empty when the system does not list them.
+pub fn interface_addresses() -> Vec<InterfaceAddress> {
     let mut first = ptr::null_mut();
     // SAFETY: `first` is writable; the list is freed below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
-        return false;
+        return Vec::new();
     }
-    let mut found = false;
+    let mut found = Vec::new();
     let mut next: *const libc::ifaddrs = first;
     while !next.is_null() {
-        // SAFETY: the list's entries live until `freeifaddrs`; `ifa_addr` is null or points to an address, `ifa_name` is a C string.
-        let (flags, family, name) = unsafe {
+        // SAFETY: the list's entries live until `freeifaddrs`; `ifa_addr` is null or points to an address, as large as its family says, and
+        // `ifa_name` is a C string.
+        unsafe {
             let entry = &*next;
             next = entry.ifa_next;
-            let family = entry
-                .ifa_addr
-                .as_ref()
-                .map(|address| c_int::from(address.sa_family));
-            (entry.ifa_flags, family, CStr::from_ptr(entry.ifa_name))
-        };
-        let has = |flag: c_int| flags & flag.cast_unsigned() != 0;
-        if has(libc::IFF_UP) && !has(libc::IFF_LOOPBACK) && family == Some(libc::AF_INET) {
-            tracing::debug!("network interface {}", name.to_string_lossy());
-            found = true;
+            let is_ipv4 =
+                !entry.ifa_addr.is_null() && c_int::from((*entry.ifa_addr).sa_family) == libc::AF_INET;
+            if is_ipv4 {
+                let address = ptr::read_unaligned(entry.ifa_addr.cast::<libc::sockaddr_in>());
+                let has = |flag: c_int| entry.ifa_flags & flag.cast_unsigned() != 0;
+                found.push(InterfaceAddress {
+                    interface: CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned(),
+                    address: Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)),
+                    is_up: has(libc::IFF_UP),
+                    is_loopback: has(libc::IFF_LOOPBACK),
+                });
+            }
         }
     }
     // SAFETY: `first` came from `getifaddrs` and is freed once.
     unsafe { libc::freeifaddrs(first) };
     found
+}
+
+/// True when an interface besides loopback is up and has an IPv4 address.
+pub fn has_network() -> bool {
+    interface_addresses()
+        .iter()
+        .any(|address| address.is_up && !address.is_loopback)
 }
 
 #[cfg(test)]
@@ -133,6 +157,19 @@ mod tests {
             reached == wish || reached == limit,
             "{reached} of {wish}, limit {limit}"
         );
+    }
+
+    #[test]
+    fn loopback_is_among_the_addresses() {
+        let addresses = interface_addresses();
+        let loopback = addresses
+            .iter()
+            .find(|address| address.address == Ipv4Addr::LOCALHOST);
+        assert!(
+            loopback.is_none_or(|loopback| loopback.is_loopback),
+            "{addresses:?}"
+        );
+        assert!(addresses.iter().all(|address| !address.interface.is_empty()));
     }
 
     #[test]

@@ -173,6 +173,11 @@ pub trait Transport: Send {
     /// When the transport has failed for good.
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError>;
 
+    /// True when the graph is known to have changed, so that it is worth polling at once; transports that do not know return false.
+    fn has_graph_news(&self) -> bool {
+        false
+    }
+
     /// Subscribes to a topic without knowing its type.
     ///
     /// # Errors

@@ -222,7 +222,7 @@ fn list_topics(topics: &[(&str, u64)]) -> String {
         .map(|(name, count)| format!("{} {}", Outside(name), format_count(*count)))
         .collect();
     if topics.len() > SHOWN {
-        let rest = topics[SHOWN..].iter().map(|(_, count)| count).sum();
+        let rest = holdall_model::loss::total(topics[SHOWN..].iter().map(|(_, count)| count));
         each.push(format!(
             "{} of {} more",
             format_count(rest),
@@ -379,7 +379,7 @@ mod tests {
                 recorded_bytes: topics.iter().map(|t| t.recorded_bytes).sum(),
                 cache_bytes: 12 << 20,
                 cache_bytes_max: 100 << 20,
-                lost: topics.iter().flat_map(|t| t.lost.values()).sum(),
+                lost: holdall_model::loss::total(topics.iter().flat_map(|t| t.lost.values())),
                 disk_available_bytes: Some(80 << 30),
                 current_file: "lab/lab_0.mcap".into(),
                 topics,

@@ -29,7 +29,6 @@ use holdall_io::{
     clock::{Clock, SystemClock},
     thread,
 };
-use holdall_model::loss::LossStage;
 use holdall_storage::StorageError;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -273,13 +272,8 @@ fn abandoned(signal: &str, status: &RecordStatus) -> String {
 
 /// Messages of a topic that were received and then lost.
 fn dropped(topic: &TopicStatus) -> u64 {
-    let never_received = [LossStage::Head, LossStage::Transport, LossStage::Tail];
-    topic
-        .lost
-        .iter()
-        .filter(|(stage, _)| !never_received.contains(stage))
-        .map(|(_, count)| count)
-        .sum()
+    let lost = topic.lost.iter().filter(|(stage, _)| stage.is_after_arrival());
+    holdall_model::loss::total(lost.map(|(_, count)| count))
 }
 
 fn show(report: &RecordReport, typed: &RecordArguments) -> Result<(), Failure> {
@@ -323,6 +317,7 @@ fn outcome(report: &RecordReport) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdall_model::loss::LossStage;
 
     fn topic(received: u64, recorded: u64, lost: &[(LossStage, u64)]) -> TopicStatus {
         TopicStatus {

@@ -8,6 +8,13 @@ pub use sums::LossSums;
 
 use serde::{Deserialize, Serialize};
 
+/// The sum of counts, which stays at the largest number instead of beginning again at 0: a loss must never sum up to none.
+pub fn total<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
+    counts
+        .into_iter()
+        .fold(0, |sum, count| sum.saturating_add(*count))
+}
+
 /// The stage of its path at which a message was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -30,11 +37,13 @@ pub enum LossStage {
     Tail,
     /// Left out on the user's request.
     Policy,
+    /// Claimed by a sequence number that no publisher can have reached: at least one message for each claim, how many is not known.
+    NotBelievable,
 }
 
 impl LossStage {
     /// All stages in the order of a message's way.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Head,
         Self::Transport,
         Self::Cache,
@@ -44,6 +53,7 @@ impl LossStage {
         Self::Shutdown,
         Self::Tail,
         Self::Policy,
+        Self::NotBelievable,
     ];
 
     /// True where the recording lost a message that it should have had. What was sent before the match was
@@ -54,7 +64,10 @@ impl LossStage {
 
     /// True where a message had arrived before it was lost.
     pub const fn is_after_arrival(self) -> bool {
-        !matches!(self, Self::Head | Self::Transport | Self::Tail)
+        !matches!(
+            self,
+            Self::Head | Self::Transport | Self::Tail | Self::NotBelievable
+        )
     }
 
     /// The name as bags and JSON show it.
@@ -69,6 +82,7 @@ impl LossStage {
             Self::Shutdown => "shutdown",
             Self::Tail => "tail",
             Self::Policy => "policy",
+            Self::NotBelievable => "not_believable",
         }
     }
 }

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 /// How many intervals a tracker keeps before it merges old ones; an interval takes about 40 bytes.
 const INTERVALS_MAX_DEFAULT: usize = 1024;
 
+/// Highest number that the first message of a publisher can be believed to have: a million a second for two weeks.
+const FIRST_MAX: u64 = 1 << 40;
+
 /// What a sequence number shows about its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
@@ -29,6 +32,8 @@ pub enum Observation {
     /// It belongs to an interval that was merged with another: whether it was missing or has arrived before is no
     /// longer known. The count of missing messages stays, so that no loss is hidden.
     Unclear,
+    /// Further from those seen than can be believed. Nothing else is concluded from it, and the next number is as if it had not come.
+    NotBelievable,
 }
 
 /// Sequence numbers of which some did not arrive.
@@ -115,6 +120,40 @@ impl SequenceTracker {
             return Observation::InOrder;
         }
         self.observe_out_of_order(sequence)
+    }
+
+    /// As [`SequenceTracker::observe`], for numbers that may be forged: one that says that more than `gap_max` messages are missing is not
+    /// believed.
+    #[inline]
+    pub fn observe_within(&mut self, sequence: u64, gap_max: impl FnOnce() -> u64) -> Observation {
+        if let Some((_, end)) = &mut self.covered
+            && end.checked_add(1) == Some(sequence)
+        {
+            *end = sequence;
+            self.received_count = self.received_count.saturating_add(1);
+            return Observation::InOrder;
+        }
+        let is_too_far = match self.classify(sequence) {
+            Observation::Gap { first, last } => last - first >= gap_max(),
+            Observation::First => sequence > FIRST_MAX,
+            _ => false,
+        };
+        if is_too_far {
+            return Observation::NotBelievable;
+        }
+        self.observe_out_of_order(sequence)
+    }
+
+    /// True when more than `gap_max` messages are announced and did not arrive.
+    pub fn announces_beyond(&self, gap_max: u64) -> bool {
+        self.tail().is_some_and(|tail| tail.count > gap_max)
+            || (self.covered.is_none() && self.announced_last.is_some_and(|last| last > FIRST_MAX))
+    }
+
+    /// Forgets what was announced and did not arrive.
+    pub fn drop_announcements(&mut self) {
+        self.announced_last = None;
+        self.announced_before = self.announced_before.filter(|&before| before <= FIRST_MAX);
     }
 
     fn observe_out_of_order(&mut self, sequence: u64) -> Observation {
@@ -360,6 +399,24 @@ mod tests {
             (tracker.missing_count(), tracker.received_count(), tracker.head()),
             (0, 4, None)
         );
+    }
+
+    #[test]
+    fn a_number_too_far_away_changes_nothing() {
+        let mut tracker = SequenceTracker::new();
+        assert_eq!(tracker.observe_within(u64::MAX, || 5), Observation::NotBelievable);
+        assert_eq!(tracker.observe_within(7, || 5), Observation::First);
+        assert_eq!(tracker.observe_within(14, || 5), Observation::NotBelievable);
+        assert_eq!(tracker.observe_within(u64::MAX, || 5), Observation::NotBelievable);
+        assert_eq!(tracker.observe_within(8, || 5), Observation::InOrder);
+        assert_eq!(
+            tracker.observe_within(14, || 5),
+            Observation::Gap { first: 9, last: 13 }
+        );
+        tracker.announced(1 << 62);
+        assert!(tracker.announces_beyond(100) && !tracker.announces_beyond(1 << 62));
+        tracker.drop_announcements();
+        assert_eq!((tracker.tail(), tracker.missing_count()), (None, 5));
     }
 
     #[test]

@@ -3,7 +3,11 @@
 //! Our settings come first and `CYCLONEDDS_URI` after them, because Cyclone merges lists of sources: a user's
 //! value replaces ours, and lists (peers, interfaces) are joined.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    net::{Ipv4Addr, SocketAddrV4},
+};
 
 /// Largest ROS domain id that DDS's port numbers allow.
 const DOMAIN_ID_MAX: u32 = 232;
@@ -15,7 +19,7 @@ const PARTICIPANT_INDEX_MAX: u32 = 119;
 
 /// The highest participant index whose two unicast ports exist in a domain (RTPS 2.5, 9.6.2.3: 7400 + 250 x
 /// domain + 11 + 2 x index).
-fn participant_index_max(domain: u32) -> u32 {
+pub(super) fn participant_index_max(domain: u32) -> u32 {
     let first = 7_400 + 250 * domain + 11;
     PARTICIPANT_INDEX_MAX.min(u32::from(u16::MAX).saturating_sub(first) / 2)
 }
@@ -113,33 +117,71 @@ impl DdsEnvironment {
         })
     }
 
-    fn peers(&self) -> Result<Vec<&str>, String> {
+    /// The static peers.
+    pub(super) fn peers(&self) -> Result<StaticPeers, String> {
+        let mut peers = StaticPeers::default();
+        if matches!(self.range()?, DiscoveryRange::Off | DiscoveryRange::SystemDefault) {
+            return Ok(peers);
+        }
         // As in ROS, ROS_LOCALHOST_ONLY overrules the newer variables.
         if self
             .localhost_only
             .as_deref()
             .is_some_and(|value| value.trim() == "1")
         {
-            return Ok(Vec::new());
+            return Ok(peers);
         }
-        let peers = self.static_peers.as_deref().unwrap_or_default();
-        peers
-            .split(';')
-            .map(str::trim)
-            .filter(|peer| !peer.is_empty())
-            .map(|peer| {
-                let plain = peer
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b".:-_%[]".contains(&byte));
-                if plain {
-                    Ok(peer)
-                } else {
-                    Err(format!(
-                        "ROS_STATIC_PEERS holds {peer:?}, which is no host name or address"
-                    ))
-                }
-            })
-            .collect()
+        let text = self.static_peers.as_deref().unwrap_or_default();
+        for peer in text.split(';').map(str::trim).filter(|peer| !peer.is_empty()) {
+            peers.add(peer)?;
+        }
+        Ok(peers)
+    }
+}
+
+/// A static peer whose address must be looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NamedPeer {
+    /// Name of the host.
+    pub host: String,
+    /// Where it listens for announcements; without one at all ports of the domain.
+    pub port: Option<u16>,
+}
+
+/// `ROS_STATIC_PEERS` by what can be done with each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StaticPeers {
+    /// IPv4 addresses, with a port or without, as Cyclone reads them.
+    addresses: Vec<String>,
+    /// Names. Cyclone would look them up once, and abort the process where one has no address.
+    pub named: Vec<NamedPeer>,
+    /// Addresses of another family than IPv4.
+    pub ignored: Vec<String>,
+}
+
+impl StaticPeers {
+    fn add(&mut self, peer: &str) -> Result<(), String> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_%[]".contains(&byte);
+        let refused = || format!("ROS_STATIC_PEERS holds {peer:?}, which is no host name or address");
+        if !peer.bytes().all(is_plain) {
+            return Err(refused());
+        }
+        if peer.parse::<Ipv4Addr>().is_ok() || peer.parse::<SocketAddrV4>().is_ok_and(|peer| peer.port() > 0)
+        {
+            self.addresses.push(peer.to_owned());
+        } else if peer.starts_with('[') || peer.matches(':').count() > 1 {
+            self.ignored.push(peer.to_owned());
+        } else {
+            let (host, port) = match peer.split_once(':') {
+                Some((host, port)) => (host, Some(port.parse().map_err(|_| refused())?)),
+                None => (peer, None),
+            };
+            self.named.push(NamedPeer {
+                host: host.to_owned(),
+                port,
+            });
+        }
+        Ok(())
     }
 }
 
@@ -232,7 +274,7 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
                 "<ParticipantIndex>auto</ParticipantIndex>\
                  <MaxAutoParticipantIndex>{index_max}</MaxAutoParticipantIndex><Peers>"
             );
-            for peer in std::iter::once("127.0.0.1").chain(peers) {
+            for peer in std::iter::once("127.0.0.1").chain(peers.addresses.iter().map(String::as_str)) {
                 let _ = write!(xml, "<Peer address=\"{peer}\"/>");
             }
             xml.push_str("</Peers>");
@@ -284,6 +326,41 @@ mod tests {
              <GenerateKeyhash>true</GenerateKeyhash></Internal><Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>119</MaxAutoParticipantIndex>\
              <Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery></Domain></CycloneDDS>"
         );
+    }
+
+    #[test]
+    fn names_of_peers_are_not_left_to_cyclone() {
+        let environment = DdsEnvironment {
+            static_peers: set("10.0.0.1; robot.local;10.0.0.2:7410;laptop:7412;fe80::1;[::1]:7400;1.2.3.4.5"),
+            ..Default::default()
+        };
+        let peers = environment.peers().unwrap();
+        assert_eq!(peers.addresses, ["10.0.0.1", "10.0.0.2:7410"]);
+        let named = |host: &str, port| NamedPeer {
+            host: host.to_owned(),
+            port,
+        };
+        assert_eq!(
+            peers.named,
+            [
+                named("robot.local", None),
+                named("laptop", Some(7412)),
+                named("1.2.3.4.5", None)
+            ]
+        );
+        assert_eq!(peers.ignored, ["fe80::1", "[::1]:7400"]);
+        let xml = cyclone_config(&environment, OPTIONS).unwrap();
+        assert!(
+            xml.contains("10.0.0.2:7410") && !xml.contains("robot") && !xml.contains("fe80"),
+            "{xml}"
+        );
+        for bad in ["a b", "host:", "host:99999", "x;<y>"] {
+            let environment = DdsEnvironment {
+                static_peers: set(bad),
+                ..Default::default()
+            };
+            assert!(environment.check().is_err(), "{bad}");
+        }
     }
 
     #[test]
@@ -375,12 +452,12 @@ mod tests {
     #[test]
     fn static_peers_are_added_and_checked() {
         let environment = DdsEnvironment {
-            static_peers: set("robot1; 10.0.0.2;;"),
+            static_peers: set("10.0.0.1; 10.0.0.2;;"),
             ..Default::default()
         };
         let xml = cyclone_config(&environment, OPTIONS).unwrap();
         assert!(
-            xml.contains("<Peer address=\"robot1\"/><Peer address=\"10.0.0.2\"/>"),
+            xml.contains("<Peer address=\"10.0.0.1\"/><Peer address=\"10.0.0.2\"/>"),
             "{xml}"
         );
         let bad = DdsEnvironment {

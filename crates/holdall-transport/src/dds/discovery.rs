@@ -12,7 +12,13 @@ use holdall_model::{
     time::Timestamp,
     topic::{Gid, NodeName},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 struct Known {
     info: EndpointInfo,
@@ -30,6 +36,8 @@ impl Known {
 
 /// Follows the graph.
 pub(super) struct Discovery {
+    /// Endpoints have come, changed or gone since the last look.
+    has_news: Arc<AtomicBool>,
     publications: BuiltinReader,
     subscriptions: BuiltinReader,
     hosts: Hosts,
@@ -98,9 +106,11 @@ impl Discovery {
             history: DdsHistory::KeepAll,
             ..graph_qos()
         };
+        let has_news = Arc::new(AtomicBool::new(false));
         Ok(Self {
-            publications: BuiltinReader::new(participant, BuiltinKind::Publications)?,
-            subscriptions: BuiltinReader::new(participant, BuiltinKind::Subscriptions)?,
+            publications: BuiltinReader::new(participant, BuiltinKind::Publications, &has_news)?,
+            subscriptions: BuiltinReader::new(participant, BuiltinKind::Subscriptions, &has_news)?,
+            has_news,
             hosts: Hosts::new(participant)?,
             graph_messages: Reader::new(participant, GRAPH_TOPIC, GRAPH_TYPE, &qos, None)?,
             graph: NodeGraph::default(),
@@ -112,6 +122,8 @@ impl Discovery {
 
     /// Appends what changed since the last call; never blocks.
     pub(super) fn poll(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), DdsError> {
+        // Before the look: what comes while it lasts is news for the next one.
+        self.has_news.store(false, Ordering::Release);
         let Self {
             publications,
             subscriptions,
@@ -193,6 +205,11 @@ impl Discovery {
                 events.push(known.event());
             }
         }
+    }
+
+    /// True when there is something to poll for.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Acquire)
     }
 
     /// True while some participant announces the node, or its service for types.

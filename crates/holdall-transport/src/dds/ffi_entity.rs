@@ -2,9 +2,11 @@
 //! drop, in the right order.
 
 use super::{
+    ffi_announcing::Announcing,
     ffi_qos::{QosHandle, read_qos},
     ffi_reliability::{acknowledged_sequence, announced_sequences, ask_late_writers_for_all},
     ffi_sertype::{Sample, new_sertype},
+    ffi_trial::try_configuration,
     qos::DdsQos,
 };
 use cyclors::*;
@@ -14,7 +16,10 @@ use std::{
     ffi::{CStr, CString, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// A call of Cyclone DDS that failed.
@@ -88,29 +93,49 @@ impl Drop for DomainId {
 /// Each one is independent: two in one process on the same ROS domain talk over the network like two processes.
 pub(super) struct Domain {
     entity: dds_entity_t,
+    // Goes after the domain is deleted, which announces that its participants leave.
+    announcing: Option<Announcing>,
     // Released for other domains after this domain is deleted.
     id: DomainId,
 }
 
 impl Domain {
     /// Starts a domain with the configuration that `config` makes; its argument is the ROS domain where Cyclone must use another id
-    /// inside this process.
+    /// inside this process. A configuration that a user had a part in is tried first, where it can end nothing but a child process.
     ///
     /// # Errors
     /// One sentence.
     pub(super) fn new(
         ros_domain: u32,
+        is_users: bool,
         config: impl FnOnce(Option<u32>) -> Result<String, String>,
     ) -> Result<Self, String> {
         let id = DomainId::new(ros_domain);
         let config = config((id.0 != ros_domain).then_some(ros_domain))?;
         let config = c_string("dds_create_domain", &config).map_err(|error| error.to_string())?;
+        if is_users {
+            try_configuration(id.0, &config)?;
+        }
         // SAFETY: Cyclone copies the configuration.
         let entity = check("dds_create_domain", unsafe {
             dds_create_domain(id.0, config.as_ptr())
         })
         .map_err(|error| format!("{error}; is CYCLONEDDS_URI right and a network interface up?"))?;
-        Ok(Self { entity, id })
+        // SAFETY: the domain is live and new; `Drop` deletes it before its fields go.
+        let announcing = unsafe { Announcing::new(entity) };
+        if announcing.is_none() {
+            tracing::debug!("participants are announced with the addresses of all interfaces");
+        }
+        Ok(Self {
+            entity,
+            announcing,
+            id,
+        })
+    }
+
+    /// What announces its participants, where that is ours to choose.
+    pub(super) fn announcing(&self) -> Option<&Announcing> {
+        self.announcing.as_ref()
     }
 }
 
@@ -540,22 +565,33 @@ pub(super) enum BuiltinChange {
 pub(super) struct BuiltinReader {
     entity: dds_entity_t,
     participant: Arc<Participant>,
+    // Freed after the reader: the listener points to it.
+    _has_news: Arc<AtomicBool>,
 }
 
 impl BuiltinReader {
-    /// Starts to follow all endpoints of a kind.
-    pub(super) fn new(participant: &Arc<Participant>, kind: BuiltinKind) -> Result<Self, DdsError> {
+    /// Starts to follow all endpoints of a kind; sets `has_news` whenever there is something to take.
+    pub(super) fn new(
+        participant: &Arc<Participant>,
+        kind: BuiltinKind,
+        has_news: &Arc<AtomicBool>,
+    ) -> Result<Self, DdsError> {
         let topic = match kind {
             BuiltinKind::Publications => DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
             BuiltinKind::Subscriptions => DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION,
         };
-        // SAFETY: the participant is live; null QoS and listener are allowed.
+        // SAFETY: the participant is live; a null QoS is allowed. Cyclone copies the listener; its argument outlives the reader.
         let entity = check("dds_create_reader", unsafe {
-            dds_create_reader(participant.entity, topic, ptr::null(), ptr::null())
+            let listener = dds_create_listener(Arc::as_ptr(has_news).cast_mut().cast());
+            dds_lset_data_available(listener, Some(on_builtin_data));
+            let entity = dds_create_reader(participant.entity, topic, ptr::null(), listener);
+            dds_delete_listener(listener);
+            entity
         })?;
         Ok(Self {
             entity,
             participant: Arc::clone(participant),
+            _has_news: Arc::clone(has_news),
         })
     }
 
@@ -626,6 +662,11 @@ impl BuiltinReader {
             }
         }
     }
+}
+
+unsafe extern "C" fn on_builtin_data(_: dds_entity_t, has_news: *mut c_void) {
+    // SAFETY: the flag lives until the reader is deleted, and that waits for us.
+    unsafe { &*has_news.cast::<AtomicBool>() }.store(true, Ordering::Release);
 }
 
 /// # Safety

@@ -13,7 +13,7 @@ use std::{ffi::c_void, ptr, sync::Once};
 /// `ddsi_guid_t`: four words in host byte order.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Guid([u32; 4]);
+pub(super) struct Guid(pub [u32; 4]);
 
 impl Guid {
     fn of(gid: Gid) -> Self {
@@ -29,7 +29,7 @@ impl Guid {
 
 /// `ddsi_xlocator_t`.
 #[repr(C)]
-struct Locator {
+pub(super) struct Locator {
     connection: *mut c_void,
     kind: i32,
     port: u32,
@@ -41,7 +41,7 @@ const DOMAIN_HEAD_BYTES: usize = 960;
 
 /// The beginning of `struct ddsi_domaingv`.
 #[repr(C)]
-struct DomainGlobals {
+pub(super) struct DomainGlobals {
     head: [u64; DOMAIN_HEAD_BYTES / 8],
     instance_map: *mut c_void,
     entity_index: *mut c_void,
@@ -51,7 +51,8 @@ struct DomainGlobals {
     leases: *mut c_void,
     factories: [*mut c_void; 2],
     connections: [*mut c_void; 4],
-    transmit_connections: [*mut c_void; 4],
+    /// What it sends with, by interface.
+    pub transmit_connections: [*mut c_void; 4],
     interface_locators: [Locator; 4],
     listener: *mut c_void,
     participant_generation: u32,
@@ -60,7 +61,7 @@ struct DomainGlobals {
     participants: u32,
     deleted_participants: *mut c_void,
     /// The prefix of the GUIDs of this domain's participants: the first word is the same in all.
-    participant_base: Guid,
+    pub participant_base: Guid,
 }
 
 /// `struct ddsi_entity_common`.
@@ -136,7 +137,7 @@ const READER_WANTS_HISTORY: u32 = 2;
 const ENTITY_KIND_WRITER: u32 = 3;
 const ENTITY_KIND_PROXY_WRITER: u32 = 4;
 const ENTITY_KIND_READER: u32 = 5;
-const ENTITY_ID_PARTICIPANT: u32 = 0x1c1;
+pub(super) const ENTITY_ID_PARTICIPANT: u32 = 0x1c1;
 
 // As `offsetof` reports on x86_64; mutexes and condition variables differ on other systems, and so do the
 // offsets of all fields after them.

@@ -9,6 +9,8 @@
 )]
 
 mod config;
+mod locators;
+mod log_limit;
 mod node_graph;
 mod qos;
 
@@ -21,15 +23,23 @@ mod discovery;
 #[cfg(feature = "dds")]
 mod ffi;
 #[cfg(feature = "dds")]
+mod ffi_announcing;
+#[cfg(feature = "dds")]
 mod ffi_entity;
 #[cfg(feature = "dds")]
 mod ffi_hosts;
+#[cfg(feature = "dds")]
+mod ffi_log;
 #[cfg(feature = "dds")]
 mod ffi_qos;
 #[cfg(feature = "dds")]
 mod ffi_reliability;
 #[cfg(feature = "dds")]
 mod ffi_sertype;
+#[cfg(feature = "dds")]
+mod ffi_trial;
+#[cfg(feature = "dds")]
+mod peers;
 #[cfg(feature = "dds")]
 mod publisher;
 #[cfg(feature = "dds")]

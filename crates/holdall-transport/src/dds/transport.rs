@@ -2,9 +2,11 @@
 
 use super::{
     announcement::NodeAnnouncement,
-    config::{ConfigOptions, DdsEnvironment, cyclone_config, small_buffer_warning},
+    config::{ConfigOptions, DdsEnvironment, cyclone_config, participant_index_max, small_buffer_warning},
     discovery::Discovery,
     ffi_entity::{DdsError, Domain, Participant},
+    ffi_log::take_over_messages,
+    peers::NamedPeers,
     publisher::DdsPublisher,
     subscription::{DdsSubscription, PinnedBuffers},
     type_description::TypeDescriptions,
@@ -15,10 +17,11 @@ use crate::{
 };
 use holdall_io::{
     clock::Clock,
-    socket::{has_network, raise_receive_buffers, udp_sockets},
+    process::free_descriptors,
+    socket::{has_network, interface_addresses, raise_receive_buffers, udp_sockets},
 };
 use holdall_model::{time::Timestamp, topic::NodeName};
-use std::{collections::BTreeSet, os::fd::RawFd, sync::Arc};
+use std::{collections::BTreeSet, net::Ipv4Addr, os::fd::RawFd, sync::Arc, time::Duration};
 
 const NAME: &str = "dds";
 
@@ -62,7 +65,12 @@ pub struct DdsTransport {
     type_descriptions: TypeDescriptions,
     clock: Arc<dyn Clock>,
     warnings: Vec<String>,
+    addresses_looked_up: Option<Duration>,
+    _named_peers: Option<NamedPeers>,
 }
+
+/// How often the addresses of this machine are looked up.
+const ADDRESSES_EVERY: Duration = Duration::from_millis(500);
 
 impl DdsTransport {
     /// Joins the domain.
@@ -79,13 +87,21 @@ impl DdsTransport {
             Some(id) => id,
             None => options.environment.domain().map_err(start)?,
         };
+        enough_descriptors().map_err(start)?;
+        take_over_messages();
         let sockets_before = udp_sockets();
         let domain = start_domain(ros_domain, options).map_err(start)?;
-        let participant = Arc::new(Participant::new(Arc::new(domain), b"enclave=/;").map_err(failed)?);
+        if let Some(announcing) = domain.announcing() {
+            announcing.set_own_addresses(&own_addresses());
+        }
+        let domain = Arc::new(domain);
+        let participant = Arc::new(Participant::new(Arc::clone(&domain), b"enclave=/;").map_err(failed)?);
         let node = NodeName {
             namespace: options.node_namespace.clone(),
             name: options.node_name.clone(),
         };
+        let mut warnings = raise_socket_buffers(&sockets_before, options.socket_receive_buffer_bytes);
+        let named_peers = start_named_peers(ros_domain, options, &domain, &mut warnings).map_err(start)?;
         Ok(Self {
             discovery: Discovery::new(&participant).map_err(failed)?,
             announcement: Arc::new(NodeAnnouncement::new(&participant, node).map_err(failed)?),
@@ -93,15 +109,54 @@ impl DdsTransport {
             participant,
             type_descriptions: TypeDescriptions::default(),
             clock,
-            warnings: raise_socket_buffers(&sockets_before, options.socket_receive_buffer_bytes),
+            warnings,
+            addresses_looked_up: None,
+            _named_peers: named_peers,
         })
     }
+
+    /// Follows the addresses of this machine: an interface may come and go while a recording runs.
+    fn look_up_addresses(&mut self) {
+        let now = self.clock.monotonic();
+        if self
+            .addresses_looked_up
+            .is_some_and(|last| now < last + ADDRESSES_EVERY)
+        {
+            return;
+        }
+        self.addresses_looked_up = Some(now);
+        if let Some(announcing) = self.participant.domain().announcing() {
+            announcing.set_own_addresses(&own_addresses());
+        }
+    }
+}
+
+/// Descriptors that Cyclone and we open at the start, with some to spare: 17 with one interface, four more with each other one.
+const DESCRIPTORS_MIN: u64 = 40;
+
+/// Cyclone's clean-up crashes when it gets no descriptors for its sockets, so they are counted before.
+fn enough_descriptors() -> Result<(), String> {
+    match free_descriptors(DESCRIPTORS_MIN) {
+        Some(free) if free < DESCRIPTORS_MIN => Err(format!(
+            "only {free} more files and sockets can be open, and it needs {DESCRIPTORS_MIN}; raise the limit: ulimit -n 1024"
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn own_addresses() -> BTreeSet<Ipv4Addr> {
+    let addresses = interface_addresses().into_iter();
+    addresses
+        .filter(|address| address.is_up)
+        .map(|address| address.address)
+        .collect()
 }
 
 fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String> {
     // An interface that is named twice is an error to Cyclone, so only the user's choice is passed.
     let add_loopback = has_network() && !options.environment.names_interfaces();
-    Domain::new(ros_domain, |external_domain_id| {
+    let is_users = options.environment.cyclonedds_uri.is_some();
+    Domain::new(ros_domain, is_users, |external_domain_id| {
         let config = ConfigOptions {
             domain: ros_domain,
             external_domain_id,
@@ -111,6 +166,37 @@ fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String>
         };
         cyclone_config(&options.environment, config)
     })
+}
+
+/// Looks for the static peers that are given by name; says which peers cannot be reached.
+fn start_named_peers(
+    ros_domain: u32,
+    options: &DdsOptions,
+    domain: &Arc<Domain>,
+    warnings: &mut Vec<String>,
+) -> Result<Option<NamedPeers>, String> {
+    let peers = options.environment.peers()?;
+    for peer in peers.ignored {
+        warnings.push(format!(
+            "ROS_STATIC_PEERS: {peer} is ignored: only IPv4 addresses and names can be peers"
+        ));
+    }
+    if peers.named.is_empty() {
+        return Ok(None);
+    }
+    if domain.announcing().is_none() {
+        let names: Vec<_> = peers.named.into_iter().map(|peer| peer.host).collect();
+        warnings.push(format!(
+            "ROS_STATIC_PEERS: {} ignored: give addresses where DDS does not use UDP over IPv4",
+            names.join(", ")
+        ));
+        return Ok(None);
+    }
+    let ports = (ros_domain, participant_index_max(ros_domain));
+    let started = NamedPeers::start(peers.named, ports, domain);
+    started
+        .map(Some)
+        .map_err(|error| format!("no thread for ROS_STATIC_PEERS: {error}"))
 }
 
 /// Raises the receive buffers of the sockets that Cyclone has opened; returns a warning where the system forbids it.
@@ -129,12 +215,17 @@ impl Transport for DdsTransport {
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
+        self.look_up_addresses();
         self.discovery
             .poll(events)
             .map_err(|error| TransportError::Failed {
                 transport: NAME,
                 reason: error.to_string(),
             })
+    }
+
+    fn has_graph_news(&self) -> bool {
+        self.discovery.has_news()
     }
 
     fn subscribe(

@@ -18,6 +18,7 @@ use iceoryx2::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::Duration,
@@ -97,6 +98,26 @@ struct Seen {
     nodes: NodeNames,
     looks: u32,
     list_failure_is_told: bool,
+    overlong_is_reported: bool,
+}
+
+/// Longest path that iceoryx2's `Path` holds.
+const PATH_BYTES_MAX: usize = 255;
+
+/// Folders of iceoryx2 in folders: root, nodes, a node.
+const FOLDERS_DEEP: usize = 3;
+
+/// A path below `folder` that is longer than iceoryx2 can hold. Links are not followed; what cannot be read is not listed by iceoryx2 either.
+fn overlong_path(folder: &Path, deep: usize) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    entries.flatten().find_map(|entry| {
+        let path = entry.path();
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return Some(path);
+        }
+        let is_folder = deep > 1 && entry.file_type().is_ok_and(|kind| kind.is_dir());
+        is_folder.then(|| overlong_path(&path, deep - 1)).flatten()
+    })
 }
 
 impl Graph {
@@ -121,12 +142,13 @@ impl Graph {
     }
 
     fn look(&self, seen: &mut Seen) {
-        if seen.looks.is_multiple_of(LOOKS_PER_CLEANUP) {
+        let is_sound = self.folders_are_sound(seen);
+        if is_sound && seen.looks.is_multiple_of(LOOKS_PER_CLEANUP) {
             self.clean_up();
         }
         seen.looks = seen.looks.wrapping_add(1);
         let mut events = Vec::new();
-        if let Some(listed) = self.listed(seen) {
+        if is_sound && let Some(listed) = self.listed(seen) {
             self.follow(seen, listed, &mut events);
         }
         for service in seen.services.values_mut() {
@@ -138,6 +160,22 @@ impl Graph {
             .unwrap_or_else(PoisonError::into_inner)
             .append(&mut events);
         self.serve_slots(seen);
+    }
+
+    /// False while a file in iceoryx2's folders has a path that is longer than iceoryx2 can hold: listing them would panic.
+    fn folders_are_sound(&self, seen: &mut Seen) -> bool {
+        let root = self.node.config().global.root_path().to_string();
+        let Some(path) = overlong_path(Path::new(&root), FOLDERS_DEEP) else {
+            seen.overlong_is_reported = false;
+            return true;
+        };
+        if !std::mem::replace(&mut seen.overlong_is_reported, true) {
+            tracing::warn!(
+                "iceoryx2: the path {:?} is longer than {PATH_BYTES_MAX} bytes; no new services are found until it is removed",
+                path.display().to_string()
+            );
+        }
+        false
     }
 
     /// Frees what dead nodes hold (ports, samples, places in services).
@@ -249,5 +287,23 @@ impl Graph {
             ),
             Err(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_iceoryx2_cannot_hold_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        let node = root.path().join("nodes/1");
+        std::fs::create_dir_all(&node).unwrap();
+        std::fs::write(node.join("short"), "").unwrap();
+        std::os::unix::fs::symlink(".", node.join("loop")).unwrap();
+        assert_eq!(overlong_path(root.path(), FOLDERS_DEEP), None);
+        let overlong = node.join("a".repeat(PATH_BYTES_MAX - 10));
+        std::fs::write(&overlong, "").unwrap();
+        assert_eq!(overlong_path(root.path(), FOLDERS_DEEP), Some(overlong));
     }
 }

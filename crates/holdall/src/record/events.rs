@@ -242,8 +242,10 @@ fn lost(missing: &BTreeMap<LossStage, u64>) -> Lost {
     let mut lost = Lost::default();
     for (stage, count) in missing.iter().filter(|(stage, _)| stage.is_shortfall()) {
         match stage {
-            LossStage::Transport | LossStage::Tail => lost.in_transport += count,
-            _ => lost.in_recorder += count,
+            LossStage::Transport | LossStage::Tail | LossStage::NotBelievable => {
+                lost.in_transport = lost.in_transport.saturating_add(*count);
+            }
+            _ => lost.in_recorder = lost.in_recorder.saturating_add(*count),
         }
     }
     lost

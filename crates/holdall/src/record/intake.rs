@@ -25,6 +25,24 @@ use std::{
 /// Publishers of a topic whose accounts are kept one by one; beyond that, those that are gone are summed up.
 pub const PUBLISHERS_KEPT_MAX: usize = 256;
 
+/// Messages that a publisher can have sent between two that arrived, whatever the time between them: clocks step.
+const GAP_MAX: u64 = 10_000_000;
+
+/// More messages a second than any publisher sends.
+const RATE_MAX: u64 = 10_000_000;
+
+/// How many messages can be missing between one that arrived at `last` and one at `now`.
+fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
+    let last = last.unwrap_or(now);
+    let seconds = now
+        .as_nanos()
+        .saturating_sub(last.as_nanos())
+        .max(0)
+        .unsigned_abs()
+        / 1_000_000_000;
+    GAP_MAX.saturating_add(RATE_MAX.saturating_mul(seconds))
+}
+
 /// Whether a publisher was there before the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublisherOrigin {
@@ -51,6 +69,10 @@ struct PublisherTrack {
     duplicates: u64,
     /// Stored messages that the tracker could not distinguish from duplicates.
     unclear: u64,
+    /// Claims of numbers that cannot be believed.
+    not_believable: u64,
+    /// The last number of a message that was not believed; the next one after it is.
+    last_not_believed: Option<u64>,
 }
 
 impl PublisherTrack {
@@ -65,6 +87,8 @@ impl PublisherTrack {
             received: 0,
             duplicates: 0,
             unclear: 0,
+            not_believable: 0,
+            last_not_believed: None,
         }
     }
 
@@ -244,6 +268,10 @@ impl Intake {
         if track.sequence.received_count() == 0 {
             self.count_head(track);
         }
+        if track.sequence.announces_beyond(GAP_MAX) {
+            track.sequence.drop_announcements();
+            self.not_believed(track, None);
+        }
         if let Some(tail) = track.sequence.give_up_tail() {
             track.numbered = true;
             let stage = self.unless_paused(LossStage::Tail);
@@ -257,7 +285,8 @@ impl Intake {
         let head = track.sequence.head().map_or(0, |head| head.count);
         let wanted_head = track.wanted_head().map_or(0, |head| head.count);
         let arrived = track.sequence.received_count() + track.unclear;
-        let sent = arrived + track.sequence.missing_count() + wanted_head;
+        let sent = [track.sequence.missing_count(), wanted_head, track.not_believable];
+        let sent = sent.into_iter().fold(arrived, u64::saturating_add);
         if let Some(account) = self.ledger().publisher_mut(self.topic, track.index) {
             account.received = Some(track.received);
             account.covered = track.covered();
@@ -285,6 +314,15 @@ impl Intake {
         times: [Option<Timestamp>; 2],
     ) {
         let interval = Interval::of_sequences(stage, first, last, times);
+        self.ledger().miss(self.topic, track.index, interval);
+    }
+
+    /// Counts a claim that cannot be believed. The account then covers no numbers, as one of the messages may be another's.
+    fn not_believed(&self, track: &mut PublisherTrack, time: Option<Timestamp>) {
+        track.not_believable += 1;
+        track.numbered = true;
+        let mut interval = Interval::of_unknown(LossStage::NotBelievable, 1);
+        (interval.first_time, interval.last_time) = (time, time);
         self.ledger().miss(self.topic, track.index, interval);
     }
 
@@ -390,7 +428,8 @@ impl Intake {
         let track = &mut state.tracks[index];
         track.subscriptions |= bit;
         track.numbered = true;
-        let observation = track.sequence.observe(sequence);
+        let last = track.last_time;
+        let observation = track.sequence.observe_within(sequence, || gap_max(last, time));
         if observation == Observation::InOrder {
             return Some(index);
         }
@@ -436,6 +475,19 @@ impl Intake {
             Observation::Duplicate if several => {
                 track.duplicates += 1;
                 return None;
+            }
+            // Two in a row: it does number from there.
+            Observation::NotBelievable
+                if track
+                    .last_not_believed
+                    .is_some_and(|last| last.checked_add(1) == Some(sequence)) =>
+            {
+                return Some(self.begin_again(state, index, sequence));
+            }
+            Observation::NotBelievable => {
+                track.last_not_believed = Some(sequence);
+                track.unclear += 1;
+                self.not_believed(track, Some(time));
             }
             Observation::Duplicate => return Some(self.begin_again(state, index, sequence)),
         }

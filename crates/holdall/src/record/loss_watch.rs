@@ -49,6 +49,9 @@ const fn reason(stage: LossStage) -> &'static str {
         LossStage::Shutdown => "received while the recording was being closed",
         LossStage::Tail => "sent and not received before the end",
         LossStage::Policy => "left out on request",
+        LossStage::NotBelievable => {
+            "claimed by a sequence number that no publisher can have reached; something forges or damages DDS packets"
+        }
     }
 }
 

@@ -237,7 +237,7 @@ impl Recording {
         survival.end(&closed.directory);
         let mut report = report(closed, &view);
         session.tell_end(report.files.last().map(PathBuf::as_path));
-        report.failure = report.failure.or_else(|| session.failure().map(str::to_owned));
+        report.failure = report.failure.or_else(|| session.lost_transports());
         report
     }
 }

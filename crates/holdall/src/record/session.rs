@@ -76,6 +76,8 @@ struct Source {
     discovery: Discovery,
     /// The time of day when the recording began.
     started: Timestamp,
+    /// Why it has ended before the recording: one sentence.
+    failure: Option<String>,
 }
 
 impl Source {
@@ -132,6 +134,7 @@ impl Session {
             started: transport.now(),
             transport,
             discovery: Discovery::new(filter.clone()),
+            failure: None,
         };
         let definitions = Definitions::new(options.ament_prefixes.clone(), |name| {
             Bundle::embedded().get(name)
@@ -211,7 +214,8 @@ impl Session {
     /// Does everything that is due at `now` (monotonic time); returns how many messages were moved by hand.
     pub(super) fn step(&mut self, now: Duration) -> usize {
         let moved = self.pump();
-        if now >= self.next_look {
+        let has_news = |source: &Source| source.failure.is_none() && source.transport.has_graph_news();
+        if now >= self.next_look || self.sources.iter().any(has_news) {
             self.next_look = now + self.options.polling_interval;
             self.look_at_graph(now);
         }
@@ -249,9 +253,30 @@ impl Session {
         }
     }
 
-    /// Why nothing can arrive any more, when a transport has failed: one sentence.
+    /// Why nothing can arrive any more, when all transports have failed: one sentence.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
+    }
+
+    /// Which transports failed while others recorded on: one sentence each.
+    pub(super) fn lost_transports(&self) -> Option<String> {
+        let failures: Vec<&str> = self
+            .sources
+            .iter()
+            .filter_map(|source| source.failure.as_deref())
+            .collect();
+        (!failures.is_empty()).then(|| failures.join("; "))
+    }
+
+    /// Leaves a transport that has failed; without the last one nothing can arrive any more.
+    fn transport_failed(&mut self, number: usize, error: &TransportError) {
+        self.sources[number].failure = Some(error.to_string());
+        if self.sources.iter().all(|source| source.failure.is_some()) {
+            // The end of the recording reports it.
+            self.failure = self.lost_transports();
+        } else {
+            tracing::error!("{error}; the other transports record on");
+        }
     }
 
     /// Time until the next poll of the graph.
@@ -276,15 +301,19 @@ impl Session {
             if self.options.no_discovery && !initial {
                 source.discovery.close();
             }
-            let mut events = Vec::new();
-            // It has failed for good: logged once, by the caller that ends the recording.
-            if let Err(error) = source.transport.poll_graph(&mut events) {
-                self.failure.get_or_insert_with(|| error.to_string());
+            if source.failure.is_some() {
+                continue;
             }
+            let mut events = Vec::new();
+            let polled = source.transport.poll_graph(&mut events);
             if let Some(publishers) = &mut self.events {
                 publishers.notice(number, source.transport.as_mut(), &events);
             }
-            for decision in source.discovery.take_in(events) {
+            let decisions = source.discovery.take_in(events);
+            if let Err(error) = polled {
+                self.transport_failed(number, &error);
+            }
+            for decision in decisions {
                 if let Err(error) = self.carry_out(number, decision, initial) {
                     tracing::error!("not recorded: {error}");
                 }

@@ -72,10 +72,8 @@ impl RecordStatus {
     /// Messages lost after their publishers were matched: what decides the exit code.
     pub fn shortfall(&self) -> u64 {
         let counts = self.topics.iter().flat_map(|topic| &topic.lost);
-        counts
-            .filter(|(stage, _)| stage.is_shortfall())
-            .map(|(_, count)| count)
-            .sum()
+        let lost = counts.filter(|(stage, _)| stage.is_shortfall());
+        holdall_model::loss::total(lost.map(|(_, count)| count))
     }
 }
 

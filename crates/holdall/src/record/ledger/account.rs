@@ -1,7 +1,10 @@
 //! The accounts of one topic: what each publisher sent, what of it is in the bag, what is missing.
 
 use super::{INTERVALS_MAX, Interval, places::FoldedPlaces};
-use holdall_model::{loss::LossStage, topic::PublisherInfo};
+use holdall_model::{
+    loss::{LossStage, total},
+    topic::PublisherInfo,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -58,16 +61,17 @@ impl PublisherAccount {
 
     /// Missing messages of one stage.
     pub fn missing(&self, stage: LossStage) -> u64 {
-        self.intervals
-            .iter()
-            .filter(|i| i.stage == stage)
-            .map(|i| i.count)
-            .sum()
+        total(
+            self.intervals
+                .iter()
+                .filter(|i| i.stage == stage)
+                .map(|i| &i.count),
+        )
     }
 
     /// Missing messages of all stages, those left out on request included.
     pub fn missing_total(&self) -> u64 {
-        self.intervals.iter().map(|interval| interval.count).sum()
+        total(self.intervals.iter().map(|interval| &interval.count))
     }
 
     /// Messages that must be recorded or missing: all that it sent, or all that arrived where it is not known how many it sent.
@@ -79,7 +83,7 @@ impl PublisherAccount {
     /// True when every message known to be sent, or to have arrived, is recorded or missing.
     pub fn is_balanced(&self) -> bool {
         self.expected()
-            .is_none_or(|expected| expected == self.recorded + self.missing_total())
+            .is_none_or(|expected| expected == self.recorded.saturating_add(self.missing_total()))
     }
 
     /// True when the account is closed and adds up, and so nothing is in flight.
@@ -210,19 +214,24 @@ pub struct FoldedPublishers {
 impl FoldedPublishers {
     pub(super) fn add(&mut self, account: &PublisherAccount) {
         self.publishers += 1;
-        self.sent += account.expected().unwrap_or(0);
-        self.sent_before += account.sent_before;
-        self.received += account.received.unwrap_or(0);
-        self.recorded += account.recorded;
-        self.duplicates += account.duplicates;
+        for (sum, count) in [
+            (&mut self.sent, account.expected().unwrap_or(0)),
+            (&mut self.sent_before, account.sent_before),
+            (&mut self.received, account.received.unwrap_or(0)),
+            (&mut self.recorded, account.recorded),
+            (&mut self.duplicates, account.duplicates),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
         for interval in &account.intervals {
-            *self.missing.entry(interval.stage).or_insert(0) += interval.count;
+            let sum = self.missing.entry(interval.stage).or_insert(0);
+            *sum = sum.saturating_add(interval.count);
         }
     }
 
     /// Missing messages of all stages.
     pub fn missing_total(&self) -> u64 {
-        self.missing.values().sum()
+        total(self.missing.values())
     }
 
     /// Counts one that was lost at the storage as recorded; false when there is none.
@@ -323,7 +332,8 @@ impl TopicAccount {
         if self.places.contains(place) {
             if let Some(folded) = &mut self.folded {
                 folded.recorded = folded.recorded.saturating_sub(interval.count);
-                *folded.missing.entry(interval.stage).or_insert(0) += interval.count;
+                let sum = folded.missing.entry(interval.stage).or_insert(0);
+                *sum = sum.saturating_add(interval.count);
             }
         } else if let Some(known) = self.publishers.get_mut(place) {
             known.recorded = known.recorded.saturating_sub(interval.count);
@@ -333,7 +343,8 @@ impl TopicAccount {
         }
         self.forget_bytes(interval.count);
         self.recorded = self.recorded.saturating_sub(interval.count);
-        *self.missing.entry(interval.stage).or_insert(0) += interval.count;
+        let sum = self.missing.entry(interval.stage).or_insert(0);
+        *sum = sum.saturating_add(interval.count);
     }
 
     /// Takes the bytes of so many messages from what was recorded: how long each was is not known any more, so they count as long as the
@@ -472,7 +483,7 @@ impl TopicAccount {
                 )
             })
             .collect();
-        let by_stage: u64 = self.missing.values().sum();
+        let by_stage = total(self.missing.values());
         let (recorded, missing) = (self.recorded_by_publishers(), self.missing_by_publishers());
         // A checkpoint of sums only has no publishers to compare with.
         if self.publishers.is_empty() && self.folded.is_none() {
@@ -496,23 +507,27 @@ impl TopicAccount {
     /// Missing messages by publisher, summed up.
     pub(super) fn missing_by_publishers(&self) -> u64 {
         let folded = self.folded.as_ref().map_or(0, FoldedPublishers::missing_total);
-        let live: u64 = self.publishers.iter().map(PublisherAccount::missing_total).sum();
-        folded + live
+        let live: Vec<u64> = self
+            .publishers
+            .iter()
+            .map(PublisherAccount::missing_total)
+            .collect();
+        folded.saturating_add(total(&live))
     }
 
     /// Recorded messages by publisher, summed up.
     pub(super) fn recorded_by_publishers(&self) -> u64 {
         let folded = self.folded.as_ref().map_or(0, |folded| folded.recorded);
-        let live: u64 = self.publishers.iter().map(|publisher| publisher.recorded).sum();
-        folded + live
+        let live = total(self.publishers.iter().map(|publisher| &publisher.recorded));
+        folded.saturating_add(live)
     }
 
     /// Lost messages, without those left out on request.
     pub fn lost(&self) -> u64 {
-        self.missing
+        let lost = self
+            .missing
             .iter()
-            .filter(|(stage, _)| **stage != LossStage::Policy)
-            .map(|(_, count)| count)
-            .sum()
+            .filter(|(stage, _)| **stage != LossStage::Policy);
+        total(lost.map(|(_, count)| count))
     }
 }

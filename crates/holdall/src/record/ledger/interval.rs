@@ -81,7 +81,7 @@ impl Interval {
         };
         self.last_time = next.last_time.or(self.last_time);
         self.first_time = self.first_time.or(next.first_time);
-        self.count += next.count;
+        self.count = self.count.saturating_add(next.count);
     }
 
     pub(super) fn contains(&self, sequence: u64) -> bool {

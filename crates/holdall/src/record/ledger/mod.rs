@@ -14,7 +14,7 @@ use super::{
 };
 use account::BEFORE_ARRIVAL;
 use holdall_model::{
-    loss::{LossStage, LossSums},
+    loss::{LossStage, LossSums, total},
     time::Timestamp,
     topic::{Gid, PublisherInfo, TopicId},
 };
@@ -226,7 +226,8 @@ impl Ledger {
         let Some(account) = self.topics.get_mut(topic.0 as usize) else {
             return;
         };
-        *account.missing.entry(interval.stage).or_insert(0) += interval.count;
+        let missing = account.missing.entry(interval.stage).or_insert(0);
+        *missing = missing.saturating_add(interval.count);
         self.survival.add(|| Event::Miss {
             topic,
             publisher: publisher.0,
@@ -312,12 +313,13 @@ impl Ledger {
 
     /// Messages that were recorded.
     pub fn recorded(&self) -> u64 {
-        self.topics.iter().map(|topic| topic.recorded).sum()
+        total(self.topics.iter().map(|topic| &topic.recorded))
     }
 
     /// Lost messages of all topics, without those left out on request.
     pub fn lost(&self) -> u64 {
-        self.topics.iter().map(TopicAccount::lost).sum()
+        let lost = self.topics.iter().map(TopicAccount::lost);
+        lost.fold(0, u64::saturating_add)
     }
 
     /// The accounts that do not add up, one sentence each; empty when every message known to be sent or to have arrived is accounted

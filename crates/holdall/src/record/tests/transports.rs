@@ -215,3 +215,30 @@ fn a_loan_is_copied_once_between_its_publisher_and_the_disk() {
     assert_eq!(touched.bytes_read.load(Ordering::SeqCst), COUNT * LARGE as u64);
     assert_eq!(touched.given_back.load(Ordering::SeqCst), COUNT);
 }
+
+#[test]
+fn a_transport_that_fails_ends_alone() {
+    let mut world = World::new();
+    let beyond = MemoryNetwork::new();
+    let here = world.publisher("/a", RELIABLE);
+    let join = |network: &MemoryNetwork| -> Box<dyn Transport> {
+        Box::new(MemoryTransport::new(network, node("recorder"), world.clock()))
+    };
+    let transports = vec![join(&beyond), join(&world.network)];
+    let recording = world
+        .record_over(transports)
+        .unwrap_or_else(|error| panic!("{error}"));
+    recording.wait_matched(&here);
+    beyond.fail("its shared memory is garbage");
+    for number in 0..10 {
+        here.send(&payload(number, 10));
+    }
+    recording.wait_recorded(10);
+    let later = world.publisher("/later", RELIABLE);
+    recording.wait_matched(&later);
+    let recorded = recording.stop();
+    assert_eq!(recorded.payloads("/a").len(), 10);
+    assert_eq!(recorded.lost(), 0);
+    let failure = recorded.report.failure.as_deref().unwrap_or_default();
+    assert!(failure.contains("its shared memory is garbage"), "{failure:?}");
+}

@@ -1,0 +1,539 @@
+//! What leaves otherwise than Cyclone DDS writes it: announcements with the addresses that a peer needs, and first acknowledgements that
+//! Fast DDS answers at once.
+//!
+//! Cyclone announces the addresses of all interfaces that it uses, loopback among them, to everyone. A Fast DDS publisher then sends each
+//! message once to each address: a publisher on this host twice, one on another host once more to its own loopback. So the addresses are
+//! chosen when an announcement leaves, by where it goes to.
+//!
+//! A Fast DDS participant that discovers us sends the heartbeats of its discovery writers first, and who it is after that, so Cyclone
+//! does not know yet whose they are and drops them. Cyclone then asks with an empty ACKNACK that begins at 1; Fast DDS takes that for an
+//! acknowledgement and stays silent until its next heartbeat, a second later. One that begins at 0 is what it sends itself to ask for one.
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddrV4},
+};
+
+/// An interface that Cyclone uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AnnouncedInterface {
+    /// Its own address.
+    pub address: Ipv4Addr,
+    /// The address that is announced for it; another one behind a NAT.
+    pub announced: Ipv4Addr,
+    /// Its network mask.
+    pub mask: Ipv4Addr,
+    /// Reaches this host only.
+    pub is_loopback: bool,
+}
+
+impl AnnouncedInterface {
+    fn reaches(&self, address: Ipv4Addr) -> bool {
+        let mask = self.mask.to_bits();
+        mask != 0 && address.to_bits() & mask == self.address.to_bits() & mask
+    }
+}
+
+/// Where a packet goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Destination {
+    /// Participants of this host.
+    ThisHost,
+    /// Other hosts, by multicast out of the interface with this address.
+    Neighbours(Ipv4Addr),
+    /// Another host.
+    Host(Ipv4Addr),
+}
+
+/// The announced addresses that a destination needs; empty when there is no better choice than all.
+pub(super) fn needed(interfaces: &[AnnouncedInterface], destination: Destination) -> Vec<Ipv4Addr> {
+    let announced = |wanted: &dyn Fn(&AnnouncedInterface) -> bool| -> Vec<Ipv4Addr> {
+        let chosen = interfaces.iter().filter(|interface| wanted(interface));
+        chosen.map(|interface| interface.announced).collect()
+    };
+    match destination {
+        Destination::ThisHost => {
+            let loopback = announced(&|interface| interface.is_loopback);
+            // Without loopback one of the others does: each is an address of this host.
+            let first = || interfaces.first().map(|interface| interface.announced);
+            if loopback.is_empty() {
+                first().into_iter().collect()
+            } else {
+                loopback
+            }
+        }
+        Destination::Neighbours(from) => announced(&|interface| interface.address == from),
+        Destination::Host(address) => {
+            let near = announced(&|interface| !interface.is_loopback && interface.reaches(address));
+            if near.is_empty() {
+                announced(&|interface| !interface.is_loopback)
+            } else {
+                near
+            }
+        }
+    }
+}
+
+/// Where a unicast packet goes to.
+pub(super) fn unicast_destination(address: Ipv4Addr, own: &BTreeSet<Ipv4Addr>) -> Destination {
+    if address.is_loopback() || own.contains(&address) {
+        Destination::ThisHost
+    } else {
+        Destination::Host(address)
+    }
+}
+
+/// The ports on which participants of a domain listen for announcements (RTPS 2.5, 9.6.2.3), at an address without a port.
+pub(super) fn announcement_ports(address: Ipv4Addr, domain: u32, index_max: u32) -> Vec<SocketAddrV4> {
+    let port = |index: u32| u16::try_from(7_400 + 250 * domain + 10 + 2 * index).ok();
+    (0..=index_max)
+        .filter_map(port)
+        .map(|port| SocketAddrV4::new(address, port))
+        .collect()
+}
+
+const HEADER_BYTES: usize = 20;
+const SUBMESSAGE_HEADER_BYTES: usize = 4;
+const PAD: u8 = 0x01;
+const INFO_TIMESTAMP: u8 = 0x09;
+const ACKNACK: u8 = 0x06;
+const DATA: u8 = 0x15;
+const INFO_DESTINATION: u8 = 0x0e;
+/// `DATA` flags: little endian, with inline QoS, with payload.
+const FLAG_LITTLE_ENDIAN: u8 = 1;
+const FLAG_INLINE_QOS: u8 = 2;
+const FLAG_PAYLOAD: u8 = 4;
+/// The first two bytes of the GUIDs of Fast DDS.
+const VENDOR_FAST_DDS: [u8; 2] = [0x01, 0x0f];
+/// `ENTITYID_SPDP_BUILTIN_PARTICIPANT_WRITER`.
+const PARTICIPANT_WRITER: [u8; 4] = [0x00, 0x01, 0x00, 0xc2];
+const PID_SENTINEL: u16 = 0x0001;
+/// `PID_DEFAULT_UNICAST_LOCATOR` and `PID_METATRAFFIC_UNICAST_LOCATOR`.
+const UNICAST_LOCATORS: [u16; 2] = [0x0031, 0x0032];
+const LOCATOR_BYTES: usize = 24;
+/// `LOCATOR_KIND_UDPv4`.
+const KIND_UDP_V4: u32 = 1;
+
+/// A submessage inside a packet.
+struct Submessage {
+    id: u8,
+    flags: u8,
+    /// Where its header begins.
+    at: usize,
+    /// One past its last byte.
+    end: usize,
+}
+
+/// Reads integers in the byte order of a submessage or payload.
+#[derive(Clone, Copy)]
+struct Order {
+    is_little: bool,
+}
+
+impl Order {
+    fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
+        let bytes = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
+        Some(if self.is_little {
+            u16::from_le_bytes(bytes)
+        } else {
+            u16::from_be_bytes(bytes)
+        })
+    }
+
+    fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let bytes = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
+        Some(if self.is_little {
+            u32::from_le_bytes(bytes)
+        } else {
+            u32::from_be_bytes(bytes)
+        })
+    }
+}
+
+/// The submessage at `at` of bytes that may end inside it.
+fn submessage(bytes: &[u8], at: usize) -> Option<Submessage> {
+    let (id, flags) = (*bytes.get(at)?, *bytes.get(at + 1)?);
+    let order = Order {
+        is_little: flags & FLAG_LITTLE_ENDIAN != 0,
+    };
+    let len = usize::from(order.u16(bytes, at + 2)?);
+    let end = if len == 0 && !matches!(id, PAD | INFO_TIMESTAMP) {
+        // The last one of a packet may leave its length out.
+        usize::MAX
+    } else {
+        at + SUBMESSAGE_HEADER_BYTES + len
+    };
+    Some(Submessage { id, flags, at, end })
+}
+
+/// Why a packet is not sent as Cyclone has written it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It announces a participant.
+    Announcement,
+    /// It asks Fast DDS for its first heartbeat.
+    FirstAcknowledgement,
+}
+
+/// Whether a packet, given in the pieces that it is sent from, is to be changed.
+///
+/// Each packet that leaves is asked, so nothing is copied: a submessage that matters is never split before its payload.
+pub(super) fn change_of<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<Change> {
+    let mut at = HEADER_BYTES;
+    let mut is_for_fast_dds = false;
+    for piece in pieces {
+        while at < piece.len() {
+            let next = submessage(piece, at)?;
+            if is_announcement(piece, &next) {
+                return Some(Change::Announcement);
+            }
+            if next.id == INFO_DESTINATION {
+                is_for_fast_dds = names_fast_dds(piece, &next);
+            } else if is_for_fast_dds && is_first_acknowledgement(piece, &next) {
+                return Some(Change::FirstAcknowledgement);
+            }
+            if next.end == usize::MAX {
+                return None;
+            }
+            at = next.end;
+        }
+        at -= piece.len();
+    }
+    None
+}
+
+fn names_fast_dds(bytes: &[u8], destination: &Submessage) -> bool {
+    let prefix = destination.at + SUBMESSAGE_HEADER_BYTES;
+    bytes.get(prefix..prefix + 2) == Some(&VENDOR_FAST_DDS)
+}
+
+/// An ACKNACK that nothing was received before: it begins at 1, names no number, and is the 0th.
+fn is_first_acknowledgement(bytes: &[u8], acknowledgement: &Submessage) -> bool {
+    let order = Order {
+        is_little: acknowledgement.flags & FLAG_LITTLE_ENDIAN != 0,
+    };
+    let [high, low, bits, count] =
+        [12, 16, 20, 24].map(|offset| order.u32(bytes, acknowledgement.at + offset));
+    acknowledgement.id == ACKNACK && (high, low, bits, count) == (Some(0), Some(1), Some(0), Some(0))
+}
+
+/// A copy of a packet whose first acknowledgements for Fast DDS begin at 0, which it answers with a heartbeat.
+pub(super) fn asking_for_heartbeats(packet: &[u8]) -> Vec<u8> {
+    let mut copy = packet.to_vec();
+    let mut at = HEADER_BYTES;
+    let mut is_for_fast_dds = false;
+    while let Some(next) = submessage(packet, at) {
+        if next.id == INFO_DESTINATION {
+            is_for_fast_dds = names_fast_dds(packet, &next);
+        } else if is_for_fast_dds && is_first_acknowledgement(packet, &next) {
+            copy[next.at + 16..next.at + 20].fill(0);
+        }
+        at = next.end.min(packet.len());
+    }
+    copy
+}
+
+fn is_announcement(bytes: &[u8], submessage: &Submessage) -> bool {
+    let writer = submessage.at + 12;
+    submessage.id == DATA && bytes.get(writer..writer + 4) == Some(&PARTICIPANT_WRITER)
+}
+
+/// A copy of a packet whose participant announcements hold only the unicast addresses in `needed`.
+///
+/// An announcement that would be left without any address keeps all of them.
+pub(super) fn with_addresses(packet: &[u8], needed: &[Ipv4Addr]) -> Vec<u8> {
+    let mut copy = Vec::with_capacity(packet.len());
+    let mut at = HEADER_BYTES.min(packet.len());
+    copy.extend_from_slice(&packet[..at]);
+    while let Some(next) = submessage(packet, at) {
+        let end = next.end.min(packet.len());
+        let begin = copy.len();
+        let dropped = if is_announcement(packet, &next) {
+            unneeded_parameters(&packet[..end], &next, needed)
+        } else {
+            Vec::new()
+        };
+        for parameter in dropped {
+            copy.extend_from_slice(&packet[at..parameter]);
+            at = parameter + 4 + LOCATOR_BYTES;
+        }
+        copy.extend_from_slice(&packet[at..end]);
+        if next.end != usize::MAX {
+            let len = u16::try_from(copy.len() - begin - SUBMESSAGE_HEADER_BYTES).unwrap_or(0);
+            let bytes = if next.flags & FLAG_LITTLE_ENDIAN != 0 {
+                len.to_le_bytes()
+            } else {
+                len.to_be_bytes()
+            };
+            copy[begin + 2..begin + 4].copy_from_slice(&bytes);
+        }
+        at = end;
+    }
+    copy.extend_from_slice(&packet[at..]);
+    copy
+}
+
+/// Where the locators that are not needed begin, in ascending order.
+fn unneeded_parameters(packet: &[u8], data: &Submessage, needed: &[Ipv4Addr]) -> Vec<usize> {
+    let mut dropped = Vec::new();
+    let Some(payload) = payload_of(packet, data) else {
+        return dropped;
+    };
+    let order = Order {
+        is_little: packet.get(payload + 1).is_some_and(|kind| kind & 1 != 0),
+    };
+    let locators = parameters(packet, payload + 4, order);
+    for kind in UNICAST_LOCATORS {
+        let of_kind = || {
+            let is_of_kind = |(at, id): &(usize, u16)| {
+                *id == kind
+                    && order.u16(packet, at + 2) == Some(LOCATOR_BYTES as u16)
+                    && order.u32(packet, at + 4) == Some(KIND_UDP_V4)
+            };
+            locators.iter().copied().filter(is_of_kind)
+        };
+        let is_needed = |at: usize| {
+            let address = packet.get(at + 24..at + 28);
+            address.is_some_and(|address| needed.iter().any(|needed| needed.octets() == address))
+        };
+        if of_kind().any(|(at, _)| is_needed(at)) {
+            dropped.extend(of_kind().map(|(at, _)| at).filter(|at| !is_needed(*at)));
+        }
+    }
+    dropped.sort_unstable();
+    dropped
+}
+
+/// Where the payload of a `DATA` submessage begins.
+fn payload_of(packet: &[u8], data: &Submessage) -> Option<usize> {
+    let order = Order {
+        is_little: data.flags & FLAG_LITTLE_ENDIAN != 0,
+    };
+    if data.flags & FLAG_PAYLOAD == 0 {
+        return None;
+    }
+    let mut at = data.at + 8 + usize::from(order.u16(packet, data.at + 6)?);
+    if data.flags & FLAG_INLINE_QOS != 0 {
+        let last = parameters(packet, at, order).last().copied();
+        at = match last {
+            Some((parameter, _)) => parameter + 4 + usize::from(order.u16(packet, parameter + 2)?) + 4,
+            None => at + 4,
+        };
+    }
+    Some(at)
+}
+
+/// Where parameters begin and what they are, up to the sentinel.
+fn parameters(packet: &[u8], mut at: usize, order: Order) -> Vec<(usize, u16)> {
+    let mut found = Vec::new();
+    while let (Some(id), Some(len)) = (order.u16(packet, at), order.u16(packet, at + 2)) {
+        let end = at + 4 + usize::from(len);
+        if id == PID_SENTINEL || end > packet.len() {
+            break;
+        }
+        found.push((at, id));
+        at = end;
+    }
+    found
+}
+
+/// True when a packet is meant for one participant only.
+pub(super) fn names_a_destination(packet: &[u8]) -> bool {
+    let mut at = HEADER_BYTES;
+    while let Some(next) = submessage(packet, at) {
+        if next.id == INFO_DESTINATION {
+            return true;
+        }
+        at = next.end.min(packet.len());
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
+    const WIRED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const WIRELESS: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 7);
+
+    fn interface(address: Ipv4Addr, mask: [u8; 4]) -> AnnouncedInterface {
+        AnnouncedInterface {
+            address,
+            announced: address,
+            mask: mask.into(),
+            is_loopback: address.is_loopback(),
+        }
+    }
+
+    fn interfaces() -> [AnnouncedInterface; 3] {
+        [
+            interface(LOOPBACK, [255, 0, 0, 0]),
+            interface(WIRED, [255, 255, 255, 0]),
+            interface(WIRELESS, [255, 255, 255, 0]),
+        ]
+    }
+
+    fn locator(id: u16, address: Ipv4Addr) -> Vec<u8> {
+        let mut bytes = id.to_le_bytes().to_vec();
+        bytes.extend(24u16.to_le_bytes());
+        bytes.extend(KIND_UDP_V4.to_le_bytes());
+        bytes.extend(7411u32.to_le_bytes());
+        bytes.extend([0; 12]);
+        bytes.extend(address.octets());
+        bytes
+    }
+
+    /// A packet with an `INFO_TS`, an announcement with these locators, and a `HEARTBEAT` without a length.
+    fn packet(locators: &[(u16, Ipv4Addr)], with_inline_qos: bool) -> Vec<u8> {
+        let mut data = vec![0, 0, 16, 0, 0, 0, 0, 0];
+        data.extend(PARTICIPANT_WRITER);
+        data.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+        if with_inline_qos {
+            data.extend([0x70, 0, 4, 0, 9, 9, 9, 9, 1, 0, 0, 0]);
+        }
+        data.extend([0, 3, 0, 0, 0x15, 0, 4, 0, 2, 5, 0, 0]);
+        for (id, address) in locators {
+            data.extend(locator(*id, *address));
+        }
+        data.extend([1, 0, 0, 0]);
+        let mut packet = b"RTPS".to_vec();
+        packet.extend([0; HEADER_BYTES - 4]);
+        packet.extend([0x09, 1, 8, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        let flags = FLAG_LITTLE_ENDIAN | FLAG_PAYLOAD | if with_inline_qos { FLAG_INLINE_QOS } else { 0 };
+        packet.extend([DATA, flags]);
+        packet.extend(u16::try_from(data.len()).unwrap().to_le_bytes());
+        packet.extend(data);
+        packet.extend([0x07, 1, 0, 0, 7, 7, 7, 7]);
+        packet
+    }
+
+    #[test]
+    fn this_host_needs_loopback_and_others_the_interface_between_us() {
+        let all = interfaces();
+        assert_eq!(needed(&all, Destination::ThisHost), [LOOPBACK]);
+        assert_eq!(needed(&all, Destination::Neighbours(WIRED)), [WIRED]);
+        assert_eq!(
+            needed(&all, Destination::Host(Ipv4Addr::new(192, 168, 1, 99))),
+            [WIRELESS]
+        );
+        assert_eq!(
+            needed(&all, Destination::Host(Ipv4Addr::new(8, 8, 8, 8))),
+            [WIRED, WIRELESS]
+        );
+    }
+
+    #[test]
+    fn without_loopback_this_host_needs_one_address() {
+        assert_eq!(needed(&interfaces()[1..], Destination::ThisHost), [WIRED]);
+        assert_eq!(needed(&[], Destination::ThisHost), [Ipv4Addr::LOCALHOST; 0]);
+    }
+
+    #[test]
+    fn own_addresses_are_this_host() {
+        let own = BTreeSet::from([WIRED]);
+        assert_eq!(unicast_destination(LOOPBACK, &own), Destination::ThisHost);
+        assert_eq!(unicast_destination(WIRED, &own), Destination::ThisHost);
+        assert_eq!(unicast_destination(WIRELESS, &own), Destination::Host(WIRELESS));
+    }
+
+    #[test]
+    fn an_announcement_holds_what_is_needed_and_nothing_else_changes() {
+        let both = [(0x31, LOOPBACK), (0x31, WIRED), (0x32, LOOPBACK), (0x32, WIRED)];
+        for inline in [false, true] {
+            let whole = packet(&both, inline);
+            for address in [LOOPBACK, WIRED] {
+                let expected = packet(&[(0x31, address), (0x32, address)], inline);
+                assert_eq!(with_addresses(&whole, &[address]), expected);
+            }
+            assert_eq!(with_addresses(&whole, &[LOOPBACK, WIRED]), whole);
+        }
+    }
+
+    #[test]
+    fn an_announcement_is_never_left_without_an_address() {
+        let whole = packet(&[(0x31, LOOPBACK), (0x32, WIRED)], false);
+        assert_eq!(with_addresses(&whole, &[WIRELESS]), whole);
+        assert_eq!(with_addresses(&whole, &[]), whole);
+    }
+
+    #[test]
+    fn announcements_are_recognised_in_pieces() {
+        let whole = packet(&[(0x31, LOOPBACK)], false);
+        let pieces = [&whole[..20], &whole[20..32], &whole[32..56], &whole[56..]];
+        assert_eq!(change_of(pieces.into_iter()), Some(Change::Announcement));
+        assert_eq!(change_of([&whole[..]].into_iter()), Some(Change::Announcement));
+        let mut other = whole.clone();
+        other[32 + 15] = 0xc7;
+        assert_eq!(change_of([&other[..]].into_iter()), None);
+        assert_eq!(change_of([&whole[..32], &[]].into_iter()), None);
+        assert_eq!(change_of(std::iter::empty()), None);
+    }
+
+    /// A packet with an ACKNACK for a participant of this vendor.
+    fn acknowledgement(vendor: [u8; 2], begin: u32, count: u32) -> Vec<u8> {
+        let mut packet = b"RTPS".to_vec();
+        packet.extend([0; HEADER_BYTES - 4]);
+        packet.extend([INFO_DESTINATION, 1, 12, 0]);
+        packet.extend(vendor);
+        packet.extend([7; 10]);
+        packet.extend([ACKNACK, 1, 24, 0, 0, 0, 3, 0xc7, 0, 0, 3, 0xc2, 0, 0, 0, 0]);
+        packet.extend(begin.to_le_bytes());
+        packet.extend([0; 4]);
+        packet.extend(count.to_le_bytes());
+        packet
+    }
+
+    #[test]
+    fn a_first_acknowledgement_asks_fast_dds_for_a_heartbeat() {
+        let first = acknowledgement(VENDOR_FAST_DDS, 1, 0);
+        let pieces = [&first[..20], &first[20..]];
+        assert_eq!(change_of(pieces.into_iter()), Some(Change::FirstAcknowledgement));
+        assert_eq!(
+            asking_for_heartbeats(&first),
+            acknowledgement(VENDOR_FAST_DDS, 0, 0)
+        );
+        for other in [
+            acknowledgement([0x01, 0x10], 1, 0),
+            acknowledgement(VENDOR_FAST_DDS, 1, 1),
+            acknowledgement(VENDOR_FAST_DDS, 5, 0),
+        ] {
+            assert_eq!(change_of([&other[..]].into_iter()), None);
+            assert_eq!(asking_for_heartbeats(&other), other);
+        }
+    }
+
+    #[test]
+    fn a_packet_for_one_participant_is_noticed() {
+        let mut directed = packet(&[(0x31, LOOPBACK)], false);
+        assert!(!names_a_destination(&directed));
+        directed.splice(
+            20..20,
+            [INFO_DESTINATION, 1, 12, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3],
+        );
+        assert!(names_a_destination(&directed));
+    }
+
+    #[test]
+    fn ports_are_those_of_the_domain() {
+        let ports = announcement_ports(WIRED, 1, 2);
+        let expected = [7660, 7662, 7664].map(|port| SocketAddrV4::new(WIRED, port));
+        assert_eq!(ports, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..100) {
+            let mut whole = packet(&[(0x31, LOOPBACK), (0x31, WIRED)], true);
+            let at = at.min(whole.len());
+            let end = (at + bytes.len()).min(whole.len());
+            whole.splice(at..end, bytes);
+            let copy = with_addresses(&whole, &[WIRED]);
+            prop_assert!(copy.len() <= whole.len());
+            change_of([&whole[..]].into_iter());
+            prop_assert_eq!(asking_for_heartbeats(&whole).len(), whole.len());
+            names_a_destination(&whole);
+        }
+    }
+}

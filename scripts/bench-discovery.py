@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""How long a recorder takes to hear a node that publishes many topics.
+
+Usage: bench-discovery.py [--holdall PROGRAM] [--tries 50] [--topics 200] [--order recorder_first|node_first] [--dds fastdds|cyclone]
+
+A try starts a recorder and a node in an order, in a domain of their own (LOCALHOST), and measures from the moment when all publishers exist
+and a recorder listens to the moment when the last publisher has a subscription. The node is rclpy (Fast DDS), or pip `cyclonedds`.
+Run it with a Python that has rclpy (.venv/bin/python of `make setup`), for Cyclone one that has cyclonedds.
+"""
+
+import argparse
+import json
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+
+def fastdds_node(topics):
+    import rclpy
+    from std_msgs.msg import String
+
+    rclpy.init()
+    node = rclpy.create_node("bench_discovery")
+    publishers = [node.create_publisher(String, f"/t{number}", 10) for number in range(topics)]
+    return lambda: [publisher.get_subscription_count() > 0 for publisher in publishers]
+
+
+def cyclone_node(topics):
+    from dataclasses import dataclass
+
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.idl import IdlStruct
+    from cyclonedds.pub import DataWriter
+    from cyclonedds.topic import Topic
+
+    @dataclass
+    class String_(IdlStruct, typename="std_msgs::msg::dds_::String_"):
+        data: str
+
+    participant = DomainParticipant(int(os.environ["ROS_DOMAIN_ID"]))
+    writers = [DataWriter(participant, Topic(participant, f"rt/t{number}", String_)) for number in range(topics)]
+    return lambda: [writer.get_publication_matched_status().current_count > 0 if hasattr(writer, "get_publication_matched_status")
+                    else len(writer.get_matched_subscriptions()) > 0 for writer in writers]
+
+
+def run_node(kind, topics):
+    """Says `ready` when all publishers exist, and when each was matched, until standard input ends."""
+    matched = {"fastdds": fastdds_node, "cyclone": cyclone_node}[kind](topics)
+    print(json.dumps({"ready": time.time()}), flush=True)
+    first = None
+    end = time.time() + 30
+    while time.time() < end:
+        count = sum(matched())
+        if count and first is None:
+            first = time.time()
+        if count == topics:
+            break
+        time.sleep(0.002)
+    print(json.dumps({"first": first, "all": time.time() if count == topics else None, "count": count}), flush=True)
+    sys.stdin.read()
+    os._exit(0)
+
+
+def lines_of(process):
+    lines = queue.Queue()
+
+    def read():
+        for line in process.stdout:
+            lines.put((time.time(), line))
+        lines.put((time.time(), None))
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines
+
+
+def wait_for(lines, wanted):
+    while True:
+        at, line = lines.get(timeout=60)
+        if line is None:
+            raise SystemExit("a program ended too early")
+        if wanted in line:
+            return at, line
+
+
+def one_try(options, number, folder):
+    env = {
+        **os.environ,
+        "ROS_DOMAIN_ID": str(1 + (os.getpid() + number) % 100),
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "ROS_LOG_DIR": folder,
+        # As rmw_cyclonedds has it for LOCALHOST.
+        "CYCLONEDDS_URI": "<General><AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto</ParticipantIndex>"
+        "<MaxAutoParticipantIndex>32</MaxAutoParticipantIndex><Peers><Peer address='localhost'/></Peers></Discovery>"
+        if options.dds == "cyclone" else "",
+    }
+    recorder_env = {key: value for key, value in env.items() if key != "CYCLONEDDS_URI"}
+
+    def start_node():
+        command = [sys.executable, __file__, "--node", options.dds, "--topics", str(options.topics)]
+        return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def start_recorder():
+        command = [options.holdall, "record", "-a", "-o", os.path.join(folder, str(number)), "--disable-keyboard-controls"]
+        return subprocess.Popen(command, env=recorder_env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    started = []
+    try:
+        order = [("recorder", start_recorder), ("node", start_node)]
+        if options.order == "node_first":
+            order.reverse()
+        ready = {}
+        lines = {}
+        for name, start in order:
+            process = start()
+            started.append(process)
+            lines[name] = lines_of(process)
+            ready[name] = wait_for(lines[name], "Listening" if name == "recorder" else "ready")
+            if name != order[-1][0]:
+                time.sleep(0.3 + 0.1 * (number % 7))
+        begin = max(ready["recorder"][0], json.loads(ready["node"][1])["ready"])
+        _, told = wait_for(lines["node"], "all")
+        told = json.loads(told)
+        return (told["all"] or float("inf")) - begin, told["count"]
+    finally:
+        for process in started:
+            process.kill()
+        for process in started:
+            process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--holdall", default="target/release/holdall")
+    parser.add_argument("--tries", type=int, default=50)
+    parser.add_argument("--topics", type=int, default=200)
+    parser.add_argument("--order", choices=["recorder_first", "node_first"], default="recorder_first")
+    parser.add_argument("--dds", choices=["fastdds", "cyclone"], default="fastdds")
+    parser.add_argument("--node", choices=["fastdds", "cyclone"], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.node:
+        run_node(options.node, options.topics)
+    with tempfile.TemporaryDirectory() as folder:
+        took = []
+        for number in range(options.tries):
+            seconds, count = one_try(options, number, folder)
+            took.append(seconds)
+            print(f"{number}: {seconds:.3f} s ({count} of {options.topics})", flush=True)
+    took.sort()
+    late = sum(seconds > 0.3 for seconds in took)
+    print(f"{options.dds}, {options.order}: median {statistics.median(took):.3f} s, worst {took[-1]:.3f} s, above 0.3 s: {late} of {len(took)}")
+
+
+if __name__ == "__main__":
+    main()
