@@ -87,12 +87,13 @@ def big(topic, count=MESSAGES, **qos):
 
 
 @pytest.mark.parametrize("discovery_range", ["LOCALHOST", "SUBNET"])
-def test_a_publisher_of_this_host_sends_each_byte_once(hosts, tmp_path, discovery_range):
+@pytest.mark.parametrize("reliability", ["reliable", "best_effort"])
+def test_a_publisher_of_this_host_sends_each_byte_once(hosts, tmp_path, discovery_range, reliability):
     (host,) = hosts(1)
     env = {"ROS_AUTOMATIC_DISCOVERY_RANGE": discovery_range}
     recorder = host.record("--topics", "/big", "-o", tmp_path / "bag", **env)
     recorder.wait_until_says("Listening for topics")
-    talker = host.talker(big("/big"), env=env, wait_for_subscriptions=1)
+    talker = host.talker(big("/big", reliability=reliability), env=env, wait_for_subscriptions=1)
     talker.wait_for("matched")
     before = host.sent_bytes("lo")
     talker.done()

@@ -487,7 +487,8 @@ unsafe fn changed(
         return Some(OK);
     }
     let chosen = if is_announcement {
-        with_addresses(&packet, &needed(&state.interfaces, state.destination(address)))
+        let addresses = needed(&state.interfaces, state.destination(address));
+        asking_for_heartbeats(&with_addresses(&packet, &addresses))
     } else {
         asking_for_heartbeats(&packet)
     };

@@ -181,25 +181,29 @@ pub(super) enum Change {
 pub(super) fn change_of<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<Change> {
     let mut at = HEADER_BYTES;
     let mut is_for_fast_dds = false;
+    let mut found = None;
     for piece in pieces {
         while at < piece.len() {
-            let next = submessage(piece, at)?;
+            let Some(next) = submessage(piece, at) else {
+                return found;
+            };
             if is_announcement(piece, &next) {
                 return Some(Change::Announcement);
             }
             if next.id == INFO_DESTINATION {
                 is_for_fast_dds = names_fast_dds(piece, &next);
             } else if is_for_fast_dds && is_first_acknowledgement(piece, &next) {
-                return Some(Change::FirstAcknowledgement);
+                // An announcement may follow in the same packet.
+                found = Some(Change::FirstAcknowledgement);
             }
             if next.end == usize::MAX {
-                return None;
+                return found;
             }
             at = next.end;
         }
         at -= piece.len();
     }
-    None
+    found
 }
 
 fn names_fast_dds(bytes: &[u8], destination: &Submessage) -> bool {
@@ -502,6 +506,20 @@ mod tests {
             assert_eq!(change_of([&other[..]].into_iter()), None);
             assert_eq!(asking_for_heartbeats(&other), other);
         }
+    }
+
+    #[test]
+    fn an_announcement_behind_a_first_acknowledgement_is_not_missed() {
+        let both = |address: &[(u16, Ipv4Addr)], begin| {
+            let mut packed = acknowledgement(VENDOR_FAST_DDS, begin, 0);
+            packed.extend(&packet(address, false)[HEADER_BYTES..]);
+            packed
+        };
+        let whole = both(&[(0x31, LOOPBACK), (0x31, WIRED)], 1);
+        let pieces = [&whole[..20], &whole[20..64], &whole[64..]];
+        assert_eq!(change_of(pieces.into_iter()), Some(Change::Announcement));
+        let changed = asking_for_heartbeats(&with_addresses(&whole, &[LOOPBACK]));
+        assert_eq!(changed, both(&[(0x31, LOOPBACK)], 0));
     }
 
     #[test]
