@@ -246,3 +246,24 @@ def test_space_pauses_and_resumes_on_a_terminal(world, terminal):
     got = [text_of(m) for m in messages_of(world.folder / "bag")["/t"]]
     assert got == [f"after {n}" for n in range(30 - len(got), 30)]
     assert len(got) + head_losses(screen.text, "/t") == 30, screen.text
+
+
+def test_what_was_asked_for_and_not_heard_is_reported_with_likely_causes(world):
+    recorder = record(world, "--topics", "/nowhere", "/imu/date")
+    recorder.wait_until_says("Listening for topics")
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert "never seen: 2 topics that were asked for: /imu/date, /nowhere" in said, said
+    assert "no message was received" in said and "likely causes:" in said, said
+    assert "(ROS_DOMAIN_ID)" in said and "discovery range" in said and "--transport auto" in said, said
+
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 20, "rate_hz": 100, "qos": {"depth": 20}})
+    talker.wait_for("ready")
+    recorder = record(world, "--json", "--topics", "/chatter", "/nowhere", bag="second")
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    told = json.loads(said[said.index("{\n") : said.rindex("}") + 1])
+    assert told["topics_never_seen"] == ["/nowhere"] and not told["received_nothing"], told
+    assert told["likely_causes"] and not any("ROS_DOMAIN_ID" in cause for cause in told["likely_causes"]), told
+    assert told["listened"]["transports"], told

@@ -43,7 +43,7 @@ pub fn join(
 }
 
 /// An environment variable that is set and not empty.
-fn variable(name: &str) -> Option<String> {
+pub fn variable(name: &str) -> Option<String> {
     std::env::var_os(name)
         .map(|value| value.to_string_lossy().into_owned())
         .filter(|value| !value.trim().is_empty())

@@ -12,6 +12,7 @@ pub mod rate;
 pub mod record;
 pub mod repair;
 pub mod tools;
+pub mod unheard;
 
 use comfy_table::{LineStyle, TableStyle};
 

@@ -4,7 +4,7 @@ use crate::{
     VerbResult,
     exit::{Failure, Outcome},
     meant, output, panics,
-    render::{self, paint::Paint, rate::RateMeter},
+    render::{self, paint::Paint, rate::RateMeter, unheard::Request},
     terminal::{
         events::{Event, Events, queue},
         keyboard::{Key, Keyboard},
@@ -70,6 +70,12 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let transports = transport::join(&typed.transport, &meant.node_name, &clock)?;
     prefer_receiving(typed.rt_priority, transports.len(), &*clock);
     let snapshot = meant.options.cache.snapshot;
+    let request = Request::new(
+        &meant.options.selection,
+        meant.options.no_discovery,
+        transports.iter().map(|transport| transport.name()).collect(),
+        transport::variable,
+    );
     let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
     let recorder = Recorder::start(meant.options, transports, clock, disk, Box::<OsFolder>::default())
         .map_err(failure)?;
@@ -104,7 +110,7 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let report = close(recorder, &events, &mut live)?;
     let stall = live.supervision.finish(&report.status);
     drop((live, keyboard, control_socket));
-    show(&report, typed)?;
+    show(&report, &request, typed)?;
     if let Some(span) = stall {
         return Err(Failure::failed(format!(
             "while recording, messages arrived and nothing of them became durable for {:.1} s",
@@ -276,9 +282,13 @@ fn dropped(topic: &TopicStatus) -> u64 {
     holdall_model::loss::total(lost.map(|(_, count)| count))
 }
 
-fn show(report: &RecordReport, typed: &RecordArguments) -> Result<(), Failure> {
+fn show(report: &RecordReport, request: &Request, typed: &RecordArguments) -> Result<(), Failure> {
     if typed.json {
-        let text = serde_json::to_string_pretty(&render::record::json(report)).map_err(Failure::failed)?;
+        let mut object = render::record::json(report);
+        if let Some(object) = object.as_object_mut() {
+            object.extend(request.json(&report.status));
+        }
+        let text = serde_json::to_string_pretty(&object).map_err(Failure::failed)?;
         return output::result(&text);
     }
     let mut lines = Vec::new();
@@ -286,6 +296,7 @@ fn show(report: &RecordReport, typed: &RecordArguments) -> Result<(), Failure> {
         lines.push(render::record::table(&report.status));
     }
     lines.extend(render::record::summary(report, Paint::stdout()));
+    lines.extend(request.summary(&report.status, Paint::stdout()));
     output::result(&lines.join("\n"))
 }
 
