@@ -208,8 +208,11 @@ fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -
 }
 
 /// Removes files of a bag in which nothing was written: they were made ahead by a recorder that was killed, and other programs cannot open
-/// them. When that is all that there is, an MCAP file becomes one without messages.
-fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
+/// them. When that is all that there is, an MCAP file becomes one without messages. [`repair`] does it first.
+///
+/// # Errors
+/// When a file cannot be read, written or removed.
+pub fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
     if !fs::is_dir(path) || is_leveldb(path) {
         return Ok(());
     }

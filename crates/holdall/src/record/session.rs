@@ -32,6 +32,9 @@ use std::{
 /// that they were made later: answering a newcomer takes DDS nodes up to some announcement periods.
 pub const INITIAL_DISCOVERY: Duration = Duration::from_secs(2);
 
+/// How far the wall clock may move against the monotonic one before it counts as set: NTP slews by half a millisecond a second.
+const CLOCK_DRIFT_MAX: Duration = Duration::from_millis(500);
+
 /// Time between two polls of what publishers announce to have sent.
 const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -82,13 +85,19 @@ struct Source {
 
 impl Source {
     /// Whether a publisher is older than the recording, by its own clock; a time in the future is of another clock and says nothing.
-    /// Without a time the moment of its discovery decides: `initial` is soon after the start, when older ones are still found.
+    /// Without a time the moment of its discovery decides: soon after the start older ones are still found. So it does when the wall clock
+    /// was set since the start, `elapsed` ago: times of before and after do not compare.
     ///
     /// However late an older publisher is found (the recorder was stopped, the network came late), what it sent before is no loss.
-    fn origin_of(&self, publisher: &EndpointInfo, initial: bool) -> PublisherOrigin {
+    fn origin_of(&self, publisher: &EndpointInfo, elapsed: Duration) -> PublisherOrigin {
+        let initial = elapsed < INITIAL_DISCOVERY;
+        let now = self.transport.now();
+        let by_wall_clock = i128::from(now.as_nanos()) - i128::from(self.started.as_nanos());
+        let was_set = by_wall_clock.abs_diff(elapsed.as_nanos().cast_signed()) > CLOCK_DRIFT_MAX.as_nanos();
         let is_older = match publisher.created {
+            Some(_) if was_set => initial,
             Some(created) if created < self.started => true,
-            Some(created) if created <= self.transport.now() => false,
+            Some(created) if created <= now => false,
             _ => initial,
         };
         if is_older {
@@ -295,7 +304,8 @@ impl Session {
     }
 
     fn look_at_graph(&mut self, now: Duration) {
-        let initial = now.saturating_sub(self.started) < INITIAL_DISCOVERY;
+        let elapsed = now.saturating_sub(self.started);
+        let initial = elapsed < INITIAL_DISCOVERY;
         for number in 0..self.sources.len() {
             let source = &mut self.sources[number];
             if self.options.no_discovery && !initial {
@@ -314,7 +324,7 @@ impl Session {
                 self.transport_failed(number, &error);
             }
             for decision in decisions {
-                if let Err(error) = self.carry_out(number, decision, initial) {
+                if let Err(error) = self.carry_out(number, decision, elapsed) {
                     tracing::error!("not recorded: {error}");
                 }
             }
@@ -325,11 +335,11 @@ impl Session {
         &mut self,
         number: usize,
         decision: GraphDecision,
-        initial: bool,
+        elapsed: Duration,
     ) -> Result<(), TransportError> {
         match decision {
             GraphDecision::Record(plan) => self.record(number, &plan),
-            GraphDecision::Publisher(publisher) => self.serve(number, &publisher, initial),
+            GraphDecision::Publisher(publisher) => self.serve(number, &publisher, elapsed),
             GraphDecision::PublisherGone { topic, gid } => {
                 tracing::debug!("{topic}: publisher {gid} is gone");
                 if let Some(topic) = self.topics.get(&topic) {
@@ -415,7 +425,7 @@ impl Session {
         &mut self,
         number: usize,
         publisher: &EndpointInfo,
-        initial: bool,
+        elapsed: Duration,
     ) -> Result<(), TransportError> {
         let Some(topic) = self.topics.get_mut(&publisher.topic) else {
             return Ok(());
@@ -424,7 +434,7 @@ impl Session {
         let origin = if self.options.selection.ignore_leaf_topics {
             PublisherOrigin::Before
         } else {
-            self.sources[number].origin_of(publisher, initial)
+            self.sources[number].origin_of(publisher, elapsed)
         };
         if publisher.type_name != topic.type_name {
             // Discovery reports a publisher again when its node becomes known.
