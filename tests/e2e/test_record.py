@@ -267,3 +267,16 @@ def test_what_was_asked_for_and_not_heard_is_reported_with_likely_causes(world):
     assert told["topics_never_seen"] == ["/nowhere"] and not told["received_nothing"], told
     assert told["likely_causes"] and not any("ROS_DOMAIN_ID" in cause for cause in told["likely_causes"]), told
     assert told["listened"]["transports"], told
+
+
+def test_recordings_that_begin_in_one_second_get_a_suffix(world):
+    programs = [world.holdall("record", "-a", cwd=world.folder) for _ in range(3)]
+    for program in programs:
+        program.wait_until_says("Listening for topics")
+    for program in programs:
+        code, said = program.stop()
+        assert code == 0, said
+    bags = sorted(bag.name for bag in world.folder.glob("rosbag2_*"))
+    assert len(bags) == 3 and all(re.fullmatch(r"rosbag2_[\d_]+-\d\d_\d\d_\d\d(_[12])?", bag) for bag in bags), bags
+    for bag in bags:
+        assert world.run("check", world.folder / bag).returncode == 0

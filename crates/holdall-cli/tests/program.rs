@@ -84,6 +84,20 @@ fn help_teaches() {
 }
 
 #[test]
+fn shells_complete_storages_and_presets() {
+    let folder = empty();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(folder.path(), &["completion", shell]).stdout;
+        for value in ["leveldb", "zstd_fast", "resilient"] {
+            assert!(script.contains(value), "{shell}: {value}");
+        }
+    }
+    // Every text is still accepted, and the check of all arguments names what is wrong.
+    let text = one_sentence(folder.path(), &["record", "-a", "-s", "bagfile"], 2);
+    assert!(text.contains("\"bagfile\"") && text.contains("sqlite3"), "{text}");
+}
+
+#[test]
 fn help_is_also_a_verb_and_the_version_names_the_commit() {
     let folder = empty();
     assert_eq!(

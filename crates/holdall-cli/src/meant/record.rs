@@ -14,7 +14,13 @@ use holdall::record::{
 use holdall_io::{os::DiskMode, process::memory_bytes};
 use holdall_model::selection::Selection;
 use holdall_storage::{Storage, StorageOptions, compression::FORMATS, storage_by_id};
-use std::{collections::BTreeMap, ffi::OsStr, num::NonZeroU32, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    num::NonZeroU32,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How a recording is run, in addition to what is recorded.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub struct RecordMeant {
     pub node_name: String,
     /// Arguments that have no effect, one sentence each.
     pub warnings: Vec<String>,
+    /// The name made from the time, without a suffix, where `-o` was not given.
+    pub default_output: Option<PathBuf>,
 }
 
 /// Combines the arguments with the surroundings.
@@ -92,6 +100,7 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
         disk_mode,
         node_name: typed.node_name.clone(),
         warnings: warnings(typed),
+        default_output: typed.output.is_none().then(|| default_output(surroundings)),
     })
 }
 
@@ -334,20 +343,24 @@ fn selection(typed: &RecordArguments) -> Result<Selection, UsageError> {
 }
 
 fn output(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<PathBuf, UsageError> {
+    let refuse = |value: &str, reason: &str| UsageError::BadValue {
+        flag: "--output",
+        value: value.to_owned(),
+        reason: reason.to_owned(),
+    };
     let path = match &typed.output {
         Some(path) if path.as_os_str().is_empty() => {
-            return Err(UsageError::BadValue {
-                flag: "--output",
-                value: String::new(),
-                reason: "the name of the bag directory is empty".to_owned(),
-            });
+            return Err(refuse("", "the name of the bag directory is empty"));
+        }
+        Some(path) if path.as_os_str() == "-" => {
+            return Err(refuse(
+                "-",
+                "a recording cannot be written to standard output; name a directory, and send it when it is closed: \
+                 holdall convert DIRECTORY -o -",
+            ));
         }
         Some(path) => path.clone(),
-        None => surroundings
-            .local_time
-            .strftime("rosbag2_%Y_%m_%d-%H_%M_%S")
-            .to_string()
-            .into(),
+        None => return Ok(free_name(&default_output(surroundings), surroundings.exists)),
     };
     if path.file_name().is_none_or(OsStr::is_empty) {
         return Err(UsageError::OutputExists { path });
@@ -356,6 +369,29 @@ fn output(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<Pa
         return Err(UsageError::OutputExists { path });
     }
     Ok(path)
+}
+
+/// The name that rosbag2 makes from the local time.
+fn default_output(surroundings: &Surroundings<'_>) -> PathBuf {
+    surroundings
+        .local_time
+        .strftime("rosbag2_%Y_%m_%d-%H_%M_%S")
+        .to_string()
+        .into()
+}
+
+/// Most suffixes that are tried; what exists after that many is refused when the bag is created.
+const SUFFIX_MAX: u32 = 9999;
+
+/// `base`, or the first of `base_1`, `base_2` and so on that does not exist: several recordings can begin in
+/// one second.
+pub fn free_name(base: &Path, exists: &dyn Fn(&Path) -> bool) -> PathBuf {
+    let with_suffix = |number: u32| match number {
+        0 => base.to_owned(),
+        _ => PathBuf::from(format!("{}_{number}", base.display())),
+    };
+    let free = (0..SUFFIX_MAX).map(with_suffix).find(|path| !exists(path));
+    free.unwrap_or_else(|| with_suffix(SUFFIX_MAX))
 }
 
 fn cache(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<CacheOptions, UsageError> {

@@ -211,6 +211,28 @@ fn an_existing_output_is_never_used() {
 }
 
 #[test]
+fn several_recordings_of_one_second_get_a_suffix() {
+    let taken = |files: &[&'static str]| Fake {
+        files: files.iter().map(|name| (*name, "")).collect(),
+        ..Fake::default()
+    };
+    let name = "rosbag2_2024_03_09-08_07_06";
+    let output = |fake: &Fake| in_fake(fake, "-a").unwrap().options.output;
+    assert_eq!(output(&taken(&[name])), PathBuf::from(format!("{name}_1")));
+    let two = taken(&[name, "rosbag2_2024_03_09-08_07_06_1"]);
+    assert_eq!(output(&two), PathBuf::from(format!("{name}_2")));
+}
+
+#[test]
+fn standard_output_is_refused_with_what_to_do() {
+    let text = refusal("-a -o -");
+    assert!(
+        text.contains("standard output") && text.contains("holdall convert"),
+        "{text}"
+    );
+}
+
+#[test]
 fn choices_without_effect_are_warned_of() {
     assert_eq!(
         in_fake(&Fake::default(), "-a").unwrap().warnings,

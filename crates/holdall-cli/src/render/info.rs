@@ -454,9 +454,12 @@ fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
             .map_or_else(String::new, |span| format!(", at worst {span:.3} s"));
         let missed = match window.missed {
             0 => "always kept".to_owned(),
-            count => format!("missed {}", plural(count, "time")),
+            count => format!("exceeded {}", plural(count, "time")),
         };
-        let line = format!("{:.3} s{achieved}, {missed}", window.max_s);
+        let line = format!(
+            "a power cut would have lost the last {:.3} s at most; {missed}{achieved}",
+            window.max_s
+        );
         push(text, "Loss window:", &line);
     }
     let restarts = account.restarts.iter();
@@ -638,7 +641,7 @@ mod tests {
         };
         let text = view.text(&TimeZone::UTC);
         let end = "Account:           291 recorded, 12 removed later by --max-bag-files\n\
-                   Loss window:       2.000 s, at worst 2.500 s, missed 3 times\n\
+                   Loss window:       a power cut would have lost the last 2.000 s at most; exceeded 3 times, at worst 2.500 s\n\
                    Restarts:          Nov 14 2023 22:13:20.000000003 (1700000000.000000003): the disk does not take what is written\n                   and 1 more\n";
         assert!(text.ends_with(end), "{text}");
         let json = parsed(&view);

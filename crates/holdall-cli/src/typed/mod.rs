@@ -9,6 +9,7 @@ pub mod control;
 pub mod diff;
 pub mod export;
 pub mod info;
+pub mod known;
 pub mod play;
 pub mod record;
 pub mod repair;

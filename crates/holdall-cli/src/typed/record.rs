@@ -1,6 +1,6 @@
 //! `holdall record` as it is typed: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
 
-use super::{LogLevel, TransportName};
+use super::{LogLevel, TransportName, known::Known};
 use crate::units;
 use clap::{Args, ValueEnum};
 use holdall_io::thread::RT_PRIORITY_MAX;
@@ -202,10 +202,11 @@ pub struct RecordArguments {
     #[arg(short = 'o', long, value_name = "DIR", help_heading = "Bag")]
     pub output: Option<PathBuf>,
 
-    #[arg(short = 's', long, value_name = "ID", default_value = DEFAULT_STORAGE_ID, help = storage_help(), help_heading = "Bag")]
+    #[arg(short = 's', long, value_name = "ID", default_value = DEFAULT_STORAGE_ID, value_parser = Known::storages(), hide_possible_values = true,
+        help = storage_help(), help_heading = "Bag")]
     pub storage: String,
 
-    #[arg(long, value_name = "PRESET", help = preset_help(), help_heading = "Bag")]
+    #[arg(long, value_name = "PRESET", value_parser = Known::presets(), hide_possible_values = true, help = preset_help(), help_heading = "Bag")]
     pub storage_preset_profile: Option<String>,
 
     /// YAML file with settings of the storage, laid over the preset

@@ -1,5 +1,6 @@
 //! The verbs that work on bags, as they are typed.
 
+use super::known::Known;
 use crate::units;
 use clap::{Args, Subcommand, ValueEnum};
 use holdall::tools::Moment;
@@ -188,11 +189,11 @@ pub enum PackMode {
 #[derive(Args, Clone, Debug, Default)]
 pub struct OutputArguments {
     /// Storage of the output [default: that of the inputs]
-    #[arg(short = 's', long, value_name = "ID", help_heading = "Output")]
+    #[arg(short = 's', long, value_name = "ID", help_heading = "Output", value_parser = Known::storages(), hide_possible_values = true)]
     pub storage: Option<String>,
 
     /// Preset of the storage, as `holdall record` has it
-    #[arg(long, value_name = "PRESET", help_heading = "Output")]
+    #[arg(long, value_name = "PRESET", help_heading = "Output", value_parser = Known::presets(), hide_possible_values = true)]
     pub storage_preset_profile: Option<String>,
 
     /// YAML file with settings of the storage, laid over the preset

@@ -3,7 +3,8 @@
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
-    meant, output, panics,
+    meant::{self, record::RecordMeant},
+    output, panics,
     render::{self, paint::Paint, rate::RateMeter, unheard::Request},
     terminal::{
         events::{Event, Events, queue},
@@ -67,18 +68,8 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         .transpose()
         .map_err(Failure::refused)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let transports = transport::join(&typed.transport, &meant.node_name, &clock)?;
-    prefer_receiving(typed.rt_priority, transports.len(), &*clock);
     let snapshot = meant.options.cache.snapshot;
-    let request = Request::new(
-        &meant.options.selection,
-        meant.options.no_discovery,
-        transports.iter().map(|transport| transport.name()).collect(),
-        transport::variable,
-    );
-    let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
-    let recorder = Recorder::start(meant.options, transports, clock, disk, Box::<OsFolder>::default())
-        .map_err(failure)?;
+    let (recorder, request) = start(typed, meant, &clock)?;
     let mut supervision = supervision(typed, snapshot);
     if let Some(socket) = &control_socket {
         let (control, observer) = (recorder.control(), recorder.observer());
@@ -118,6 +109,40 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         )));
     }
     Ok(outcome(&report))
+}
+
+/// Joins the transports and starts the recorder. When another recording has taken the name that was made from
+/// the time, the next suffix is tried.
+fn start(
+    typed: &RecordArguments,
+    meant: RecordMeant,
+    clock: &Arc<dyn Clock>,
+) -> Result<(Recorder, Request), Failure> {
+    let mut options = meant.options;
+    loop {
+        let transports = transport::join(&typed.transport, &meant.node_name, clock)?;
+        prefer_receiving(typed.rt_priority, transports.len(), &**clock);
+        let request = Request::new(
+            &options.selection,
+            options.no_discovery,
+            transports.iter().map(|transport| transport.name()).collect(),
+            transport::variable,
+        );
+        let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
+        let folder = Box::<OsFolder>::default();
+        let error = match Recorder::start(options.clone(), transports, Arc::clone(clock), disk, folder) {
+            Ok(recorder) => return Ok((recorder, request)),
+            Err(error) => error,
+        };
+        let exists = matches!(&error, RecordError::Bag(writer::BagError::Exists { .. }));
+        let taken = options.output.clone();
+        if let (true, Some(base)) = (exists, &meant.default_output) {
+            options.output = meant::record::free_name(base, &|path| path.symlink_metadata().is_ok());
+        }
+        if options.output == taken {
+            return Err(failure(error));
+        }
+    }
 }
 
 /// Restricts this thread and all threads that it starts to these cores; an empty list means all.
