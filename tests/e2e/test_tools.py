@@ -215,6 +215,9 @@ def test_a_dash_is_standard_input_and_output(tmp_path):
     assert b"/x" in piped("info", "-", given=made) and b"/x" in piped("list", "topics", "-", given=made)
     assert piped("cat", "--json", "-", given=made).count(b"\n") == 50
     assert piped("diff", "-", a) == b""
+    alone = {**os.environ, "ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}
+    told = subprocess.run([HOLDALL, "play", "--json", "--rate", "100", "-"], input=made, env=alone, capture_output=True, timeout=60)
+    assert told.returncode == 0 and list(json.loads(told.stdout)["topics"]) == ["/x"], told
     piped("merge", "-", a, "-o", tmp_path / "merged")
     assert digests(tmp_path / "merged")["/x"][0] == 100
     for refused in (["merge", "-", "-", "-o", "-"], ["split", "-", "-o", "-", "--count", "5"], ["convert", "-", "-o", "-", "-s", "leveldb"]):

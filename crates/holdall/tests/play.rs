@@ -580,6 +580,10 @@ fn what_cannot_be_played_is_refused_in_one_sentence() {
         "none of its topics is chosen",
     );
     refuse(
+        &|options| options.regex = Some("cam".into()),
+        "must match the whole name, so type \".*cam.*\" for names that contain \"cam\"",
+    );
+    refuse(
         &|options| options.start_offset = Duration::from_secs(5),
         "beyond its duration",
     );

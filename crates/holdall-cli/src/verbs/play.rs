@@ -1,5 +1,6 @@
 //! `holdall play`: bags back to live topics.
 
+use super::input;
 use crate::{
     VerbResult,
     exit::{Failure, Outcome},
@@ -34,10 +35,13 @@ const RATE_STEP: f64 = 0.1;
 
 /// Plays bags until their end or a signal.
 pub fn run(typed: &PlayArguments) -> VerbResult {
-    let options =
+    let mut options =
         meant::play::meant(typed, &meant::surroundings::real(SystemClock.now())).map_err(Failure::refused)?;
     log::start(typed.log_level.filter());
     screen::never_wait();
+    // Keeps the copy of standard input until the end.
+    let named = input::resolve(&options.inputs)?;
+    options.inputs.clone_from(&named.paths);
     for bag in &options.inputs {
         // Detected before DDS is started, which takes a moment.
         bag.symlink_metadata().map_err(|error| {
