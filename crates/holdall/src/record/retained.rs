@@ -44,8 +44,10 @@ pub struct Retained {
     /// Runs of segments that were not full, one after the other.
     gathered: Option<(Stage, Arena)>,
     spare: Vec<Arena>,
-    /// Some were dropped because there were too many.
-    overflowed: bool,
+    /// See [`RETAINED_BYTES_MAX`].
+    bytes_max: usize,
+    /// Messages that the system did not have were dropped, or could not be kept.
+    is_incomplete: bool,
 }
 
 impl Retained {
@@ -58,7 +60,8 @@ impl Retained {
             arenas: VecDeque::new(),
             gathered: None,
             spare: Vec::new(),
-            overflowed: false,
+            bytes_max: RETAINED_BYTES_MAX,
+            is_incomplete: false,
         })
     }
 
@@ -113,9 +116,23 @@ impl Retained {
         if let Some(arena) = self.spare.pop() {
             return Some(arena);
         }
-        let mut arena = self.source.surviving_arena()?;
+        let Some(mut arena) = self.source.surviving_arena() else {
+            self.report_incomplete("the shared memory is full");
+            return None;
+        };
         arena.touch();
         Some(arena)
+    }
+
+    /// Warns once, and marks the account of what survives: a rescue does not find all messages.
+    #[cold]
+    fn report_incomplete(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.is_incomplete, true) {
+            tracing::warn!(
+                "{reason}: if this process is killed before the storage has written them, some messages are lost"
+            );
+            self.source.report_incomplete();
+        }
     }
 
     /// Releases what the system has.
@@ -150,14 +167,10 @@ impl Retained {
                 self.put_back(arena);
             }
         }
-        while self.bytes() > RETAINED_BYTES_MAX
+        while self.bytes() > self.bytes_max
             && let Some((_, oldest)) = self.arenas.pop_front()
         {
-            if !std::mem::replace(&mut self.overflowed, true) {
-                tracing::warn!(
-                    "the storage is so slow that some messages would be lost if this process were killed now"
-                );
-            }
+            self.report_incomplete("the storage is too slow");
             self.put_back(oldest);
         }
     }
@@ -176,6 +189,96 @@ impl Retained {
 
     /// Whether the storage writer must hand over what it holds.
     pub fn is_pressing(&self) -> bool {
-        self.bytes() > RETAINED_BYTES_MAX / 2
+        self.bytes() > self.bytes_max / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{
+        cache::{CacheEntry, PublisherIndex},
+        options::CacheOptions,
+        survival::{Event, KIND_LOG, Survival},
+    };
+    use holdall_io::survivor::{Region, RegionShape, Survivor, own_user};
+    use holdall_model::{time::Timestamp, topic::TopicId};
+    use std::path::Path;
+
+    fn survival_in(directory: &Path) -> (Survival, SegmentShape) {
+        let cache = CacheOptions {
+            bytes_max: 64 << 10,
+            ..CacheOptions::default()
+        };
+        let shape = SegmentShape::for_cache(cache.bytes_max);
+        (Survival::begin(Some(directory), &cache), shape)
+    }
+
+    /// Keeps an arena with the `written` first messages.
+    fn keep_one(retained: &mut Retained, source: &ArenaSource, shape: SegmentShape, written: u64) {
+        let mut segment = Segment::new(shape, source);
+        let entry = CacheEntry {
+            log_time: Timestamp::from_nanos(1),
+            publish_time: None,
+            sequence: None,
+            topic: TopicId(0),
+            publisher: PublisherIndex(0),
+        };
+        segment.push_copy(entry, &vec![7; shape.arena_bytes / 2]);
+        let at = Progress {
+            written,
+            ..Progress::default()
+        };
+        retained.keep(&mut segment, false, at);
+    }
+
+    /// Whether the log that a rescue reads says that it is incomplete. Ends the recording's use of the memory.
+    fn is_marked(survival: Survival, retained: Retained) -> bool {
+        let region = survival.source.region().unwrap().clone();
+        let copy = region.path().with_extension("copy");
+        // As a kill leaves it: the copy is locked by no process.
+        std::fs::copy(region.path(), &copy).unwrap();
+        drop((survival, retained));
+        let survivor = Survivor::open(&copy, &region.id(), own_user().unwrap()).unwrap();
+        let slots = survivor.slots().iter().filter(|slot| slot.kind == KIND_LOG);
+        let log: Vec<u8> = slots.flat_map(|slot| survivor.read(slot).unwrap()).collect();
+        log.split(|byte| *byte == b'\n')
+            .any(|line| matches!(serde_json::from_slice(line), Ok(Event::Incomplete)))
+    }
+
+    #[test]
+    fn an_arena_that_is_dropped_before_the_system_has_it_marks_the_account_incomplete() {
+        for (handed, is_incomplete) in [(0, true), (3, false)] {
+            let memory = tempfile::tempdir().unwrap();
+            let (survival, shape) = survival_in(memory.path());
+            let mut retained = Retained::new(&survival.source, shape).unwrap();
+            retained.bytes_max = 2 * shape.arena_bytes;
+            for written in 1..=3 {
+                keep_one(&mut retained, &survival.source, shape, written);
+            }
+            retained.release(Progress {
+                written: 3,
+                handed,
+                ..Progress::default()
+            });
+            assert!(retained.bytes() <= retained.bytes_max, "handed {handed}");
+            assert_eq!(is_marked(survival, retained), is_incomplete, "handed {handed}");
+        }
+    }
+
+    #[test]
+    fn messages_for_which_there_is_no_memory_mark_the_account_incomplete() {
+        let memory = tempfile::tempdir().unwrap();
+        let (survival, shape) = survival_in(memory.path());
+        // Memory for one segment, and none to keep its messages in when it is given back.
+        let region = RegionShape {
+            slot_bytes: shape.arena_bytes,
+            slots_max: 1,
+        };
+        let source = ArenaSource::of_region(Region::create(memory.path(), region).unwrap());
+        source.report_incomplete_to(survival.log.clone());
+        let mut retained = Retained::new(&source, shape).unwrap();
+        keep_one(&mut retained, &source, shape, 1);
+        assert!(is_marked(survival, retained));
     }
 }

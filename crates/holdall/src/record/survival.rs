@@ -271,7 +271,7 @@ impl Survival {
             is_incomplete: false,
         };
         let log = SurvivalLog(Some(Arc::new(Mutex::new(log))));
-        source.report_ordinary_memory_to(log.clone());
+        source.report_incomplete_to(log.clone());
         Ok(Self { source, log })
     }
 

@@ -224,8 +224,8 @@ pub const KIND_MESSAGES: u32 = 1;
 #[derive(Clone, Debug, Default)]
 pub struct ArenaSource {
     region: Option<Region>,
-    /// Notified once when ordinary memory had to be used.
-    ordinary: Arc<OnceLock<SurvivalLog>>,
+    /// Notified when messages may not survive the process.
+    log: Arc<OnceLock<SurvivalLog>>,
     is_ordinary: Arc<AtomicBool>,
 }
 
@@ -250,10 +250,17 @@ impl ArenaSource {
             .and_then(|region| region.arena(KIND_MESSAGES))
     }
 
-    /// Sets the log that records when messages are in memory that does not survive.
-    pub fn report_ordinary_memory_to(&self, log: SurvivalLog) {
+    /// Sets the log that records when messages may not survive.
+    pub fn report_incomplete_to(&self, log: SurvivalLog) {
         // Set once, where the source is made.
-        drop(self.ordinary.set(log));
+        drop(self.log.set(log));
+    }
+
+    /// Notes in the log that messages may not survive the process.
+    pub fn report_incomplete(&self) {
+        if let Some(log) = self.log.get() {
+            log.give_up();
+        }
     }
 
     fn arena(&self, bytes: usize) -> Arena {
@@ -265,7 +272,7 @@ impl ArenaSource {
                 tracing::warn!(
                     "the shared memory is full: if this process is killed, messages that wait in ordinary memory are lost"
                 );
-                self.ordinary.get().inspect(|log| log.give_up());
+                self.report_incomplete();
             }
             Arena::heap(bytes)
         })
