@@ -21,7 +21,7 @@ const FILE_CALLS_ALLOWED: [&str; 5] = [
     "xtask/",
 ];
 
-/// Finds places that make or change files by other ways than `holdall_io`. Tests may: what stands behind `#[cfg(test)]` or in files of tests.
+/// Finds places that make or change files by other ways than `holdall_io`. Tests may: what follows `#[cfg(test)]` or in files of tests.
 pub fn check_file_calls(shown: &str, text: &str, breaches: &mut Vec<String>) {
     let is_test = shown.contains("/tests/")
         || shown.contains("/examples/")

@@ -130,7 +130,7 @@ impl Sources {
         }
     }
 
-    /// Paths are named from the root, or from `crates`; a `*` stands for anything in one name.
+    /// Paths are named from the root, or from `crates`; a `*` matches anything in one name.
     fn exists(&self, path: &str) -> bool {
         let path = path.split("::").next().unwrap_or(path);
         let path = path.split(':').next().unwrap_or(path);
@@ -231,7 +231,7 @@ fn is_test_name(word: &str) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// What stands between single backticks in a line.
+/// What is between single backticks in a line.
 fn code_spans(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }

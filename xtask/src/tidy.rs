@@ -1,4 +1,4 @@
-//! The rules of the house that no compiler checks: module sentences, file lengths, unsafe only behind fences, one-way dependencies.
+//! The rules of the house that no compiler checks: module sentences, file lengths, unsafe only in its two places, one-way dependencies.
 
 use crate::{
     lengths::{is_long_file, long_functions},
@@ -14,9 +14,9 @@ use std::{
 const FILE_LINES_MAX: usize = 800;
 /// Functions longer than a screen, and files over 500 lines, that the tree may have: lower these when one was carved, never raise them.
 const LONG_FUNCTIONS_MAX: usize = 10;
-const LONG_FILES_MAX: usize = 24;
+const LONG_FILES_MAX: usize = 18;
 /// Words of the glossary that are still in comments and documents.
-const WORDS_MAX: usize = 1250;
+const WORDS_MAX: usize = 0;
 const MODULES_FORBIDDEN: [&str; 4] = ["util.rs", "utils.rs", "common.rs", "manager.rs"];
 
 /// Each crate with the crates of this project that it may depend on.

@@ -51,7 +51,7 @@ struct Arguments {
     /// Seeds at a time; as many as there are processors when it is not said.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Tell the plan of a single seed, event by event.
+    /// Print the plan of a single seed, event by event.
     #[arg(long)]
     verbose: bool,
     /// Stop after so many seeds that break something.

@@ -1,4 +1,4 @@
-//! `holdall audit` as it is typed.
+//! The arguments of `holdall audit`.
 
 use clap::Args;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `holdall bench` as it is typed.
+//! The arguments of `holdall bench`.
 
 use super::TransportName;
 use crate::units::{parse_bytes, parse_seconds};
@@ -206,7 +206,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub repeat: Option<u32>,
 
-    /// Go on where an interrupted run has stopped
+    /// Continue where an interrupted run has stopped
     #[arg(long)]
     pub resume: bool,
 
@@ -264,7 +264,7 @@ pub enum BenchRecorderName {
     Ros2Bag,
     /// `rosbag record` of ROS 1.
     Rosbag,
-    /// Nobody: what the generator itself costs.
+    /// No recorder: what the generator itself costs.
     Discard,
 }
 
@@ -415,7 +415,7 @@ pub struct WriteArguments {
     #[arg(long, value_name = "POLICY", default_value = "fair")]
     pub cache_policy: CachePolicyName,
 
-    /// Go on in a new file at this many bytes
+    /// Continue in a new file at this many bytes
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse_bytes)]
     pub max_bag_size: Option<u64>,
 

@@ -1,4 +1,4 @@
-//! `holdall cat` as it is typed.
+//! The arguments of `holdall cat`.
 
 use super::choice::ChoiceArguments;
 use clap::{Args, ValueEnum};
@@ -62,7 +62,7 @@ pub struct CatArguments {
     #[arg(long, conflicts_with = "format", help_heading = "How they are shown")]
     pub json: bool,
 
-    /// The serialized bytes of the messages, one behind the other
+    /// The serialized bytes of the messages, one after the other
     #[arg(long, conflicts_with_all = ["format", "json", "truncate_length", "no_arr", "no_str", "base64"], help_heading = "How they are shown")]
     pub raw: bool,
 

@@ -1,4 +1,4 @@
-//! `holdall check` as it is typed.
+//! The arguments of `holdall check`.
 
 use clap::Args;
 use std::path::PathBuf;

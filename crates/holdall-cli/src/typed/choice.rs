@@ -1,4 +1,4 @@
-//! Which messages of bags are meant, as it is typed: shared by the verbs that look inside messages.
+//! The arguments that choose messages of bags: shared by the verbs that read inside messages.
 
 use crate::units;
 use clap::Args;

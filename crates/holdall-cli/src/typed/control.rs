@@ -1,4 +1,4 @@
-//! `holdall control` as it is typed.
+//! The arguments of `holdall control`.
 
 use clap::{Args, builder::PossibleValuesParser};
 use holdall::supervise::control_socket::REQUESTS;

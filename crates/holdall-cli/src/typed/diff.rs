@@ -1,4 +1,4 @@
-//! `holdall diff` as it is typed.
+//! The arguments of `holdall diff`.
 
 use clap::Args;
 use std::path::PathBuf;

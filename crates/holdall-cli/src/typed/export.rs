@@ -1,4 +1,4 @@
-//! `holdall export` as it is typed.
+//! The arguments of `holdall export`.
 
 use super::choice::ChoiceArguments;
 use clap::{Args, ValueEnum};

@@ -1,4 +1,4 @@
-//! `holdall info` as it is typed.
+//! The arguments of `holdall info`.
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;

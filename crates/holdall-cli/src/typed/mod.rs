@@ -1,4 +1,4 @@
-//! The command line as it is typed: what clap reads, before anything is looked up or combined.
+//! The arguments of the command line: what clap reads, before anything is looked up or combined.
 
 pub mod audit;
 pub mod bench;
@@ -51,7 +51,7 @@ const STYLES: styling::Styles = styling::Styles::styled()
 /// Record live ROS 2 systems into bags, look at bags and play them back.
 ///
 /// Needs no ROS installation. Bags are those of `ros2 bag`: MCAP files beside a metadata.yaml, read by `ros2 bag`, the
-/// mcap tools and Foxglove too. Every message that was sent and is not in the bag is counted and told.
+/// mcap tools and Foxglove too. Every message that was sent and is not in the bag is counted and reported.
 #[derive(Debug, Parser)]
 #[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = STYLES, args_override_self = true, max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = after_long_help())]
@@ -160,7 +160,7 @@ pub enum TransportName {
     Auto,
 }
 
-/// How much is told on the way (`--log-level`).
+/// How much is logged (`--log-level`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     /// Everything, for developers of holdall.

@@ -1,4 +1,4 @@
-//! `holdall play` as it is typed: the flags of `ros2 bag play`, same names and meaning.
+//! The arguments of `holdall play`: the flags of `ros2 bag play`, same names and meaning.
 
 use super::{LogLevel, TransportName};
 use crate::units;
@@ -46,7 +46,7 @@ pub struct PlayArguments {
     #[arg(value_name = "BAG", help_heading = "What to play")]
     pub bags: Vec<PathBuf>,
 
-    /// A further bag; the storage id behind it is optional and found out by itself
+    /// A further bag; the storage id after it is optional
     #[arg(short = 'i', long, value_names = ["BAG", "STORAGE"], num_args = 1..=2, action = clap::ArgAction::Append,
           help_heading = "What to play")]
     pub input: Vec<PathBuf>,
@@ -168,7 +168,7 @@ pub struct PlayArguments {
     #[arg(long, help_heading = "While it runs")]
     pub disable_keyboard_controls: bool,
 
-    /// How much is told on the way
+    /// How much is logged
     #[arg(
         long,
         value_name = "LEVEL",

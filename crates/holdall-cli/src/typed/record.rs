@@ -1,4 +1,4 @@
-//! `holdall record` as it is typed: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
+//! The arguments of `holdall record`: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
 
 use super::{LogLevel, TransportName, known::Known};
 use crate::units;
@@ -79,7 +79,7 @@ pub enum OnDiskFullName {
     /// End the recording; what was received until then is in a whole bag.
     #[default]
     Stop,
-    /// Remove this recording's own oldest files, told and counted, and go on.
+    /// Remove this recording's own oldest files, report and count them, and continue.
     Ring,
 }
 
@@ -154,7 +154,7 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "What to record")]
     pub include_unpublished_topics: bool,
 
-    /// Leave out topics that nobody subscribes to
+    /// Leave out topics without a subscription
     #[arg(long, help_heading = "What to record")]
     pub ignore_leaf_topics: bool,
 
@@ -217,7 +217,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "MODE", default_value = "auto", help_heading = "Bag")]
     pub disk_mode: DiskModeName,
 
-    /// Pack the bag as rosbag2 does: each file when it is closed, or each message by itself. To pack what lies in the file, chunk by
+    /// Pack the bag as rosbag2 does: each file when it is closed, or each message by itself. To pack the content of the file, chunk by
     /// chunk, use a preset of mcap: zstd_fast
     #[arg(
         long,
@@ -266,12 +266,12 @@ pub struct RecordArguments {
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Bag")]
     pub custom_data: Vec<String>,
 
-    /// Go on in a new file when this many bytes are written; 0 never
+    /// Continue in a new file when this many bytes are written; 0 never
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_bytes,
           help_heading = "Split")]
     pub max_bag_size: u64,
 
-    /// Go on in a new file after this many seconds; 0 never
+    /// Continue in a new file after this many seconds; 0 never
     #[arg(short = 'd', long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds,
           help_heading = "Split")]
     pub max_bag_duration: Duration,
@@ -347,7 +347,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub metrics_file: Option<PathBuf>,
 
-    /// Go on in a new file when messages arrive and nothing becomes durable for 2 s (or twice the loss window)
+    /// Continue in a new file when messages arrive and nothing becomes durable for 2 s (or twice the loss window)
     #[arg(long, help_heading = "While it runs")]
     pub restart_on_stall: bool,
 
@@ -369,7 +369,7 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "While it runs")]
     pub disable_keyboard_controls: bool,
 
-    /// How much is told on the way
+    /// How much is logged
     #[arg(
         long,
         value_name = "LEVEL",

@@ -1,4 +1,4 @@
-//! `holdall repair` as it is typed.
+//! The arguments of `holdall repair`.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct RepairArguments {
     #[arg(value_name = "BAG")]
     pub bag: PathBuf,
 
-    /// Repair a copy, which must not exist, and leave the bag as it is
+    /// Repair a copy, which must not exist, and leave the bag unchanged
     #[arg(short = 'o', long, value_name = "NEW")]
     pub output: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! The verbs that work on bags, as they are typed.
+//! The arguments of the verbs that work on bags.
 
 use super::known::Known;
 use crate::units;
@@ -77,7 +77,7 @@ fn parse_moment(text: &str) -> Result<Moment, String> {
             .map(Moment::AfterStart)
             .map_err(|error| error.to_string());
     }
-    // Nobody means the year 30 million: long whole numbers are nanoseconds, as rosbag2 has them.
+    // No user means the year 30 million: long whole numbers are nanoseconds, as rosbag2 has them.
     if text.len() >= 16
         && text.bytes().all(|byte| byte.is_ascii_digit())
         && let Ok(nanos) = text.parse()
@@ -216,12 +216,12 @@ pub struct OutputArguments {
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Output")]
     pub custom_data: Vec<String>,
 
-    /// One JSON object that tells what was made
+    /// Print what was made as one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 
-/// Where the output goes on in a new file.
+/// Where the output continues in a new file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DivisionArguments {
     /// Files of at most this many bytes
@@ -248,7 +248,7 @@ pub struct ConvertArguments {
     #[arg(value_name = "BAG")]
     pub bags: Vec<PathBuf>,
 
-    /// A bag to read, as `ros2 bag convert` has it; a storage id behind it is not needed
+    /// A bag to read, as `ros2 bag convert` has it; a storage id after it is not needed
     #[arg(short = 'i', long = "input", value_name = "URI [STORAGE]", num_args = 1..=2, action = clap::ArgAction::Append)]
     pub input: Vec<String>,
 
@@ -372,7 +372,7 @@ pub struct CompressArguments {
     #[arg(long, value_name = "LEVEL", default_value = "default")]
     pub level: Level,
 
-    /// One JSON object that tells what was made
+    /// Print what was made as one JSON object
     #[arg(long)]
     pub json: bool,
 }
@@ -388,7 +388,7 @@ pub struct DecompressArguments {
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: PathBuf,
 
-    /// One JSON object that tells what was made
+    /// Print what was made as one JSON object
     #[arg(long)]
     pub json: bool,
 }

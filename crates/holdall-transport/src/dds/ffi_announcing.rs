@@ -265,7 +265,7 @@ impl Drop for Announcing {
 /// # Safety
 /// `domain` must be live and verified.
 unsafe fn connections_of(domain: *const DomainGlobals) -> Option<Vec<(*mut Connection, AnnouncedInterface)>> {
-    // SAFETY: the caller vouches for the domain; a connection is live as long as it is, and so is the interface that it points to.
+    // SAFETY: the caller vouches for the domain; a connection is live as long as its domain, and so is the interface that it points to.
     unsafe {
         let mut found = Vec::new();
         for connection in (*domain).transmit_connections {

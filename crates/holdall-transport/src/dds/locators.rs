@@ -19,7 +19,7 @@ use std::{
 pub(super) struct AnnouncedInterface {
     /// Its own address.
     pub address: Ipv4Addr,
-    /// The address that is announced for it; another one behind a NAT.
+    /// The address that is announced for it; another one across a NAT.
     pub announced: Ipv4Addr,
     /// Its network mask.
     pub mask: Ipv4Addr,

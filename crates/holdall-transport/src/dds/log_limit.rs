@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// How long messages of a kind are only counted after one was logged.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Most kinds that are told apart; with more, all others are one kind.
+/// Most kinds that are distinguished; with more, all others are one kind.
 const KINDS_MAX: usize = 64;
 
 /// Words at the beginning of a message that make its kind.
