@@ -163,6 +163,18 @@ class World:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+        remove_memory_for(self.folder)
+
+
+def remove_memory_for(folder):
+    """Removes what killed recorders left in shared memory for bags below a folder of a test."""
+    needle = str(folder).encode()
+    for file in Path("/dev/shm").glob("holdall-*"):
+        try:
+            if file.is_file() and needle in file.read_bytes():
+                file.unlink()
+        except OSError:
+            pass
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def test_a_frozen_disk_is_told_and_nothing_is_lost_when_it_thaws(world, disk):
     assert run("fsfreeze", "-f", disk).returncode == 0
     recorder.wait_until_says("no progress")
     assert run("fsfreeze", "-u", disk).returncode == 0
-    recorder.wait_until_says("progress again")
+    recorder.wait_until_says("progress resumed")
     talker.interrupt()
     talker.done()
     code, said = recorder.stop()

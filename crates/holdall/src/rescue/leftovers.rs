@@ -11,12 +11,14 @@ use std::path::Path;
 /// The most files in the directory that are checked.
 const FILES_MAX: usize = 4096;
 
-/// Says for each recorder of this user that was killed, and whose memory is still in `directory`, what to do. Nothing but memory in which
-/// nothing ever was is removed: a bag that is not where it was may have been moved.
+/// Logs in one line for which bags `directory` holds memory of killed recorders of this user, and what to do. Only memory in which nothing
+/// was ever stored is removed: a bag that is not in its place may have been moved.
 pub fn report_leftovers(directory: &Path) {
     let (Ok(user), Ok(entries)) = (own_user(), fs::list_dir(directory)) else {
         return;
     };
+    let mut bags = Vec::new();
+    let mut bytes = 0;
     for entry in entries.into_iter().take(FILES_MAX).filter(|entry| !entry.is_dir) {
         let name = entry
             .path
@@ -29,18 +31,25 @@ pub fn report_leftovers(directory: &Path) {
         let Ok(survivor) = Survivor::open(&entry.path, id, user) else {
             continue;
         };
-        let bytes: usize = survivor.slots().iter().map(|slot| slot.bytes).sum();
         match bag_of(&survivor) {
-            Some(bag) => tracing::warn!(
-                "{} keeps {:.1} MiB of memory for {}, whose recorder was killed: `holdall repair` writes them into that bag; delete \
-                 the file if the bag is gone",
-                entry.path.display(),
-                bytes as f64 / f64::from(1 << 20),
-                bag.display(),
-            ),
-            // Killed before it had said which bag: nothing had been received.
+            Some(bag) => {
+                bytes += survivor.slots().iter().map(|slot| slot.bytes).sum::<usize>();
+                bags.push((bag, entry.path));
+            }
+            // Killed before its bag was named: nothing had been received.
             None => drop(survivor.remove()),
         }
+    }
+    if let Some((bag, file)) = bags.first() {
+        tracing::warn!(
+            "{} recorders were killed, and {} keeps {:.1} MiB that they received: `holdall repair {}` writes what belongs to that bag into it \
+             ({}); delete the files of bags that are gone",
+            bags.len(),
+            directory.display(),
+            bytes as f64 / f64::from(1 << 20),
+            bag.display(),
+            file.display(),
+        );
     }
 }
 
