@@ -94,6 +94,9 @@ const LINGER_ROUNDS: u32 = 10;
 /// How often the drain is woken for large messages at most.
 const PROMPT_INTERVAL: Duration = Duration::from_millis(2);
 
+/// Room for so many runs of messages of one topic when a segment is given back; its messages may be fewer.
+const CREDITS_MIN: usize = 64;
+
 /// Attempts of one message to get in; each attempt makes progress, other threads may use it up.
 const ATTEMPTS_MAX: usize = 64;
 
@@ -371,7 +374,8 @@ impl SharedCache {
 
     /// As [`SharedCache::give_back`]; `keep` may take the arena that has the messages before they are forgotten.
     pub fn give_back_after(&self, mut segment: Segment, keep: impl FnOnce(&mut Segment)) {
-        let mut credits: Vec<(TopicId, usize)> = Vec::new();
+        // One allocation: a list that grows step by step costs several for a segment.
+        let mut credits: Vec<(TopicId, usize)> = Vec::with_capacity(segment.len().min(CREDITS_MIN));
         let mut pinned = Vec::new();
         let mut place = Place::default();
         while let Some(Stored {
