@@ -62,8 +62,19 @@ impl BagWriter {
         std::mem::take(&mut self.vanished)
     }
 
-    /// Forgets vanished files that the disk has closed.
+    /// Forgets vanished files that the disk has closed, and learns the identity of a file that was not made yet when it was begun: one that
+    /// is deleted before the first check is noticed, too.
     pub(super) fn settle_vanished(&mut self) {
+        if let Some(current) = &mut self.current
+            && current.identity == FileIdentity::Unknown
+        {
+            let now = self
+                .folder
+                .file_identity(&self.options.directory.join(&current.name));
+            if now != FileIdentity::None {
+                current.identity = now;
+            }
+        }
         let queue = &mut self.queue;
         self.vanishing
             .retain(|file| matches!(queue.try_closed(*file), Ok(false)));
