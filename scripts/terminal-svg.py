@@ -8,6 +8,7 @@ Starts the demo's node, runs `holdall record -a` and then `holdall info` in a ps
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -24,7 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
-COLUMNS, LINES = 124, 34
+COLUMNS, LINES = 124, 40
 RECORD_S = 6
 NODE_PYTHON = os.environ.get("PYTHON_WITH_RCLPY", sys.executable)
 ENV = {**os.environ, "ROS_DOMAIN_ID": "97", "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "TERM": "xterm-256color"}
@@ -104,7 +105,8 @@ def main():
     console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"), force_terminal=True, color_system="truecolor")
     console.print(terminal.text(), end="")
     out.parent.mkdir(parents=True, exist_ok=True)
-    console.save_svg(str(out), title="holdall")
+    # Fonts from elsewhere are left out: a picture of a document loads nothing.
+    out.write_text(re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="holdall"), flags=re.DOTALL))
 
 
 if __name__ == "__main__":
