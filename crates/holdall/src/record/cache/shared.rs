@@ -57,6 +57,15 @@ struct Inner {
     prompted: Timestamp,
 }
 
+/// What the messages of one segment had cost, while it is being returned.
+#[derive(Default)]
+struct Sums {
+    /// By runs of messages of one topic, in bytes.
+    credits: Vec<(TopicId, usize)>,
+    /// What loans pinned that are gone, in bytes.
+    pinned: Vec<(TopicId, usize)>,
+}
+
 /// What was returned and is not in the accounts yet. It has a lock of its own, held for nanoseconds, so that the drain never waits
 /// for a thread that is copying a message into the cache, nor wakes it afterwards; the next thread that locks the cache applies it.
 #[derive(Default)]
@@ -80,6 +89,8 @@ pub type CountEvicted = Box<dyn Fn(&CacheEntry) + Send + Sync>;
 pub struct SharedCache {
     inner: Mutex<Inner>,
     returned: Mutex<Returned>,
+    /// Lists of the thread that returns segments, empty between two of them: their memory is used again.
+    sums: Mutex<Sums>,
     /// There is something in `returned`.
     has_returned: AtomicBool,
     ready: Condvar,
@@ -93,9 +104,6 @@ const LINGER_ROUNDS: u32 = 10;
 
 /// How often the drain is woken for large messages at most.
 const PROMPT_INTERVAL: Duration = Duration::from_millis(2);
-
-/// Room for so many runs of messages of one topic when a segment is given back; its messages may be fewer.
-const CREDITS_MIN: usize = 64;
 
 /// Attempts of one message to get in; each attempt makes progress, other threads may use it up.
 const ATTEMPTS_MAX: usize = 64;
@@ -129,6 +137,7 @@ impl SharedCache {
         Self {
             inner: Mutex::new(inner),
             returned: Mutex::default(),
+            sums: Mutex::default(),
             has_returned: AtomicBool::new(false),
             ready: Condvar::new(),
             count_evicted,
@@ -374,9 +383,10 @@ impl SharedCache {
 
     /// As [`SharedCache::give_back`]; `keep` may take the arena that has the messages before they are forgotten.
     pub fn give_back_after(&self, mut segment: Segment, keep: impl FnOnce(&mut Segment)) {
-        // One allocation: a list that grows step by step costs several for a segment.
-        let mut credits: Vec<(TopicId, usize)> = Vec::with_capacity(segment.len().min(CREDITS_MIN));
-        let mut pinned = Vec::new();
+        // A receiving thread that evicts does not wait for the drain: it makes lists of its own.
+        let mut shared = self.sums.try_lock().ok();
+        let mut own = Sums::default();
+        let Sums { credits, pinned } = shared.as_deref_mut().unwrap_or(&mut own);
         let mut place = Place::default();
         while let Some(Stored {
             entry,
@@ -398,8 +408,8 @@ impl SharedCache {
         keep(&mut segment);
         segment.clear();
         self.put_returned(|returned| {
-            returned.credits.append(&mut credits);
-            returned.pinned.append(&mut pinned);
+            returned.credits.append(credits);
+            returned.pinned.append(pinned);
             returned.segments.push(segment);
         });
     }
