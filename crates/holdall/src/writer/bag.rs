@@ -149,6 +149,8 @@ struct CurrentFile {
     channels: FileChannels,
     /// The file with this name must be this one.
     identity: FileIdentity,
+    /// Steps since it was begun in which its identity was not known.
+    unidentified_steps: u64,
 }
 
 impl CurrentFile {
@@ -365,6 +367,7 @@ impl BagWriter {
             name: next.name,
             channels: FileChannels::new(self.topics.len()),
             identity: self.folder.file_identity(&path).or_unknown(),
+            unidentified_steps: 0,
         });
         self.files_begun += 1;
         self.split.begin_file();
