@@ -9,11 +9,10 @@ use crate::{
 use holdall::{
     record::{
         cache::SharedCache,
-        drain::{Drain, DrainCommand, DrainOptions, DrainShared},
-        gate::Gate,
-        intake::Intake,
         ledger::Ledger,
         options::{CacheOptions, CompressionOptions, SplitOptions},
+        receive::{gate::Gate, intake::Intake},
+        write::drain::{Drain, DrainCommand, DrainOptions, DrainShared},
     },
     writer::{BagOptions, BagWriter, OsFolder},
 };

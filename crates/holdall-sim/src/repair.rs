@@ -7,7 +7,7 @@ use crate::{
 };
 use holdall::{
     reader::BagReader,
-    repair::{RepairDisk, RepairError, repair_with},
+    tools::repair::{RepairDisk, RepairError, repair_with},
 };
 use holdall_io::{
     disk::{DiskError, Operation},
@@ -82,7 +82,7 @@ pub fn judge(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation
         return Ok(());
     }
     // Files without a byte go first, as in a repair of the program; a crash leaves each of them there or gone.
-    holdall::repair::settle_unwritten(bag)
+    holdall::tools::repair::settle_unwritten(bag)
         .map_err(|error| Violation::new(Invariant::Repair, error.to_string()))?;
     let mut rng = SimRng::new(plan.seed ^ 0x0004_e9a1);
     let mut crashes_left = rng.below(CRASHES_MAX + 1);
@@ -112,7 +112,7 @@ pub fn judge(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation
 
 fn copy(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation> {
     let output = bag.with_file_name("repaired");
-    holdall::repair::repair(bag, Some(&output), &mut |_, _| ())
+    holdall::tools::repair::repair(bag, Some(&output), &mut |_, _| ())
         .map_err(|error| Violation::new(Invariant::Repair, format!("as a copy: {error}")))?;
     judge_repaired(plan, &output, before)
 }
@@ -123,7 +123,7 @@ fn judge_repaired(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Viol
     found::compare_foreign(&after).map_err(|error| Violation::new(Invariant::Foreign, error))?;
     let contents = |bag: &FoundBag| -> Vec<_> { bag.files.iter().map(|file| fs::read(file).ok()).collect() };
     let first = contents(&after);
-    let again = holdall::repair::repair(bag, None, &mut |_, _| ())
+    let again = holdall::tools::repair::repair(bag, None, &mut |_, _| ())
         .map_err(|error| Violation::new(Invariant::Repair, format!("the second time: {error}")))?;
     if again.has_changed() || first != contents(&after) {
         let lengths = |files: &[Option<Vec<u8>>]| -> Vec<_> {

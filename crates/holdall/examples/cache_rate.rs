@@ -8,11 +8,10 @@ use hdrhistogram::Histogram;
 use holdall::{
     record::{
         cache::{CacheEntry, PublisherIndex, SharedCache, Waited},
-        drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
-        gate::Gate,
-        intake::Intake,
         ledger::Ledger,
         options::{CacheOptions, CompressionOptions, SplitOptions},
+        receive::{gate::Gate, intake::Intake},
+        write::drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
     },
     writer::{BagFolder, BagOptions, BagWriter, OpenDisk, OsFolder, os_disk},
 };

@@ -8,7 +8,6 @@ pub mod live;
 pub mod play;
 pub mod reader;
 pub mod record;
-pub mod repair;
 pub mod rescue;
 pub mod supervise;
 pub mod tools;

@@ -13,11 +13,10 @@ use crate::{
 use holdall::{
     record::{
         cache::SharedCache,
-        drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
-        gate::Gate,
-        intake::Intake,
         ledger::{Ledger, TopicAccount},
         options::{CacheOptions, CompressionOptions, SplitOptions},
+        receive::{gate::Gate, intake::Intake},
+        write::drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
     },
     writer::{BagOptions, BagWriter, OsFolder},
 };

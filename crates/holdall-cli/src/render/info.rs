@@ -511,7 +511,7 @@ fn time_point(time: Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdall::record::durability::KeptWindow;
+    use holdall::record::write::durability::KeptWindow;
     use holdall_model::{loss::LossStage, topic::TopicInfo};
 
     fn topic(name: &str, type_name: &str, message_count: u64) -> TopicWithMessageCount {

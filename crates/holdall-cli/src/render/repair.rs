@@ -2,7 +2,7 @@
 
 use super::paint::Paint;
 use crate::units::{format_bytes, plural};
-use holdall::repair::RepairReport;
+use holdall::tools::repair::RepairReport;
 use holdall_model::text::{Outside, OutsidePath};
 use serde_json::{Value, json};
 

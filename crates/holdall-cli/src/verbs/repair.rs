@@ -14,7 +14,7 @@ use tracing::level_filters::LevelFilter;
 pub fn run(typed: &RepairArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let progress = Progress::of_bytes(&format!("checking {}", typed.bag.display()));
-    let report = holdall::repair::repair(&typed.bag, typed.output.as_deref(), &mut |done, total| {
+    let report = holdall::tools::repair::repair(&typed.bag, typed.output.as_deref(), &mut |done, total| {
         progress.show(done, total);
     });
     drop(progress);

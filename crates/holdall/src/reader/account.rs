@@ -3,8 +3,8 @@
 
 use super::{BagError, BagReader};
 use crate::record::{
-    durability::KeptWindow,
     ledger::{Ledger, Restart, TopicAccount},
+    write::durability::KeptWindow,
 };
 use holdall_model::{loss::LossSums, time::Timestamp};
 

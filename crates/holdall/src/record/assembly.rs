@@ -3,14 +3,18 @@
 use super::{
     RecordControl, RecordError,
     cache::{CacheEntry, SharedCache},
-    drain::{Drain, DrainOptions, DrainShared},
-    gate::Gate,
     ledger::{Interval, Ledger},
     options::RecordOptions,
-    session::{Parts, Session, lock},
+    receive::{
+        gate::Gate,
+        session::{Parts, Session, lock},
+    },
     status::RecordReport,
-    survival::{Event, Survival},
     view::View,
+    write::{
+        drain::{Drain, DrainOptions, DrainShared},
+        survival::{Event, Survival},
+    },
 };
 use crate::record::options::CompressionMode;
 use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, OpenDisk};

@@ -2,8 +2,8 @@
 
 use super::{
     cache::SharedCache,
-    drain::{DrainCommand, DrainShared},
-    gate::Gate,
+    receive::gate::Gate,
+    write::drain::{DrainCommand, DrainShared},
 };
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},

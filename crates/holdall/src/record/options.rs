@@ -1,6 +1,6 @@
 //! What a recording should do: every choice a user can make, checked and with its default.
 
-use super::drain::DrainOptions;
+use super::write::drain::DrainOptions;
 use holdall_model::qos::QosProfile;
 pub use holdall_storage::compression::CompressionMode;
 use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration};
@@ -178,7 +178,7 @@ impl Default for RecordOptions {
             storage_preset: String::new(),
             storage_config: None,
             qos_overrides: BTreeMap::new(),
-            max_loss_window: Some(super::durability::DEFAULT_LOSS_WINDOW),
+            max_loss_window: Some(super::write::durability::DEFAULT_LOSS_WINDOW),
             on_disk_full: OnDiskFull::default(),
             min_free_space_bytes: None,
             split: SplitOptions::default(),

@@ -3,13 +3,11 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, report},
-    backlog::Backlog,
-    drain::DrainThread,
     options::RecordOptions,
-    session::Session,
+    receive::session::Session,
     status::{RecordReport, RecordStatus},
-    survival::Survival,
     view::{RecordObserver, View},
+    write::{backlog::Backlog, drain::DrainThread, survival::Survival},
 };
 use crate::writer::{BagFolder, OpenDisk};
 use holdall_io::{clock::Clock, heap};

@@ -1,6 +1,6 @@
 //! What a recording reports while it runs and when it has ended.
 
-pub use super::durability::DurabilityStatus;
+pub use super::write::durability::DurabilityStatus;
 pub use crate::writer::UndefinedTopic;
 use holdall_model::loss::LossStage;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};

@@ -5,7 +5,7 @@ use super::{
     assembly::{Assembly, report},
     ledger::Ledger,
     options::RecordOptions,
-    session::lock,
+    receive::session::lock,
     status::{RecordReport, RecordStatus},
 };
 use crate::writer::{BagFolder, OpenDisk};

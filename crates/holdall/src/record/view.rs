@@ -2,7 +2,7 @@
 
 use super::{
     ledger::TopicAccount,
-    session::{LiveTopic, Parts, lock},
+    receive::session::{LiveTopic, Parts, lock},
     status::{RecordStatus, TopicStatus},
 };
 use holdall_io::clock::Clock;

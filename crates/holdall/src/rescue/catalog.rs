@@ -1,6 +1,6 @@
 //! The log of a killed recorder: its topics, their definitions, publishers and losses.
 
-use crate::record::{ledger::Interval, survival::Event};
+use crate::record::{ledger::Interval, write::survival::Event};
 use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicId, TopicInfo};
 use std::{collections::BTreeMap, path::PathBuf};
 

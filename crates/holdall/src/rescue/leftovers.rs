@@ -1,7 +1,7 @@
 //! Memory of killed recorders whose bags were never repaired: it stays until then, so a user must know of it.
 
 use super::catalog::Catalog;
-use crate::record::survival::KIND_LOG;
+use crate::record::write::survival::KIND_LOG;
 use holdall_io::{
     fs,
     survivor::{NAME_PREFIX, Survivor, own_user},

@@ -14,7 +14,7 @@ use crate::{
     record::{
         cache::{CacheEntry, KIND_MESSAGES, SurvivedRun, survived},
         ledger::Ledger,
-        survival::{KIND_LOG, POINTER_FILE, Pointer},
+        write::survival::{KIND_LOG, POINTER_FILE, Pointer},
     },
 };
 use bytes::Bytes;

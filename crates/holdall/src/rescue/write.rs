@@ -4,7 +4,7 @@ use super::{Found, Missing, Rescue, catalog::Catalog};
 use crate::{
     reader::{BagReader, SharedReader, listing::storage_files},
     record::ledger::{LEDGER_KEY, LEDGER_RECORD},
-    repair::{REPAIR_RECORD, RepairError},
+    tools::repair::{REPAIR_RECORD, RepairError},
 };
 use holdall_io::{
     block::BlockPoolOptions,

@@ -8,6 +8,7 @@ mod error;
 mod narrowing;
 mod options;
 mod reindex;
+pub mod repair;
 mod rewrite;
 mod staged;
 pub mod yaml;

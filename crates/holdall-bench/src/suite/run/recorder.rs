@@ -20,8 +20,8 @@ use crate::{
     },
 };
 use holdall::record::{
-    durability::DEFAULT_LOSS_WINDOW,
     options::{CacheOptions, CompressionMode, CompressionOptions, SplitOptions},
+    write::durability::DEFAULT_LOSS_WINDOW,
 };
 use holdall_io::{clock::Clock, os::DiskMode};
 use holdall_model::{

@@ -1,7 +1,7 @@
 //! A segment: a run of messages in arrival order, header and small payload side by side in one arena, large payloads as loans.
 
 use super::{CacheEntry, PublisherIndex};
-use crate::record::survival::SurvivalLog;
+use crate::record::write::survival::SurvivalLog;
 use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
     message::{Loan, PayloadRef},

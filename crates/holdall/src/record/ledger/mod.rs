@@ -10,7 +10,7 @@ pub use interval::Interval;
 
 use super::{
     cache::PublisherIndex,
-    survival::{Event, SurvivalLog},
+    write::survival::{Event, SurvivalLog},
 };
 use account::BEFORE_ARRIVAL;
 use holdall_model::{

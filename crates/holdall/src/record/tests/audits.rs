@@ -147,7 +147,7 @@ fn a_recording_that_was_cut_off_states_its_losses_up_to_a_checkpoint() {
     assert!(matches!(audit.account, AccountKind::Checkpoint(_)), "{audit:?}");
     assert!(audit.is_balanced(), "{:?}", audit.faults);
     // A repair keeps what was known.
-    crate::repair::repair(&cut, None, &mut |_, _| ()).unwrap();
+    crate::tools::repair::repair(&cut, None, &mut |_, _| ()).unwrap();
     let bag = BagReader::open(&cut).unwrap();
     let account = bag.account().unwrap().unwrap();
     // It is still no account of the whole recording, and says nothing false of the publishers.

@@ -155,10 +155,10 @@ fn a_killed_recording_is_repaired_into_a_bag_that_knows_what_it_does_not_know() 
     });
     let killed = killed(&world);
     let copy = killed.with_file_name("copy");
-    let copied = crate::repair::repair(&killed, Some(&copy), &mut |_, _| ()).unwrap();
+    let copied = crate::tools::repair::repair(&killed, Some(&copy), &mut |_, _| ()).unwrap();
     assert!(copied.has_changed() && copied.bag == copy);
     for report in [
-        crate::repair::repair(&killed, None, &mut |_, _| ()).unwrap(),
+        crate::tools::repair::repair(&killed, None, &mut |_, _| ()).unwrap(),
         copied,
     ] {
         assert_eq!((report.messages, report.unsaved.len()), (101, 0), "{report:?}");
@@ -170,7 +170,7 @@ fn a_killed_recording_is_repaired_into_a_bag_that_knows_what_it_does_not_know() 
         let known = (ledger.recorded(), ledger.topics[0].loss_unknown);
         assert_eq!(known, (101, false));
         assert!(ledger.checkpoint.is_some(), "what came later is not known");
-        let again = crate::repair::repair(&report.bag, None, &mut |_, _| ()).unwrap();
+        let again = crate::tools::repair::repair(&report.bag, None, &mut |_, _| ()).unwrap();
         assert!(!again.has_changed(), "once is enough");
     }
     recording.stop();
@@ -284,7 +284,7 @@ fn a_file_that_was_made_ahead_is_none_of_a_killed_recording() {
     let names = |bag: &crate::reader::BagReader| bag.metadata().relative_file_paths.clone();
     let torn = crate::reader::BagReader::open(&killed).unwrap();
     assert_eq!(names(&torn), ["bag_0.mcap"], "{:?}", torn.notices());
-    let repaired = crate::repair::repair(&killed, None, &mut |_, _| ()).unwrap();
+    let repaired = crate::tools::repair::repair(&killed, None, &mut |_, _| ()).unwrap();
     let whole = crate::reader::BagReader::open(&repaired.bag).unwrap();
     assert_eq!(names(&whole), ["bag_0.mcap"]);
     assert_eq!(whole.notices(), Vec::<String>::new());

@@ -7,8 +7,12 @@ use super::{
 use crate::{
     live::{LockError, writer_of_bag},
     reader::{BagReader, BagSet, MessageFilter},
-    repair::{RepairError, repair},
-    tools::{Choice, Job, OutputOptions, ToolError, Written, check::check, reindex},
+    tools::{
+        Choice, Job, OutputOptions, ToolError, Written,
+        check::check,
+        reindex,
+        repair::{RepairError, repair},
+    },
 };
 use holdall_io::disk::{DiskError, Operation};
 use holdall_model::loss::LossStage;

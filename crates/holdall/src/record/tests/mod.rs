@@ -16,7 +16,8 @@ mod transports;
 use super::{RecordControl, Recorder, ledger::Ledger, options::RecordOptions, status::RecordReport};
 use crate::{
     record::{
-        RecordError, durability::DEFAULT_LOSS_WINDOW, options::CacheOptions, session::INITIAL_DISCOVERY,
+        RecordError, options::CacheOptions, receive::session::INITIAL_DISCOVERY,
+        write::durability::DEFAULT_LOSS_WINDOW,
     },
     writer::{OpenDisk, OsFolder, os_disk},
 };

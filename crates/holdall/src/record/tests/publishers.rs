@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     reader::{BagAudit, BagReader, BagSet, MessageFilter, PublisherChoice, TopicPublisher},
-    record::intake::PUBLISHERS_KEPT_MAX,
+    record::receive::intake::PUBLISHERS_KEPT_MAX,
     tools::{self, Choice, Job, OutputOptions},
 };
 use std::collections::BTreeSet;

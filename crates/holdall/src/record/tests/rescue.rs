@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     reader::{AccountKind, BagAudit, BagReader, BagSet, MessageFilter},
-    record::{options::CompressionMode, survival::Pointer},
-    repair::repair,
+    record::{options::CompressionMode, write::survival::Pointer},
+    tools::repair::repair,
 };
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,17 +1,19 @@
 //! A recording session: follows the graph, keeps subscriptions, finds definitions. Runs in steps, each given the time.
 
 use super::{
-    cache::SharedCache,
     definitions::Definitions,
     discovery::{Discovery, GraphDecision, TopicPlan, nodes_to_ask},
-    drain::{DrainCommand, DrainShared},
-    events::EventPublishers,
     gate::{ClockSink, Gate},
     intake::{Intake, PublisherOrigin},
-    ledger::Ledger,
     loss_watch::LossWatch,
-    options::RecordOptions,
     subscriptions::RecordedTopic,
+};
+use crate::record::{
+    cache::SharedCache,
+    events::EventPublishers,
+    ledger::Ledger,
+    options::RecordOptions,
+    write::drain::{DrainCommand, DrainShared},
 };
 use holdall_model::{
     interface::bundle::Bundle,
@@ -52,7 +54,7 @@ const NODE_NAME: &str = "rosbag2_recorder";
 
 /// What a topic's row in the status is made from.
 #[derive(Clone)]
-pub(super) struct LiveTopic {
+pub(in crate::record) struct LiveTopic {
     pub name: String,
     pub type_name: String,
     pub intake: Arc<Intake>,
@@ -60,7 +62,7 @@ pub(super) struct LiveTopic {
 
 /// The parts of a recording that its threads share.
 #[derive(Clone)]
-pub(super) struct Parts {
+pub(in crate::record) struct Parts {
     pub gate: Arc<Gate>,
     pub cache: Arc<SharedCache>,
     pub ledger: Arc<Mutex<Ledger>>,
@@ -69,7 +71,7 @@ pub(super) struct Parts {
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(in crate::record) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -109,7 +111,7 @@ impl Source {
 }
 
 /// Everything between the transports and the cache.
-pub(super) struct Session {
+pub(in crate::record) struct Session {
     options: RecordOptions,
     parts: Parts,
     sources: Vec<Source>,
@@ -132,12 +134,12 @@ impl Session {
     ///
     /// # Errors
     /// A selection that is not valid, a static topic or `/clock` that a transport refuses.
-    pub(super) fn new(
+    pub(in crate::record) fn new(
         options: RecordOptions,
         parts: Parts,
         transports: Vec<Box<dyn Transport>>,
         now: Duration,
-    ) -> Result<Self, super::RecordError> {
+    ) -> Result<Self, crate::record::RecordError> {
         let filter = filter(&options)?;
         let source = |transport: Box<dyn Transport>| Source {
             started: transport.now(),
@@ -221,7 +223,7 @@ impl Session {
     }
 
     /// Does everything that is due at `now` (monotonic time); returns how many messages were moved by hand.
-    pub(super) fn step(&mut self, now: Duration) -> usize {
+    pub(in crate::record) fn step(&mut self, now: Duration) -> usize {
         let moved = self.pump();
         let has_news = |source: &Source| source.failure.is_none() && source.transport.has_graph_news();
         if now >= self.next_look || self.sources.iter().any(has_news) {
@@ -252,7 +254,7 @@ impl Session {
     }
 
     /// Publishes the recording's end to other nodes.
-    pub(super) fn tell_end(&mut self, last_file: Option<&Path>) {
+    pub(in crate::record) fn tell_end(&mut self, last_file: Option<&Path>) {
         let finished = self.parts.drain.take_finished();
         if let Some(events) = &mut self.events {
             for file in &finished {
@@ -263,12 +265,12 @@ impl Session {
     }
 
     /// Why nothing can arrive any more, when all transports have failed: one sentence.
-    pub(super) fn failure(&self) -> Option<&str> {
+    pub(in crate::record) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
     /// Which transports failed while others recorded on: one sentence each.
-    pub(super) fn lost_transports(&self) -> Option<String> {
+    pub(in crate::record) fn lost_transports(&self) -> Option<String> {
         let failures: Vec<&str> = self
             .sources
             .iter()
@@ -289,12 +291,12 @@ impl Session {
     }
 
     /// Time until the next poll of the graph.
-    pub(super) fn until_next_look(&self, now: Duration) -> Duration {
+    pub(in crate::record) fn until_next_look(&self, now: Duration) -> Duration {
         self.next_look.saturating_sub(now)
     }
 
     /// Moves messages for transports without threads of their own; returns how many.
-    pub(super) fn pump(&mut self) -> usize {
+    pub(in crate::record) fn pump(&mut self) -> usize {
         let clock: usize = self
             .clock_subscriptions
             .iter_mut()
@@ -480,7 +482,7 @@ impl Session {
     }
 
     /// Whether a node may still answer a request for a definition that was just made: worth a short wait at the end of a recording.
-    pub(super) fn awaits_definitions(&mut self, now: Duration) -> bool {
+    pub(in crate::record) fn awaits_definitions(&mut self, now: Duration) -> bool {
         self.ask_for_definitions(now);
         self.definitions.has_just_asked(now, LAST_DEFINITION_WAIT)
     }
@@ -504,19 +506,19 @@ impl Session {
         self.parts.cache.wake();
     }
 
-    pub(super) fn look_at_announcements(&self) {
+    pub(in crate::record) fn look_at_announcements(&self) {
         self.topics
             .values()
             .for_each(RecordedTopic::look_at_announcements);
     }
 
     /// True when everything that publishers announced has arrived.
-    pub(super) fn is_caught_up(&self) -> bool {
+    pub(in crate::record) fn is_caught_up(&self) -> bool {
         self.topics.values().all(|topic| topic.intake.is_caught_up())
     }
 
     /// Ends all subscriptions and closes the accounts of what arrived.
-    pub(super) fn close(&mut self) {
+    pub(in crate::record) fn close(&mut self) {
         self.clock_subscriptions.clear();
         for topic in self.topics.values_mut() {
             topic.unsubscribe();

@@ -1,10 +1,10 @@
 //! What survives the recorder's process besides messages: a log of topics, publishers and losses in shared memory, and where it is.
 
-use super::{
+use super::retained::Retained;
+use crate::record::{
     cache::{ArenaSource, CACHE_BYTES_MIN, SegmentShape},
     ledger::Interval,
     options::CacheOptions,
-    retained::Retained,
 };
 use holdall_io::{
     fs,

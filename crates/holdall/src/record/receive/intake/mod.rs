@@ -5,10 +5,12 @@ mod first_inline;
 use first_inline::FirstInline;
 
 use super::{
-    cache::{CacheEntry, Offered, PublisherIndex, SharedCache},
     gate::{Gate, Passage},
-    ledger::{Interval, Ledger},
     merging::Merging,
+};
+use crate::record::{
+    cache::{CacheEntry, Offered, PublisherIndex, SharedCache},
+    ledger::{Interval, Ledger},
 };
 use holdall_model::{
     loss::{LossStage, MissingInterval, Observation, SequenceTracker},

@@ -1,10 +1,10 @@
 //! The sentence for too little free space for a recording.
 
-use super::options::OnDiskFull;
+use crate::record::options::OnDiskFull;
 use std::path::Path;
 
 /// The sentence that ends a recording when less is free than must stay so.
-pub(super) fn too_little_space(
+pub(in crate::record) fn too_little_space(
     directory: &Path,
     available_bytes: u64,
     wanted_bytes: u64,

@@ -1,18 +1,18 @@
 //! Logs that messages are being lost: when a loss begins, not for every message.
 
-use super::ledger::Ledger;
+use crate::record::ledger::Ledger;
 use holdall_model::loss::{LossStage, LossSums};
 use std::collections::BTreeSet;
 
 /// Losses that were already logged.
 #[derive(Debug, Default)]
-pub(super) struct LossWatch {
+pub(in crate::record) struct LossWatch {
     told: BTreeSet<(usize, LossStage)>,
 }
 
 impl LossWatch {
     /// Logs each topic and stage that has its first loss; returns how many were logged.
-    pub(super) fn look(&mut self, ledger: &Ledger) -> usize {
+    pub(in crate::record) fn look(&mut self, ledger: &Ledger) -> usize {
         let before = self.told.len();
         for (index, topic) in ledger.topics.iter().enumerate() {
             for (&stage, count) in &topic.missing {

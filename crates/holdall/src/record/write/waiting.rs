@@ -1,6 +1,6 @@
 //! Topics whose message definition is still being asked for, with the messages held back for them, bounded in time and bytes.
 
-use super::cache::CacheEntry;
+use crate::record::cache::CacheEntry;
 use holdall_model::{
     message::{Loan, PayloadRef},
     topic::{DefinitionEncoding, MessageDefinition, TopicId, TopicInfo},

@@ -1,6 +1,6 @@
 //! What was written and is not known to be durable, message by message: when the disk has failed, it shows exactly which are lost.
 
-use super::{
+use crate::record::{
     cache::{CacheEntry, PublisherIndex},
     ledger::{Interval, Ledger},
 };
@@ -29,7 +29,7 @@ struct Written {
 
 /// The messages in the order of writing.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
+pub(in crate::record) struct Journal {
     entries: VecDeque<Written>,
     /// How many were forgotten.
     forgotten: u64,
@@ -40,13 +40,13 @@ pub(super) struct Journal {
 impl Journal {
     /// Notes a message that was written into file `file`.
     #[inline]
-    pub(super) fn written(&mut self, file: Option<u32>, entry: &CacheEntry) {
+    pub(in crate::record) fn written(&mut self, file: Option<u32>, entry: &CacheEntry) {
         self.push(file, entry, false);
     }
 
     /// Notes a message that was not written, as far as the writer knows.
     #[cold]
-    pub(super) fn refused(&mut self, file: Option<u32>, entry: &CacheEntry) {
+    pub(in crate::record) fn refused(&mut self, file: Option<u32>, entry: &CacheEntry) {
         self.push(file, entry, true);
     }
 
@@ -69,17 +69,17 @@ impl Journal {
     }
 
     /// The place of the first message that is remembered.
-    pub(super) fn start(&self) -> u64 {
+    pub(in crate::record) fn start(&self) -> u64 {
         self.forgotten
     }
 
     /// The place of the next message.
-    pub(super) fn end(&self) -> u64 {
+    pub(in crate::record) fn end(&self) -> u64 {
         self.forgotten + self.entries.len() as u64
     }
 
     /// Forgets everything before a place: it is durable.
-    pub(super) fn forget_before(&mut self, place: u64) {
+    pub(in crate::record) fn forget_before(&mut self, place: u64) {
         let count = place
             .saturating_sub(self.forgotten)
             .min(self.entries.len() as u64);
@@ -106,7 +106,7 @@ impl Journal {
     }
 
     /// Compares with what can be read of a file that the disk has failed, and corrects the ledger.
-    pub(super) fn compare(&self, torn: &TornFile, of_bag: &[TopicId], ledger: &mut Ledger) {
+    pub(in crate::record) fn compare(&self, torn: &TornFile, of_bag: &[TopicId], ledger: &mut Ledger) {
         let places = self.places(torn.number);
         let Some(earliest) = self.entries.range(places.clone()).map(|it| it.log_time).min() else {
             return;

@@ -1,9 +1,7 @@
 //! Keeps the ledger in the bag: its sums now and then while a file is written, all of it at the end of each file.
 
-use super::{
-    journal::Journal,
-    ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
-};
+use super::journal::Journal;
+use crate::record::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger};
 use crate::writer::{BagEnd, EndRecords, TopicCount};
 use holdall_model::{time::Timestamp, topic::TopicId};
 use holdall_storage::writer::MetadataEntries;
@@ -20,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 /// When the ledger's sums must be written into the bag.
 #[derive(Default)]
-pub(super) struct Checkpoints {
+pub(in crate::record) struct Checkpoints {
     last: Option<Duration>,
     lost_then: u64,
     /// Log time of the last message that was written; shared with what writes the end of files.
@@ -33,17 +31,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Checkpoints {
     /// Takes note of the last message that was written.
-    pub(super) fn written_until(&self, log_time: Timestamp) {
+    pub(in crate::record) fn written_until(&self, log_time: Timestamp) {
         *lock(&self.log_time) = log_time;
     }
 
     /// Log time of the last message that was written.
-    pub(super) fn last_written(&self) -> Timestamp {
+    pub(in crate::record) fn last_written(&self) -> Timestamp {
         *lock(&self.log_time)
     }
 
     /// What each file carries that is closed before the last one: the ledger at that time, or its sums where the file is too short for all.
-    pub(super) fn end_records(&self, ledger: &Arc<Mutex<Ledger>>) -> EndRecords {
+    pub(in crate::record) fn end_records(&self, ledger: &Arc<Mutex<Ledger>>) -> EndRecords {
         let (ledger, log_time) = (Arc::clone(ledger), Arc::clone(&self.log_time));
         Box::new(move |bytes_max| {
             // Copied under the lock, put into words outside of it: receiving threads may need it.
@@ -60,7 +58,7 @@ impl Checkpoints {
     }
 
     /// The record that is due at `now`, if one is.
-    pub(super) fn record(
+    pub(in crate::record) fn record(
         &mut self,
         ledger: &Mutex<Ledger>,
         now: Duration,
@@ -83,7 +81,7 @@ impl Checkpoints {
 }
 
 /// The record that carries a ledger.
-pub(super) fn ledger_record(ledger: &Ledger) -> (String, MetadataEntries) {
+pub(in crate::record) fn ledger_record(ledger: &Ledger) -> (String, MetadataEntries) {
     let entries = BTreeMap::from([(LEDGER_KEY.to_owned(), ledger.to_json())]);
     let name = if ledger.checkpoint.is_some() {
         CHECKPOINT_RECORD
@@ -96,7 +94,7 @@ pub(super) fn ledger_record(ledger: &Ledger) -> (String, MetadataEntries) {
 /// Applies how the files ended; returns what `metadata.yaml` states about losses. After a disk failure the
 /// `journal` identifies each message that is gone; where it does not reach far enough, the files give only
 /// the number.
-pub(super) fn account_for(
+pub(in crate::record) fn account_for(
     ledger: &mut Ledger,
     of_bag: &[TopicId],
     end: &BagEnd,
@@ -124,7 +122,7 @@ pub(super) fn account_for(
 }
 
 /// Messages in the bag's files, by the recording's numbers of topics. `of_bag` has these by the bag's numbers.
-pub(super) fn by_topic_of_recording(of_bag: &[TopicId], counts: &[TopicCount]) -> Vec<u64> {
+pub(in crate::record) fn by_topic_of_recording(of_bag: &[TopicId], counts: &[TopicCount]) -> Vec<u64> {
     let topics = of_bag.iter().map(|topic| topic.0 as usize + 1).max();
     let mut messages = vec![0; topics.unwrap_or(0)];
     for count in counts {

@@ -3,7 +3,7 @@
 use super::{Drain, DrainCommand, Retained};
 use crate::record::{
     cache::Segment,
-    survival::{Event, SurvivalLog},
+    write::survival::{Event, SurvivalLog},
 };
 
 impl DrainCommand {

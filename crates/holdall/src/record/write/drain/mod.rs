@@ -7,17 +7,19 @@ mod thread;
 pub use thread::DrainThread;
 
 use super::{
-    cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored},
     checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
     durability::{Arrivals, DURABILITY_RECORD, DurabilityStatus, LossWindow, Verdict},
-    events::FinishedFile,
     journal::Journal,
-    ledger::{Interval, Ledger, Restart},
-    options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
     retained::{Progress, Retained},
     space::too_little_space,
     survival::SurvivalLog,
     waiting::{HeldPayload, WaitingTopics},
+};
+use crate::record::{
+    cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored},
+    events::FinishedFile,
+    ledger::{Interval, Ledger, Restart},
+    options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
 };
 use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking, PublisherSlot};
 use holdall_io::clock::Clock;
@@ -52,11 +54,11 @@ pub struct DrainOptions {
     pub max_loss_window: Option<Duration>,
     /// What to do when less than `min_free_space_bytes` is left.
     pub on_disk_full: OnDiskFull,
-    /// See [`super::options::RecordOptions::min_free_space_bytes`].
+    /// See [`crate::record::options::RecordOptions::min_free_space_bytes`].
     pub min_free_space_bytes: Option<u64>,
     /// The cache is a ring: what comes out of it is as old as the user likes, and nothing is promised about it before it is requested.
     pub snapshot: bool,
-    /// See [`super::options::RecordOptions::merge_publishers`].
+    /// See [`crate::record::options::RecordOptions::merge_publishers`].
     pub merge_publishers: bool,
 }
 

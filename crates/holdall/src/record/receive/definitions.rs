@@ -1,6 +1,6 @@
 //! Message definitions without a ROS installation: share folders, the embedded bundle, or the publishing node, checked by their hash.
 
-use super::waiting::unknown_definition;
+use crate::record::write::waiting::unknown_definition;
 use holdall_io::fs;
 use holdall_model::{
     interface::{Definition, IndividualTypeDescription, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat},

@@ -1,6 +1,6 @@
 //! Arenas whose messages were given to the storage writer and which the system does not have yet: kept for a rescue, not used again.
 
-use super::cache::{ArenaSource, RUN_HEADER_BYTES, Segment, SegmentShape, run_header};
+use crate::record::cache::{ArenaSource, RUN_HEADER_BYTES, Segment, SegmentShape, run_header};
 use holdall_io::survivor::Arena;
 use std::collections::VecDeque;
 
@@ -199,7 +199,7 @@ mod tests {
     use crate::record::{
         cache::{CacheEntry, PublisherIndex},
         options::CacheOptions,
-        survival::{Event, KIND_LOG, Survival},
+        write::survival::{Event, KIND_LOG, Survival},
     };
     use holdall_io::survivor::{Region, RegionShape, Survivor, own_user};
     use holdall_model::{time::Timestamp, topic::TopicId};

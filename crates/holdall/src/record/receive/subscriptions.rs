@@ -20,7 +20,7 @@ struct OpenSubscription {
 }
 
 /// A topic that is being recorded.
-pub(super) struct RecordedTopic {
+pub(in crate::record) struct RecordedTopic {
     pub id: TopicId,
     pub name: String,
     pub type_name: String,
@@ -37,7 +37,7 @@ pub(super) struct RecordedTopic {
 }
 
 impl RecordedTopic {
-    pub(super) fn new(
+    pub(in crate::record) fn new(
         id: TopicId,
         names: (&str, &str, &str),
         intake: Arc<Intake>,
@@ -58,13 +58,13 @@ impl RecordedTopic {
     }
 
     /// Records messages that several transports bring once.
-    pub(super) fn merge_duplicates(mut self) -> Self {
+    pub(in crate::record) fn merge_duplicates(mut self) -> Self {
         self.merging = Some(Arc::default());
         self
     }
 
     /// Makes sure that a publisher is received as well as it offers.
-    pub(super) fn serve(
+    pub(in crate::record) fn serve(
         &mut self,
         (number, transport): (usize, &mut dyn Transport),
         publisher: &EndpointInfo,
@@ -91,12 +91,12 @@ impl RecordedTopic {
     }
 
     /// Notes a publisher that cannot be recorded; true the first time.
-    pub(super) fn is_first_refusal(&mut self, publisher: Gid) -> bool {
+    pub(in crate::record) fn is_first_refusal(&mut self, publisher: Gid) -> bool {
         self.refused.insert(publisher)
     }
 
     /// Subscribes with the default QoS when there is no publisher to go by.
-    pub(super) fn subscribe_unseen(
+    pub(in crate::record) fn subscribe_unseen(
         &mut self,
         number: usize,
         transport: &mut dyn Transport,
@@ -150,7 +150,7 @@ impl RecordedTopic {
     }
 
     /// Moves messages for transports without threads of their own; returns how many.
-    pub(super) fn pump(&mut self) -> usize {
+    pub(in crate::record) fn pump(&mut self) -> usize {
         self.subscriptions
             .iter_mut()
             .map(|open| open.subscription.pump())
@@ -158,7 +158,7 @@ impl RecordedTopic {
     }
 
     /// Applies what publishers announce to have sent.
-    pub(super) fn look_at_announcements(&self) {
+    pub(in crate::record) fn look_at_announcements(&self) {
         for open in &self.subscriptions {
             let announced = open.subscription.announced_sequences();
             if !announced.is_empty() {
@@ -168,7 +168,7 @@ impl RecordedTopic {
     }
 
     /// Ends all subscriptions; nothing arrives afterwards.
-    pub(super) fn unsubscribe(&mut self) {
+    pub(in crate::record) fn unsubscribe(&mut self) {
         self.subscriptions.clear();
     }
 }

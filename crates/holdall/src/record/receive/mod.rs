@@ -1,0 +1,10 @@
+//! Receiving: follows the graph, subscribes, checks sequences, and offers what is wanted to the cache.
+
+pub mod definitions;
+pub mod discovery;
+pub mod gate;
+pub mod intake;
+mod loss_watch;
+mod merging;
+pub(super) mod session;
+mod subscriptions;

@@ -1,0 +1,11 @@
+//! Writing: takes segments from the cache into the bag, keeps the loss window, and knows what is durable.
+
+pub(super) mod backlog;
+mod checkpoint;
+pub mod drain;
+pub mod durability;
+mod journal;
+mod retained;
+mod space;
+pub mod survival;
+pub(super) mod waiting;
