@@ -9,7 +9,6 @@ use crate::{
 use holdall::{
     record::{
         cache::SharedCache,
-        ledger::Ledger,
         options::{CacheOptions, CompressionOptions, SplitOptions},
         receive::{gate::Gate, intake::Intake},
         write::drain::{Drain, DrainCommand, DrainOptions, DrainShared},
@@ -19,6 +18,7 @@ use holdall::{
 use holdall_io::{
     block::BlockPoolOptions, clock::Clock, memory::MemoryDisk, queue::DiskQueue, sim::SimClock,
 };
+use holdall_model::loss::ledger::Ledger;
 use holdall_storage::{DEFAULT_STORAGE_ID, StorageOptions, storage_by_id};
 use holdall_transport::Sink;
 use stats_alloc::StatsAlloc;

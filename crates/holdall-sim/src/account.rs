@@ -7,8 +7,10 @@ use crate::{
     verdict::{Invariant, Violation},
     world::Aftermath,
 };
-use holdall::record::ledger::{Ledger, PublisherAccount};
-use holdall_model::loss::LossStage;
+use holdall_model::loss::{
+    LossStage,
+    ledger::{Ledger, PublisherAccount},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

@@ -7,7 +7,7 @@ use crate::{
     verdict::{Invariant, Violation},
     world::{Aftermath, Crashed},
 };
-use holdall::record::ledger::TopicAccount;
+use holdall_model::loss::ledger::TopicAccount;
 use std::{collections::BTreeSet, time::Duration};
 
 /// Checks a bag after a crash and a repair.

@@ -9,7 +9,6 @@ use crate::{
 };
 use holdall::record::{
     SteppedRecorder,
-    ledger::Ledger,
     status::{RecordReport, RecordStatus},
 };
 use holdall_io::{
@@ -18,6 +17,7 @@ use holdall_io::{
     queue::DiskQueue,
     sim::{SimClock, SimDisk, SimDiskHandle, SimRng},
 };
+use holdall_model::loss::ledger::Ledger;
 use holdall_transport::PublishRequest;
 use std::{
     collections::BTreeMap,

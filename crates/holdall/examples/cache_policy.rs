@@ -4,10 +4,11 @@
 #![allow(clippy::print_stdout)]
 
 use holdall::record::{
-    cache::{Admission, CacheEntry, Offered, Place, PublisherIndex, Segment, SharedCache, Stored},
+    cache::{Admission, CacheEntry, Offered, Place, Segment, SharedCache, Stored},
     options::{CacheOptions, CachePolicy},
 };
 use holdall_model::{
+    loss::ledger::PublisherIndex,
     message::{Loan, Payload},
     time::Timestamp,
     topic::TopicId,

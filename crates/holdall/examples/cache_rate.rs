@@ -7,8 +7,7 @@
 use hdrhistogram::Histogram;
 use holdall::{
     record::{
-        cache::{CacheEntry, PublisherIndex, SharedCache, Waited},
-        ledger::Ledger,
+        cache::{CacheEntry, SharedCache, Waited},
         options::{CacheOptions, CompressionOptions, SplitOptions},
         receive::{gate::Gate, intake::Intake},
         write::drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
@@ -25,6 +24,7 @@ use holdall_io::{
     queue::DiskQueue,
 };
 use holdall_model::{
+    loss::ledger::{Ledger, PublisherIndex},
     message::{MessageHeader, Payload},
     topic::{Gid, MessageDefinition, TopicId, TopicInfo},
 };

@@ -13,7 +13,6 @@ use crate::{
 use holdall::{
     record::{
         cache::SharedCache,
-        ledger::{Ledger, TopicAccount},
         options::{CacheOptions, CompressionOptions, SplitOptions},
         receive::{gate::Gate, intake::Intake},
         write::drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
@@ -21,7 +20,10 @@ use holdall::{
     writer::{BagOptions, BagWriter, OsFolder},
 };
 use holdall_io::clock::Clock;
-use holdall_model::loss::LossStage;
+use holdall_model::loss::{
+    LossStage,
+    ledger::{Ledger, TopicAccount},
+};
 use holdall_storage::{StorageOptions, storage_by_id, writer::ChannelInfo};
 use holdall_transport::Sink;
 use std::{

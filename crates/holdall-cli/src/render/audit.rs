@@ -3,12 +3,9 @@
 use super::{TABLE_STYLE, paint::Paint};
 use crate::units::{format_count, plural};
 use comfy_table::{CellAlignment, Table};
-use holdall::{
-    reader::{AccountKind, BagAudit, TopicAudit},
-    record::ledger::PublisherAccount,
-};
+use holdall::reader::{AccountKind, BagAudit, TopicAudit};
 use holdall_model::{
-    loss::{LossStage, LossSums},
+    loss::{LossStage, LossSums, ledger::PublisherAccount},
     text::{Outside, OutsidePath},
 };
 use serde_json::{Map, Value, json};

@@ -4,13 +4,10 @@ use crate::{
     typed::info::Sort,
     units::{format_bytes, format_count, plural},
 };
-use holdall::{
-    reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopic},
-    record::ledger::Restart,
-};
+use holdall::reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopic};
 use holdall_io::lock::Holder;
 use holdall_model::{
-    loss::{LossStage, LossSums},
+    loss::{LossStage, LossSums, ledger::Restart},
     metadata::{BagMetadata, TopicWithMessageCount},
     names::{service_of_event_topic, service_of_event_type},
     text::{Outside, one_line},
@@ -511,8 +508,10 @@ fn time_point(time: Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdall::record::write::durability::KeptWindow;
-    use holdall_model::{loss::LossStage, topic::TopicInfo};
+    use holdall_model::{
+        loss::{KeptWindow, LossStage},
+        topic::TopicInfo,
+    };
 
     fn topic(name: &str, type_name: &str, message_count: u64) -> TopicWithMessageCount {
         TopicWithMessageCount {

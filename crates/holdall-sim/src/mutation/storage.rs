@@ -1,12 +1,15 @@
 //! A storage whose writer forgets, repeats, swaps or changes messages, or leaves out the ledger.
 
 use super::Mutation;
-use holdall::record::ledger::{LEDGER_KEY, LEDGER_RECORD};
 use holdall_io::{
     disk::FileId,
     queue::{DiskQueue, SyncToken},
 };
-use holdall_model::{message::PayloadRef, time::Timestamp};
+use holdall_model::{
+    loss::ledger::{LEDGER_KEY, LEDGER_RECORD},
+    message::PayloadRef,
+    time::Timestamp,
+};
 use holdall_storage::{
     Storage, StorageOptions, StorageResult,
     mcap::McapStorage,

@@ -2,11 +2,13 @@
 //! kept.
 
 use super::{BagError, BagReader};
-use crate::record::{
-    ledger::{Ledger, Restart, TopicAccount},
-    write::durability::KeptWindow,
+use holdall_model::{
+    loss::{
+        KeptWindow, LossSums,
+        ledger::{Ledger, Restart, TopicAccount},
+    },
+    time::Timestamp,
 };
-use holdall_model::{loss::LossSums, time::Timestamp};
 
 /// A summary of a recording's account.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,9 +5,8 @@ use super::{
     error::BagError,
     set::{BagSet, MessageFilter},
 };
-use crate::record::ledger::TopicAccount;
 use holdall_model::{
-    loss::{LossStage, LossSums},
+    loss::{LossStage, LossSums, ledger::TopicAccount},
     time::Timestamp,
 };
 use std::collections::BTreeMap;

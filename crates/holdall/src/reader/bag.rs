@@ -6,15 +6,13 @@ use super::{
     listing,
     rebuild::Rebuild,
 };
-use crate::{
-    live::writer_of_bag,
-    record::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
-    rescue,
-    writer::STATE_KEY,
-};
+use crate::{live::writer_of_bag, rescue, writer::STATE_KEY};
 use holdall_io::lock::Holder;
 use holdall_model::{
-    loss::LossStage,
+    loss::{
+        LossStage,
+        ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
+    },
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},

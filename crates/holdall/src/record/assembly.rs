@@ -3,7 +3,6 @@
 use super::{
     RecordControl, RecordError,
     cache::{CacheEntry, SharedCache},
-    ledger::{Interval, Ledger},
     options::RecordOptions,
     receive::{
         gate::Gate,
@@ -19,7 +18,10 @@ use super::{
 use crate::record::options::CompressionMode;
 use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, OpenDisk};
 use holdall_io::clock::Clock;
-use holdall_model::loss::LossStage;
+use holdall_model::loss::{
+    LossStage,
+    ledger::{Interval, Ledger},
+};
 use holdall_storage::{Storage, StorageOptions, storage_by_id};
 use holdall_transport::Transport;
 use std::sync::{Arc, Mutex};
@@ -134,7 +136,7 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
 }
 
 fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
-    let ledger = Arc::new(Mutex::new(Ledger::surviving(survival.log.clone())));
+    let ledger = Arc::new(Mutex::new(Ledger::logged(survival.log.for_accounts())));
     let evicted = Arc::clone(&ledger);
     // Messages that snapshot mode's ring evicts were not requested.
     let stage = if options.cache.snapshot {

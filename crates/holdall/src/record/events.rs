@@ -1,7 +1,12 @@
 //! Publishes the recording's events to other nodes, losses and finished files, on rosbag2's topics and in its message types.
 
-use super::{ledger::Ledger, receive::session::lock};
-use holdall_model::{cdr::CdrWriter, interface::bundle::Bundle, loss::LossStage, qos::QosProfile};
+use super::receive::session::lock;
+use holdall_model::{
+    cdr::CdrWriter,
+    interface::bundle::Bundle,
+    loss::{LossStage, ledger::Ledger},
+    qos::QosProfile,
+};
 use holdall_transport::{GraphEvent, PublishRequest, Publisher, Transport, TransportError};
 use std::{
     collections::BTreeMap,

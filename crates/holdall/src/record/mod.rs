@@ -5,7 +5,6 @@ pub mod cache;
 mod control;
 mod error;
 pub mod events;
-pub mod ledger;
 pub mod options;
 pub mod receive;
 mod recorder;

@@ -1,7 +1,7 @@
 //! What a recording reports while it runs and when it has ended.
 
-pub use super::write::durability::DurabilityStatus;
 pub use crate::writer::UndefinedTopic;
+pub use holdall_model::loss::DurabilityStatus;
 use holdall_model::loss::LossStage;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 

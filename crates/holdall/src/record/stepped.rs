@@ -3,13 +3,13 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, report},
-    ledger::Ledger,
     options::RecordOptions,
     receive::session::lock,
     status::{RecordReport, RecordStatus},
 };
 use crate::writer::{BagFolder, OpenDisk};
 use holdall_io::clock::Clock;
+use holdall_model::loss::ledger::Ledger;
 use holdall_storage::Storage;
 use holdall_transport::Transport;
 use std::sync::Arc;

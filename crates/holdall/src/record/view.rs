@@ -1,12 +1,11 @@
 //! The state of a recording: the counters of all its parts, put together on request.
 
 use super::{
-    ledger::TopicAccount,
     receive::session::{LiveTopic, Parts, lock},
     status::{RecordStatus, TopicStatus},
 };
 use holdall_io::clock::Clock;
-use holdall_model::loss::LossStage;
+use holdall_model::loss::{LossStage, ledger::TopicAccount};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

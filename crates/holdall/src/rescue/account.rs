@@ -1,14 +1,11 @@
 //! The account of a rescued recording: what is missing according to its log, and what the bag has together with the messages from memory.
 
 use super::{Found, Rescue, catalog::Topic};
-use crate::{
-    reader::{BagError, BagFile},
-    record::{
-        cache::PublisherIndex,
-        ledger::{Interval, Ledger, PublisherAccount, TopicAccount},
-    },
+use crate::reader::{BagError, BagFile};
+use holdall_model::{
+    loss::ledger::{Interval, Ledger, PublisherAccount, PublisherIndex, TopicAccount},
+    topic::TopicId,
 };
-use holdall_model::topic::TopicId;
 use std::collections::HashMap;
 
 /// Messages by topic's name and publisher's identifier; without one where the bag does not distinguish

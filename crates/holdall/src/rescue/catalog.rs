@@ -1,7 +1,10 @@
 //! The log of a killed recorder: its topics, their definitions, publishers and losses.
 
-use crate::record::{ledger::Interval, write::survival::Event};
-use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicId, TopicInfo};
+use crate::record::write::survival::Event;
+use holdall_model::{
+    loss::ledger::{AccountChange, Interval},
+    topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicId, TopicInfo},
+};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// A publisher of the log.
@@ -110,11 +113,17 @@ impl Catalog {
                 }
             }
             Event::Incomplete => self.is_incomplete = true,
-            Event::LossUnknown { topic } => self.with(topic, |topic| topic.loss_unknown = true),
-            Event::Removed { topic, count } => self.with(topic, |topic| {
+            Event::Account(change) => self.apply_change(change),
+        }
+    }
+
+    fn apply_change(&mut self, change: AccountChange) {
+        match change {
+            AccountChange::LossUnknown { topic } => self.with(topic, |topic| topic.loss_unknown = true),
+            AccountChange::Removed { topic, count } => self.with(topic, |topic| {
                 topic.removed = topic.removed.saturating_add(count);
             }),
-            Event::Publisher {
+            AccountChange::Publisher {
                 topic,
                 publisher,
                 gid,
@@ -122,7 +131,7 @@ impl Catalog {
                 topic.numbers.remove(&publisher);
                 topic.publisher_mut(publisher).gid = gid;
             }),
-            Event::Who {
+            AccountChange::Who {
                 topic,
                 publisher,
                 node,
@@ -132,14 +141,14 @@ impl Catalog {
                 let known = topic.publisher_mut(publisher);
                 (known.node, known.host, known.transport) = (node, host, transport);
             }),
-            Event::Miss {
+            AccountChange::Miss {
                 topic,
                 publisher,
                 interval,
             } => self.with(topic, |topic| {
                 topic.publisher_mut(publisher).missing.push(interval)
             }),
-            Event::Late {
+            AccountChange::Late {
                 topic,
                 publisher,
                 sequence,

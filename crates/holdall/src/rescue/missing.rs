@@ -1,11 +1,14 @@
 //! Which of the messages in memory the bag does not have.
 
 use super::{Found, Missing, Rescue};
-use crate::{
-    reader::{BagError, BagFile},
-    record::ledger::{Interval, LEDGER_RECORD},
+use crate::reader::{BagError, BagFile};
+use holdall_model::{
+    loss::{
+        LossStage,
+        ledger::{Interval, LEDGER_RECORD},
+    },
+    time::Timestamp,
 };
-use holdall_model::{loss::LossStage, time::Timestamp};
 use holdall_storage::{
     leveldb,
     reader::{ReadOrder, ReadQuery},

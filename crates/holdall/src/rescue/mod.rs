@@ -13,7 +13,6 @@ use crate::{
     reader::{BagError, BagFile, SharedReader},
     record::{
         cache::{CacheEntry, KIND_MESSAGES, SurvivedRun, survived},
-        ledger::Ledger,
         write::survival::{KIND_LOG, POINTER_FILE, Pointer},
     },
 };
@@ -23,7 +22,7 @@ use holdall_io::{
     fs,
     survivor::{Survivor, SurvivorError, owner_of},
 };
-use holdall_model::time::Timestamp;
+use holdall_model::{loss::ledger::Ledger, time::Timestamp};
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},

@@ -3,7 +3,6 @@
 use super::{Found, Missing, Rescue, catalog::Catalog};
 use crate::{
     reader::{BagReader, SharedReader, listing::storage_files},
-    record::ledger::{LEDGER_KEY, LEDGER_RECORD},
     tools::repair::{REPAIR_RECORD, RepairError},
 };
 use holdall_io::{
@@ -14,7 +13,11 @@ use holdall_io::{
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
 };
-use holdall_model::{message::PayloadRef, topic::TopicId};
+use holdall_model::{
+    loss::ledger::{LEDGER_KEY, LEDGER_RECORD},
+    message::PayloadRef,
+    topic::TopicId,
+};
 use holdall_storage::{
     Storage, StorageError, StorageOptions,
     compression::{CompressionMode, FORMATS, PayloadPacker, unpacked_name},

@@ -6,11 +6,10 @@ use super::{
 };
 use crate::{
     reader::{BagReader, PublisherChoice},
-    record::ledger::{
-        CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, PublisherAccount,
-        TopicAccount,
-    },
     writer::STATE_KEY,
+};
+use holdall_model::loss::ledger::{
+    CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, PublisherAccount, TopicAccount,
 };
 use holdall_storage::writer::MetadataEntries;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -3,11 +3,11 @@
 use crate::{
     live::writer_of_bag,
     reader::{BagError, METADATA_BYTES_MAX, io_error, listing},
-    record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
     writer::STATE_KEY,
 };
 use holdall_io::lock::Holder;
 use holdall_model::{
+    loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
 };

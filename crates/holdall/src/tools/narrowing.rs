@@ -1,7 +1,9 @@
 //! Narrows a topic's account to the publishers that are kept, without the others' losses.
 
-use crate::record::ledger::{PublisherAccount, TopicAccount};
-use holdall_model::loss::LossStage;
+use holdall_model::loss::{
+    LossStage,
+    ledger::{PublisherAccount, TopicAccount},
+};
 use std::collections::BTreeMap;
 
 /// Messages of a topic in one input.
@@ -67,7 +69,7 @@ fn missing(publishers: &[PublisherAccount]) -> BTreeMap<LossStage, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::ledger::{FoldedPublishers, Interval};
+    use holdall_model::loss::ledger::{FoldedPublishers, Interval};
 
     fn publisher(gid: &str, recorded: u64, lost: u64) -> PublisherAccount {
         let lost_ones =

@@ -3,7 +3,6 @@
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
     reader::{BagError, BagReader, METADATA_BYTES_MAX, listing},
-    record::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
     rescue::{RESCUED_KEY, has_memory, into_bag},
     tools::{Staged, ToolError, check::check},
     writer::STATE_KEY,
@@ -13,7 +12,11 @@ use holdall_io::{
     fs::{self, DirEntry},
     new_file::remove_left_over,
 };
-use holdall_model::{metadata::BagMetadata, time::Timestamp};
+use holdall_model::{
+    loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    metadata::BagMetadata,
+    time::Timestamp,
+};
 use holdall_storage::{
     Storage, StorageError,
     check::{Finding, Severity},

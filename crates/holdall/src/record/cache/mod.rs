@@ -14,7 +14,7 @@ pub use segment::{
 pub use shared::{Offered, SharedCache, Waited};
 
 use super::options::{CacheOptions, CachePolicy};
-use holdall_model::{message::Loan, time::Timestamp, topic::TopicId};
+use holdall_model::{loss::ledger::PublisherIndex, message::Loan, time::Timestamp, topic::TopicId};
 use segment::{HEADER_BYTES, LOAN_OVERHEAD_BYTES};
 use std::{collections::VecDeque, time::Duration};
 
@@ -27,10 +27,6 @@ const SEGMENTS_MIN: usize = 4;
 /// Where they take no more than a sixteenth of the cache there are so many from the start: a loan of some megabytes fills a segment by
 /// itself, and making one in the offer costs a system call and page faults, about 20 µs.
 const SEGMENTS_READY_MAX: usize = 16;
-
-/// Dense index of a publisher within its topic; the topic's intake hands it out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PublisherIndex(pub u32);
 
 /// What the cache keeps of a message besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

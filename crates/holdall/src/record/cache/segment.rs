@@ -1,9 +1,10 @@
 //! A segment: a run of messages in arrival order, header and small payload side by side in one arena, large payloads as loans.
 
-use super::{CacheEntry, PublisherIndex};
+use super::CacheEntry;
 use crate::record::write::survival::SurvivalLog;
 use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
+    loss::ledger::PublisherIndex,
     message::{Loan, PayloadRef},
     time::Timestamp,
     topic::TopicId,

@@ -1,7 +1,6 @@
 //! Logs that messages are being lost: when a loss begins, not for every message.
 
-use crate::record::ledger::Ledger;
-use holdall_model::loss::{LossStage, LossSums};
+use holdall_model::loss::{LossStage, LossSums, ledger::Ledger};
 use std::collections::BTreeSet;
 
 /// Losses that were already logged.
@@ -58,8 +57,7 @@ const fn reason(stage: LossStage) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::ledger::Interval;
-    use holdall_model::time::Timestamp;
+    use holdall_model::{loss::ledger::Interval, time::Timestamp};
 
     #[test]
     fn each_kind_of_loss_is_logged_once() {

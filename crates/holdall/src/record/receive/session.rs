@@ -11,12 +11,12 @@ use super::{
 use crate::record::{
     cache::SharedCache,
     events::EventPublishers,
-    ledger::Ledger,
     options::RecordOptions,
     write::drain::{DrainCommand, DrainShared},
 };
 use holdall_model::{
     interface::bundle::Bundle,
+    loss::ledger::Ledger,
     qos::{Durability, QosProfile, Reliability},
     selection::{SelectionError, TopicFilter},
     time::Timestamp,

@@ -13,7 +13,7 @@ mod simulated;
 mod topics;
 mod transports;
 
-use super::{RecordControl, Recorder, ledger::Ledger, options::RecordOptions, status::RecordReport};
+use super::{RecordControl, Recorder, options::RecordOptions, status::RecordReport};
 use crate::{
     record::{
         RecordError, options::CacheOptions, receive::session::INITIAL_DISCOVERY,
@@ -27,6 +27,7 @@ use holdall_io::{
     os::DiskMode,
 };
 use holdall_model::{
+    loss::ledger::Ledger,
     metadata::BagMetadata,
     qos::{Durability, QosProfile, Reliability},
     selection::Selection,

@@ -212,7 +212,7 @@ fn every_message_of_a_simulated_recording_is_in_the_bag_or_in_the_ledger() {
 }
 
 /// With one publisher on the topic its sequence numbers show exactly which messages are where.
-fn check_sequences(seed: u64, topic: &crate::record::ledger::TopicAccount, in_bag: Option<&Vec<u32>>) {
+fn check_sequences(seed: u64, topic: &holdall_model::loss::ledger::TopicAccount, in_bag: Option<&Vec<u32>>) {
     let [publisher] = topic.publishers.as_slice() else {
         return;
     };

@@ -1,8 +1,10 @@
 //! Which messages of which topics and publishers are recorded.
 
 use super::*;
-use crate::record::ledger::TopicAccount;
-use holdall_model::{interface::bundle::Bundle, loss::LossStage};
+use holdall_model::{
+    interface::bundle::Bundle,
+    loss::{LossStage, ledger::TopicAccount},
+};
 use holdall_transport::TypeSource;
 
 fn account<'a>(ledger: &'a Ledger, topic: &str) -> &'a TopicAccount {

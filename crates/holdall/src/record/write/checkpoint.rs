@@ -1,9 +1,12 @@
 //! Keeps the ledger in the bag: its sums now and then while a file is written, all of it at the end of each file.
 
 use super::journal::Journal;
-use crate::record::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger};
 use crate::writer::{BagEnd, EndRecords, TopicCount};
-use holdall_model::{time::Timestamp, topic::TopicId};
+use holdall_model::{
+    loss::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
+    time::Timestamp,
+    topic::TopicId,
+};
 use holdall_storage::writer::MetadataEntries;
 use std::{
     collections::BTreeMap,

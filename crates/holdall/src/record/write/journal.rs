@@ -1,11 +1,15 @@
 //! What was written and is not known to be durable, message by message: when the disk has failed, it shows exactly which are lost.
 
-use crate::record::{
-    cache::{CacheEntry, PublisherIndex},
-    ledger::{Interval, Ledger},
-};
+use crate::record::cache::CacheEntry;
 use crate::writer::TornFile;
-use holdall_model::{loss::LossStage, time::Timestamp, topic::TopicId};
+use holdall_model::{
+    loss::{
+        LossStage,
+        ledger::{Interval, Ledger, PublisherIndex},
+    },
+    time::Timestamp,
+    topic::TopicId,
+};
 use holdall_storage::reader::{ReadOrder, ReadQuery};
 use std::{
     collections::{HashMap, VecDeque},

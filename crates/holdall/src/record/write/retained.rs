@@ -197,12 +197,12 @@ impl Retained {
 mod tests {
     use super::*;
     use crate::record::{
-        cache::{CacheEntry, PublisherIndex},
+        cache::CacheEntry,
         options::CacheOptions,
         write::survival::{Event, KIND_LOG, Survival},
     };
     use holdall_io::survivor::{Region, RegionShape, Survivor, own_user};
-    use holdall_model::{time::Timestamp, topic::TopicId};
+    use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};
     use std::path::Path;
 
     fn survival_in(directory: &Path) -> (Survival, SegmentShape) {

@@ -3,14 +3,16 @@
 use super::retained::Retained;
 use crate::record::{
     cache::{ArenaSource, CACHE_BYTES_MIN, SegmentShape},
-    ledger::Interval,
     options::CacheOptions,
 };
 use holdall_io::{
     fs,
     survivor::{Arena, Region, RegionShape},
 };
-use holdall_model::topic::{MessageDefinition, TopicId, TopicInfo};
+use holdall_model::{
+    loss::ledger::{AccountChange, AccountLog},
+    topic::{MessageDefinition, TopicId, TopicInfo},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt, io,
@@ -61,60 +63,11 @@ pub enum Event {
         /// The definition.
         definition: MessageDefinition,
     },
-    /// A publisher has this number from here on.
-    Publisher {
-        /// Its topic.
-        topic: TopicId,
-        /// Its number.
-        publisher: u32,
-        /// Who it is, where its transport says.
-        gid: Option<String>,
-    },
-    /// What discovery knows of a publisher.
-    Who {
-        /// Its topic.
-        topic: TopicId,
-        /// Its number.
-        publisher: u32,
-        /// Its node.
-        node: Option<String>,
-        /// Its computer.
-        host: Option<String>,
-        /// The transport that found it.
-        transport: Option<String>,
-    },
-    /// Messages are missing.
-    Miss {
-        /// Their topic.
-        topic: TopicId,
-        /// Their publisher's number.
-        publisher: u32,
-        /// Which.
-        interval: Interval,
-    },
-    /// One that was missing has arrived.
-    Late {
-        /// Its topic.
-        topic: TopicId,
-        /// Its publisher's number.
-        publisher: u32,
-        /// Its sequence number.
-        sequence: u64,
-    },
-    /// The topic's transport gives no sequence numbers.
-    LossUnknown {
-        /// The topic.
-        topic: TopicId,
-    },
-    /// The ring of files has removed messages.
-    Removed {
-        /// Their topic.
-        topic: TopicId,
-        /// How many.
-        count: u64,
-    },
     /// From here on the log does not say everything.
     Incomplete,
+    /// A change of the accounts.
+    #[serde(untagged)]
+    Account(AccountChange),
 }
 
 /// The log's memory.
@@ -132,7 +85,9 @@ impl Log {
     fn add(&mut self, event: &Event) {
         let is_loss = matches!(
             event,
-            Event::Miss { .. } | Event::Late { .. } | Event::Removed { .. }
+            Event::Account(
+                AccountChange::Miss { .. } | AccountChange::Late { .. } | AccountChange::Removed { .. }
+            )
         );
         let bytes_max = if is_loss { LOG_BYTES_MAX / 2 } else { LOG_BYTES_MAX };
         // Text keys, numbers and texts only: nothing that JSON cannot hold.
@@ -190,6 +145,12 @@ impl SurvivalLog {
         }
     }
 
+    /// The log for a ledger's changes; `None` where nothing survives.
+    pub fn for_accounts(&self) -> Option<Arc<dyn AccountLog>> {
+        self.0.as_ref()?;
+        Some(Arc::new(self.clone()))
+    }
+
     /// Notes that the account of what survives is not complete.
     pub fn give_up(&self) {
         if let Some(log) = &self.0 {
@@ -204,14 +165,11 @@ impl fmt::Debug for SurvivalLog {
     }
 }
 
-/// Where a log is written does not affect equality.
-impl PartialEq for SurvivalLog {
-    fn eq(&self, _other: &Self) -> bool {
-        true
+impl AccountLog for SurvivalLog {
+    fn add(&self, change: AccountChange) {
+        Self::add(self, || Event::Account(change));
     }
 }
-
-impl Eq for SurvivalLog {}
 
 /// Where to find a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

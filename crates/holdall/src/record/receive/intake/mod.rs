@@ -8,12 +8,12 @@ use super::{
     gate::{Gate, Passage},
     merging::Merging,
 };
-use crate::record::{
-    cache::{CacheEntry, Offered, PublisherIndex, SharedCache},
-    ledger::{Interval, Ledger},
-};
+use crate::record::cache::{CacheEntry, Offered, SharedCache};
 use holdall_model::{
-    loss::{LossStage, MissingInterval, Observation, SequenceTracker},
+    loss::{
+        LossStage, MissingInterval, Observation, SequenceTracker,
+        ledger::{Interval, Ledger, PublisherIndex},
+    },
     message::{MessageHeader, Payload},
     time::Timestamp,
     topic::{Gid, PublisherInfo, TopicId},

@@ -3,9 +3,9 @@
 use super::*;
 use crate::record::{
     cache::{Place, Stored},
-    ledger::TopicAccount,
     options::CacheOptions,
 };
+use holdall_model::loss::ledger::TopicAccount;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

@@ -8,7 +8,7 @@ pub use thread::DrainThread;
 
 use super::{
     checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
-    durability::{Arrivals, DURABILITY_RECORD, DurabilityStatus, LossWindow, Verdict},
+    durability::{Arrivals, LossWindow, Verdict},
     journal::Journal,
     retained::{Progress, Retained},
     space::too_little_space,
@@ -16,15 +16,17 @@ use super::{
     waiting::{HeldPayload, WaitingTopics},
 };
 use crate::record::{
-    cache::{CacheEntry, Place, PublisherIndex, Segment, SharedCache, Stored},
+    cache::{CacheEntry, Place, Segment, SharedCache, Stored},
     events::FinishedFile,
-    ledger::{Interval, Ledger, Restart},
     options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
 };
 use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking, PublisherSlot};
 use holdall_io::clock::Clock;
 use holdall_model::{
-    loss::LossStage,
+    loss::{
+        DURABILITY_RECORD, DurabilityStatus, LossStage,
+        ledger::{Interval, Ledger, PublisherIndex, Restart},
+    },
     message::{Loan, PayloadRef},
     topic::{MessageDefinition, TopicId, TopicInfo},
 };

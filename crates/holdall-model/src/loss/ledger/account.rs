@@ -1,7 +1,7 @@
 //! The accounts of one topic: what each publisher sent, what of it is in the bag, what is missing.
 
 use super::{INTERVALS_MAX, Interval, places::FoldedPlaces};
-use holdall_model::{
+use crate::{
     loss::{LossStage, total},
     topic::PublisherInfo,
 };

@@ -4,7 +4,7 @@ use super::{Interval, PublisherAccount, TopicAccount, account::BEFORE_ARRIVAL};
 
 impl TopicAccount {
     /// Adds a publisher with what it has recorded, what of it is missing, and what of that has come late.
-    pub(crate) fn put_in(&mut self, mut publisher: PublisherAccount, missing: &[Interval], late: &[u64]) {
+    pub fn put_in(&mut self, mut publisher: PublisherAccount, missing: &[Interval], late: &[u64]) {
         for interval in missing {
             publisher.add(*interval);
         }
@@ -15,7 +15,7 @@ impl TopicAccount {
     }
 
     /// Counts messages of the publisher at a place as missing; those without a publisher go to the first.
-    pub(crate) fn miss_of(&mut self, place: Option<usize>, interval: Interval) {
+    pub fn miss_of(&mut self, place: Option<usize>, interval: Interval) {
         if self.publishers.is_empty() {
             self.publishers.push(PublisherAccount::default());
         }
@@ -24,7 +24,7 @@ impl TopicAccount {
     }
 
     /// Sums the publishers up: all that they are known to have sent is recorded or missing.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         for publisher in &mut self.publishers {
             let all = publisher.recorded.saturating_add(publisher.missing_total());
             publisher.received = Some(all);

@@ -2,24 +2,23 @@
 
 mod account;
 mod interval;
+mod log;
 mod places;
 mod rescued;
 
 pub use account::{FoldedPublishers, PublisherAccount, TopicAccount};
 pub use interval::Interval;
+pub use log::{AccountChange, AccountLog};
 
-use super::{
-    cache::PublisherIndex,
-    write::survival::{Event, SurvivalLog},
-};
-use account::BEFORE_ARRIVAL;
-use holdall_model::{
+use crate::{
     loss::{LossStage, LossSums, total},
     time::Timestamp,
     topic::{Gid, PublisherInfo, TopicId},
 };
+use account::BEFORE_ARRIVAL;
+use log::Log;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Name of the MCAP metadata record (or table row) that carries the ledger in a bag.
 pub const LEDGER_RECORD: &str = "holdall:loss";
@@ -39,6 +38,10 @@ const INTERVALS_MAX: usize = 1024;
 
 /// Restarts kept one by one; of further ones only the number is kept.
 const RESTARTS_MAX: usize = 256;
+
+/// Dense index of a publisher within its topic; the topic's intake hands it out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublisherIndex(pub u32);
 
 /// All topics' accounts. Its JSON form is what a bag carries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,9 +65,9 @@ pub struct Ledger {
     /// Some publisher was folded.
     #[serde(skip)]
     has_folded: bool,
-    /// The log of what a rescue must know.
+    /// Where changes are logged.
     #[serde(skip)]
-    survival: SurvivalLog,
+    log: Log,
 }
 
 // Serde calls it with a reference.
@@ -94,10 +97,10 @@ impl Ledger {
         }
     }
 
-    /// An empty ledger that logs what a rescue must know.
-    pub fn surviving(survival: SurvivalLog) -> Self {
+    /// An empty ledger that logs its changes, where there is a log.
+    pub fn logged(log: Option<Arc<dyn AccountLog>>) -> Self {
         Self {
-            survival,
+            log: Log(log),
             ..Self::new()
         }
     }
@@ -142,7 +145,7 @@ impl Ledger {
             .and_then(|publisher| publisher.gid.as_ref());
         // More publishers than 32 bits can count do not fit into memory.
         let publisher = index as u32;
-        self.survival.add(|| Event::Publisher {
+        self.log.add(|| AccountChange::Publisher {
             topic,
             publisher,
             gid: gid.cloned(),
@@ -159,14 +162,14 @@ impl Ledger {
         account.node = who.node.or(account.node.take());
         account.host = who.host.or(account.host.take());
         account.transport = who.transport.or(account.transport.take());
-        let event = Event::Who {
+        let event = AccountChange::Who {
             topic,
             publisher: publisher.0,
             node: account.node.clone(),
             host: account.host.clone(),
             transport: account.transport.clone(),
         };
-        self.survival.add(|| event);
+        self.log.add(|| event);
     }
 
     /// Folds the closed account of a publisher that is gone into its topic's sum, so that its place can be
@@ -217,7 +220,7 @@ impl Ledger {
     pub fn set_loss_unknown(&mut self, topic: TopicId) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.loss_unknown = true;
-            self.survival.add(|| Event::LossUnknown { topic });
+            self.log.add(|| AccountChange::LossUnknown { topic });
         }
     }
 
@@ -228,7 +231,7 @@ impl Ledger {
         };
         let missing = account.missing.entry(interval.stage).or_insert(0);
         *missing = missing.saturating_add(interval.count);
-        self.survival.add(|| Event::Miss {
+        self.log.add(|| AccountChange::Miss {
             topic,
             publisher: publisher.0,
             interval,
@@ -249,7 +252,7 @@ impl Ledger {
         let Some(stage) = known.remove(sequence, &BEFORE_ARRIVAL) else {
             return false;
         };
-        self.survival.add(|| Event::Late {
+        self.log.add(|| AccountChange::Late {
             topic,
             publisher: publisher.0,
             sequence,
@@ -274,7 +277,7 @@ impl Ledger {
     pub fn remove(&mut self, topic: TopicId, count: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.removed += count;
-            self.survival.add(|| Event::Removed { topic, count });
+            self.log.add(|| AccountChange::Removed { topic, count });
         }
     }
 
@@ -375,7 +378,7 @@ impl Ledger {
             restarts_left_out: self.restarts_left_out,
             vacated: Vec::new(),
             has_folded: false,
-            survival: SurvivalLog::default(),
+            log: Log::default(),
         };
         // Only maps with text keys, numbers and strings, which JSON can hold.
         serde_json::to_string(&compact).unwrap_or_default()

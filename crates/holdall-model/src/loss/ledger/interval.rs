@@ -1,6 +1,6 @@
 //! A run of messages that are not in the bag: how many, which, when, and where they were lost.
 
-use holdall_model::{loss::LossStage, time::Timestamp};
+use crate::{loss::LossStage, time::Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A run of messages of one publisher that are not in the bag.

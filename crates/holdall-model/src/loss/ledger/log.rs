@@ -1,0 +1,98 @@
+//! Changes of the accounts, one by one, for a log from which they can be made again.
+
+use super::Interval;
+use crate::topic::TopicId;
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc};
+
+/// A change of the accounts that a log needs to make them again. What was recorded is not among them: the bag's files show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AccountChange {
+    /// A publisher has this number from here on.
+    Publisher {
+        /// Its topic.
+        topic: TopicId,
+        /// Its number.
+        publisher: u32,
+        /// Who it is, where its transport names it.
+        gid: Option<String>,
+    },
+    /// What discovery knows of a publisher.
+    Who {
+        /// Its topic.
+        topic: TopicId,
+        /// Its number.
+        publisher: u32,
+        /// Its node.
+        node: Option<String>,
+        /// Its computer.
+        host: Option<String>,
+        /// The transport that found it.
+        transport: Option<String>,
+    },
+    /// Messages are missing.
+    Miss {
+        /// Their topic.
+        topic: TopicId,
+        /// Their publisher's number.
+        publisher: u32,
+        /// Which.
+        interval: Interval,
+    },
+    /// One that was missing has arrived.
+    Late {
+        /// Its topic.
+        topic: TopicId,
+        /// Its publisher's number.
+        publisher: u32,
+        /// Its sequence number.
+        sequence: u64,
+    },
+    /// The topic's transport gives no sequence numbers.
+    LossUnknown {
+        /// The topic.
+        topic: TopicId,
+    },
+    /// The ring of files has removed messages.
+    Removed {
+        /// Their topic.
+        topic: TopicId,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// Stores changes of the accounts in the order in which they are made.
+pub trait AccountLog: Send + Sync {
+    /// Stores one change.
+    fn add(&self, change: AccountChange);
+}
+
+/// The log of a ledger, where it has one.
+#[derive(Clone, Default)]
+pub(super) struct Log(pub(super) Option<Arc<dyn AccountLog>>);
+
+impl Log {
+    /// Stores a change, which is made only where there is a log.
+    pub(super) fn add(&self, change: impl FnOnce() -> AccountChange) {
+        if let Some(log) = &self.0 {
+            log.add(change());
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Log").field(&self.0.is_some()).finish()
+    }
+}
+
+/// Where a log is written does not affect equality.
+impl PartialEq for Log {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Log {}

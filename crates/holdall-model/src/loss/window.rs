@@ -1,0 +1,89 @@
+//! How well a recording kept its loss window, as a bag states it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+/// Name of the record (MCAP metadata record or table row) that states in a bag how well the window was kept.
+pub const DURABILITY_RECORD: &str = "holdall:durability";
+
+/// Key in `custom_data` of `metadata.yaml` that states the same in one line: `max=2.000s achieved=1.791s
+/// missed=0`.
+pub const LOSS_WINDOW_KEY: &str = "holdall.loss_window";
+
+/// How well the promise was kept so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DurabilityStatus {
+    /// What was promised; `None` when the user has turned it off.
+    pub window: Option<Duration>,
+    /// Messages that are reported durable: the first ones of each topic, in the order of the bag, found after a power cut (unless a ring
+    /// has removed them on request).
+    pub durable: u64,
+    /// The longest that a message was received and not yet durable: what a power cut at the worst moment would have taken.
+    pub achieved: Option<Duration>,
+    /// Syncs that have ended well.
+    pub syncs: u64,
+    /// What nearly every sync stays below (99 of 100), as learned.
+    pub sync_cost: Option<Duration>,
+    /// How often the window was exceeded.
+    pub missed: u64,
+}
+
+impl DurabilityStatus {
+    /// What a bag states about it: entries of its record [`DURABILITY_RECORD`].
+    pub fn entries(&self) -> BTreeMap<String, String> {
+        let mut entries = BTreeMap::new();
+        if let Some(window) = self.window {
+            entries.insert("max_loss_window_s".to_owned(), seconds(window));
+            entries.insert("syncs".to_owned(), self.syncs.to_string());
+            entries.insert("missed".to_owned(), self.missed.to_string());
+            for (key, span) in [("achieved_s", self.achieved), ("sync_cost_s", self.sync_cost)] {
+                entries.extend(span.map(|span| (key.to_owned(), seconds(span))));
+            }
+        }
+        entries
+    }
+
+    /// What goes into `custom_data` of `metadata.yaml`.
+    pub fn custom_data(&self) -> BTreeMap<String, String> {
+        let Some(window) = self.window else {
+            return BTreeMap::new();
+        };
+        let achieved = self
+            .achieved
+            .map_or_else(String::new, |span| format!("achieved={}s ", seconds(span)));
+        let told = format!("max={}s {achieved}missed={}", seconds(window), self.missed);
+        BTreeMap::from([(LOSS_WINDOW_KEY.to_owned(), told)])
+    }
+}
+
+/// What a bag states about its loss window, as [`DurabilityStatus::custom_data`] writes it; in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KeptWindow {
+    /// What was promised.
+    pub max_s: f64,
+    /// The longest that a message was received and not yet durable; `None` when there was none.
+    pub achieved_s: Option<f64>,
+    /// How often the window was exceeded.
+    pub missed: u64,
+}
+
+impl KeptWindow {
+    /// Reads it; `None` where it is absent or has another form.
+    pub fn from_custom_data(data: &BTreeMap<String, String>) -> Option<Self> {
+        let text = data.get(LOSS_WINDOW_KEY)?;
+        let value = |key: &str| {
+            let mut parts = text.split(' ').filter_map(|part| part.split_once('='));
+            parts.find_map(|(found, value)| (found == key).then_some(value))
+        };
+        let seconds = |key: &str| -> Option<f64> { value(key)?.strip_suffix('s')?.parse().ok() };
+        Some(Self {
+            max_s: seconds("max")?,
+            achieved_s: seconds("achieved"),
+            missed: value("missed")?.parse().ok()?,
+        })
+    }
+}
+
+/// Seconds with three decimals.
+fn seconds(span: Duration) -> String {
+    format!("{:.3}", span.as_secs_f64())
+}
