@@ -3,6 +3,7 @@
 // A program for the terminal: what it finds is its output.
 #![allow(clippy::print_stderr)]
 
+mod arrows;
 mod file_calls;
 mod lengths;
 mod markdown;

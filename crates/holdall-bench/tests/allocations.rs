@@ -1,7 +1,10 @@
 //! Counts that no allocation is made for a message between the offer and the file, as `docs/data-path.md`
 //! states.
 
-use holdall::record::options::{CacheOptions, CompressionOptions, SplitOptions};
+use holdall::{
+    record::options::CacheOptions,
+    writer::{CompressionOptions, SplitOptions},
+};
 use holdall_bench::{
     candidate::{
         ours::{DiskChoice, channel_infos},

@@ -1,6 +1,6 @@
 //! `bench write` and `bench storage` from options to result: fields, files, and refusals.
 
-use holdall::record::options::{CacheOptions, SplitOptions};
+use holdall::{record::options::CacheOptions, writer::SplitOptions};
 use holdall_bench::{
     candidate::{ours::DiskChoice, producers::OfferOptions},
     error::BenchError,

@@ -1,6 +1,9 @@
 //! Every candidate stores a small workload completely: foreign libraries read back what was offered.
 
-use holdall::record::options::{CacheOptions, CompressionOptions, SplitOptions};
+use holdall::{
+    record::options::CacheOptions,
+    writer::{CompressionOptions, SplitOptions},
+};
 use holdall_bench::{
     BenchResult,
     candidate::{

@@ -9,11 +9,11 @@ use crate::{
 use holdall::{
     record::{
         cache::SharedCache,
-        options::{CacheOptions, CompressionOptions, SplitOptions},
+        options::CacheOptions,
         receive::{gate::Gate, intake::Intake},
         write::drain::{Drain, DrainCommand, DrainOptions, DrainShared},
     },
-    writer::{BagOptions, BagWriter, OsFolder},
+    writer::{BagOptions, BagWriter, CompressionOptions, OsFolder, SplitOptions},
 };
 use holdall_io::{
     block::BlockPoolOptions, clock::Clock, memory::MemoryDisk, queue::DiskQueue, sim::SimClock,

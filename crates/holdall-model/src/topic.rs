@@ -215,6 +215,17 @@ pub struct MessageDefinition {
     pub type_description_hash: String,
 }
 
+impl MessageDefinition {
+    /// The definition of a type that no node and no file defines.
+    pub fn unknown(type_name: &str) -> Self {
+        Self {
+            type_name: type_name.to_owned(),
+            encoding: DefinitionEncoding::Unknown,
+            ..Self::default()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,9 @@
 //! What a seed decides: the options of the recording, the disk, and the course of events, all of it before anything happens.
 
-use holdall::record::options::{CacheOptions, CachePolicy, RecordOptions, SplitOptions};
+use holdall::{
+    record::options::{CacheOptions, CachePolicy, RecordOptions},
+    writer::SplitOptions,
+};
 use holdall_io::{
     disk::Operation,
     sim::{SimDiskOptions, SimRng},

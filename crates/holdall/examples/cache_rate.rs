@@ -8,11 +8,13 @@ use hdrhistogram::Histogram;
 use holdall::{
     record::{
         cache::{CacheEntry, SharedCache, Waited},
-        options::{CacheOptions, CompressionOptions, SplitOptions},
+        options::CacheOptions,
         receive::{gate::Gate, intake::Intake},
         write::drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
     },
-    writer::{BagFolder, BagOptions, BagWriter, OpenDisk, OsFolder, os_disk},
+    writer::{
+        BagFolder, BagOptions, BagWriter, CompressionOptions, OpenDisk, OsFolder, SplitOptions, os_disk,
+    },
 };
 use holdall_io::{
     block::BlockPoolOptions,

@@ -7,11 +7,11 @@ use holdall::{
     play::{
         control::PlayControl,
         error::PlayError,
-        options::{ClockSource, MessageOrder, PlayOptions},
+        options::{ClockSource, PlayOptions},
         player::Player,
         status::{PlayPhase, PlayReport},
     },
-    reader::{BagSet, MessageFilter},
+    reader::{BagSet, MessageFilter, MessageOrder},
 };
 use holdall_io::clock::SystemClock;
 use holdall_model::{

@@ -3,10 +3,7 @@
 mod bags;
 
 use bags::{Format, START, copy_of, data, message, write_mcap, write_mcap_with_record};
-use holdall::{
-    play::options::MessageOrder,
-    reader::{BagContents, BagError, BagMessage, BagReader, BagSet, MessageFilter},
-};
+use holdall::reader::{BagContents, BagError, BagMessage, BagReader, BagSet, MessageFilter, MessageOrder};
 use holdall_model::{loss::LossStage, time::Timestamp};
 use std::{
     collections::{BTreeMap, BTreeSet},

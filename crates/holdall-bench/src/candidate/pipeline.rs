@@ -13,11 +13,11 @@ use crate::{
 use holdall::{
     record::{
         cache::SharedCache,
-        options::{CacheOptions, CompressionOptions, SplitOptions},
+        options::CacheOptions,
         receive::{gate::Gate, intake::Intake},
         write::drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
     },
-    writer::{BagOptions, BagWriter, OsFolder},
+    writer::{BagOptions, BagWriter, CompressionOptions, OsFolder, SplitOptions},
 };
 use holdall_io::clock::Clock;
 use holdall_model::loss::{

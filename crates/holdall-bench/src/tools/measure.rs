@@ -15,9 +15,8 @@ use crate::{
 };
 use holdall::{
     reader::BagReader,
-    record::options::{CompressionOptions, SplitOptions},
     tools::{self, Choice, Job, Moment, OutputOptions},
-    writer::{BagError, BagOptions, BagWriter, OsFolder, os_disk},
+    writer::{BagError, BagOptions, BagWriter, CompressionOptions, OsFolder, SplitOptions, os_disk},
 };
 use holdall_io::{
     block::BlockPoolOptions,

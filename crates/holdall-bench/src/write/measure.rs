@@ -238,7 +238,7 @@ impl Bench<'_> {
         place: &Path,
     ) -> BenchResult<(Usage, Recorded)> {
         let options = PipelineOptions {
-            compression: holdall::record::options::CompressionOptions::default(),
+            compression: holdall::writer::CompressionOptions::default(),
             meter: None,
             storage_id: storage_id.to_owned(),
             storage: self.options.storage.clone(),

@@ -5,7 +5,7 @@ use crate::{
     error::{BenchError, BenchResult},
     workload::Load,
 };
-use holdall::record::options::{CacheOptions, SplitOptions};
+use holdall::{record::options::CacheOptions, writer::SplitOptions};
 use holdall_io::os::DiskMode;
 use holdall_storage::StorageOptions;
 use std::{fmt, path::PathBuf, str::FromStr, time::Duration};

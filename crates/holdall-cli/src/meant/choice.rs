@@ -4,7 +4,7 @@ use super::{UsageError, names, pattern};
 use crate::typed::choice::ChoiceArguments;
 use holdall::{
     decode::{MessageChoice, Question},
-    play::options::MessageOrder,
+    reader::MessageOrder,
 };
 use holdall_model::time::Timestamp;
 

@@ -2,7 +2,10 @@
 
 use super::{UsageError, names, pattern, surroundings::Surroundings};
 use crate::typed::play::{MessageOrderName, PlayArguments};
-use holdall::play::options::{ClockSource, MessageOrder, PlayOptions};
+use holdall::{
+    play::options::{ClockSource, PlayOptions},
+    reader::MessageOrder,
+};
 use holdall_model::{names::service_event_topic, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf};
 

@@ -4,12 +4,12 @@ use super::{UsageError, names, pattern, read_file, static_topics, surroundings::
 use crate::typed::record::{
     CachePolicyName, CompressionModeName, DiskModeName, OnDiskFullName, RecordArguments,
 };
-use holdall::record::{
-    events::EventOptions,
-    options::{
-        CacheOptions, CachePolicy, CompressionMode, CompressionOptions, OnDiskFull, RecordOptions,
-        SplitOptions,
+use holdall::{
+    record::{
+        events::EventOptions,
+        options::{CacheOptions, CachePolicy, OnDiskFull, RecordOptions},
     },
+    writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{os::DiskMode, process::memory_bytes};
 use holdall_model::selection::Selection;

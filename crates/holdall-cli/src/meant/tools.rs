@@ -4,8 +4,8 @@ use super::{UsageError, names, pattern, read_file, record::custom_data, surround
 use crate::typed::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
 use holdall::{
     decode::Question,
-    record::options::{CompressionMode, CompressionOptions},
     tools::{Choice, OutputOptions, SplitAt},
+    writer::{CompressionMode, CompressionOptions},
 };
 use holdall_model::selection::Selection;
 use holdall_storage::{StorageOptions, storage_by_id};

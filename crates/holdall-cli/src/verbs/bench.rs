@@ -12,7 +12,10 @@ use crate::{
     },
     units::parse_bytes,
 };
-use holdall::record::options::{CacheOptions, CachePolicy, SplitOptions};
+use holdall::{
+    record::options::{CacheOptions, CachePolicy},
+    writer::SplitOptions,
+};
 use holdall_bench::{
     BenchError,
     candidate::{ours::DiskChoice, producers::OfferOptions},

@@ -1,10 +1,7 @@
 //! Selects messages from several bags: by topic, time, number, and the values of their fields.
 
 use super::{Decoder, Decoders};
-use crate::{
-    play::options::MessageOrder,
-    reader::{BagError, BagMessage, BagSet, MessageFilter, Messages},
-};
+use crate::reader::{BagError, BagMessage, BagSet, MessageFilter, MessageOrder, Messages};
 use holdall_model::{
     dynamic::{
         DecodeError,

@@ -1,5 +1,6 @@
 //! What a playback should do: every choice a user can make, checked and with its default.
 
+use crate::reader::MessageOrder;
 use holdall_model::qos::QosProfile;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -15,16 +16,6 @@ pub enum ClockSource {
     Topics(Vec<String>),
     /// Before each message (`--clock-topics-all`).
     AllTopics,
-}
-
-/// Which stamp orders and paces messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MessageOrder {
-    /// Log time.
-    #[default]
-    Received,
-    /// Publish time.
-    Sent,
 }
 
 /// Everything about one playback.

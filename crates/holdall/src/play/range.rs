@@ -1,10 +1,7 @@
 //! Which part of the bags' time is played.
 
-use super::{
-    error::PlayError,
-    options::{MessageOrder, PlayOptions},
-};
-use crate::reader::{BagSet, MessageFilter};
+use super::{error::PlayError, options::PlayOptions};
+use crate::reader::{BagSet, MessageFilter, MessageOrder};
 use holdall_model::time::Timestamp;
 
 /// The part of bag time that is played, in the stamps that order and pace messages.

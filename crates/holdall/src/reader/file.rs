@@ -6,7 +6,7 @@ use super::{
     ros1,
     set::{BagMessage, MessageFilter},
 };
-use crate::play::options::MessageOrder;
+use crate::reader::MessageOrder;
 use holdall_io::fs::File;
 use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
 use holdall_storage::{

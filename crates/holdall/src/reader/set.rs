@@ -7,7 +7,7 @@ use super::{
     merge::{Merge, OpenStream, Stream},
     publishers::PublisherChoice,
 };
-use crate::play::options::MessageOrder;
+use crate::reader::MessageOrder;
 use bytes::Bytes;
 use holdall_model::{time::Timestamp, topic::TopicInfo};
 use std::{

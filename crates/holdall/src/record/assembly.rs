@@ -3,10 +3,11 @@
 use super::{
     RecordControl, RecordError,
     cache::{CacheEntry, SharedCache},
+    lock::lock,
     options::RecordOptions,
     receive::{
         gate::Gate,
-        session::{Parts, Session, lock},
+        session::{Parts, Session},
     },
     status::RecordReport,
     view::View,
@@ -15,8 +16,7 @@ use super::{
         survival::{Event, Survival},
     },
 };
-use crate::record::options::CompressionMode;
-use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, OpenDisk};
+use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, CompressionMode, OpenDisk};
 use holdall_io::clock::Clock;
 use holdall_model::loss::{
     LossStage,
@@ -50,6 +50,9 @@ impl Assembly {
         storage: Option<&'static dyn Storage>,
     ) -> Result<Self, RecordError> {
         let directory = options.output.clone();
+        if let Some(directory) = options.rescue_directory.as_deref() {
+            crate::rescue::report_leftovers(directory);
+        }
         let survival = Survival::begin(options.rescue_directory.as_deref(), &options.cache);
         let assembly = Self::over(
             options,

@@ -5,6 +5,7 @@ pub mod cache;
 mod control;
 mod error;
 pub mod events;
+mod lock;
 pub mod options;
 pub mod receive;
 mod recorder;

@@ -1,116 +1,13 @@
 //! What a recording should do: every choice a user can make, checked and with its default.
 
-use super::write::drain::DrainOptions;
+use super::write::DrainOptions;
+pub use super::{
+    cache::{CacheOptions, CachePolicy},
+    write::{OnDiskFull, RING_FREE_SPACE_BYTES},
+};
+use crate::writer::{CompressionOptions, SplitOptions};
 use holdall_model::qos::QosProfile;
-pub use holdall_storage::compression::CompressionMode;
-use std::{collections::BTreeMap, num::NonZeroU32, path::PathBuf, time::Duration};
-
-/// What to do when the cache is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CachePolicy {
-    /// Refuse the new message, from any topic (rosbag2).
-    DropNew,
-    /// Evict the oldest messages.
-    DropOld,
-    /// Refuse new messages of topics that hold more than their share, so that no topic starves another.
-    #[default]
-    Fair,
-}
-
-/// How messages wait between the transport and the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheOptions {
-    /// Total memory that the cache may hold, pinned transport memory included (`--max-cache-size`).
-    pub bytes_max: usize,
-    /// Longest time a message may wait before it is evicted; snapshot mode keeps this much
-    /// (`--max-cache-duration`).
-    pub duration_max: Option<Duration>,
-    /// What to do when the cache is full.
-    pub policy: CachePolicy,
-    /// Keep messages until a snapshot is requested (`--snapshot-mode`).
-    pub snapshot: bool,
-}
-
-/// The smallest cache by default, rosbag2's, in bytes.
-const CACHE_BYTES_DEFAULT_MIN: u64 = 100 << 20;
-
-/// The largest cache by default, in bytes: a third of a second of eight cameras (1.49 GB/s).
-const CACHE_BYTES_DEFAULT_MAX: u64 = 512 << 20;
-
-impl CacheOptions {
-    /// The cache's default size in bytes: a sixteenth of the memory, within bounds. Disks stall now and then
-    /// (a virtual one at 1.5 GB/s: single writes of 400 ms, 1.2 s when others sync), and what cannot wait is
-    /// lost. The memory is allocated only when it is needed. A snapshot ring is what the user gets to see, so
-    /// it has the size that users of rosbag2 know.
-    pub fn bytes_max_by_memory(memory_bytes: Option<u64>, snapshot: bool) -> u64 {
-        match memory_bytes {
-            Some(bytes) if !snapshot => (bytes / 16).clamp(CACHE_BYTES_DEFAULT_MIN, CACHE_BYTES_DEFAULT_MAX),
-            _ => CACHE_BYTES_DEFAULT_MIN,
-        }
-    }
-}
-
-impl Default for CacheOptions {
-    fn default() -> Self {
-        Self {
-            bytes_max: 100 * 1024 * 1024,
-            duration_max: None,
-            policy: CachePolicy::default(),
-            snapshot: false,
-        }
-    }
-}
-
-/// When to continue in a new storage file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SplitOptions {
-    /// At this many bytes (`-b`).
-    pub bytes_max: Option<u64>,
-    /// After this span of log time (`-d`).
-    pub duration_max: Option<Duration>,
-    /// Keep only this many newest files (`--max-bag-files`).
-    pub files_max: Option<u32>,
-}
-
-/// rosbag2's own compression, around the storage. MCAP's compression of chunks is a setting of the storage.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CompressionOptions {
-    /// What is packed (`--compression-mode`); the format is zstd.
-    pub mode: CompressionMode,
-    /// Messages that may wait for a thread, by message (`--compression-queue-size`): the oldest is dropped
-    /// when more come. `None` drops nothing: the drain waits, and messages wait in the cache.
-    pub queue_max: Option<NonZeroU32>,
-    /// Threads (`--compression-threads`), also for the compression of chunks; `None` for as many as there are processors, 0 to compress
-    /// chunks in the thread that writes (packing of files and messages has a thread at least).
-    pub threads: Option<usize>,
-    /// How nice these threads are to others, -20 to 19 (`--compression-threads-priority`).
-    pub threads_nice: i32,
-}
-
-impl CompressionOptions {
-    /// How many threads that is.
-    pub fn thread_count(&self) -> usize {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(processors).min(THREADS_MAX)
-    }
-}
-
-/// More compression threads than this bring no gain.
-const THREADS_MAX: usize = 256;
-
-/// What to do when the disk is nearly full: less than [`RecordOptions::min_free_space_bytes`] is left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDiskFull {
-    /// End the recording; what was received until then is in the bag.
-    #[default]
-    Stop,
-    /// Remove this recording's own oldest files and continue; what was in them is counted at stage `policy`.
-    Ring,
-}
-
-/// What must stay free for [`OnDiskFull::Ring`] when the user sets nothing, in bytes: a second of a fast
-/// disk, so that files are removed before a write fails.
-pub const RING_FREE_SPACE_BYTES: u64 = 1 << 30;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Everything about one recording.
 #[derive(Clone, Debug)]
@@ -208,25 +105,5 @@ impl From<&RecordOptions> for DrainOptions {
             snapshot: options.cache.snapshot,
             merge_publishers: options.merge_publishers,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_cache_is_a_sixteenth_of_the_memory_within_bounds() {
-        let mib = |memory_mib: u64, snapshot| {
-            CacheOptions::bytes_max_by_memory(Some(memory_mib << 20), snapshot) >> 20
-        };
-        assert_eq!(
-            [512, 4096, 65_536].map(|memory| mib(memory, false)),
-            [100, 256, 512]
-        );
-        assert_eq!(
-            (mib(65_536, true), CacheOptions::bytes_max_by_memory(None, false)),
-            (100, 100 << 20)
-        );
     }
 }

@@ -3,8 +3,8 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, report},
+    lock::lock,
     options::RecordOptions,
-    receive::session::lock,
     status::{RecordReport, RecordStatus},
 };
 use crate::writer::{BagFolder, OpenDisk};

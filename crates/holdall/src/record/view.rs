@@ -1,7 +1,8 @@
 //! The state of a recording: the counters of all its parts, put together on request.
 
 use super::{
-    receive::session::{LiveTopic, Parts, lock},
+    lock::lock,
+    receive::session::{LiveTopic, Parts},
     status::{RecordStatus, TopicStatus},
 };
 use holdall_io::clock::Clock;

@@ -3,7 +3,7 @@
 use crate::record::write::survival::Event;
 use holdall_model::{
     loss::ledger::{AccountChange, Interval},
-    topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicId, TopicInfo},
+    topic::{MessageDefinition, PublisherInfo, TopicId, TopicInfo},
 };
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -157,11 +157,7 @@ impl Catalog {
     }
 
     fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: Option<MessageDefinition>) {
-        let definition = definition.unwrap_or_else(|| MessageDefinition {
-            type_name: info.type_name.clone(),
-            encoding: DefinitionEncoding::Unknown,
-            ..MessageDefinition::default()
-        });
+        let definition = definition.unwrap_or_else(|| MessageDefinition::unknown(&info.type_name));
         let topic = self.topics.entry(topic).or_insert_with(|| Topic {
             info: TopicInfo::default(),
             definition: MessageDefinition::default(),

@@ -7,8 +7,7 @@ use super::{
 };
 use crate::{
     reader::{BagFile, BagReader},
-    record::options::CompressionMode,
-    writer::{BagFacts, FileFacts, ROSBAG2_RECORD, bag_metadata, rosbag2_record},
+    writer::{BagFacts, CompressionMode, FileFacts, ROSBAG2_RECORD, bag_metadata, rosbag2_record},
 };
 use holdall_io::{fs, output::OutputDisk};
 use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};

@@ -1,6 +1,6 @@
 //! How an output is written.
 
-use crate::record::options::{CompressionOptions, SplitOptions};
+use crate::writer::{CompressionOptions, SplitOptions};
 use holdall_model::time::Timestamp;
 use holdall_storage::StorageOptions;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};

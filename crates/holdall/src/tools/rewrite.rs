@@ -10,9 +10,9 @@ use super::{
 use crate::{
     decode::{Decoders, MessageChoice},
     reader::{BagMessage, BagReader, BagSet},
-    record::options::CompressionMode,
     writer::{
-        BagOptions, BagTopic, BagWriter, CopiedPayload, OsFolder, PayloadPacking, PublisherSlot, os_disk,
+        BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, OsFolder, PayloadPacking,
+        PublisherSlot, os_disk,
     },
 };
 use holdall_io::{block::BlockPoolOptions, os::DiskMode};

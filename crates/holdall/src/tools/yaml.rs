@@ -1,7 +1,7 @@
 //! rosbag2's files for `convert`: `output_bags` and `input_bags`, with all storage and record options.
 
 use super::{Choice, Moment, OutputOptions, SplitAt};
-use crate::record::options::{CompressionMode, CompressionOptions};
+use crate::writer::{CompressionMode, CompressionOptions};
 use holdall_model::{
     selection::{Selection, parse_pattern},
     time::Timestamp,

@@ -3,6 +3,7 @@
 mod bag;
 mod folder;
 mod metadata;
+mod options;
 mod pack_files;
 mod pack_payloads;
 mod split;
@@ -16,6 +17,7 @@ pub use bag::{
 pub(crate) use bag::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 pub use folder::{BagFolder, FileIdentity, OsFolder};
 pub(crate) use metadata::{BagFacts, FileFacts, bag_metadata};
+pub use options::{CompressionMode, CompressionOptions, SplitOptions};
 pub use pack_payloads::{CopiedPayload, PayloadPacking};
 pub use split::SplitRule;
 

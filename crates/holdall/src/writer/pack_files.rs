@@ -1,6 +1,6 @@
 //! rosbag2's file compression: separate threads pack closed storage files while the recording continues.
 
-use crate::record::options::CompressionOptions;
+use crate::writer::CompressionOptions;
 use holdall_io::process::set_thread_nice;
 use holdall_storage::{
     StorageResult,

@@ -1,7 +1,7 @@
 //! rosbag2's message compression: threads pack payloads, which come back in the order of submission.
 
 use super::pack_files::be_nice;
-use crate::record::options::CompressionOptions;
+use crate::writer::CompressionOptions;
 use holdall_model::message::Loan;
 use holdall_storage::compression::PayloadPacker;
 use std::{

@@ -1,6 +1,6 @@
 //! When a bag continues in a new storage file: by size and by span of log time, decided before each message.
 
-use crate::record::options::SplitOptions;
+use crate::writer::SplitOptions;
 use holdall_model::time::Timestamp;
 
 /// The most bytes that a message adds to a file in addition to its payload: record header, index entry, its

@@ -1,7 +1,7 @@
 //! Tests of the bag writer: any sequence of messages and splits comes back whole from an independent reader.
 
 use super::*;
-use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
+use crate::writer::{CompressionMode, CompressionOptions, SplitOptions};
 use holdall_io::{block::BlockPoolOptions, os::DiskMode};
 use holdall_model::{
     message::PayloadRef,

@@ -19,9 +19,9 @@ use crate::{
         result::{RunResult, TopicResult},
     },
 };
-use holdall::record::{
-    options::{CacheOptions, CompressionMode, CompressionOptions, SplitOptions},
-    write::durability::DEFAULT_LOSS_WINDOW,
+use holdall::{
+    record::{options::CacheOptions, write::durability::DEFAULT_LOSS_WINDOW},
+    writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{clock::Clock, os::DiskMode};
 use holdall_model::{

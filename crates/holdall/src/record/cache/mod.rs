@@ -1,11 +1,13 @@
 //! The cache between receiving and writing: bounded in bytes really held, full according to a stated policy, without clock or thread.
 
+mod options;
 mod policy;
 mod segment;
 mod shared;
 #[cfg(test)]
 mod tests;
 
+pub use options::{CacheOptions, CachePolicy};
 pub use policy::Admission;
 pub use segment::{
     ArenaSource, KIND_MESSAGES, Place, RUN_HEADER_BYTES, Segment, SegmentShape, Stored, SurvivedMessage,
@@ -13,7 +15,6 @@ pub use segment::{
 };
 pub use shared::{Offered, SharedCache, Waited};
 
-use super::options::{CacheOptions, CachePolicy};
 use holdall_model::{loss::ledger::PublisherIndex, message::Loan, time::Timestamp, topic::TopicId};
 use segment::{HEADER_BYTES, LOAN_OVERHEAD_BYTES};
 use std::{collections::VecDeque, time::Duration};

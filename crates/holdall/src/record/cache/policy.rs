@@ -1,6 +1,6 @@
 //! Who may still enter a cache that fills up: the accounts of what each topic holds, and the rule over them.
 
-use crate::record::options::CachePolicy;
+use crate::record::cache::CachePolicy;
 use holdall_model::topic::TopicId;
 
 /// A topic may hold this many times the free budget (dynamic thresholds, Choudhury and Hahne 1998).

@@ -1,7 +1,6 @@
 //! A segment: a run of messages in arrival order, header and small payload side by side in one arena, large payloads as loans.
 
 use super::CacheEntry;
-use crate::record::write::survival::SurvivalLog;
 use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
     loss::ledger::PublisherIndex,
@@ -221,12 +220,14 @@ impl Header {
 /// Slots of a region with this kind hold messages as segments lay them out.
 pub const KIND_MESSAGES: u32 = 1;
 
+type OnIncomplete = Box<dyn Fn() + Send + Sync>;
+
 /// Where segments get their arenas from: memory that survives the process while there is some, else ordinary memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ArenaSource {
     region: Option<Region>,
-    /// Notified when messages may not survive the process.
-    log: Arc<OnceLock<SurvivalLog>>,
+    /// Called when messages may not survive the process.
+    on_incomplete: Arc<OnceLock<OnIncomplete>>,
     is_ordinary: Arc<AtomicBool>,
 }
 
@@ -251,16 +252,16 @@ impl ArenaSource {
             .and_then(|region| region.arena(KIND_MESSAGES))
     }
 
-    /// Sets the log that records when messages may not survive.
-    pub fn report_incomplete_to(&self, log: SurvivalLog) {
+    /// Sets what is called when messages may not survive.
+    pub fn on_incomplete(&self, call: impl Fn() + Send + Sync + 'static) {
         // Set once, where the source is made.
-        drop(self.log.set(log));
+        drop(self.on_incomplete.set(Box::new(call)));
     }
 
-    /// Notes in the log that messages may not survive the process.
+    /// Reports that messages may not survive the process.
     pub fn report_incomplete(&self) {
-        if let Some(log) = self.log.get() {
-            log.give_up();
+        if let Some(call) = self.on_incomplete.get() {
+            call();
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, Place, Segment, SegmentShape, Stored, Taken,
 };
-use crate::record::options::CacheOptions;
+use crate::record::cache::CacheOptions;
 use holdall_model::{
     message::{Loan, Payload},
     time::Timestamp,

@@ -1,7 +1,7 @@
 //! Tests of the cache: bounds, order and accounts under every policy.
 
 use super::*;
-use crate::record::options::{CacheOptions, CachePolicy};
+use crate::record::cache::{CacheOptions, CachePolicy};
 use holdall_model::message::{Payload, PayloadRef};
 use proptest::prelude::*;
 use std::{

@@ -1,6 +1,5 @@
 //! Message definitions without a ROS installation: share folders, the embedded bundle, or the publishing node, checked by their hash.
 
-use crate::record::write::waiting::unknown_definition;
 use holdall_io::fs;
 use holdall_model::{
     interface::{Definition, IndividualTypeDescription, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat},
@@ -86,7 +85,7 @@ impl Definitions {
         }
         if announced_hash.is_empty() {
             tracing::warn!("{type_name}: no message definition on this machine; recorded without");
-            let unknown = unknown_definition(type_name);
+            let unknown = MessageDefinition::unknown(type_name);
             self.known.insert(key, unknown.clone());
             return Some(unknown);
         }
@@ -386,7 +385,10 @@ mod tests {
         let mut definitions = Definitions::new(vec![prefix.path().to_owned()], no_bundle);
         assert_eq!(definitions.find(TYPE, "", &[]).unwrap().type_description_hash, "");
         let mut nothing = Definitions::new(Vec::new(), no_bundle);
-        assert_eq!(nothing.find(TYPE, "", &[]), Some(unknown_definition(TYPE)));
+        assert_eq!(
+            nothing.find(TYPE, "", &[]),
+            Some(MessageDefinition::unknown(TYPE))
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::{
 use crate::record::{
     cache::SharedCache,
     events::EventPublishers,
+    lock::lock,
     options::RecordOptions,
     write::drain::{DrainCommand, DrainShared},
 };
@@ -26,7 +27,7 @@ use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport,
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -69,10 +70,6 @@ pub(in crate::record) struct Parts {
     pub drain: Arc<DrainShared>,
     /// In the order of subscription, as in the ledger.
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
-}
-
-pub(in crate::record) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A transport with what it has shown.

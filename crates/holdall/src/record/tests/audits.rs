@@ -3,8 +3,9 @@
 use super::*;
 use crate::{
     reader::{AccountKind, BagAudit, BagReader},
-    record::options::{CachePolicy, SplitOptions},
+    record::cache::CachePolicy,
     tools::{self, Choice, Job, Moment, OutputOptions},
+    writer::SplitOptions,
 };
 use holdall_model::loss::LossStage;
 

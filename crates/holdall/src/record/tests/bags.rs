@@ -1,7 +1,7 @@
 //! What bags look like: directories, splits, rings, snapshots.
 
 use super::*;
-use crate::record::options::SplitOptions;
+use crate::writer::SplitOptions;
 
 #[test]
 fn an_existing_output_is_refused_and_left_as_it_was() {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     reader::{BagReader, BagSet},
-    record::options::{CompressionMode, CompressionOptions},
+    writer::{CompressionMode, CompressionOptions},
 };
 use holdall_model::loss::LossStage;
 use std::num::NonZeroU32;

@@ -4,7 +4,7 @@ use super::{
     disks::{Hold, TestDisk},
     *,
 };
-use crate::record::options::CachePolicy;
+use crate::record::cache::CachePolicy;
 use holdall_io::{os::OsDisk, queue::DiskQueue};
 use holdall_model::loss::LossStage;
 

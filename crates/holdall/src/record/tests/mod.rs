@@ -16,7 +16,7 @@ mod transports;
 use super::{RecordControl, Recorder, options::RecordOptions, status::RecordReport};
 use crate::{
     record::{
-        RecordError, options::CacheOptions, receive::session::INITIAL_DISCOVERY,
+        RecordError, cache::CacheOptions, receive::session::INITIAL_DISCOVERY,
         write::durability::DEFAULT_LOSS_WINDOW,
     },
     writer::{OpenDisk, OsFolder, os_disk},

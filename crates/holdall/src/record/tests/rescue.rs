@@ -3,8 +3,9 @@
 use super::*;
 use crate::{
     reader::{AccountKind, BagAudit, BagReader, BagSet, MessageFilter},
-    record::{options::CompressionMode, write::survival::Pointer},
+    record::write::survival::Pointer,
     tools::repair::repair,
+    writer::CompressionMode,
 };
 use std::os::unix::fs::PermissionsExt;
 

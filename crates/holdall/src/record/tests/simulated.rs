@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    record::{SteppedRecorder, options::CachePolicy, options::SplitOptions, status::RecordReport},
-    writer::BagFolder,
+    record::{SteppedRecorder, cache::CachePolicy, status::RecordReport},
+    writer::{BagFolder, SplitOptions},
 };
 use holdall_io::{
     disk::{DiskError, Operation},

@@ -1,7 +1,10 @@
 //! Keeps the ledger in the bag: its sums now and then while a file is written, all of it at the end of each file.
 
 use super::journal::Journal;
-use crate::writer::{BagEnd, EndRecords, TopicCount};
+use crate::{
+    record::lock::lock,
+    writer::{BagEnd, EndRecords, TopicCount},
+};
 use holdall_model::{
     loss::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
     time::Timestamp,
@@ -10,7 +13,7 @@ use holdall_model::{
 use holdall_storage::writer::MetadataEntries;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -26,10 +29,6 @@ pub(in crate::record) struct Checkpoints {
     lost_then: u64,
     /// Log time of the last message that was written; shared with what writes the end of files.
     log_time: Arc<Mutex<Timestamp>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Checkpoints {

@@ -5,7 +5,10 @@ mod checkpoint;
 pub mod drain;
 pub mod durability;
 mod journal;
+mod options;
 mod retained;
 mod space;
 pub mod survival;
 pub(super) mod waiting;
+
+pub use options::{DrainOptions, OnDiskFull, RING_FREE_SPACE_BYTES};

@@ -197,8 +197,7 @@ impl Retained {
 mod tests {
     use super::*;
     use crate::record::{
-        cache::CacheEntry,
-        options::CacheOptions,
+        cache::{CacheEntry, CacheOptions},
         write::survival::{Event, KIND_LOG, Survival},
     };
     use holdall_io::survivor::{Region, RegionShape, Survivor, own_user};
@@ -276,7 +275,8 @@ mod tests {
             slots_max: 1,
         };
         let source = ArenaSource::of_region(Region::create(memory.path(), region).unwrap());
-        source.report_incomplete_to(survival.log.clone());
+        let log = survival.log.clone();
+        source.on_incomplete(move || log.give_up());
         let mut retained = Retained::new(&source, shape).unwrap();
         keep_one(&mut retained, &source, shape, 1);
         assert!(is_marked(survival, retained));

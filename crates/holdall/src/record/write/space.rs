@@ -1,6 +1,6 @@
 //! The sentence for too little free space for a recording.
 
-use crate::record::options::OnDiskFull;
+use super::options::OnDiskFull;
 use std::path::Path;
 
 /// The sentence that ends a recording when less is free than must stay so.

@@ -1,10 +1,7 @@
 //! What survives the recorder's process besides messages: a log of topics, publishers and losses in shared memory, and where it is.
 
 use super::retained::Retained;
-use crate::record::{
-    cache::{ArenaSource, CACHE_BYTES_MIN, SegmentShape},
-    options::CacheOptions,
-};
+use crate::record::cache::{ArenaSource, CACHE_BYTES_MIN, CacheOptions, SegmentShape};
 use holdall_io::{
     fs,
     survivor::{Arena, Region, RegionShape},
@@ -205,7 +202,6 @@ impl Survival {
     }
 
     fn make(directory: &Path, cache: &CacheOptions) -> io::Result<Self> {
-        crate::rescue::report_leftovers(directory);
         let bytes_max = cache.bytes_max.max(CACHE_BYTES_MIN);
         let shape = SegmentShape::for_cache(bytes_max);
         let slots = bytes_max.div_ceil(shape.arena_bytes)
@@ -229,7 +225,8 @@ impl Survival {
             is_incomplete: false,
         };
         let log = SurvivalLog(Some(Arc::new(Mutex::new(log))));
-        source.report_incomplete_to(log.clone());
+        let incomplete = log.clone();
+        source.on_incomplete(move || incomplete.give_up());
         Ok(Self { source, log })
     }
 

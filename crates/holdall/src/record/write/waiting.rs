@@ -3,7 +3,7 @@
 use crate::record::cache::CacheEntry;
 use holdall_model::{
     message::{Loan, PayloadRef},
-    topic::{DefinitionEncoding, MessageDefinition, TopicId, TopicInfo},
+    topic::{MessageDefinition, TopicId, TopicInfo},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -57,16 +57,7 @@ pub struct GivenUp {
 impl GivenUp {
     /// The definition that it is recorded with.
     pub fn without_definition(&self) -> MessageDefinition {
-        unknown_definition(&self.type_name)
-    }
-}
-
-/// The definition of a type that no node defined.
-pub fn unknown_definition(type_name: &str) -> MessageDefinition {
-    MessageDefinition {
-        type_name: type_name.to_owned(),
-        encoding: DefinitionEncoding::Unknown,
-        ..MessageDefinition::default()
+        MessageDefinition::unknown(&self.type_name)
     }
 }
 

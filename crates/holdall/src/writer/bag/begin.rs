@@ -1,7 +1,7 @@
 //! How a bag begins: its threads, its disk, and its first file.
 
 use super::{BagError, BagFolder, BagOptions, BagWriter, Handed, NextFile, OpenDisk, SplitRule};
-use crate::{record::options::CompressionMode, writer::pack_files::FilePacker};
+use crate::writer::{CompressionMode, pack_files::FilePacker};
 use holdall_io::queue::DiskQueue;
 use std::collections::VecDeque;
 

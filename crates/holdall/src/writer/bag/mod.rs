@@ -16,7 +16,7 @@ use super::{
     metadata::{BagFacts, FileFacts, bag_metadata},
     pack_files::{FilePacker, PackedFile},
 };
-use crate::record::options::{CompressionMode, CompressionOptions, SplitOptions};
+use crate::writer::{CompressionMode, CompressionOptions, SplitOptions};
 use channels::{FileChannels, Found};
 use durable::PendingSync;
 use handed::Handed;

@@ -1,10 +1,7 @@
 //! Tests of the intake: what each message becomes, against the truth that the test knows.
 
 use super::*;
-use crate::record::{
-    cache::{Place, Stored},
-    options::CacheOptions,
-};
+use crate::record::cache::{CacheOptions, Place, Stored};
 use holdall_model::loss::ledger::TopicAccount;
 use proptest::prelude::*;
 use std::collections::BTreeSet;

@@ -4,23 +4,30 @@ mod places;
 mod retain;
 mod thread;
 
+pub use super::options::DrainOptions;
 pub use thread::DrainThread;
 
 use super::{
     checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
     durability::{Arrivals, LossWindow, Verdict},
     journal::Journal,
+    options::{OnDiskFull, RING_FREE_SPACE_BYTES},
     retained::{Progress, Retained},
     space::too_little_space,
     survival::SurvivalLog,
     waiting::{HeldPayload, WaitingTopics},
 };
-use crate::record::{
-    cache::{CacheEntry, Place, Segment, SharedCache, Stored},
-    events::FinishedFile,
-    options::{CompressionMode, CompressionOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
+use crate::{
+    record::{
+        cache::{CacheEntry, Place, Segment, SharedCache, Stored},
+        events::FinishedFile,
+        lock::lock,
+    },
+    writer::{
+        BagError, BagTopic, BagWriter, ClosedBag, CompressionMode, CompressionOptions, CopiedPayload,
+        PayloadPacking, PublisherSlot,
+    },
 };
-use crate::writer::{BagError, BagTopic, BagWriter, ClosedBag, CopiedPayload, PayloadPacking, PublisherSlot};
 use holdall_io::clock::Clock;
 use holdall_model::{
     loss::{
@@ -35,7 +42,7 @@ use std::{
     collections::VecDeque,
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -48,21 +55,6 @@ const SPACE_GUARD_INTERVAL: Duration = Duration::from_millis(100);
 /// How fast the blocks of a removed file become free: ext4 takes 120 to 190 ms for 1 GB. Waiting longer than
 /// that, a second for small files too, let a fast recording fill the disk in the meantime.
 const FREED_BYTES_PER_NANO: u64 = 5;
-
-/// What the drain does in addition to writing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DrainOptions {
-    /// After a power cut at most what was received in this span is missing.
-    pub max_loss_window: Option<Duration>,
-    /// What to do when less than `min_free_space_bytes` is left.
-    pub on_disk_full: OnDiskFull,
-    /// See [`crate::record::options::RecordOptions::min_free_space_bytes`].
-    pub min_free_space_bytes: Option<u64>,
-    /// The cache is a ring: what comes out of it is as old as the user likes, and nothing is promised about it before it is requested.
-    pub snapshot: bool,
-    /// See [`crate::record::options::RecordOptions::merge_publishers`].
-    pub merge_publishers: bool,
-}
 
 /// The most finished files that wait to be reported to other nodes.
 const FINISHED_FILES_MAX: usize = 1024;
@@ -160,10 +152,6 @@ impl DrainShared {
     pub fn status(&self) -> DrainStatus {
         lock(&self.status).clone()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A run of messages of one publisher that were written.
