@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import queue
+import signal
 import statistics
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def fastdds_node(topics):
     rclpy.init()
     node = rclpy.create_node("bench_discovery")
     publishers = [node.create_publisher(String, f"/t{number}", 10) for number in range(topics)]
-    return lambda: [publisher.get_subscription_count() > 0 for publisher in publishers]
+    return lambda: [publisher.get_subscription_count() > 0 for publisher in publishers], rclpy.shutdown
 
 
 def cyclone_node(topics):
@@ -45,12 +46,12 @@ def cyclone_node(topics):
     participant = DomainParticipant(int(os.environ["ROS_DOMAIN_ID"]))
     writers = [DataWriter(participant, Topic(participant, f"rt/t{number}", String_)) for number in range(topics)]
     return lambda: [writer.get_publication_matched_status().current_count > 0 if hasattr(writer, "get_publication_matched_status")
-                    else len(writer.get_matched_subscriptions()) > 0 for writer in writers]
+                    else len(writer.get_matched_subscriptions()) > 0 for writer in writers], lambda: None
 
 
 def run_node(kind, topics):
     """Says `ready` when all publishers exist, and when each was matched, until standard input ends."""
-    matched = {"fastdds": fastdds_node, "cyclone": cyclone_node}[kind](topics)
+    matched, leave = {"fastdds": fastdds_node, "cyclone": cyclone_node}[kind](topics)
     print(json.dumps({"ready": time.time()}), flush=True)
     first = None
     end = time.time() + 30
@@ -63,7 +64,7 @@ def run_node(kind, topics):
         time.sleep(0.002)
     print(json.dumps({"first": first, "all": time.time() if count == topics else None, "count": count}), flush=True)
     sys.stdin.read()
-    os._exit(0)
+    leave()
 
 
 def lines_of(process):
@@ -127,8 +128,12 @@ def one_try(options, number, folder):
         told = json.loads(told)
         return (told["all"] or float("inf")) - begin, told["count"]
     finally:
+        # Ended, not killed: both would leave shared memory.
         for process in started:
-            process.kill()
+            if process.stdin:
+                process.stdin.close()
+            else:
+                process.send_signal(signal.SIGINT)
         for process in started:
             process.wait()
 
@@ -143,7 +148,7 @@ def main():
     parser.add_argument("--node", choices=["fastdds", "cyclone"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.node:
-        run_node(options.node, options.topics)
+        return run_node(options.node, options.topics)
     with tempfile.TemporaryDirectory() as folder:
         took = []
         for number in range(options.tries):

@@ -1,4 +1,5 @@
-//! Our DDS transport against itself: two domains in one process that talk over the loopback network like two processes.
+//! Our DDS transport against itself, two domains in one process that talk over the loopback network like two processes, and against a
+//! participant that a test plays.
 #![cfg(feature = "dds")]
 
 mod dds;
@@ -7,6 +8,7 @@ mod support;
 use dds::*;
 use holdall_model::time::Timestamp;
 use holdall_transport::{GraphEvent, Transport, TransportError, dds::DdsTransport};
+use std::net::{Ipv4Addr, UdpSocket};
 use support::*;
 
 #[test]
@@ -70,4 +72,70 @@ fn created(transport: &mut DdsTransport, topic: &str) -> Timestamp {
         told.is_some()
     }));
     told.unwrap()
+}
+
+/// The GUID prefix of a participant that a test plays; it begins like those of Fast DDS.
+const PLAYED: [u8; 12] = [1, 0x0f, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8];
+
+/// What a participant announces that receives at this port of loopback.
+fn announcement(port: u16) -> Vec<u8> {
+    let parameter = |id: u16, value: &[u8]| {
+        let len = u16::try_from(value.len()).unwrap();
+        [&id.to_le_bytes()[..], &len.to_le_bytes(), value].concat()
+    };
+    let mut locator = [1u32.to_le_bytes(), u32::from(port).to_le_bytes()].concat();
+    locator.extend([0; 12]);
+    locator.extend(Ipv4Addr::LOCALHOST.octets());
+    let payload = [
+        vec![0, 3, 0, 0],
+        parameter(0x15, &[2, 3, 0, 0]),
+        parameter(0x16, &[1, 0x0f, 0, 0]),
+        parameter(0x50, &[&PLAYED[..], &[0, 0, 1, 0xc1]].concat()),
+        parameter(0x02, &[100, 0, 0, 0, 0, 0, 0, 0]),
+        parameter(0x58, &0x3fu32.to_le_bytes()),
+        parameter(0x32, &locator),
+        parameter(0x31, &locator),
+        vec![1, 0, 0, 0],
+    ]
+    .concat();
+    let data = [
+        &[0, 0, 16, 0, 0, 1, 0, 0xc7, 0, 1, 0, 0xc2, 0, 0, 0, 0, 1, 0, 0, 0][..],
+        &payload,
+    ]
+    .concat();
+    let len = u16::try_from(data.len()).unwrap().to_le_bytes();
+    [&b"RTPS"[..], &[2, 3, 1, 0x0f], &PLAYED, &[0x15, 5], &len, &data].concat()
+}
+
+/// True when a packet announces a participant to the one that a test plays, and to no other.
+fn is_announcement_to_it(packet: &[u8]) -> bool {
+    let names_it = packet
+        .windows(16)
+        .any(|bytes| bytes == [&[0x0e, 1, 12, 0][..], &PLAYED].concat());
+    names_it
+        && packet
+            .windows(8)
+            .any(|bytes| bytes == [0, 1, 0, 0xc7, 0, 1, 0, 0xc2])
+}
+
+#[test]
+fn a_new_participant_is_sent_the_announcement_more_often_than_cyclone_does() {
+    let domain = domain();
+    let _ours = transport(domain, "ours");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    let hello = announcement(socket.local_addr().unwrap().port());
+    for index in 0..4 {
+        let port = u16::try_from(7_410 + 250 * domain + 2 * index).unwrap();
+        socket.send_to(&hello, (Ipv4Addr::LOCALHOST, port)).unwrap();
+    }
+    // Cyclone sends four of its own, a second apart, and the first is lost when the participant does not listen yet.
+    let mut bytes = vec![0; 1 << 16];
+    let mut announcements = 0;
+    while announcements < 8 {
+        let len = socket
+            .recv(&mut bytes)
+            .expect("only Cyclone's own announcements arrive");
+        announcements += usize::from(is_announcement_to_it(&bytes[..len]));
+    }
 }

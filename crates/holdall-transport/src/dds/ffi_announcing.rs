@@ -11,9 +11,10 @@
 use super::{
     ffi_reliability::{DomainGlobals, ENTITY_ID_PARTICIPANT},
     locators::{
-        AnnouncedInterface, Change, Destination, asking_for_heartbeats, change_of, names_a_destination,
-        needed, unicast_destination, with_addresses,
+        AnnouncedInterface, Change, Destination, asking_for_heartbeats, change_of, is_farewell,
+        named_destination, needed, unicast_destination, with_addresses,
     },
+    repeats::Repeats,
 };
 use cyclors::{dds_entity_t, dds_return_t, ddsrt_iovec_t};
 use std::{
@@ -166,6 +167,8 @@ struct State {
     announcement: Mutex<Option<Vec<u8>>>,
     /// For announcements to peers that Cyclone does not know.
     to_peers: OnceLock<UdpSocket>,
+    /// Sends announcements to a new participant again.
+    repeats: Option<Repeats>,
 }
 
 #[derive(Default)]
@@ -319,6 +322,9 @@ impl State {
             has_gone: AtomicBool::new(false),
             announcement: Mutex::new(None),
             to_peers: OnceLock::new(),
+            repeats: Repeats::start()
+                .inspect_err(|error| tracing::debug!("announcements are sent once: {error}"))
+                .ok(),
         }
     }
 
@@ -345,10 +351,27 @@ impl State {
             .contains(&address)
     }
 
-    /// Keeps an announcement that is meant for all.
+    /// Keeps an announcement that is meant for all, until a farewell.
     fn remember(&self, packet: &[u8]) {
-        if !names_a_destination(packet) {
-            *self.announcement.lock().unwrap_or_else(PoisonError::into_inner) = Some(packet.to_vec());
+        let mut announcement = self.announcement.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_farewell(packet) {
+            *announcement = None;
+            self.repeats.iter().for_each(Repeats::stop);
+        } else if named_destination(packet).is_none() {
+            *announcement = Some(packet.to_vec());
+        }
+    }
+
+    /// Sends an announcement to one participant again, which may not listen yet.
+    fn repeat(&self, packet: &[u8], to: &RawLocator) {
+        let address = to.ipv4().zip(u16::try_from(to.port).ok());
+        let (Some(repeats), Some((address, port))) = (&self.repeats, address) else {
+            return;
+        };
+        if !is_farewell(packet)
+            && let Some(participant) = named_destination(packet)
+        {
+            repeats.add(participant, SocketAddrV4::new(address, port), packet);
         }
     }
 
@@ -501,6 +524,9 @@ unsafe fn changed(
     };
     // SAFETY: `one` points to `chosen`, and both live until the call returns.
     let code = unsafe { original(to.0, &raw const to.1, (&raw const one).cast(), flags, written) };
+    if is_announcement {
+        state.repeat(&chosen, &to.1);
+    }
     if !written.is_null() && code == OK {
         // SAFETY: as above. Cyclone expects as much as it wanted to send.
         unsafe { *written = packet.len() };

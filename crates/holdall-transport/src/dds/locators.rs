@@ -9,6 +9,7 @@
 //! does not know yet whose they are and drops them. Cyclone then asks with an empty ACKNACK that begins at 1; Fast DDS takes that for an
 //! acknowledgement and stays silent until its next heartbeat, a second later. One that begins at 0 is what it sends itself to ask for one.
 
+use super::repeats::GuidPrefix;
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddrV4},
@@ -341,11 +342,28 @@ fn parameters(packet: &[u8], mut at: usize, order: Order) -> Vec<(usize, u16)> {
     found
 }
 
-/// True when a packet is meant for one participant only.
-pub(super) fn names_a_destination(packet: &[u8]) -> bool {
+/// The participant that a packet is meant for; `None` when it is for all, which Cyclone writes as a prefix of zeros.
+pub(super) fn named_destination(packet: &[u8]) -> Option<GuidPrefix> {
     let mut at = HEADER_BYTES;
+    let mut named = None;
     while let Some(next) = submessage(packet, at) {
         if next.id == INFO_DESTINATION {
+            let prefix = next.at + SUBMESSAGE_HEADER_BYTES;
+            let prefix = packet
+                .get(prefix..prefix + 12)
+                .and_then(|prefix| prefix.try_into().ok());
+            named = named.or(prefix.filter(|prefix| *prefix != [0; 12]));
+        }
+        at = next.end.min(packet.len());
+    }
+    named
+}
+
+/// True when a packet announces that a participant leaves: without a payload, only with what it was.
+pub(super) fn is_farewell(packet: &[u8]) -> bool {
+    let mut at = HEADER_BYTES;
+    while let Some(next) = submessage(packet, at) {
+        if is_announcement(packet, &next) && next.flags & FLAG_PAYLOAD == 0 {
             return true;
         }
         at = next.end.min(packet.len());
@@ -524,13 +542,24 @@ mod tests {
 
     #[test]
     fn a_packet_for_one_participant_is_noticed() {
-        let mut directed = packet(&[(0x31, LOOPBACK)], false);
-        assert!(!names_a_destination(&directed));
-        directed.splice(
-            20..20,
-            [INFO_DESTINATION, 1, 12, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3],
-        );
-        assert!(names_a_destination(&directed));
+        let to = |prefix: [u8; 12]| {
+            let mut directed = packet(&[(0x31, LOOPBACK)], false);
+            directed.splice(20..20, [&[INFO_DESTINATION, 1, 12, 0][..], &prefix].concat());
+            directed
+        };
+        assert_eq!(named_destination(&packet(&[(0x31, LOOPBACK)], false)), None);
+        // What Cyclone announces to an address before it knows who is there.
+        assert_eq!(named_destination(&to([0; 12])), None);
+        assert_eq!(named_destination(&to([7; 12])), Some([7; 12]));
+    }
+
+    #[test]
+    fn a_farewell_has_no_payload() {
+        let mut packet = packet(&[(0x31, LOOPBACK)], true);
+        assert!(!is_farewell(&packet));
+        let data = packet.iter().position(|byte| *byte == DATA).unwrap();
+        packet[data + 1] &= !FLAG_PAYLOAD;
+        assert!(is_farewell(&packet));
     }
 
     #[test]
@@ -551,7 +580,8 @@ mod tests {
             prop_assert!(copy.len() <= whole.len());
             change_of([&whole[..]].into_iter());
             prop_assert_eq!(asking_for_heartbeats(&whole).len(), whole.len());
-            names_a_destination(&whole);
+            named_destination(&whole);
+            is_farewell(&whole);
         }
     }
 }

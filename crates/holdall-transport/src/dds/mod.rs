@@ -13,6 +13,7 @@ mod locators;
 mod log_limit;
 mod node_graph;
 mod qos;
+mod repeats;
 
 pub use config::DdsEnvironment;
 
