@@ -157,6 +157,38 @@ def test_a_peer_whose_name_has_no_address_keeps_nothing_else_from_being_recorded
     assert said.count("no-such-robot.invalid has no address") == 1, said
 
 
+def test_a_peer_is_heard_once_its_name_has_an_address(hosts, tmp_path):
+    here, there = hosts(2)
+    names, servers = tmp_path / "hosts", tmp_path / "resolv.conf"
+    names.write_text("127.0.0.1 localhost\n")
+    servers.write_text("nameserver 127.0.0.1\n")
+    # Names are those of a file of the test's own, and no name server answers.
+    with_names = ("unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && mount --bind "$1" /etc/resolv.conf && shift && exec "$@"', str(names), str(servers))
+
+    def record(bag, **env):
+        arguments = ["record", "--topics", "/tick", "-o", tmp_path / bag, "--disable-keyboard-controls"]
+        env = {**here.world.env, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", **env}
+        recorder = here.world._keep(Program(arguments, env, program=here.inside(*with_names, HOLDALL)))
+        recorder.wait_until_says("Listening for topics")
+        return recorder
+
+    recorder = record("named", ROS_STATIC_PEERS="robot")
+    without_peers = record("unnamed")
+    recorder.wait_until_says("robot has no address")
+    tick = {"topic": "/tick", "type": "std_msgs/msg/String", "count": 5, "rate_hz": 20}
+    talker = there.talker(tick, env={"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}, wait_for_subscriptions=1)
+    talker.wait_for("ready")
+    # The same file, as it is what the recorder sees.
+    with open(names, "a") as file:
+        file.write("10.88.0.2 robot\n")
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 0 and "recorded 5 messages" in said, said
+    # Nothing but the peer's name leads there.
+    code, said = without_peers.stop()
+    assert "recorded 0 messages" in said, (code, said)
+
+
 @pytest.mark.parametrize(
     "uri",
     [
