@@ -1,26 +1,23 @@
 //! iceoryx2: publish-subscribe services in this host's shared memory, recorded without knowing their types and without a copy.
 //!
 //! ```text
-//! graph thread:    lists services, opens them, follows their publishers, makes subscribers, cleans up after dead nodes
-//! receive thread:  takes samples out of every subscriber and offers them; a large one stays where its publisher wrote it
+//! discovery thread: lists services, opens them, follows their publishers, makes subscribers, cleans up after dead nodes
+//! receive thread:   takes samples out of every subscriber and offers them; a large one stays where its publisher wrote it
 //! ```
 //!
 //! Nothing is required of publishers. Sequence and source stamp are read from the user header `{int64
 //! source_timestamp, uint64 sequence}` where a service has it (`rmw_iceoryx2` does); without it losses are
 //! unknown.
 
+mod discovery;
 mod ffi;
-mod graph;
 mod header;
-mod known;
 mod loan;
 mod names;
-mod pace;
 mod publisher;
-mod receiver;
-mod receiving;
+mod publishers;
 mod service;
-mod slot;
+mod subscription;
 mod transport;
 
 pub use transport::Iceoryx2Transport;

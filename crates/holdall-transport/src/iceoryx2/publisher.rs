@@ -5,8 +5,8 @@ use super::{
     ffi::{self, OpenService, RawPublisher, Service},
     header::HeaderLayout,
     names,
-    receiver::gid,
     service::ServiceFacts,
+    subscription::gid,
 };
 use crate::{PublishRequest, Publisher, TransportError};
 use holdall_io::clock::Clock;

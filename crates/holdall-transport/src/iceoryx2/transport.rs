@@ -2,11 +2,10 @@
 
 use super::{
     NAME, SERIALIZATION_FORMAT,
+    discovery::{Discovery, DiscoveryWake},
     ffi::Service,
-    graph::{Graph, GraphWake},
     publisher::Iceoryx2Publisher,
-    receiving::Receiving,
-    slot::{Iceoryx2Subscription, Slot},
+    subscription::{Iceoryx2Subscription, Receiving, Slot},
 };
 use crate::{
     GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
@@ -27,7 +26,7 @@ use std::{
 pub struct Iceoryx2Transport {
     node: Arc<Node<Service>>,
     receiving: Arc<Receiving>,
-    wake: Arc<GraphWake>,
+    wake: Arc<DiscoveryWake>,
     events: Arc<Mutex<Vec<GraphEvent>>>,
     threads: Vec<JoinHandle<()>>,
     clock: Arc<dyn Clock>,
@@ -67,9 +66,9 @@ impl Iceoryx2Transport {
             })?;
         let node = Arc::new(node);
         let receiving = Arc::new(Receiving::new().map_err(|error| failed("no wake-up", error))?);
-        let wake = Arc::new(GraphWake::default());
+        let wake = Arc::new(DiscoveryWake::default());
         let events = Arc::default();
-        let graph = Graph {
+        let discovery = Discovery {
             node: Arc::clone(&node),
             clock: Arc::clone(&clock),
             receiving: Arc::clone(&receiving),
@@ -90,7 +89,7 @@ impl Iceoryx2Transport {
             .push(receive_thread.map_err(|error| failed("no thread", error))?);
         transport
             .threads
-            .push(graph.start().map_err(|error| failed("no thread", error))?);
+            .push(discovery.start().map_err(|error| failed("no thread", error))?);
         Ok(transport)
     }
 }
@@ -121,7 +120,7 @@ impl Transport for Iceoryx2Transport {
         self.wake.wake();
         Ok(Box::new(Iceoryx2Subscription {
             slot,
-            graph: Arc::clone(&self.wake),
+            discovery: Arc::clone(&self.wake),
         }))
     }
 

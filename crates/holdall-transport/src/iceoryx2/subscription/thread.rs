@@ -1,6 +1,6 @@
 //! The receive thread: polls every subscriber, sleeps until a notification or until the next poll is due.
 
-use super::{pace::Pace, receiver::TURN_MAX, slot::Slot};
+use super::{Slot, pace::Pace, receiver::TURN_MAX};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     fd::{AsFd, OwnedFd},
@@ -19,7 +19,7 @@ use std::{
 const NOTIFIED_REST: Duration = Duration::from_millis(50);
 
 /// What the receive thread shares with others.
-pub(super) struct Receiving {
+pub(in crate::iceoryx2) struct Receiving {
     slots: Mutex<Vec<Arc<Slot>>>,
     /// Changes with every change of `slots` and of their contents.
     generation: AtomicU64,

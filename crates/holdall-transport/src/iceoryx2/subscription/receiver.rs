@@ -1,12 +1,12 @@
 //! A subscriber of one service: takes its samples, offers large ones as loans and copies small ones out.
 
-use super::{
+use crate::Sink;
+use crate::iceoryx2::{
     ffi::{self, RawSubscriber, Service},
     header::HeaderLayout,
     loan::{Kept, SampleLoan},
     service::ServiceFacts,
 };
-use crate::Sink;
 use holdall_io::clock::Clock;
 use holdall_model::{
     message::{MessageHeader, Payload},
@@ -23,7 +23,7 @@ pub(super) const TURN_MAX: usize = 4096;
 
 /// What a poll of a subscriber found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(in crate::iceoryx2) struct Taken {
     pub samples: usize,
     /// The largest number from one publisher.
     pub fullest: usize,
@@ -37,7 +37,7 @@ struct Origin {
 }
 
 /// A subscriber with the facts that are needed to read its samples.
-pub(super) struct Receiver {
+pub(in crate::iceoryx2) struct Receiver {
     subscriber: RawSubscriber,
     listener: Option<Listener<Service>>,
     /// Notifications come for its messages.
@@ -193,6 +193,6 @@ impl Receiver {
 }
 
 /// A publisher's identifier as the recorder has it.
-pub(super) fn gid(id: u128) -> Gid {
+pub(in crate::iceoryx2) fn gid(id: u128) -> Gid {
     Gid(id.to_be_bytes())
 }

@@ -1,6 +1,13 @@
 //! One subscription as the threads share it: its receiver appears and leaves with the service.
 
-use super::{graph::GraphWake, receiver::Receiver};
+mod pace;
+mod receiver;
+mod thread;
+
+pub(super) use receiver::{Receiver, gid};
+pub(super) use thread::Receiving;
+
+use super::discovery::DiscoveryWake;
 use crate::{Sink, Subscription};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -65,7 +72,7 @@ impl Slot {
 /// A subscription as the recorder holds it.
 pub(super) struct Iceoryx2Subscription {
     pub slot: Arc<Slot>,
-    pub graph: Arc<GraphWake>,
+    pub discovery: Arc<DiscoveryWake>,
 }
 
 impl Subscription for Iceoryx2Subscription {
@@ -77,6 +84,6 @@ impl Subscription for Iceoryx2Subscription {
 impl Drop for Iceoryx2Subscription {
     fn drop(&mut self) {
         self.slot.close();
-        self.graph.wake();
+        self.discovery.wake();
     }
 }

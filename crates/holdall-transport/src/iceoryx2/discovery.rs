@@ -1,14 +1,13 @@
-//! The graph thread: lists services, opens and leaves them, follows their publishers, gives subscriptions
+//! The discovery thread: lists services, opens and leaves them, follows their publishers, gives subscriptions
 //! their subscribers, and cleans up after dead nodes. Every iceoryx2 call that may wait for files is made
 //! here.
 
 use super::{
     ffi::Service,
-    known::{KnownService, NodeNames},
     names,
-    receiving::Receiving,
+    publishers::{KnownService, NodeNames},
     service::ServiceFacts,
-    slot::Slot,
+    subscription::{Receiving, Slot},
 };
 use crate::GraphEvent;
 use holdall_io::clock::Clock;
@@ -34,21 +33,21 @@ const LOOKS_PER_CLEANUP: u32 = 10;
 /// can end or be created anew.
 const DESERTED_LOOKS: u32 = 5;
 
-/// Requests to the graph thread.
+/// Requests to the discovery thread.
 #[derive(Default)]
 struct Wanted {
     stop: bool,
     look: bool,
 }
 
-/// Wakes the graph thread.
+/// Wakes the discovery thread.
 #[derive(Default)]
-pub(super) struct GraphWake {
+pub(super) struct DiscoveryWake {
     wanted: Mutex<Wanted>,
     changed: Condvar,
 }
 
-impl GraphWake {
+impl DiscoveryWake {
     /// Makes it poll at once.
     pub fn wake(&self) {
         self.lock().look = true;
@@ -76,12 +75,12 @@ impl GraphWake {
     }
 }
 
-/// The graph thread's state.
-pub(super) struct Graph {
+/// The discovery thread's state.
+pub(super) struct Discovery {
     pub node: Arc<Node<Service>>,
     pub clock: Arc<dyn Clock>,
     pub receiving: Arc<Receiving>,
-    pub wake: Arc<GraphWake>,
+    pub wake: Arc<DiscoveryWake>,
     /// The queue from which the recorder takes its events.
     pub events: Arc<Mutex<Vec<GraphEvent>>>,
 }
@@ -120,7 +119,7 @@ fn overlong_path(folder: &Path, deep: usize) -> Option<PathBuf> {
     })
 }
 
-impl Graph {
+impl Discovery {
     /// Starts the thread.
     pub fn start(self) -> std::io::Result<JoinHandle<()>> {
         std::thread::Builder::new()

@@ -3,8 +3,8 @@
 use super::{
     ffi::{self, OpenService, Service},
     names::{self, this_host},
-    receiver::{Receiver, gid},
     service::ServiceFacts,
+    subscription::{Receiver, gid},
 };
 use crate::{EndpointInfo, GraphEvent};
 use holdall_io::clock::Clock;
