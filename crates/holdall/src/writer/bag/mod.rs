@@ -4,19 +4,20 @@ mod begin;
 mod channels;
 mod close;
 mod durable;
+mod files;
 mod handed;
+mod metadata;
 mod repeated;
+mod ring;
 mod vanished;
 
 pub use channels::PublisherSlot;
+pub(crate) use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 
 use super::{
-    BagError, BagFolder, SplitRule,
-    folder::FileIdentity,
-    metadata::{BagFacts, FileFacts, bag_metadata},
-    pack_files::{FilePacker, PackedFile},
+    BagError, BagFolder, CompressionMode, CompressionOptions, SplitOptions, SplitRule, folder::FileIdentity,
+    pack_files::FilePacker,
 };
-use crate::writer::{CompressionMode, CompressionOptions, SplitOptions};
 use channels::{FileChannels, Found};
 use durable::PendingSync;
 use handed::Handed;
@@ -26,13 +27,10 @@ use holdall_io::{
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
 };
-use holdall_model::{
-    metadata::BagMetadata,
-    topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo},
-};
+use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo};
 use holdall_storage::{
     Storage, StorageError, StorageOptions,
-    compression::{FORMATS, packed_name},
+    compression::packed_name,
     reader::StorageReader,
     writer::{ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
@@ -41,13 +39,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
 };
-
-/// Name and key of the record that carries rosbag2's metadata in a storage file.
-pub(crate) const ROSBAG2_RECORD: &str = "rosbag2";
-const ROSBAG2_KEY: &str = "serialized_metadata";
-
-/// In `custom_data` of `metadata.yaml` while the bag is being written: counts of its last file are not final, and it may have no end.
-pub(crate) const STATE_KEY: &str = "holdall.state";
 
 /// Files that may become this long carry checkpoints of their index, when the options request them.
 const CHECKPOINTS_FROM_BYTES: u64 = 64 << 20;
@@ -314,66 +305,6 @@ impl BagWriter {
         Ok(())
     }
 
-    fn file_name(&self, number: u32) -> String {
-        match self.options.storage.file_extension() {
-            "" => format!("{}_{number}", self.stem),
-            extension => format!("{}_{number}.{extension}", self.stem),
-        }
-    }
-
-    /// The file that the queue is to make for a storage file. Where that is a directory, it is made here.
-    fn queue_path(&self, name: &str) -> Result<PathBuf, BagError> {
-        let path = self.options.directory.join(name);
-        let made = self.options.storage.queue_path(&path);
-        if made != path {
-            self.folder.create_new(&path)?;
-        }
-        Ok(made)
-    }
-
-    /// What to reserve for a file in bytes; the disk reserves more as it grows. A database grows its file itself.
-    fn reserve_bytes(&self) -> u64 {
-        let grows_by_blocks = self.options.storage.writes_blocks();
-        self.options
-            .split
-            .bytes_max
-            .filter(|_| grows_by_blocks)
-            .unwrap_or(0)
-    }
-
-    fn begin_file(&mut self, next: NextFile) -> Result<(), BagError> {
-        let path = self.options.directory.join(&next.name);
-        let storage = self.options.storage;
-        let options = &self.options.storage_options;
-        let mut writer = storage.create_writer(&mut self.queue, next.file, &path, options)?;
-        let mut empty = BagMetadata {
-            custom_data: self.options.custom_data.clone(),
-            ..BagMetadata::default()
-        };
-        empty.storage_identifier = self.options.storage.id().to_owned();
-        empty.ros_distro = self.options.ros_distro.clone();
-        if self.options.compression.mode == CompressionMode::Message {
-            // A file that is cut off before its end must state how its payloads are stored.
-            CompressionMode::Message
-                .as_metadata()
-                .clone_into(&mut empty.compression_mode);
-            FORMATS[0].clone_into(&mut empty.compression_format);
-        }
-        writer.write_metadata(&mut self.queue, ROSBAG2_RECORD, &rosbag2_record(&empty))?;
-        self.current = Some(CurrentFile {
-            writer,
-            file: next.file,
-            number: self.files_begun,
-            name: next.name,
-            channels: FileChannels::new(self.topics.len()),
-            identity: self.folder.file_identity(&path).or_unknown(),
-            unidentified_steps: 0,
-        });
-        self.files_begun += 1;
-        self.split.begin_file();
-        Ok(())
-    }
-
     /// Adds a topic. Later files have it too, from its first message in them on or at their end.
     ///
     /// # Errors
@@ -475,87 +406,6 @@ impl BagWriter {
         Ok(split)
     }
 
-    /// Continues in a new file; nothing waits for the old one to be closed.
-    ///
-    /// # Errors
-    /// A failed disk or storage file.
-    pub fn split(&mut self) -> Result<(), BagError> {
-        if self.replace_vanished()? {
-            return Ok(());
-        }
-        self.open_next()?;
-        let records = self
-            .end_records
-            .as_ref()
-            .map_or_else(Vec::new, |records| records(self.repeated_bytes_max()));
-        self.finish_current(records, false)?;
-        if let Some(next) = self.next.take() {
-            self.begin_file(next)?;
-        }
-        self.write_metadata(false)?;
-        self.settle()
-    }
-
-    fn open_next(&mut self) -> Result<(), BagError> {
-        if self.next.is_none() {
-            let name = self.file_name(self.files_begun);
-            let path = self.queue_path(&name)?;
-            let file = self.queue.create_file_ahead(&path, self.reserve_bytes());
-            self.next = Some(NextFile { file, name });
-        }
-        Ok(())
-    }
-
-    /// Writes the end of the current file and hands it to the disk to be closed.
-    fn finish_current(
-        &mut self,
-        records: Vec<(String, MetadataEntries)>,
-        is_last: bool,
-    ) -> Result<(), BagError> {
-        let complete = if self.has_room_for_empty_channels(is_last) {
-            self.add_empty_channels()
-        } else {
-            Ok(())
-        };
-        let Some(current) = self.current.take() else {
-            return Ok(());
-        };
-        let summary = current.summary();
-        let CurrentFile {
-            mut writer,
-            file,
-            number,
-            name,
-            channels,
-            ..
-        } = current;
-        let past = PastFile {
-            name,
-            number,
-            summary,
-            closing: Some(file),
-            packing: match self.packer {
-                Some(_) => Packing::Wanted,
-                None => Packing::No,
-            },
-            is_torn: false,
-        };
-        let metadata = rosbag2_record(&self.own_metadata(&past));
-        self.past.push_back(past);
-        let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];
-        closing.extend(
-            records
-                .iter()
-                .map(|(name, entries)| (name.as_str(), entries.clone())),
-        );
-        self.hand_over_last(&mut *writer, file)?;
-        let finished = writer.finish(&mut self.queue, &closing)?;
-        if let Some(past) = self.past.back_mut() {
-            past.summary = channels.by_topic(finished);
-        }
-        complete
-    }
-
     /// Advances what needs no message: compression, closing of old files, opening of the next. Cheap; called between batches.
     ///
     /// # Errors
@@ -569,97 +419,6 @@ impl BagWriter {
             }
         }
         self.settle()
-    }
-
-    /// Records which old files are closed, and removes those beyond the ring.
-    fn settle(&mut self) -> Result<(), BagError> {
-        self.settle_vanished();
-        for past in &mut self.past {
-            if let Some(file) = past.closing
-                && self.queue.try_closed(file)?
-            {
-                past.closing = None;
-            }
-        }
-        let packed = self.pack(false)?;
-        let Some(files_max) = self.options.split.files_max else {
-            return if packed {
-                self.write_metadata(false)
-            } else {
-                Ok(())
-            };
-        };
-        let begun = self.past.len() + usize::from(self.current.is_some());
-        let surplus = begun.saturating_sub(files_max.max(1) as usize);
-        let mut removed = packed;
-        for _ in 0..surplus {
-            if !self.remove_oldest(&format!("because {files_max} are kept"))? {
-                break;
-            }
-            removed = true;
-        }
-        if removed {
-            self.write_metadata(false)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Gives closed files to the packer, and removes the plain files of those that are packed. True when a name has
-    /// changed. With `wait`, waits until all are done. A file that cannot be packed stays unchanged: nothing is lost.
-    fn pack(&mut self, wait: bool) -> Result<bool, BagError> {
-        let Some(packer) = &self.packer else {
-            return Ok(false);
-        };
-        for past in &mut self.past {
-            if past.packing == Packing::Wanted && past.closing.is_none() {
-                packer.submit(self.options.directory.join(&past.name));
-                past.packing = Packing::AtWork;
-            }
-        }
-        let mut changed = false;
-        loop {
-            let wait = wait && self.past.iter().any(|past| past.packing == Packing::AtWork);
-            let Some(PackedFile { plain, result }) = packer.take_done(wait) else {
-                return Ok(changed);
-            };
-            let is_it = |past: &&mut PastFile| self.options.directory.join(&past.name) == plain;
-            let Some(past) = self.past.iter_mut().find(is_it) else {
-                continue;
-            };
-            match result {
-                Ok(()) => {
-                    past.packing = Packing::Done;
-                    changed = true;
-                    self.folder.remove_file(&plain)?;
-                }
-                Err(error) => {
-                    past.packing = Packing::No;
-                    tracing::warn!("{} stays as it is: {error}", plain.display());
-                }
-            }
-        }
-    }
-
-    /// Waits until all finished files are closed and the ring has its length. Only at the end: it waits for the disk.
-    ///
-    /// # Errors
-    /// A failed disk.
-    pub fn wait_settled(&mut self) -> Result<(), BagError> {
-        for past in &mut self.past {
-            if let Some(file) = past.closing {
-                self.queue.wait_closed(file)?;
-                past.closing = None;
-            }
-        }
-        self.settle()?;
-        self.pack(true)?;
-        self.settle()
-    }
-
-    /// Messages in files that the ring has removed since the last call.
-    pub fn take_removed(&mut self) -> Vec<TopicCount> {
-        std::mem::take(&mut self.removed)
     }
 
     /// The file being written.
@@ -695,71 +454,6 @@ impl BagWriter {
         }
         counts(&by_topic).collect()
     }
-
-    /// Removes a file that was opened ahead and never needed.
-    fn remove_next(&mut self) -> Result<(), BagError> {
-        let Some(next) = self.next.take() else {
-            return Ok(());
-        };
-        let closed = self
-            .queue
-            .close_file(next.file, 0)
-            .and_then(|()| self.queue.wait_closed(next.file));
-        self.folder
-            .remove_file(&self.options.directory.join(&next.name))?;
-        Ok(closed?)
-    }
-
-    fn write_last_metadata(&mut self, custom_data: &BTreeMap<String, String>) -> Result<(), BagError> {
-        let text = self.metadata(custom_data).to_yaml();
-        Ok(self
-            .folder
-            .replace_text(&self.options.directory.join("metadata.yaml"), &text, true)?)
-    }
-
-    /// Writes `metadata.yaml` with what is known so far, so that a killed recording has one that names all files.
-    fn write_metadata(&mut self, durable: bool) -> Result<(), BagError> {
-        let state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
-        let text = self.metadata(&state).to_yaml();
-        Ok(self
-            .folder
-            .replace_text(&self.options.directory.join("metadata.yaml"), &text, durable)?)
-    }
-
-    fn metadata(&self, more_custom_data: &BTreeMap<String, String>) -> BagMetadata {
-        let summary = self.current.as_ref().map(CurrentFile::summary);
-        let current = self.current.as_ref().map(|current| current.name.as_str());
-        let mut files: Vec<FileFacts<'_>> = self
-            .past
-            .iter()
-            .map(|past| FileFacts {
-                name: &past.name,
-                summary: &past.summary,
-                is_packed: past.packing == Packing::Done,
-            })
-            .collect();
-        if let (Some(name), Some(summary)) = (current, &summary) {
-            files.push(FileFacts {
-                name,
-                summary,
-                is_packed: false,
-            });
-        }
-        let mut custom_data = self.options.custom_data.clone();
-        custom_data.extend(more_custom_data.clone());
-        let facts = BagFacts {
-            storage_id: self.options.storage.id(),
-            compression: self.options.compression.mode,
-            custom_data: &custom_data,
-            ros_distro: &self.options.ros_distro,
-        };
-        bag_metadata(&facts, self.topics.iter().map(|topic| &topic.topic), &files)
-    }
-}
-
-/// The record that carries rosbag2's metadata.
-pub(crate) fn rosbag2_record(metadata: &BagMetadata) -> MetadataEntries {
-    MetadataEntries::from([(ROSBAG2_KEY.to_owned(), metadata.to_yaml_without_wrapper())])
 }
 
 /// Topics of which there is at least one message.

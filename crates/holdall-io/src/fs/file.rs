@@ -1,0 +1,173 @@
+//! Files that stay open: for reading at any place, and for changes in place.
+
+use crate::{
+    disk::{DiskError, Operation},
+    new_file::{open_regular, open_to_change},
+};
+use std::{
+    fs, io,
+    os::{fd::AsRawFd, unix::fs::FileExt},
+    path::{Path, PathBuf},
+};
+
+/// A file open for reading at any place. Cheap to share: reading needs no `&mut`.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    file: fs::File,
+    len_bytes: u64,
+}
+
+impl File {
+    /// Opens an existing regular file.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is no regular file.
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        let fail = |source| DiskError::new(path, Operation::Open, source);
+        let file = open_regular(path).map_err(fail)?;
+        let metadata = file.metadata().map_err(fail)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            len_bytes: metadata.len(),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length when it was opened, in bytes.
+    pub fn len_bytes(&self) -> u64 {
+        self.len_bytes
+    }
+
+    /// Reads exactly `into.len()` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// When reading fails or the file ends before.
+    pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<(), DiskError> {
+        self.file
+            .read_exact_at(into, offset)
+            .map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset))
+    }
+
+    /// Reads exactly `count` bytes from `offset` on into memory of their own, which is not initialized first.
+    /// Lack of memory is an error like others: `count` may come from the file.
+    ///
+    /// # Errors
+    /// When there is not so much memory, reading fails or the file ends before.
+    pub fn read_bytes_at(&self, offset: u64, count: usize) -> Result<Vec<u8>, DiskError> {
+        let fail = |source| DiskError::new(&self.path, Operation::Read, source).at(offset);
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes.try_reserve_exact(count).map_err(|_| {
+            let what = format!("there is not enough memory for {count} bytes");
+            fail(io::Error::new(io::ErrorKind::OutOfMemory, what))
+        })?;
+        while bytes.len() < count {
+            let (at, room) = (offset.saturating_add(bytes.len() as u64), count - bytes.len());
+            let place = libc::off_t::try_from(at).unwrap_or(libc::off_t::MAX);
+            let spare = bytes.spare_capacity_mut().as_mut_ptr();
+            // SAFETY: `spare` points to at least `room` bytes of reserved memory that nothing else has.
+            let read = unsafe { libc::pread(self.file.as_raw_fd(), spare.cast(), room, place) };
+            match usize::try_from(read) {
+                Ok(0) => return Err(fail(io::ErrorKind::UnexpectedEof.into())),
+                // SAFETY: the system has written that many bytes after the existing ones, within the
+                // capacity.
+                Ok(more) => unsafe { bytes.set_len(bytes.len() + more) },
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error => return Err(fail(error)),
+                },
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Reads up to `into.len()` bytes from `offset` on; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// When reading fails.
+    pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        let mut count = 0;
+        while count < into.len() {
+            match self.file.read_at(&mut into[count..], offset + count as u64) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(DiskError::new(&self.path, Operation::Read, source).at(offset + count as u64));
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Advises the kernel that these bytes will be read soon, so that it fetches them now.
+    pub fn expect_read(&self, offset: u64, len_bytes: u64) {
+        let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len_bytes)) else {
+            return;
+        };
+        // SAFETY: plain system call without pointers on an open descriptor; it is advice only, failing is harmless.
+        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), offset, len, libc::POSIX_FADV_WILLNEED) };
+    }
+
+    /// Advises the kernel that the file will be read from front to back, so that it reads further ahead.
+    pub fn expect_sequential_reads(&self) {
+        // SAFETY: plain system call without pointers on an open descriptor; it is advice only, failing is harmless.
+        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_SEQUENTIAL) };
+    }
+}
+
+/// An existing file that is changed in place: for repairs, which are few and small.
+#[derive(Debug)]
+pub struct EditedFile {
+    path: PathBuf,
+    file: fs::File,
+}
+
+impl EditedFile {
+    /// Opens an existing file for writing. A symbolic link is refused: its target may not be part of the bag.
+    ///
+    /// # Errors
+    /// When it is not there, is a link or no regular file, or cannot be written.
+    pub fn open(path: &Path) -> Result<Self, DiskError> {
+        let opened = open_to_change(path, fs::OpenOptions::new().write(true));
+        let file = opened.map_err(|source| DiskError::new(path, Operation::Open, source))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// Overwrites bytes.
+    ///
+    /// # Errors
+    /// When they cannot all be written.
+    pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
+        let written = std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset);
+        written.map_err(|source| DiskError::new(&self.path, Operation::Write, source).at(offset))
+    }
+
+    /// Makes everything so far durable.
+    ///
+    /// # Errors
+    /// When that fails: what was written since the last time may be gone.
+    pub fn sync(&self) -> Result<(), DiskError> {
+        self.file
+            .sync_all()
+            .map_err(|source| DiskError::new(&self.path, Operation::Sync, source))
+    }
+
+    /// Cuts or extends the file.
+    ///
+    /// # Errors
+    /// When that is not possible.
+    pub fn set_len(&self, length_bytes: u64) -> Result<(), DiskError> {
+        self.file
+            .set_len(length_bytes)
+            .map_err(|source| DiskError::new(&self.path, Operation::Write, source))
+    }
+}

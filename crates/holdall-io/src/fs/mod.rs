@@ -1,0 +1,31 @@
+//! Whole-file operations for everything that is not recorded data; every error names its path.
+
+mod dir;
+mod file;
+mod file_system;
+mod name;
+#[cfg(test)]
+mod tests;
+mod whole;
+
+pub use dir::{DirEntry, create_dir_new, create_dirs, list_dir, remove_dir_all};
+pub use file::{EditedFile, File};
+pub use file_system::FileSystem;
+pub use name::{
+    FileNumbers, available_bytes, exists, file_len, file_numbers, is_dir, is_link, remove_file, rename_new,
+    rename_over,
+};
+pub use whole::{
+    append, convert_file, copy_new, forget_cached, is_unwritten, make_durable, read, read_to_string,
+    truncate, write_atomically, write_atomically_unsynced, write_atomically_with_room, write_new, write_over,
+};
+
+use crate::{
+    disk::{DiskError, Operation},
+    os,
+};
+use std::path::Path;
+
+fn sync_parent(path: &Path) -> Result<(), DiskError> {
+    os::sync_directory_of(path).map_err(|source| DiskError::new(path, Operation::Sync, source))
+}

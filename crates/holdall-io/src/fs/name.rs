@@ -1,0 +1,101 @@
+//! What a name leads to, and changes of names.
+
+use super::sync_parent;
+use crate::{
+    disk::{DiskError, Operation},
+    os,
+};
+use std::{fs, io, path::Path};
+
+/// What distinguishes a file from all others while it exists, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileNumbers {
+    device: u64,
+    inode: u64,
+}
+
+/// The numbers of the file that has this name; a link has numbers of its own.
+///
+/// # Errors
+/// When nothing has the name, or it cannot be inspected.
+pub fn file_numbers(path: &Path) -> Result<FileNumbers, DiskError> {
+    use std::os::unix::fs::MetadataExt;
+    let about =
+        fs::symlink_metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    Ok(FileNumbers {
+        device: about.dev(),
+        inode: about.ino(),
+    })
+}
+
+/// Whether something is at `path`.
+///
+/// # Errors
+/// When that cannot be found out.
+pub fn exists(path: &Path) -> Result<bool, DiskError> {
+    path.try_exists()
+        .map_err(|source| DiskError::new(path, Operation::Inspect, source))
+}
+
+/// Whether `path` is a directory (links followed); `false` when nothing is there.
+pub fn is_dir(path: &Path) -> bool {
+    path.is_dir()
+}
+
+/// Whether a path is a symbolic link, wherever it points.
+pub fn is_link(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|about| about.is_symlink())
+}
+
+/// Length of a file in bytes.
+///
+/// # Errors
+/// When it is not there or cannot be inspected.
+pub fn file_len(path: &Path) -> Result<u64, DiskError> {
+    let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    Ok(metadata.len())
+}
+
+/// Free bytes for an unprivileged user on the file system of `path`.
+///
+/// # Errors
+/// When it cannot be inspected.
+pub fn available_bytes(path: &Path) -> Result<u64, DiskError> {
+    os::available_bytes(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))
+}
+
+/// Removes a file.
+///
+/// # Errors
+/// When it is not there or cannot be removed.
+pub fn remove_file(path: &Path) -> Result<(), DiskError> {
+    fs::remove_file(path).map_err(|source| DiskError::new(path, Operation::Remove, source))
+}
+
+/// Renames a file in place of whatever has the name `to`, in the same file system. Not durable before [`make_durable`].
+///
+/// # Errors
+/// When it is not there or cannot be renamed.
+pub fn rename_over(from: &Path, to: &Path) -> Result<(), DiskError> {
+    fs::rename(from, to).map_err(|source| DiskError::new(to, Operation::Rename, source))
+}
+
+/// Moves a file to a name that nothing has yet, in the same file system. Durable on return.
+///
+/// # Errors
+/// When `to` exists or the file cannot be moved.
+pub fn rename_new(from: &Path, to: &Path) -> Result<(), DiskError> {
+    // A hard link fails when the name is taken; a plain rename would overwrite it.
+    match fs::hard_link(from, to) {
+        Ok(()) => remove_file(from)?,
+        Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(DiskError::new(to, Operation::Rename, source));
+        }
+        // File systems without hard links.
+        Err(_) if !to.exists() => {
+            fs::rename(from, to).map_err(|source| DiskError::new(from, Operation::Rename, source))?;
+        }
+        Err(source) => return Err(DiskError::new(to, Operation::Rename, source)),
+    }
+    sync_parent(to)
+}

@@ -1,0 +1,222 @@
+//! Whole files: read, written, copied and converted in one go.
+
+use super::{EditedFile, File, is_link, sync_parent};
+use crate::{
+    disk::{DiskError, Operation},
+    new_file::{NewFile, create_new, open_regular, open_to_change},
+    os,
+};
+use std::{
+    fs, io,
+    io::{Read, Write},
+    os::fd::AsRawFd,
+    path::Path,
+};
+
+/// The text of a small file.
+///
+/// # Errors
+/// When it cannot be read, is larger than `bytes_max`, or is not UTF-8.
+pub fn read_to_string(path: &Path, bytes_max: u64) -> Result<String, DiskError> {
+    let bytes = read(path, bytes_max)?;
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to() as u64;
+        let source = io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text");
+        DiskError::new(path, Operation::Read, source).at(offset)
+    })
+}
+
+/// The bytes of a small file.
+///
+/// # Errors
+/// When it cannot be read, is no regular file, or is larger than `bytes_max`.
+pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
+    let fail = |source| DiskError::new(path, Operation::Read, source);
+    let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    let mut bytes = Vec::new();
+    // The file system's length may be wrong (/proc) or change: the bound is kept while reading.
+    file.take(bytes_max.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    if bytes.len() as u64 > bytes_max {
+        let what = format!("it is larger than {bytes_max} bytes");
+        return Err(fail(io::Error::new(io::ErrorKind::FileTooLarge, what)));
+    }
+    Ok(bytes)
+}
+
+/// Replaces the file at `path` with `bytes`, so that after a crash there is the old content or the new, never
+/// a part. Durable on return.
+///
+/// # Errors
+/// When the new content cannot be written; the old content is unchanged then.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let mut new = written(path, bytes)?;
+    new.sync()?;
+    new.replace()?;
+    new.sync_folder()
+}
+
+/// As [`write_atomically`] without waiting for the disk: a killed process leaves the old content or the new, a power cut may leave
+/// an older one or none.
+///
+/// # Errors
+/// When the new content cannot be written; the old content is unchanged then.
+pub fn write_atomically_unsynced(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    written(path, bytes)?.replace()
+}
+
+/// As [`write_atomically_unsynced`], with room after the end for a text of `room_bytes` that [`write_over`]
+/// may need on a full disk. Best effort: a file system without reservations has none.
+///
+/// # Errors
+/// As [`write_atomically_unsynced`].
+pub fn write_atomically_with_room(path: &Path, bytes: &[u8], room_bytes: u64) -> Result<(), DiskError> {
+    let mut new = written(path, bytes)?;
+    if let Ok(room) = i64::try_from(room_bytes) {
+        // SAFETY: plain system call without pointers on an open descriptor; that it fails is allowed.
+        unsafe { libc::fallocate(new.file().as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, room) };
+    }
+    new.replace()
+}
+
+/// A new file with this content, which has no name yet.
+fn written(path: &Path, bytes: &[u8]) -> Result<NewFile, DiskError> {
+    let mut new = NewFile::beside(path)?;
+    let written = new.file().write_all(bytes);
+    written.map_err(|source| DiskError::new(path, Operation::Write, source))?;
+    Ok(new)
+}
+
+/// Overwrites an existing file, whose space suffices, where there is no space for a new one. A kill during
+/// the write leaves a part. Durable on return.
+///
+/// # Errors
+/// When it is not there, is no regular file, or its space does not suffice; it may be torn then.
+pub fn write_over(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let file = EditedFile::open(path)?;
+    file.write_all_at(bytes, 0)?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync()
+}
+
+/// Creates a file where none exists, and fills it with what `content` has.
+///
+/// # Errors
+/// When the path exists, also as a link, or it cannot be written.
+pub fn write_new(path: &Path, content: &mut dyn Read) -> Result<(), DiskError> {
+    let mut file = create_new(path).map_err(|source| DiskError::new(path, Operation::Create, source))?;
+    let copied = io::copy(content, &mut file);
+    copied
+        .map(drop)
+        .map_err(|source| DiskError::new(path, Operation::Write, source))
+}
+
+/// Appends bytes to a file, which is created where it does not exist. Not durable before [`make_durable`].
+///
+/// # Errors
+/// When it cannot be opened or written.
+pub fn append(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let opened = open_to_change(path, fs::OpenOptions::new().append(true).create(true));
+    let mut file = opened.map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    file.write_all(bytes)
+        .map_err(|source| DiskError::new(path, Operation::Write, source))
+}
+
+/// Cuts an existing file to nothing.
+///
+/// # Errors
+/// When it is not there or cannot be cut.
+pub fn truncate(path: &Path) -> Result<(), DiskError> {
+    let opened = open_to_change(path, fs::OpenOptions::new().write(true).truncate(true));
+    opened
+        .map(drop)
+        .map_err(|source| DiskError::new(path, Operation::Open, source))
+}
+
+/// Copies a file to a name that nothing has yet, where the file system can by sharing its blocks. Durable on return.
+///
+/// # Errors
+/// When `to` exists, or the file cannot be copied; the partial copy is removed then.
+pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
+    let mut target = create_new(to).map_err(|source| DiskError::new(to, Operation::Create, source))?;
+    let copied = open_regular(from)
+        .and_then(|mut source| io::copy(&mut source, &mut target))
+        .and_then(|_| target.sync_all())
+        .and_then(|()| os::sync_directory_of(to));
+    copied.map_err(|source| {
+        // A part is of no use; the error is what counts.
+        let _ = fs::remove_file(to);
+        DiskError::new(to, Operation::Write, source)
+    })
+}
+
+/// Creates the file `to`, which must not exist, with the output of `convert` while it reads `from`. It
+/// appears under its name when it is complete, and `durable` if requested; `from` is not changed.
+///
+/// # Errors
+/// When `to` exists, a file cannot be opened, or `convert` fails; no file is left then.
+pub fn convert_file(
+    from: &Path,
+    to: &Path,
+    durable: bool,
+    convert: impl FnOnce(&mut fs::File, &mut fs::File) -> io::Result<()>,
+) -> Result<(), DiskError> {
+    let mut reader = open_regular(from).map_err(|source| DiskError::new(from, Operation::Open, source))?;
+    let mut new = NewFile::beside(to)?;
+    convert(&mut reader, new.file()).map_err(|source| DiskError::new(from, Operation::Read, source))?;
+    if durable {
+        new.sync()?;
+    }
+    new.publish_new()?;
+    if durable { new.sync_folder() } else { Ok(()) }
+}
+
+/// Whether a file has no byte but zeros: nothing was written into the space that was reserved for it. False
+/// for a link and for what is no regular file.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_unwritten(path: &Path) -> Result<bool, DiskError> {
+    if is_link(path) || !path.is_file() {
+        return Ok(false);
+    }
+    let file = File::open(path)?;
+    let mut piece = vec![0; 1 << 20];
+    let mut offset = 0;
+    loop {
+        let count = file.read_at(&mut piece, offset)?;
+        if count == 0 {
+            return Ok(true);
+        }
+        if piece[..count].iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        offset += count as u64;
+    }
+}
+
+/// Waits until a file and its name survive a power cut.
+///
+/// # Errors
+/// When it cannot be opened or synced.
+pub fn make_durable(path: &Path) -> Result<(), DiskError> {
+    let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    file.sync_all()
+        .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
+    sync_parent(path)
+}
+
+/// Makes a file's bytes durable and removes them from the page cache, so that the next read comes from the
+/// disk. For measurements.
+///
+/// # Errors
+/// When the file cannot be opened or synced.
+pub fn forget_cached(path: &Path) -> Result<(), DiskError> {
+    let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
+    file.sync_all()
+        .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
+    // SAFETY: plain system call without pointers on a descriptor that is open here.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    Ok(())
+}

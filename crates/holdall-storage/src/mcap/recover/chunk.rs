@@ -1,0 +1,131 @@
+//! Chunks: what is in each, by walking over its records.
+
+use super::{CHUNK_BYTES_MAX, EXTENT_BYTES, Recent, Scanner, Tally};
+use crate::{
+    error::StorageResult,
+    mcap::{
+        format::{ChunkIndex, op},
+        reader::{
+            codec::decompress,
+            index::{ChunkParts, Extent, ExtentKind, chunk_header_bytes},
+            source::Source,
+            walk::{RecordPlace, Step, Walk},
+        },
+    },
+};
+use bytes::Bytes;
+
+impl Scanner<'_> {
+    pub(super) fn chunk(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+        let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)?
+        else {
+            let reason = "expected a chunk, found fewer bytes than its header has";
+            self.found.tear("chunk", place.start, reason);
+            return Ok(());
+        };
+        let records_start = place.body_start() + header_bytes as u64;
+        if parts.stored != place.end() - records_start {
+            let reason = "expected a chunk, found another length than it says";
+            self.found.tear("chunk", place.start, reason);
+            return Ok(());
+        }
+        let index = ChunkIndex {
+            message_start_time: parts.times.0,
+            message_end_time: parts.times.1,
+            chunk_start_offset: place.start,
+            chunk_length: place.end() - place.start,
+            compression: parts.compression.clone(),
+            compressed_size: parts.stored,
+            uncompressed_size: parts.size,
+            ..ChunkIndex::default()
+        };
+        self.found.structure.chunks.insert(place.start, index);
+        let extent = Extent {
+            start: place.start,
+            length: place.end() - place.start,
+            kind: ExtentKind::Chunk {
+                compression: parts.compression.as_str().into(),
+                size: parts.size,
+            },
+            ..Extent::default()
+        };
+        if parts.compression.is_empty() {
+            let mut inner = walk.within(records_start, records_start + parts.stored);
+            let tally = self.records(&mut inner, place.start)?;
+            self.note_recent(Recent {
+                extent,
+                tally,
+                unchecked: Some((parts, records_start)),
+            });
+            return Ok(());
+        }
+        self.found
+            .compression
+            .get_or_insert_with(|| parts.compression.clone());
+        let stored = self.source.read(records_start, parts.stored, "chunk")?;
+        let records = if parts.size > CHUNK_BYTES_MAX {
+            Err(format!(
+                "{} bytes are more than the limit of {CHUNK_BYTES_MAX}",
+                parts.size
+            ))
+        } else {
+            decompress(&parts.compression, &stored, parts.size)
+        };
+        match records {
+            Ok(records) if parts.crc != 0 && crc32fast::hash(&records) != parts.crc => {
+                self.found
+                    .tear("chunk", place.start, "chunk checksum does not match");
+            }
+            Ok(records) => {
+                let records = Source::memory(self.source.path(), Bytes::from(records));
+                let tally = self.records(&mut Walk::new(&records, 0, records.len()), place.start)?;
+                self.note_recent(Recent {
+                    extent,
+                    tally,
+                    unchecked: None,
+                });
+            }
+            Err(reason) => {
+                let reason = format!("chunk cannot be decompressed: {reason}");
+                self.found.tear("chunk", place.start, reason);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn checksum_holds(&self, parts: &ChunkParts, records_start: u64) -> StorageResult<bool> {
+        if parts.crc == 0 {
+            return Ok(true);
+        }
+        let mut crc = crc32fast::Hasher::new();
+        let (mut at, end) = (records_start, records_start + parts.stored);
+        while at < end {
+            let piece = self.source.read_up_to(at, (end - at).min(EXTENT_BYTES))?;
+            crc.update(&piece);
+            at += piece.len() as u64;
+        }
+        Ok(crc.finalize() == parts.crc)
+    }
+
+    /// Walks over the records of a chunk.
+    pub(super) fn records(&mut self, walk: &mut Walk<'_>, chunk_start: u64) -> StorageResult<Tally> {
+        let mut tally = Tally::default();
+        loop {
+            match walk.step()? {
+                Step::Record(place) if place.opcode == op::MESSAGE => match walk.message_header(&place)? {
+                    Some(header) => tally.note(&header),
+                    None => self
+                        .found
+                        .damage(chunk_start, "the chunk has a message without header"),
+                },
+                Step::Record(place) => self.definition(walk, place, &mut tally.definitions)?,
+                Step::End => return Ok(tally),
+                Step::Cut(_) | Step::NoRecord(_) => {
+                    self.found
+                        .damage(chunk_start, "the chunk ends in the middle of a record");
+                    return Ok(tally);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Finds what is in a file that has no index, or was cut off, by reading it from front to end.
+
+mod chunk;
+mod end;
+mod records;
+
+use super::{
+    checkpoints::{self, Known},
+    format::{ChunkIndex, MAGIC, MessageHeader, MetadataIndex, RECORD_PREFIX_BYTES, op},
+    reader::{
+        index::{ChunkParts, Definitions, Extent},
+        source::Source,
+        summary::{has_footer, read_metadata},
+        walk::{Step, Walk},
+    },
+};
+use crate::{error::StorageResult, reader::FileCondition, writer::MetadataEntries};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Messages outside of chunks are gathered to extents of this length.
+const EXTENT_BYTES: u64 = 4 << 20;
+/// Chunks this near to the end of a file without an end are checked against their checksum: when a recording
+/// stops hard, blocks that were in flight to the disk may be missing in between.
+const SUSPECT_BYTES: u64 = 256 << 20;
+/// What a disk writes at once or not at all, at least.
+const SECTOR_BYTES: u64 = 512;
+/// The last sector of a file may be a short one. A message that ends in fewer zeros than this cannot be judged.
+const SHORT_SECTOR_BYTES_MIN: usize = 17;
+/// A compressed chunk is not decompressed into more than this.
+pub(crate) const CHUNK_BYTES_MAX: u64 = 1 << 30;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    pub definitions: Definitions,
+    /// Messages by channel number.
+    pub counts: BTreeMap<u16, u64>,
+    pub extents: Vec<Extent>,
+    pub metadata: Vec<(String, MetadataEntries)>,
+    /// Place and length of each attachment record.
+    pub attachments: Vec<(u64, u64)>,
+    pub times: Option<(u64, u64)>,
+    /// The first compression found.
+    pub compression: Option<String>,
+    pub condition: FileCondition,
+    pub structure: Structure,
+}
+
+/// What a repair needs to know in addition.
+#[derive(Debug, Default)]
+pub(crate) struct Structure {
+    /// Chunks by their start, as the summary would list them; those that cannot be read included.
+    pub chunks: BTreeMap<u64, ChunkIndex>,
+    pub metadata: Vec<MetadataIndex>,
+    /// Whole records end here: from here on nothing is read.
+    pub end: u64,
+    /// The last chunk, cut off, of which the messages up to [`Self::end`] can be read.
+    pub cut_chunk: Option<u64>,
+    /// The last record is cut off: one sentence.
+    pub cut: Option<String>,
+    /// Records of which nothing can be read, by where they begin: what they are called, and that place.
+    pub torn: Vec<(&'static str, u64)>,
+    /// A checkpoint lists what is before it.
+    pub has_checkpoint: bool,
+    /// Checksum of the file from the head to an offset, from a checkpoint.
+    pub crc: Option<(u32, u64)>,
+}
+
+impl Scan {
+    /// What is before the last checkpoint; `None` when its metadata cannot be read.
+    fn from_known(source: &Source, known: Known) -> Option<Self> {
+        let statistics = known.statistics;
+        let metadata = known
+            .metadata
+            .iter()
+            .map(|index| read_metadata(source, index).ok());
+        Some(Self {
+            metadata: metadata.collect::<Option<_>>()?,
+            // This program writes none while it records.
+            attachments: Default::default(),
+            definitions: known.definitions,
+            counts: statistics.channel_message_counts,
+            extents: known.chunks.values().map(checkpoints::extent).collect(),
+            times: (statistics.message_count > 0)
+                .then_some((statistics.message_start_time, statistics.message_end_time)),
+            compression: known
+                .chunks
+                .values()
+                .map(|chunk| &chunk.compression)
+                .find(|name| !name.is_empty())
+                .cloned(),
+            condition: FileCondition::Complete,
+            structure: Structure {
+                chunks: known.chunks,
+                metadata: known.metadata,
+                end: known.end,
+                has_checkpoint: true,
+                crc: known.crc,
+                ..Structure::default()
+            },
+        })
+    }
+
+    fn damage(&mut self, offset: u64, reason: impl Into<String>) {
+        if self.condition == FileCondition::Complete {
+            self.condition = FileCondition::Damaged {
+                offset,
+                reason: reason.into(),
+            };
+        }
+    }
+
+    /// A record that is whole by its length, and of which nothing can be read.
+    fn tear(&mut self, what: &'static str, start: u64, reason: impl Into<String>) {
+        self.structure.torn.push((what, start));
+        self.damage(start, reason);
+    }
+
+    fn widen(&mut self, times: (u64, u64)) {
+        let (min, max) = self.times.unwrap_or(times);
+        self.times = Some((min.min(times.0), max.max(times.1)));
+    }
+}
+
+/// Messages of one extent, with the definitions before them.
+#[derive(Default)]
+struct Tally {
+    counts: BTreeMap<u16, u64>,
+    times: Option<(u64, u64)>,
+    definitions: Definitions,
+}
+
+impl Tally {
+    fn note(&mut self, header: &MessageHeader) {
+        *self.counts.entry(header.channel_id).or_default() += 1;
+        let (min, max) = self.times.unwrap_or((header.log_time, header.log_time));
+        self.times = Some((min.min(header.log_time), max.max(header.log_time)));
+    }
+}
+
+/// Reads the file, large payloads excepted: from its last checkpoint on, or the whole of it when it has none.
+///
+/// # Errors
+/// The file cannot be read. What is wrong in it is no error here but noted as its condition.
+pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
+    let known = checkpoints::load(source)?.and_then(|known| Scan::from_known(source, known));
+    let start = known
+        .as_ref()
+        .map_or(MAGIC.len() as u64, |known| known.structure.end);
+    let mut scanner = Scanner {
+        source,
+        has_end: has_footer(source)?,
+        found: known.unwrap_or_default(),
+        open: None,
+        recent: VecDeque::new(),
+    };
+    let mut walk = Walk::new(source, start, source.len());
+    scanner.found.structure.end = start;
+    loop {
+        match scanner.step(&mut walk)? {
+            Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => {
+                if !scanner.has_end {
+                    let reason = "expected a footer at the end of the file, found none: it was not closed";
+                    scanner.found.damage(place.start, reason);
+                }
+                break;
+            }
+            Step::Record(place) if place.opcode == op::CHUNK => {
+                scanner.close_records();
+                scanner.chunk(&mut walk, place)?;
+                scanner.found.structure.end = place.end();
+            }
+            Step::Record(place) => {
+                scanner.bare(&mut walk, place)?;
+                scanner.found.structure.end = place.end();
+            }
+            Step::Cut(place) => {
+                scanner.close_records();
+                scanner.cut(&mut walk, place)?;
+                break;
+            }
+            Step::NoRecord(at) => {
+                scanner.found.damage(
+                    at,
+                    "expected a record, found zeros or a few bytes: the file was not closed",
+                );
+                break;
+            }
+            Step::End => {
+                scanner.found.damage(
+                    source.len(),
+                    "expected the end of the data, found the end of the file: it was not closed",
+                );
+                break;
+            }
+        }
+    }
+    scanner.close_records();
+    scanner.close_recent()?;
+    scanner.found.extents.sort_by_key(|extent| extent.start);
+    Ok(scanner.found)
+}
+
+/// An extent that may turn out to be near the end of a file without an end.
+struct Recent {
+    extent: Extent,
+    tally: Tally,
+    /// Of an uncompressed chunk: its checksum, and where its records begin.
+    unchecked: Option<(ChunkParts, u64)>,
+}
+
+struct Scanner<'a> {
+    source: &'a Source,
+    /// The file has a footer. Everything before it was durable when that was written: without one, blocks may be missing.
+    has_end: bool,
+    found: Scan,
+    /// The extent of messages outside of chunks that is being gathered.
+    open: Option<(Extent, Tally)>,
+    /// Extents of the last [`SUSPECT_BYTES`], in order.
+    recent: VecDeque<Recent>,
+}
+
+impl Scanner<'_> {
+    /// The next record. A record whose length field spans two sectors, of which the second never reached the disk, does not count.
+    fn step(&self, walk: &mut Walk<'_>) -> StorageResult<Step> {
+        let step = walk.step()?;
+        let (Step::Record(place) | Step::Cut(place)) = step else {
+            return Ok(step);
+        };
+        let last = place.start + RECORD_PREFIX_BYTES as u64 - 1;
+        let is_split = place.start / SECTOR_BYTES != last / SECTOR_BYTES;
+        if is_split && !self.has_end && self.has_empty_sector((last, last + 1), SHORT_SECTOR_BYTES_MIN)? {
+            return Ok(Step::NoRecord(place.start));
+        }
+        Ok(step)
+    }
+
+    fn close_records(&mut self) {
+        if let Some((extent, tally)) = self.open.take() {
+            self.note_recent(Recent {
+                extent,
+                tally,
+                unchecked: None,
+            });
+        }
+    }
+
+    fn apply_extent(&mut self, mut extent: Extent, tally: Tally) {
+        // The chunk that introduced the channel is lost; without it these messages cannot be identified. The
+        // extent's definitions are dropped with it: a repair marks the whole of it.
+        let [known, own] = [&self.found.definitions.channels, &tally.definitions.channels];
+        let is_unknown = |id: &&u16| !known.contains_key(id) && !own.contains_key(id);
+        if let Some(unknown) = tally.counts.keys().find(is_unknown) {
+            let reason = format!("messages of channel {unknown}, whose definition is missing");
+            self.found.tear(extent.kind.name(), extent.start, reason);
+            return;
+        }
+        if !self.found.definitions.add(tally.definitions, !self.has_end) {
+            let reason = "a channel whose schema is missing";
+            self.found.tear(extent.kind.name(), extent.start, reason);
+            return;
+        }
+        let Some(times) = tally.times else { return };
+        extent.times = times;
+        extent.channels = Some(tally.counts.keys().map(|id| (*id, 0)).collect());
+        self.found.widen(times);
+        for (channel, count) in tally.counts {
+            *self.found.counts.entry(channel).or_default() += count;
+        }
+        self.found.extents.push(extent);
+    }
+
+    fn note_recent(&mut self, chunk: Recent) {
+        let window_start = chunk.extent.start.saturating_sub(SUSPECT_BYTES);
+        self.recent.push_back(chunk);
+        while self
+            .recent
+            .front()
+            .is_some_and(|first| first.extent.start < window_start)
+        {
+            if let Some(Recent { extent, tally, .. }) = self.recent.pop_front() {
+                self.apply_extent(extent, tally);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a bag states about itself: `metadata.yaml`, and rosbag2's record in each file.
+
+use super::{BagWriter, CurrentFile, Packing};
+use crate::writer::{
+    BagError,
+    metadata::{BagFacts, FileFacts, bag_metadata},
+};
+use holdall_model::metadata::BagMetadata;
+use holdall_storage::writer::MetadataEntries;
+use std::collections::BTreeMap;
+
+/// Name and key of the record that carries rosbag2's metadata in a storage file.
+pub(crate) const ROSBAG2_RECORD: &str = "rosbag2";
+const ROSBAG2_KEY: &str = "serialized_metadata";
+
+/// In `custom_data` of `metadata.yaml` while the bag is being written: counts of its last file are not final, and it may have no end.
+pub(crate) const STATE_KEY: &str = "holdall.state";
+
+impl BagWriter {
+    pub(super) fn write_last_metadata(
+        &mut self,
+        custom_data: &BTreeMap<String, String>,
+    ) -> Result<(), BagError> {
+        let text = self.metadata(custom_data).to_yaml();
+        Ok(self
+            .folder
+            .replace_text(&self.options.directory.join("metadata.yaml"), &text, true)?)
+    }
+
+    /// Writes `metadata.yaml` with what is known so far, so that a killed recording has one that names all files.
+    pub(super) fn write_metadata(&mut self, durable: bool) -> Result<(), BagError> {
+        let state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
+        let text = self.metadata(&state).to_yaml();
+        Ok(self
+            .folder
+            .replace_text(&self.options.directory.join("metadata.yaml"), &text, durable)?)
+    }
+
+    pub(super) fn metadata(&self, more_custom_data: &BTreeMap<String, String>) -> BagMetadata {
+        let summary = self.current.as_ref().map(CurrentFile::summary);
+        let current = self.current.as_ref().map(|current| current.name.as_str());
+        let mut files: Vec<FileFacts<'_>> = self
+            .past
+            .iter()
+            .map(|past| FileFacts {
+                name: &past.name,
+                summary: &past.summary,
+                is_packed: past.packing == Packing::Done,
+            })
+            .collect();
+        if let (Some(name), Some(summary)) = (current, &summary) {
+            files.push(FileFacts {
+                name,
+                summary,
+                is_packed: false,
+            });
+        }
+        let mut custom_data = self.options.custom_data.clone();
+        custom_data.extend(more_custom_data.clone());
+        let facts = BagFacts {
+            storage_id: self.options.storage.id(),
+            compression: self.options.compression.mode,
+            custom_data: &custom_data,
+            ros_distro: &self.options.ros_distro,
+        };
+        bag_metadata(&facts, self.topics.iter().map(|topic| &topic.topic), &files)
+    }
+}
+
+/// The record that carries rosbag2's metadata.
+pub(crate) fn rosbag2_record(metadata: &BagMetadata) -> MetadataEntries {
+    MetadataEntries::from([(ROSBAG2_KEY.to_owned(), metadata.to_yaml_without_wrapper())])
+}

@@ -1,0 +1,97 @@
+//! What happens to finished files: closed by the disk, packed, and removed when the ring is full.
+
+use super::{BagWriter, Packing, PastFile, TopicCount};
+use crate::writer::{BagError, pack_files::PackedFile};
+
+impl BagWriter {
+    /// Records which old files are closed, and removes those beyond the ring.
+    pub(super) fn settle(&mut self) -> Result<(), BagError> {
+        self.settle_vanished();
+        for past in &mut self.past {
+            if let Some(file) = past.closing
+                && self.queue.try_closed(file)?
+            {
+                past.closing = None;
+            }
+        }
+        let packed = self.pack(false)?;
+        let Some(files_max) = self.options.split.files_max else {
+            return if packed {
+                self.write_metadata(false)
+            } else {
+                Ok(())
+            };
+        };
+        let begun = self.past.len() + usize::from(self.current.is_some());
+        let surplus = begun.saturating_sub(files_max.max(1) as usize);
+        let mut removed = packed;
+        for _ in 0..surplus {
+            if !self.remove_oldest(&format!("because {files_max} are kept"))? {
+                break;
+            }
+            removed = true;
+        }
+        if removed {
+            self.write_metadata(false)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Gives closed files to the packer, and removes the plain files of those that are packed. True when a name has
+    /// changed. With `wait`, waits until all are done. A file that cannot be packed stays unchanged: nothing is lost.
+    pub(super) fn pack(&mut self, wait: bool) -> Result<bool, BagError> {
+        let Some(packer) = &self.packer else {
+            return Ok(false);
+        };
+        for past in &mut self.past {
+            if past.packing == Packing::Wanted && past.closing.is_none() {
+                packer.submit(self.options.directory.join(&past.name));
+                past.packing = Packing::AtWork;
+            }
+        }
+        let mut changed = false;
+        loop {
+            let wait = wait && self.past.iter().any(|past| past.packing == Packing::AtWork);
+            let Some(PackedFile { plain, result }) = packer.take_done(wait) else {
+                return Ok(changed);
+            };
+            let is_it = |past: &&mut PastFile| self.options.directory.join(&past.name) == plain;
+            let Some(past) = self.past.iter_mut().find(is_it) else {
+                continue;
+            };
+            match result {
+                Ok(()) => {
+                    past.packing = Packing::Done;
+                    changed = true;
+                    self.folder.remove_file(&plain)?;
+                }
+                Err(error) => {
+                    past.packing = Packing::No;
+                    tracing::warn!("{} stays as it is: {error}", plain.display());
+                }
+            }
+        }
+    }
+
+    /// Waits until all finished files are closed and the ring has its length. Only at the end: it waits for the disk.
+    ///
+    /// # Errors
+    /// A failed disk.
+    pub fn wait_settled(&mut self) -> Result<(), BagError> {
+        for past in &mut self.past {
+            if let Some(file) = past.closing {
+                self.queue.wait_closed(file)?;
+                past.closing = None;
+            }
+        }
+        self.settle()?;
+        self.pack(true)?;
+        self.settle()
+    }
+
+    /// Messages in files that the ring has removed since the last call.
+    pub fn take_removed(&mut self) -> Vec<TopicCount> {
+        std::mem::take(&mut self.removed)
+    }
+}
