@@ -169,6 +169,7 @@ impl Definitions {
         };
         let definition = checked(&reply.type_name, &reply.type_hash, lookup, described);
         if let Some(definition) = &definition {
+            tracing::debug!("{}: a node has sent its definition", reply.type_name);
             self.questions.remove(&key);
             self.known.insert(key, definition.clone());
         } else if !std::mem::replace(&mut question.is_mismatch_known, true) {
