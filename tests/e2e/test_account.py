@@ -8,7 +8,8 @@ import stat
 import threading
 import time
 
-from conftest import DEADLINE_S
+import pytest
+from conftest import DEADLINE_S, Node
 
 STRING = "std_msgs/msg/String"
 BYTES = "std_msgs/msg/UInt8MultiArray"
@@ -201,6 +202,30 @@ def test_nothing_is_offered_that_an_older_distribution_does_not_have(world):
         known = get_typestore(store).fielddefs
         assert {topic: kind for topic, kind in offered.items() if kind not in known} == {}, (store, said)
     assert "/events/rosbag2_messages_lost" not in offered, said
+
+
+@pytest.mark.parametrize("are_losses_offered", [False, True])
+def test_a_recorder_with_jazzys_types_beside_ours_gets_to_every_topic(world, are_losses_offered):
+    from rosbags.typesys import Stores, get_typestore
+
+    ours = record(world, "-a", *(["--stats-max-publishing-rate", "1"] if are_losses_offered else []))
+    ours.wait_until_says("Listening")
+    beside = world._keep(Node("jazzy_recorder.py", {"known": sorted(get_typestore(Stores.ROS2_JAZZY).fielddefs)}, world.env))
+    if are_losses_offered:
+        # The one that plays Jazzy's recorder does fail at a type that Jazzy does not have.
+        assert beside.wait_for("failed")["type"] == "rosbag2_interfaces/msg/MessagesLostEvent"
+    else:
+        while beside.wait_for("subscribed")["topic"] != "/events/write_split":
+            pass
+        talker = world.talker({"topic": "/later", "type": "std_msgs/msg/String", "count": None, "rate_hz": 20})
+        while beside.wait_for("heard")["topic"] != "/later":
+            pass
+        talker.interrupt()
+        talker.done()
+        beside.interrupt()
+        assert beside.done()["failed"] == []
+    code, said = ours.stop()
+    assert code in (0, 3), said
 
 
 def test_losses_are_offered_when_they_are_asked_for_and_have_a_definition(world):
