@@ -173,13 +173,6 @@ impl LifeJudge<'_> {
         }
     }
 
-    /// A topic of two types is recorded from when one of them is gone: when the recorder then meets its publishers is its own affair.
-    fn has_rival_type(&self) -> bool {
-        let own = |other: &&Life| other.topic == self.life.topic;
-        let mut lives = self.after.lives.iter().filter(own);
-        lives.any(|other| other.type_name() != self.life.type_name())
-    }
-
     /// First and last sequence number that the recorder can know, in addition to what was sent before its
     /// start.
     fn covered(&self) -> Option<(u64, u64)> {
@@ -214,9 +207,6 @@ impl LifeJudge<'_> {
         if sent.arrival.is_some() {
             return true;
         }
-        if self.has_rival_type() && self.covered().is_none_or(|(begin, _)| sequence < begin) {
-            return false;
-        }
         self.covered().is_some_and(|(begin, end)| {
             (begin..=end).contains(&sequence) || (sequence < begin && self.came_during())
         })
@@ -238,9 +228,6 @@ impl LifeJudge<'_> {
                 stages.push(LossStage::Policy);
             }
             return stages;
-        }
-        if self.has_rival_type() && self.covered().is_none_or(|(begin, _)| sequence < begin) {
-            return vec![LossStage::Head, LossStage::Policy];
         }
         if !self.must_be_in_ledger(sequence, sent) {
             return Vec::new();

@@ -6,6 +6,7 @@ use holdall_storage::{
     storage_by_path,
 };
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -45,6 +46,8 @@ impl Found {
 pub struct FoundBag {
     /// The messages with their topics.
     pub messages: Vec<(Found, String)>,
+    /// Under which types each publisher's messages are.
+    pub types: BTreeSet<(usize, String)>,
     /// Storage files in order.
     pub files: Vec<PathBuf>,
     /// Files that are not whole, by their place.
@@ -105,10 +108,14 @@ pub fn read(directory: &Path, passes_over: bool) -> Result<FoundBag, String> {
         };
         for message in reader.messages(&query).map_err(|error| error.to_string())? {
             let message = message.map_err(|error| error.to_string())?;
-            let topic = &summary.channels[message.channel.0 as usize].info.topic.name;
+            let info = &summary.channels[message.channel.0 as usize].info.topic;
+            let topic = &info.name;
             let times = [message.log_time, message.publish_time].map(|time| time.as_nanos().unsigned_abs());
             match found(number, &message.payload, times, message.sequence) {
-                Some(found) => bag.messages.push((found, topic.clone())),
+                Some(found) => {
+                    bag.types.insert((found.life, info.type_name.clone()));
+                    bag.messages.push((found, topic.clone()));
+                }
                 None if passes_over => {}
                 None => {
                     return Err(format!(

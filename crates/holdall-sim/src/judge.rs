@@ -110,6 +110,16 @@ pub fn sent(lives: &[Life], life: usize, sequence: u64) -> Option<(&Life, &Sent)
 }
 
 fn judge_messages(after: &Aftermath, found: &FoundBag) -> Result<(), Violation> {
+    for (number, type_name) in &found.types {
+        let life = after.lives.get(*number);
+        if let Some(life) = life.filter(|life| life.type_name() != type_name) {
+            let what = format!(
+                "messages of publisher {number} ({}) are of type {type_name}",
+                life.type_name()
+            );
+            return Err(Violation::new(Invariant::Exact, what));
+        }
+    }
     let mut seen = BTreeSet::new();
     for (message, topic) in &found.messages {
         let name = format!(

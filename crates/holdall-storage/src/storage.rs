@@ -49,6 +49,12 @@ pub trait Storage: Send + Sync {
         false
     }
 
+    /// Whether a file can have several topics of one name, each of its own type, and readers of all kinds know which message is of
+    /// which type.
+    fn keeps_types(&self) -> bool {
+        false
+    }
+
     /// The file that the queue creates for the storage file at `path`: `path` itself, or a file in it if it
     /// is a directory, which must exist by then.
     fn queue_path(&self, path: &Path) -> PathBuf {

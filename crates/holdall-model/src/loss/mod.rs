@@ -42,11 +42,13 @@ pub enum LossStage {
     Policy,
     /// Claimed by a sequence number that no publisher can have reached: at least one message for each claim, how many is not known.
     NotBelievable,
+    /// Received, of another type than its topic's, for which the storage has no place.
+    AnotherType,
 }
 
 impl LossStage {
     /// All stages in the order of a message's way.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Head,
         Self::Transport,
         Self::Cache,
@@ -57,6 +59,7 @@ impl LossStage {
         Self::Tail,
         Self::Policy,
         Self::NotBelievable,
+        Self::AnotherType,
     ];
 
     /// True where the recording lost a message that it should have had. What was sent before the match was
@@ -86,6 +89,7 @@ impl LossStage {
             Self::Tail => "tail",
             Self::Policy => "policy",
             Self::NotBelievable => "not_believable",
+            Self::AnotherType => "another_type",
         }
     }
 }

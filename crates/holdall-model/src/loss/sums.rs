@@ -62,8 +62,8 @@ mod tests {
         let counts: BTreeMap<LossStage, u64> = stages.collect();
         let sums = LossSums::of_all([&counts, &BTreeMap::from([(LossStage::Cache, 10)])]);
         assert_eq!((sums.before_match, sums.left_out), (1, 9));
-        // The stages from 2 to 8, the one of numbers that are not believable (10), and the cache's other topic.
-        assert_eq!(sums.lost, (2..=8).sum::<u64>() + 10 + 10);
+        // The stages from 2 to 8, those of numbers that are not believable (10) and of another type (11), and the cache's other topic.
+        assert_eq!(sums.lost, (2..=8).sum::<u64>() + 10 + 11 + 10);
         assert_eq!(sums.by_stage.values().sum::<u64>(), sums.lost);
         assert!(sums.by_stage.keys().all(|stage| stage.is_shortfall()));
         assert_eq!(sums.by_stage[&LossStage::Cache], 13);

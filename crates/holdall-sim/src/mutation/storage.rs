@@ -67,6 +67,10 @@ impl Storage for MutatedStorage {
         McapStorage.keeps_publishers()
     }
 
+    fn keeps_types(&self) -> bool {
+        McapStorage.keeps_types()
+    }
+
     fn presets(&self) -> &'static [&'static str] {
         McapStorage.presets()
     }

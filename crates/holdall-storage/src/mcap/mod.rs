@@ -84,6 +84,10 @@ impl Storage for McapStorage {
         true
     }
 
+    fn keeps_types(&self) -> bool {
+        true
+    }
+
     fn presets(&self) -> &'static [&'static str] {
         &options::PRESETS
     }

@@ -76,6 +76,10 @@ impl Storage for MemoryStorage {
         true
     }
 
+    fn keeps_types(&self) -> bool {
+        true
+    }
+
     fn writes_blocks(&self) -> bool {
         false
     }

@@ -261,8 +261,12 @@ impl Discovery {
     /// Creates a subscriber for each subscription that waits for one.
     fn serve_slots(&self, seen: &mut Seen) {
         for slot in self.receiving.open_slots() {
-            let known = seen.services.values().find(|service| service.topic == slot.topic);
-            let Some(service) = known else { continue };
+            let is_its = |service: &&KnownService| {
+                service.topic == slot.topic && service.facts.type_name() == slot.type_name
+            };
+            let Some(service) = seen.services.values().find(is_its) else {
+                continue;
+            };
             slot.matched_publishers
                 .store(service.publisher_count(), std::sync::atomic::Ordering::Release);
             if slot.receiver().is_some() {

@@ -115,7 +115,7 @@ impl Transport for Iceoryx2Transport {
         request: &SubscribeRequest,
         sink: Arc<dyn Sink>,
     ) -> Result<Box<dyn Subscription>, TransportError> {
-        let slot = Arc::new(Slot::new(request.topic.clone(), sink));
+        let slot = Arc::new(Slot::new(request.topic.clone(), request.type_name.clone(), sink));
         self.receiving.add(Arc::clone(&slot));
         self.wake.wake();
         Ok(Box::new(Iceoryx2Subscription {

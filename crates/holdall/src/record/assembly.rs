@@ -84,7 +84,13 @@ impl Assembly {
         let compression = options.compression.clone();
         let drain_options = DrainOptions::from(&options);
         // Before the bag, so that a failed subscription leaves no empty bag.
-        let session = Session::new(options, parts.clone(), transports, started)?;
+        let session = Session::new(
+            options,
+            parts.clone(),
+            transports,
+            bag_options.storage.keeps_types(),
+            started,
+        )?;
         let directory = bag_options.directory.clone();
         let event = Event::Bag {
             storage: bag_options.storage.id().to_owned(),

@@ -72,6 +72,7 @@ fn account_of(
             node: publisher.node.clone(),
             host: publisher.host.clone(),
             transport: publisher.transport.clone(),
+            type_name: publisher.type_name.clone(),
             ..PublisherAccount::default()
         };
         known.recorded = counts

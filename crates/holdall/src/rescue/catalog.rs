@@ -14,6 +14,8 @@ pub(super) struct Publisher {
     pub node: Option<String>,
     pub host: Option<String>,
     pub transport: Option<String>,
+    /// Where it is not its topic's.
+    pub type_name: Option<String>,
     pub missing: Vec<Interval>,
     /// Sequence numbers that were counted as missing and came.
     pub late: Vec<u64>,
@@ -36,6 +38,8 @@ impl Publisher {
 pub(super) struct Topic {
     pub info: TopicInfo,
     pub definition: MessageDefinition,
+    /// The topic of each further type that publishers have.
+    pub other_types: Vec<(TopicInfo, MessageDefinition)>,
     pub loss_unknown: bool,
     pub removed: u64,
     /// All that ever were.
@@ -48,6 +52,32 @@ impl Topic {
     /// The publisher that has this number.
     pub fn publisher(&self, number: u32) -> Option<usize> {
         self.numbers.get(&number).copied()
+    }
+
+    /// Description and definition of what a publisher sends.
+    pub fn described(&self, publisher: Option<usize>) -> (&TopicInfo, &MessageDefinition) {
+        let other = publisher
+            .and_then(|place| self.publishers.get(place)?.type_name.as_deref())
+            .and_then(|type_name| {
+                self.other_types
+                    .iter()
+                    .find(|(info, _)| info.type_name == type_name)
+            });
+        other.map_or((&self.info, &self.definition), |(info, definition)| {
+            (info, definition)
+        })
+    }
+
+    fn define(&mut self, definition: MessageDefinition) {
+        let type_name = &definition.type_name;
+        let other = self
+            .other_types
+            .iter_mut()
+            .find(|(info, _)| info.type_name == *type_name);
+        match other {
+            Some((_, known)) => *known = definition,
+            None => self.definition = definition,
+        }
     }
 
     fn publisher_mut(&mut self, number: u32) -> &mut Publisher {
@@ -109,9 +139,14 @@ impl Catalog {
             } => self.add_topic(topic, info, definition),
             Event::Define { topic, definition } => {
                 if let Some(topic) = self.topics.get_mut(&topic) {
-                    topic.definition = definition;
+                    topic.define(definition);
                 }
             }
+            Event::Type {
+                topic,
+                info,
+                definition,
+            } => self.with(topic, |topic| topic.other_types.push((info, definition))),
             Event::Incomplete => self.is_incomplete = true,
             Event::Account(change) => self.apply_change(change),
         }
@@ -141,6 +176,13 @@ impl Catalog {
                 let known = topic.publisher_mut(publisher);
                 (known.node, known.host, known.transport) = (node, host, transport);
             }),
+            AccountChange::PublisherType {
+                topic,
+                publisher,
+                type_name,
+            } => self.with(topic, |topic| {
+                topic.publisher_mut(publisher).type_name = Some(type_name);
+            }),
             AccountChange::Miss {
                 topic,
                 publisher,
@@ -161,6 +203,7 @@ impl Catalog {
         let topic = self.topics.entry(topic).or_insert_with(|| Topic {
             info: TopicInfo::default(),
             definition: MessageDefinition::default(),
+            other_types: Vec::new(),
             loss_unknown: false,
             removed: 0,
             publishers: Vec::new(),

@@ -222,7 +222,7 @@ fn write(
 struct Channels<'a> {
     catalog: &'a Catalog,
     with_publishers: bool,
-    known: HashMap<(TopicId, Option<usize>), ChannelIndex>,
+    known: HashMap<(TopicId, String, Option<usize>), ChannelIndex>,
 }
 
 impl<'a> Channels<'a> {
@@ -243,16 +243,16 @@ impl<'a> Channels<'a> {
         let Some(topic) = self.catalog.topics.get(&found.entry.topic) else {
             return Ok(None);
         };
-        let publisher = topic
-            .publisher(found.entry.publisher.0)
-            .filter(|_| self.with_publishers);
-        let key = (found.entry.topic, publisher);
+        let publisher = topic.publisher(found.entry.publisher.0);
+        let (info, definition) = topic.described(publisher);
+        let publisher = publisher.filter(|_| self.with_publishers);
+        let key = (found.entry.topic, info.type_name.clone(), publisher);
         if let Some(channel) = self.known.get(&key) {
             return Ok(Some(*channel));
         }
         let mut info = ChannelInfo {
-            topic: topic.info.clone(),
-            definition: topic.definition.clone(),
+            topic: info.clone(),
+            definition: definition.clone(),
         };
         info.topic.publisher = publisher
             .and_then(|place| topic.publishers[place].info())

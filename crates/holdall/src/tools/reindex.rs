@@ -9,6 +9,7 @@ use holdall_io::{fs, new_file::remove_left_over, output::OutputDisk, unfinished:
 use holdall_model::{
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
+    topic::TopicInfo,
 };
 use holdall_storage::{
     StorageError,
@@ -130,13 +131,13 @@ fn correct_counts(
         for channel in &summary.channels {
             change_topic(
                 metadata,
-                &channel.info.topic.name,
+                &channel.info.topic,
                 channel.message_count,
                 u64::saturating_sub,
             );
         }
         for (topic, count) in &found.topics {
-            change_topic(metadata, &topic.name, *count, u64::saturating_add);
+            change_topic(metadata, topic, *count, u64::saturating_add);
         }
         if let Some(about) = metadata.files.get_mut(index) {
             describe(about, &found);
@@ -155,9 +156,10 @@ fn correct_counts(
     Ok(())
 }
 
-fn change_topic(metadata: &mut BagMetadata, name: &str, count: u64, change: fn(u64, u64) -> u64) {
+fn change_topic(metadata: &mut BagMetadata, topic: &TopicInfo, count: u64, change: fn(u64, u64) -> u64) {
     let mut topics = metadata.topics_with_message_count.iter_mut();
-    if let Some(topic) = topics.find(|topic| topic.topic_metadata.name == name) {
+    let is_it = |known: &TopicInfo| known.name == topic.name && known.type_name == topic.type_name;
+    if let Some(topic) = topics.find(|topic| is_it(&topic.topic_metadata)) {
         topic.message_count = change(topic.message_count, count);
     }
 }

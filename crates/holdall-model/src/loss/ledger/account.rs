@@ -22,6 +22,9 @@ pub struct PublisherAccount {
     /// Short name of the transport that discovered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
+    /// The type of its messages, where that is another one than its topic's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_name: Option<String>,
     /// Messages that it is known to have sent while they were wanted: arrived, skipped, or announced. `None` without sequence
     /// numbers, and until the recording is closed.
     pub sent: Option<u64>,

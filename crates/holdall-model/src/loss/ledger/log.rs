@@ -31,6 +31,15 @@ pub enum AccountChange {
         /// The transport that found it.
         transport: Option<String>,
     },
+    /// A publisher's messages have another type than its topic.
+    PublisherType {
+        /// Its topic.
+        topic: TopicId,
+        /// Its number.
+        publisher: u32,
+        /// The type.
+        type_name: String,
+    },
     /// Messages are missing.
     Miss {
         /// Their topic.

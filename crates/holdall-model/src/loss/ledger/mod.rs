@@ -172,6 +172,18 @@ impl Ledger {
         self.log.add(|| event);
     }
 
+    /// Sets that a publisher's messages have another type than its topic.
+    pub fn set_publisher_type(&mut self, topic: TopicId, publisher: PublisherIndex, type_name: &str) {
+        if let Some(account) = self.publisher_mut(topic, publisher) {
+            account.type_name = Some(type_name.to_owned());
+            self.log.add(|| AccountChange::PublisherType {
+                topic,
+                publisher: publisher.0,
+                type_name: type_name.to_owned(),
+            });
+        }
+    }
+
     /// Folds the closed account of a publisher that is gone into its topic's sum, so that its place can be
     /// taken by another; false while messages of it are still in flight.
     pub fn fold(&mut self, topic: TopicId, publisher: PublisherIndex) -> bool {

@@ -17,6 +17,8 @@ use std::sync::{
 /// A subscription.
 pub(super) struct Slot {
     pub topic: String,
+    /// A service of another type is another subscription's.
+    pub type_name: String,
     pub sink: Arc<dyn Sink>,
     /// Locked by the receive thread while it takes samples; by others only briefly.
     receiver: Mutex<Option<Receiver>>,
@@ -27,9 +29,10 @@ pub(super) struct Slot {
 
 impl Slot {
     /// A subscription whose service has not been searched for yet.
-    pub fn new(topic: String, sink: Arc<dyn Sink>) -> Self {
+    pub fn new(topic: String, type_name: String, sink: Arc<dyn Sink>) -> Self {
         Self {
             topic,
+            type_name,
             sink,
             receiver: Mutex::new(None),
             closed: AtomicBool::new(false),

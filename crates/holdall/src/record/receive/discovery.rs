@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub enum GraphDecision {
     /// Record this topic from now on. A [`GraphDecision::Publisher`] follows for each of its publishers.
     Record(TopicPlan),
-    /// A recorded topic has this publisher, new or better known than before.
+    /// A recorded topic has this publisher, new or better known than before; its type may be another one than the topic's.
     Publisher(Box<EndpointInfo>),
     /// A publisher of a recorded topic is gone.
     PublisherGone {
@@ -21,7 +21,7 @@ pub enum GraphDecision {
         /// Which publisher.
         gid: Gid,
     },
-    /// Endpoints use a topic with different types, so it cannot be recorded.
+    /// Subscriptions use a topic without a publisher with different types, so it cannot be subscribed to yet.
     RefusedTypes {
         /// Which topic.
         topic: String,
@@ -37,9 +37,9 @@ pub struct TopicPlan {
     pub name: String,
     /// ROS type.
     pub type_name: String,
-    /// The hash that all publishers announce, or empty when none does or they disagree.
+    /// The hash that all its publishers announce, or empty when none does or they disagree.
     pub type_hash: String,
-    /// Its publishers, in no order.
+    /// Its publishers of this type, in no order.
     pub publishers: Vec<EndpointInfo>,
 }
 
@@ -74,24 +74,36 @@ struct TopicGraph {
     publishers: BTreeMap<Gid, EndpointInfo>,
     subscriptions: BTreeMap<Gid, EndpointInfo>,
     state: State,
+    /// What it is recorded as.
+    type_name: String,
 }
 
 impl TopicGraph {
+    /// The types that its publishers have; without one, those that its subscriptions have.
     fn type_names(&self) -> BTreeSet<&str> {
-        let endpoints = self.publishers.values().chain(self.subscriptions.values());
-        endpoints.map(|endpoint| endpoint.type_name.as_str()).collect()
+        let endpoints = if self.publishers.is_empty() {
+            &self.subscriptions
+        } else {
+            &self.publishers
+        };
+        let names = endpoints.values().map(|endpoint| endpoint.type_name.as_str());
+        names.collect()
     }
 
-    fn agreed_hash(&self) -> String {
-        let mut hashes = self
-            .publishers
-            .values()
-            .map(|publisher| publisher.type_hash.as_deref());
-        let first = hashes.next().flatten();
-        match first {
-            Some(hash) if hashes.all(|other| other == Some(hash)) => hash.to_owned(),
-            _ => String::new(),
-        }
+    /// Whether a publisher's messages are requested: those of the type that the topic is recorded as always are.
+    fn takes(&self, filter: &TopicFilter, publisher: &EndpointInfo) -> bool {
+        let has_subscriptions = !self.subscriptions.is_empty();
+        publisher.type_name == self.type_name
+            || filter.decide(&publisher.topic, &publisher.type_name, true, has_subscriptions)
+    }
+}
+
+fn agreed_hash(publishers: &[EndpointInfo]) -> String {
+    let mut hashes = publishers.iter().map(|publisher| publisher.type_hash.as_deref());
+    let first = hashes.next().flatten();
+    match first {
+        Some(hash) if hashes.all(|other| other == Some(hash)) => hash.to_owned(),
+        _ => String::new(),
     }
 }
 
@@ -116,8 +128,10 @@ impl Discovery {
     }
 
     /// Counts a topic as recorded that was not found in the graph (`--static-topics-path`).
-    pub fn add_recorded(&mut self, topic: &str) {
-        self.topics.entry(topic.to_owned()).or_default().state = State::Recorded;
+    pub fn add_recorded(&mut self, topic: &str, type_name: &str) {
+        let topic = self.topics.entry(topic.to_owned()).or_default();
+        topic.state = State::Recorded;
+        type_name.clone_into(&mut topic.type_name);
     }
 
     /// Adds no topics from now on; publishers of recorded topics are still followed.
@@ -157,7 +171,7 @@ impl Discovery {
     fn add_publisher(&mut self, endpoint: EndpointInfo, decisions: &mut Vec<GraphDecision>) {
         self.topic_of.insert(endpoint.gid, endpoint.topic.clone());
         let topic = self.topics.entry(endpoint.topic.clone()).or_default();
-        if topic.state == State::Recorded {
+        if topic.state == State::Recorded && topic.takes(&self.filter, &endpoint) {
             decisions.push(GraphDecision::Publisher(Box::new(endpoint.clone())));
         }
         topic.publishers.insert(endpoint.gid, endpoint);
@@ -194,31 +208,35 @@ impl Discovery {
             self.filter
                 .decide(name, type_name, has_publishers, has_subscriptions)
         };
-        if !type_names.iter().any(takes) {
-            return;
-        }
-        if let [type_name] = type_names.as_slice() {
-            topic.state = State::Recorded;
-            decisions.push(GraphDecision::Record(TopicPlan {
-                name: name.to_owned(),
-                type_name: type_name.clone(),
-                type_hash: topic.agreed_hash(),
-                publishers: topic.publishers.values().cloned().collect(),
-            }));
-            decisions.extend(
-                topic
+        let taken: Vec<String> = type_names.iter().filter(|it| takes(it)).cloned().collect();
+        match taken.as_slice() {
+            [] => {}
+            // Each publisher is received as what it sends.
+            [first, ..] if has_publishers || type_names.len() == 1 => {
+                topic.state = State::Recorded;
+                topic.type_name.clone_from(first);
+                let publishers = topic.publishers.values();
+                let of_type: Vec<_> = publishers.filter(|it| it.type_name == *first).cloned().collect();
+                decisions.push(GraphDecision::Record(TopicPlan {
+                    name: name.to_owned(),
+                    type_name: first.clone(),
+                    type_hash: agreed_hash(&of_type),
+                    publishers: of_type,
+                }));
+                let publishers = topic
                     .publishers
                     .values()
-                    .cloned()
-                    .map(Box::new)
-                    .map(GraphDecision::Publisher),
-            );
-        } else if topic.state == State::Seen {
-            topic.state = State::Refused;
-            decisions.push(GraphDecision::RefusedTypes {
-                topic: name.to_owned(),
-                type_names,
-            });
+                    .filter(|it| topic.takes(&self.filter, it));
+                decisions.extend(publishers.cloned().map(Box::new).map(GraphDecision::Publisher));
+            }
+            _ if topic.state == State::Seen => {
+                topic.state = State::Refused;
+                decisions.push(GraphDecision::RefusedTypes {
+                    topic: name.to_owned(),
+                    type_names,
+                });
+            }
+            _ => {}
         }
     }
 }
@@ -286,21 +304,68 @@ mod tests {
         assert!(matches!(&gone[..], [GraphDecision::PublisherGone { .. }]));
     }
 
+    const HEADER: &str = "std_msgs/msg/Header";
+
+    /// The number of each publisher that is to be received.
+    fn served(decisions: &[GraphDecision]) -> Vec<u8> {
+        fn number(decision: &GraphDecision) -> Option<u8> {
+            match decision {
+                GraphDecision::Publisher(endpoint) => Some(endpoint.gid.0[0]),
+                _ => None,
+            }
+        }
+        decisions.iter().filter_map(number).collect()
+    }
+
     #[test]
-    fn a_topic_of_two_types_is_refused_once_and_recorded_when_they_agree() {
+    fn publishers_of_every_type_are_received() {
         let mut discovery = discovery(&all());
-        let subscription = GraphEvent::Subscription(endpoint(9, "/a", "std_msgs/msg/Header", None));
-        let refused = discovery.take_in(vec![publisher(1, "/a", STRING, None), subscription]);
+        let first = discovery.take_in(vec![
+            publisher(1, "/a", STRING, Some("RIHS01_a")),
+            publisher(2, "/a", HEADER, Some("RIHS01_b")),
+        ]);
+        let Some(GraphDecision::Record(plan)) = first.first() else {
+            panic!("{first:?}")
+        };
+        assert_eq!(
+            (plan.type_name.as_str(), plan.type_hash.as_str()),
+            (HEADER, "RIHS01_b")
+        );
+        assert_eq!((recorded(&first).len(), served(&first)), (1, vec![1, 2]));
+        let later = discovery.take_in(vec![publisher(3, "/a", STRING, None)]);
+        assert_eq!((recorded(&later).len(), served(&later)), (0, vec![3]));
+    }
+
+    #[test]
+    fn publishers_of_a_type_that_is_left_out_are_not_received() {
+        let selection = Selection {
+            exclude_topic_types: vec![HEADER.to_owned()],
+            ..all()
+        };
+        let mut discovery = discovery(&selection);
+        let events = vec![publisher(1, "/a", STRING, None), publisher(2, "/a", HEADER, None)];
+        assert_eq!(served(&discovery.take_in(events)), [1]);
+        assert_eq!(
+            served(&discovery.take_in(vec![publisher(3, "/a", HEADER, None)])),
+            [] as [u8; 0]
+        );
+    }
+
+    #[test]
+    fn subscriptions_of_two_types_are_refused_once_until_a_publisher_shows_its_type() {
+        let mut discovery = discovery(&Selection {
+            include_unpublished_topics: true,
+            ..all()
+        });
+        let subscription =
+            |number, type_name| GraphEvent::Subscription(endpoint(number, "/a", type_name, None));
+        let refused = discovery.take_in(vec![subscription(8, STRING), subscription(9, HEADER)]);
         assert!(
             matches!(&refused[..], [GraphDecision::RefusedTypes { type_names, .. }] if type_names.len() == 2)
         );
-        assert!(
-            discovery
-                .take_in(vec![publisher(2, "/a", STRING, None)])
-                .is_empty()
-        );
-        let agreed = discovery.take_in(vec![GraphEvent::SubscriptionGone(Gid([9; 16]))]);
-        assert_eq!(recorded(&agreed), ["/a"]);
+        assert!(discovery.take_in(vec![subscription(7, STRING)]).is_empty());
+        let found = discovery.take_in(vec![publisher(1, "/a", STRING, None)]);
+        assert_eq!((recorded(&found), served(&found)), (vec!["/a"], vec![1]));
     }
 
     #[test]

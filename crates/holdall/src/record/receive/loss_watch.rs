@@ -51,6 +51,9 @@ const fn reason(stage: LossStage) -> &'static str {
         LossStage::NotBelievable => {
             "claimed by a sequence number that no publisher can have reached; something forges or damages DDS packets"
         }
+        LossStage::AnotherType => {
+            "of another type than their topic's, for which the storage has no place (storage mcap has)"
+        }
     }
 }
 

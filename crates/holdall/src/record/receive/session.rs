@@ -111,6 +111,8 @@ impl Source {
 pub(in crate::record) struct Session {
     options: RecordOptions,
     parts: Parts,
+    /// The storage has a place for several types of one topic.
+    keeps_types: bool,
     sources: Vec<Source>,
     definitions: Definitions,
     /// By name.
@@ -135,6 +137,7 @@ impl Session {
         options: RecordOptions,
         parts: Parts,
         transports: Vec<Box<dyn Transport>>,
+        keeps_types: bool,
         now: Duration,
     ) -> Result<Self, crate::record::RecordError> {
         let filter = filter(&options)?;
@@ -150,6 +153,7 @@ impl Session {
         let mut session = Self {
             options,
             parts,
+            keeps_types,
             sources: transports.into_iter().map(source).collect(),
             definitions,
             topics: BTreeMap::new(),
@@ -212,7 +216,9 @@ impl Session {
                 publishers: Vec::new(),
             };
             for number in 0..self.sources.len() {
-                self.sources[number].discovery.add_recorded(&name);
+                self.sources[number]
+                    .discovery
+                    .add_recorded(&name, &plan.type_name);
                 self.record(number, &plan)?;
             }
         }
@@ -348,7 +354,7 @@ impl Session {
             }
             GraphDecision::RefusedTypes { topic, type_names } => {
                 tracing::warn!(
-                    "{topic} is not recorded: it has more than one type ({})",
+                    "{topic} is not recorded until it has a publisher: its subscriptions have more than one type ({})",
                     type_names.join(", ")
                 );
                 Ok(())
@@ -384,20 +390,7 @@ impl Session {
             type_name: plan.type_name.clone(),
             intake: Arc::clone(&intake),
         });
-        let endpoint = plan.publishers.first();
-        let format = endpoint.map_or("", |publisher| publisher.serialization_format);
-        let info = TopicInfo {
-            name: plan.name.clone(),
-            type_name: plan.type_name.clone(),
-            serialization_format: if format.is_empty() { CDR } else { format }.to_owned(),
-            offered_qos_profiles: plan.publishers.iter().map(|publisher| publisher.qos).collect(),
-            type_description_hash: plan.type_hash.clone(),
-            origin: Some(TopicOrigin {
-                transport: self.sources[number].transport.name().to_owned(),
-                details: endpoint.map_or_else(BTreeMap::new, |publisher| publisher.details.clone()),
-            }),
-            publisher: None,
-        };
+        let info = self.topic_info(number, plan);
         // Before the subscription, so that the drain knows the topic when its first message comes.
         let definition = self
             .definitions
@@ -420,12 +413,70 @@ impl Session {
         self.topics.insert(plan.name.clone(), topic);
     }
 
+    /// How the bag describes a topic.
+    fn topic_info(&self, number: usize, plan: &TopicPlan) -> TopicInfo {
+        let endpoint = plan.publishers.first();
+        let format = endpoint.map_or("", |publisher| publisher.serialization_format);
+        TopicInfo {
+            name: plan.name.clone(),
+            type_name: plan.type_name.clone(),
+            serialization_format: if format.is_empty() { CDR } else { format }.to_owned(),
+            offered_qos_profiles: plan.publishers.iter().map(|publisher| publisher.qos).collect(),
+            type_description_hash: plan.type_hash.clone(),
+            origin: Some(TopicOrigin {
+                transport: self.sources[number].transport.name().to_owned(),
+                details: endpoint.map_or_else(BTreeMap::new, |publisher| publisher.details.clone()),
+            }),
+            publisher: None,
+        }
+    }
+
+    /// Begins to receive publishers of another type than their topic is recorded with.
+    fn open_type(&mut self, number: usize, publisher: &EndpointInfo) {
+        let Some(topic) = self.topics.get_mut(&publisher.topic) else {
+            return;
+        };
+        let type_hash = publisher.type_hash.as_deref().unwrap_or_default();
+        topic.add_type(&publisher.type_name, type_hash, self.keeps_types);
+        let (id, own) = (topic.id, topic.type_name.clone());
+        let (name, other) = (&publisher.topic, &publisher.type_name);
+        if !self.keeps_types {
+            tracing::warn!(
+                "{name}: publisher {} has type {other}, not {own}: its messages are counted as lost, because \
+                 storage {} has no place for them (storage mcap has)",
+                publisher.gid,
+                self.options.storage_id
+            );
+            return;
+        }
+        tracing::warn!("{name}: it has publishers of type {own} and of type {other}; both are recorded");
+        let plan = TopicPlan {
+            name: name.clone(),
+            type_name: other.clone(),
+            type_hash: type_hash.to_owned(),
+            publishers: vec![publisher.clone()],
+        };
+        let info = self.topic_info(number, &plan);
+        let found = self.definitions.find(other, type_hash, &plan.nodes());
+        // Before the subscription, as for a topic. Its messages do not wait for the definition.
+        self.parts.drain.command(DrainCommand::AddType {
+            topic: id,
+            info,
+            definition: found.unwrap_or_else(|| MessageDefinition::unknown(other)),
+        });
+    }
+
     fn serve(
         &mut self,
         number: usize,
         publisher: &EndpointInfo,
         elapsed: Duration,
     ) -> Result<(), TransportError> {
+        match self.topics.get(&publisher.topic) {
+            None => return Ok(()),
+            Some(topic) if topic.has_type(&publisher.type_name) => {}
+            Some(_) => self.open_type(number, publisher),
+        }
         let Some(topic) = self.topics.get_mut(&publisher.topic) else {
             return Ok(());
         };
@@ -435,22 +486,10 @@ impl Session {
         } else {
             self.sources[number].origin_of(publisher, elapsed)
         };
-        if publisher.type_name != topic.type_name {
-            // Discovery reports a publisher again when its node becomes known.
-            if topic.is_first_refusal(publisher.gid) {
-                tracing::warn!(
-                    "{}: publisher {} has type {}, not {}: its messages are not recorded, and not counted",
-                    topic.name,
-                    publisher.gid,
-                    publisher.type_name,
-                    topic.type_name
-                );
-            }
-            return Ok(());
-        }
         for node in nodes_to_ask(publisher) {
+            let type_name = &publisher.type_name;
             self.definitions
-                .add_node(&topic.type_name, &topic.type_hash, node);
+                .add_node(type_name, topic.hash_of(type_name), node);
         }
         topic.serve(
             (number, self.sources[number].transport.as_mut()),
@@ -485,9 +524,8 @@ impl Session {
     }
 
     fn define(&self, definition: &MessageDefinition) {
-        let has_type = |topic: &&RecordedTopic| {
-            topic.type_name == definition.type_name && topic.type_hash == definition.type_description_hash
-        };
+        let has_type =
+            |topic: &&RecordedTopic| topic.records(&definition.type_name, &definition.type_description_hash);
         let ids: Vec<TopicId> = self
             .topics
             .values()

@@ -16,7 +16,17 @@ struct OpenSubscription {
     /// Which of the recording's transports it belongs to.
     transport: usize,
     request: QosProfile,
+    /// The type, where that is not the topic's.
+    other_type: Option<usize>,
     subscription: Box<dyn Subscription>,
+}
+
+/// A type that some of a topic's publishers have and the topic has not.
+struct OtherType {
+    type_name: Arc<str>,
+    type_hash: String,
+    /// The storage can keep its messages.
+    is_kept: bool,
 }
 
 /// A topic that is being recorded.
@@ -32,6 +42,7 @@ pub(in crate::record) struct RecordedTopic {
     /// Remembers messages, where those that several transports bring are recorded once.
     merging: Option<Arc<Merging>>,
     subscriptions: Vec<OpenSubscription>,
+    other_types: Vec<OtherType>,
     /// Publishers that were reported as incompatible.
     refused: BTreeSet<Gid>,
 }
@@ -53,6 +64,7 @@ impl RecordedTopic {
             qos_override,
             merging: None,
             subscriptions: Vec::new(),
+            other_types: Vec::new(),
             refused: BTreeSet::new(),
         }
     }
@@ -61,6 +73,41 @@ impl RecordedTopic {
     pub(in crate::record) fn merge_duplicates(mut self) -> Self {
         self.merging = Some(Arc::default());
         self
+    }
+
+    /// Whether publishers of this type are received.
+    pub(super) fn has_type(&self, type_name: &str) -> bool {
+        self.type_name == type_name || self.other_type(type_name).is_some()
+    }
+
+    fn other_type(&self, type_name: &str) -> Option<usize> {
+        self.other_types
+            .iter()
+            .position(|other| *other.type_name == *type_name)
+    }
+
+    /// Whether messages of this type are recorded, with this hash.
+    pub(super) fn records(&self, type_name: &str, type_hash: &str) -> bool {
+        (self.type_name == type_name && self.type_hash == type_hash)
+            || self
+                .other_types
+                .iter()
+                .any(|other| other.is_kept && *other.type_name == *type_name && other.type_hash == type_hash)
+    }
+
+    /// Hash that a type has been opened with, or empty.
+    pub(super) fn hash_of(&self, type_name: &str) -> &str {
+        let other = self.other_type(type_name);
+        other.map_or(&self.type_hash, |other| &self.other_types[other].type_hash)
+    }
+
+    /// Receives publishers of one more type, and counts their messages as lost unless the storage keeps them.
+    pub(super) fn add_type(&mut self, type_name: &str, type_hash: &str, is_kept: bool) {
+        self.other_types.push(OtherType {
+            type_name: Arc::from(type_name),
+            type_hash: type_hash.to_owned(),
+            is_kept,
+        });
     }
 
     /// Makes sure that a publisher is received as well as it offers.
@@ -76,6 +123,11 @@ impl RecordedTopic {
             host: publisher.host.clone(),
             transport: Some(transport.name().to_owned()),
         };
+        let other_type = self.other_type(&publisher.type_name);
+        if let Some(other) = other_type {
+            let type_name = &self.other_types[other].type_name;
+            self.intake.publisher_of_type(Some(publisher.gid), type_name);
+        }
         self.intake.publisher_discovered(publisher.gid, origin, Some(who));
         let request = self
             .qos_override
@@ -87,12 +139,7 @@ impl RecordedTopic {
                 publisher.gid
             );
         }
-        self.subscribe(number, transport, request)
-    }
-
-    /// Notes a publisher that cannot be recorded; true the first time.
-    pub(in crate::record) fn is_first_refusal(&mut self, publisher: Gid) -> bool {
-        self.refused.insert(publisher)
+        self.subscribe(number, transport, request, other_type)
     }
 
     /// Subscribes with the default QoS when there is no publisher to go by.
@@ -102,7 +149,7 @@ impl RecordedTopic {
         transport: &mut dyn Transport,
     ) -> Result<(), TransportError> {
         let request = self.qos_override.unwrap_or(QosProfile::ROS_DEFAULT);
-        self.subscribe(number, transport, request)
+        self.subscribe(number, transport, request, None)
     }
 
     fn subscribe(
@@ -110,9 +157,11 @@ impl RecordedTopic {
         number: usize,
         transport: &mut dyn Transport,
         request: QosProfile,
+        other_type: Option<usize>,
     ) -> Result<(), TransportError> {
         let serves = |open: &OpenSubscription| {
             open.transport == number
+                && open.other_type == other_type
                 && open.request.reliability == request.reliability
                 && open.request.durability == request.durability
                 && open.request.avoid_ros_namespace_conventions == request.avoid_ros_namespace_conventions
@@ -120,32 +169,39 @@ impl RecordedTopic {
         if self.subscriptions.iter().any(serves) {
             return Ok(());
         }
+        let other = other_type.map(|other| &self.other_types[other]);
+        let type_name: &str = other.map_or(&self.type_name, |other| &other.type_name);
         let asked = SubscribeRequest {
             topic: self.name.clone(),
-            type_name: self.type_name.clone(),
+            type_name: type_name.to_owned(),
             qos: request,
         };
-        let sink = match &self.merging {
-            Some(merging) => self
-                .intake
-                .merging_sink(self.subscriptions.len(), number, merging),
-            None => self.intake.sink(self.subscriptions.len()),
+        let bit = self.subscriptions.len();
+        let sink = match (other, &self.merging) {
+            (Some(other), _) => self.intake.sink_of_type(bit, &other.type_name, other.is_kept),
+            (None, Some(merging)) => self.intake.merging_sink(bit, number, merging),
+            (None, None) => self.intake.sink(bit),
         };
         let subscription = transport.subscribe(&asked, sink)?;
-        self.subscriptions.push(OpenSubscription {
-            transport: number,
-            request,
-            subscription,
-        });
-        if let [_, .., _] = self.subscriptions.as_slice() {
+        let is_first = !self
+            .subscriptions
+            .iter()
+            .any(|open| open.other_type == other_type);
+        if !is_first {
             let (reliability, durability) = (request.reliability, request.durability);
             tracing::info!(
                 "{}: one more subscription ({reliability:?}, {durability:?}), because its publishers differ",
                 self.name
             );
-        } else {
-            tracing::info!("recording {} [{}]", self.name, self.type_name);
+        } else if other.is_none_or(|other| other.is_kept) {
+            tracing::info!("recording {} [{type_name}]", self.name);
         }
+        self.subscriptions.push(OpenSubscription {
+            transport: number,
+            request,
+            other_type,
+            subscription,
+        });
         Ok(())
     }
 

@@ -12,6 +12,7 @@ mod rescue;
 mod simulated;
 mod topics;
 mod transports;
+mod types;
 
 use super::{RecordControl, Recorder, options::RecordOptions, status::RecordReport};
 use crate::{

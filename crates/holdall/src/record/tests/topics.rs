@@ -283,20 +283,6 @@ fn a_qos_override_is_asked_for_whatever_publishers_offer() {
     );
 }
 
-#[test]
-fn a_topic_of_two_types_is_left_out_and_others_are_recorded() {
-    let mut world = World::new();
-    let first = world.publisher("/t", RELIABLE);
-    let second = world.publisher_of("/t", "std_msgs/msg/Header", None, RELIABLE);
-    let other = world.publisher("/u", RELIABLE);
-    let recording = world.record();
-    recording.wait_matched(&other);
-    other.send(&payload(0, 8));
-    assert_eq!(first.matched_subscriptions() + second.matched_subscriptions(), 0);
-    let recorded = recording.stop();
-    assert_eq!(recorded.messages().len(), 1);
-}
-
 /// The definition and schema name in the bag.
 fn schema(recorded: &Recorded, topic: &str) -> (String, String, String) {
     let bytes = fs::read(&recorded.report.files[0]).unwrap();

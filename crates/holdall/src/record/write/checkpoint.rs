@@ -129,7 +129,8 @@ pub(in crate::record) fn by_topic_of_recording(of_bag: &[TopicId], counts: &[Top
     let mut messages = vec![0; topics.unwrap_or(0)];
     for count in counts {
         if let Some(topic) = of_bag.get(count.topic.0 as usize) {
-            messages[topic.0 as usize] = count.messages;
+            // A topic with several types has several in the bag.
+            messages[topic.0 as usize] += count.messages;
         }
     }
     messages

@@ -53,6 +53,15 @@ pub enum Event {
         /// Its definition, where it is known.
         definition: Option<MessageDefinition>,
     },
+    /// Some publishers of this topic have another type.
+    Type {
+        /// Its topic's number.
+        topic: TopicId,
+        /// How the bag describes the topic of that type.
+        info: TopicInfo,
+        /// The type's definition, where it is known.
+        definition: MessageDefinition,
+    },
     /// A topic's definition.
     Define {
         /// The topic.

@@ -2,7 +2,7 @@
 
 use super::{BagEnd, BagError, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile};
 use holdall_io::disk::Operation;
-use holdall_storage::writer::MetadataEntries;
+use holdall_storage::writer::{ChannelInfo, MetadataEntries};
 use std::collections::BTreeMap;
 
 impl BagWriter {
@@ -103,8 +103,11 @@ impl BagWriter {
             Ok(reader) => {
                 let summary = reader.summary();
                 for channel in &summary.channels {
-                    let name = &channel.info.topic.name;
-                    let topic = self.topics.iter().position(|topic| topic.topic.name == *name);
+                    let of = &channel.info.topic;
+                    let is_it = |topic: &ChannelInfo| {
+                        topic.topic.name == of.name && topic.topic.type_name == of.type_name
+                    };
+                    let topic = self.topics.iter().position(is_it);
                     if let Some(topic) = topic {
                         readable[topic] += channel.message_count;
                     }

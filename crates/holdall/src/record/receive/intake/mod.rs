@@ -1,8 +1,10 @@
 //! The intake of one topic: checks each publisher's sequence, counts what is lost or unwanted, and offers the rest to the cache.
 
 mod first_inline;
+mod other_type;
 
 use first_inline::FirstInline;
+use other_type::OtherTypes;
 
 use super::{
     gate::{Gate, Passage},
@@ -128,6 +130,8 @@ struct IntakeState {
     ended: Vec<usize>,
     /// Publishers whose accounts were summed up.
     folded: usize,
+    /// Publishers of another type than the topic's.
+    other_types: OtherTypes,
 }
 
 /// What one topic's messages pass through before the cache.
@@ -227,6 +231,7 @@ impl Intake {
         {
             if let Some(index) = state.by_gid.remove(&Some(gid)) {
                 state.last = None;
+                state.other_types.forget(gid);
                 self.close_track(&mut state.tracks[index]);
                 state.ended.push(index);
             }
@@ -363,17 +368,20 @@ impl Intake {
             None => state.tracks.push(track),
         }
         state.by_gid.insert(gid, place);
+        if let Some(type_name) = state.other_types.of(gid) {
+            self.ledger().set_publisher_type(self.topic, index, type_name);
+        }
         place
     }
 
     /// Takes a message of subscription `bit`. The topic's lock is held until the cache has it, so that order is kept.
     #[inline]
     fn receive(&self, bit: u64, header: MessageHeader, payload: Payload<'_>) {
-        self.take(bit, header, Some(payload));
+        self.take(bit, header, Ok(payload));
     }
 
-    /// Takes a message, which is left out on request where there is no payload.
-    fn take(&self, bit: u64, mut header: MessageHeader, payload: Option<Payload<'_>>) {
+    /// Takes a message, or where there is no payload the stage at which it is left out.
+    fn take(&self, bit: u64, mut header: MessageHeader, payload: Result<Payload<'_>, LossStage>) {
         let mut state = self.lock();
         state.received += 1;
         let passage = self.gate.passage(&mut header.log_time);
@@ -390,9 +398,10 @@ impl Intake {
         track.received += 1;
         let publisher = track.index;
         let stage = match (passage, payload) {
-            (Passage::Shut, _) | (Passage::Open, None) => LossStage::Policy,
-            (Passage::Open, Some(_)) if state.closed => LossStage::Shutdown,
-            (Passage::Open, Some(payload)) => match self.offer(publisher, &header, payload) {
+            (Passage::Shut, _) => LossStage::Policy,
+            (Passage::Open, Err(stage)) => stage,
+            (Passage::Open, Ok(_)) if state.closed => LossStage::Shutdown,
+            (Passage::Open, Ok(payload)) => match self.offer(publisher, &header, payload) {
                 Offered::Stored => return,
                 Offered::Full => LossStage::Cache,
                 Offered::Closed => LossStage::Shutdown,
@@ -588,8 +597,12 @@ struct MergingSink {
 impl Sink for MergingSink {
     fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
         let is_duplicate = self.merging.is_duplicate(self.transport, &header, &payload);
-        self.intake
-            .take(self.bit, header, (!is_duplicate).then_some(payload));
+        let payload = if is_duplicate {
+            Err(LossStage::Policy)
+        } else {
+            Ok(payload)
+        };
+        self.intake.take(self.bit, header, payload);
     }
 
     fn announced(&self, publisher: Gid, last_sequence: u64) {

@@ -3,9 +3,11 @@
 mod places;
 mod retain;
 mod thread;
+mod types;
 
 pub use super::options::DrainOptions;
 pub use thread::DrainThread;
+use types::OtherTypes;
 
 use super::{
     checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
@@ -70,6 +72,15 @@ pub enum DrainCommand {
         info: TopicInfo,
         /// Its definition; `None` while it is being asked for.
         definition: Option<MessageDefinition>,
+    },
+    /// Messages of this topic with another type will come.
+    AddType {
+        /// The topic's number in the recording.
+        topic: TopicId,
+        /// How the bag describes the topic of that type.
+        info: TopicInfo,
+        /// The type's definition; encoding `Unknown` while it is being asked for.
+        definition: MessageDefinition,
     },
     /// The definition that a node was asked for, or that there is none.
     Define {
@@ -181,6 +192,7 @@ pub struct Drain {
     topics: Vec<Option<BagTopic>>,
     /// The other way round: indexed by [`BagTopic`].
     of_bag: Vec<TopicId>,
+    other_types: OtherTypes,
     waiting: WaitingTopics,
     runs: Vec<Run>,
     /// There for message compression.
@@ -224,6 +236,7 @@ impl Drain {
             shared,
             topics: Vec::new(),
             of_bag: Vec::new(),
+            other_types: OtherTypes::default(),
             waiting,
             runs: Vec::new(),
             packing: None,
@@ -300,6 +313,11 @@ impl Drain {
                 } => {
                     self.add_topic(topic, info, definition);
                 }
+                DrainCommand::AddType {
+                    topic,
+                    info,
+                    definition,
+                } => self.add_type(topic, info, definition),
                 DrainCommand::Define { topic, definition } => self.define(topic, definition),
                 DrainCommand::Split => self.split(),
                 DrainCommand::Restart(reason) => {
@@ -342,6 +360,9 @@ impl Drain {
 
     /// Gives a topic its definition, and writes what was held back for it.
     fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
+        if self.define_other(topic, &definition) {
+            return;
+        }
         match self.waiting.remove(topic) {
             Some((info, held)) => {
                 self.add_to_bag(topic, info, definition);
@@ -510,7 +531,7 @@ impl Drain {
     /// Writes one message, or counts it as lost. `bytes` is the length of its payload as it was sent.
     #[inline]
     fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>, bytes: usize) {
-        let topic = self.topics.get(entry.topic.0 as usize).copied().flatten();
+        let topic = self.bag_topic(&entry);
         let (None, Some(topic)) = (&self.failure, topic) else {
             return self.lose(&entry, LossStage::Storage);
         };

@@ -8,9 +8,10 @@ impl Drain {
     pub(super) fn forget_vacated(&mut self) {
         let vacated = lock(&self.ledger).take_vacated();
         for (topic, publisher) in vacated {
-            if let Some(Some(topic)) = self.topics.get(topic.0 as usize) {
-                self.bag.forget_publisher(*topic, PublisherSlot(publisher.0));
+            for topic in self.bag_topics(topic) {
+                self.bag.forget_publisher(topic, PublisherSlot(publisher.0));
             }
+            self.forget_type(topic, publisher);
         }
     }
 

@@ -18,6 +18,15 @@ impl DrainCommand {
                 info: info.clone(),
                 definition: definition.clone(),
             }),
+            Self::AddType {
+                topic,
+                info,
+                definition,
+            } => survival.add(|| Event::Type {
+                topic: *topic,
+                info: info.clone(),
+                definition: definition.clone(),
+            }),
             Self::Define { topic, definition } => survival.add(|| Event::Define {
                 topic: *topic,
                 definition: definition.clone(),
