@@ -3,12 +3,12 @@
 use crate::error::{BenchError, BenchResult};
 use holdall_io::{
     disk::Disk,
+    fs::write_new,
     os::{DiskMode, OsDisk},
     unfinished::Unfinished,
 };
 use std::{
     fs,
-    io::Write,
     path::{Path, PathBuf},
 };
 
@@ -104,14 +104,10 @@ impl BenchFolder {
     pub fn store(&self, stem: &str, extension: &str, text: &str) -> BenchResult<PathBuf> {
         for number in 1..=u32::MAX {
             let path = self.path.join(format!("{stem}-{number}.{extension}"));
-            match fs::File::create_new(&path) {
-                Ok(mut file) => {
-                    file.write_all(text.as_bytes())
-                        .map_err(BenchError::io("write", &path))?;
-                    return Ok(path);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(BenchError::io("create", &path)(error)),
+            match write_new(&path, &mut text.as_bytes()) {
+                Ok(()) => return Ok(path),
+                Err(error) if error.is_already_exists() => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Err(BenchError::NotEmpty {

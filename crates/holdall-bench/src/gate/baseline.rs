@@ -1,6 +1,7 @@
 //! The committed baseline: what messages cost when it was renewed last.
 
 use crate::error::{BenchError, BenchResult};
+use holdall_io::fs::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -58,9 +59,7 @@ impl Baseline {
             path: path.to_owned(),
             reason: error.to_string(),
         })?;
-        let part = path.with_extension("part");
-        fs::write(&part, text + "\n").map_err(BenchError::io("write", &part))?;
-        fs::rename(&part, path).map_err(BenchError::io("rename", path))
+        Ok(write_atomically(path, (text + "\n").as_bytes())?)
     }
 
     /// With significant digits only, so that a renewed file differs only where the costs have changed.

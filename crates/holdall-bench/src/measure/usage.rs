@@ -2,10 +2,11 @@
 
 use holdall_io::{
     clock::Clock,
+    fs::append,
     process::{CpuTime, process_cpu_time},
 };
 use serde::Serialize;
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 /// Counters that the kernel keeps for the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl<'a> UsageMeter<'a> {
     pub fn start(clock: &'a dyn Clock) -> Self {
         // "5" resets the high-water mark (proc_pid_clear_refs(5)); where that is forbidden the mark of the
         // whole process remains.
-        let _refused = fs::write("/proc/self/clear_refs", "5").is_err();
+        let _refused = append(Path::new("/proc/self/clear_refs"), b"5").is_err();
         let (rss_start_bytes, _) = resident_bytes();
         let counters = counters();
         Self {

@@ -3,6 +3,7 @@
 
 use super::{measure::StorageBenchOptions, report::StorageRun};
 use crate::error::{BenchError, BenchResult};
+use holdall_io::fs::write_atomically_unsynced;
 use serde::{Deserialize, Serialize};
 use std::{fs, io::ErrorKind, path::Path};
 
@@ -108,6 +109,6 @@ impl Rounds {
             path: path.clone(),
             reason: error.to_string(),
         })?;
-        fs::write(&path, text).map_err(BenchError::io("write", &path))
+        Ok(write_atomically_unsynced(&path, text.as_bytes())?)
     }
 }

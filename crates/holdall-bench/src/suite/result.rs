@@ -11,6 +11,7 @@ use crate::{
     measure::{CoreSample, LatencySummary, ProcessUse},
     statistics,
 };
+use holdall_io::fs::write_atomically;
 use holdall_model::loss::LossStage;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
@@ -357,9 +358,7 @@ impl RunResult {
             path: path.to_owned(),
             reason: error.to_string(),
         })?;
-        let part = path.with_extension("part");
-        fs::write(&part, text).map_err(BenchError::io("write", &part))?;
-        fs::rename(&part, path).map_err(BenchError::io("rename", path))
+        Ok(write_atomically(path, text.as_bytes())?)
     }
 
     /// Reads a result.

@@ -8,6 +8,7 @@ use crate::{
     error::{BenchError, BenchResult},
     suite::config::{PublisherKind, RecorderKind, Setting, Transport},
 };
+use holdall_io::fs::write_atomically_unsynced;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -170,7 +171,7 @@ impl Programs {
         let script = |name: &str, text: &str| {
             let path = folder.join(name);
             for (path, text) in [(&path, text), (&folder.join("publish_load.py"), PUBLISH_LOAD)] {
-                fs::write(path, text).map_err(BenchError::io("write", path))?;
+                write_atomically_unsynced(path, text.as_bytes())?;
             }
             Ok::<_, BenchError>(path)
         };

@@ -16,6 +16,7 @@ use super::{
     run::EXPERIMENT_FILE,
 };
 use crate::error::{BenchError, BenchResult};
+use holdall_io::fs::write_atomically_unsynced;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -108,7 +109,7 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
     fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
     let keep = |name: &str, content: &[u8]| {
         let path = out.join(name);
-        fs::write(&path, content).map_err(BenchError::io("write", &path))?;
+        write_atomically_unsynced(&path, content)?;
         Ok::<_, BenchError>(path)
     };
     let mut painter = plots::Painter::new();

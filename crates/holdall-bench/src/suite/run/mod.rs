@@ -17,7 +17,7 @@ use crate::{
     limits::LimitMeter,
     machine::Machine,
 };
-use holdall_io::{clock::Clock, unfinished::Unfinished};
+use holdall_io::{clock::Clock, fs::write_atomically_unsynced, unfinished::Unfinished};
 use std::{
     collections::HashSet,
     fs,
@@ -120,7 +120,7 @@ pub fn run(
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
     if let Some(text) = &experiment.text {
         let path = folder.join(EXPERIMENT_FILE);
-        fs::write(&path, text).map_err(BenchError::io("write", &path))?;
+        write_atomically_unsynced(&path, text.as_bytes())?;
     }
     let mut suite = Suite {
         experiment: &experiment,
@@ -380,14 +380,14 @@ impl Suite<'_> {
     fn keep_summary(&self, runs: &[RunResult]) -> BenchResult<()> {
         let name = &self.experiment.benchmarks[0].summary_result_file;
         let path = self.folder.join(name);
-        fs::write(&path, summary_csv(runs)).map_err(BenchError::io("write", &path))?;
+        write_atomically_unsynced(&path, summary_csv(runs).as_bytes())?;
         let whole = self.whole(runs.to_vec());
         let path = self.folder.join("results.json");
         let text = serde_json::to_string_pretty(&whole).map_err(|error| BenchError::Verify {
             path: path.clone(),
             reason: error.to_string(),
         })?;
-        fs::write(&path, text).map_err(BenchError::io("write", &path))
+        Ok(write_atomically_unsynced(&path, text.as_bytes())?)
     }
 
     fn whole(&self, runs: Vec<RunResult>) -> ExperimentResult {
