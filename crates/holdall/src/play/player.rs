@@ -19,7 +19,7 @@ use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::{text::one_line, topic::TopicInfo};
 use holdall_transport::Transport;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     sync::{Arc, Mutex},
     thread::JoinHandle,
     time::Duration,
@@ -280,10 +280,11 @@ fn check(options: &PlayOptions) -> Result<(), PlayError> {
 /// The topics that the bags list, and those that they contain without listing them.
 fn all_topics(bags: &BagSet) -> Result<Vec<TopicInfo>, PlayError> {
     let mut topics = bags.topics();
+    let key = |topic: &TopicInfo| (topic.name.clone(), topic.type_name.clone());
+    let mut known: HashSet<_> = topics.iter().map(key).collect();
     for bag in bags.bags() {
         for topic in bag.unlisted_topics()? {
-            let is_same = |known: &TopicInfo| known.name == topic.name && known.type_name == topic.type_name;
-            if !topics.iter().any(is_same) {
+            if known.insert(key(&topic)) {
                 topics.push(topic);
             }
         }

@@ -22,7 +22,7 @@ use holdall_storage::{
     leveldb::is_leveldb,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fmt, fs, io,
     path::{Component, Path, PathBuf},
     sync::Arc,
@@ -255,17 +255,16 @@ impl BagReader {
     /// One of these files cannot be read; called before work on the bag starts.
     pub fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, BagError> {
         let mut unlisted: Vec<TopicInfo> = Vec::new();
+        let key = |topic: &TopicInfo| (topic.name.clone(), topic.type_name.clone());
+        let listed = self.metadata.topics_with_message_count.iter();
+        let mut known: HashSet<_> = listed.map(|listed| key(&listed.topic_metadata)).collect();
         for file in self.outer_files() {
             let reader = file.open()?;
             for (place, channel) in reader.outline().channels.iter().enumerate() {
                 let topic = &channel.info.topic;
-                let is_same =
-                    |known: &TopicInfo| known.name == topic.name && known.type_name == topic.type_name;
-                let listed = &self.metadata.topics_with_message_count;
-                let known =
-                    listed.iter().any(|known| is_same(&known.topic_metadata)) || unlisted.iter().any(is_same);
                 // Checked last: it may have to count.
-                if !known && reader.summary().channels[place].message_count > 0 {
+                if !known.contains(&key(topic)) && reader.summary().channels[place].message_count > 0 {
+                    known.insert(key(topic));
                     unlisted.push(topic.as_whole());
                 }
             }
