@@ -1,6 +1,7 @@
 //! Regular expressions given on the command line, with errors that fit in one sentence.
 
 use super::UsageError;
+use holdall_model::selection::parse_pattern;
 use regex::Regex;
 
 /// Compiles a pattern given to `flag`; `None` and the empty text mean "no pattern", as in rosbag2.
@@ -8,20 +9,13 @@ pub fn compile(flag: &'static str, typed: Option<&str>) -> Result<Option<Regex>,
     let Some(pattern) = typed.filter(|pattern| !pattern.is_empty()) else {
         return Ok(None);
     };
-    Regex::new(pattern)
+    parse_pattern(pattern)
         .map(Some)
         .map_err(|error| UsageError::BadValue {
             flag,
-            value: pattern.to_owned(),
-            reason: format!("no regular expression: {}", last_line(&error)),
+            value: error.pattern,
+            reason: format!("no regular expression: {}", error.reason),
         })
-}
-
-/// The regex crate shows the place on several lines; the cause is on the last one.
-fn last_line(error: &regex::Error) -> String {
-    let text = error.to_string();
-    let line = text.lines().last().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use holdall::{
     writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{os::DiskMode, process::memory_bytes};
-use holdall_model::selection::Selection;
+use holdall_model::selection::{Selection, SelectionError, SelectionPart};
 use holdall_storage::{Storage, StorageOptions, compression::FORMATS, storage_by_id};
 use std::{
     collections::BTreeMap,
@@ -144,44 +144,10 @@ fn selects_by_discovery(typed: &RecordArguments) -> bool {
             && typed.topic_types.is_empty())
 }
 
-/// The rules of `ros2 bag record` between flags.
+/// The rules of `ros2 bag record` between flags; those of the selection are in [`selection`].
 fn check_combinations(typed: &RecordArguments) -> Result<(), UsageError> {
     if !selects_by_discovery(typed) && typed.static_topics_path.is_none() {
         return Err(UsageError::NothingSelected);
-    }
-    let regex = typed.regex.as_deref().is_some_and(|pattern| !pattern.is_empty());
-    let topics = typed.all || typed.all_topics || regex || !typed.topic_types.is_empty();
-    let services = typed.all || typed.all_services || regex;
-    let topics_broad = "-a, --all-topics, --topic-types or --regex";
-    for (flag, given, allowed, broad) in [
-        (
-            "--exclude-regex",
-            typed.exclude_regex.as_deref().is_some_and(|p| !p.is_empty()),
-            topics || services,
-            "-a, --all-topics, --all-services, --topic-types or --regex",
-        ),
-        (
-            "--exclude-topics",
-            !typed.exclude_topics.is_empty(),
-            topics,
-            topics_broad,
-        ),
-        (
-            "--exclude-topic-types",
-            !typed.exclude_topic_types.is_empty(),
-            topics,
-            topics_broad,
-        ),
-        (
-            "--exclude-services",
-            !typed.exclude_services.is_empty(),
-            services,
-            "-a, --all-services or --regex",
-        ),
-    ] {
-        if given && !allowed {
-            return Err(UsageError::ExcludeWithoutBroadChoice { flag, broad });
-        }
     }
     if typed.use_sim_time && typed.no_discovery {
         return Err(UsageError::Clash {
@@ -325,7 +291,7 @@ fn compression(typed: &RecordArguments) -> Result<CompressionOptions, UsageError
 fn selection(typed: &RecordArguments) -> Result<Selection, UsageError> {
     let mut topics = names::full_names("topic", &typed.positional_topics)?;
     topics.extend(names::full_names("--topics", &typed.topics)?);
-    Ok(Selection {
+    let selection = Selection {
         all_topics: typed.all || typed.all_topics,
         all_services: typed.all || typed.all_services,
         topics,
@@ -339,7 +305,26 @@ fn selection(typed: &RecordArguments) -> Result<Selection, UsageError> {
         include_hidden_topics: typed.include_hidden_topics,
         include_unpublished_topics: typed.include_unpublished_topics,
         ignore_leaf_topics: typed.ignore_leaf_topics,
-    })
+    };
+    match selection.validate() {
+        Err(SelectionError::NothingToExcludeFrom { part }) => Err(useless_exclusion(part)),
+        _ => Ok(selection),
+    }
+}
+
+/// The sentence for an exclusion that can have no effect, with the flags that would give it one.
+fn useless_exclusion(part: SelectionPart) -> UsageError {
+    let topics_broad = "-a, --all-topics, --topic-types or --regex";
+    let (flag, broad) = match part {
+        SelectionPart::ExcludedTopics => ("--exclude-topics", topics_broad),
+        SelectionPart::ExcludedTopicTypes => ("--exclude-topic-types", topics_broad),
+        SelectionPart::ExcludedServices => ("--exclude-services", "-a, --all-services or --regex"),
+        _ => (
+            "--exclude-regex",
+            "-a, --all-topics, --all-services, --topic-types or --regex",
+        ),
+    };
+    UsageError::ExcludeWithoutBroadChoice { flag, broad }
 }
 
 fn output(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<PathBuf, UsageError> {

@@ -94,17 +94,6 @@ pub fn validate_node_name(name: &str) -> Result<(), NameError> {
     check_node(name).map_err(|kind| error("node", name, kind))
 }
 
-/// Checks a namespace such as `/` or `/robot1` (`rmw_validate_namespace`).
-///
-/// # Errors
-/// The first rule that the namespace breaks.
-pub fn validate_namespace(namespace: &str) -> Result<(), NameError> {
-    if namespace == "/" {
-        return Ok(());
-    }
-    check_full(namespace, NAMESPACE_BYTES_MAX).map_err(|kind| error("namespace", namespace, kind))
-}
-
 /// Expands a name as a node does: `chatter` becomes `/chatter`, `~/image` becomes `/node/image`.
 ///
 /// # Errors
@@ -294,14 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn node_names_and_namespaces_have_rules_of_their_own() {
+    fn node_names_have_rules_of_their_own() {
         assert_eq!(validate_node_name("rosbag2_recorder"), Ok(()));
         assert!(validate_node_name("a/b").is_err());
         assert!(validate_node_name("1a").is_err());
         assert!(validate_node_name("").is_err());
-        assert_eq!(validate_namespace("/"), Ok(()));
-        assert_eq!(validate_namespace("/robot1"), Ok(()));
-        assert!(validate_namespace("robot1").is_err());
     }
 
     #[test]

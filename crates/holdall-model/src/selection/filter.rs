@@ -1,6 +1,6 @@
 //! Decides for each discovered topic whether it is recorded, by rosbag2's rules.
 
-use super::{Selection, SelectionError};
+use super::{Selection, SelectionError, SelectionPart};
 use crate::{
     names::{expand_name, is_hidden, service_event_topic, service_of_event_topic},
     topic::NodeName,
@@ -34,9 +34,9 @@ impl Selection {
     /// # Errors
     /// A name or a type that is not valid.
     pub fn compile(&self, node: &NodeName) -> Result<TopicFilter, SelectionError> {
-        let names = |option, names| full_names(option, names, node);
-        let events = |option, names: &[String]| -> Result<BTreeSet<String>, SelectionError> {
-            Ok(full_names(option, names, node)?
+        let names = |part, names| full_names(part, names, node);
+        let events = |part, names: &[String]| -> Result<BTreeSet<String>, SelectionError> {
+            Ok(full_names(part, names, node)?
                 .iter()
                 .map(|name| service_event_topic(name))
                 .collect())
@@ -45,14 +45,14 @@ impl Selection {
         Ok(TopicFilter {
             all_topics: self.all_topics,
             all_services: self.all_services,
-            topics: names("--topics", &self.topics)?,
-            service_event_topics: events("--services", &self.services)?,
-            topic_types: types("--topic-types", &self.topic_types)?,
+            topics: names(SelectionPart::Topics, &self.topics)?,
+            service_event_topics: events(SelectionPart::Services, &self.services)?,
+            topic_types: types(SelectionPart::TopicTypes, &self.topic_types)?,
             regex: self.regex.clone().filter(|_| !all_given),
             exclude_regex: self.exclude_regex.clone(),
-            exclude_topics: names("--exclude-topics", &self.exclude_topics)?,
-            exclude_service_event_topics: events("--exclude-services", &self.exclude_services)?,
-            exclude_topic_types: types("--exclude-topic-types", &self.exclude_topic_types)?,
+            exclude_topics: names(SelectionPart::ExcludedTopics, &self.exclude_topics)?,
+            exclude_service_event_topics: events(SelectionPart::ExcludedServices, &self.exclude_services)?,
+            exclude_topic_types: types(SelectionPart::ExcludedTopicTypes, &self.exclude_topic_types)?,
             include_hidden_topics: self.include_hidden_topics,
             include_unpublished_topics: self.include_unpublished_topics,
             ignore_leaf_topics: self.ignore_leaf_topics,
@@ -61,23 +61,23 @@ impl Selection {
 }
 
 fn full_names(
-    option: &'static str,
+    part: SelectionPart,
     names: &[String],
     node: &NodeName,
 ) -> Result<BTreeSet<String>, SelectionError> {
     let full =
-        |name: &String| expand_name(name, node).map_err(|source| SelectionError::Name { option, source });
+        |name: &String| expand_name(name, node).map_err(|source| SelectionError::Name { part, source });
     names.iter().map(full).collect()
 }
 
-fn types(option: &'static str, types: &[String]) -> Result<BTreeSet<String>, SelectionError> {
+fn types(part: SelectionPart, types: &[String]) -> Result<BTreeSet<String>, SelectionError> {
     let checked = |type_name: &String| {
         let tokens: Vec<&str> = type_name.split('/').collect();
         let is_type = tokens.len() >= 3 && tokens.iter().all(|token| !token.is_empty());
         is_type
             .then(|| type_name.clone())
             .ok_or_else(|| SelectionError::Type {
-                option,
+                part,
                 type_name: type_name.clone(),
             })
     };
@@ -105,17 +105,6 @@ impl TopicFilter {
             Some(service) => self.takes_service(topic, service),
             None => self.takes_topic(topic, type_name),
         }
-    }
-
-    /// Topics selected by name, service event topics included: discovery may stop when all of them were
-    /// found.
-    pub fn named_topics(&self) -> impl Iterator<Item = &str> {
-        self.topics.union(&self.service_event_topics).map(String::as_str)
-    }
-
-    /// Whether only named topics can be selected, so that discovery ends.
-    pub fn is_only_named(&self) -> bool {
-        !self.all_topics && !self.all_services && self.topic_types.is_empty() && self.regex.is_none()
     }
 
     fn takes_topic(&self, topic: &str, type_name: &str) -> bool {
@@ -211,11 +200,6 @@ mod tests {
         assert!(
             takes(&chatter, "/_hidden", STRING),
             "a topic selected by name is recorded even if hidden"
-        );
-        assert!(filter(&chatter).is_only_named());
-        assert_eq!(
-            filter(&chatter).named_topics().collect::<Vec<_>>(),
-            ["/_hidden", "/chatter"]
         );
         let add = Selection {
             services: names(&["add"]),
@@ -328,7 +312,7 @@ mod tests {
         };
         assert_eq!(
             error(topics),
-            "--topics: \"/a b\" is not a valid topic name: ' ' at byte 2 is not allowed; names hold letters, digits, \
+            "selected topics: \"/a b\" is not a valid topic name: ' ' at byte 2 is not allowed; names hold letters, digits, \
              '_' and '/'"
         );
         let types = Selection {
@@ -337,7 +321,7 @@ mod tests {
         };
         assert_eq!(
             error(types),
-            "--topic-types: \"String\" is not a type; types look like std_msgs/msg/String"
+            "selected types: \"String\" is not a type; types look like std_msgs/msg/String"
         );
     }
 }

@@ -4,7 +4,7 @@ mod filter;
 mod validate;
 
 pub use filter::TopicFilter;
-pub use validate::{SelectionError, parse_pattern};
+pub use validate::{PatternError, SelectionError, SelectionPart, parse_pattern};
 
 /// The selection of topics, with the options of `ros2 bag record`.
 #[derive(Clone, Debug, Default)]
@@ -35,4 +35,25 @@ pub struct Selection {
     pub include_unpublished_topics: bool,
     /// Exclude topics without a subscription.
     pub ignore_leaf_topics: bool,
+}
+
+impl Selection {
+    /// Every topic and every service that discovery finds (`--all`), hidden topics excepted.
+    #[must_use]
+    pub fn all() -> Self {
+        Self {
+            all_topics: true,
+            all_services: true,
+            ..Self::default()
+        }
+    }
+
+    /// The topics with these names.
+    #[must_use]
+    pub fn of_topics<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self {
+            topics: names.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
 }

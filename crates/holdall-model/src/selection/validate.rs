@@ -1,65 +1,93 @@
-//! Refuses choices of topics that make no sense before a recording begins.
+//! Refuses selections of topics that make no sense, before anything is subscribed.
 
 use super::Selection;
 use crate::names::NameError;
 use regex::{Regex, RegexBuilder};
+use std::fmt;
 
 /// Largest compiled pattern in bytes; keeps hostile repetitions like `(a{1000}){1000}` small.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// A choice of topics that cannot be used.
+/// A part of a [`Selection`], as errors name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectionPart {
+    /// [`Selection::topics`].
+    Topics,
+    /// [`Selection::services`].
+    Services,
+    /// [`Selection::topic_types`].
+    TopicTypes,
+    /// [`Selection::exclude_topics`].
+    ExcludedTopics,
+    /// [`Selection::exclude_services`].
+    ExcludedServices,
+    /// [`Selection::exclude_topic_types`].
+    ExcludedTopicTypes,
+    /// [`Selection::exclude_regex`].
+    ExcludedPattern,
+}
+
+impl fmt::Display for SelectionPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Topics => "selected topics",
+            Self::Services => "selected services",
+            Self::TopicTypes => "selected types",
+            Self::ExcludedTopics => "excluded topics",
+            Self::ExcludedServices => "excluded services",
+            Self::ExcludedTopicTypes => "excluded types",
+            Self::ExcludedPattern => "excluded pattern",
+        })
+    }
+}
+
+/// A selection that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectionError {
-    /// Nothing chosen.
-    #[error(
-        "nothing to record: give at least one of --all, --all-topics, --all-services, --topics, --services, \
-         --topic-types, --regex"
-    )]
+    /// Nothing is selected.
+    #[error("no topic is selected")]
     Nothing,
-    /// An exclusion without a broad selection.
-    #[error("{option} excludes topics, so it needs one of {needed}")]
-    ExcludeWithoutBroadSelector {
-        /// The option that was given.
-        option: &'static str,
-        /// The options of which one is needed.
-        needed: &'static str,
+    /// An exclusion, and nothing that it could narrow.
+    #[error("{part}: nothing is selected that could contain them")]
+    NothingToExcludeFrom {
+        /// The exclusion.
+        part: SelectionPart,
     },
     /// A name that no topic can have.
-    #[error("{option}: {source}")]
+    #[error("{part}: {source}")]
     Name {
-        /// The option that it was given to.
-        option: &'static str,
+        /// Where it is.
+        part: SelectionPart,
         /// What is wrong with it.
         source: NameError,
     },
     /// A type that no topic can have.
-    #[error("{option}: {type_name:?} is not a type; types look like std_msgs/msg/String")]
+    #[error("{part}: {type_name:?} is not a type; types look like std_msgs/msg/String")]
     Type {
-        /// The option that it was given to.
-        option: &'static str,
+        /// Where it is.
+        part: SelectionPart,
         /// The type as given.
         type_name: String,
     },
-    /// A pattern that cannot be used as a regular expression.
-    #[error("{option}: {pattern:?} cannot be used as a regular expression: {reason}")]
-    Pattern {
-        /// The option that it was given to.
-        option: &'static str,
-        /// The pattern as given.
-        pattern: String,
-        /// What is wrong with it, on one line.
-        reason: String,
-    },
 }
 
-/// Reads a search pattern that a user gave to `option`, for example `--regex`.
+/// A text that cannot be used as a regular expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{pattern:?} cannot be used as a regular expression: {reason}")]
+pub struct PatternError {
+    /// The pattern as given.
+    pub pattern: String,
+    /// What is wrong with it, on one line.
+    pub reason: String,
+}
+
+/// Reads a search pattern of a user.
 ///
 /// # Errors
 /// When it is no regular expression, or one that would take too much memory.
-pub fn parse_pattern(option: &'static str, pattern: &str) -> Result<Regex, SelectionError> {
-    let error = |error: regex::Error| SelectionError::Pattern {
-        option,
+pub fn parse_pattern(pattern: &str) -> Result<Regex, PatternError> {
+    let error = |error: regex::Error| PatternError {
         pattern: pattern.to_owned(),
         reason: one_line(&error.to_string()),
     };
@@ -76,8 +104,7 @@ fn one_line(message: &str) -> String {
 }
 
 impl Selection {
-    /// True when nothing is selected. (Topics that are given with their types, to subscribe before discovery,
-    /// are not part of the selection.)
+    /// True when nothing is selected.
     pub fn is_empty(&self) -> bool {
         !(self.all_topics || self.all_services || self.regex.is_some())
             && self.topics.is_empty()
@@ -85,51 +112,40 @@ impl Selection {
             && self.topic_types.is_empty()
     }
 
-    /// Checks that the options go together.
+    /// Checks that every exclusion has something to exclude from, as `ros2 bag record` does. An empty selection
+    /// without exclusions is not refused: a recording may have topics that need no discovery.
     ///
     /// # Errors
-    /// The first combination that makes no sense.
+    /// The first exclusion that cannot have an effect.
     pub fn validate(&self) -> Result<(), SelectionError> {
-        if self.is_empty() {
-            return Err(SelectionError::Nothing);
-        }
-        let broad_topics = self.all_topics || self.regex.is_some() || !self.topic_types.is_empty();
-        let broad_services = self.all_services || self.regex.is_some();
-        let topics_needed = "--all, --all-topics, --topic-types or --regex";
-        let services_needed = "--all, --all-services or --regex";
-        let any_needed = "--all, --all-topics, --all-services, --topic-types or --regex";
-        let checks = [
+        let topics = self.all_topics || self.regex.is_some() || !self.topic_types.is_empty();
+        let services = self.all_services || self.regex.is_some();
+        let exclusions = [
             (
-                "--exclude-topics",
-                !self.exclude_topics.is_empty(),
-                broad_topics,
-                topics_needed,
-            ),
-            (
-                "--exclude-topic-types",
-                !self.exclude_topic_types.is_empty(),
-                broad_topics,
-                topics_needed,
-            ),
-            (
-                "--exclude-services",
-                !self.exclude_services.is_empty(),
-                broad_services,
-                services_needed,
-            ),
-            (
-                "--exclude-regex",
+                SelectionPart::ExcludedPattern,
                 self.exclude_regex.is_some(),
-                broad_topics || broad_services,
-                any_needed,
+                topics || services,
+            ),
+            (
+                SelectionPart::ExcludedTopics,
+                !self.exclude_topics.is_empty(),
+                topics,
+            ),
+            (
+                SelectionPart::ExcludedTopicTypes,
+                !self.exclude_topic_types.is_empty(),
+                topics,
+            ),
+            (
+                SelectionPart::ExcludedServices,
+                !self.exclude_services.is_empty(),
+                services,
             ),
         ];
-        match checks.into_iter().find(|&(_, given, broad, _)| given && !broad) {
-            Some((option, _, _, needed)) => {
-                Err(SelectionError::ExcludeWithoutBroadSelector { option, needed })
-            }
-            None => Ok(()),
-        }
+        let useless = exclusions.into_iter().find(|&(_, given, broad)| given && !broad);
+        useless.map_or(Ok(()), |(part, ..)| {
+            Err(SelectionError::NothingToExcludeFrom { part })
+        })
     }
 }
 
@@ -138,109 +154,70 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_least_one_selector_is_needed() {
-        assert_eq!(Selection::default().validate(), Err(SelectionError::Nothing));
+    fn a_selection_is_empty_until_something_is_selected() {
         let hidden = Selection {
             include_hidden_topics: true,
             ..Selection::default()
         };
-        assert_eq!(hidden.validate(), Err(SelectionError::Nothing));
-        let one = Selection {
+        assert!(Selection::default().is_empty() && hidden.is_empty());
+        assert!(!Selection::all().is_empty() && !Selection::of_topics(["/a"]).is_empty());
+        let service = Selection {
             services: vec!["/add".to_owned()],
             ..Selection::default()
         };
-        assert_eq!(one.validate(), Ok(()));
+        assert!(!service.is_empty());
+    }
+
+    /// The exclusion that is refused, if one is.
+    fn refused(selection: &Selection) -> Option<SelectionPart> {
+        match selection.validate() {
+            Err(SelectionError::NothingToExcludeFrom { part }) => Some(part),
+            Err(error) => panic!("{error}"),
+            Ok(()) => None,
+        }
     }
 
     #[test]
     fn an_exclusion_needs_a_broad_selection() {
-        let listed = Selection {
-            topics: vec!["/a".to_owned()],
-            ..Selection::default()
-        };
-        let option = |selection: Selection| match selection.validate() {
-            Err(SelectionError::ExcludeWithoutBroadSelector { option, .. }) => Some(option),
-            _ => None,
-        };
+        let listed = Selection::of_topics(["/a"]);
         let names = || vec!["/b".to_owned()];
         let pattern = || Some(Regex::new("b").unwrap());
-        let topics = Selection {
-            exclude_topics: names(),
-            ..listed.clone()
+        let with = |part: SelectionPart| {
+            let mut selection = listed.clone();
+            match part {
+                SelectionPart::ExcludedTopics => selection.exclude_topics = names(),
+                SelectionPart::ExcludedServices => selection.exclude_services = names(),
+                SelectionPart::ExcludedTopicTypes => selection.exclude_topic_types = names(),
+                _ => selection.exclude_regex = pattern(),
+            }
+            selection
         };
-        assert_eq!(option(topics.clone()), Some("--exclude-topics"));
-        assert_eq!(
-            option(Selection {
-                all_topics: true,
-                ..topics.clone()
-            }),
-            None
-        );
-        assert_eq!(
-            option(Selection {
-                regex: pattern(),
-                ..topics.clone()
-            }),
-            None
-        );
-        assert_eq!(
-            option(Selection {
-                all_services: true,
-                ..topics
-            }),
-            Some("--exclude-topics")
-        );
-        let services = Selection {
-            exclude_services: names(),
-            ..listed.clone()
-        };
-        assert_eq!(option(services.clone()), Some("--exclude-services"));
-        assert_eq!(
-            option(Selection {
-                all_topics: true,
-                ..services.clone()
-            }),
-            Some("--exclude-services")
-        );
-        assert_eq!(
-            option(Selection {
-                all_services: true,
-                ..services
-            }),
-            None
-        );
-        let types = Selection {
-            exclude_topic_types: names(),
-            ..listed.clone()
-        };
-        assert_eq!(option(types), Some("--exclude-topic-types"));
-        let regex = Selection {
-            exclude_regex: pattern(),
-            ..listed
-        };
-        assert_eq!(option(regex.clone()), Some("--exclude-regex"));
-        assert_eq!(
-            option(Selection {
-                all_services: true,
-                ..regex
-            }),
-            None
-        );
+        // The exclusion, and whether all topics, all services, and a pattern are enough for it.
+        for (part, enough) in [
+            (SelectionPart::ExcludedTopics, [true, false, true]),
+            (SelectionPart::ExcludedTopicTypes, [true, false, true]),
+            (SelectionPart::ExcludedServices, [false, true, true]),
+            (SelectionPart::ExcludedPattern, [true, true, true]),
+        ] {
+            assert_eq!(refused(&with(part)), Some(part));
+            let (mut topics, mut services, mut regex) = (with(part), with(part), with(part));
+            topics.all_topics = true;
+            services.all_services = true;
+            regex.regex = pattern();
+            let allowed = [topics, services, regex].map(|selection| refused(&selection).is_none());
+            assert_eq!(allowed, enough, "{part}");
+        }
     }
 
     #[test]
     fn bad_patterns_are_refused_in_one_line() {
-        let error = parse_pattern("--regex", "a(b").unwrap_err().to_string();
+        let error = parse_pattern("a(b").unwrap_err().to_string();
         assert_eq!(
             error,
-            "--regex: \"a(b\" cannot be used as a regular expression: unclosed group"
+            "\"a(b\" cannot be used as a regular expression: unclosed group"
         );
-        let huge = parse_pattern("--regex", "(a{1000}){1000}").unwrap_err();
+        let huge = parse_pattern("(a{1000}){1000}").unwrap_err();
         assert!(huge.to_string().contains("size limit"), "{huge}");
-        assert!(
-            parse_pattern("--regex", r"\/.*_node\/.*")
-                .unwrap()
-                .is_match("/x/a_node/b")
-        );
+        assert!(parse_pattern(r"\/.*_node\/.*").unwrap().is_match("/x/a_node/b"));
     }
 }

@@ -238,10 +238,10 @@ fn compression(entry: &Entry) -> Result<CompressionOptions, String> {
 }
 
 fn selection(entry: &Entry) -> Result<Selection, String> {
-    let pattern = |option: &'static str, text: &str| {
+    let pattern = |key: &str, text: &str| {
         let pattern = Some(text).filter(|text| !text.is_empty());
         pattern
-            .map(|text| parse_pattern(option, text).map_err(|error| error.to_string()))
+            .map(|text| parse_pattern(text).map_err(|error| format!("{key}: {error}")))
             .transpose()
     };
     let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();

@@ -567,5 +567,9 @@ fn filter(options: &RecordOptions) -> Result<TopicFilter, SelectionError> {
         namespace: "/".to_owned(),
         name: NODE_NAME.to_owned(),
     };
+    if options.selection.is_empty() && options.static_topics.is_empty() {
+        return Err(SelectionError::Nothing);
+    }
+    options.selection.validate()?;
     options.selection.compile(&node)
 }
