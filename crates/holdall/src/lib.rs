@@ -1,4 +1,51 @@
-//! Recording, playing and working on bags: the library of the `holdall` command. It owns no terminal.
+//! Records live ROS 2 systems into bags, plays them back, and works on bags. This is the library of the `holdall` command; it
+//! needs no ROS installation, prints nothing, reads no environment variables and owns no terminal.
+//!
+//! # Reading a bag
+//!
+//! [`Bag::open`] takes a bag directory or a single storage file: MCAP, SQLite, LevelDB, or a bag of ROS 1, also compressed or cut off.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), holdall::ReadError> {
+//! for message in holdall::Bag::open("lab")?.messages() {
+//!     let message = message?;
+//!     println!("{} {} {} bytes", message.log_time.as_nanos(), message.topic.name, message.payload.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Writing one
+//!
+//! [`Writer`] creates a bag, adds topics and appends serialized messages; see its example.
+//!
+//! # Recording
+//!
+//! A [`Recorder`] records what its transports discover and its [`Selection`] selects. Transports are in [`transport`]: DDS, zenoh,
+//! iceoryx2 (features of that crate) and one in memory for tests. Every message that is not in the bag is in the report that
+//! [`Recorder::stop`] returns.
+//!
+//! ```no_run
+//! # fn transports() -> Vec<Box<dyn holdall::transport::Transport>> { Vec::new() }
+//! use holdall::{RecordOptions, Recorder, Selection};
+//! # fn main() -> Result<(), holdall::RecordError> {
+//! let recorder = Recorder::start(RecordOptions::new("lab", Selection::all()), transports())?;
+//! std::thread::sleep(std::time::Duration::from_secs(10));
+//! let report = recorder.stop();
+//! println!("{} messages, {} lost", report.status.recorded, report.status.lost);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The rest
+//!
+//! | module | is |
+//! |---|---|
+//! | [`play`] | publishes a bag's messages again at their times |
+//! | [`tools`] | converts, filters, merges, splits, compresses, checks, repairs and indexes bags |
+//! | [`decode`], [`export`], [`diff`] | messages as values, text, tables and images; two bags compared |
+//! | [`reader`], [`writer`], [`record`] | the parts that the types above are made of |
+//! | [`supervise`], [`live`], [`rescue`] | what a running recording reports, who records a bag, what a killed recording left |
 #![forbid(unsafe_code)]
 
 pub mod decode;
@@ -12,3 +59,15 @@ pub mod rescue;
 pub mod supervise;
 pub mod tools;
 pub mod writer;
+
+pub use holdall_io::clock::{Clock, SystemClock};
+pub use holdall_model::{
+    qos::QosProfile,
+    selection::Selection,
+    time::Timestamp,
+    topic::{Gid, MessageDefinition, NodeName, PublisherInfo, TopicInfo},
+};
+pub use holdall_transport as transport;
+pub use reader::{BagError as ReadError, BagMessage, BagReader as Bag, BagSet, MessageFilter};
+pub use record::{RecordError, Recorder, options::RecordOptions, status::RecordReport};
+pub use writer::{BagError as WriteError, BagTopic, Writer};

@@ -19,11 +19,11 @@ use crate::{
 };
 use holdall::{
     record::{
-        RecordControl, RecordError, Recorder,
+        Platform, RecordControl, RecordError, Recorder,
         status::{RecordReport, RecordStatus, TopicStatus},
     },
     supervise::{ServiceManager, Supervision, control_socket::ControlSocket},
-    writer::{self, OsFolder},
+    writer,
 };
 use holdall_io::{
     block::BlockPoolOptions,
@@ -128,9 +128,12 @@ fn start(
             transports.iter().map(|transport| transport.name()).collect(),
             transport::variable,
         );
-        let disk = writer::os_disk(meant.disk_mode, BlockPoolOptions::default());
-        let folder = Box::<OsFolder>::default();
-        let error = match Recorder::start(options.clone(), transports, Arc::clone(clock), disk, folder) {
+        let platform = Platform {
+            clock: Arc::clone(clock),
+            open_disk: writer::os_disk(meant.disk_mode, BlockPoolOptions::default()),
+            ..Platform::default()
+        };
+        let error = match Recorder::start_on(options.clone(), transports, platform) {
             Ok(recorder) => return Ok((recorder, request)),
             Err(error) => error,
         };

@@ -5,6 +5,7 @@ use super::{
     file::{self, Payloads, SharedReader, UnpackedFiles},
     listing,
     rebuild::Rebuild,
+    set::{BagSet, MessageFilter, Messages},
 };
 use crate::{live::writer_of_bag, rescue, writer::STATE_KEY};
 use holdall_io::lock::Holder;
@@ -161,8 +162,18 @@ impl BagReader {
     /// # Errors
     /// A path that is not a bag, a named file that is missing or outside the bag, or no readable storage
     /// file.
-    pub fn open(path: &Path) -> Result<Self, BagError> {
-        Self::open_with(path, Ros1View::default())
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, BagError> {
+        Self::open_with(path.as_ref(), Ros1View::default())
+    }
+
+    /// All messages in the order of their log times. For some topics, a range of time or several bags see [`BagSet`].
+    pub fn messages(&self) -> Messages {
+        BagSet::from(vec![self.clone()]).messages(&MessageFilter::default())
+    }
+
+    /// The topics, with all channels of a topic as one.
+    pub fn topics(&self) -> Vec<TopicInfo> {
+        BagSet::from(vec![self.clone()]).topics()
     }
 
     /// As [`BagReader::open`], with ROS 1 messages shown as `view` selects.

@@ -18,6 +18,6 @@ pub mod write;
 
 pub use control::RecordControl;
 pub use error::RecordError;
-pub use recorder::Recorder;
+pub use recorder::{Platform, Recorder};
 pub use stepped::SteppedRecorder;
 pub use view::RecordObserver;

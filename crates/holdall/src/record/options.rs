@@ -63,6 +63,18 @@ pub struct RecordOptions {
     pub ament_prefixes: Vec<PathBuf>,
 }
 
+impl RecordOptions {
+    /// Records what `selection` selects into a new bag directory; everything else has its default.
+    #[must_use]
+    pub fn new(output: impl Into<PathBuf>, selection: holdall_model::selection::Selection) -> Self {
+        Self {
+            output: output.into(),
+            selection,
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for RecordOptions {
     /// Selects nothing yet, into `rosbag2` in the current directory; everything else has the default that the
     /// user gets.

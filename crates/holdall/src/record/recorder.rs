@@ -9,8 +9,13 @@ use super::{
     view::{RecordObserver, View},
     write::{backlog::Backlog, drain::DrainThread, survival::Survival},
 };
-use crate::writer::{BagFolder, OpenDisk};
-use holdall_io::{clock::Clock, heap};
+use crate::writer::{BagFolder, OpenDisk, OsFolder, os_disk};
+use holdall_io::{
+    block::BlockPoolOptions,
+    clock::{Clock, SystemClock},
+    heap,
+    os::DiskMode,
+};
 use holdall_transport::Transport;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -32,7 +37,50 @@ const BACKLOG_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the end waits for messages that publishers have announced and that have not arrived.
 const CATCH_UP_MAX: Duration = Duration::from_millis(300);
 
+/// What a recording runs on. The default is the machine itself; tests and programs with wishes of their own replace parts of it.
+pub struct Platform {
+    /// Stamps messages and paces the threads.
+    pub clock: Arc<dyn Clock>,
+    /// Opens the disk of the bag's directory.
+    pub open_disk: OpenDisk,
+    /// Makes the directory and its small files.
+    pub folder: Box<dyn BagFolder>,
+}
+
+impl Default for Platform {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            open_disk: os_disk(DiskMode::Auto, BlockPoolOptions::default()),
+            folder: Box::<OsFolder>::default(),
+        }
+    }
+}
+
 /// A running recording.
+///
+/// ```
+/// use holdall::{Bag, RecordOptions, Recorder, Selection, transport::memory::{MemoryNetwork, MemoryTransport}};
+/// # use holdall::{transport::{PublishRequest, Publisher}, NodeName};
+/// # use std::sync::Arc;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("lab");
+/// # let network = MemoryNetwork::new();
+/// # let clock: Arc<dyn holdall::Clock> = Arc::new(holdall::SystemClock);
+/// # let node = |name: &str| NodeName { namespace: "/".into(), name: name.into() };
+/// # let request = PublishRequest { topic: "/chatter".into(), type_name: "std_msgs/msg/String".into(), ..PublishRequest::default() };
+/// # let mut talker = network.publisher(&node("talker"), &request, &clock);
+/// let transport = MemoryTransport::new(&network, node("recorder"), clock);
+/// let recorder = Recorder::start(RecordOptions::new(&path, Selection::all()), vec![Box::new(transport)])?;
+/// # while talker.matched_subscriptions() == 0 { std::thread::yield_now(); }
+/// # talker.publish(b"\0\x01\0\0\x03\0\0\0hi\0")?;
+/// let report = recorder.stop();
+/// assert!(report.failure.is_none());
+/// assert_eq!(Bag::open(&path)?.messages().count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Recorder {
     control: RecordControl,
     view: View,
@@ -45,12 +93,22 @@ impl Recorder {
     ///
     /// # Errors
     /// An output that exists or cannot be made, a selection or storage that is not valid, a static topic that is refused.
-    pub fn start(
+    pub fn start(options: RecordOptions, transports: Vec<Box<dyn Transport>>) -> Result<Self, RecordError> {
+        Self::start_on(options, transports, Platform::default())
+    }
+
+    /// As [`Recorder::start`], with a clock, a disk or a folder of the caller's.
+    ///
+    /// # Errors
+    /// As [`Recorder::start`].
+    pub fn start_on(
         options: RecordOptions,
         transports: Vec<Box<dyn Transport>>,
-        clock: Arc<dyn Clock>,
-        open_disk: OpenDisk,
-        folder: Box<dyn BagFolder>,
+        Platform {
+            clock,
+            open_disk,
+            folder,
+        }: Platform,
     ) -> Result<Self, RecordError> {
         let directory = options.output.clone();
         let assembly = Assembly::new(options, transports, Arc::clone(&clock), open_disk, folder, None)?;

@@ -6,6 +6,7 @@ mod metadata;
 mod options;
 mod pack_files;
 mod pack_payloads;
+mod simple;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use folder::{BagFolder, FileIdentity, OsFolder};
 pub(crate) use metadata::{BagFacts, FileFacts, bag_metadata};
 pub use options::{CompressionMode, CompressionOptions, SplitOptions};
 pub use pack_payloads::{CopiedPayload, PayloadPacking};
+pub use simple::Writer;
 pub use split::SplitRule;
 
 use holdall_io::disk::DiskError;
@@ -47,6 +49,9 @@ pub enum BagError {
     /// A bug in the thread that writes.
     #[error("the writing thread failed for an internal reason; see the log")]
     Internal,
+    /// The bag has failed before, and takes no more messages.
+    #[error("the bag has failed and takes no more messages")]
+    Failed,
     /// A topic that was never added.
     #[error("the bag has no topic number {index}")]
     UnknownTopic {

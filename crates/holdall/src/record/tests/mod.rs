@@ -14,13 +14,13 @@ mod topics;
 mod transports;
 mod types;
 
-use super::{RecordControl, Recorder, options::RecordOptions, status::RecordReport};
+use super::{Platform, RecordControl, Recorder, options::RecordOptions, status::RecordReport};
 use crate::{
     record::{
         RecordError, cache::CacheOptions, receive::session::INITIAL_DISCOVERY,
         write::durability::DEFAULT_LOSS_WINDOW,
     },
-    writer::{OpenDisk, OsFolder, os_disk},
+    writer::{OpenDisk, os_disk},
 };
 use holdall_io::{
     block::BlockPoolOptions,
@@ -182,13 +182,12 @@ impl World {
             .disk
             .take()
             .unwrap_or_else(|| os_disk(DiskMode::Buffered, blocks));
-        let recorder = Recorder::start(
-            self.options.clone(),
-            transports,
-            self.clock(),
-            disk,
-            Box::<OsFolder>::default(),
-        )?;
+        let platform = Platform {
+            clock: self.clock(),
+            open_disk: disk,
+            ..Platform::default()
+        };
+        let recorder = Recorder::start_on(self.options.clone(), transports, platform)?;
         let control = recorder.control();
         Ok(Recording {
             recorder,

@@ -34,13 +34,12 @@ fn record_until_a_bug_in(name: &'static str) -> Recorded {
     world.options.max_loss_window = Some(Duration::from_millis(50));
     let clock = Arc::new(FaultyClock::default());
     let transport = MemoryTransport::new(&world.network, node("recorder"), world.clock());
-    let recorder = Recorder::start(
-        world.options.clone(),
-        vec![Box::new(transport)],
-        Arc::clone(&clock) as Arc<dyn Clock>,
-        os_disk(DiskMode::Buffered, BlockPoolOptions::default()),
-        Box::<OsFolder>::default(),
-    );
+    let platform = Platform {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        open_disk: os_disk(DiskMode::Buffered, BlockPoolOptions::default()),
+        ..Platform::default()
+    };
+    let recorder = Recorder::start_on(world.options.clone(), vec![Box::new(transport)], platform);
     let recorder = recorder.unwrap_or_else(|error| panic!("{error}"));
     let recording = Recording {
         control: recorder.control(),

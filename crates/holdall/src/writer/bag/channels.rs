@@ -201,7 +201,10 @@ impl BagWriter {
         slot: Option<PublisherSlot>,
         publisher: Option<PublisherInfo>,
     ) -> Result<ChannelIndex, BagError> {
-        let (Some(current), Some(info)) = (&mut self.current, self.topics.get(topic.0 as usize)) else {
+        let Some(current) = &mut self.current else {
+            return Err(BagError::Failed);
+        };
+        let Some(info) = self.topics.get(topic.0 as usize) else {
             return Err(BagError::UnknownTopic { index: topic.0 });
         };
         let channels = &mut current.channels;

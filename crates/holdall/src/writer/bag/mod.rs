@@ -27,7 +27,7 @@ use holdall_io::{
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
 };
-use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo};
+use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo};
 use holdall_storage::{
     Storage, StorageError, StorageOptions,
     compression::packed_name,
@@ -352,15 +352,6 @@ impl BagWriter {
         undefined
     }
 
-    /// Sets what `metadata.yaml` and later files state about a topic (its publishers' QoS, for example).
-    pub fn set_topic_info(&mut self, topic: BagTopic, info: TopicInfo) {
-        if let Some(known) = self.topics.get_mut(topic.0 as usize) {
-            self.channels_bytes -= channel_bytes(known);
-            known.topic = info;
-            self.channels_bytes += channel_bytes(known);
-        }
-    }
-
     /// Writes a message after all earlier ones; true when a new file was begun for it.
     ///
     /// # Errors
@@ -391,7 +382,7 @@ impl BagWriter {
             self.split()?;
         }
         let Some(current) = &mut self.current else {
-            return Err(BagError::UnknownTopic { index: topic.0 });
+            return Err(BagError::Failed);
         };
         let channel = match current.channels.find(topic, publisher) {
             Found::Channel(channel) => channel,
@@ -399,7 +390,7 @@ impl BagWriter {
             Found::UnknownTopic => return Err(BagError::UnknownTopic { index: topic.0 }),
         };
         let Some(current) = &mut self.current else {
-            return Err(BagError::UnknownTopic { index: topic.0 });
+            return Err(BagError::Failed);
         };
         current.writer.write(&mut self.queue, channel, message)?;
         self.split.written(message.log_time, payload_bytes);
