@@ -7,6 +7,7 @@ mod arrows;
 mod file_calls;
 mod lengths;
 mod markdown;
+mod packages;
 mod tidy;
 mod words;
 

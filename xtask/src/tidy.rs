@@ -3,6 +3,7 @@
 use crate::{
     lengths::{is_long_file, long_functions},
     markdown::{Sources, documents},
+    packages::check_packages,
     words::banned_words,
 };
 use std::{
@@ -75,6 +76,7 @@ pub fn run() -> ExitCode {
     for (name, allowed) in DEPENDENCIES_ALLOWED {
         check_dependencies(&root, name, allowed, &mut breaches);
     }
+    check_packages(&root, &mut breaches);
     breaches.extend(Sources::read(&root).check_documents());
     for breach in &breaches {
         eprintln!("tidy: {breach}");

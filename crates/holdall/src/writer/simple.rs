@@ -1,7 +1,6 @@
 //! A bag written in a few lines, for programs that have messages and need no recorder.
 
 use super::{BagError, BagOptions, BagTopic, BagWriter, CompressionOptions, OsFolder, SplitOptions, os_disk};
-
 use holdall_io::{block::BlockPoolOptions, os::DiskMode};
 use holdall_model::{
     interface::bundle::Bundle,
