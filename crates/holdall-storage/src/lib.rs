@@ -3,12 +3,14 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod chunks;
 pub mod compression;
 pub mod error;
 pub mod leveldb;
 pub mod mcap;
 pub mod memory;
 pub mod reader;
+pub mod registry;
 pub mod repair;
 pub mod rosbag1;
 #[cfg(feature = "sqlite3")]
@@ -18,6 +20,8 @@ mod tally;
 pub mod writer;
 
 pub use error::{StorageError, StorageResult};
-pub use storage::{
-    DEFAULT_STORAGE_ID, Storage, StorageOptions, readable_storages, storage_by_id, storage_by_path, storages,
+pub use registry::{
+    DEFAULT_STORAGE_ID, is_storage_extension, readable_storages, storage_by_id, storage_by_magic,
+    storage_by_path, storage_of_directory, storages,
 };
+pub use storage::{Storage, StorageOptions};

@@ -1,17 +1,15 @@
-//! Storage backends by id: what each one supports, and how its files are created and opened.
+//! A storage backend: what it supports, how its files are recognized, created, opened, checked and repaired.
 
 use crate::{
+    check::{FileCheck, Progress, read_all},
+    chunks::ChunkStorage,
     error::{StorageError, StorageResult},
-    mcap::McapStorage,
     reader::StorageReader,
     repair::Repaired,
     writer::{MetadataEntries, StorageWriter},
 };
-use holdall_io::{disk::FileId, queue::DiskQueue};
+use holdall_io::{disk::FileId, fs, queue::DiskQueue};
 use std::path::{Path, PathBuf};
-
-/// The backend that is used unless the user names one.
-pub const DEFAULT_STORAGE_ID: &str = crate::mcap::options::STORAGE_ID;
 
 /// A user's settings for writing files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +30,42 @@ pub trait Storage: Send + Sync {
     /// The id that users and `metadata.yaml` use.
     fn id(&self) -> &'static str;
 
-    /// Extension of its files, without dot; empty for a storage whose files are directories.
-    fn file_extension(&self) -> &'static str;
+    /// What people call its files: `MCAP`, `SQLite`.
+    fn title(&self) -> &'static str;
+
+    /// Extensions of its files, without dot; new files have the first. None for a storage whose files are directories.
+    fn extensions(&self) -> &'static [&'static str];
+
+    /// What each of its files begins with; `None` where they are directories or in memory.
+    fn magic(&self) -> Option<&'static [u8]>;
+
+    /// What each whole file ends with; `None` where the end shows nothing.
+    fn end_magic(&self) -> Option<&'static [u8]> {
+        None
+    }
+
+    /// Whether its "files" are directories.
+    fn is_directory(&self) -> bool {
+        false
+    }
+
+    /// Whether the directory at `path` is one of its "files".
+    fn is_its_directory(&self, _path: &Path) -> bool {
+        false
+    }
+
+    /// Length of the file at `path` in bytes; of a directory, that of all its files.
+    ///
+    /// # Errors
+    /// What cannot be inspected.
+    fn size_bytes(&self, path: &Path) -> StorageResult<u64> {
+        Ok(fs::file_len(path)?)
+    }
+
+    /// The extension of new files; `None` where they are directories.
+    fn extension(&self) -> Option<&'static str> {
+        self.extensions().first().copied()
+    }
 
     /// The smallest size in bytes at which a split makes sense.
     fn split_bytes_min(&self) -> u64;
@@ -103,77 +135,33 @@ pub trait Storage: Send + Sync {
         })
     }
 
+    /// What a repair needs to make a whole file without messages of one in which nothing was written; `None`
+    /// where it cannot.
+    fn beginning(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Whether it repairs torn files.
+    fn repairs(&self) -> bool {
+        false
+    }
+
+    /// What it offers for files of chunks; `None` for a storage without.
+    fn chunks(&self) -> Option<&dyn ChunkStorage> {
+        None
+    }
+
+    /// Checks a file from start to end.
+    ///
+    /// # Errors
+    /// A file that cannot be read. Damage is not an error here but a finding.
+    fn check(&self, path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
+        read_all(path, self.id(), &*self.open_reader(path)?, progress)
+    }
+
     /// Opens a file for reading.
     ///
     /// # Errors
     /// A file that cannot be read, or has another format.
     fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>>;
-}
-
-#[cfg(feature = "sqlite3")]
-static STORAGES: &[&dyn Storage] = &[
-    &McapStorage,
-    &crate::sqlite3::SqliteStorage,
-    &crate::leveldb::LeveldbStorage,
-];
-#[cfg(not(feature = "sqlite3"))]
-static STORAGES: &[&dyn Storage] = &[&McapStorage, &crate::leveldb::LeveldbStorage];
-
-/// Backends that only read.
-static READ_ONLY_STORAGES: &[&dyn Storage] = &[&crate::rosbag1::Rosbag1Storage];
-
-/// All backends that can record.
-pub fn storages() -> &'static [&'static dyn Storage] {
-    STORAGES
-}
-
-/// All backends, including those that only read.
-pub fn readable_storages() -> impl Iterator<Item = &'static dyn Storage> {
-    STORAGES.iter().chain(READ_ONLY_STORAGES).copied()
-}
-
-/// The backend with this id, for recording.
-///
-/// # Errors
-/// An unknown id.
-pub fn storage_by_id(id: &str) -> StorageResult<&'static dyn Storage> {
-    storages()
-        .iter()
-        .find(|storage| storage.id() == id)
-        .copied()
-        .ok_or_else(|| StorageError::UnknownStorage {
-            expected: storages()
-                .iter()
-                .map(|storage| storage.id())
-                .collect::<Vec<_>>()
-                .join(", "),
-            found: id.to_owned(),
-        })
-}
-
-/// The backend that uses the extension of `path`, or recognizes the directory.
-pub fn storage_by_path(path: &Path) -> Option<&'static dyn Storage> {
-    if crate::leveldb::is_leveldb(path) {
-        return Some(&crate::leveldb::LeveldbStorage);
-    }
-    let extension = path.extension()?.to_str()?;
-    readable_storages().find(|storage| storage.file_extension() == extension)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_ids_are_refused_with_the_known_ones() {
-        assert_eq!(storage_by_id("mcap").unwrap().id(), "mcap");
-        let error = storage_by_id("rosbag").err().unwrap().to_string();
-        assert!(error.contains("rosbag") && error.contains("mcap"), "{error}");
-    }
-
-    #[test]
-    fn files_are_known_by_their_extension() {
-        assert_eq!(storage_by_path(Path::new("a/b_0.mcap")).unwrap().id(), "mcap");
-        assert!(storage_by_path(Path::new("a/b.txt")).is_none());
-    }
 }

@@ -59,7 +59,10 @@ struct Writing {
 }
 
 fn begin(backend: &Backend, dir: &Path, preset: &str) -> Writing {
-    let path = dir.join(format!("bag_0.{}", backend.storage.file_extension()));
+    let path = dir.join(format!(
+        "bag_0.{}",
+        backend.storage.extension().unwrap_or_default()
+    ));
     let made = backend.storage.queue_path(&path);
     if made != path {
         std::fs::create_dir(&path).unwrap();

@@ -4,7 +4,7 @@ use holdall_io::{
     disk::DiskError,
     lock::{Holder, Locking, WriteLock, writer_of},
 };
-use holdall_storage::leveldb::is_leveldb;
+use holdall_storage::storage_of_directory;
 use std::path::{Path, PathBuf};
 
 /// Why a bag cannot be changed.
@@ -30,9 +30,9 @@ pub enum LockError {
 /// is being recorded belongs to a killed recorder.
 pub fn writer_of_bag(path: &Path) -> Option<Holder> {
     let writer = writer_of(path).ok().flatten();
-    // A storage of LevelDB is a directory in the bag's; only that has a lock.
+    // A storage may be a directory in the bag's; only that has a lock.
     writer.or_else(|| {
-        let bag = path.parent().filter(|_| is_leveldb(path))?;
+        let bag = path.parent().filter(|_| storage_of_directory(path).is_some())?;
         let bag = if bag.as_os_str().is_empty() {
             Path::new(".")
         } else {

@@ -22,7 +22,7 @@ use holdall_model::{
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
 use holdall_storage::{
-    storage::{StorageOptions, storage_by_id},
+    StorageOptions, storage_by_id,
     writer::{ChannelIndex, ChannelInfo, StorageWriter, StoredMessage},
 };
 use std::{fs, path::Path, sync::Arc};

@@ -210,7 +210,7 @@ fn one_run(
 ) -> BenchResult<ComparisonRun> {
     let config = &options.config;
     let storage = storage_by_id(&config.storage_id)?;
-    let name = match storage.file_extension() {
+    let name = match storage.extension().unwrap_or_default() {
         "" => format!("run_{number}"),
         extension => format!("run_{number}.{extension}"),
     };
@@ -361,7 +361,7 @@ mod tests {
                 lines[1]
             );
             assert!(lines[lines.len() - 1].starts_with(",,,,"), "{csv}");
-            let extension = storage_by_id(storage).unwrap().file_extension();
+            let extension = storage_by_id(storage).unwrap().extension().unwrap_or_default();
             let bag = options.out.join("files/run_0").with_extension(extension);
             let reader = storage_by_id(storage).unwrap().open_reader(&bag).unwrap();
             assert_eq!(reader.summary().message_count, 1027);

@@ -184,7 +184,9 @@ impl StorageConfiguration {
     /// Extension of its files.
     pub fn extension(&self) -> &'static str {
         match self.writer {
-            Writer::Ours(id, ..) => storage_by_id(id).map_or("mcap", |storage| storage.file_extension()),
+            Writer::Ours(id, ..) => {
+                storage_by_id(id).map_or("mcap", |storage| storage.extension().unwrap_or_default())
+            }
             Writer::McapCrate | Writer::Naive | Writer::Discarding => "mcap",
             Writer::SqliteBare(_) => "db3",
             // A directory.

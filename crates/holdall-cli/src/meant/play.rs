@@ -7,10 +7,8 @@ use holdall::{
     reader::MessageOrder,
 };
 use holdall_model::{names::service_event_topic, time::Timestamp};
+use holdall_storage::storages;
 use std::{collections::BTreeMap, path::PathBuf};
-
-/// Storage ids that may follow the bag of `-i`.
-const STORAGE_IDS: [&str; 3] = ["mcap", "sqlite3", "leveldb"];
 
 /// Combines the arguments with the surroundings.
 ///
@@ -67,7 +65,9 @@ fn topics_and_services(
 /// reader detects it.
 fn inputs(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<PathBuf>, UsageError> {
     let is_storage_id = |path: &PathBuf| {
-        path.to_str().is_some_and(|text| STORAGE_IDS.contains(&text)) && !(surroundings.exists)(path)
+        // An id may follow the bag of `-i`.
+        let is_id = |text: &str| storages().iter().any(|storage| storage.id() == text);
+        path.to_str().is_some_and(is_id) && !(surroundings.exists)(path)
     };
     let mut inputs = typed.bags.clone();
     inputs.extend(typed.input.iter().filter(|path| !is_storage_id(path)).cloned());

@@ -149,7 +149,7 @@ fn storage_options(
         reason,
     };
     let storage = storage_by_id(id).map_err(|error| bad("--storage", id, error.to_string()))?;
-    if typed.compression.is_some() && id != "mcap" {
+    if typed.compression.is_some() && storage.chunks().is_none() {
         return Err(UsageError::Clash {
             first: "--compression",
             second: "--storage",

@@ -4,7 +4,18 @@ use crate::units::{format_bytes, format_count, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::tools::{Reindexed, Written};
 use holdall_model::text::{Outside, OutsidePath};
+use holdall_storage::storages;
 use serde_json::{Value, json};
+
+/// What people call the files that have chunks: `MCAP`.
+pub fn chunk_titles() -> String {
+    let titles: Vec<&str> = storages()
+        .iter()
+        .filter(|storage| storage.chunks().is_some())
+        .map(|storage| storage.title())
+        .collect();
+    titles.join(" and ")
+}
 
 /// One line about a bag that was made.
 pub fn written(written: &Written) -> String {

@@ -20,7 +20,7 @@ use holdall_io::{
     clock::{Clock, SystemClock},
     scratch::ScratchDirectory,
 };
-use holdall_storage::{compression::scratch, readable_storages};
+use holdall_storage::{Storage, compression::scratch, readable_storages, storages};
 use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
@@ -157,16 +157,17 @@ pub fn compress(typed: &CompressArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(&typed.bags)?;
     let bags = input::open_each(&named)?;
-    let is_mcap = bags.iter().all(|bag| bag.metadata().storage_identifier == "mcap");
-    let mode = typed.mode.unwrap_or(if is_mcap {
+    let has_chunks = bags.iter().all(|bag| bag.chunks().is_some());
+    let mode = typed.mode.unwrap_or(if has_chunks {
         CompressMode::Chunk
     } else {
         CompressMode::File
     });
-    if mode == CompressMode::Chunk && !is_mcap {
-        return Err(Failure::refused(
-            "--mode chunk: only MCAP files have chunks; use --mode file or --mode message",
-        ));
+    if mode == CompressMode::Chunk && !has_chunks {
+        return Err(Failure::refused(format!(
+            "--mode chunk: only {} files have chunks; use --mode file or --mode message",
+            render::tools::chunk_titles()
+        )));
     }
     let mut how = OutputArguments {
         json: typed.json,
@@ -186,10 +187,10 @@ pub fn decompress(typed: &DecompressArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(&typed.bags)?;
     let bags = input::open_each(&named)?;
-    let is_mcap = bags.iter().all(|bag| bag.metadata().storage_identifier == "mcap");
+    let has_chunks = bags.iter().all(|bag| bag.chunks().is_some());
     let how = OutputArguments {
         json: typed.json,
-        compression: is_mcap.then_some(Codec::None),
+        compression: has_chunks.then_some(Codec::None),
         compression_mode: Some(PackMode::None),
         ..OutputArguments::default()
     };
@@ -280,10 +281,16 @@ fn check_standard_output(output: &OutputOptions) -> Result<(), Failure> {
             "-o - takes one storage file, which cannot be split",
         ));
     }
-    if output.storage_id.as_deref() == Some("leveldb") {
-        return Err(Failure::refused(
-            "-o - takes one storage file, and a LevelDB storage is a directory",
-        ));
+    let named = |storage: &&&dyn Storage| output.storage_id.as_deref() == Some(storage.id());
+    if let Some(storage) = storages()
+        .iter()
+        .find(named)
+        .filter(|storage| storage.is_directory())
+    {
+        return Err(Failure::refused(format!(
+            "-o - takes one storage file, and a {} storage is a directory",
+            storage.title()
+        )));
     }
     Ok(())
 }

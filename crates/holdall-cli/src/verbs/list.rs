@@ -10,7 +10,7 @@ use crate::{
     typed::tools::ListWhat,
 };
 use holdall::reader::BagReader;
-use holdall_storage::{mcap::McapReader, readable_storages, storages};
+use holdall_storage::{readable_storages, storages};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tracing::level_filters::LevelFilter;
@@ -55,7 +55,7 @@ fn storage_rows() -> Vec<Value> {
         .map(|storage| {
             json!({
                 "id": storage.id(),
-                "extension": storage.file_extension(),
+                "extension": storage.extension().unwrap_or_default(),
                 "written": is_written(storage.id()),
                 "presets": storage.presets(),
             })
@@ -110,14 +110,15 @@ fn topic_rows(path: &Path, bag: &BagReader) -> Result<Vec<Value>, Failure> {
 }
 
 fn chunk_rows(path: &Path, bag: &BagReader) -> Result<Vec<Value>, Failure> {
-    if bag.metadata().storage_identifier != "mcap" {
+    let Some(chunks) = bag.chunks() else {
         let id = &bag.metadata().storage_identifier;
         let reason = format!(
-            "{}: only MCAP files have chunks, this bag is of storage {id}",
-            path.display()
+            "{}: only {} files have chunks, this bag is of storage {id}",
+            path.display(),
+            tools::chunk_titles()
         );
         return Err(Failure::refused(reason));
-    }
+    };
     let mut rows = Vec::new();
     for file in bag.files() {
         if file.is_packed() {
@@ -127,7 +128,7 @@ fn chunk_rows(path: &Path, bag: &BagReader) -> Result<Vec<Value>, Failure> {
             );
             return Err(Failure::refused(reason));
         }
-        let reader = McapReader::open(&file.path).map_err(Failure::failed)?;
+        let reader = chunks.open(&file.path).map_err(Failure::failed)?;
         for chunk in reader.chunks().map_err(Failure::failed)? {
             rows.push(json!({
                 "file": file.path.file_name().map(|name| name.to_string_lossy().into_owned()),

@@ -55,8 +55,16 @@ impl Storage for MutatedStorage {
         McapStorage.id()
     }
 
-    fn file_extension(&self) -> &'static str {
-        McapStorage.file_extension()
+    fn title(&self) -> &'static str {
+        McapStorage.title()
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        McapStorage.extensions()
+    }
+
+    fn magic(&self) -> Option<&'static [u8]> {
+        McapStorage.magic()
     }
 
     fn split_bytes_min(&self) -> u64 {

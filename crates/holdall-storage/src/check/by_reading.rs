@@ -15,7 +15,7 @@ const MESSAGES_PER_REPORT: u64 = 256;
 ///
 /// # Errors
 /// A storage that cannot be read.
-pub(super) fn check(
+pub(crate) fn check(
     path: &Path,
     storage_id: &'static str,
     reader: &dyn StorageReader,

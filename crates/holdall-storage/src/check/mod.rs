@@ -1,6 +1,10 @@
 //! What a full check of a storage file finds: each deviation, with its place.
 
 mod by_reading;
+mod file;
+
+pub(crate) use by_reading::check as read_all;
+pub use file::check_file;
 
 use holdall_model::{
     interface::{Definition, InterfaceError, bundle::Bundle, is_rihs01},
@@ -8,18 +12,9 @@ use holdall_model::{
     topic::{DefinitionEncoding, TopicInfo},
 };
 use serde::Serialize;
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-};
+use std::{fmt, path::PathBuf};
 
-use crate::{
-    StorageResult,
-    compression::{ZSTD_MAGIC, scratch_directory, unpack_file, unpacked_name},
-    leveldb, rosbag1,
-    storage::Storage,
-    writer::ChannelInfo,
-};
+use crate::writer::ChannelInfo;
 
 /// Findings that are kept for one file; more are only counted, so that a file of garbage uses no more memory
 /// than a good one.
@@ -227,50 +222,3 @@ impl FileCheck {
 
 /// Called with the progress of a check, in bytes of the file.
 pub type Progress<'a> = &'a mut dyn FnMut(u64);
-
-/// Checks a storage file from start to end with the backend that its first bytes identify.
-///
-/// # Errors
-/// A file that cannot be read, or of a storage that cannot be checked. Damage is not an error here but a
-/// finding.
-pub fn check_file(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
-    if leveldb::is_leveldb(path) {
-        return read_all(path, &leveldb::LeveldbStorage, progress);
-    }
-    let mut begin = vec![0; 16];
-    let read = holdall_io::fs::File::open(path)?.read_at(&mut begin, 0)?;
-    begin.truncate(read);
-    if begin.starts_with(&ZSTD_MAGIC) {
-        return check_packed(path, progress);
-    }
-    #[cfg(feature = "sqlite3")]
-    if begin == crate::sqlite3::format::MAGIC {
-        return crate::sqlite3::check::check(path, progress);
-    }
-    if begin.starts_with(rosbag1::format::MAGIC) {
-        return read_all(path, &rosbag1::Rosbag1Storage, progress);
-    }
-    crate::mcap::check::check(path, progress)
-}
-
-fn read_all(path: &Path, storage: &dyn Storage, progress: Progress<'_>) -> StorageResult<FileCheck> {
-    let reader = storage.open_reader(path)?;
-    by_reading::check(path, storage.id(), reader.as_ref(), progress)
-}
-
-/// A file of rosbag2's file compression: unpacked to a temporary directory and checked there.
-fn check_packed(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
-    let directory = scratch_directory()?;
-    let name = unpacked_name(path);
-    let copy = directory
-        .path()
-        .join(name.file_name().unwrap_or("storage".as_ref()));
-    unpack_file(path, &copy)?;
-    let mut found = check_file(&copy, progress)?;
-    found.path = path.to_owned();
-    for finding in &mut found.findings.list {
-        finding.path = path.to_owned();
-        finding.what = format!("in the unpacked file: {}", finding.what);
-    }
-    Ok(found)
-}

@@ -53,9 +53,28 @@ impl Storage for LeveldbStorage {
         STORAGE_ID
     }
 
-    /// Empty: each of its "files" is a directory.
-    fn file_extension(&self) -> &'static str {
-        ""
+    fn title(&self) -> &'static str {
+        "LevelDB"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn magic(&self) -> Option<&'static [u8]> {
+        None
+    }
+
+    fn is_directory(&self) -> bool {
+        true
+    }
+
+    fn is_its_directory(&self, path: &Path) -> bool {
+        is_leveldb(path)
+    }
+
+    fn size_bytes(&self, path: &Path) -> StorageResult<u64> {
+        size_bytes(path)
     }
 
     fn split_bytes_min(&self) -> u64 {

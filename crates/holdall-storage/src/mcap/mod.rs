@@ -8,22 +8,25 @@ mod packer;
 pub mod reader;
 mod recover;
 mod repair;
-pub mod splice;
+mod splice;
 pub mod writer;
 
 pub use options::McapOptions;
 pub use packer::RecordPacker;
-pub use reader::{ChunkSummary, McapReader, McapReaderOptions};
+pub use reader::{McapReader, McapReaderOptions};
 pub use writer::McapWriter;
 
 use crate::{
+    check::{FileCheck, Progress},
+    chunks::{ChunkFile, ChunkStorage, ClosingRecords, SpliceChoice, Spliced},
     error::StorageResult,
     reader::StorageReader,
     repair::{RepairPlan, Repaired},
     storage::{Storage, StorageOptions},
     writer::{MetadataEntries, StorageWriter},
 };
-use holdall_io::{disk::FileId, queue::DiskQueue};
+use holdall_io::{disk::FileId, output::OutputDisk, queue::DiskQueue};
+use splice::{ChunkCodec, SpliceInput};
 use std::path::Path;
 
 /// The MCAP backend.
@@ -44,17 +47,6 @@ impl McapStorage {
         repair::plan(&reader::source::Source::open(path)?, records, is_copy)
     }
 
-    /// What a file of ROS 2 messages begins with; a repair makes it a whole file without messages.
-    pub fn beginning() -> Vec<u8> {
-        let mut bytes = format::MAGIC.to_vec();
-        format::Header {
-            profile: "ros2".into(),
-            library: concat!("holdall ", env!("CARGO_PKG_VERSION")).into(),
-        }
-        .encode(&mut bytes);
-        bytes
-    }
-
     fn options(options: &StorageOptions) -> StorageResult<McapOptions> {
         let mut mcap = McapOptions::preset(&options.preset)?;
         if let Some(text) = &options.config {
@@ -72,8 +64,42 @@ impl Storage for McapStorage {
         options::STORAGE_ID
     }
 
-    fn file_extension(&self) -> &'static str {
-        "mcap"
+    fn title(&self) -> &'static str {
+        "MCAP"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &[options::STORAGE_ID]
+    }
+
+    fn magic(&self) -> Option<&'static [u8]> {
+        Some(&format::MAGIC)
+    }
+
+    fn end_magic(&self) -> Option<&'static [u8]> {
+        Some(&format::MAGIC)
+    }
+
+    fn beginning(&self) -> Option<Vec<u8>> {
+        let mut bytes = format::MAGIC.to_vec();
+        format::Header {
+            profile: "ros2".into(),
+            library: concat!("holdall ", env!("CARGO_PKG_VERSION")).into(),
+        }
+        .encode(&mut bytes);
+        Some(bytes)
+    }
+
+    fn repairs(&self) -> bool {
+        true
+    }
+
+    fn chunks(&self) -> Option<&dyn ChunkStorage> {
+        Some(self)
+    }
+
+    fn check(&self, path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
+        check::check(path, progress)
     }
 
     fn split_bytes_min(&self) -> u64 {
@@ -126,5 +152,27 @@ impl Storage for McapStorage {
 
     fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>> {
         Ok(Box::new(McapReader::open(path)?))
+    }
+}
+
+impl ChunkStorage for McapStorage {
+    fn open(&self, path: &Path) -> StorageResult<Box<dyn ChunkFile>> {
+        Ok(Box::new(SpliceInput::open(path)?))
+    }
+
+    fn check_codec(&self, options: &StorageOptions) -> StorageResult<()> {
+        ChunkCodec::of(options).map(drop)
+    }
+
+    fn splice(
+        &self,
+        inputs: &[Box<dyn ChunkFile>],
+        choice: &SpliceChoice,
+        to: (&mut OutputDisk, &Path),
+        opening: &[(&str, MetadataEntries)],
+        closing: ClosingRecords<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> StorageResult<Spliced> {
+        splice::splice(inputs, choice, to, opening, closing, progress)
     }
 }

@@ -64,8 +64,16 @@ impl Storage for MemoryStorage {
         STORAGE_ID
     }
 
-    fn file_extension(&self) -> &'static str {
+    fn title(&self) -> &'static str {
         "memory"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["memory"]
+    }
+
+    fn magic(&self) -> Option<&'static [u8]> {
+        None
     }
 
     fn split_bytes_min(&self) -> u64 {

@@ -29,8 +29,16 @@ impl Storage for Rosbag1Storage {
         format::STORAGE_ID
     }
 
-    fn file_extension(&self) -> &'static str {
-        "bag"
+    fn title(&self) -> &'static str {
+        "ROS 1 bag"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["bag"]
+    }
+
+    fn magic(&self) -> Option<&'static [u8]> {
+        Some(format::MAGIC_ANY_VERSION)
     }
 
     fn split_bytes_min(&self) -> u64 {

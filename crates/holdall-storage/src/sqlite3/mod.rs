@@ -14,6 +14,7 @@ pub use reader::SqliteReader;
 pub use writer::SqliteWriter;
 
 use crate::{
+    check::{FileCheck, Progress},
     error::{StorageError, StorageResult},
     reader::StorageReader,
     repair::Repaired,
@@ -42,8 +43,24 @@ impl Storage for SqliteStorage {
         format::STORAGE_ID
     }
 
-    fn file_extension(&self) -> &'static str {
-        "db3"
+    fn title(&self) -> &'static str {
+        "SQLite"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &["db3"]
+    }
+
+    fn magic(&self) -> Option<&'static [u8]> {
+        Some(format::MAGIC)
+    }
+
+    fn repairs(&self) -> bool {
+        true
+    }
+
+    fn check(&self, path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
+        check::check(path, progress)
     }
 
     fn split_bytes_min(&self) -> u64 {

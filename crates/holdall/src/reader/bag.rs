@@ -19,8 +19,10 @@ use holdall_model::{
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
 use holdall_storage::{
+    Storage,
+    chunks::ChunkStorage,
     compression::{CompressionMode, FORMATS, is_packed_name, packed_name, unpacked_name},
-    leveldb::is_leveldb,
+    readable_storages, storage_by_magic, storage_of_directory,
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -93,15 +95,18 @@ impl BagFile {
         is_packed_name(&self.path)
     }
 
-    /// True for an MCAP file, by its first bytes; a directory without metadata may have files of several
-    /// storages.
+    /// The file's storage, by its first bytes: a directory without metadata may have files of several
+    /// storages. `None` for a directory, and for bytes that no storage knows.
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn is_mcap(&self) -> Result<bool, BagError> {
-        // A LevelDB storage is a directory, and what was found in a killed recorder's memory is no file.
+    pub fn storage(&self) -> Result<Option<&'static dyn Storage>, BagError> {
+        // A storage may be a directory, and what was found in a killed recorder's memory is no file.
         let is_file = self.path.is_file() || self.reader.is_none();
-        Ok(is_file && !self.path.is_dir() && file::begins_with(&self.path)?.starts_with(&file::MCAP_MAGIC))
+        if !is_file || self.path.is_dir() {
+            return Ok(None);
+        }
+        Ok(storage_by_magic(&file::begins_with(&self.path)?))
     }
 
     /// True when each payload in the file is compressed (rosbag2's message compression).
@@ -192,7 +197,7 @@ impl BagReader {
 
     fn open_of(path: &Path, view: Ros1View, writer: Option<Holder>) -> Result<Self, BagError> {
         let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
-        if about.is_dir() && (!is_leveldb(path) || path.join(METADATA_FILE).exists()) {
+        if about.is_dir() && (storage_of_directory(path).is_none() || path.join(METADATA_FILE).exists()) {
             Self::open_directory(path, view, writer)
         } else {
             // A single storage file is a bag of its own, in any directory.
@@ -242,6 +247,12 @@ impl BagReader {
     /// The bag's metadata.
     pub fn metadata(&self) -> &BagMetadata {
         &self.metadata
+    }
+
+    /// What the bag's storage offers for chunks, by its metadata; `None` for a storage without chunks.
+    pub fn chunks(&self) -> Option<&'static dyn ChunkStorage> {
+        let id = &self.metadata.storage_identifier;
+        readable_storages().find(|storage| storage.id() == id)?.chunks()
     }
 
     /// The bag's path, as given.

@@ -12,9 +12,9 @@ use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
 use holdall_storage::{
     Storage,
     compression::{PayloadUnpackingReader, UnpackedReader, ZSTD_MAGIC, has_packed_payloads},
-    leveldb::{self, LeveldbStorage, is_leveldb},
     readable_storages,
     reader::{FileCondition, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
+    storage_by_magic, storage_by_path, storage_of_directory,
     writer::ChannelIndex,
 };
 use std::{
@@ -22,15 +22,6 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
-
-/// First and last bytes of an MCAP file.
-pub(super) const MCAP_MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', b'0', b'\r', b'\n'];
-
-/// First bytes of an SQLite file.
-const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
-
-/// First bytes of a ROS 1 bag.
-const ROS1_MAGIC: &[u8] = b"#ROSBAG V";
 
 /// First bytes of a Git LFS pointer, which a clone has instead of the file.
 const GIT_LFS_BEGIN: &[u8] = b"version https://";
@@ -139,12 +130,15 @@ pub(super) fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
 
 /// Opens a storage file that is a directory.
 fn open_directory(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
-    if is_leveldb(path) {
-        return Ok(LeveldbStorage.open_reader(path)?);
+    if let Some(storage) = storage_of_directory(path) {
+        return Ok(storage.open_reader(path)?);
     }
     Err(BagError::NotABag {
         path: path.to_owned(),
-        reason: "it is a directory without LevelDB databases".to_owned(),
+        reason: format!(
+            "it is a directory without {} databases",
+            titles(|storage| storage.is_directory())
+        ),
     })
 }
 
@@ -153,7 +147,9 @@ pub(super) fn length(path: &Path, about: &Metadata) -> u64 {
     if !about.is_dir() {
         return about.len();
     }
-    leveldb::size_bytes(path).unwrap_or(about.len())
+    storage_of_directory(path)
+        .and_then(|storage| storage.size_bytes(path).ok())
+        .unwrap_or(about.len())
 }
 
 fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
@@ -162,37 +158,37 @@ fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
         path: path.to_owned(),
         reason: reason.to_owned(),
     };
-    let unsupported = |what: &str, reason: &str| BagError::Unsupported {
-        path: path.to_owned(),
-        what: what.to_owned(),
-        reason: reason.to_owned(),
-    };
-    let storage_id = if head.starts_with(&MCAP_MAGIC) {
-        Some("mcap")
-    } else if head.starts_with(SQLITE_MAGIC) {
-        Some("sqlite3")
-    } else if head.starts_with(ROS1_MAGIC) {
-        Some(ROS1_STORAGE)
-    } else {
-        None
-    };
-    if let Some(id) = storage_id {
-        let storage = readable_storages()
-            .find(|storage| storage.id() == id)
-            .ok_or_else(|| unsupported("the storage file", "this program was built without its storage"))?;
+    if let Some(storage) = storage_by_magic(&head) {
         return Ok(storage.open_reader(path)?);
     }
+    let cut = readable_storages()
+        .filter_map(Storage::magic)
+        .find(|magic| magic.starts_with(&head));
     Err(if head.is_empty() {
         not_a_bag("the file is empty")
-    } else if MCAP_MAGIC.starts_with(&head) {
-        not_a_bag("the file ends within its first 8 bytes")
+    } else if let Some(magic) = cut {
+        not_a_bag(&format!("the file ends within its first {} bytes", magic.len()))
     } else if head.starts_with(&ZSTD_MAGIC) {
         not_a_bag("it is a packed file in a packed file")
     } else if head.starts_with(GIT_LFS_BEGIN) {
         not_a_bag("it is a pointer of Git LFS, not the file itself (`git lfs pull` gets it)")
     } else {
-        not_a_bag("it is neither a directory nor an MCAP, SQLite or ROS 1 bag file")
+        let known = titles(|storage| !storage.is_directory());
+        not_a_bag(&format!("it is neither a directory nor an {known} file"))
     })
+}
+
+/// What people call the files of some storages: `MCAP, SQLite or ROS 1 bag`.
+fn titles(which: impl Fn(&dyn Storage) -> bool) -> String {
+    let titles: Vec<&str> = readable_storages()
+        .filter(|storage| which(*storage))
+        .map(Storage::title)
+        .collect();
+    match titles.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
 }
 
 /// One sentence for a file that is damaged.
@@ -210,13 +206,11 @@ pub(super) fn damage(summary: &StorageSummary) -> Option<String> {
 /// One sentence for a file that does not end correctly; reads only its last bytes, so that a long bag opens
 /// at once.
 pub(super) fn cut_short(file: &BagFile) -> Option<String> {
-    if file.path.extension().is_none_or(|extension| extension != "mcap") {
-        return None;
-    }
-    let mut tail = [0; MCAP_MAGIC.len()];
+    let magic = storage_by_path(&file.path)?.end_magic()?;
+    let mut tail = vec![0; magic.len()];
     let whole = file.bytes.checked_sub(tail.len() as u64).is_some_and(|offset| {
         let read = File::open(&file.path).and_then(|opened| opened.read_exact_at(&mut tail, offset));
-        read.is_ok() && tail == MCAP_MAGIC
+        read.is_ok() && tail == magic
     });
     if whole {
         return None;

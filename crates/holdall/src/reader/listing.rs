@@ -3,16 +3,13 @@
 use super::{bag::io_error, error::BagError};
 use holdall_storage::{
     compression::{is_packed_name, unpacked_name},
-    leveldb::is_leveldb,
+    is_storage_extension, storage_of_directory, storages,
 };
 use std::{
     collections::HashSet,
     fs,
     path::{Path, PathBuf},
 };
-
-/// File extensions of rosbag2's storage plugins.
-const EXTENSIONS: [&str; 2] = ["mcap", "db3"];
 
 /// Most files in a directory that are listed; a bag has fewer.
 const ENTRIES_MAX: usize = 1_000_000;
@@ -31,9 +28,9 @@ pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
             .and_then(|extension| extension.to_str())
             .unwrap_or_default();
         let is_storage = if path.is_dir() {
-            is_leveldb(&path)
+            storage_of_directory(&path).is_some()
         } else {
-            EXTENSIONS.contains(&extension)
+            is_storage_extension(extension)
         };
         if is_storage {
             files.push(path);
@@ -56,7 +53,15 @@ pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, BagEr
     Ok(if entries.next().is_none() {
         "the directory is empty".to_owned()
     } else {
-        "it holds neither metadata.yaml nor a storage file (.mcap, .db3)".to_owned()
+        let extensions: Vec<String> = storages()
+            .iter()
+            .flat_map(|storage| storage.extensions())
+            .map(|extension| format!(".{extension}"))
+            .collect();
+        format!(
+            "it holds neither metadata.yaml nor a storage file ({})",
+            extensions.join(", ")
+        )
     })
 }
 

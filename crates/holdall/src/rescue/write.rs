@@ -145,9 +145,9 @@ fn next_path(directory: &Path, storage: &dyn Storage) -> Result<PathBuf, RepairE
             .map(|name| name.to_string_lossy().into_owned());
         format!("{}_", name.unwrap_or_else(|| "bag".to_owned()))
     });
-    Ok(directory.join(match storage.file_extension() {
-        "" => format!("{head}{number}"),
-        extension => format!("{head}{number}.{extension}"),
+    Ok(directory.join(match storage.extension() {
+        None => format!("{head}{number}"),
+        Some(extension) => format!("{head}{number}.{extension}"),
     }))
 }
 

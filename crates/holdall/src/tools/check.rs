@@ -15,9 +15,8 @@ use holdall_storage::{
     StorageError,
     check::{FileCheck, Finding, Findings, Severity, check_file},
     compression::packed_name,
-    leveldb::is_leveldb,
     reader::FileCondition,
-    storage_by_path,
+    storage_by_path, storage_of_directory,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -109,7 +108,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
         writer: writer_of_bag(path),
         ..BagCheck::default()
     };
-    let is_file = !about.is_dir() || is_leveldb(path);
+    let is_file = !about.is_dir() || storage_of_directory(path).is_some();
     if is_file {
         let found = check_written_file(&check, path, &mut |done| progress(done, about.len()))?;
         check.files.push(found);

@@ -1,4 +1,4 @@
-//! Makes MCAP bags from MCAP bags by copying chunks unchanged.
+//! Makes bags from bags of the same storage by copying chunks unchanged.
 
 use super::{
     SplitAt, ToolError, Written,
@@ -12,7 +12,8 @@ use crate::{
 use holdall_io::{fs, output::OutputDisk};
 use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};
 use holdall_storage::{
-    mcap::splice::{ChunkCodec, SpliceChoice, SpliceInput, Spliced, splice},
+    Storage, StorageOptions,
+    chunks::{ChunkFile, ChunkStorage, SpliceChoice, Spliced},
     writer::{FileSummary, MetadataEntries},
 };
 use std::{
@@ -39,21 +40,18 @@ pub(super) struct Plan<'a> {
     pub split: &'a SplitAt,
     pub accounts: &'a Accounts,
     pub taken: &'a Taken<'a>,
-    /// How all chunks are compressed; `None` to leave them unchanged.
-    pub codec: Option<ChunkCodec>,
+    /// Settings whose codec compresses all chunks; `None` to leave them unchanged.
+    pub codec: Option<StorageOptions>,
     /// The bag directory, which does not exist yet.
     pub directory: &'a Path,
 }
 
 /// The input with content that only splicing keeps, and that content.
 pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)>, ToolError> {
-    for bag in bags
-        .iter()
-        .filter(|bag| bag.metadata().storage_identifier == "mcap")
-    {
+    for bag in bags.iter().filter(|bag| bag.chunks().is_some()) {
         for file in bag.files().iter().filter(|file| !file.is_packed()) {
-            if file.is_mcap()?
-                && let Some(what) = SpliceInput::open(&file.path)?.beyond_ros2()
+            if let Some(chunks) = file.storage()?.and_then(Storage::chunks)
+                && let Some(what) = chunks.open(&file.path)?.beyond_ros2()
             {
                 return Ok(Some((file.path.clone(), what)));
             }
@@ -65,22 +63,27 @@ pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)
 /// Makes the bag; returns `None`, and makes nothing, when that is not possible in this way: another storage,
 /// files without an index of chunks, files to be cut after a number of messages or so small that most chunks
 /// would be cut.
-pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result<Option<Written>, ToolError> {
+pub(super) fn run(
+    plan: &Plan<'_>,
+    storage: &'static dyn Storage,
+    chunks: &'static dyn ChunkStorage,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Option<Written>, ToolError> {
     let is_plain = |file: &BagFile| !file.is_packed() && !file.has_packed_payloads();
-    let is_mcap = |bag: &BagReader| {
-        bag.metadata().storage_identifier == "mcap"
+    let is_same = |bag: &BagReader| {
+        bag.metadata().storage_identifier == storage.id()
             && bag.bounds() == (None, None)
             && bag.files().iter().all(is_plain)
     };
-    if plan.split.count_max.is_some() || !plan.bags.iter().all(is_mcap) {
+    if plan.split.count_max.is_some() || !plan.bags.iter().all(is_same) {
         return Ok(None);
     }
     let mut inputs = Vec::new();
     for file in plan.bags.iter().flat_map(BagReader::files) {
-        if !file.is_mcap()? {
+        if file.storage()?.is_none_or(|found| found.id() != storage.id()) {
             return Ok(None);
         }
-        inputs.push(SpliceInput::open(&file.path)?);
+        inputs.push(chunks.open(&file.path)?);
     }
     if let Some(damaged) = inputs.iter().find(|input| !input.is_whole()) {
         let path = damaged.summary().path.clone();
@@ -90,14 +93,21 @@ pub(super) fn run(plan: &Plan<'_>, progress: &mut dyn FnMut(u64, u64)) -> Result
     let Some(ranges) = ranges(plan, &inputs)? else {
         return Ok(None);
     };
-    let output = begin(plan, &inputs)?;
+    let output = begin(plan, storage, chunks, &inputs)?;
     make(plan, output, &inputs, ranges, progress).map(Some)
 }
 
-fn begin<'a>(plan: &'a Plan<'_>, inputs: &[SpliceInput]) -> Result<Output<'a>, ToolError> {
+fn begin<'a>(
+    plan: &'a Plan<'_>,
+    storage: &'static dyn Storage,
+    chunks: &'static dyn ChunkStorage,
+    inputs: &[Box<dyn ChunkFile>],
+) -> Result<Output<'a>, ToolError> {
     fs::create_dir_new(plan.directory)?;
     Ok(Output {
         plan,
+        storage,
+        chunks,
         stem: plan
             .directory
             .file_name()
@@ -112,7 +122,7 @@ fn begin<'a>(plan: &'a Plan<'_>, inputs: &[SpliceInput]) -> Result<Output<'a>, T
 fn make(
     plan: &Plan<'_>,
     mut output: Output<'_>,
-    inputs: &[SpliceInput],
+    inputs: &[Box<dyn ChunkFile>],
     ranges: Vec<Range>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Written, ToolError> {
@@ -141,7 +151,7 @@ fn make(
 }
 
 /// By input and channel: whether it is selected.
-fn taken_channels(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<Vec<bool>> {
+fn taken_channels(plan: &Plan<'_>, inputs: &[Box<dyn ChunkFile>]) -> Vec<Vec<bool>> {
     let takes = |topic: &TopicInfo| plan.chooser.takes_channel(topic);
     inputs
         .iter()
@@ -153,7 +163,7 @@ fn taken_channels(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<Vec<bool>> {
 }
 
 /// The output's topics: those of the metadata first, then those that only the files list.
-fn topics(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<TopicInfo> {
+fn topics(plan: &Plan<'_>, inputs: &[Box<dyn ChunkFile>]) -> Vec<TopicInfo> {
     let listed = plan
         .bags
         .iter()
@@ -192,7 +202,7 @@ fn topics(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Vec<TopicInfo> {
 type Range = (Option<Timestamp>, Option<Timestamp>);
 
 /// The span of log time of each output file, in sequence.
-fn ranges(plan: &Plan<'_>, inputs: &[SpliceInput]) -> Result<Option<Vec<Range>>, ToolError> {
+fn ranges(plan: &Plan<'_>, inputs: &[Box<dyn ChunkFile>]) -> Result<Option<Vec<Range>>, ToolError> {
     let mut parts = Vec::new();
     for input in inputs {
         parts.extend(input.parts()?);
@@ -300,6 +310,8 @@ fn cuts_by_size(parts: &[(Timestamp, Timestamp, u64)], bytes_max: u64) -> Vec<Ti
 /// The bag that is being made.
 struct Output<'a> {
     plan: &'a Plan<'a>,
+    storage: &'static dyn Storage,
+    chunks: &'static dyn ChunkStorage,
     stem: String,
     topics: Vec<TopicInfo>,
     /// Name and content of each file, in the order of the topics.
@@ -312,15 +324,16 @@ impl Output<'_> {
     fn file(
         &mut self,
         disk: &mut OutputDisk,
-        inputs: &[SpliceInput],
+        inputs: &[Box<dyn ChunkFile>],
         choice: &SpliceChoice,
         is_last: bool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), ToolError> {
-        let name = format!("{}_{}.mcap", self.stem, self.files.len());
+        let extension = self.storage.extension().unwrap_or_default();
+        let name = format!("{}_{}.{extension}", self.stem, self.files.len());
         let path = self.plan.directory.join(&name);
         let opening = BagMetadata {
-            storage_identifier: "mcap".to_owned(),
+            storage_identifier: self.storage.id().to_owned(),
             custom_data: self.plan.accounts.custom_data.clone(),
             ros_distro: self.plan.accounts.ros_distro.clone(),
             ..BagMetadata::default()
@@ -347,7 +360,9 @@ impl Output<'_> {
             records
         };
         let to = (disk, path.as_path());
-        let spliced = splice(inputs, choice, to, &opening, &mut closing, progress)?;
+        let spliced = self
+            .chunks
+            .splice(inputs, choice, to, &opening, &mut closing, progress)?;
         let summary = self.summary(&spliced, &path);
         self.written.messages += summary.message_count;
         self.written.bytes += spliced.bytes;
@@ -391,7 +406,7 @@ impl Output<'_> {
 
     fn metadata(&self, topics: &[TopicInfo], files: &[(String, FileSummary)]) -> BagMetadata {
         let facts = BagFacts {
-            storage_id: "mcap",
+            storage_id: self.storage.id(),
             compression: CompressionMode::None,
             custom_data: &self.plan.accounts.custom_data,
             ros_distro: &self.plan.accounts.ros_distro,

@@ -12,10 +12,11 @@ use holdall_model::{
     topic::TopicInfo,
 };
 use holdall_storage::{
-    StorageError,
+    Storage, StorageError,
     check::{FileCheck, check_file},
-    mcap::splice::{SpliceChoice, SpliceInput, splice},
+    chunks::{ChunkFile, ChunkStorage, SpliceChoice},
     reader::FileCondition,
+    storage_by_path,
     writer::MetadataEntries,
 };
 use std::{
@@ -66,7 +67,9 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     };
     let mut bytes = 0;
     for file in &listed {
-        if file.extension().is_some_and(|extension| extension == "mcap") && index_file(file)? {
+        if let Some(chunks) = storage_by_path(file).and_then(Storage::chunks)
+            && index_file(file, chunks)?
+        {
             done.indexed.push(file.clone());
         }
         bytes += fs::file_len(file)?;
@@ -175,9 +178,9 @@ fn span(start: Option<Timestamp>, end: Option<Timestamp>) -> Duration {
     times.map_or(Duration::ZERO, |(start, end)| end.saturating_since(start))
 }
 
-/// Adds an index to an MCAP file that is whole and has none; true when it was added.
-fn index_file(path: &Path) -> Result<bool, ToolError> {
-    let Ok(input) = SpliceInput::open(path) else {
+/// Adds an index to a file that is whole and has none; true when it was added.
+fn index_file(path: &Path, chunks: &dyn ChunkStorage) -> Result<bool, ToolError> {
+    let Ok(input) = chunks.open(path) else {
         // Damage is reported when the bag is opened.
         return Ok(false);
     };
@@ -192,7 +195,7 @@ fn index_file(path: &Path) -> Result<bool, ToolError> {
         channels: vec![vec![true; input.summary().channels.len()]],
         ..SpliceChoice::default()
     };
-    let made = write_spliced(&input, &choice, &temporary);
+    let made = write_spliced(chunks, input, &choice, &temporary);
     let replaced = made
         .map_err(ToolError::from)
         .and_then(|()| Ok(fs::rename_over(&temporary, path)?));
@@ -204,11 +207,16 @@ fn index_file(path: &Path) -> Result<bool, ToolError> {
 }
 
 /// Writes the part of `input` that `choice` selects, with its metadata records, to `path`; durable on return.
-fn write_spliced(input: &SpliceInput, choice: &SpliceChoice, path: &Path) -> Result<(), StorageError> {
+fn write_spliced(
+    chunks: &dyn ChunkStorage,
+    input: Box<dyn ChunkFile>,
+    choice: &SpliceChoice,
+    path: &Path,
+) -> Result<(), StorageError> {
     let records: Vec<(String, MetadataEntries)> = input.summary().metadata.clone();
     let mut disk = OutputDisk::beside(path)?;
-    splice(
-        std::slice::from_ref(input),
+    chunks.splice(
+        &[input],
         choice,
         (&mut disk, path),
         &[],

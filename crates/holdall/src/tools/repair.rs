@@ -20,10 +20,8 @@ use holdall_model::{
 use holdall_storage::{
     Storage, StorageError,
     check::{Finding, Severity},
-    leveldb::is_leveldb,
-    mcap::McapStorage,
     repair::Repaired,
-    storage_by_path,
+    storage_by_path, storage_of_directory,
     writer::MetadataEntries,
 };
 use std::{
@@ -211,12 +209,12 @@ fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -
 }
 
 /// Removes files of a bag in which nothing was written: they were made ahead by a recorder that was killed, and other programs cannot open
-/// them. When that is all that there is, an MCAP file becomes one without messages. [`repair`] does it first.
+/// them. When that is all that there is, the first becomes one without messages where its storage can. [`repair`] does it first.
 ///
 /// # Errors
 /// When a file cannot be read, written or removed.
 pub fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
-    if !fs::is_dir(path) || is_leveldb(path) {
+    if !fs::is_dir(path) || storage_of_directory(path).is_some() {
         return Ok(());
     }
     let listed = listing::storage_files(path)?;
@@ -228,9 +226,9 @@ pub fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
     }
     if unwritten.len() == listed.len()
         && let Some(first) = unwritten.first()
-        && first.extension().is_some_and(|extension| extension == "mcap")
+        && let Some(beginning) = storage_by_path(first).and_then(Storage::beginning)
     {
-        fs::write_atomically(first, &McapStorage::beginning())?;
+        fs::write_atomically(first, &beginning)?;
         unwritten.remove(0);
     } else if unwritten.len() == listed.len() {
         return Ok(());
@@ -277,18 +275,24 @@ fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
 
 /// Refuses a bag with files of a storage that has no repair, before anything is copied.
 fn refuse_without_repair(path: &Path) -> Result<(), RepairError> {
-    let files = if fs::is_dir(path) && !is_leveldb(path) {
+    let files = if fs::is_dir(path) && storage_of_directory(path).is_none() {
         listing::storage_files(path)?
     } else {
         vec![path.to_owned()]
     };
-    match files.into_iter().find(|file| is_leveldb(file)) {
+    let without = |file: &PathBuf| storage_of_directory(file).filter(|storage| !storage.repairs());
+    match files
+        .into_iter()
+        .find_map(|file| without(&file).map(|storage| (file, storage)))
+    {
         None => Ok(()),
-        Some(path) => Err(StorageError::Unsupported {
+        Some((path, storage)) => Err(StorageError::Unsupported {
             path,
             what: "repairing",
-            reason: "storage leveldb has no repair; `holdall convert` makes a whole bag of what can be read"
-                .to_owned(),
+            reason: format!(
+                "storage {} has no repair; `holdall convert` makes a whole bag of what can be read",
+                storage.id()
+            ),
         }
         .into()),
     }
@@ -405,7 +409,7 @@ fn repair_file(
         return Ok(report);
     };
     // A database in a directory repairs itself: every reader that opens it reads its logs.
-    if storage.file_extension().is_empty() {
+    if storage.is_directory() {
         return Ok(report);
     }
     let entry = |key: &str, value: String| MetadataEntries::from([(key.to_owned(), value)]);

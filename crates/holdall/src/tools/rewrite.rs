@@ -22,9 +22,7 @@ use holdall_model::{
     topic::{MessageDefinition, PublisherInfo, TopicInfo},
 };
 use holdall_storage::{
-    DEFAULT_STORAGE_ID,
-    mcap::splice::ChunkCodec,
-    storage::storage_by_id,
+    DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id,
     writer::{ChannelInfo, MetadataEntries, StoredMessage},
 };
 use std::{
@@ -101,7 +99,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let storage_id = storage_id(&set, &job.output);
     let storage = storage_by_id(&storage_id)?;
     let beyond = copy::beyond_ros2(set.bags())?;
-    let codec = chunk_codec(&job.output, beyond.is_some())?;
+    let codec = chunk_codec(storage, &job.output, beyond.is_some())?;
     // A file that is being recorded has no index yet.
     let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
     let by_index = !is_live && job.choice.is_by_index() && (!job.output.is_rewritten || codec.is_some());
@@ -116,16 +114,15 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         codec,
         directory: staged.directory(),
     };
-    let written = if by_index && storage_id == "mcap" {
-        copy::run(&plan, progress)?
-    } else {
-        None
+    let written = match storage.chunks() {
+        Some(chunks) if by_index => copy::run(&plan, storage, chunks, progress)?,
+        _ => None,
     };
     let mut written = match written {
         Some(written) => written,
         None => {
             report_beyond(beyond, &storage_id)?;
-            keep_chunk_codec(&set, &mut job.output, &storage_id)?;
+            keep_chunk_codec(&set, &mut job.output, storage)?;
             let options = BagOptions {
                 directory: staged.directory().to_owned(),
                 storage,
@@ -155,15 +152,19 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     Ok(written)
 }
 
-/// The compression of chunks when MCAP files with content beyond ROS 2 are copied to MCAP; `None` when none
-/// is set, or other settings are.
-fn chunk_codec(output: &OutputOptions, is_beyond: bool) -> Result<Option<ChunkCodec>, ToolError> {
+/// The settings of the compression of chunks when files with content beyond ROS 2 are copied to the same
+/// storage; `None` when none is set, or other settings are.
+fn chunk_codec(
+    storage: &dyn Storage,
+    output: &OutputOptions,
+    is_beyond: bool,
+) -> Result<Option<StorageOptions>, ToolError> {
     let is_asked = is_beyond && output.is_rewritten && output.compression.mode == CompressionMode::None;
-    Ok(if is_asked {
-        Some(ChunkCodec::of(&output.storage_options)?)
-    } else {
-        None
-    })
+    let Some(chunks) = storage.chunks().filter(|_| is_asked) else {
+        return Ok(None);
+    };
+    chunks.check_codec(&output.storage_options)?;
+    Ok(Some(output.storage_options.clone()))
 }
 
 /// Content beyond ROS 2 would be lost if all messages were rewritten: refused for MCAP; other storages cannot
@@ -231,10 +232,14 @@ fn storage_id(set: &BagSet, output: &OutputOptions) -> String {
     })
 }
 
-/// Chunks of a rewritten MCAP file are compressed like those of the first input, unless set otherwise.
-fn keep_chunk_codec(set: &BagSet, output: &mut OutputOptions, storage_id: &str) -> Result<(), ToolError> {
+/// Chunks of a rewritten file are compressed like those of the first input, unless set otherwise.
+fn keep_chunk_codec(
+    set: &BagSet,
+    output: &mut OutputOptions,
+    storage: &dyn Storage,
+) -> Result<(), ToolError> {
     let file = set.bags().first().and_then(|bag| bag.files().first());
-    let Some(file) = file.filter(|_| storage_id == "mcap" && !output.is_rewritten) else {
+    let Some(file) = file.filter(|_| storage.chunks().is_some() && !output.is_rewritten) else {
         return Ok(());
     };
     let codec = match file.open()?.summary().compression.as_deref() {

@@ -6,6 +6,7 @@ use super::{
     walk::Walk,
 };
 use crate::{
+    chunks::ChunkSummary,
     error::{StorageError, StorageResult},
     mcap::{
         format::{Channel, ChunkHeader, ChunkIndex, Fields, Header, Record, Schema, op, take_record},
@@ -173,6 +174,25 @@ pub(crate) struct FileIndex {
 }
 
 impl FileIndex {
+    /// The parts of the file that hold messages.
+    pub fn chunks(&self) -> StorageResult<Vec<ChunkSummary>> {
+        let summary = |extent: &Extent| {
+            let (compression, size) = match &extent.kind {
+                ExtentKind::Chunk { compression, size } => (Some(compression.to_string()), *size),
+                ExtentKind::Records => (None, extent.length),
+            };
+            ChunkSummary {
+                offset: extent.start,
+                length: extent.length,
+                uncompressed_bytes: size,
+                compression,
+                starting_time: signed(extent.times.0),
+                ending_time: signed(extent.times.1),
+            }
+        };
+        Ok(self.extents()?.iter().map(summary).collect())
+    }
+
     /// Reads magic, header and summary; reads the whole file when its summary is missing or insufficient.
     pub fn open(source: Source) -> StorageResult<Self> {
         let header = read_header(&source)?;

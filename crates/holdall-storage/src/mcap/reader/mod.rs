@@ -9,12 +9,13 @@ pub(crate) mod summary;
 pub(crate) mod walk;
 
 use crate::{
+    chunks::ChunkSummary,
     error::{StorageError, StorageResult},
     reader::{Messages, ReadQuery, StorageReader, StorageSummary},
 };
 use bytes::Bytes;
 use cursor::Cursor;
-use index::{FileIndex, signed};
+use index::FileIndex;
 use source::Source;
 use std::{path::Path, sync::Arc};
 
@@ -79,42 +80,8 @@ impl McapReader {
     /// # Errors
     /// A file that cannot be read.
     pub fn chunks(&self) -> StorageResult<Vec<ChunkSummary>> {
-        let extents = self.index.extents()?;
-        Ok(extents
-            .iter()
-            .map(|extent| {
-                let (compression, size) = match &extent.kind {
-                    index::ExtentKind::Chunk { compression, size } => (Some(compression.to_string()), *size),
-                    index::ExtentKind::Records => (None, extent.length),
-                };
-                ChunkSummary {
-                    offset: extent.start,
-                    length: extent.length,
-                    uncompressed_bytes: size,
-                    compression,
-                    starting_time: signed(extent.times.0),
-                    ending_time: signed(extent.times.1),
-                }
-            })
-            .collect())
+        self.index.chunks()
     }
-}
-
-/// A part of the file that holds messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChunkSummary {
-    /// Its offset in the file.
-    pub offset: u64,
-    /// Its length in the file.
-    pub length: u64,
-    /// Length of its records before compression.
-    pub uncompressed_bytes: u64,
-    /// A chunk's codec, empty for none; `None` for messages outside of chunks.
-    pub compression: Option<String>,
-    /// Smallest log time.
-    pub starting_time: holdall_model::time::Timestamp,
-    /// Largest log time.
-    pub ending_time: holdall_model::time::Timestamp,
 }
 
 impl StorageReader for McapReader {

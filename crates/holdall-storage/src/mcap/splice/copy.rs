@@ -44,7 +44,7 @@ struct Indexes {
 
 /// The copy's state.
 pub(super) struct Copier<'a, 'd> {
-    inputs: &'a [SpliceInput],
+    inputs: &'a [&'a SpliceInput],
     numbers: &'a Numbers,
     /// When set, every chunk is rebuilt with it.
     codec: Option<&'a ChunkCodec>,
@@ -65,7 +65,7 @@ pub(super) struct Copier<'a, 'd> {
 
 impl<'a, 'd> Copier<'a, 'd> {
     pub fn new(
-        inputs: &'a [SpliceInput],
+        inputs: &'a [&'a SpliceInput],
         numbers: &'a Numbers,
         codec: Option<&'a ChunkCodec>,
         out: &'a mut OutputFile<'d>,

@@ -1,6 +1,7 @@
 //! Numbers the channels and schemas of several files for one output, keeping as many numbers as possible.
 
-use super::{SpliceChoice, SpliceInput};
+use super::SpliceInput;
+use crate::chunks::SpliceChoice;
 use crate::{
     error::{StorageError, StorageResult},
     mcap::{
@@ -48,7 +49,7 @@ struct Taken {
 
 impl Numbers {
     /// Assigns numbers: to the inputs with most bytes first, because unpacking them costs most.
-    pub fn assign(inputs: &[SpliceInput], choice: &SpliceChoice, path: &Path) -> StorageResult<Self> {
+    pub fn assign(inputs: &[&SpliceInput], choice: &SpliceChoice, path: &Path) -> StorageResult<Self> {
         let mut order: Vec<usize> = (0..inputs.len()).collect();
         order.sort_by_key(|place| std::cmp::Reverse(inputs[*place].index.summary.file_bytes));
         let mut taken = Taken::default();
@@ -221,7 +222,7 @@ impl Taken {
 
     fn numbers(
         self,
-        inputs: &[SpliceInput],
+        inputs: &[&SpliceInput],
         of_channel: Vec<Vec<Option<u16>>>,
         is_kept: Vec<bool>,
     ) -> Numbers {

@@ -14,7 +14,8 @@ use super::{
     },
 };
 use crate::{
-    StorageOptions,
+    StorageError, StorageOptions,
+    chunks::{ChunkFile, ChunkSummary, ClosingRecords, SpliceChoice, Spliced},
     error::StorageResult,
     mcap::{
         McapOptions,
@@ -22,46 +23,38 @@ use crate::{
         packer::RecordPacker,
     },
     reader::{FileCondition, ReadOrder, ReadQuery, StorageSummary},
-    writer::{ChannelIndex, ChannelInfo, MetadataEntries},
+    writer::{ChannelIndex, MetadataEntries},
 };
 use copy::Copier;
 use holdall_io::output::{OutputDisk, OutputFile};
 use holdall_model::time::Timestamp;
 use ids::Numbers;
-use std::path::Path;
+use std::{any::Any, path::Path};
 use tail::Tail;
 
 /// A file whose parts are spliced.
-pub struct SpliceInput {
+pub(super) struct SpliceInput {
     index: FileIndex,
 }
 
 impl SpliceInput {
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is not an MCAP file.
-    pub fn open(path: &Path) -> StorageResult<Self> {
+    pub(super) fn open(path: &Path) -> StorageResult<Self> {
         Ok(Self {
             index: FileIndex::open(Source::open(path)?)?,
         })
     }
+}
 
-    /// What the file holds.
-    pub fn summary(&self) -> &StorageSummary {
+impl ChunkFile for SpliceInput {
+    fn summary(&self) -> &StorageSummary {
         &self.index.summary
     }
 
-    /// True when the file is whole; a damaged one must not be copied unread.
-    pub fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         !matches!(self.index.summary.condition, FileCondition::Damaged { .. })
     }
 
-    /// True when the file has an index: its chunks and message indexes are found without reading all of it.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
-    pub fn has_index(&self) -> StorageResult<bool> {
+    fn has_index(&self) -> StorageResult<bool> {
         let extents = self.index.extents()?;
         let is_indexed = |extent: &Extent| {
             let channels = extent.channels.as_ref();
@@ -70,8 +63,7 @@ impl SpliceInput {
         Ok(self.index.summary.condition == FileCondition::Complete && extents.iter().all(is_indexed))
     }
 
-    /// What the file has beyond ROS 2, which only splicing keeps; `None` when there is nothing.
-    pub fn beyond_ros2(&self) -> Option<String> {
+    fn beyond_ros2(&self) -> Option<String> {
         let encodings = self
             .index
             .definitions
@@ -93,12 +85,7 @@ impl SpliceInput {
         }
     }
 
-    /// First log time, last log time and bytes of each part of the file that holds messages, including its
-    /// indexes.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
-    pub fn parts(&self) -> StorageResult<Vec<(Timestamp, Timestamp, u64)>> {
+    fn parts(&self) -> StorageResult<Vec<(Timestamp, Timestamp, u64)>> {
         let extents = self.index.extents()?;
         let next_starts = extents.iter().skip(1).map(|next| Some(next.start)).chain([None]);
         let part = |(extent, next): (&Extent, Option<u64>)| {
@@ -110,24 +97,15 @@ impl SpliceInput {
         };
         Ok(extents.iter().zip(next_starts).map(part).collect())
     }
-}
 
-/// The messages of the inputs that are selected.
-#[derive(Clone, Debug, Default)]
-pub struct SpliceChoice {
-    /// By input and channel: whether it is selected.
-    pub channels: Vec<Vec<bool>>,
-    /// Only messages of this log time or later.
-    pub from: Option<Timestamp>,
-    /// Only messages of this log time or earlier.
-    pub until: Option<Timestamp>,
-    /// How chunks are compressed; `None` leaves each unchanged. With a codec no chunk is copied unchanged.
-    pub codec: Option<ChunkCodec>,
+    fn chunks(&self) -> StorageResult<Vec<ChunkSummary>> {
+        self.index.chunks()
+    }
 }
 
 /// How chunks are compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChunkCodec {
+pub(super) struct ChunkCodec {
     compression: Compression,
     level: CompressionLevel,
 }
@@ -137,7 +115,7 @@ impl ChunkCodec {
     ///
     /// # Errors
     /// Settings that are not valid.
-    pub fn of(options: &StorageOptions) -> StorageResult<Self> {
+    pub(super) fn of(options: &StorageOptions) -> StorageResult<Self> {
         let options = McapOptions::preset(&options.preset)?
             .with_config(options.config.as_deref().unwrap_or_default())?;
         Ok(Self {
@@ -167,52 +145,28 @@ impl ChunkCodec {
     }
 }
 
-/// What a spliced file holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spliced {
-    /// Its topics with their number of messages; a topic with several channels is listed once for each.
-    pub channels: Vec<(ChannelInfo, u64)>,
-    /// Smallest log time.
-    pub starting_time: Option<Timestamp>,
-    /// Largest log time.
-    pub ending_time: Option<Timestamp>,
-    /// Chunks that were copied unchanged.
-    pub copied_chunks: u64,
-    /// Bytes of the file that were copied unchanged.
-    pub copied_bytes: u64,
-    /// Parts that had to be unpacked.
-    pub unpacked: u64,
-    /// Its length.
-    pub bytes: u64,
-}
-
-impl Spliced {
-    /// Messages in the file.
-    pub fn message_count(&self) -> u64 {
-        self.channels.iter().map(|(_, count)| count).sum()
-    }
-}
-
-/// Metadata records for the end of the file, made when its content is known.
-pub type ClosingRecords<'a> = &'a mut dyn FnMut(&Spliced) -> Vec<(String, MetadataEntries)>;
-
-/// Makes `path` from the messages of `inputs` that `choice` selects: parts in the order of their first log
-/// time, then of the inputs. The file is durable once the disk is finished.
-///
-/// The inputs' metadata records are not copied; `opening` and `closing` are written. Attachments are copied.
-/// `progress` receives the number of bytes processed.
-///
-/// # Errors
-/// An input that cannot be read or is damaged where it is unpacked, a disk that fails or is full. The part
-/// written so far is not removed.
-pub fn splice(
-    inputs: &[SpliceInput],
+/// As [`crate::chunks::ChunkStorage::splice`].
+pub(super) fn splice(
+    inputs: &[Box<dyn ChunkFile>],
     choice: &SpliceChoice,
     (disk, path): (&mut OutputDisk, &Path),
     opening: &[(&str, MetadataEntries)],
     closing: ClosingRecords<'_>,
     progress: &mut dyn FnMut(u64),
 ) -> StorageResult<Spliced> {
+    let codec = choice.codec.as_ref().map(ChunkCodec::of).transpose()?;
+    let inputs = &inputs
+        .iter()
+        .map(|input| {
+            let any: &dyn Any = &**input;
+            any.downcast_ref::<SpliceInput>()
+                .ok_or_else(|| StorageError::Unsupported {
+                    path: input.summary().path.clone(),
+                    what: "copying its chunks",
+                    reason: "it is of another storage".to_owned(),
+                })
+        })
+        .collect::<StorageResult<Vec<&SpliceInput>>>()?;
     let numbers = Numbers::assign(inputs, choice, path)?;
     let wanted: Vec<Wanted> = (0..inputs.len())
         .map(|input| wanted(inputs, choice, input))
@@ -231,7 +185,7 @@ pub fn splice(
         put_metadata(&mut tail, &mut out, name, entries)?;
     }
     tail.put(&mut out, &numbers.records)?;
-    let mut copier = Copier::new(inputs, &numbers, choice.codec.as_ref(), &mut out, &mut tail);
+    let mut copier = Copier::new(inputs, &numbers, codec.as_ref(), &mut out, &mut tail);
     let mut done = 0;
     for (input, extent) in &planned {
         copier.extent(*input, extent, &wanted[*input])?;
@@ -258,13 +212,13 @@ pub fn splice(
 }
 
 /// The profile of all inputs, or none when they differ.
-fn common_profile(inputs: &[SpliceInput]) -> String {
+fn common_profile(inputs: &[&SpliceInput]) -> String {
     let first = inputs.first().map_or("", |input| input.index.profile.as_str());
     let same = inputs.iter().all(|input| input.index.profile == first);
     if same { first.to_owned() } else { String::new() }
 }
 
-fn wanted(inputs: &[SpliceInput], choice: &SpliceChoice, input: usize) -> Wanted {
+fn wanted(inputs: &[&SpliceInput], choice: &SpliceChoice, input: usize) -> Wanted {
     let taken = choice.channels.get(input).map(Vec::as_slice).unwrap_or_default();
     let channels = if taken.iter().all(|taken| *taken) {
         None
@@ -288,7 +242,7 @@ fn wanted(inputs: &[SpliceInput], choice: &SpliceChoice, input: usize) -> Wanted
 
 /// The extents that may hold selected messages, in order.
 fn planned(
-    inputs: &[SpliceInput],
+    inputs: &[&SpliceInput],
     choice: &SpliceChoice,
     wanted: &[Wanted],
 ) -> StorageResult<Vec<(usize, Extent)>> {
@@ -333,7 +287,7 @@ fn put_metadata(
     tail.put(out, &record)
 }
 
-fn copy_attachments(inputs: &[SpliceInput], tail: &mut Tail, out: &mut OutputFile<'_>) -> StorageResult<()> {
+fn copy_attachments(inputs: &[&SpliceInput], tail: &mut Tail, out: &mut OutputFile<'_>) -> StorageResult<()> {
     for input in inputs {
         for &(start, length) in &input.index.attachments {
             tail.attachment(out, &input.index.source, start, length)?;

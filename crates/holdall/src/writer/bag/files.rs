@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 impl BagWriter {
     pub(super) fn file_name(&self, number: u32) -> String {
-        match self.options.storage.file_extension() {
-            "" => format!("{}_{number}", self.stem),
-            extension => format!("{}_{number}.{extension}", self.stem),
+        match self.options.storage.extension() {
+            None => format!("{}_{number}", self.stem),
+            Some(extension) => format!("{}_{number}.{extension}", self.stem),
         }
     }
 

@@ -246,7 +246,7 @@ impl BagWriter {
             .is_none_or(|max| max >= CHECKPOINTS_FROM_BYTES);
         options.storage_options.index_checkpoints &= is_long;
         options.storage.check_options(&options.storage_options)?;
-        let is_directory = options.storage.file_extension().is_empty();
+        let is_directory = options.storage.is_directory();
         if is_directory && options.compression.mode == CompressionMode::File {
             return Err(StorageError::Unsupported {
                 path: options.directory,

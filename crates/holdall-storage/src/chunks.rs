@@ -1,0 +1,135 @@
+//! Storages whose files are made of chunks: whole chunks are listed, and copied into other files without reading their messages.
+
+use crate::{
+    StorageOptions,
+    error::StorageResult,
+    reader::StorageSummary,
+    writer::{ChannelInfo, MetadataEntries},
+};
+use holdall_io::output::OutputDisk;
+use holdall_model::time::Timestamp;
+use std::{any::Any, path::Path};
+
+/// What a storage offers whose files are made of chunks.
+pub trait ChunkStorage: Send + Sync {
+    /// Opens a file whose chunks are listed or copied.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not of this storage.
+    fn open(&self, path: &Path) -> StorageResult<Box<dyn ChunkFile>>;
+
+    /// Checks that settings name a codec for chunks, as [`SpliceChoice::codec`] needs it.
+    ///
+    /// # Errors
+    /// Settings that are not valid.
+    fn check_codec(&self, options: &StorageOptions) -> StorageResult<()>;
+
+    /// Makes the file `to` from the messages of `inputs` that `choice` selects: parts in the order of their
+    /// first log time, then of the inputs. The file is durable once the disk is finished.
+    ///
+    /// The inputs' metadata records are not copied; `opening` and `closing` are written. Attachments are
+    /// copied. `progress` receives the number of bytes processed.
+    ///
+    /// # Errors
+    /// An input of another storage, that cannot be read or is damaged where it is unpacked; a disk that fails
+    /// or is full. The part written so far is not removed.
+    fn splice(
+        &self,
+        inputs: &[Box<dyn ChunkFile>],
+        choice: &SpliceChoice,
+        to: (&mut OutputDisk, &Path),
+        opening: &[(&str, MetadataEntries)],
+        closing: ClosingRecords<'_>,
+        progress: &mut dyn FnMut(u64),
+    ) -> StorageResult<Spliced>;
+}
+
+/// A file that is made of chunks.
+pub trait ChunkFile: Any + Send + Sync {
+    /// What the file holds.
+    fn summary(&self) -> &StorageSummary;
+
+    /// True when the file is whole; a damaged one must not be copied unread.
+    fn is_whole(&self) -> bool;
+
+    /// True when the file has an index: its chunks and message indexes are found without reading all of it.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn has_index(&self) -> StorageResult<bool>;
+
+    /// What the file has beyond ROS 2, which only splicing keeps; `None` when there is nothing.
+    fn beyond_ros2(&self) -> Option<String>;
+
+    /// First log time, last log time and bytes of each part of the file that holds messages, including its
+    /// indexes.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn parts(&self) -> StorageResult<Vec<(Timestamp, Timestamp, u64)>>;
+
+    /// The parts of the file that hold messages, for tools that list them.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn chunks(&self) -> StorageResult<Vec<ChunkSummary>>;
+}
+
+/// A part of a file that holds messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChunkSummary {
+    /// Its offset in the file.
+    pub offset: u64,
+    /// Its length in the file.
+    pub length: u64,
+    /// Length of its records before compression.
+    pub uncompressed_bytes: u64,
+    /// A chunk's codec, empty for none; `None` for messages outside of chunks.
+    pub compression: Option<String>,
+    /// Smallest log time.
+    pub starting_time: Timestamp,
+    /// Largest log time.
+    pub ending_time: Timestamp,
+}
+
+/// The messages of the inputs that are selected.
+#[derive(Clone, Debug, Default)]
+pub struct SpliceChoice {
+    /// By input and channel: whether it is selected.
+    pub channels: Vec<Vec<bool>>,
+    /// Only messages of this log time or later.
+    pub from: Option<Timestamp>,
+    /// Only messages of this log time or earlier.
+    pub until: Option<Timestamp>,
+    /// Settings whose codec compresses all chunks; `None` leaves each unchanged. With a codec no chunk is copied unchanged.
+    pub codec: Option<StorageOptions>,
+}
+
+/// What a spliced file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spliced {
+    /// Its topics with their number of messages; a topic with several channels is listed once for each.
+    pub channels: Vec<(ChannelInfo, u64)>,
+    /// Smallest log time.
+    pub starting_time: Option<Timestamp>,
+    /// Largest log time.
+    pub ending_time: Option<Timestamp>,
+    /// Chunks that were copied unchanged.
+    pub copied_chunks: u64,
+    /// Bytes of the file that were copied unchanged.
+    pub copied_bytes: u64,
+    /// Parts that had to be unpacked.
+    pub unpacked: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+impl Spliced {
+    /// Messages in the file.
+    pub fn message_count(&self) -> u64 {
+        self.channels.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Metadata records for the end of the file, made when its content is known.
+pub type ClosingRecords<'a> = &'a mut dyn FnMut(&Spliced) -> Vec<(String, MetadataEntries)>;
