@@ -5,6 +5,7 @@
 
 mod arrows;
 mod file_calls;
+mod ids;
 mod lengths;
 mod markdown;
 mod packages;

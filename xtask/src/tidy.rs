@@ -71,6 +71,10 @@ pub fn run() -> ExitCode {
         check_file(&root, file, &mut breaches);
     }
     check_lengths(&root, &files, &mut breaches);
+    let ids = crate::ids::ids(&root);
+    for (shown, text) in files.iter().map(|file| read_shown(&root, file)) {
+        crate::ids::check_ids(&shown, &text, &ids, &mut breaches);
+    }
     check_words(&root, &files, &mut breaches);
     check_lints(&root, &mut breaches);
     for (name, allowed) in DEPENDENCIES_ALLOWED {
@@ -86,6 +90,12 @@ pub fn run() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// A file's path below the root, and its text.
+fn read_shown(root: &Path, file: &Path) -> (String, String) {
+    let shown = file.strip_prefix(root).unwrap_or(file).display().to_string();
+    (shown, fs::read_to_string(file).unwrap_or_default())
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {

@@ -2,11 +2,11 @@
 
 use crate::{exit::Failure, typed::TransportName};
 use holdall_io::clock::Clock;
-use holdall_transport::Transport;
+use holdall_transport::{
+    Transport,
+    registry::{self, OpenError, OpenOptions},
+};
 use std::sync::Arc;
-
-/// The transports that `--transport auto` tries, in the order in which a topic without an origin prefers them.
-const ALL: [TransportName; 3] = [TransportName::Dds, TransportName::Zenoh, TransportName::Iceoryx2];
 
 /// Joins through each transport of `names`, once each and in their order, as a node of this name; without
 /// names through the one that `RMW_IMPLEMENTATION` selects.
@@ -19,16 +19,22 @@ pub fn join(
     node_name: &str,
     clock: &Arc<dyn Clock>,
 ) -> Result<Vec<Box<dyn Transport>>, Failure> {
-    let of_environment = [named_by(variable("RMW_IMPLEMENTATION").as_deref())];
+    let rmw = variable("RMW_IMPLEMENTATION");
+    let of_environment = [TransportName::Id(registry::id_by_rmw(rmw.as_deref()))];
     let names = if names.is_empty() { &of_environment } else { names };
-    let mut joined: Vec<(TransportName, Box<dyn Transport>)> = Vec::new();
-    for name in wanted(names) {
-        if joined.iter().any(|(known, _)| *known == name) {
+    let options = OpenOptions {
+        node_name,
+        variable: &variable,
+        clock: Arc::clone(clock),
+    };
+    let mut joined: Vec<(&str, Box<dyn Transport>)> = Vec::new();
+    for id in wanted(names) {
+        if joined.iter().any(|(known, _)| *known == id) {
             continue;
         }
-        let by_name = names.contains(&name);
-        match join_one(name, node_name, clock) {
-            Ok(transport) => joined.push((name, transport)),
+        let by_name = names.contains(&TransportName::Id(id));
+        match registry::open(id, &options).map_err(failure) {
+            Ok(transport) => joined.push((id, transport)),
             Err(failure) if by_name => return Err(failure),
             Err(Failure::Refused(reason)) => tracing::debug!("{reason}"),
             Err(Failure::Failed(reason)) => tracing::warn!("{reason}; going on without it"),
@@ -42,6 +48,16 @@ pub fn join(
     Ok(joined.into_iter().map(|(_, transport)| transport).collect())
 }
 
+fn failure(error: OpenError) -> Failure {
+    match error {
+        OpenError::Absent(id) => Failure::refused(format!(
+            "--transport {id}: this build of holdall has no {id}; build it with --features {id}"
+        )),
+        OpenError::Variable(reason) => Failure::refused(reason),
+        error => Failure::failed(error),
+    }
+}
+
 /// An environment variable that is set and not empty.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var_os(name)
@@ -49,111 +65,19 @@ pub fn variable(name: &str) -> Option<String> {
         .filter(|value| !value.trim().is_empty())
 }
 
-/// The transport of ROS's own choice: `rmw_zenoh_cpp` is zenoh, all others are DDS.
-fn named_by(rmw_implementation: Option<&str>) -> TransportName {
-    match rmw_implementation {
-        Some("rmw_zenoh_cpp") => TransportName::Zenoh,
-        _ => TransportName::Dds,
-    }
-}
-
-/// The transports for `names`: those given by name first.
-fn wanted(names: &[TransportName]) -> Vec<TransportName> {
-    let mut wanted: Vec<TransportName> = names
+/// The ids of the transports for `names`: those given by name first.
+fn wanted(names: &[TransportName]) -> Vec<&'static str> {
+    let mut wanted: Vec<&str> = names
         .iter()
-        .copied()
-        .filter(|name| *name != TransportName::Auto)
+        .filter_map(|name| match name {
+            TransportName::Id(id) => Some(*id),
+            TransportName::Auto => None,
+        })
         .collect();
     if names.contains(&TransportName::Auto) {
-        wanted.extend(ALL);
+        wanted.extend(registry::transports().iter().map(|entry| entry.id));
     }
     wanted
-}
-
-fn join_one(
-    name: TransportName,
-    node_name: &str,
-    clock: &Arc<dyn Clock>,
-) -> Result<Box<dyn Transport>, Failure> {
-    match name {
-        TransportName::Dds => dds(node_name, clock),
-        TransportName::Iceoryx2 => iceoryx2(node_name, clock),
-        TransportName::Zenoh => zenoh(node_name, clock),
-        TransportName::Auto => unreachable!("auto was replaced by what it stands for"),
-    }
-}
-
-/// Why a transport cannot be used.
-#[allow(dead_code, reason = "a build with every transport lacks none")]
-fn lacking(name: &str) -> Failure {
-    Failure::refused(format!(
-        "--transport {name}: this build of holdall has no {name}; build it with --features {name}"
-    ))
-}
-
-#[cfg(feature = "dds")]
-fn dds(node_name: &str, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
-    use holdall_transport::dds::{DdsOptions, DdsTransport};
-    let options = DdsOptions::for_node(node_name);
-    options.environment.check().map_err(Failure::refused)?;
-    let transport = DdsTransport::new(&options, Arc::clone(clock)).map_err(Failure::failed)?;
-    Ok(Box::new(transport))
-}
-
-#[cfg(not(feature = "dds"))]
-fn dds(_: &str, _: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
-    Err(lacking("dds"))
-}
-
-#[cfg(feature = "iceoryx2")]
-fn iceoryx2(node_name: &str, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
-    use holdall_transport::iceoryx2::Iceoryx2Transport;
-    let transport = Iceoryx2Transport::new(node_name, Arc::clone(clock)).map_err(Failure::failed)?;
-    Ok(Box::new(transport))
-}
-
-#[cfg(not(feature = "iceoryx2"))]
-fn iceoryx2(_: &str, _: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
-    Err(lacking("iceoryx2"))
-}
-
-#[cfg(feature = "zenoh")]
-fn zenoh(node_name: &str, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
-    use holdall_model::topic::NodeName;
-    use holdall_transport::zenoh::{ZenohEnvironment, ZenohOptions, ZenohTransport};
-    let environment = ZenohEnvironment {
-        session_config_uri: variable("ZENOH_SESSION_CONFIG_URI").map(Into::into),
-        config_override: variable("ZENOH_CONFIG_OVERRIDE"),
-        router_check_attempts: variable("ZENOH_ROUTER_CHECK_ATTEMPTS"),
-    };
-    environment.check().map_err(Failure::refused)?;
-    let options = ZenohOptions {
-        domain_id: domain_of(variable("ROS_DOMAIN_ID").as_deref()).map_err(Failure::refused)?,
-        node: NodeName {
-            namespace: "/".to_owned(),
-            name: node_name.to_owned(),
-        },
-        environment,
-    };
-    let transport = ZenohTransport::new(&options, Arc::clone(clock)).map_err(Failure::failed)?;
-    Ok(Box::new(transport))
-}
-
-#[cfg(not(feature = "zenoh"))]
-fn zenoh(_: &str, _: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
-    Err(lacking("zenoh"))
-}
-
-/// The number in `ROS_DOMAIN_ID`, with the bounds that hold for all of ROS.
-#[cfg(any(test, feature = "zenoh"))]
-fn domain_of(text: Option<&str>) -> Result<u32, String> {
-    let Some(text) = text else { return Ok(0) };
-    match text.trim().parse() {
-        Ok(id @ 0..=232) => Ok(id),
-        _ => Err(format!(
-            "ROS_DOMAIN_ID must be a number from 0 to 232, not {text:?}"
-        )),
-    }
 }
 
 #[cfg(test)]
@@ -161,37 +85,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn auto_stands_for_all_behind_those_given_by_name() {
-        let names = [TransportName::Auto, TransportName::Iceoryx2];
-        let found = wanted(&names);
-        assert_eq!(found.first(), Some(&TransportName::Iceoryx2));
-        assert!(ALL.iter().all(|name| found.contains(name)));
-        assert!(!found.contains(&TransportName::Auto));
+    fn auto_is_all_transports_after_those_given_by_name() {
+        let last = registry::transports().last().unwrap().id;
+        let found = wanted(&[TransportName::Auto, TransportName::Id(last)]);
+        assert_eq!(found.first(), Some(&last));
+        assert!(
+            registry::transports()
+                .iter()
+                .all(|entry| found.contains(&entry.id))
+        );
     }
 
-    #[test]
-    fn ros_s_own_choice_is_followed() {
-        assert_eq!(named_by(Some("rmw_zenoh_cpp")), TransportName::Zenoh);
-        for name in [None, Some("rmw_fastrtps_cpp"), Some("rmw_cyclonedds_cpp")] {
-            assert_eq!(named_by(name), TransportName::Dds);
-        }
-    }
-
-    #[test]
-    fn domains_have_their_bounds() {
-        assert_eq!((domain_of(None), domain_of(Some(" 42 "))), (Ok(0), Ok(42)));
-        for text in ["233", "-1", "x"] {
-            assert!(domain_of(Some(text)).unwrap_err().contains("0 to 232"));
-        }
-    }
-
-    #[cfg(not(feature = "zenoh"))]
     #[test]
     fn a_transport_that_this_build_has_not_is_refused_with_what_to_do() {
         let clock: Arc<dyn Clock> = Arc::new(holdall_io::clock::SystemClock);
-        let Err(Failure::Refused(reason)) = join(&[TransportName::Zenoh], "node", &clock).map(drop) else {
+        let Err(Failure::Refused(reason)) = join(&[TransportName::Id("pigeon")], "node", &clock).map(drop)
+        else {
             panic!("not refused");
         };
-        assert!(reason.contains("--features zenoh"), "{reason}");
+        assert!(reason.contains("--features pigeon"), "{reason}");
     }
 }

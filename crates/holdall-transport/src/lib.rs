@@ -5,6 +5,7 @@ pub mod dds;
 #[cfg(feature = "iceoryx2")]
 pub mod iceoryx2;
 pub mod memory;
+pub mod registry;
 mod transport;
 #[cfg(any(test, feature = "dds", feature = "zenoh"))]
 #[cfg_attr(

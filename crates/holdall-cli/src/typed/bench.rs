@@ -151,7 +151,7 @@ pub struct GateArguments {
 #[derive(Args, Clone, Debug)]
 pub struct LiveArguments {
     /// The transport
-    #[arg(long, value_name = "NAME", default_value = "dds")]
+    #[arg(long, value_name = "NAME", default_value = holdall_transport::registry::default_id())]
     pub transport: TransportName,
 
     /// Only join the transport, to see whether this build can
@@ -387,7 +387,7 @@ pub struct WriteArguments {
         short = 's',
         value_name = "NAME,...",
         value_delimiter = ',',
-        default_value = "mcap"
+        default_value = holdall_storage::DEFAULT_STORAGE_ID
     )]
     pub storage: Vec<String>,
 

@@ -15,7 +15,12 @@ pub mod record;
 pub mod repair;
 pub mod tools;
 
-use clap::{Parser, Subcommand, ValueEnum, builder::styling};
+use clap::{
+    Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, styling},
+};
+use holdall_transport::registry::transports;
+use std::sync::LazyLock;
 use tracing::level_filters::LevelFilter;
 
 const EXAMPLES: &str = "\
@@ -147,17 +152,36 @@ pub enum Verb {
 }
 
 /// A way to reach live topics (`--transport`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportName {
-    /// DDS, as most ROS 2 systems do.
-    #[default]
-    Dds,
-    /// Shared memory of this host, through iceoryx2.
-    Iceoryx2,
-    /// Zenoh, as systems with rmw_zenoh do.
-    Zenoh,
+    /// The transport with this id.
+    Id(&'static str),
     /// Each one that this build has and that can be started here.
     Auto,
+}
+
+impl ValueEnum for TransportName {
+    fn value_variants<'a>() -> &'a [Self] {
+        static NAMES: LazyLock<Vec<TransportName>> = LazyLock::new(|| {
+            let mut ids: Vec<&str> = transports().iter().map(|entry| entry.id).collect();
+            ids.sort_unstable();
+            let named = ids.into_iter().map(TransportName::Id);
+            named.chain([TransportName::Auto]).collect()
+        });
+        &NAMES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(match self {
+            Self::Id(id) => {
+                let entry = transports().iter().find(|entry| entry.id == *id)?;
+                PossibleValue::new(entry.id).help(entry.about)
+            }
+            Self::Auto => {
+                PossibleValue::new("auto").help("Each one that this build has and that can be started here")
+            }
+        })
+    }
 }
 
 /// How much is logged (`--log-level`).

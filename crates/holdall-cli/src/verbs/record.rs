@@ -31,6 +31,7 @@ use holdall_io::{
     thread,
 };
 use holdall_storage::StorageError;
+use holdall_transport::registry::is_receiving_thread;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -167,13 +168,11 @@ const THREADS_NAMED_WITHIN: Duration = Duration::from_secs(1);
 /// one for each transport.
 fn prefer_receiving(priority: Option<u8>, transports: usize, clock: &dyn Clock) {
     let Some(priority) = priority else { return };
-    // Cyclone's, iceoryx2's, zenoh's.
-    let receives = |name: &str| name.starts_with("recv") || name == "iceoryx2" || name.starts_with("rx-");
     let deadline = clock.monotonic() + THREADS_NAMED_WITHIN;
-    let mut preferred = thread::prefer_threads(priority, receives);
+    let mut preferred = thread::prefer_threads(priority, is_receiving_thread);
     while matches!(preferred, Ok(count) if count < transports) && clock.monotonic() < deadline {
         clock.sleep_until(clock.monotonic() + Duration::from_millis(5));
-        preferred = thread::prefer_threads(priority, receives);
+        preferred = thread::prefer_threads(priority, is_receiving_thread);
     }
     match preferred {
         Ok(count) => info!(

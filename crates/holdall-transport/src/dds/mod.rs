@@ -51,4 +51,6 @@ mod transport;
 mod type_description;
 
 #[cfg(feature = "dds")]
+pub(crate) use transport::BACKEND;
+#[cfg(feature = "dds")]
 pub use transport::{DdsOptions, DdsTransport, SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT};

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
     TypeDescriptionReply,
+    registry::{Backend, OpenError},
 };
 use holdall_io::{
     clock::Clock,
@@ -24,6 +25,17 @@ use holdall_model::{time::Timestamp, topic::NodeName};
 use std::{collections::BTreeSet, net::Ipv4Addr, os::fd::RawFd, sync::Arc, time::Duration};
 
 const NAME: &str = "dds";
+
+/// What the registry knows of it.
+pub(crate) static BACKEND: Backend = Backend {
+    open: |options| {
+        let dds = DdsOptions::for_node(options.node_name);
+        dds.environment.check().map_err(OpenError::Variable)?;
+        Ok(Box::new(DdsTransport::new(&dds, Arc::clone(&options.clock))?))
+    },
+    // Cyclone's.
+    receives: |thread| thread.starts_with("recv"),
+};
 
 /// Socket receive buffer to request by default, in bytes: 4 × 6.2 MB at 30 Hz lost nothing from 32 MB on.
 pub const SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT: usize = 64 << 20;

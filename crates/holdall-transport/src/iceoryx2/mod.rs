@@ -20,6 +20,7 @@ mod service;
 mod subscription;
 mod transport;
 
+pub(crate) use transport::BACKEND;
 pub use transport::Iceoryx2Transport;
 
 /// The transport's name, in `--transport` and in bags.

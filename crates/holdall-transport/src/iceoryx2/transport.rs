@@ -5,10 +5,11 @@ use super::{
     discovery::{Discovery, DiscoveryWake},
     ffi::Service,
     publisher::Iceoryx2Publisher,
-    subscription::{Iceoryx2Subscription, Receiving, Slot},
+    subscription::{Iceoryx2Subscription, RECEIVE_THREAD, Receiving, Slot},
 };
 use crate::{
     GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    registry::Backend,
 };
 use holdall_io::clock::Clock;
 use holdall_model::time::Timestamp;
@@ -20,6 +21,15 @@ use std::{
     fmt::Display,
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
+};
+
+/// What the registry knows of it.
+pub(crate) static BACKEND: Backend = Backend {
+    open: |options| {
+        let transport = Iceoryx2Transport::new(options.node_name, Arc::clone(&options.clock))?;
+        Ok(Box::new(transport))
+    },
+    receives: |thread| thread == RECEIVE_THREAD,
 };
 
 /// A node of iceoryx2.

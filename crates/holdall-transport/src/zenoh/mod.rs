@@ -17,4 +17,5 @@ mod transport;
 mod type_description;
 
 pub use config::ZenohEnvironment;
+pub(crate) use transport::BACKEND;
 pub use transport::{ZenohOptions, ZenohTransport};

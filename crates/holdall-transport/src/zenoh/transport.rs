@@ -15,6 +15,7 @@ use super::{
 use crate::{
     GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
     TypeDescriptionReply,
+    registry::{Backend, OpenError},
 };
 use ::zenoh::{Wait, pubsub::Subscriber, sample::SampleKind};
 use holdall_io::clock::Clock;
@@ -22,6 +23,40 @@ use holdall_model::{names::validate_full_name, time::Timestamp, topic::NodeName}
 use std::sync::{Arc, Weak};
 
 const NAME: &str = "zenoh";
+
+/// What the registry knows of it.
+pub(crate) static BACKEND: Backend = Backend {
+    open: |options| {
+        let variable = options.variable;
+        let environment = ZenohEnvironment {
+            session_config_uri: variable("ZENOH_SESSION_CONFIG_URI").map(Into::into),
+            config_override: variable("ZENOH_CONFIG_OVERRIDE"),
+            router_check_attempts: variable("ZENOH_ROUTER_CHECK_ATTEMPTS"),
+        };
+        environment.check().map_err(OpenError::Variable)?;
+        let zenoh = ZenohOptions {
+            domain_id: domain_of(variable("ROS_DOMAIN_ID").as_deref()).map_err(OpenError::Variable)?,
+            node: NodeName {
+                namespace: "/".to_owned(),
+                name: options.node_name.to_owned(),
+            },
+            environment,
+        };
+        Ok(Box::new(ZenohTransport::new(&zenoh, Arc::clone(&options.clock))?))
+    },
+    receives: |thread| thread.starts_with("rx-"),
+};
+
+/// The number in `ROS_DOMAIN_ID`, with the bounds that hold for all of ROS.
+fn domain_of(text: Option<&str>) -> Result<u32, String> {
+    let Some(text) = text else { return Ok(0) };
+    match text.trim().parse() {
+        Ok(id @ 0..=232) => Ok(id),
+        _ => Err(format!(
+            "ROS_DOMAIN_ID must be a number from 0 to 232, not {text:?}"
+        )),
+    }
+}
 
 /// How to reach a ROS domain over zenoh.
 #[derive(Clone, Debug)]
@@ -163,5 +198,18 @@ fn refused(topic: &str, reason: &str) -> TransportError {
     TransportError::Topic {
         topic: topic.to_owned(),
         reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_have_their_bounds() {
+        assert_eq!((domain_of(None), domain_of(Some(" 42 "))), (Ok(0), Ok(42)));
+        for text in ["233", "-1", "x"] {
+            assert!(domain_of(Some(text)).unwrap_err().contains("0 to 232"));
+        }
     }
 }

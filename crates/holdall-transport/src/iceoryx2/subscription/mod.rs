@@ -5,7 +5,7 @@ mod receiver;
 mod thread;
 
 pub(super) use receiver::{Receiver, gid};
-pub(super) use thread::Receiving;
+pub(super) use thread::{RECEIVE_THREAD, Receiving};
 
 use super::discovery::DiscoveryWake;
 use crate::{Sink, Subscription};

@@ -15,6 +15,9 @@ use std::{
     time::Duration,
 };
 
+/// The thread's name.
+pub(in crate::iceoryx2) const RECEIVE_THREAD: &str = "iceoryx2";
+
 /// Longest sleep while publishers notify: their notifications may stop without notice.
 const NOTIFIED_REST: Duration = Duration::from_millis(50);
 
@@ -42,7 +45,7 @@ impl Receiving {
     pub fn start(self: &Arc<Self>) -> std::io::Result<JoinHandle<()>> {
         let receiving = Arc::clone(self);
         std::thread::Builder::new()
-            .name("iceoryx2".to_owned())
+            .name(RECEIVE_THREAD.to_owned())
             .spawn(move || receiving.run())
     }
 
