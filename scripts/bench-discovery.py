@@ -80,10 +80,12 @@ def lines_of(process):
 
 
 def wait_for(lines, wanted):
+    said = []
     while True:
         at, line = lines.get(timeout=60)
         if line is None:
-            raise SystemExit("a program ended too early")
+            raise SystemExit(f"a program ended before it said {wanted!r}:\n" + "".join(said))
+        said.append(line)
         if wanted in line:
             return at, line
 

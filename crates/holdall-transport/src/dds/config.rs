@@ -211,6 +211,11 @@ const QUICK_HEARTBEATS: &str =
 /// milliseconds. ROS topics have no keys: their messages do not change.
 const UNDERSTOOD_FAREWELLS: &str = "<GenerateKeyhash>true</GenerateKeyhash>";
 
+/// One request names as many missing samples as Cyclone holds for reordering, 128 by default, and Fast DDS takes 100 ms to answer one of its
+/// discovery writers: a node with 200 topics needed two requests, and was known 100 ms later. 256 is the most that a request can name.
+const LARGE_REQUESTS: &str = "<PrimaryReorderMaxSamples>256</PrimaryReorderMaxSamples>\
+     <SecondaryReorderMaxSamples>256</SecondaryReorderMaxSamples>";
+
 /// Settings for Cyclone that do not come from the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfigOptions {
@@ -251,7 +256,7 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
     let bytes = options.socket_receive_buffer_bytes;
     let _ = write!(
         xml,
-        "<Internal><SocketReceiveBufferSize max=\"{bytes}B\"/>{QUICK_HEARTBEATS}{UNDERSTOOD_FAREWELLS}</Internal>\
+        "<Internal><SocketReceiveBufferSize max=\"{bytes}B\"/>{QUICK_HEARTBEATS}{UNDERSTOOD_FAREWELLS}{LARGE_REQUESTS}</Internal>\
          <Discovery>"
     );
     if let Some(id) = options.external_domain_id {
@@ -323,7 +328,9 @@ mod tests {
             "<CycloneDDS><Domain><General><MaxMessageSize>65500B</MaxMessageSize>\
              <FragmentSize>65000B</FragmentSize></General><Internal><SocketReceiveBufferSize max=\"1000B\"/>\
              <HeartbeatInterval min=\"2ms\" minsched=\"4ms\" max=\"1s\">10ms</HeartbeatInterval>\
-             <GenerateKeyhash>true</GenerateKeyhash></Internal><Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>119</MaxAutoParticipantIndex>\
+             <GenerateKeyhash>true</GenerateKeyhash>\
+             <PrimaryReorderMaxSamples>256</PrimaryReorderMaxSamples>\
+             <SecondaryReorderMaxSamples>256</SecondaryReorderMaxSamples></Internal><Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>119</MaxAutoParticipantIndex>\
              <Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery></Domain></CycloneDDS>"
         );
     }
