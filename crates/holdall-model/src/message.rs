@@ -1,6 +1,7 @@
 //! A serialized message between the transport and the storage file.
 
 use crate::{time::Timestamp, topic::Gid};
+use std::sync::Arc;
 
 /// What is known about a message in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,16 @@ pub trait Loan: Send {
 
     /// Calls `visit` with each slice in order.
     fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8]));
+
+    /// A second hold on the memory, where it may be memory that survives the process: the bytes stay in their place until both holds are
+    /// dropped.
+    fn keep(&self) -> Option<Kept> {
+        None
+    }
 }
+
+/// Keeps a loan's bytes in their place.
+pub type Kept = Arc<dyn Send + Sync>;
 
 /// A payload as a transport offers it: small ones as bytes to copy at once, large ones as a loan to keep.
 pub enum Payload<'a> {

@@ -19,7 +19,7 @@ use crate::{
 };
 use holdall::{
     record::{
-        Platform, RecordControl, RecordError, Recorder,
+        Platform, RecordControl, RecordError, Recorder, RescueMemory,
         status::{RecordReport, RecordStatus, TopicStatus},
     },
     supervise::{ServiceManager, Supervision, control_socket::ControlSocket},
@@ -121,6 +121,8 @@ fn start(
 ) -> Result<(Recorder, Request), Failure> {
     let mut options = meant.options;
     loop {
+        // Before the transports, which receive into it.
+        let memory = RescueMemory::begin(&options);
         let transports = transport::join(&typed.transport, &meant.node_name, clock)?;
         prefer_receiving(typed.rt_priority, transports.len(), &**clock);
         let request = Request::new(
@@ -132,6 +134,7 @@ fn start(
         let platform = Platform {
             clock: Arc::clone(clock),
             open_disk: writer::os_disk(meant.disk_mode, BlockPoolOptions::default()),
+            memory: Some(memory),
             ..Platform::default()
         };
         let error = match Recorder::start_on(options.clone(), transports, platform) {

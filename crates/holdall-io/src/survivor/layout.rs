@@ -1,4 +1,4 @@
-//! The bytes of a region: a header, a table with an entry for each slot, and the slots.
+//! The bytes of a region: a header, a table with an entry for each slot, the slots, and the buffers.
 
 use std::{fs, io, io::Read};
 
@@ -27,6 +27,8 @@ pub(super) struct Header {
     pub slots: u64,
     pub slot_bytes: u64,
     pub data_offset: u64,
+    /// Bytes of all buffers, which follow the slots.
+    pub buffers_bytes: u64,
 }
 
 impl Header {
@@ -38,6 +40,7 @@ impl Header {
         bytes[40..48].copy_from_slice(&self.slots.to_le_bytes());
         bytes[48..56].copy_from_slice(&self.slot_bytes.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.data_offset.to_le_bytes());
+        bytes[64..72].copy_from_slice(&self.buffers_bytes.to_le_bytes());
         bytes
     }
 
@@ -55,6 +58,8 @@ impl Header {
             slots: word(40),
             slot_bytes: word(48),
             data_offset: word(56),
+            // 0 in the memory of a recorder that had none.
+            buffers_bytes: word(64),
         })
     }
 }

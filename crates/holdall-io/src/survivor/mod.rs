@@ -6,11 +6,14 @@
 //! after the writer's end. A power cut destroys the region.
 
 mod arena;
+pub mod buffers;
 mod layout;
 mod reader;
+mod received;
 
 pub use arena::Arena;
 pub use reader::{Survivor, SurvivorError, SurvivorSlot, own_user, owner_of};
+pub use received::ReceivedBytes;
 
 use layout::{HEADER_BYTES, Header, SLOT_ENTRY_BYTES, boot_id, random_id};
 use std::{
@@ -23,7 +26,10 @@ use std::{
     },
     path::{Path, PathBuf},
     ptr::NonNull,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
 /// Where regions are made when the user names no directory: memory on every Linux.
@@ -35,6 +41,9 @@ pub const NAME_PREFIX: &str = "holdall-";
 /// Most slots of one region.
 const SLOTS_MAX: usize = 1 << 20;
 
+/// Most buffers of one region.
+const BUFFERS_MAX: usize = 1 << 16;
+
 const PAGE_BYTES: usize = 4096;
 
 /// How large a region may grow; memory is allocated slot by slot.
@@ -44,6 +53,8 @@ pub struct RegionShape {
     pub slot_bytes: usize,
     /// Most slots.
     pub slots_max: usize,
+    /// Most buffers of [`buffers::BUFFER_BYTES`], in addition; fewer where more than half of the free memory would go into them.
+    pub buffers_max: usize,
 }
 
 /// The mapping, shared by the region and its arenas.
@@ -58,6 +69,11 @@ struct Mapping {
     data_offset: usize,
     free: Mutex<Vec<u32>>,
     next_order: AtomicU64,
+    /// Number of buffers, after the slots.
+    buffers: usize,
+    buffers_offset: usize,
+    /// One was asked for and could not be had.
+    lacks_buffers: AtomicBool,
 }
 
 // SAFETY: plain memory; each slot is owned by at most one `Arena` at a time (the free list hands out a number
@@ -96,14 +112,18 @@ impl Mapping {
 
     /// Releases the memory of a slot to the system.
     fn punch(&self, slot: u32) {
-        let offset = self.data_offset + slot as usize * self.stride;
+        self.punch_at(self.data_offset + slot as usize * self.stride, self.stride);
+    }
+
+    /// Releases the memory of a range to the system.
+    fn punch_at(&self, offset: usize, bytes: usize) {
         // SAFETY: a system call on our own descriptor; a failure leaves the memory in use and nothing else.
         unsafe {
             libc::fallocate(
                 self.file.as_raw_fd(),
                 libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
                 offset as libc::off_t,
-                self.stride as libc::off_t,
+                bytes as libc::off_t,
             )
         };
     }
@@ -151,9 +171,16 @@ impl Region {
         let slots = shape.slots_max.clamp(1, SLOTS_MAX);
         let stride = shape.slot_bytes.max(1).next_multiple_of(PAGE_BYTES);
         let data_offset = (HEADER_BYTES + slots * SLOT_ENTRY_BYTES).next_multiple_of(PAGE_BYTES);
-        let bytes = stride
+        let buffers = buffers::affordable(
+            shape.buffers_max.min(BUFFERS_MAX),
+            path.parent().unwrap_or(Path::new("/")),
+        );
+        let buffers_offset = stride
             .checked_mul(slots)
             .and_then(|bytes| bytes.checked_add(data_offset))
+            .ok_or_else(too_large)?;
+        let bytes = buffers_offset
+            .checked_add(buffers * buffers::BUFFER_BYTES)
             .filter(|bytes| *bytes <= isize::MAX as usize)
             .ok_or_else(too_large)?;
         // SAFETY: a system call on our own descriptor. The lock is released by the kernel when the process ends.
@@ -183,6 +210,7 @@ impl Region {
             slots: slots as u64,
             slot_bytes: stride as u64,
             data_offset: data_offset as u64,
+            buffers_bytes: (buffers * buffers::BUFFER_BYTES) as u64,
         };
         // SAFETY: the header's bytes were reserved above and are inside of the mapping; nothing else refers
         // to them.
@@ -199,6 +227,9 @@ impl Region {
             data_offset,
             free: Mutex::new(free),
             next_order: AtomicU64::new(1),
+            buffers,
+            buffers_offset,
+            lacks_buffers: AtomicBool::new(false),
         };
         Ok(Self {
             mapping: Arc::new(mapping),

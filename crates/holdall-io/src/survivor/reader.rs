@@ -81,6 +81,8 @@ pub struct Survivor {
     file: File,
     header: Header,
     slots: Vec<SurvivorSlot>,
+    /// Memory that the file occupies, in bytes.
+    allocated_bytes: u64,
 }
 
 impl Survivor {
@@ -129,7 +131,8 @@ impl Survivor {
             && (1..=SLOT_BYTES_MAX).contains(&header.slot_bytes)
             && header.data_offset >= table_end()
             && header.data_offset <= about.len()
-            && header.slots * header.slot_bytes <= about.len() - header.data_offset;
+            && header.slots * header.slot_bytes <= about.len() - header.data_offset
+            && header.buffers_bytes <= about.len() - header.data_offset - header.slots * header.slot_bytes;
         if !fits {
             return Err(other("its lengths are not possible"));
         }
@@ -139,6 +142,7 @@ impl Survivor {
             file,
             header,
             slots,
+            allocated_bytes: about.blocks().saturating_mul(512),
         })
     }
 
@@ -163,13 +167,45 @@ impl Survivor {
         Ok(bytes)
     }
 
+    /// Whether these bytes are in its buffers.
+    pub fn has_in_buffers(&self, offset: u64, bytes: u64) -> bool {
+        offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= self.header.buffers_bytes)
+    }
+
+    /// Memory that it occupies, in bytes: it cannot hold more than that.
+    pub fn allocated_bytes(&self) -> u64 {
+        self.allocated_bytes
+    }
+
+    /// Fills `bytes` from its buffers.
+    ///
+    /// # Errors
+    /// When they are not there, or cannot be read.
+    pub fn read_buffers(&self, offset: u64, bytes: &mut [u8]) -> Result<(), SurvivorError> {
+        if !self.has_in_buffers(offset, bytes.len() as u64) {
+            return Err(SurvivorError::Other {
+                path: self.path.clone(),
+                reason: "it has fewer buffers",
+            });
+        }
+        let start = self.header.data_offset + self.header.slots * self.header.slot_bytes;
+        self.file
+            .read_exact_at(bytes, start + offset)
+            .map_err(|source| SurvivorError::Io {
+                path: self.path.clone(),
+                source,
+            })
+    }
+
     /// Removes the file.
     ///
     /// # Errors
     /// When it cannot be removed.
-    pub fn remove(self) -> Result<(), SurvivorError> {
+    pub fn remove(&self) -> Result<(), SurvivorError> {
         std::fs::remove_file(&self.path).map_err(|source| SurvivorError::Io {
-            path: self.path,
+            path: self.path.clone(),
             source,
         })
     }

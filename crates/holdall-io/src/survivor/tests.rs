@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 const SHAPE: RegionShape = RegionShape {
     slot_bytes: 5000,
     slots_max: 3,
+    buffers_max: 2,
 };
 
 fn owner() -> u32 {
@@ -92,7 +93,7 @@ fn a_region_of_somebody_else_is_refused() {
     std::fs::write(&path, &bytes).unwrap();
     assert_eq!(reason(&id, owner()), "it is of another boot");
     bytes[8] ^= 1;
-    for word in [40, 48, 56] {
+    for word in [40, 48, 56, 64] {
         let mut forged = bytes.clone();
         forged[word..word + 8].copy_from_slice(&(u64::MAX / 2).to_le_bytes());
         std::fs::write(&path, &forged).unwrap();
@@ -120,8 +121,71 @@ fn a_region_is_removed_when_it_cannot_be_begun() {
     let shape = RegionShape {
         slot_bytes: usize::MAX / 4096,
         slots_max: SLOTS_MAX,
+        buffers_max: 0,
     };
     assert!(Region::create(dir.path(), shape).is_err());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     assert!(Region::create(&dir.path().join("absent"), SHAPE).is_err());
+}
+
+/// Buffers are the process's, so tests of them take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+#[test]
+fn bytes_in_buffers_are_read_back_and_outlive_the_region() {
+    let _turn = lock(&TURN);
+    let dir = tempfile::tempdir().unwrap();
+    assert!(buffers::allocate().is_none(), "no region serves");
+    let region = Region::create(dir.path(), SHAPE).unwrap();
+    let serving = region.serve_buffers();
+    let buffer = buffers::allocate().unwrap();
+    let other = buffers::allocate().unwrap();
+    assert!(buffers::allocate().is_none() && region.lacks_buffers());
+    // SAFETY: a buffer of this length that nothing else uses.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr(), buffers::BUFFER_BYTES) };
+    bytes[1000..1005].copy_from_slice(b"where");
+    let offset = region.offset_in_buffers(&bytes[1000..1005]).unwrap();
+    assert_eq!(region.offset_in_buffers(b"elsewhere"), None);
+    let read = |region: &Region| {
+        let (path, id) = (dir.path().join("copy"), region.id());
+        std::fs::copy(region.path(), &path).unwrap();
+        let survivor = Survivor::open(&path, &id, owner()).unwrap();
+        let mut found = [0; 5];
+        survivor.read_buffers(offset, &mut found).unwrap();
+        for (offset, bytes) in [(2 << 20, 1), ((2 << 20) - 4, 5), (u64::MAX, 2)] {
+            assert!(!survivor.has_in_buffers(offset, bytes), "{offset}");
+            assert!(survivor.read_buffers(offset, &mut [0; 5]).is_err());
+        }
+        std::fs::remove_file(path).unwrap();
+        found
+    };
+    assert_eq!(&read(&region), b"where");
+    assert!(buffers::release(other) && !buffers::release(NonNull::dangling()));
+    assert_eq!(buffers::allocate(), Some(other), "what is released is used again");
+    drop(serving);
+    assert!(buffers::allocate().is_none());
+    drop(region);
+    bytes[0] = 1;
+    assert_eq!(&bytes[1000..1005], b"where");
+    assert!(buffers::release(other) && buffers::release(buffer));
+    assert!(!buffers::release(buffer), "its memory is gone");
+}
+
+#[test]
+fn the_oldest_of_several_regions_serves() {
+    let _turn = lock(&TURN);
+    let dir = tempfile::tempdir().unwrap();
+    let regions = [(); 2].map(|()| Region::create(dir.path(), SHAPE).unwrap());
+    let [first, second] = [0, 1].map(|number| regions[number].serve_buffers());
+    let is_of = |region: &Region| {
+        let buffer = buffers::allocate().unwrap();
+        // SAFETY: a buffer has at least these bytes, and memory for them.
+        let found = region.offset_in_buffers(unsafe { std::slice::from_raw_parts(buffer.as_ptr(), 8) });
+        assert!(buffers::release(buffer));
+        found.is_some()
+    };
+    assert!(is_of(&regions[0]));
+    drop(first);
+    assert!(is_of(&regions[1]));
+    drop(second);
 }

@@ -3,6 +3,7 @@
 //! Our settings come first and `CYCLONEDDS_URI` after them, because Cyclone merges lists of sources: a user's
 //! value replaces ours, and lists (peers, interfaces) are joined.
 
+use holdall_io::survivor::buffers::BUFFER_BYTES;
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
@@ -216,6 +217,13 @@ const UNDERSTOOD_FAREWELLS: &str = "<GenerateKeyhash>true</GenerateKeyhash>";
 const LARGE_REQUESTS: &str = "<PrimaryReorderMaxSamples>256</PrimaryReorderMaxSamples>\
      <SecondaryReorderMaxSamples>256</SecondaryReorderMaxSamples>";
 
+/// Bytes of a receive buffer after its head: with the head it is as large as a buffer of memory that survives the process, and Cyclone
+/// allocates nothing else of that size.
+const RECEIVE_BUFFER_SIZE: usize = BUFFER_BYTES - RECEIVE_BUFFER_HEAD_BYTES;
+
+/// Bytes of Cyclone's own at the start of a receive buffer.
+pub(super) const RECEIVE_BUFFER_HEAD_BYTES: usize = 48;
+
 /// Settings for Cyclone that do not come from the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConfigOptions {
@@ -257,6 +265,7 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
     let _ = write!(
         xml,
         "<Internal><SocketReceiveBufferSize max=\"{bytes}B\"/>{QUICK_HEARTBEATS}{UNDERSTOOD_FAREWELLS}{LARGE_REQUESTS}</Internal>\
+         <Sizing><ReceiveBufferSize>{RECEIVE_BUFFER_SIZE}B</ReceiveBufferSize></Sizing>\
          <Discovery>"
     );
     if let Some(id) = options.external_domain_id {
@@ -330,7 +339,8 @@ mod tests {
              <HeartbeatInterval min=\"2ms\" minsched=\"4ms\" max=\"1s\">10ms</HeartbeatInterval>\
              <GenerateKeyhash>true</GenerateKeyhash>\
              <PrimaryReorderMaxSamples>256</PrimaryReorderMaxSamples>\
-             <SecondaryReorderMaxSamples>256</SecondaryReorderMaxSamples></Internal><Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>119</MaxAutoParticipantIndex>\
+             <SecondaryReorderMaxSamples>256</SecondaryReorderMaxSamples></Internal>\
+             <Sizing><ReceiveBufferSize>1048528B</ReceiveBufferSize></Sizing><Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>119</MaxAutoParticipantIndex>\
              <Peers><Peer address=\"127.0.0.1\"/></Peers></Discovery></Domain></CycloneDDS>"
         );
     }

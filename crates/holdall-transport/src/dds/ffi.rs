@@ -4,6 +4,7 @@
 //! The layouts are those of Cyclone DDS 11.0.1 (`dds/ddsi/ddsi_radmin.h`), which `cyclors` 0.4.0 bundles; `Cargo.toml` pins that version
 //! exactly. They are the same with and without `NDEBUG`: the debug build only appends a field to `ddsi_rdata`.
 
+use super::config::RECEIVE_BUFFER_HEAD_BYTES;
 use std::{ffi::c_void, sync::atomic::AtomicU32};
 
 /// `struct ddsi_rmsg_chunk`: a piece of a receive buffer.
@@ -52,8 +53,23 @@ const _: () = {
     assert!(std::mem::offset_of!(Rdata, payload_zoff) == 26);
 };
 
-/// Size of Cyclone's receive buffers (`Internal/ReceiveBufferSize`, default 1 MiB), the unit in which fragments pin memory.
-pub(super) const RECEIVE_BUFFER_BYTES: usize = 1 << 20;
+/// `struct ddsi_rbuf`: the head of a receive buffer, before its bytes.
+#[repr(C)]
+struct RbufHead {
+    n_live_rmsg_chunks: AtomicU32,
+    size: u32,
+    max_rmsg_size: u32,
+    rbufpool: *mut c_void,
+    trace: bool,
+    freeptr: *mut u8,
+    aligned: u64,
+}
+
+const _: () = assert!(std::mem::size_of::<RbufHead>() == RECEIVE_BUFFER_HEAD_BYTES);
+
+/// Bytes that Cyclone allocates for a receive buffer, the unit in which fragments pin memory: a whole number of pages, and a size that
+/// it asks for nothing else (`Sizing/ReceiveBufferSize` and the head).
+pub(super) const RECEIVE_BUFFER_BYTES: usize = holdall_io::survivor::buffers::BUFFER_BYTES;
 
 unsafe extern "C" {
     /// Releases one reference to the packet of each fragment in the chain (`ddsi__radmin.h`); may be called

@@ -40,6 +40,8 @@ pub(super) struct Sample(NonNull<RawSample>);
 
 // SAFETY: a sample is immutable after construction; its count and those of its packets are atomic, and Cyclone allows any thread to release them.
 unsafe impl Send for Sample {}
+// SAFETY: as above; nothing changes a sample that is shared.
+unsafe impl Sync for Sample {}
 
 impl Sample {
     /// Takes over one reference that Cyclone handed out (`dds_takecdr`).

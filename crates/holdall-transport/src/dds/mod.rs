@@ -24,6 +24,8 @@ mod discovery;
 #[cfg(feature = "dds")]
 mod ffi;
 #[cfg(feature = "dds")]
+mod ffi_alloc;
+#[cfg(feature = "dds")]
 mod ffi_announcing;
 #[cfg(feature = "dds")]
 mod ffi_entity;

@@ -7,9 +7,9 @@ use super::{
     qos::{dds_topic, reader_qos},
 };
 use crate::{Sink, SubscribeRequest, Subscription};
-use holdall_io::clock::Clock;
+use holdall_io::{clock::Clock, survivor::buffers::may_be_buffer};
 use holdall_model::{
-    message::{Loan, MessageHeader, Payload},
+    message::{Kept, Loan, MessageHeader, Payload},
     names::dds::type_to_dds,
     time::Timestamp,
     topic::Gid,
@@ -54,13 +54,24 @@ impl PinnedBuffers {
 }
 
 /// A received payload in Cyclone's receive buffers.
-struct FragmentLoan {
+struct Fragments {
     // Released before the domain: its packets are in the domain's buffers.
     sample: Sample,
     buffers: Vec<usize>,
-    pinned_bytes: usize,
     pinned: Arc<PinnedBuffers>,
     _domain: Arc<Domain>,
+}
+
+impl Drop for Fragments {
+    fn drop(&mut self) {
+        self.pinned.unpin(&self.buffers);
+    }
+}
+
+/// A hold on a received payload.
+struct FragmentLoan {
+    fragments: Arc<Fragments>,
+    pinned_bytes: usize,
 }
 
 impl FragmentLoan {
@@ -76,19 +87,22 @@ impl FragmentLoan {
         buffers.sort_unstable();
         buffers.dedup();
         let pinned_bytes = (pinned.pin(&buffers) * Sample::receive_buffer_bytes()).max(sample.len());
-        Self {
+        let fragments = Fragments {
             sample,
             buffers,
-            pinned_bytes,
             pinned: Arc::clone(pinned),
             _domain: Arc::clone(domain),
+        };
+        Self {
+            fragments: Arc::new(fragments),
+            pinned_bytes,
         }
     }
 }
 
 impl Loan for FragmentLoan {
     fn len(&self) -> usize {
-        self.sample.len()
+        self.fragments.sample.len()
     }
 
     fn pinned_bytes(&self) -> usize {
@@ -96,13 +110,12 @@ impl Loan for FragmentLoan {
     }
 
     fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
-        self.sample.pieces().for_each(visit);
+        self.fragments.sample.pieces().for_each(visit);
     }
-}
 
-impl Drop for FragmentLoan {
-    fn drop(&mut self) {
-        self.pinned.unpin(&self.buffers);
+    fn keep(&self) -> Option<Kept> {
+        let first = self.fragments.buffers.first()?;
+        may_be_buffer(*first).then(|| Arc::clone(&self.fragments) as Kept)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     announcement::NodeAnnouncement,
     config::{ConfigOptions, DdsEnvironment, cyclone_config, participant_index_max, small_buffer_warning},
     discovery::Discovery,
+    ffi_alloc::place_receive_buffers,
     ffi_entity::{DdsError, Domain, Participant},
     ffi_log::take_over_messages,
     peers::NamedPeers,
@@ -100,6 +101,7 @@ impl DdsTransport {
             None => options.environment.domain().map_err(start)?,
         };
         enough_descriptors().map_err(start)?;
+        place_receive_buffers();
         take_over_messages();
         let sockets_before = udp_sockets();
         let domain = start_domain(ros_domain, options).map_err(start)?;

@@ -2,7 +2,7 @@
 
 use super::{discovery::Inbox, publisher::MemoryPublisher, qos::History, subscription::Delivery};
 use crate::{EndpointInfo, GraphEvent, PublishRequest, TypeDescriptionReply, TypeSource};
-use holdall_io::clock::Clock;
+use holdall_io::{clock::Clock, survivor::Region};
 use holdall_model::{
     message::MessageHeader,
     qos::is_compatible,
@@ -116,6 +116,19 @@ impl MemoryNetwork {
     /// Makes [`crate::Transport::poll_graph`] of all participants fail from now on.
     pub fn fail(&self, reason: &str) {
         self.state().failure = Some(reason.to_owned());
+    }
+
+    /// Large payloads are in buffers of this region from now on, in pieces, as DDS receives them.
+    pub fn receive_into(&self, region: &Region) {
+        let deliveries: Vec<_> = self
+            .state()
+            .requests
+            .values()
+            .map(|request| Arc::clone(&request.delivery))
+            .collect();
+        for delivery in deliveries {
+            delivery.receive_into(region);
+        }
     }
 
     pub(super) fn publisher_of(

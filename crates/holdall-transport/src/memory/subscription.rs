@@ -2,9 +2,12 @@
 
 use super::network::{Kept, MemoryNetwork, Request, State, TransportId};
 use crate::{EndpointInfo, GraphEvent, Sink, SubscribeRequest, Subscription};
-use holdall_io::clock::Clock;
+use holdall_io::{
+    clock::Clock,
+    survivor::{ReceivedBytes, Region},
+};
 use holdall_model::{
-    message::{Loan, MessageHeader, Payload},
+    message::{Kept as LoanKept, Loan, MessageHeader, Payload},
     topic::{Gid, NodeName},
 };
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,14 +35,59 @@ impl Loan for SharedLoan {
     }
 }
 
+/// A payload in buffers of a region, as that of a received DDS message.
+struct BufferLoan {
+    received: Arc<ReceivedBytes>,
+    len: usize,
+}
+
+impl Loan for BufferLoan {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.received.pinned_bytes()
+    }
+
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        self.received.pieces().for_each(visit);
+    }
+
+    fn keep(&self) -> Option<LoanKept> {
+        Some(Arc::clone(&self.received) as LoanKept)
+    }
+}
+
 /// The path to one sink, closed when its subscription ends.
 pub(super) struct Delivery {
     /// Held during a call, so that the subscription's end waits for it.
     sink: Mutex<Option<Arc<dyn Sink>>>,
     clock: Arc<dyn Clock>,
+    /// Where large payloads are received into, where not onto the heap.
+    region: Mutex<Option<Region>>,
 }
 
 impl Delivery {
+    /// See [`MemoryNetwork::receive_into`].
+    pub fn receive_into(&self, region: &Region) {
+        *self.region.lock().unwrap_or_else(PoisonError::into_inner) = Some(region.clone());
+    }
+
+    fn loan(&self, payload: &Arc<[u8]>) -> Box<dyn Loan> {
+        let region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = region
+            .as_ref()
+            .and_then(|region| region.receive(payload, SLICE_BYTES_MAX));
+        match received {
+            Some(received) => Box::new(BufferLoan {
+                received: Arc::new(received),
+                len: payload.len(),
+            }),
+            None => Box::new(SharedLoan(Arc::clone(payload))),
+        }
+    }
+
     /// Stamps a message and passes it to the sink.
     pub fn deliver(&self, kept: &Kept) {
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,10 +97,7 @@ impl Delivery {
             ..kept.header
         };
         if kept.payload.len() >= LOAN_BYTES_MIN {
-            sink.offer(
-                header,
-                Payload::Loaned(Box::new(SharedLoan(Arc::clone(&kept.payload)))),
-            );
+            sink.offer(header, Payload::Loaned(self.loan(&kept.payload)));
         } else {
             sink.offer(header, Payload::Borrowed(&kept.payload));
         }
@@ -89,6 +134,7 @@ impl MemorySubscription {
         let delivery = Arc::new(Delivery {
             sink: Mutex::new(Some(sink)),
             clock: Arc::clone(clock),
+            region: Mutex::new(None),
         });
         let mut state = network.state();
         let info = EndpointInfo {

@@ -26,6 +26,32 @@ use holdall_storage::{Storage, StorageOptions, storage_by_id};
 use holdall_transport::Transport;
 use std::sync::{Arc, Mutex};
 
+/// Memory of a recording that is there before its transports, so that they receive into it. Removed when it is not used.
+pub struct RescueMemory(Option<Survival>);
+
+impl RescueMemory {
+    /// Memory as the options say; none, and a warning, where there is none.
+    pub fn begin(options: &RecordOptions) -> Self {
+        let directory = options.rescue_directory.as_deref();
+        if let Some(directory) = directory {
+            crate::rescue::report_leftovers(directory);
+        }
+        Self(Some(Survival::begin(directory, &options.cache)))
+    }
+
+    fn into_survival(mut self) -> Survival {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Drop for RescueMemory {
+    fn drop(&mut self) {
+        if let Some(survival) = self.0.take() {
+            survival.remove();
+        }
+    }
+}
+
 /// A recording that is not driven yet.
 pub(super) struct Assembly {
     pub session: Session,
@@ -48,12 +74,10 @@ impl Assembly {
         open_disk: OpenDisk,
         folder: Box<dyn BagFolder>,
         storage: Option<&'static dyn Storage>,
+        memory: RescueMemory,
     ) -> Result<Self, RecordError> {
         let directory = options.output.clone();
-        if let Some(directory) = options.rescue_directory.as_deref() {
-            crate::rescue::report_leftovers(directory);
-        }
-        let survival = Survival::begin(options.rescue_directory.as_deref(), &options.cache);
+        let survival = memory.into_survival();
         let assembly = Self::over(
             options,
             transports,

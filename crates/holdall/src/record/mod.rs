@@ -16,6 +16,7 @@ mod tests;
 mod view;
 pub mod write;
 
+pub use assembly::RescueMemory;
 pub use control::RecordControl;
 pub use error::RecordError;
 pub use recorder::{Platform, Recorder};

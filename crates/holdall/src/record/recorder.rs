@@ -2,7 +2,7 @@
 
 use super::{
     RecordControl, RecordError,
-    assembly::{Assembly, report},
+    assembly::{Assembly, RescueMemory, report},
     options::RecordOptions,
     receive::session::Session,
     status::{RecordReport, RecordStatus},
@@ -45,6 +45,9 @@ pub struct Platform {
     pub open_disk: OpenDisk,
     /// Makes the directory and its small files.
     pub folder: Box<dyn BagFolder>,
+    /// What survives the process, where it is there before the transports: also their first messages are received into it. Otherwise it is
+    /// made at the start.
+    pub memory: Option<RescueMemory>,
 }
 
 impl Default for Platform {
@@ -53,6 +56,7 @@ impl Default for Platform {
             clock: Arc::new(SystemClock),
             open_disk: os_disk(DiskMode::Auto, BlockPoolOptions::default()),
             folder: Box::<OsFolder>::default(),
+            memory: None,
         }
     }
 }
@@ -108,10 +112,13 @@ impl Recorder {
             clock,
             open_disk,
             folder,
+            memory,
         }: Platform,
     ) -> Result<Self, RecordError> {
+        let memory = memory.unwrap_or_else(|| RescueMemory::begin(&options));
         let directory = options.output.clone();
-        let assembly = Assembly::new(options, transports, Arc::clone(&clock), open_disk, folder, None)?;
+        let shared_clock = Arc::clone(&clock);
+        let assembly = Assembly::new(options, transports, shared_clock, open_disk, folder, None, memory)?;
         let Assembly {
             session,
             drain,
@@ -143,6 +150,12 @@ impl Recorder {
     /// The recording's control.
     pub fn control(&self) -> RecordControl {
         self.control.clone()
+    }
+
+    /// The memory that survives it, where there is some.
+    #[cfg(test)]
+    pub(super) fn region(&self) -> Option<&holdall_io::survivor::Region> {
+        self.view.parts.cache.source().region()
     }
 
     /// The recording's present state.

@@ -2,7 +2,7 @@
 
 use super::{
     RecordControl, RecordError,
-    assembly::{Assembly, report},
+    assembly::{Assembly, RescueMemory, report},
     lock::lock,
     options::RecordOptions,
     status::{RecordReport, RecordStatus},
@@ -29,7 +29,8 @@ impl SteppedRecorder {
         open_disk: OpenDisk,
         folder: Box<dyn BagFolder>,
     ) -> Result<Self, RecordError> {
-        Assembly::new(options, transports, clock, open_disk, folder, None).map(Self)
+        let memory = RescueMemory::begin(&options);
+        Assembly::new(options, transports, clock, open_disk, folder, None, memory).map(Self)
     }
 
     /// As [`SteppedRecorder::new`], with a storage of the caller's own: one that is broken on purpose, to see that it is noticed.
@@ -44,7 +45,17 @@ impl SteppedRecorder {
         folder: Box<dyn BagFolder>,
         storage: &'static dyn Storage,
     ) -> Result<Self, RecordError> {
-        Assembly::new(options, transports, clock, open_disk, folder, Some(storage)).map(Self)
+        let memory = RescueMemory::begin(&options);
+        Assembly::new(
+            options,
+            transports,
+            clock,
+            open_disk,
+            folder,
+            Some(storage),
+            memory,
+        )
+        .map(Self)
     }
 
     /// The recording's control; the owner must act on a requested stop.

@@ -70,11 +70,11 @@ impl InBag {
         Ok(found)
     }
 
-    /// Whether a message is in the bag, each of the bag once.
-    fn take(&mut self, topic: &str, found: &Found) -> bool {
+    /// Whether a message with this payload is in the bag, each of the bag once.
+    fn take(&mut self, topic: &str, found: &Found, payload: Option<&[u8]>) -> bool {
         let time = found.entry.log_time.as_nanos();
         let low = found.entry.sequence.unwrap_or(0) as u32;
-        let Some(payload) = &found.payload else {
+        let Some(payload) = payload else {
             // Some storages have no numbers.
             return [low, 0].iter().any(|number| {
                 let count = self.by_number.get_mut(&(topic.to_owned(), time, *number));
@@ -117,10 +117,12 @@ impl Rescue {
             let Some(topic) = self.catalog.topics.get(&found.entry.topic) else {
                 continue;
             };
-            if in_bag.take(&topic.info.name, found) {
+            // What cannot be read is lost.
+            let payload = found.payload.as_ref().and_then(|payload| payload.read().ok());
+            if in_bag.take(&topic.info.name, found, payload.as_deref()) {
                 continue;
             }
-            if found.payload.is_some() {
+            if payload.is_some() {
                 messages.push(found.clone());
             } else {
                 let (sequence, time) = (found.entry.sequence, found.entry.log_time);

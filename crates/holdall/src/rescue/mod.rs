@@ -12,7 +12,9 @@ pub use write::{RESCUED_KEY, into_bag};
 use crate::{
     reader::{BagError, BagFile, SharedReader},
     record::{
-        cache::{CacheEntry, KIND_MESSAGES, SurvivedRun, survived},
+        cache::{
+            BufferRange, CacheEntry, KIND_MESSAGES, SurvivedMessage, SurvivedPayload, SurvivedRun, survived,
+        },
         write::survival::{KIND_LOG, POINTER_FILE, Pointer},
     },
 };
@@ -26,6 +28,7 @@ use holdall_model::{loss::ledger::Ledger, time::Timestamp};
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The pointer file is not longer than this.
@@ -37,13 +40,65 @@ pub(crate) struct Found {
     /// Its header.
     entry: CacheEntry,
     /// Its payload; `None` when only the header has survived.
-    payload: Option<Bytes>,
+    payload: Option<FoundPayload>,
+}
+
+/// A payload that was in memory.
+#[derive(Clone, Debug)]
+enum FoundPayload {
+    /// Read already.
+    Bytes(Bytes),
+    /// In pieces, of together so many bytes: read when it is needed, because a recorder may have held gigabytes.
+    Buffers(Arc<Survivor>, Vec<BufferRange>, usize),
+}
+
+impl FoundPayload {
+    /// Its bytes.
+    fn read(&self) -> Result<Bytes, SurvivorError> {
+        let (survivor, ranges, bytes) = match self {
+            Self::Bytes(bytes) => return Ok(bytes.clone()),
+            Self::Buffers(survivor, ranges, bytes) => (survivor, ranges, *bytes),
+        };
+        let mut payload = vec![0; bytes];
+        let mut rest = &mut payload[..];
+        for range in ranges {
+            for start in range.starts() {
+                let (piece, after) = rest.split_at_mut(rest.len().min(range.len as usize));
+                survivor.read_buffers(start, piece)?;
+                rest = after;
+            }
+        }
+        Ok(Bytes::from(payload))
+    }
+}
+
+/// The payload in these ranges; `None` when they cannot be right. All payloads together are not longer than the memory, of which `left_bytes`
+/// are left: no byte is in two.
+fn in_buffers(
+    survivor: &Arc<Survivor>,
+    ranges: Vec<BufferRange>,
+    left_bytes: &mut u64,
+) -> Option<FoundPayload> {
+    let mut bytes = 0u64;
+    for range in &ranges {
+        bytes = bytes.checked_add(range.bytes())?;
+        let is_possible = range.len > 0 && range.count > 0 && bytes <= *left_bytes;
+        let last = is_possible.then(|| range.last_start())?;
+        let is_there = survivor.has_in_buffers(range.start, u64::from(range.len))
+            && survivor.has_in_buffers(last, u64::from(range.len));
+        if !is_there {
+            return None;
+        }
+    }
+    *left_bytes -= bytes;
+    let bytes = usize::try_from(bytes).ok()?;
+    Some(FoundPayload::Buffers(Arc::clone(survivor), ranges, bytes))
 }
 
 /// The memory of a recorder that has died.
 #[derive(Debug)]
 pub(crate) struct Rescue {
-    survivor: Survivor,
+    survivor: Arc<Survivor>,
     pointer: PathBuf,
     catalog: Catalog,
     /// In the order in which they were received.
@@ -86,6 +141,7 @@ impl Rescue {
     }
 
     fn read(survivor: Survivor, pointer: PathBuf) -> Result<Self, SurvivorError> {
+        let survivor = Arc::new(survivor);
         let mut log = Vec::new();
         let mut runs: Vec<(u64, SurvivedRun, Bytes)> = Vec::new();
         let mut segments = HashSet::new();
@@ -108,14 +164,20 @@ impl Rescue {
         // A segment that was killed between its copy and its end is there twice.
         runs.retain(|(order, run, _)| run.order.is_none() || !segments.contains(order));
         runs.sort_by_key(|(order, ..)| *order);
-        let messages = runs.into_iter().flat_map(|(_, run, bytes)| {
-            run.messages.into_iter().map(move |message| Found {
-                entry: message.entry,
-                payload: message.payload.map(|range| bytes.slice(range)),
-            })
-        });
+        let mut messages = Vec::new();
+        let mut left_bytes = survivor.allocated_bytes();
+        for (_, run, bytes) in runs {
+            for SurvivedMessage { entry, payload } in run.messages {
+                let payload = match payload {
+                    SurvivedPayload::Arena(range) => Some(FoundPayload::Bytes(bytes.slice(range))),
+                    SurvivedPayload::Buffers(ranges) => in_buffers(&survivor, ranges, &mut left_bytes),
+                    SurvivedPayload::Lost => None,
+                };
+                messages.push(Found { entry, payload });
+            }
+        }
         Ok(Self {
-            messages: messages.collect(),
+            messages,
             catalog: Catalog::from_log(&log),
             survivor,
             pointer,

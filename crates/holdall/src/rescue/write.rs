@@ -192,6 +192,11 @@ fn write(
         path: path.to_owned(),
         source,
     };
+    let read_failed = |source| StorageError::Io {
+        action: "read from memory a payload for",
+        path: path.to_owned(),
+        source,
+    };
     let mut packer = catalog
         .packed_payloads
         .then(PayloadPacker::new)
@@ -201,7 +206,10 @@ fn write(
         let (Some(channel), Some(payload)) = (channels.of(&mut *writer, q, found)?, &found.payload) else {
             continue;
         };
-        let packed = packer.as_mut().map(|packer| packer.pack(payload)).transpose();
+        let payload = payload
+            .read()
+            .map_err(|error| read_failed(std::io::Error::other(error)))?;
+        let packed = packer.as_mut().map(|packer| packer.pack(&payload)).transpose();
         let packed = packed.map_err(failed)?;
         let entry = &found.entry;
         let message = StoredMessage {
@@ -209,7 +217,7 @@ fn write(
             publish_time: entry.publish_time.unwrap_or(entry.log_time),
             // MCAP has room for the low 32 bits.
             sequence: entry.sequence.unwrap_or(0) as u32,
-            payload: PayloadRef::Bytes(packed.as_deref().unwrap_or(payload)),
+            payload: PayloadRef::Bytes(packed.as_deref().unwrap_or(&payload)),
         };
         writer.write(q, channel, message)?;
     }

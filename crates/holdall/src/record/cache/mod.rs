@@ -1,22 +1,27 @@
 //! The cache between receiving and writing: bounded in bytes really held, full according to a stated policy, without clock or thread.
 
+mod layout;
 mod options;
+mod own_bytes;
 mod policy;
+mod ranges;
 mod segment;
 mod shared;
 #[cfg(test)]
 mod tests;
 
+pub use layout::{
+    RUN_HEADER_BYTES, SurvivedMessage, SurvivedPayload, SurvivedRun, forget_ranges, run_header, survived,
+};
 pub use options::{CacheOptions, CachePolicy};
 pub use policy::Admission;
-pub use segment::{
-    ArenaSource, KIND_MESSAGES, Place, RUN_HEADER_BYTES, Segment, SegmentShape, Stored, SurvivedMessage,
-    SurvivedRun, run_header, survived,
-};
+pub use ranges::BufferRange;
+pub use segment::{ArenaSource, HeldLoan, KIND_MESSAGES, KeptBytes, Place, Segment, SegmentShape, Stored};
 pub use shared::{Offered, SharedCache, Waited};
 
-use holdall_model::{loss::ledger::PublisherIndex, message::Loan, time::Timestamp, topic::TopicId};
-use segment::{HEADER_BYTES, LOAN_OVERHEAD_BYTES};
+use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};
+use layout::HEADER_BYTES;
+use segment::LOAN_OVERHEAD_BYTES;
 use std::{collections::VecDeque, time::Duration};
 
 /// The smallest cache, in bytes; smaller requests (rosbag2's 0, "write each message straight") get this.
@@ -48,8 +53,8 @@ pub struct CacheEntry {
 pub enum Body<'a> {
     /// To be copied.
     Copy(&'a [u8]),
-    /// To be moved in; taken out of the option when the cache has taken it. With what it pins, in bytes.
-    Move(&'a mut Option<Box<dyn Loan>>, usize),
+    /// To be moved in; taken out of the option when the cache has taken it. With what it pins, in bytes, and where its bytes are.
+    Move(&'a mut Option<HeldLoan>, usize, &'a [u8]),
 }
 
 impl Body<'_> {
@@ -58,7 +63,7 @@ impl Body<'_> {
     fn charge_bytes(&self) -> usize {
         match self {
             Self::Copy(payload) => HEADER_BYTES + payload.len(),
-            Self::Move(_, pinned_bytes) => LOAN_OVERHEAD_BYTES + *pinned_bytes,
+            Self::Move(_, pinned_bytes, _) => LOAN_OVERHEAD_BYTES + *pinned_bytes,
         }
     }
 }
@@ -223,7 +228,7 @@ impl Cache {
                 self.current.push_copy(entry, payload);
                 self.admission.charge(topic, HEADER_BYTES + payload.len());
             }
-            Body::Move(loan, pinned_bytes) => self.offer_loan(entry, loan, *pinned_bytes)?,
+            Body::Move(loan, pinned_bytes, ranges) => self.offer_loan(entry, loan, *pinned_bytes, ranges)?,
         }
         Ok(())
     }
@@ -231,10 +236,11 @@ impl Cache {
     fn offer_loan(
         &mut self,
         entry: CacheEntry,
-        loan: &mut Option<Box<dyn Loan>>,
+        loan: &mut Option<HeldLoan>,
         pinned_bytes: usize,
+        ranges: &[u8],
     ) -> Result<(), Blocked> {
-        if !self.current.fits_loan() || self.current.pinned_bytes() >= self.pinned_batch_bytes {
+        if !self.current.fits_loan(ranges.len()) || self.current.pinned_bytes() >= self.pinned_batch_bytes {
             self.rotate()?;
         }
         self.make_room(pinned_bytes)?;
@@ -245,7 +251,7 @@ impl Cache {
         let topic = entry.topic;
         self.admission.charge(topic, LOAN_OVERHEAD_BYTES + pinned_bytes);
         self.pinned_bytes += pinned_bytes;
-        self.current.push_loan(entry, loan, pinned_bytes);
+        self.current.push_loan(entry, loan, ranges);
         Ok(())
     }
 

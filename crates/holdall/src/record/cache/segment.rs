@@ -1,20 +1,19 @@
 //! A segment: a run of messages in arrival order, header and small payload side by side in one arena, large payloads as loans.
 
-use super::CacheEntry;
+use super::{
+    CacheEntry,
+    layout::{HEADER_BYTES, Header},
+    ranges::list_bytes,
+};
 use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
-    loss::ledger::PublisherIndex,
-    message::{Loan, PayloadRef},
+    message::{Kept, Loan, PayloadRef},
     time::Timestamp,
-    topic::TopicId,
 };
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
 };
-
-/// Bytes of a message's header in the arena: see [`Header`].
-pub const HEADER_BYTES: usize = 40;
 
 /// What a loan costs its topic in addition to what it pins, in bytes: header, place in the list, allocation.
 pub const LOAN_OVERHEAD_BYTES: usize = 128;
@@ -74,146 +73,55 @@ pub struct Stored<'a> {
 }
 
 /// A loan with what it pins, queried once.
-struct HeldLoan {
-    loan: Box<dyn Loan>,
-    pinned_bytes: usize,
+pub struct HeldLoan {
+    /// The payload.
+    pub loan: Box<dyn Loan>,
+    /// What it pins, in bytes.
+    pub pinned_bytes: usize,
+    /// Keeps its bytes where its message's header says that they are; `None` when it says nothing.
+    pub kept: Option<Kept>,
 }
 
-const HAS_PUBLISH_TIME: u32 = 1;
-const HAS_SEQUENCE: u32 = 2;
-const IS_LOAN: u32 = 4;
-/// Not a message but a run header: the messages that follow, this many bytes, are one segment's; it gives the segment's place among all.
-const IS_RUN: u32 = 8;
-
-/// Bytes of the header before a run of gathered messages.
-pub const RUN_HEADER_BYTES: usize = HEADER_BYTES;
-
-/// The header before a segment's messages, `bytes` long, where several segments are gathered in one arena.
-pub fn run_header(order: u64, bytes: usize) -> [u8; RUN_HEADER_BYTES] {
-    let mut header = [0; RUN_HEADER_BYTES];
-    header[0..8].copy_from_slice(&order.to_le_bytes());
-    // An arena has at most 256 KiB.
-    header[32..36].copy_from_slice(&(bytes as u32).to_le_bytes());
-    header[36..40].copy_from_slice(&IS_RUN.to_le_bytes());
-    header
-}
-
-/// A message as it was found in an arena.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SurvivedMessage {
-    /// Its header.
-    pub entry: CacheEntry,
-    /// Where its payload is in the arena; `None` when it was in the transport's memory and is lost.
-    pub payload: Option<std::ops::Range<usize>>,
-}
-
-/// Messages that follow each other in an arena.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SurvivedRun {
-    /// The segment that they are of, where they were gathered.
-    pub order: Option<u64>,
-    /// The messages.
-    pub messages: Vec<SurvivedMessage>,
-}
-
-/// Reads the arena of a segment, or one of gathered segments. Ends at what cannot be right.
-pub fn survived(bytes: &[u8]) -> Vec<SurvivedRun> {
-    let mut runs: Vec<SurvivedRun> = Vec::new();
-    let mut at = 0;
-    while let Some(header) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
-        let flags = u32::from_le_bytes([header[36], header[37], header[38], header[39]]);
-        at += HEADER_BYTES;
-        if flags == IS_RUN {
-            let order = header.first_chunk().map(|order| u64::from_le_bytes(*order));
-            runs.push(SurvivedRun {
-                order,
-                messages: Vec::new(),
-            });
-            continue;
-        }
-        if flags & !(HAS_PUBLISH_TIME | HAS_SEQUENCE | IS_LOAN) != 0 {
-            break;
-        }
-        let header = Header::from_bytes(header);
-        let payload = if header.is_loan {
-            None
-        } else {
-            let end = at + header.len_or_loan as usize;
-            if end > bytes.len() {
-                break;
-            }
-            Some(std::mem::replace(&mut at, end)..end)
-        };
-        if runs.is_empty() {
-            runs.push(SurvivedRun::default());
-        }
-        if let Some(run) = runs.last_mut() {
-            let entry = header.entry;
-            run.messages.push(SurvivedMessage { entry, payload });
-        }
-    }
-    runs
-}
-
-/// A header in the arena's layout, little-endian: log time, publish time, sequence, topic, publisher, length
-/// of the payload (or number of the loan), flags.
-struct Header {
-    entry: CacheEntry,
-    len_or_loan: u32,
-    is_loan: bool,
-}
-
-impl Header {
-    #[inline]
-    fn to_bytes(&self) -> [u8; HEADER_BYTES] {
-        let entry = &self.entry;
-        let mut flags = if self.is_loan { IS_LOAN } else { 0 };
-        flags |= if entry.publish_time.is_some() {
-            HAS_PUBLISH_TIME
-        } else {
-            0
-        };
-        flags |= if entry.sequence.is_some() { HAS_SEQUENCE } else { 0 };
-        let publish_time = entry.publish_time.map_or(0, Timestamp::as_nanos);
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[0..8].copy_from_slice(&entry.log_time.as_nanos().to_le_bytes());
-        bytes[8..16].copy_from_slice(&publish_time.to_le_bytes());
-        bytes[16..24].copy_from_slice(&entry.sequence.unwrap_or(0).to_le_bytes());
-        bytes[24..28].copy_from_slice(&entry.topic.0.to_le_bytes());
-        bytes[28..32].copy_from_slice(&entry.publisher.0.to_le_bytes());
-        bytes[32..36].copy_from_slice(&self.len_or_loan.to_le_bytes());
-        bytes[36..40].copy_from_slice(&flags.to_le_bytes());
-        bytes
-    }
-
-    #[inline]
-    fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Self {
-        let word = |at: usize| {
-            u64::from_le_bytes([
-                bytes[at],
-                bytes[at + 1],
-                bytes[at + 2],
-                bytes[at + 3],
-                bytes[at + 4],
-                bytes[at + 5],
-                bytes[at + 6],
-                bytes[at + 7],
-            ])
-        };
-        let half = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let flags = half(36);
-        let time = |at: usize| Timestamp::from_nanos(word(at).cast_signed());
+impl HeldLoan {
+    /// A loan whose bytes are kept, or not.
+    pub fn new(loan: Box<dyn Loan>, pinned_bytes: usize, kept: Option<Kept>) -> Self {
         Self {
-            entry: CacheEntry {
-                log_time: time(0),
-                publish_time: (flags & HAS_PUBLISH_TIME != 0).then(|| time(8)),
-                sequence: (flags & HAS_SEQUENCE != 0).then(|| word(16)),
-                topic: TopicId(half(24)),
-                publisher: PublisherIndex(half(28)),
-            },
-            len_or_loan: half(32),
-            is_loan: flags & IS_LOAN != 0,
+            loan,
+            pinned_bytes,
+            kept,
         }
+    }
+}
+
+/// Holds on bytes in the region's buffers to which headers in an arena refer. To be dropped after the arena is cleared.
+#[derive(Default)]
+pub struct KeptBytes {
+    holds: Vec<Kept>,
+    bytes: usize,
+}
+
+impl KeptBytes {
+    /// Adds one that pins so many bytes.
+    pub fn add(&mut self, hold: Kept, bytes: usize) {
+        self.holds.push(hold);
+        self.bytes += bytes;
+    }
+
+    /// Adds all of another, which is empty then.
+    pub fn append(&mut self, other: &mut Self) {
+        self.holds.append(&mut other.holds);
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// What they pin, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Releases them.
+    pub fn clear(&mut self) {
+        self.holds.clear();
+        self.bytes = 0;
     }
 }
 
@@ -286,6 +194,10 @@ pub struct Segment {
     shape: SegmentShape,
     arena: Arena,
     loans: Vec<Option<HeldLoan>>,
+    // Dropped after the arena, which refers to it.
+    kept: KeptBytes,
+    /// Loans whose bytes do not survive.
+    unkept: usize,
     pinned_bytes: usize,
     messages: usize,
     /// These two mean something while there are messages.
@@ -300,6 +212,8 @@ impl Segment {
             shape,
             arena: source.arena(shape.arena_bytes),
             loans: Vec::with_capacity(shape.loans_max),
+            kept: KeptBytes::default(),
+            unkept: 0,
             pinned_bytes: 0,
             messages: 0,
             first_log_time: Timestamp::from_nanos(0),
@@ -320,9 +234,14 @@ impl Segment {
         self.arena.survives()
     }
 
-    /// Whether messages of it were in memory of the transport.
-    pub fn has_loans(&self) -> bool {
-        !self.loans.is_empty()
+    /// Whether payloads of it were in memory that does not survive.
+    pub fn has_unkept(&self) -> bool {
+        self.unkept > 0
+    }
+
+    /// The holds on bytes to which [`Segment::bytes`] refers.
+    pub fn kept(&mut self) -> &mut KeptBytes {
+        &mut self.kept
     }
 
     /// Its place among all runs of messages.
@@ -346,9 +265,9 @@ impl Segment {
         self.shape.arena_bytes - self.arena.len() >= payload_bytes + HEADER_BYTES
     }
 
-    /// True when one more loan can be held.
-    pub fn fits_loan(&self) -> bool {
-        self.fits_copy(0) && self.loans.len() < self.shape.loans_max
+    /// True when one more loan with so many bytes of ranges can be held.
+    pub fn fits_loan(&self, ranges_bytes: usize) -> bool {
+        self.fits_copy(ranges_bytes) && self.loans.len() < self.shape.loans_max
     }
 
     /// Appends a message and copies its payload; the caller has asked [`Segment::fits_copy`].
@@ -363,21 +282,31 @@ impl Segment {
             entry,
             len_or_loan: payload.len() as u32,
             is_loan: false,
+            has_ranges: false,
         };
         self.push(&header, payload);
     }
 
-    /// Appends a message whose payload stays where it is; the caller has asked [`Segment::fits_loan`].
-    pub fn push_loan(&mut self, entry: CacheEntry, loan: Box<dyn Loan>, pinned_bytes: usize) {
-        debug_assert!(self.fits_loan(), "moved a loan into a segment without room");
+    /// Appends a message whose payload stays where it is, with where that is; the caller has asked [`Segment::fits_loan`].
+    pub fn push_loan(&mut self, entry: CacheEntry, mut held: HeldLoan, ranges: &[u8]) {
+        debug_assert!(
+            self.fits_loan(ranges.len()),
+            "moved a loan into a segment without room"
+        );
+        let kept = held.kept.take().filter(|_| self.survives());
         let header = Header {
             entry,
             len_or_loan: self.loans.len() as u32,
             is_loan: true,
+            has_ranges: kept.is_some(),
         };
-        self.push(&header, &[]);
-        self.loans.push(Some(HeldLoan { loan, pinned_bytes }));
-        self.pinned_bytes += pinned_bytes;
+        self.push(&header, if kept.is_some() { ranges } else { &[] });
+        self.pinned_bytes += held.pinned_bytes;
+        match kept {
+            Some(hold) => self.kept.add(hold, held.pinned_bytes),
+            None => self.unkept += 1,
+        }
+        self.loans.push(Some(held));
     }
 
     #[inline]
@@ -430,9 +359,15 @@ impl Segment {
             entry,
             len_or_loan,
             is_loan,
+            has_ranges,
         } = self.header(place)?;
         let behind = place.0 + HEADER_BYTES;
         if is_loan {
+            let ranges_bytes = if has_ranges {
+                list_bytes(self.arena.as_slice().get(behind..)?)?
+            } else {
+                0
+            };
             let held = self.loans.get(len_or_loan as usize).and_then(Option::as_ref);
             let payload = held.map_or(PayloadRef::Bytes(&[]), |held| {
                 PayloadRef::Loan(held.loan.as_ref())
@@ -441,7 +376,7 @@ impl Segment {
                 entry,
                 payload,
                 charge_bytes: LOAN_OVERHEAD_BYTES,
-                next: Place(behind),
+                next: Place(behind + ranges_bytes),
             });
         }
         let end = behind + len_or_loan as usize;
@@ -477,6 +412,8 @@ impl Segment {
     pub fn clear(&mut self) {
         self.arena.clear();
         self.loans.clear();
+        self.kept.clear();
+        self.unkept = 0;
         self.pinned_bytes = 0;
         self.messages = 0;
     }
@@ -485,7 +422,6 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     #[test]
     fn sixteen_segments_fit_from_64_kib_on() {
@@ -495,27 +431,6 @@ mod tests {
                 shape.footprint_bytes() * 16 <= bytes_max,
                 "{bytes_max}: {shape:?}"
             );
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_header_reads_back_as_it_was_written(
-            log_time in any::<i64>(),
-            publish_time in any::<Option<i64>>(),
-            sequence in any::<Option<u64>>(),
-            numbers in any::<[u32; 3]>(),
-            is_loan in any::<bool>(),
-        ) {
-            let entry = CacheEntry {
-                log_time: Timestamp::from_nanos(log_time),
-                publish_time: publish_time.map(Timestamp::from_nanos),
-                sequence,
-                topic: TopicId(numbers[0]),
-                publisher: PublisherIndex(numbers[1]),
-            };
-            let read = Header::from_bytes(&Header { entry, len_or_loan: numbers[2], is_loan }.to_bytes());
-            prop_assert_eq!((read.entry, read.len_or_loan, read.is_loan), (entry, numbers[2], is_loan));
         }
     }
 }

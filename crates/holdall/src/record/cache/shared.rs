@@ -1,7 +1,8 @@
 //! The cache as threads share it: one short lock per message, memory and counting outside of it, and few wake-ups.
 
 use super::{
-    Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, Place, Segment, SegmentShape, Stored, Taken,
+    Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, HeldLoan, Place, Segment, SegmentShape, Stored,
+    Taken, own_bytes::OwnBytes, ranges::list_ranges,
 };
 use crate::record::cache::CacheOptions;
 use holdall_model::{
@@ -10,6 +11,7 @@ use holdall_model::{
     topic::TopicId,
 };
 use std::{
+    cell::RefCell,
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -199,18 +201,33 @@ impl SharedCache {
                 self.enter(entry, &mut Body::Copy(bytes))
             }
             Payload::Borrowed(bytes) => self.offer_large_copy(entry, bytes),
-            Payload::Loaned(loan) => {
-                let pinned_bytes = loan.pinned_bytes();
-                self.enter(entry, &mut Body::Move(&mut Some(loan), pinned_bytes))
-            }
+            Payload::Loaned(loan) => self.offer_loan(entry, loan),
         }
+    }
+
+    /// Stores a loan. Where its bytes survive the process in their place, the place is stored with it.
+    fn offer_loan(&self, entry: CacheEntry, loan: Box<dyn Loan>) -> Offered {
+        thread_local! {
+            static RANGES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let pinned_bytes = loan.pinned_bytes();
+        RANGES.with_borrow_mut(|ranges| {
+            let kept = self
+                .source
+                .region()
+                .and_then(|region| list_ranges(&*loan, region, ranges, self.shape.copy_bytes_max()));
+            if kept.is_none() {
+                ranges.clear();
+            }
+            let mut held = Some(HeldLoan::new(loan, pinned_bytes, kept));
+            self.enter(entry, &mut Body::Move(&mut held, pinned_bytes, ranges))
+        })
     }
 
     #[cold]
     fn offer_large_copy(&self, entry: CacheEntry, bytes: &[u8]) -> Offered {
         // Copied before the lock is taken: some 100 KiB would keep other topics waiting.
-        let loan: Box<dyn Loan> = Box::new(OwnBytes(bytes.into()));
-        self.enter(entry, &mut Body::Move(&mut Some(loan), bytes.len()))
+        self.offer_loan(entry, Box::new(OwnBytes(bytes.into())))
     }
 
     #[inline]
@@ -245,12 +262,12 @@ impl SharedCache {
         Offered::Full
     }
 
-    /// Whether the drain is to be woken for a large message: until it has written it the only copy is in the transport's memory, which does
-    /// not survive. Waking costs some ten microseconds, so not more often than every [`PROMPT_INTERVAL`].
+    /// Whether the drain is to be woken for a large message whose only copy is in memory of the transport that does not survive, until the
+    /// drain has written it. Waking costs some ten microseconds, so not more often than every [`PROMPT_INTERVAL`].
     #[inline]
     fn is_prompt(&self, inner: &mut Inner, entry: &CacheEntry, body: &Body<'_>) -> bool {
-        let is_large = matches!(body, Body::Move(..));
-        if !is_large || self.source.region().is_none() {
+        let is_unkept = matches!(body, Body::Move(_, _, []));
+        if !is_unkept || self.source.region().is_none() {
             return false;
         }
         let is_due = entry.log_time.saturating_since(inner.prompted) >= PROMPT_INTERVAL;
@@ -476,22 +493,5 @@ impl SharedCache {
     /// What it may hold, in bytes.
     pub fn bytes_max(&self) -> usize {
         self.lock().cache.bytes_max()
-    }
-}
-
-/// A payload too large for an arena, copied.
-struct OwnBytes(Box<[u8]>);
-
-impl Loan for OwnBytes {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn pinned_bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
-        visit(&self.0);
     }
 }

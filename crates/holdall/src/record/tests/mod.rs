@@ -8,7 +8,7 @@ mod faults;
 mod live_bags;
 mod panics;
 mod publishers;
-mod rescue;
+pub(super) mod rescue;
 mod simulated;
 mod topics;
 mod transports;

@@ -1,13 +1,17 @@
 //! A recorder that is killed: what it had received is found in memory, read with the bag, and written into it by a repair.
 
-use super::*;
+use super::{
+    disks::Hold,
+    faults::{record_one, test_disk},
+    *,
+};
 use crate::{
     reader::{AccountKind, BagAudit, BagReader, BagSet, MessageFilter},
     record::write::survival::Pointer,
     tools::repair::repair,
     writer::CompressionMode,
 };
-use std::os::unix::fs::PermissionsExt;
+use std::{os::unix::fs::PermissionsExt, process::Command};
 
 const POINTER: &str = ".holdall-rescue.json";
 
@@ -21,10 +25,19 @@ fn killed(recording: &Recording, to: &Path) -> PathBuf {
     let text = fs::read_to_string(bag.join(POINTER)).unwrap();
     let mut pointer: Pointer = serde_json::from_str(&text).unwrap();
     let memory = to.join("memory");
-    fs::copy(&pointer.path, &memory).unwrap();
+    copy_sparse(&pointer.path, &memory);
     pointer.path = memory;
     fs::write(bag.join(POINTER), serde_json::to_string(&pointer).unwrap()).unwrap();
     bag
+}
+
+/// Copies a file without its holes: most of the memory is not in use.
+pub(in crate::record) fn copy_sparse(from: &Path, to: &Path) {
+    let copied = Command::new("cp")
+        .arg("--sparse=always")
+        .args([from, to])
+        .status();
+    assert!(copied.unwrap().success());
 }
 
 fn copy_tree(from: &Path, to: &Path) {
@@ -105,10 +118,13 @@ fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
         let recording = world.record();
         recording.wait_matched(&a);
         recording.wait_matched(&b);
+        world.network.receive_into(recording.recorder.region().unwrap());
         let mut sent: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
         for message in 0..500 {
             let (name, publisher) = if message % 3 == 0 { ("/b", &b) } else { ("/a", &a) };
-            let bytes = payload(message, 100 + message);
+            // A few that stay in the transport's memory.
+            let len = if message % 50 == 7 { 70_000 } else { 100 };
+            let bytes = payload(message, len + message);
             publisher.send(&bytes);
             sent.entry(name.to_owned()).or_default().push(bytes);
             // Several segments, some of them short.
@@ -149,6 +165,71 @@ fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
             "{about}"
         );
     }
+}
+
+/// Large messages that are received while the disk takes nothing: with the messages of others between them, and more of them than one
+/// segment has.
+#[test]
+fn large_messages_that_the_disk_does_not_take_survive_a_kill() {
+    for compression in [CompressionMode::None, CompressionMode::Message] {
+        let (mut world, _memory) = world_with_memory();
+        world.options.compression.mode = compression;
+        let (hold, bytes_left) = (Arc::new(Hold::default()), Arc::new(AtomicU64::new(u64::MAX)));
+        world.disk = Some(test_disk(&bytes_left, &hold));
+        let (recording, publisher) = record_one(&mut world);
+        world.network.receive_into(recording.recorder.region().unwrap());
+        hold.set(true);
+        let len_of = |message: usize| [2_500_000, 100, 70_000][message % 3] + message;
+        let sent: Vec<_> = (0..40)
+            .map(|message| random_payload(message, len_of(message)))
+            .collect();
+        sent.iter().for_each(|bytes| publisher.send(bytes));
+        let place = tempfile::tempdir().unwrap();
+        let bag = killed(&recording, place.path());
+        assert!(recording.recorder.status().recorded < 40, "the disk was stuck");
+        hold.set(false);
+        recording.stop();
+        assert!(read(&bag)["/t"] == sent, "{compression:?}: read from memory");
+        repair(&bag, None, &mut |_, _| {}).unwrap();
+        assert!(read(&bag)["/t"] == sent, "{compression:?}: repaired");
+        assert_exact(&bag, "large");
+    }
+}
+
+#[test]
+fn large_messages_for_which_there_is_no_memory_are_counted() {
+    let (mut world, _memory) = world_with_memory();
+    let hold = Arc::new(Hold::default());
+    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &hold));
+    let (recording, publisher) = record_one(&mut world);
+    hold.set(true);
+    publisher.send(&random_payload(0, 100_000));
+    world.network.receive_into(recording.recorder.region().unwrap());
+    publisher.send(&random_payload(1, 100_000));
+    let place = tempfile::tempdir().unwrap();
+    let bag = killed(&recording, place.path());
+    hold.set(false);
+    recording.stop();
+    assert_eq!(read(&bag)["/t"], [random_payload(1, 100_000)]);
+    repair(&bag, None, &mut |_, _| {}).unwrap();
+    let audit = BagAudit::of(&BagReader::open(&bag).unwrap()).unwrap();
+    assert_eq!(audit.account, AccountKind::Final);
+    let topic = &audit.topics[0];
+    assert_eq!(
+        (topic.recorded, topic.missing.values().sum::<u64>()),
+        (1, 1),
+        "{topic:?}"
+    );
+}
+
+/// A payload that cannot be compressed and has no two equal parts.
+fn random_payload(number: usize, len: usize) -> Vec<u8> {
+    let mut state = number as u64 + 1;
+    let words = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33).to_le_bytes()
+    });
+    words.flatten().take(len).collect()
 }
 
 #[test]

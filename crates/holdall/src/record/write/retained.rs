@@ -1,11 +1,17 @@
 //! Arenas whose messages were given to the storage writer and which the system does not have yet: kept for a rescue, not used again.
 
-use crate::record::cache::{ArenaSource, RUN_HEADER_BYTES, Segment, SegmentShape, run_header};
-use holdall_io::survivor::Arena;
+use crate::record::cache::{
+    ArenaSource, KeptBytes, RUN_HEADER_BYTES, Segment, SegmentShape, forget_ranges, run_header,
+};
+use holdall_io::survivor::{Arena, Region};
 use std::collections::VecDeque;
 
-/// Arenas are kept for at most so many bytes; from half of it on the storage writer is asked to hand over what it holds.
+/// Arenas, and the transport's memory to which they refer, are kept for at most so many bytes; from half of it on the storage writer is
+/// asked to hand over what it holds.
 pub const RETAINED_BYTES_MAX: usize = 128 << 20;
+
+/// Gathered messages refer to at most about so much of the transport's memory: it is released together.
+const GATHERED_KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// Empty arenas that are kept for the next segments, in bytes.
 const SPARE_BYTES_MAX: usize = 16 << 20;
@@ -36,18 +42,54 @@ pub struct Progress {
     pub has_waiting: bool,
 }
 
+/// Messages that are kept.
+struct Held {
+    stage: Stage,
+    // Cleared before the memory to which it refers is released.
+    arena: Arena,
+    kept: KeptBytes,
+}
+
+impl Held {
+    /// Notes how far the drain is; true when the system has the messages.
+    fn advance(&mut self, at: Progress) -> bool {
+        if self.stage == Stage::Waiting && !at.has_waiting {
+            self.stage = if at.packing > at.packed {
+                Stage::Packing(at.packing)
+            } else {
+                Stage::Written(at.written)
+            };
+        }
+        if let Stage::Packing(packing) = self.stage
+            && at.packed >= packing
+        {
+            self.stage = Stage::Written(at.written);
+        }
+        matches!(self.stage, Stage::Written(written) if at.handed >= written)
+    }
+
+    fn clear(&mut self) {
+        self.arena.clear();
+        self.kept.clear();
+    }
+}
+
 /// The arenas, oldest first.
 pub struct Retained {
     source: ArenaSource,
     shape: SegmentShape,
-    arenas: VecDeque<(Stage, Arena)>,
+    arenas: VecDeque<Held>,
     /// Runs of segments that were not full, one after the other.
-    gathered: Option<(Stage, Arena)>,
+    gathered: Option<Held>,
     spare: Vec<Arena>,
     /// See [`RETAINED_BYTES_MAX`].
     bytes_max: usize,
     /// Messages that the system did not have were dropped, or could not be kept.
     is_incomplete: bool,
+    /// Large messages were kept by their headers only.
+    has_forgotten: bool,
+    /// Large messages were received into other memory.
+    lacks_buffers: bool,
 }
 
 impl Retained {
@@ -62,6 +104,8 @@ impl Retained {
             spare: Vec::new(),
             bytes_max: RETAINED_BYTES_MAX,
             is_incomplete: false,
+            has_forgotten: false,
+            lacks_buffers: false,
         })
     }
 
@@ -88,27 +132,41 @@ impl Retained {
         if segment.bytes().len() <= self.shape.arena_bytes / 4 {
             self.gather(segment, stage);
         } else if let Some(empty) = self.empty_arena() {
-            self.arenas.push_back((stage, segment.exchange_arena(empty)));
+            let mut kept = KeptBytes::default();
+            kept.append(segment.kept());
+            self.arenas.push_back(Held {
+                stage,
+                arena: segment.exchange_arena(empty),
+                kept,
+            });
         }
     }
 
-    fn gather(&mut self, segment: &Segment, stage: Stage) {
+    fn gather(&mut self, segment: &mut Segment, stage: Stage) {
         let needed = RUN_HEADER_BYTES + segment.bytes().len();
-        let fits = |gathered: &(Stage, Arena)| self.shape.arena_bytes - gathered.1.len() >= needed;
+        let fits = |gathered: &Held| {
+            self.shape.arena_bytes - gathered.arena.len() >= needed
+                && gathered.kept.bytes() <= GATHERED_KEPT_BYTES_MAX
+        };
         if !self.gathered.as_ref().is_some_and(fits) {
             self.arenas.extend(self.gathered.take());
-            self.gathered = self.empty_arena().map(|arena| (stage, arena));
+            self.gathered = self.empty_arena().map(|arena| Held {
+                stage,
+                arena,
+                kept: KeptBytes::default(),
+            });
         }
-        let Some((kept, arena)) = &mut self.gathered else {
+        let Some(gathered) = &mut self.gathered else {
             return;
         };
         // A reader of both skips the run: it repeats the segment's messages.
-        arena.append(
+        gathered.arena.append(
             &run_header(segment.order(), segment.bytes().len()),
             segment.bytes(),
         );
-        if *kept != Stage::Waiting {
-            *kept = stage;
+        gathered.kept.append(segment.kept());
+        if gathered.stage != Stage::Waiting {
+            gathered.stage = stage;
         }
     }
 
@@ -137,46 +195,51 @@ impl Retained {
 
     /// Releases what the system has.
     pub fn release(&mut self, at: Progress) {
-        let advance = |stage: &mut Stage| {
-            if *stage == Stage::Waiting && !at.has_waiting {
-                *stage = if at.packing > at.packed {
-                    Stage::Packing(at.packing)
-                } else {
-                    Stage::Written(at.written)
-                };
-            }
-            if let Stage::Packing(packing) = *stage
-                && at.packed >= packing
-            {
-                *stage = Stage::Written(at.written);
-            }
-            matches!(*stage, Stage::Written(written) if at.handed >= written)
-        };
-        if let Some((stage, arena)) = &mut self.gathered
-            && !arena.is_empty()
-            && advance(stage)
+        if let Some(gathered) = &mut self.gathered
+            && !gathered.arena.is_empty()
+            && gathered.advance(at)
         {
-            arena.clear();
+            gathered.clear();
             // Until the next run says what it waits for.
-            *stage = Stage::Written(0);
+            gathered.stage = Stage::Written(0);
         }
         for index in (0..self.arenas.len()).rev() {
-            if advance(&mut self.arenas[index].0)
-                && let Some((_, arena)) = self.arenas.remove(index)
+            if self.arenas[index].advance(at)
+                && let Some(held) = self.arenas.remove(index)
             {
-                self.put_back(arena);
+                self.put_back(held);
             }
         }
+        self.forget_oldest();
+        if self.source.region().is_some_and(Region::lacks_buffers) {
+            report_lost(&mut self.lacks_buffers, "the shared memory is full");
+        }
         while self.bytes() > self.bytes_max
-            && let Some((_, oldest)) = self.arenas.pop_front()
+            && let Some(oldest) = self.arenas.pop_front()
         {
             self.report_incomplete("the storage is too slow");
             self.put_back(oldest);
         }
     }
 
-    fn put_back(&mut self, mut arena: Arena) {
-        arena.clear();
+    /// Releases memory of the transport to which the oldest messages refer, until there is room for others: those survive by their headers only,
+    /// so that the account says which are missing.
+    fn forget_oldest(&mut self) {
+        let mut surplus = self.bytes().saturating_sub(self.bytes_max);
+        for held in self.arenas.iter_mut().filter(|held| held.kept.bytes() > 0) {
+            if surplus == 0 {
+                return;
+            }
+            report_lost(&mut self.has_forgotten, "the storage is too slow");
+            forget_ranges(&mut held.arena);
+            surplus = surplus.saturating_sub(held.kept.bytes());
+            held.kept.clear();
+        }
+    }
+
+    fn put_back(&mut self, mut held: Held) {
+        held.clear();
+        let arena = held.arena;
         if (self.spare.len() + 1) * self.shape.arena_bytes <= SPARE_BYTES_MAX {
             self.spare.push(arena);
         }
@@ -184,7 +247,8 @@ impl Retained {
 
     /// Memory of what is kept, in bytes.
     pub fn bytes(&self) -> usize {
-        self.arenas.len() * self.shape.arena_bytes
+        let kept = self.arenas.iter().chain(&self.gathered);
+        self.arenas.len() * self.shape.arena_bytes + kept.map(|held| held.kept.bytes()).sum::<usize>()
     }
 
     /// Whether the storage writer must hand over what it holds.
@@ -193,14 +257,25 @@ impl Retained {
     }
 }
 
+/// Warns once that large messages survive by their headers only: the account says which are missing.
+#[cold]
+fn report_lost(is_reported: &mut bool, reason: &str) {
+    if !std::mem::replace(is_reported, true) {
+        tracing::warn!(
+            "{reason}: if this process is killed before the storage has written them, messages of 64 KiB and more are lost"
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::{
         cache::{CacheEntry, CacheOptions},
+        tests::rescue::copy_sparse,
         write::survival::{Event, KIND_LOG, Survival},
     };
-    use holdall_io::survivor::{Region, RegionShape, Survivor, own_user};
+    use holdall_io::survivor::{RegionShape, Survivor, own_user};
     use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};
     use std::path::Path;
 
@@ -236,7 +311,7 @@ mod tests {
         let region = survival.source.region().unwrap().clone();
         let copy = region.path().with_extension("copy");
         // As a kill leaves it: the copy is locked by no process.
-        std::fs::copy(region.path(), &copy).unwrap();
+        copy_sparse(region.path(), &copy);
         drop((survival, retained));
         let survivor = Survivor::open(&copy, &region.id(), own_user().unwrap()).unwrap();
         let slots = survivor.slots().iter().filter(|slot| slot.kind == KIND_LOG);
@@ -273,6 +348,7 @@ mod tests {
         let region = RegionShape {
             slot_bytes: shape.arena_bytes,
             slots_max: 1,
+            buffers_max: 0,
         };
         let source = ArenaSource::of_region(Region::create(memory.path(), region).unwrap());
         let log = survival.log.clone();

@@ -1,10 +1,13 @@
 //! What survives the recorder's process besides messages: a log of topics, publishers and losses in shared memory, and where it is.
 
-use super::retained::Retained;
+use super::retained::{RETAINED_BYTES_MAX, Retained};
 use crate::record::cache::{ArenaSource, CACHE_BYTES_MIN, CacheOptions, SegmentShape};
 use holdall_io::{
     fs,
-    survivor::{Arena, Region, RegionShape},
+    survivor::{
+        Arena, Region, RegionShape,
+        buffers::{BUFFER_BYTES, Serving},
+    },
 };
 use holdall_model::{
     loss::ledger::{AccountChange, AccountLog},
@@ -28,6 +31,10 @@ const LOG_BYTES_MAX: usize = 32 << 20;
 
 /// More segments exist than the cache counts: one being filled, one being written, and some to change with.
 const SLOTS_MORE: usize = 64;
+
+/// A transport's receive buffers hold more than what the cache and the drain keep: what is incomplete, other messages, unused ends. The memory
+/// is allocated buffer by buffer.
+const BUFFERS_MORE: usize = 1024;
 
 /// Something that a rescue must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +200,8 @@ pub struct Survival {
     pub source: ArenaSource,
     /// For the ledger and the drain.
     pub log: SurvivalLog,
+    /// While it exists transports receive into this memory.
+    _serving: Option<Arc<Serving>>,
 }
 
 impl Survival {
@@ -222,8 +231,10 @@ impl Survival {
             RegionShape {
                 slot_bytes: shape.arena_bytes,
                 slots_max: slots,
+                buffers_max: (2 * bytes_max + RETAINED_BYTES_MAX) / BUFFER_BYTES + BUFFERS_MORE,
             },
         )?;
+        let serving = Some(Arc::new(region.serve_buffers()));
         let source = ArenaSource::of_region(region.clone());
         let log = Log {
             reserve: region.arena(KIND_LOG),
@@ -236,7 +247,11 @@ impl Survival {
         let log = SurvivalLog(Some(Arc::new(Mutex::new(log))));
         let incomplete = log.clone();
         source.on_incomplete(move || incomplete.give_up());
-        Ok(Self { source, log })
+        Ok(Self {
+            source,
+            log,
+            _serving: serving,
+        })
     }
 
     /// Writes into the bag's directory where the memory is.
@@ -256,13 +271,21 @@ impl Survival {
 
     /// Removes both: everything is stored elsewhere now.
     pub fn end(&self, bag: &Path) {
-        let Some(region) = self.source.region() else {
+        if self.source.region().is_none() {
             return;
-        };
+        }
         let removed = fs::remove_file(&bag.join(POINTER_FILE));
         if let Err(error) = removed {
             tracing::debug!("{error}");
         }
+        self.remove();
+    }
+
+    /// Removes the memory.
+    pub fn remove(&self) {
+        let Some(region) = self.source.region() else {
+            return;
+        };
         if let Err(error) = region.remove() {
             tracing::warn!("{} cannot be removed: {error}", region.path().display());
         }

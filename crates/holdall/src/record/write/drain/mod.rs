@@ -215,7 +215,7 @@ pub struct Drain {
     /// There where messages survive the process.
     retained: Option<Retained>,
     progress: Progress,
-    /// Large messages were written, and the system may not have them.
+    /// Large messages were written that do not survive, and the system may not have them.
     has_large: bool,
 }
 

@@ -46,7 +46,7 @@ impl Drain {
 
     /// Returns a segment whose messages were given to the storage writer, the packing, or the waiting topics.
     pub(super) fn give_back(&mut self, segment: Segment, holds_waiting: bool) {
-        self.has_large |= segment.has_loans();
+        self.has_large |= segment.has_unkept();
         let (retained, progress) = (&mut self.retained, self.progress);
         self.cache.give_back_after(segment, |segment| {
             if let Some(retained) = retained {

@@ -1,0 +1,129 @@
+//! Where Cyclone's receive buffers are: in memory that survives the process while a recording offers some, else on the heap like everything else.
+//!
+//! Cyclone has one set of allocation functions for the process. Ours are those of libc but for blocks of a receive buffer's size.
+
+use super::ffi::RECEIVE_BUFFER_BYTES;
+use holdall_io::survivor::buffers;
+use std::{
+    ffi::c_void,
+    ptr::{self, NonNull},
+    sync::Once,
+};
+
+type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
+type Calloc = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+type Free = unsafe extern "C" fn(*mut c_void);
+
+/// `ddsrt_allocation_ops_t` (`dds/ddsrt/heap.h`).
+#[repr(C)]
+struct AllocationOps {
+    malloc: Option<Malloc>,
+    calloc: Option<Calloc>,
+    realloc: Option<Realloc>,
+    free: Option<Free>,
+}
+
+unsafe extern "C" {
+    fn ddsrt_set_allocator(ops: AllocationOps);
+}
+
+/// Makes Cyclone allocate receive buffers where they survive. To be called before any other of its functions: none of its threads may
+/// allocate in the meantime.
+pub(super) fn place_receive_buffers() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let ops = AllocationOps {
+            malloc: Some(allocate),
+            // Null means libc's.
+            calloc: None,
+            realloc: Some(reallocate),
+            free: Some(release),
+        };
+        // SAFETY: the functions live for ever, and keep to the contract of libc's; blocks of libc's may be passed to them.
+        unsafe { ddsrt_set_allocator(ops) };
+    });
+}
+
+unsafe extern "C" fn allocate(bytes: usize) -> *mut c_void {
+    if bytes == RECEIVE_BUFFER_BYTES
+        && let Some(buffer) = buffers::allocate()
+    {
+        return buffer.as_ptr().cast();
+    }
+    // SAFETY: any size may be asked for.
+    unsafe { libc::malloc(bytes) }
+}
+
+unsafe extern "C" fn release(block: *mut c_void) {
+    if let Some(start) = NonNull::new(block.cast::<u8>())
+        && buffers::may_be_buffer(start.addr().get())
+        && buffers::release(start)
+    {
+        return;
+    }
+    // SAFETY: Cyclone passes null, or a block of `allocate` or `reallocate`; it is no buffer, so it is libc's.
+    unsafe { libc::free(block) }
+}
+
+unsafe extern "C" fn reallocate(block: *mut c_void, bytes: usize) -> *mut c_void {
+    let is_buffer = buffers::may_be_buffer(block.addr()) && buffers::is_buffer(block.addr());
+    if !is_buffer {
+        // SAFETY: as in `release`.
+        return unsafe { libc::realloc(block, bytes) };
+    }
+    // A block that happened to have a receive buffer's size.
+    // SAFETY: both blocks have the bytes that are copied, and the old one is in use until it is released.
+    unsafe {
+        let moved = libc::malloc(bytes);
+        if !moved.is_null() {
+            ptr::copy_nonoverlapping(
+                block.cast::<u8>(),
+                moved.cast::<u8>(),
+                bytes.min(RECEIVE_BUFFER_BYTES),
+            );
+            release(block);
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_io::survivor::{Region, RegionShape};
+
+    #[test]
+    fn only_blocks_of_a_receive_buffers_size_are_in_the_region() {
+        let dir = tempfile::tempdir().unwrap();
+        let shape = RegionShape {
+            slot_bytes: 4096,
+            slots_max: 1,
+            buffers_max: 1,
+        };
+        let region = Region::create(dir.path(), shape).unwrap();
+        let _serving = region.serve_buffers();
+        let is_in = |block: *mut c_void| {
+            // SAFETY: a block of at least this length.
+            let bytes = unsafe { std::slice::from_raw_parts(block.cast::<u8>(), 8) };
+            region.offset_in_buffers(bytes).is_some()
+        };
+        // SAFETY: the blocks are used within their lengths and released once.
+        unsafe {
+            let buffer = allocate(RECEIVE_BUFFER_BYTES);
+            ptr::write_bytes(buffer.cast::<u8>(), 7, RECEIVE_BUFFER_BYTES);
+            // There is one only.
+            let second = allocate(RECEIVE_BUFFER_BYTES);
+            let small = allocate(100);
+            assert_eq!([buffer, second, small].map(is_in), [true, false, false]);
+            let moved = reallocate(buffer, 2 * RECEIVE_BUFFER_BYTES);
+            assert!(!is_in(moved) && *moved.cast::<u8>().add(RECEIVE_BUFFER_BYTES - 1) == 7);
+            let again = allocate(RECEIVE_BUFFER_BYTES);
+            assert!(is_in(again), "a block that has moved is free");
+            let small = reallocate(small, 200);
+            for block in [second, small, moved, again, ptr::null_mut()] {
+                release(block);
+            }
+        }
+    }
+}
