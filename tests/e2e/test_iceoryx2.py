@@ -287,6 +287,22 @@ def test_a_service_that_cannot_be_opened_is_told_once(shm):
     assert len(told) <= 1, said
 
 
+def test_a_path_that_iceoryx2_cannot_hold_ends_neither_the_recording_nor_its_report(shm):
+    """iceoryx2 panics where it lists a folder with such a name, also when a node ends."""
+    peer = shm.peer("publish", "talk", count=200, rate_hz=100, stay=1)
+    recorder = shm.record("-a")
+    recorder.wait_until_says("recording /talk")
+    folders = [path for path in glob.glob(f"{shm.root}nodes/*") if os.path.isdir(path)]
+    assert folders
+    for folder in folders:
+        open(os.path.join(folder, "a" * 250), "w").close()
+    peer.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert "(1 file)" in said and "internal reason" not in said, said
+    assert len(messages_of(shm.folder / "bag")["/talk"]) == 200
+
+
 @pytest.fixture
 def frozen_at_will(shm):
     folder = test_disks.make(shm, "ext4")

@@ -4,6 +4,7 @@
 
 use super::{
     ffi::Service,
+    folders::{self, PATH_BYTES_MAX},
     names,
     publishers::{KnownService, NodeNames},
     service::ServiceFacts,
@@ -17,7 +18,6 @@ use iceoryx2::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::Duration,
@@ -100,25 +100,6 @@ struct Seen {
     overlong_is_reported: bool,
 }
 
-/// Longest path that iceoryx2's `Path` holds.
-const PATH_BYTES_MAX: usize = 255;
-
-/// Folders of iceoryx2 in folders: root, nodes, a node.
-const FOLDERS_DEEP: usize = 3;
-
-/// A path below `folder` that is longer than iceoryx2 can hold. Links are not followed; what cannot be read is not listed by iceoryx2 either.
-fn overlong_path(folder: &Path, deep: usize) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(folder).ok()?;
-    entries.flatten().find_map(|entry| {
-        let path = entry.path();
-        if path.as_os_str().len() > PATH_BYTES_MAX {
-            return Some(path);
-        }
-        let is_folder = deep > 1 && entry.file_type().is_ok_and(|kind| kind.is_dir());
-        is_folder.then(|| overlong_path(&path, deep - 1)).flatten()
-    })
-}
-
 impl Discovery {
     /// Starts the thread.
     pub fn start(self) -> std::io::Result<JoinHandle<()>> {
@@ -164,7 +145,7 @@ impl Discovery {
     /// False while a file in iceoryx2's folders has a path that is longer than iceoryx2 can hold: listing them would panic.
     fn folders_are_sound(&self, seen: &mut Seen) -> bool {
         let root = self.node.config().global.root_path().to_string();
-        let Some(path) = overlong_path(Path::new(&root), FOLDERS_DEEP) else {
+        let Some(path) = folders::overlong_path(&root) else {
             seen.overlong_is_reported = false;
             return true;
         };
@@ -290,23 +271,5 @@ impl Discovery {
             ),
             Err(_) => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_that_iceoryx2_cannot_hold_are_found() {
-        let root = tempfile::tempdir().unwrap();
-        let node = root.path().join("nodes/1");
-        std::fs::create_dir_all(&node).unwrap();
-        std::fs::write(node.join("short"), "").unwrap();
-        std::os::unix::fs::symlink(".", node.join("loop")).unwrap();
-        assert_eq!(overlong_path(root.path(), FOLDERS_DEEP), None);
-        let overlong = node.join("a".repeat(PATH_BYTES_MAX - 10));
-        std::fs::write(&overlong, "").unwrap();
-        assert_eq!(overlong_path(root.path(), FOLDERS_DEEP), Some(overlong));
     }
 }

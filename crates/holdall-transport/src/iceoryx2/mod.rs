@@ -11,6 +11,7 @@
 
 mod discovery;
 mod ffi;
+mod folders;
 mod header;
 mod loan;
 mod names;

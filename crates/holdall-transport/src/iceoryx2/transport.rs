@@ -4,6 +4,7 @@ use super::{
     NAME, SERIALIZATION_FORMAT,
     discovery::{Discovery, DiscoveryWake},
     ffi::Service,
+    folders::overlong_path,
     publisher::Iceoryx2Publisher,
     subscription::{Iceoryx2Subscription, RECEIVE_THREAD, Receiving, Slot},
 };
@@ -159,6 +160,14 @@ impl Drop for Iceoryx2Transport {
         for thread in self.threads.drain(..) {
             // A thread that panicked has been reported already.
             let _ = thread.join();
+        }
+        // The end of a node lists its folder.
+        if let Some(path) = overlong_path(&self.node.config().global.root_path().to_string()) {
+            tracing::warn!(
+                "iceoryx2: the path {:?} is too long for iceoryx2; this node is left to be cleaned up by others",
+                path.display().to_string()
+            );
+            std::mem::forget(Arc::clone(&self.node));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use holdall_model::time::Timestamp;
+use holdall_transport::{GraphEvent, Sink, SubscribeRequest, Subscription, TransportError};
 use std::{sync::Mutex, thread};
 
 /// A clock that panics once on the thread of this name.
@@ -90,4 +91,54 @@ fn a_bug_in_the_writing_thread_ends_the_recording_with_a_closed_bag() {
         failure.contains("writing thread failed for an internal reason"),
         "{failure}"
     );
+}
+
+/// A transport that panics when it is dropped.
+struct BadEnd(MemoryTransport);
+
+impl Transport for BadEnd {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
+        self.0.poll_graph(events)
+    }
+
+    fn subscribe(
+        &mut self,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        self.0.subscribe(request, sink)
+    }
+
+    fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError> {
+        self.0.publish(request)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+impl Drop for BadEnd {
+    fn drop(&mut self) {
+        panic!("a bug that the test made");
+    }
+}
+
+#[test]
+fn a_bug_in_a_transports_end_takes_nothing_from_the_report() {
+    let mut world = World::new();
+    let publisher = world.publisher("/t", RELIABLE);
+    let transport = MemoryTransport::new(&world.network, node("recorder"), world.clock());
+    let recording = world.record_over(vec![Box::new(BadEnd(transport))]);
+    let recording = recording.unwrap_or_else(|error| panic!("{error}"));
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(0, 100));
+    recording.wait_recorded(1);
+    let recorded = recording.stop();
+    assert_eq!(recorded.report.failure, None);
+    assert_eq!((recorded.report.files.len(), recorded.messages().len()), (1, 1));
 }

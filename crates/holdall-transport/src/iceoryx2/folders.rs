@@ -1,0 +1,45 @@
+//! What others have put into iceoryx2's folders and iceoryx2 cannot hold.
+
+use std::path::{Path, PathBuf};
+
+/// Longest path that iceoryx2's `Path` holds.
+pub(super) const PATH_BYTES_MAX: usize = 255;
+
+/// Folders of iceoryx2 in folders: root, nodes, a node.
+const FOLDERS_DEEP: usize = 3;
+
+/// A path below iceoryx2's root that is longer than iceoryx2 can hold: where it lists such a folder it panics. Links are not followed; what
+/// cannot be read is not listed by iceoryx2 either.
+pub(super) fn overlong_path(root: &str) -> Option<PathBuf> {
+    overlong_below(Path::new(root), FOLDERS_DEEP)
+}
+
+fn overlong_below(folder: &Path, deep: usize) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    entries.flatten().find_map(|entry| {
+        let path = entry.path();
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return Some(path);
+        }
+        let is_folder = deep > 1 && entry.file_type().is_ok_and(|kind| kind.is_dir());
+        is_folder.then(|| overlong_below(&path, deep - 1)).flatten()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_iceoryx2_cannot_hold_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        let node = root.path().join("nodes/1");
+        std::fs::create_dir_all(&node).unwrap();
+        std::fs::write(node.join("short"), "").unwrap();
+        std::os::unix::fs::symlink(".", node.join("loop")).unwrap();
+        assert_eq!(overlong_path(root.path().to_str().unwrap()), None);
+        let overlong = node.join("a".repeat(PATH_BYTES_MAX - 10));
+        std::fs::write(&overlong, "").unwrap();
+        assert_eq!(overlong_path(root.path().to_str().unwrap()), Some(overlong));
+    }
+}
