@@ -1,24 +1,86 @@
 //! Memory of killed recorders whose bags were never repaired: it stays until then, so a user must know of it.
 
-use super::catalog::Catalog;
-use crate::record::write::survival::KIND_LOG;
+use super::{POINTER_BYTES_MAX, catalog::Catalog};
+use crate::record::write::survival::{KIND_LOG, POINTER_FILE, Pointer};
 use holdall_io::{
     fs,
     survivor::{NAME_PREFIX, Survivor, own_user},
 };
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The most files in the directory that are checked.
 const FILES_MAX: usize = 4096;
 
-/// Logs in one line for which bags `directory` holds memory of killed recorders of this user, and what to do. Only memory in which nothing
-/// was ever stored is removed: a bag that is not in its place may have been moved.
+/// Files that one line names.
+const NAMED_MAX: usize = 8;
+
+/// Memory of a killed recorder.
+struct Leftover {
+    file: PathBuf,
+    /// Where its bag was.
+    bag: PathBuf,
+    bytes: usize,
+    /// The bag is there and still needs it.
+    is_awaited: bool,
+}
+
+/// Logs for which bags `directory` holds memory of killed recorders of this user, and what to do about it.
 pub fn report_leftovers(directory: &Path) {
-    let (Ok(user), Ok(entries)) = (own_user(), fs::list_dir(directory)) else {
-        return;
+    for line in leftovers(directory) {
+        tracing::warn!("{line}");
+    }
+}
+
+/// One line for bags that need a repair, one for memory whose bags are not in their places. Only memory in which nothing was ever stored is
+/// removed: a bag that is not in its place may have been moved.
+pub(crate) fn leftovers(directory: &Path) -> Vec<String> {
+    let (awaited, orphaned): (Vec<_>, Vec<_>) =
+        found(directory).into_iter().partition(|left| left.is_awaited);
+    let mebibytes = |left: &[Leftover]| {
+        let bytes = left.iter().map(|left| left.bytes).sum::<usize>();
+        bytes as f64 / f64::from(1 << 20)
     };
-    let mut bags = Vec::new();
-    let mut bytes = 0;
+    let mut lines = Vec::new();
+    if let Some(first) = awaited.first() {
+        lines.push(format!(
+            "{} recorders were killed, and {} keeps {:.1} MiB that they received: `holdall repair {}` writes what belongs to that bag into it \
+             ({})",
+            awaited.len(),
+            directory.display(),
+            mebibytes(&awaited),
+            first.bag.display(),
+            first.file.display(),
+        ));
+    }
+    if let Some(first) = orphaned.first() {
+        let files: Vec<String> = orphaned
+            .iter()
+            .take(NAMED_MAX)
+            .map(|left| quoted(&left.file))
+            .collect();
+        lines.push(format!(
+            "{} keeps {:.1} MiB of {} killed recorders whose bags are not in their places or do not need it ({}); unless such a bag was moved: \
+             rm {}",
+            directory.display(),
+            mebibytes(&orphaned),
+            orphaned.len(),
+            first.bag.display(),
+            files.join(" "),
+        ));
+    }
+    lines
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+fn found(directory: &Path) -> Vec<Leftover> {
+    let (Ok(user), Ok(entries)) = (own_user(), fs::list_dir(directory)) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
     for entry in entries.into_iter().take(FILES_MAX).filter(|entry| !entry.is_dir) {
         let name = entry
             .path
@@ -32,28 +94,27 @@ pub fn report_leftovers(directory: &Path) {
             continue;
         };
         match bag_of(&survivor) {
-            Some(bag) => {
-                bytes += survivor.slots().iter().map(|slot| slot.bytes).sum::<usize>();
-                bags.push((bag, entry.path));
-            }
+            Some(bag) => found.push(Leftover {
+                bytes: survivor.slots().iter().map(|slot| slot.bytes).sum(),
+                is_awaited: is_awaited(&bag, id),
+                bag,
+                file: entry.path,
+            }),
             // Killed before its bag was named: nothing had been received.
             None => drop(survivor.remove()),
         }
     }
-    if let Some((bag, file)) = bags.first() {
-        tracing::warn!(
-            "{} recorders were killed, and {} keeps {:.1} MiB that they received: `holdall repair {}` writes what belongs to that bag into it \
-             ({}); delete the files of bags that are gone",
-            bags.len(),
-            directory.display(),
-            bytes as f64 / f64::from(1 << 20),
-            bag.display(),
-            file.display(),
-        );
-    }
+    found
 }
 
-fn bag_of(survivor: &Survivor) -> Option<std::path::PathBuf> {
+/// Whether the bag is in its place and says that this memory is its own.
+fn is_awaited(bag: &Path, id: &str) -> bool {
+    let pointer = fs::read(&bag.join(POINTER_FILE), POINTER_BYTES_MAX);
+    let pointer = pointer.map(|bytes| serde_json::from_slice::<Pointer>(&bytes));
+    matches!(pointer, Ok(Ok(pointer)) if pointer.id == id)
+}
+
+fn bag_of(survivor: &Survivor) -> Option<PathBuf> {
     let mut log = Vec::new();
     for slot in survivor.slots().iter().filter(|slot| slot.kind == KIND_LOG) {
         log.extend_from_slice(&survivor.read(slot).ok()?);

@@ -6,6 +6,8 @@ mod leftovers;
 mod missing;
 mod write;
 
+#[cfg(test)]
+pub(crate) use leftovers::leftovers;
 pub use leftovers::report_leftovers;
 pub use write::{RESCUED_KEY, into_bag};
 

@@ -304,3 +304,86 @@ fn without_memory_the_account_of_a_repaired_bag_says_that_it_does_not_know() {
     let unknown = audit.topics.iter().filter_map(|topic| topic.account.as_ref());
     assert_eq!(unknown.filter(|account| account.loss_unknown).count(), 0);
 }
+
+#[test]
+fn memory_whose_bag_is_gone_is_reported_with_the_command_that_removes_it() {
+    let (mut world, _memory) = world_with_memory();
+    let publisher = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(0, 100));
+    recording.wait_recorded(1);
+    let left = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(recording.output.join(POINTER)).unwrap();
+    let mut pointer: Pointer = serde_json::from_str(&text).unwrap();
+    let file = left.path().join(pointer.path.file_name().unwrap());
+    fs::copy(&pointer.path, &file).unwrap();
+    pointer.path.clone_from(&file);
+    let output = recording.output.clone();
+    let recorded = recording.stop();
+    fs::write(output.join(POINTER), serde_json::to_string(&pointer).unwrap()).unwrap();
+    let leftovers = || crate::rescue::leftovers(left.path());
+    let [awaited] = &leftovers()[..] else {
+        panic!("{:?}", leftovers())
+    };
+    assert!(
+        awaited.contains(&format!("`holdall repair {}`", output.display())),
+        "{awaited}"
+    );
+    fs::remove_dir_all(&output).unwrap();
+    let [gone] = &leftovers()[..] else {
+        panic!("{:?}", leftovers())
+    };
+    assert!(gone.ends_with(&format!("rm '{}'", file.display())), "{gone}");
+    assert!(gone.contains(&output.display().to_string()), "{gone}");
+    assert!(file.exists(), "nothing is removed: the bag may have been moved");
+    drop(recorded);
+}
+
+/// A recorder in snapshot mode that is killed leaves what a snapshot at that moment would have stored.
+#[test]
+fn the_ring_of_snapshot_mode_is_rescued_as_if_a_snapshot_had_been_taken() {
+    for bytes_max in [64 << 20, 2 << 20] {
+        let (mut world, _memory) = world_with_memory();
+        world.options.cache.snapshot = true;
+        world.options.cache.bytes_max = bytes_max;
+        let publisher = world.publisher("/a", RELIABLE);
+        let recording = world.record();
+        recording.wait_matched(&publisher);
+        for message in 0..50 {
+            publisher.send(&payload(message, 10_000));
+        }
+        assert!(recording.control.snapshot());
+        recording.wait_recorded(50);
+        for message in 50..1000 {
+            publisher.send(&payload(message, 10_000));
+        }
+        recording.wait_until("all messages have arrived", |recording| {
+            recording.recorder.status().topics[0].received >= 1000
+        });
+        let place = tempfile::tempdir().unwrap();
+        let bag = killed(&recording, place.path());
+        recording.stop();
+        let before = read(&bag).remove("/a").unwrap();
+        repair(&bag, None, &mut |_, _| {}).unwrap();
+        let found = read(&bag).remove("/a").unwrap();
+        assert_eq!(found, before, "a repair writes what readers show");
+        let numbers: Vec<usize> = found.iter().map(|bytes| numbered(bytes)).collect();
+        // The snapshot, and the newest without a gap.
+        let ring = &numbers[50..];
+        assert_eq!(numbers[..50], (0..50).collect::<Vec<_>>());
+        assert!(
+            !ring.is_empty() && ring.windows(2).all(|pair| pair[1] == pair[0] + 1),
+            "{ring:?}"
+        );
+        assert_eq!(ring.last(), Some(&999));
+        assert_eq!(ring.len() == 950, bytes_max == 64 << 20, "{}", ring.len());
+        assert_exact(&bag, "snapshot mode");
+        let audit = BagAudit::of(&BagReader::open(&bag).unwrap()).unwrap();
+        assert_eq!(audit.recorded() + audit.sums().left_out, 1000);
+    }
+}
+
+fn numbered(payload: &[u8]) -> usize {
+    u64::from_le_bytes(payload[..8].try_into().unwrap()) as usize
+}
