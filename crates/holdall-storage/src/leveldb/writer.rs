@@ -17,7 +17,7 @@ use holdall_io::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -53,6 +53,8 @@ pub struct LeveldbWriter {
     /// Names of topics, and of directories that are taken.
     names: Vec<String>,
     bases: HashSet<String>,
+    /// The last number that a shared name was completed with.
+    base_numbers: HashMap<String, u64>,
     tally: Tally,
     /// Topics with a stamp that was moved, logged once each.
     moved: HashSet<u32>,
@@ -89,6 +91,7 @@ impl LeveldbWriter {
             topics: Vec::new(),
             names: Vec::new(),
             bases: HashSet::new(),
+            base_numbers: HashMap::new(),
             tally: Tally::new(path),
             moved: HashSet::new(),
             records_bytes: 0,
@@ -109,10 +112,10 @@ impl LeveldbWriter {
         }
         base.truncate(end);
         let mut name = base.clone();
-        for number in 2.. {
-            if self.bases.insert(name.clone()) {
-                break;
-            }
+        while !self.bases.insert(name.clone()) {
+            // Where it ended, so that thousands of topics with one base do not each count from the beginning.
+            let number = self.base_numbers.entry(base.clone()).or_insert(1);
+            *number += 1;
             name = format!("{base}__{number}");
         }
         if name != base {
