@@ -12,7 +12,7 @@ use super::{
     ffi_reliability::{DomainGlobals, ENTITY_ID_PARTICIPANT},
     locators::{
         AnnouncedInterface, Change, Destination, asking_for_heartbeats, change_of, is_farewell,
-        named_destination, needed, unicast_destination, with_addresses,
+        named_destination, needed, split_fragment_requests, unicast_destination, with_addresses,
     },
     repeats::Repeats,
 };
@@ -375,6 +375,13 @@ impl State {
         }
     }
 
+    /// Keeps the requests for fragments in a packet for later; `None` when the whole packet is to be sent now, else the rest of it.
+    fn postpone(&self, packet: &[u8], to: &RawLocator) -> Option<Option<Vec<u8>>> {
+        let (rest, requests) = split_fragment_requests(packet);
+        let to = SocketAddrV4::new(to.ipv4()?, u16::try_from(to.port).ok()?);
+        self.repeats.as_ref()?.send_later(to, requests).then_some(rest)
+    }
+
     /// Sends an announcement by multicast; false when there are no sockets for that interface.
     fn send_multicast(&self, from: Ipv4Addr, to: SocketAddrV4, packet: &[u8]) -> bool {
         let Some((_, to_others, to_us)) = self.multicast.iter().find(|(address, ..)| *address == from) else {
@@ -509,7 +516,16 @@ unsafe fn changed(
         }
         return Some(OK);
     }
-    let chosen = if is_announcement {
+    let chosen = if change == Some(Change::FragmentRequest) {
+        let Some(rest) = state.postpone(&packet, &to.1)? else {
+            if !written.is_null() {
+                // SAFETY: as above.
+                unsafe { *written = packet.len() };
+            }
+            return Some(OK);
+        };
+        rest
+    } else if is_announcement {
         let addresses = needed(&state.interfaces, state.destination(address));
         asking_for_heartbeats(&with_addresses(&packet, &addresses))
     } else {

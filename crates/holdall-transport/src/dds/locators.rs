@@ -100,6 +100,7 @@ const INFO_TIMESTAMP: u8 = 0x09;
 const ACKNACK: u8 = 0x06;
 const DATA: u8 = 0x15;
 const INFO_DESTINATION: u8 = 0x0e;
+const NACK_FRAGMENTS: u8 = 0x12;
 /// `DATA` flags: little endian, with inline QoS, with payload.
 const FLAG_LITTLE_ENDIAN: u8 = 1;
 const FLAG_INLINE_QOS: u8 = 2;
@@ -174,6 +175,8 @@ pub(super) enum Change {
     Announcement,
     /// It asks Fast DDS for its first heartbeat.
     FirstAcknowledgement,
+    /// It asks Fast DDS for fragments that may be in flight.
+    FragmentRequest,
 }
 
 /// Whether a packet, given in the pieces that it is sent from, is to be changed.
@@ -196,6 +199,8 @@ pub(super) fn change_of<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<Ch
             } else if is_for_fast_dds && is_first_acknowledgement(piece, &next) {
                 // An announcement may follow in the same packet.
                 found = Some(Change::FirstAcknowledgement);
+            } else if is_for_fast_dds && next.id == NACK_FRAGMENTS {
+                found = found.or(Some(Change::FragmentRequest));
             }
             if next.end == usize::MAX {
                 return found;
@@ -236,6 +241,30 @@ pub(super) fn asking_for_heartbeats(packet: &[u8]) -> Vec<u8> {
         at = next.end.min(packet.len());
     }
     copy
+}
+
+/// A packet without its requests for fragments from Fast DDS, `None` where nothing else is in it, and a packet with those alone.
+pub(super) fn split_fragment_requests(packet: &[u8]) -> (Option<Vec<u8>>, Vec<u8>) {
+    let mut at = HEADER_BYTES.min(packet.len());
+    let mut rest = packet[..at].to_vec();
+    let mut requests = rest.clone();
+    let (mut has_rest, mut is_for_fast_dds) = (false, false);
+    while let Some(next) = submessage(packet, at) {
+        let end = next.end.min(packet.len());
+        let bytes = &packet[at..end];
+        if next.id == INFO_DESTINATION {
+            is_for_fast_dds = names_fast_dds(packet, &next);
+            rest.extend_from_slice(bytes);
+            requests.extend_from_slice(bytes);
+        } else if is_for_fast_dds && next.id == NACK_FRAGMENTS {
+            requests.extend_from_slice(bytes);
+        } else {
+            has_rest = true;
+            rest.extend_from_slice(bytes);
+        }
+        at = end;
+    }
+    (has_rest.then_some(rest), requests)
 }
 
 fn is_announcement(bytes: &[u8], submessage: &Submessage) -> bool {
@@ -527,6 +556,25 @@ mod tests {
     }
 
     #[test]
+    fn requests_for_fragments_leave_on_their_own() {
+        let acknowledgement = acknowledgement(VENDOR_FAST_DDS, 5, 3);
+        let request = [&[NACK_FRAGMENTS, 1, 8, 0][..], &[9; 8]].concat();
+        let both = [&acknowledgement[..], &request].concat();
+        let destination = HEADER_BYTES + 16;
+        let alone = [&acknowledgement[..destination], &request].concat();
+        assert_eq!(change_of([&both[..]].into_iter()), Some(Change::FragmentRequest));
+        assert_eq!(
+            split_fragment_requests(&both),
+            (Some(acknowledgement), alone.clone())
+        );
+        assert_eq!(split_fragment_requests(&alone), (None, alone.clone()));
+        let mut for_others = alone;
+        for_others[HEADER_BYTES + 4] = 0x33;
+        assert_eq!(change_of([&for_others[..]].into_iter()), None);
+        assert_eq!(split_fragment_requests(&for_others).0, Some(for_others.clone()));
+    }
+
+    #[test]
     fn an_announcement_behind_a_first_acknowledgement_is_not_missed() {
         let both = |address: &[(u16, Ipv4Addr)], begin| {
             let mut packed = acknowledgement(VENDOR_FAST_DDS, begin, 0);
@@ -582,6 +630,7 @@ mod tests {
             prop_assert_eq!(asking_for_heartbeats(&whole).len(), whole.len());
             named_destination(&whole);
             is_farewell(&whole);
+            split_fragment_requests(&whole);
         }
     }
 }
