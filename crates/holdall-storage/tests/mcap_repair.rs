@@ -287,6 +287,19 @@ fn files_cut_anywhere_are_repaired_whenever_the_repair_is_killed() {
 }
 
 #[test]
+fn a_file_that_was_cut_off_within_its_first_record_gets_one() {
+    const HEADER: u8 = 1;
+    let (_, whole) = torn_files(Compression::None, 100);
+    let magic = 8;
+    let first = magic + 9 + usize::from(whole[magic + 1]);
+    for cut in magic..=first {
+        let repaired = repair(&format!("cut off after {cut} bytes"), &whole[..cut]);
+        let headers = [repaired[magic], repaired[first]].map(|opcode| opcode == HEADER);
+        assert_eq!(headers, [true, false], "cut off after {cut} bytes");
+    }
+}
+
+#[test]
 fn the_last_chunk_gets_the_indexes_that_were_cut_off() {
     for compression in [Compression::None, Compression::Zstd] {
         let (_, whole) = torn_files(compression, 500);

@@ -1,6 +1,7 @@
 //! Plans the repair of a torn file: which bytes are written where, in which order, so that what can be read stays readable at each step.
 
 use super::{
+    McapStorage,
     format::{
         Channel, ChunkHeader, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, MAGIC, MessageHeader,
         MetadataIndex, Schema, Statistics, SummaryOffset, checkpoint::HEAD_BYTES, encode_data_end,
@@ -19,6 +20,7 @@ use crate::{
     error::{StorageError, StorageResult},
     reader::FileCondition,
     repair::{RepairPlan, RepairStep, Repaired},
+    storage::Storage,
     writer::MetadataEntries,
 };
 use crc32fast::Hasher;
@@ -82,6 +84,11 @@ pub(super) fn plan(
         }
     }
     let mut tail = Tail::new(end);
+    if end == MAGIC.len() as u64 {
+        // Cut off within its first record, without which readers refuse it.
+        let beginning = McapStorage.beginning().unwrap_or_default();
+        tail.bytes.extend(beginning.into_iter().skip(MAGIC.len()));
+    }
     if let Some(start) = found.structure.cut_chunk {
         let shortened = shorten(source, (start, found.structure.end), is_copy)?;
         steps.push(RepairStep::write(start, shortened.header));
