@@ -111,12 +111,14 @@ impl BagWriter {
         } else {
             Ok(())
         };
+        // A file that the disk fails here is still the current one, and is cut and read back as such.
+        self.hand_over_last()?;
         let Some(current) = self.current.take() else {
             return Ok(());
         };
         let summary = current.summary();
         let CurrentFile {
-            mut writer,
+            writer,
             file,
             number,
             name,
@@ -142,7 +144,6 @@ impl BagWriter {
                 .iter()
                 .map(|(name, entries)| (name.as_str(), entries.clone())),
         );
-        self.hand_over_last(&mut *writer, file)?;
         let finished = writer.finish(&mut self.queue, &closing)?;
         if let Some(past) = self.past.back_mut() {
             past.summary = channels.by_topic(finished);

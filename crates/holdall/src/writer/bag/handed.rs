@@ -2,7 +2,6 @@
 
 use super::{BagError, BagWriter};
 use holdall_io::disk::FileId;
-use holdall_storage::writer::StorageWriter;
 use std::collections::VecDeque;
 
 /// A finished file some of whose data may be in flight.
@@ -67,21 +66,17 @@ impl BagWriter {
         }
     }
 
-    /// The same for a file that is being finished: its messages need not wait for the sync before its end.
-    pub(super) fn hand_over_last(
-        &mut self,
-        writer: &mut dyn StorageWriter,
-        file: FileId,
-    ) -> Result<(), BagError> {
-        if !self.handed.is_wanted {
+    /// The same for the current file before it is finished: its messages need not wait for the sync before its end.
+    pub(super) fn hand_over_last(&mut self) -> Result<(), BagError> {
+        let Some(current) = self.current.as_mut().filter(|_| self.handed.is_wanted) else {
             return Ok(());
-        }
-        writer.hand_over(&mut self.queue)?;
-        let progress = self.queue.progress(file);
+        };
+        current.writer.hand_over(&mut self.queue)?;
+        let progress = self.queue.progress(current.file);
         self.handed.finishing.push_back(Finishing {
-            file,
+            file: current.file,
             bytes: progress.map_or(0, |progress| progress.accepted_bytes),
-            messages: writer.summary().message_count,
+            messages: current.writer.summary().message_count,
         });
         Ok(())
     }
