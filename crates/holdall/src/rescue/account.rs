@@ -25,12 +25,14 @@ fn counts_of(files: &[BagFile]) -> Result<Counts, BagError> {
 }
 
 impl Rescue {
-    /// The account of a bag that has these files and gets these messages. `lost` were in memory by their header only.
+    /// The account of a bag that has these files and gets these messages. `kept` are messages of the bag that may have been counted as
+    /// dropped before: a recorder that was killed while it dropped them had them still. `lost` were in memory by their header only.
     pub(super) fn ledger(
         &self,
         files: &[BagFile],
         messages: &[Found],
-        lost: Vec<(TopicId, PublisherIndex, Interval)>,
+        kept: &[(TopicId, PublisherIndex, Option<u64>)],
+        lost: &[(TopicId, PublisherIndex, Interval)],
     ) -> Result<Ledger, BagError> {
         let mut counts = counts_of(files)?;
         for Found { entry, .. } in messages {
@@ -46,9 +48,11 @@ impl Rescue {
             if topic.info.name.is_empty() {
                 continue;
             }
+            let kept = kept.iter().filter(|(of, ..)| of == id);
+            let kept = kept.filter_map(|(_, publisher, sequence)| Some((publisher.0, (*sequence)?)));
             let lost = lost.iter().filter(|(of, ..)| of == id);
             let lost = lost.map(|(_, publisher, interval)| (publisher.0, *interval));
-            ledger.topics.push(account_of(topic, lost, &mut counts));
+            ledger.topics.push(account_of(topic, kept, lost, &mut counts));
         }
         if self.catalog.is_incomplete {
             let last = self.messages.iter().map(|found| found.entry.log_time).max();
@@ -60,6 +64,7 @@ impl Rescue {
 
 fn account_of(
     topic: &Topic,
+    kept: impl Iterator<Item = (u32, u64)>,
     lost: impl Iterator<Item = (u32, Interval)>,
     counts: &mut Counts,
 ) -> TopicAccount {
@@ -78,7 +83,10 @@ fn account_of(
         known.recorded = counts
             .remove(&(account.name.clone(), publisher.gid.clone()))
             .unwrap_or(0);
-        account.put_in(known, &publisher.missing, &publisher.late);
+        account.put_in(known, &publisher.losses);
+    }
+    for (number, sequence) in kept {
+        account.find_of(topic.publisher(number), sequence);
     }
     for (number, interval) in lost {
         account.miss_of(topic.publisher(number), interval);
@@ -93,7 +101,7 @@ fn account_of(
             recorded: others,
             ..PublisherAccount::default()
         };
-        account.put_in(known, &[], &[]);
+        account.put_in(known, &[]);
     }
     account.close();
     account

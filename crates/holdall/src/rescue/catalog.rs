@@ -2,7 +2,7 @@
 
 use crate::record::write::survival::Event;
 use holdall_model::{
-    loss::ledger::{AccountChange, Interval},
+    loss::ledger::{AFTER_ARRIVAL, AccountChange, Loss},
     topic::{MessageDefinition, PublisherInfo, TopicId, TopicInfo},
 };
 use std::{collections::BTreeMap, path::PathBuf};
@@ -16,9 +16,8 @@ pub(super) struct Publisher {
     pub transport: Option<String>,
     /// Where it is not its topic's.
     pub type_name: Option<String>,
-    pub missing: Vec<Interval>,
-    /// Sequence numbers that were counted as missing and came.
-    pub late: Vec<u64>,
+    /// What was counted as missing and what of that came, in the order in which it was logged.
+    pub losses: Vec<Loss>,
 }
 
 impl Publisher {
@@ -78,6 +77,13 @@ impl Topic {
             Some((_, known)) => *known = definition,
             None => self.definition = definition,
         }
+    }
+
+    /// Whether messages of a publisher were counted as dropped after they had been received.
+    pub fn has_dropped(&self, number: u32) -> bool {
+        let losses = self.publisher(number).map(|place| &self.publishers[place].losses);
+        let mut losses = losses.into_iter().flatten();
+        losses.any(|loss| matches!(loss, Loss::Missing(interval) if AFTER_ARRIVAL.contains(&interval.stage)))
     }
 
     fn publisher_mut(&mut self, number: u32) -> &mut Publisher {
@@ -188,13 +194,17 @@ impl Catalog {
                 publisher,
                 interval,
             } => self.with(topic, |topic| {
-                topic.publisher_mut(publisher).missing.push(interval)
+                let losses = &mut topic.publisher_mut(publisher).losses;
+                losses.push(Loss::Missing(interval));
             }),
             AccountChange::Late {
                 topic,
                 publisher,
                 sequence,
-            } => self.with(topic, |topic| topic.publisher_mut(publisher).late.push(sequence)),
+            } => self.with(topic, |topic| {
+                let losses = &mut topic.publisher_mut(publisher).losses;
+                losses.push(Loss::Late(sequence));
+            }),
         }
     }
 

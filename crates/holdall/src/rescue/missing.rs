@@ -112,25 +112,28 @@ impl Rescue {
             Some(earliest) => InBag::read(files, earliest, is_leveldb)?,
             None => InBag::default(),
         };
-        let (mut messages, mut lost) = (Vec::new(), Vec::new());
+        let (mut messages, mut kept, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         for found in &self.messages {
             let Some(topic) = self.catalog.topics.get(&found.entry.topic) else {
                 continue;
             };
             // What cannot be read is lost.
             let payload = found.payload.as_ref().and_then(|payload| payload.read().ok());
-            if in_bag.take(&topic.info.name, found, payload.as_deref()) {
-                continue;
-            }
-            if payload.is_some() {
-                messages.push(found.clone());
+            let is_in_bag = in_bag.take(&topic.info.name, found, payload.as_deref());
+            if is_in_bag || payload.is_some() {
+                if topic.has_dropped(found.entry.publisher.0) {
+                    kept.push((found.entry.topic, found.entry.publisher, found.entry.sequence));
+                }
+                if !is_in_bag {
+                    messages.push(found.clone());
+                }
             } else {
                 let (sequence, time) = (found.entry.sequence, found.entry.log_time);
                 let interval = Interval::of_message(LossStage::Storage, sequence, time);
                 lost.push((found.entry.topic, found.entry.publisher, interval));
             }
         }
-        let ledger = self.ledger(files, &messages, lost)?;
+        let ledger = self.ledger(files, &messages, &kept, &lost)?;
         Ok(Missing { messages, ledger })
     }
 }

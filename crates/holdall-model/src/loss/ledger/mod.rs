@@ -9,6 +9,7 @@ mod rescued;
 pub use account::{FoldedPublishers, PublisherAccount, TopicAccount};
 pub use interval::Interval;
 pub use log::{AccountChange, AccountLog};
+pub use rescued::{AFTER_ARRIVAL, Loss};
 
 use crate::{
     loss::{LossStage, LossSums, total},

@@ -1,26 +1,56 @@
 //! Accounts that are made after the recorder's end, from what it had logged.
 
 use super::{Interval, PublisherAccount, TopicAccount, account::BEFORE_ARRIVAL};
+use crate::loss::LossStage;
+
+/// Stages at which messages are counted as missing that had been received; also those that a ring in memory evicts, and a pause leaves out.
+pub const AFTER_ARRIVAL: [LossStage; 5] = [
+    LossStage::Cache,
+    LossStage::Policy,
+    LossStage::Compression,
+    LossStage::Storage,
+    LossStage::Shutdown,
+];
+
+/// A change of what a publisher's account says is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// These are missing.
+    Missing(Interval),
+    /// This message was counted as missing and has come. It may be counted again after that: dropped by the cache, or left out in a pause.
+    Late(u64),
+}
 
 impl TopicAccount {
-    /// Adds a publisher with what it has recorded, what of it is missing, and what of that has come late.
-    pub fn put_in(&mut self, mut publisher: PublisherAccount, missing: &[Interval], late: &[u64]) {
-        for interval in missing {
-            publisher.add(*interval);
-        }
-        for sequence in late {
-            publisher.remove(*sequence, &BEFORE_ARRIVAL);
+    /// Adds a publisher with what it has recorded, and what was counted as missing, in the order in which it was counted.
+    pub fn put_in(&mut self, mut publisher: PublisherAccount, losses: &[Loss]) {
+        for loss in losses {
+            match loss {
+                Loss::Missing(interval) => publisher.add(*interval),
+                Loss::Late(sequence) => drop(publisher.remove(*sequence, &BEFORE_ARRIVAL)),
+            }
         }
         self.publishers.push(publisher);
     }
 
-    /// Counts messages of the publisher at a place as missing; those without a publisher go to the first.
+    /// Counts a message of the publisher at a place as missing, unless it is counted; one without a publisher goes to the first.
     pub fn miss_of(&mut self, place: Option<usize>, interval: Interval) {
         if self.publishers.is_empty() {
             self.publishers.push(PublisherAccount::default());
         }
         let place = place.filter(|place| *place < self.publishers.len()).unwrap_or(0);
-        self.publishers[place].add(interval);
+        let publisher = &mut self.publishers[place];
+        let is_known = |sequence| publisher.intervals.iter().any(|known| known.contains(sequence));
+        if !interval.first_sequence.is_some_and(is_known) {
+            publisher.add(interval);
+        }
+    }
+
+    /// Takes back that a message of the publisher at a place was dropped after it had been received.
+    pub fn find_of(&mut self, place: Option<usize>, sequence: u64) {
+        if let Some(publisher) = place.and_then(|place| self.publishers.get_mut(place)) {
+            publisher.remove(sequence, &AFTER_ARRIVAL);
+        }
     }
 
     /// Sums the publishers up: all that they are known to have sent is recorded or missing.
