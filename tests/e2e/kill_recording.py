@@ -1,16 +1,20 @@
-"""Kills real recordings with SIGKILL at random moments and compares what remains with the publishers' own log.
+"""Kills real recordings at random moments and compares what remains with the publishers' own log.
 
 By hand:  python tests/e2e/kill_recording.py --kills 200
+          python tests/e2e/kill_recording.py --kills 40 --flat-out     (1 KiB as fast as a node of rclpy sends)
+          python tests/e2e/kill_recording.py --kills 60 --storages leveldb --large-bytes 400000
 A seed that is printed gives the same moments again with --seed. test_kill.py runs a few kills in CI.
 
 One talker publishes all the time and logs every message at the moment it sends it. Recordings run side by side, each is killed at a random
-moment. Then, for each bag: `holdall info` opens it within a second of processor time; for MCAP a foreign reader (pip mcap, checksums on) reads it up to where it
+moment: by SIGKILL, by SIGABRT, or (as root, where there are control groups) by the kernel because its memory is used up. Then, for each bag: `holdall info` opens it within a second of processor time; for MCAP a foreign reader (pip mcap, checksums on) reads it up to where it
 was cut off; after `holdall repair` nothing of the log is missing but what was in flight in the last moments; and after `holdall repair` foreign readers (pip mcap with the
 index, SQLite's own integrity check, pip rosbags) find it whole, with at least the same messages. Exit code 0 when all of that holds.
 """
 
 import argparse
+import collections
 import io
+import json
 import os
 import random
 import resource
@@ -25,10 +29,13 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from conftest import World, text_of  # noqa: E402
+from conftest import HOLDALL, World, text_of  # noqa: E402
 
 STRING = "std_msgs/msg/String"
 TOPICS = ("/small", "/large")
+STORAGES = ("mcap", "sqlite3", "leveldb")
+# A cause of death, with how often it is chosen.
+CAUSES = {"SIGKILL": 6, "SIGABRT": 2, "memory": 2}
 WINDOW_S = 2.0
 # A message that was sent has to be received before it can survive; and large ones have to be written.
 ON_THEIR_WAY_S = 0.1
@@ -141,119 +148,216 @@ class Probe(threading.Thread):
         return max([until - last - PROBE_S, 0.0, *(late for start, late in took if since <= start + PROBE_S + late and start <= until)])
 
 
+class MemoryGroup:
+    """A control group for one process, whose memory is used up on request."""
+
+    ROOTS = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"), ("/sys/fs/cgroup", "memory.max", "memory.current"))
+
+    def __init__(self, name):
+        self.path = None
+        for root, limit, usage in self.ROOTS:
+            path = Path(root) / f"holdall-kill-{os.getpid()}-{name}"
+            try:
+                path.mkdir()
+                self.path, self.limit, self.usage = path, path / limit, path / usage
+                self.limit.write_text(str(4 << 30))
+                return
+            except OSError:
+                self.remove()
+
+    def prefix(self, *command):
+        return ["sh", "-c", f'echo $$ > {self.path}/cgroup.procs && exec "$@"', "sh", *map(str, command)] if self.path else [*map(str, command)]
+
+    def use_up(self, process, within_s=3.0):
+        """Leaves ever less memory until the kernel kills the process; False when it does not."""
+        if not self.path:
+            return False
+        end = time.monotonic() + within_s
+        left = int(self.usage.read_text())
+        while time.monotonic() < end and process.poll() is None:
+            left -= 1 << 20
+            try:
+                self.limit.write_text(str(max(left, 1 << 20)))
+            except OSError:
+                # There is nothing to take back: the next page that it asks for is one too many.
+                left += 1 << 20
+            time.sleep(0.002)
+        return process.poll() is not None
+
+    def remove(self):
+        if self.path and self.path.is_dir():
+            self.path.rmdir()
+        self.path = None
+
+
 class Kill:
     """One recording that will be killed."""
 
-    def __init__(self, world, number, after_s, options):
+    def __init__(self, world, number, after_s, options, cause):
         self.bag = world.folder / f"bag{number}"
         self.world = world
         self.number = number
         self.after_s = after_s
         self.options = options
-        self.is_mcap = "sqlite3" not in options
+        self.cause = cause
+        self.storage = options[options.index("-s") + 1] if "-s" in options else "mcap"
         self.window_s = float(options[options.index("--max-loss-window") + 1]) if "--max-loss-window" in options else WINDOW_S
-        self.recorder = world.holdall("record", "-o", self.bag, "--topics", "/small", "/large", *options)
-        self.recorder.wait_until_says("/large")
-        self.recorder.wait_until_says("/small")
+        self.group = MemoryGroup(number) if cause == "memory" else None
+        arguments = ["record", "-o", self.bag, "--topics", *TOPICS, *options]
+        program = [HOLDALL, *arguments]
+        self.recorder = world.program(self.group.prefix(*program) if self.group else [*map(str, program)])
+        for topic in TOPICS:
+            self.recorder.wait_until_says(topic)
         self.begun = time.monotonic()
 
     def is_due(self):
         return time.monotonic() >= self.begun + self.after_s
 
     def kill(self):
-        self.recorder.process.send_signal(signal.SIGKILL)
+        process = self.recorder.process
+        # Without memory it hardly runs: what was sent from here on it need not have received.
         self.killed = time.monotonic()
-        self.recorder.process.wait()
+        if self.cause == "memory" and not self.group.use_up(process):
+            self.cause = "SIGKILL, for there was memory"
+        if process.poll() is None:
+            process.send_signal(signal.SIGABRT if self.cause == "SIGABRT" else signal.SIGKILL)
+        process.wait()
+        if self.group:
+            self.group.remove()
 
     def judge(self, log, behind_s):
-        """One sentence for each failed check, the loss in seconds, and how long opening took."""
-        faults = []
+        """What came of it: see `Outcome`."""
+        outcome = Outcome(self)
+        faults = outcome.faults
         # Processor time, which does not depend on what else the machine does. Programs in the background are
         # not waited for in between.
         start = used_by_children_s()
         told = self.world.run("info", "--json", self.bag)
-        opened_s = used_by_children_s() - start
+        outcome.opened_s = used_by_children_s() - start
         # Killed before the first file had its header: there is nothing to open.
         if told.returncode != 0 and self.killed - self.begun > self.window_s:
-            return [f"info: {told.stderr}"], 0.0, opened_s
-        if opened_s > REOPEN_MAX_S:
-            faults.append(f"opening took {opened_s:.2f} s")
-        torn = numbers_in_torn(self.bag) if self.is_mcap else None
+            faults.append(f"info: {told.stderr}")
+            return outcome
+        if outcome.opened_s > REOPEN_MAX_S:
+            faults.append(f"opening took {outcome.opened_s:.2f} s")
+        torn = numbers_in_torn(self.bag) if self.storage == "mcap" else None
         repaired = self.world.run("repair", self.bag)
         # 3: a chunk in flight to the disk is torn, and the repair reports it; the talker's log decides
         # whether that lost too much.
         if repaired.returncode not in (0, 3):
             if any(torn.values() if torn else []) or self.killed - self.begun > self.window_s:
                 faults.append(f"repair: {repaired.stderr}")
-            there = torn or {topic: [] for topic in TOPICS}
-        else:
-            try:
-                there = numbers_in_repaired(self.bag)
-                by_rosbags = count_by_rosbags(self.bag)
-            except Exception as error:
-                return [*faults, f"after repair a foreign reader says: {error!r}"], 0.0, opened_s
-            counts = {topic: len(numbers) for topic, numbers in there.items()}
-            if by_rosbags != sum(counts.values()):
-                faults.append(f"pip rosbags reads {by_rosbags} messages, others {counts}")
-            if torn and any(there[topic][: len(torn[topic])] != torn[topic] for topic in TOPICS):
-                faults.append(f"repair lost messages: {counts} of {({topic: len(numbers) for topic, numbers in torn.items()})}")
-            audit = self.world.run("audit", "--json", self.bag)
-            if audit.returncode not in (0, 3):
-                faults.append(f"audit: {audit.stdout[-500:]} {audit.stderr}")
-        lost_s = max(self.lost_s(topic, there[topic], log[topic], faults) for topic in TOPICS)
-        if lost_s > ON_THEIR_WAY_S + 2 * behind_s:
+            return outcome
+        try:
+            there = self.numbers_in_repaired(faults)
+        except Exception as error:
+            faults.append(f"after repair a foreign reader says: {error!r}")
+            return outcome
+        if torn and any(set(torn[topic]) - set(there[topic]) for topic in TOPICS):
+            faults.append(f"repair lost messages: {counts_of(there)} of {counts_of(torn)}")
+        audit = self.world.run("audit", "--json", self.bag)
+        outcome.audit = audit.returncode
+        if audit.returncode not in (0, 3):
+            faults.append(f"audit: {audit.stdout[-500:]} {audit.stderr}")
+            return outcome
+        outcome.is_compared = True
+        account = json.loads(audit.stdout)
+        for topic in TOPICS:
+            outcome.compare(topic, sorted(there[topic]), log[topic], account["lost"]["by_topic"].get(topic, {}))
+        if outcome.lost_s > ON_THEIR_WAY_S + 2 * behind_s:
             late = f"; the machine was up to {behind_s:.2f} s behind"
-            faults.append(f"the messages of the last {lost_s:.2f} s are lost: they were received and should have survived{late}")
-        return faults, lost_s, opened_s
+            faults.append(f"the messages of the last {outcome.lost_s:.2f} s are lost: they were received and should have survived{late}")
+        return outcome
 
-    def lost_s(self, topic, there, log, faults):
-        """How much of the log is missing before the kill, in seconds."""
+    def numbers_in_repaired(self, faults):
+        if self.storage != "leveldb":
+            there = numbers_in_repaired(self.bag)
+            by_rosbags = count_by_rosbags(self.bag)
+            if by_rosbags != sum(counts_of(there).values()):
+                faults.append(f"pip rosbags reads {by_rosbags} messages, others {counts_of(there)}")
+            return there
+        # No foreign reader of it is at hand.
+        converted = self.bag.with_name(f"{self.bag.name}-converted")
+        told = self.world.run("convert", self.bag, "-o", converted, "-s", "mcap")
+        assert told.returncode == 0, told.stderr
+        there = numbers_in_repaired(converted)
+        shutil.rmtree(converted)
+        return there
+
+
+def counts_of(numbers):
+    return {topic: len(of_topic) for topic, of_topic in numbers.items()}
+
+
+class Outcome:
+    """What a killed recording came to."""
+
+    def __init__(self, kill):
+        self.kill = kill
+        self.faults = []
+        self.opened_s = 0.0
+        self.lost_s = 0.0
+        self.audit = None
+        self.is_compared = False
+        # In the bag; received by the recorder and not in the bag, by its own account; never received, by its own account.
+        self.recorded = self.received_and_missing = self.not_received = 0
+
+    def compare(self, topic, there, log, lost):
+        """Compares a topic's messages with what the talker sent, and with what the account says is missing."""
+        kill = self.kill
+        self.recorded += len(there)
+        self.received_and_missing += lost.get("storage", 0)
+        self.not_received += lost.get("transport", 0)
         if not there:
-            # Nothing reached the disk: possible when the kill came before the end of the first window.
-            return self.killed - min((t for t in log.values() if t > self.begun), default=self.killed)
-        if there != list(range(there[0], there[0] + len(there))):
-            faults.append(f"{topic}: {len(there)} messages from {there[0]} to {there[-1]} are not one run")
-        # The talker sends in one order, so what is missing before the kill is what came after the last
-        # message.
-        return self.killed - min((t for n, t in log.items() if n > there[-1] and t < self.killed), default=self.killed)
+            self.lost_s = max(self.lost_s, kill.killed - min((t for t in log.values() if t > kill.begun), default=kill.killed))
+            return
+        if len(set(there)) != len(there):
+            self.faults.append(f"{topic}: {len(there) - len(set(there))} messages are there twice")
+        holes = there[-1] - there[0] + 1 - len(set(there))
+        # What is missing after the last one that is there is not a hole.
+        if holes > sum(lost.values()):
+            self.faults.append(f"{topic}: {holes} messages between {there[0]} and {there[-1]} are not there, the account has {lost}")
+        # The talker sends in one order, so what is missing before the kill is what came after the last message.
+        first = min((t for n, t in log.items() if n > there[-1] and t < kill.killed), default=kill.killed)
+        self.lost_s = max(self.lost_s, kill.killed - first)
 
 
-def options_of(rng):
-    """The arguments of a recording: mostly none, now and then splits, compression, another window, another storage."""
-    return rng.choice(
-        [
-            [],
-            [],
-            ["--max-loss-window", "0.5"],
-            ["-b", "2000000"],
-            ["-d", "1"],
-            ["--storage-preset-profile", "zstd_fast"],
-            ["--storage-preset-profile", "fastwrite"],
-            ["-s", "sqlite3"],
-            ["-s", "sqlite3"],
-            ["-s", "sqlite3", "-b", "4000000"],
-            ["--max-loss-window", "0"],
-        ]
-    )
+def options_of(rng, storage):
+    """The arguments of a recording: mostly none, now and then splits, compression, another window."""
+    common = [[], [], ["-b", "2000000"], ["-d", "1"], ["--max-loss-window", "0.5"], ["--max-loss-window", "0"]]
+    of_storage = {
+        "mcap": [*common, ["--storage-preset-profile", "zstd_fast"], ["--storage-preset-profile", "fastwrite"]],
+        "sqlite3": common,
+        "leveldb": [[], []],
+    }
+    return [*rng.choice(of_storage[storage]), *(["-s", storage] if storage != "mcap" else [])]
 
 
-def run(world, kills, seed, side_by_side, longest_s=4.0, tell=print):
+def streams_of(logs, flat_out, large_bytes):
+    """What the talker publishes."""
+    small = {"topic": "/small", "type": STRING, "count": None, "rate_hz": 200, "text": "{n}", "hash": False, "log": str(logs["/small"])}
+    large = {"topic": "/large", "type": STRING, "count": None, "rate_hz": 20, "text": "{n}", "size": large_bytes, "hash": False, "log": str(logs["/large"])}
+    if flat_out:
+        small |= {"rate_hz": 0, "size": 1000, "qos": {"depth": 1000}}
+    return small, large
+
+
+def run(world, kills, seed, side_by_side, longest_s=4.0, tell=print, storages=STORAGES, causes=CAUSES, flat_out=False, large_bytes=100_000):
     """Kills that many recordings; returns the faults, one sentence each."""
     rng = random.Random(seed)
     logs = {"/small": world.folder / "small.log", "/large": world.folder / "large.log"}
-    talker = world.talker(
-        {"topic": "/small", "type": STRING, "count": None, "rate_hz": 200, "text": "{n}", "hash": False, "log": str(logs["/small"])},
-        {"topic": "/large", "type": STRING, "count": None, "rate_hz": 20, "text": "{n}", "size": 100_000, "hash": False, "log": str(logs["/large"])},
-        wait_for_subscriptions=0,
-    )
+    talker = world.talker(*streams_of(logs, flat_out, large_bytes), wait_for_subscriptions=0)
     talker.wait_for("matched")
     probe = Probe(world.folder)
-    faults, worst_lost_s, worst_open_s, opened_s = [], 0.0, 0.0, []
+    outcomes = []
     waiting = list(range(kills))
     running = []
     while waiting or running:
         while waiting and len(running) < side_by_side:
-            running.append(Kill(world, waiting.pop(0), rng.uniform(0.0, longest_s), options_of(rng)))
+            number = waiting.pop(0)
+            options = options_of(rng, storages[number % len(storages)])
+            cause = rng.choices(list(causes), weights=causes.values())[0]
+            running.append(Kill(world, number, rng.uniform(0.0, longest_s), options, cause))
         due = [one for one in running if one.is_due()]
         if not due:
             time.sleep(0.005)
@@ -262,17 +366,33 @@ def run(world, kills, seed, side_by_side, longest_s=4.0, tell=print):
             running.remove(one)
             one.kill()
             log = {topic: read_log(path) for topic, path in logs.items()}
-            found, lost_s, open_s = one.judge(log, probe.behind_s(one.begun, one.killed))
-            worst_lost_s, worst_open_s = max(worst_lost_s, lost_s), max(worst_open_s, open_s)
-            opened_s.append(open_s)
-            for fault in found:
-                faults.append(f"kill {one.number} ({' '.join(one.options)}) after {one.after_s:.2f} s: {fault}")
-                tell(faults[-1])
-            shutil.rmtree(one.bag, ignore_errors=True)
+            outcome = one.judge(log, probe.behind_s(one.begun, one.killed))
+            outcomes.append(outcome)
+            for fault in outcome.faults:
+                tell(f"kill {one.number} ({' '.join(one.options)}) by {one.cause} after {one.after_s:.2f} s: {fault}")
+            if not outcome.faults:
+                shutil.rmtree(one.bag, ignore_errors=True)
     probe.is_over.set()
     talker.interrupt()
-    tell(f"kills: {kills}, faults: {len(faults)}, at most {worst_lost_s:.2f} s lost, opened in at most {worst_open_s:.2f} s")
-    return faults
+    for line in table_of(outcomes):
+        tell(line)
+    return [fault for outcome in outcomes for fault in outcome.faults]
+
+
+def table_of(outcomes):
+    """One line for each storage, and the sums."""
+    yield "storage  kills compared   recorded  received,missing  not received  last s  opened s  faults  causes; audits by exit code"
+    storages = sorted({outcome.kill.storage for outcome in outcomes})
+    for storage in [*storages, "all"]:
+        those = [outcome for outcome in outcomes if storage in (outcome.kill.storage, "all")]
+        causes = dict(collections.Counter(outcome.kill.cause for outcome in those))
+        audits = dict(collections.Counter(outcome.audit for outcome in those))
+        yield (
+            f"{storage:8} {len(those):5} {sum(one.is_compared for one in those):8} {sum(one.recorded for one in those):10} "
+            f"{sum(one.received_and_missing for one in those):17} {sum(one.not_received for one in those):13} "
+            f"{max((one.lost_s for one in those), default=0.0):7.2f} {max((one.opened_s for one in those), default=0.0):9.2f} "
+            f"{sum(len(one.faults) for one in those):7}  {causes}; {audits}"
+        )
 
 
 def main():
@@ -280,6 +400,11 @@ def main():
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
     parser.add_argument("--side-by-side", type=int, default=4)
+    parser.add_argument("--storages", nargs="+", choices=STORAGES, default=STORAGES)
+    parser.add_argument("--causes", nargs="+", choices=CAUSES, default=list(CAUSES))
+    parser.add_argument("--flat-out", action="store_true", help="1 KiB as fast as the talker sends, instead of 200 short messages a second")
+    parser.add_argument("--large-bytes", type=int, default=100_000, help="length of the large messages, 20 a second")
+    parser.add_argument("--keep", type=Path, help="move bags with faults here")
     arguments = parser.parse_args()
     print(f"seed: {arguments.seed}")
     folder = Path(tempfile.mkdtemp(prefix="holdall-kill-"))
@@ -287,7 +412,13 @@ def main():
     # When it is ended from outside, it ends the processes that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        faults = run(world, arguments.kills, arguments.seed, arguments.side_by_side)
+        causes = {cause: CAUSES[cause] for cause in arguments.causes}
+        how = {"storages": arguments.storages, "causes": causes, "flat_out": arguments.flat_out, "large_bytes": arguments.large_bytes}
+        faults = run(world, arguments.kills, arguments.seed, arguments.side_by_side, **how)
+        if arguments.keep:
+            arguments.keep.mkdir(parents=True, exist_ok=True)
+            for bag in folder.glob("bag*"):
+                shutil.move(bag, arguments.keep / bag.name)
     finally:
         world.close()
         shutil.rmtree(folder, ignore_errors=True)
