@@ -3,7 +3,7 @@
 use crate::{
     found::FoundBag,
     network::{Discovered, Life, Sent},
-    plan::Plan,
+    plan::{Ending, Plan},
     verdict::{Invariant, Violation},
     world::Aftermath,
 };
@@ -34,7 +34,9 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
             .iter()
             .filter(|(_, name)| *name == topic.name)
             .count() as u64;
-        if there + topic.removed != topic.recorded {
+        // A message with a hole is none of those that were found, and one of those that a repair counts.
+        let has_holes = after.death.is_some() && plan.leaves_holes();
+        if there + topic.removed != topic.recorded && !has_holes {
             let what = format!(
                 "{}: the bag has {there} messages, the ledger {} recorded and {} removed",
                 topic.name, topic.recorded, topic.removed
@@ -51,6 +53,9 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
             return Err(Violation::new(Invariant::Accounted, what));
         }
     }
+    // A file of a ring is removed right before that is logged.
+    let died_inside = after.death.as_ref().is_some_and(|death| death.inside);
+    let removed_uncounted = died_inside && plan.options.split.files_max.is_some();
     let none = BTreeSet::new();
     for (number, life) in after.lives.iter().enumerate() {
         let account = account_of(ledger, life);
@@ -61,10 +66,11 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
             life,
             number,
             in_bag,
-            removed: ledger
-                .topics
-                .iter()
-                .any(|topic| topic.name == life.topic && topic.removed > 0),
+            removed: removed_uncounted
+                || ledger
+                    .topics
+                    .iter()
+                    .any(|topic| topic.name == life.topic && topic.removed > 0),
         }
         .judge(account)?;
     }
@@ -119,6 +125,9 @@ impl LifeJudge<'_> {
         for (index, sent) in self.life.sent.iter().enumerate() {
             let sequence = index as u64 + 1;
             let stage = ledger.remove(&sequence);
+            if self.was_being_offered(sequence) {
+                continue;
+            }
             let recorded = self.in_bag.contains(&sequence);
             match (recorded, stage) {
                 (true, Some(stage)) => {
@@ -141,9 +150,18 @@ impl LifeJudge<'_> {
                     if self.must_be_in_ledger(sequence, sent) {
                         unexplained += 1;
                         if by_number == 0 && !self.removed {
-                            return broken(format!(
+                            let what = format!(
                                 "message {sequence} is neither in the bag nor in the ledger ({sent:?})"
-                            ));
+                            );
+                            let was_received = self.after.death.is_some() && sent.arrival.is_some();
+                            return broken(what).map_err(|violation| Violation {
+                                invariant: if was_received {
+                                    Invariant::Rescued
+                                } else {
+                                    violation.invariant
+                                },
+                                ..violation
+                            });
                         }
                     }
                 }
@@ -163,6 +181,24 @@ impl LifeJudge<'_> {
         Ok(())
     }
 
+    /// Whether a process died while it was being given this message, or one before which this one is missing.
+    fn was_being_offered(&self, sequence: u64) -> bool {
+        let Some((life, offered)) = self.after.death.as_ref().and_then(|death| death.offered) else {
+            return false;
+        };
+        let (before, _) = self
+            .life
+            .sent
+            .split_at((offered - 1).min(self.life.sent.len() as u64) as usize);
+        let last = before.iter().rposition(|sent| sent.arrival.is_some());
+        life == self.number && sequence <= offered && last.is_none_or(|last| sequence > last as u64 + 1)
+    }
+
+    /// What was announced is counted at the end only, which a process that dies does not have.
+    fn counts_announced(&self) -> bool {
+        self.plan.ending != Ending::Death
+    }
+
     /// Origin as the recorder can know it: it appeared while recording.
     fn came_during(&self) -> bool {
         match self.life.discovered {
@@ -175,7 +211,7 @@ impl LifeJudge<'_> {
 
     /// First and last sequence number that the recorder can know, in addition to what was sent before its
     /// start.
-    fn covered(&self) -> Option<(u64, u64)> {
+    fn covered(&self, counts_announced: bool) -> Option<(u64, u64)> {
         let mut arrived: Vec<(u64, u64)> = self
             .life
             .sent
@@ -184,7 +220,7 @@ impl LifeJudge<'_> {
             .filter_map(|(index, sent)| Some((sent.arrival?.place, index as u64 + 1)))
             .collect();
         arrived.sort_unstable();
-        let told = self.life.told_last;
+        let told = self.life.told_last.filter(|_| counts_announced);
         let Some(&(_, first_arrived)) = arrived.first() else {
             let before = self.life.told_before?;
             return Some((before + 1, told?));
@@ -204,12 +240,22 @@ impl LifeJudge<'_> {
 
     /// Whether a message that is not in the bag must be in the ledger.
     fn must_be_in_ledger(&self, sequence: u64, sent: &Sent) -> bool {
+        self.belongs_in_ledger(sequence, sent, self.counts_announced())
+    }
+
+    /// Whether a message that is not in the bag is one of those that the ledger is about.
+    fn belongs_in_ledger(&self, sequence: u64, sent: &Sent, counts_announced: bool) -> bool {
         if sent.arrival.is_some() {
-            return true;
+            // With a hole it is in the bag, as far as can be known without its payload.
+            let has_hole = self.after.death.is_some() && self.plan.leaves_holes();
+            return !has_hole || sent.len < crate::rescue::lent_from(self.plan);
         }
-        self.covered().is_some_and(|(begin, end)| {
-            (begin..=end).contains(&sequence) || (sequence < begin && self.came_during())
-        })
+        let covered = self.covered(counts_announced);
+        // The head is counted within the step that discovers the publisher.
+        let has_head = self.came_during()
+            && !(!counts_announced && self.after.death.as_ref().is_some_and(|death| death.inside));
+        covered
+            .is_some_and(|(begin, end)| (begin..=end).contains(&sequence) || (sequence < begin && has_head))
     }
 
     /// Stages at which a message may be missing.
@@ -227,9 +273,13 @@ impl LifeJudge<'_> {
             if self.plan.options.cache.snapshot {
                 stages.push(LossStage::Policy);
             }
+            // Of these only the header is in memory.
+            if self.after.death.is_some() && sent.len >= crate::rescue::lent_from(self.plan) {
+                stages.push(LossStage::Storage);
+            }
             return stages;
         }
-        if !self.must_be_in_ledger(sequence, sent) {
+        if !self.belongs_in_ledger(sequence, sent, true) {
             return Vec::new();
         }
         let mut stages = Vec::new();

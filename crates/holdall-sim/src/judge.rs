@@ -9,10 +9,11 @@ use crate::{
     world::Aftermath,
 };
 use holdall::reader::BagReader;
+use holdall_storage::storage_by_path;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Checks everything. `scratch` is an empty directory.
@@ -29,6 +30,10 @@ pub fn judge(plan: &Plan, after: &Aftermath, scratch: &Path) -> Result<(), Viola
     match plan.ending {
         Ending::Stop => judge_stopped(plan, after, &bag),
         Ending::PowerCut | Ending::Kill => judge_crashed(plan, after, &bag),
+        Ending::Death => match &after.death {
+            Some(death) => crate::rescue::judge(plan, after, death, &bag),
+            None => Err(Violation::new(Invariant::Runs, "the process did not die")),
+        },
     }
 }
 
@@ -43,6 +48,14 @@ fn lay_down(after: &Aftermath, bag: &Path) -> std::io::Result<()> {
 }
 
 fn judge_stopped(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Violation> {
+    if plan.keeps_memory
+        && fs::read_dir(bag.with_file_name("memory")).is_ok_and(|mut left| left.next().is_some())
+    {
+        return Err(Violation::new(
+            Invariant::Sound,
+            "memory is left after a clean end",
+        ));
+    }
     let Some((report, ledger)) = &after.stopped else {
         return Err(Violation::new(Invariant::Runs, "the recorder told nothing"));
     };
@@ -80,7 +93,10 @@ fn judge_crashed(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Viola
 }
 
 /// What must hold for every bag, however it came to its end.
-fn judge_bag(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<FoundBag, Violation> {
+///
+/// # Errors
+/// The first broken invariant.
+pub fn judge_bag(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<FoundBag, Violation> {
     let mut found =
         found::read(bag, plan.leaves_holes()).map_err(|error| Violation::new(Invariant::Opens, error))?;
     if after.stopped.is_some()
@@ -163,7 +179,15 @@ fn judge_messages(after: &Aftermath, found: &FoundBag) -> Result<(), Violation> 
 
 /// By log time, which grows with every arrival, unless the clock was set; and as they lie in the file where one lane takes them all.
 fn judge_order(_plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), Violation> {
-    let mut last: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    let mut last: BTreeMap<(usize, bool), (u64, u64)> = BTreeMap::new();
+    // Files of the repair, which may have died and made two; those in which nothing was written are removed before.
+    let is_written = |(path, bytes): &(&PathBuf, &Vec<u8>)| {
+        storage_by_path(path).is_some() && bytes.iter().any(|byte| *byte != 0)
+    };
+    let from_memory = after
+        .death
+        .as_ref()
+        .map(|_| after.files.iter().filter(is_written).count());
     for (message, topic) in &found.messages {
         let Some((_, sent)) = sent(&after.lives, message.life, message.sequence) else {
             continue;
@@ -175,7 +199,12 @@ fn judge_order(_plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), 
         if !one_lane {
             continue;
         }
-        if let Some((place, sequence)) = last.insert(message.life, (arrival.place, message.sequence))
+        // What was in memory comes in a file of its own after the others.
+        let run = (
+            message.life,
+            from_memory.is_some_and(|first| message.file >= first),
+        );
+        if let Some((place, sequence)) = last.insert(run, (arrival.place, message.sequence))
             && place > arrival.place
         {
             let what = format!(

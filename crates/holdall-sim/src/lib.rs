@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod death;
 pub mod durable;
 pub mod folder;
 pub mod found;
@@ -11,6 +12,7 @@ pub mod network;
 pub mod payload;
 pub mod plan;
 pub mod repair;
+pub mod rescue;
 pub mod run;
 pub mod shrink;
 pub mod types;

@@ -4,7 +4,7 @@ use clap::Parser;
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_sim::{
     mutation::Mutation,
-    plan::{Plan, SMALL_FROM},
+    plan::{DEATH_FROM, Plan},
     run::{Failure, Summary, run, run_in, run_many},
     shrink::shrink,
 };
@@ -31,7 +31,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     /// The first seed.
-    #[arg(long, default_value_t = SMALL_FROM)]
+    #[arg(long, default_value_t = DEATH_FROM)]
     first: u64,
     /// This seed only.
     #[arg(long)]
@@ -196,8 +196,8 @@ fn print_summary(summary: &Summary, first: u64, took: Duration, out: &mut impl W
     )?;
     writeln!(
         out,
-        "messages: {} sent, {} arrived; crashes: {}; failed disks: {}",
-        tally.sent, tally.arrived, tally.crashes, tally.failed_disks
+        "messages: {} sent, {} arrived; crashes: {}, {} of them of the process; failed disks: {}",
+        tally.sent, tally.arrived, tally.crashes, tally.deaths, tally.failed_disks
     )
 }
 

@@ -25,7 +25,10 @@ use std::{
 };
 
 /// Payloads from here on are lent. The DDS transport lends from 64 KiB on; here less, so that seeds are quick.
-const LOAN_BYTES_MIN: usize = 8 << 10;
+pub const LOAN_BYTES_MIN: usize = 8 << 10;
+
+/// More than this between the time of day and the time that has gone by, and the clock was set.
+const CLOCK_DRIFT_MAX: Duration = Duration::from_millis(500);
 
 /// A message's first way into the recorder.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +183,8 @@ struct State {
     next_gid: u64,
     arrivals: u64,
     paused: bool,
+    /// The message that is being handed over: its publisher and sequence number.
+    offered: Option<(usize, u64)>,
     /// When the recorder's current step began: by that time it judges when a publisher came.
     step: Duration,
 }
@@ -212,6 +217,18 @@ impl Network {
     /// The truth so far.
     pub fn lives(&self) -> Vec<Life> {
         self.lock().lives.clone()
+    }
+
+    /// The message that is being handed over to the recorder right now: its publisher and sequence number.
+    pub fn offered(&self) -> Option<(usize, u64)> {
+        self.lock().offered
+    }
+
+    /// Whether the time of day was set since the start, and stays so.
+    fn clock_was_set(&self) -> bool {
+        let by_wall_clock = self.clock.now().as_nanos() - self.started.as_nanos();
+        let elapsed = i64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(i64::MAX);
+        by_wall_clock.abs_diff(elapsed) > CLOCK_DRIFT_MAX.as_nanos() as u64
     }
 
     /// Bytes of payloads that are lent and not returned.
@@ -363,6 +380,7 @@ impl Network {
                     Payload::Borrowed(&payload::of(life, index as u64 + 1, len)),
                 );
             }
+            self.lock().offered = None;
         }
     }
 
@@ -375,6 +393,7 @@ impl Network {
             requests,
             arrivals,
             paused,
+            offered,
             ..
         } = &mut *state;
         let due = requests
@@ -394,6 +413,10 @@ impl Network {
         self.clock.advance(Duration::from_nanos(1));
         let log_time = self.clock.now();
         *arrivals += 1;
+        *offered = sent
+            .arrival
+            .is_none()
+            .then_some((flight.life, flight.index as u64 + 1));
         sent.arrival.get_or_insert(Arrival {
             at: now,
             log_time,
@@ -435,7 +458,9 @@ impl Transport for SimTransport {
             {
                 life.discovered = Discovered::At(now);
                 let recording = self.0.started..=self.0.clock.now();
-                life.made_during = info.created.is_some_and(|made| recording.contains(&made));
+                // Times of before and after the clock was set do not compare.
+                life.made_during =
+                    !self.0.clock_was_set() && info.created.is_some_and(|made| recording.contains(&made));
             }
         }
         events.extend(told);

@@ -22,6 +22,9 @@ const EDQUOT: i32 = 122;
 /// From this seed on worlds are mostly small. The seeds below were all run, and some are kept as tests.
 pub const SMALL_FROM: u64 = 1_000_000;
 
+/// From this seed on most recorders have memory that survives them, as the program has, and many die as a process.
+pub const DEATH_FROM: u64 = 2_000_000;
+
 /// Topics of the simulated system.
 pub const TOPICS: [TopicPlan; 5] = [
     TopicPlan::plain("/small", SizeClass::Small),
@@ -174,6 +177,9 @@ pub enum Event {
     },
     /// The disk has room for this many bytes from the start on.
     LimitDisk(u64),
+    /// The process dies at the so many-th moment from here on at which that makes a difference, also within a step. Nothing where the
+    /// recording does not end by [`Ending::Death`].
+    Die(u64),
 }
 
 /// How a recording ends.
@@ -183,8 +189,10 @@ pub enum Ending {
     Stop,
     /// The power fails.
     PowerCut,
-    /// The process is killed.
+    /// The process is killed, and had no memory that survives it.
     Kill,
+    /// The process dies, and its memory survives.
+    Death,
 }
 
 /// One seeded recording.
@@ -206,12 +214,18 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// How it ends.
     pub ending: Ending,
+    /// What was received is in memory that survives the process.
+    pub keeps_memory: bool,
 }
 
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let options = &self.options;
-        writeln!(f, "seed {}, ends by {:?}", self.seed, self.ending)?;
+        writeln!(
+            f,
+            "seed {}, ends by {:?}, memory survives: {}",
+            self.seed, self.ending, self.keeps_memory
+        )?;
         writeln!(
             f,
             "preset {:?}, config {:?}, {:?}, {:?}, paused at start: {}, asks for one QoS: {}",
@@ -271,9 +285,13 @@ impl Plan {
             block_count,
             drain_interval,
             ending,
+            keeps_memory: false,
         };
         if seed >= SMALL_FROM {
             plan.make_small(&mut rng);
+        }
+        if seed >= DEATH_FROM {
+            plan.make_deadly(&mut rng);
         }
         plan
     }
@@ -291,6 +309,24 @@ impl Plan {
         if self.options.storage_config.is_none() && rng.coin() {
             let bytes = [1, 5_000, 30_000][rng.below(3) as usize];
             self.options.storage_config = Some(format!("indexCheckpointSize: {bytes}\n"));
+        }
+    }
+
+    /// Gives most recorders memory that survives them, and lets many die.
+    fn make_deadly(&mut self, rng: &mut SimRng) {
+        self.keeps_memory = !rng.chance(100_000);
+        if !self.keeps_memory {
+            return;
+        }
+        // With a larger cache more payloads are copied into it; the others are lent.
+        self.options.cache.bytes_max <<= rng.below(5);
+        if self.ending == Ending::Kill || rng.chance(450_000) {
+            self.ending = Ending::Death;
+        }
+        if self.ending == Ending::Death && rng.chance(700_000) {
+            let place = rng.below(self.events.len() as u64 + 1) as usize;
+            let points_max = 2 << rng.below(9);
+            self.events.insert(place, Event::Die(1 + rng.below(points_max)));
         }
     }
 

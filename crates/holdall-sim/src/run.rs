@@ -27,6 +27,8 @@ pub struct Tally {
     pub arrived: u64,
     /// Recordings that ended by a power cut or were killed.
     pub crashes: u64,
+    /// Recordings whose process died, with memory that survived it.
+    pub deaths: u64,
     /// Recordings whose disk failed or filled up.
     pub failed_disks: u64,
 }
@@ -38,6 +40,7 @@ impl Tally {
         self.sent += other.sent;
         self.arrived += other.arrived;
         self.crashes += other.crashes;
+        self.deaths += other.deaths;
         self.failed_disks += other.failed_disks;
     }
 }
@@ -72,7 +75,9 @@ pub fn run_in(plan: &Plan, mutation: Option<Mutation>, scratch: &Path) -> Result
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let world =
             World::new(plan, mutation, scratch).map_err(|error| Violation::new(Invariant::Runs, error))?;
-        let after = world.run();
+        let after = world
+            .run()
+            .map_err(|error| Violation::new(Invariant::Runs, error.to_string()))?;
         judge(plan, &after, scratch)?;
         let sent = after.lives.iter().flat_map(|life| &life.sent);
         Ok(Tally {
@@ -80,6 +85,7 @@ pub fn run_in(plan: &Plan, mutation: Option<Mutation>, scratch: &Path) -> Result
             sent: sent.clone().count() as u64,
             arrived: sent.filter(|sent| sent.arrival.is_some()).count() as u64,
             crashes: u64::from(after.stopped.is_none()),
+            deaths: u64::from(after.death.is_some()),
             failed_disks: u64::from(after.disk_failed),
         })
     }));

@@ -25,6 +25,8 @@ pub enum Invariant {
     Durable,
     /// What a crash takes is within the loss window.
     Window,
+    /// What a dead process had received is in the repaired bag.
+    Rescued,
     /// A repair leaves what could be read before, and a second one changes nothing.
     Repair,
     /// Memory stays below its bound.

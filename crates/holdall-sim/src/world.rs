@@ -1,6 +1,7 @@
 //! One recording in a world of its own: the real recorder over a simulated network, disk and clock, driven event by event.
 
 use crate::{
+    death::{Death, DeathWatch, WatchedDisk, WatchedFolder, memory_directory},
     folder::SimFolder,
     mutation::{self, Mutation},
     network::{Life, Network, SimTransport, random_way},
@@ -61,6 +62,8 @@ pub struct Aftermath {
     pub stopped: Option<(RecordReport, Ledger)>,
     /// What it said last, when it was not stopped.
     pub crashed: Option<Crashed>,
+    /// What it left, when its process died.
+    pub death: Option<Death>,
     /// Memory that was held beyond the bound: where, how much, and how much was allowed, in bytes.
     pub memory_excess: Option<(&'static str, usize, usize)>,
     /// A failure that was planned for the disk has happened.
@@ -85,6 +88,7 @@ pub struct World<'a> {
     pauses: Vec<(Duration, bool)>,
     memory_excess: Option<(&'static str, usize, usize)>,
     clock_set: bool,
+    watch: DeathWatch,
 }
 
 impl<'a> World<'a> {
@@ -109,15 +113,38 @@ impl<'a> World<'a> {
         let mut options = plan.options.clone();
         mutation::change_options(mutation, &mut options);
         mutation::prepare_disk(mutation, &handle);
+        let watch = DeathWatch::default();
+        if plan.keeps_memory {
+            let directory = memory_directory(scratch).map_err(|error| error.to_string())?;
+            options.rescue_directory = Some(directory);
+        }
+        let (of_disk, of_folder) = (watch.clone(), watch.clone());
         let recorder = SteppedRecorder::with_storage(
             options,
             vec![mutation::transport(mutation, SimTransport(network.clone()))],
             shared,
-            Box::new(move |_| DiskQueue::new(mutation::disk(mutation, disk), blocks)),
-            mutation::folder(mutation, folder.clone()),
+            Box::new(move |_| {
+                let disk = WatchedDisk {
+                    disk: mutation::disk(mutation, disk),
+                    watch: of_disk,
+                };
+                DiskQueue::new(Box::new(disk), blocks)
+            }),
+            Box::new(WatchedFolder {
+                folder: mutation::folder(mutation, folder.clone()),
+                watch: of_folder,
+            }),
             mutation::storage(mutation),
         )
         .map_err(|error| error.to_string())?;
+        if plan.ending == Ending::Death {
+            watch.begin(
+                (handle.clone(), folder.clone(), network.clone()),
+                recorder.survival(),
+                mutation,
+                (scratch.join("memory-of-the-dead"), plan.options.output.clone()),
+            );
+        }
         let ready = clock.monotonic();
         network.set_paused(plan.options.start_paused);
         Ok(Self {
@@ -135,18 +162,26 @@ impl<'a> World<'a> {
             pauses: vec![(started, plan.options.start_paused)],
             memory_excess: None,
             clock_set: false,
+            watch,
         })
     }
 
     /// Lets everything happen.
-    pub fn run(mut self) -> Aftermath {
+    ///
+    /// # Errors
+    /// When what a dead process leaves cannot be copied.
+    pub fn run(mut self) -> std::io::Result<Aftermath> {
         for event in &self.plan.events {
             self.act(*event);
+            if self.watch.is_dead() {
+                break;
+            }
             self.check_memory();
         }
         match self.plan.ending {
-            Ending::Stop => self.stop(),
-            Ending::PowerCut | Ending::Kill => self.crash(),
+            Ending::Stop => Ok(self.stop()),
+            Ending::PowerCut | Ending::Kill => Ok(self.crash()),
+            Ending::Death => self.die(),
         }
     }
 
@@ -198,6 +233,7 @@ impl<'a> World<'a> {
                 errno,
             } => self.disk.fail_nth(operation, nth, errno),
             Event::LimitDisk(bytes) => self.disk.set_capacity_bytes(bytes),
+            Event::Die(points) => self.watch.arm(points),
         }
     }
 
@@ -261,6 +297,9 @@ impl<'a> World<'a> {
             self.network.send(life, len, || {
                 random_way(&mut ways, lost, delayed, Duration::from_millis(80))
             });
+            if self.watch.is_dead() {
+                return;
+            }
             self.check_loans();
             if spacing.is_zero() {
                 continue;
@@ -282,6 +321,9 @@ impl<'a> World<'a> {
             }
             if self.clock.monotonic() >= self.next_drain {
                 self.drain();
+            }
+            if self.watch.is_dead() {
+                return;
             }
             let now = self.clock.monotonic();
             if now >= end {
@@ -324,6 +366,32 @@ impl<'a> World<'a> {
         }
     }
 
+    fn die(self) -> std::io::Result<Aftermath> {
+        let death = self.watch.end()?;
+        let ended = self.clock.monotonic();
+        drop(self.recorder);
+        let (mut files, mut lives, mut disk_failed) = (BTreeMap::new(), Vec::new(), false);
+        let death = death.map(|mut death| {
+            files = std::mem::take(&mut death.files);
+            lives = std::mem::take(&mut death.lives);
+            disk_failed = death.disk_failed;
+            death
+        });
+        Ok(Aftermath {
+            lives,
+            files,
+            started: self.started,
+            ended,
+            pauses: self.pauses,
+            stopped: None,
+            crashed: None,
+            death,
+            memory_excess: self.memory_excess,
+            disk_failed,
+            clock_set: self.clock_set,
+        })
+    }
+
     fn crash(self) -> Aftermath {
         let mut rng = SimRng::new(self.plan.seed ^ 0xdead);
         let crashed = Crashed {
@@ -354,6 +422,7 @@ impl<'a> World<'a> {
             pauses: self.pauses,
             stopped: None,
             crashed: Some(crashed),
+            death: None,
             memory_excess: self.memory_excess,
             disk_failed,
             clock_set: self.clock_set,
@@ -388,6 +457,7 @@ impl<'a> World<'a> {
             pauses: self.pauses,
             stopped: Some((report, ledger)),
             crashed: None,
+            death: None,
             memory_excess: self.memory_excess,
             disk_failed,
             clock_set: self.clock_set,

@@ -159,6 +159,7 @@ impl Arena {
     #[cold]
     fn begin(&mut self) {
         if let Home::Slot { mapping, slot } = &self.home {
+            mapping.point();
             let order = mapping.next_order.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the word is this slot's own.
             unsafe { mapping.word(*slot, WORD_ORDER).as_ref() }.store(order, Ordering::Release);
@@ -175,8 +176,17 @@ impl Arena {
     /// Clears its bytes, and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
+        self.point();
         self.len = 0;
         self.publish();
+        self.point();
+    }
+
+    /// See [`super::Region::watch`].
+    fn point(&self) {
+        if let Home::Slot { mapping, .. } = &self.home {
+            mapping.point();
+        }
     }
 
     /// Writes every page once, so that appending causes no page fault. To be called on an empty arena.
@@ -190,6 +200,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        self.point();
         match &self.home {
             Home::Slot { mapping, slot } => {
                 // SAFETY: the words of this slot are ours until its number is returned.

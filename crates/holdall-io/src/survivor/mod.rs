@@ -7,6 +7,7 @@
 
 mod arena;
 pub mod buffers;
+mod copy;
 mod layout;
 mod reader;
 mod received;
@@ -27,7 +28,7 @@ use std::{
     path::{Path, PathBuf},
     ptr::NonNull,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64},
     },
 };
@@ -74,6 +75,8 @@ struct Mapping {
     buffers_offset: usize,
     /// One was asked for and could not be had.
     lacks_buffers: AtomicBool,
+    /// See [`Region::watch`].
+    watch: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 // SAFETY: plain memory; each slot is owned by at most one `Arena` at a time (the free list hands out a number
@@ -108,6 +111,13 @@ impl Mapping {
     /// with a signal.
     fn reserve(&self, offset: usize, bytes: usize) -> io::Result<()> {
         reserve(&self.file, offset, bytes)
+    }
+
+    /// See [`Region::watch`].
+    fn point(&self) {
+        if let Some(watch) = self.watch.get() {
+            watch();
+        }
     }
 
     /// Releases the memory of a slot to the system.
@@ -230,6 +240,7 @@ impl Region {
             buffers,
             buffers_offset,
             lacks_buffers: AtomicBool::new(false),
+            watch: OnceLock::new(),
         };
         Ok(Self {
             mapping: Arc::new(mapping),

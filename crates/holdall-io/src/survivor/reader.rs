@@ -157,9 +157,8 @@ impl Survivor {
     /// When they cannot be read.
     pub fn read(&self, slot: &SurvivorSlot) -> Result<Vec<u8>, SurvivorError> {
         let mut bytes = vec![0; slot.bytes];
-        let offset = self.header.data_offset + slot.slot * self.header.slot_bytes;
         self.file
-            .read_exact_at(&mut bytes, offset)
+            .read_exact_at(&mut bytes, self.offset_of(slot))
             .map_err(|source| SurvivorError::Io {
                 path: self.path.clone(),
                 source,
@@ -199,6 +198,11 @@ impl Survivor {
             })
     }
 
+    /// Where a slot's bytes begin in the file.
+    pub fn offset_of(&self, slot: &SurvivorSlot) -> u64 {
+        self.header.data_offset + slot.slot * self.header.slot_bytes
+    }
+
     /// Removes the file.
     ///
     /// # Errors
@@ -215,9 +219,14 @@ fn slots_of(file: &File, header: &Header) -> io::Result<Vec<SurvivorSlot>> {
     // At most 32 MiB, see `SLOTS_MAX`.
     let mut table = vec![0; header.slots as usize * SLOT_ENTRY_BYTES];
     file.read_exact_at(&mut table, HEADER_BYTES as u64)?;
-    let mut slots: Vec<SurvivorSlot> = table
-        .chunks_exact(SLOT_ENTRY_BYTES)
-        .zip(0..)
+    // Most of a large table is empty; whole pages of it are passed over at once.
+    const PAGE_SLOTS: usize = super::PAGE_BYTES / SLOT_ENTRY_BYTES;
+    let used = table
+        .chunks(super::PAGE_BYTES)
+        .zip((0..).step_by(PAGE_SLOTS))
+        .filter(|(page, _)| *page != &[0; super::PAGE_BYTES][..page.len()])
+        .flat_map(|(page, first)| page.chunks_exact(SLOT_ENTRY_BYTES).zip(first..));
+    let mut slots: Vec<SurvivorSlot> = used
         .filter_map(|(entry, slot)| {
             let word = |word: usize| {
                 let bytes = entry.get(word * 8..)?.first_chunk()?;

@@ -189,3 +189,36 @@ fn the_oldest_of_several_regions_serves() {
     assert!(is_of(&regions[1]));
     drop(second);
 }
+
+#[test]
+fn a_copy_is_what_a_kill_at_that_moment_leaves() {
+    let dir = tempfile::tempdir().unwrap();
+    let shape = RegionShape {
+        slot_bytes: 5000,
+        slots_max: 300,
+        ..SHAPE
+    };
+    let region = Region::create(dir.path(), shape).unwrap();
+    let mut arenas: Vec<Arena> = (0..300).filter_map(|_| region.arena(7)).collect();
+    // Entries in several pages of the table, and one that was released.
+    for (place, arena) in arenas.iter_mut().enumerate().step_by(37) {
+        arena.append(format!("slot {place}").as_bytes(), b"");
+    }
+    arenas[74].clear();
+    let copy = dir.path().join("copy");
+    region.copy_to(&copy).unwrap();
+    arenas[0].append(b", later", b"");
+    let survivor = Survivor::open(&copy, &region.id(), owner()).unwrap();
+    let read: Vec<_> = survivor
+        .slots()
+        .iter()
+        .map(|slot| String::from_utf8(survivor.read(slot).unwrap()).unwrap())
+        .collect();
+    let expected: Vec<_> = (0..300)
+        .step_by(37)
+        .filter(|place| *place != 74)
+        .map(|place| format!("slot {place}"))
+        .collect();
+    assert_eq!(read, expected);
+    assert!(region.copy_to(&copy).is_err(), "nothing is overwritten");
+}

@@ -3,6 +3,7 @@
 mod disk;
 mod file;
 mod folder;
+mod memory;
 mod storage;
 mod transport;
 
@@ -14,7 +15,7 @@ use holdall_io::{
 };
 use holdall_storage::{Storage, mcap::McapStorage};
 use holdall_transport::Transport;
-use std::path::Path;
+use std::{io, path::Path};
 
 /// A way to be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,11 +60,25 @@ pub enum Mutation {
     StaleMetadata,
     /// A payload is returned to the transport only at the very end.
     LoanKept,
+    /// The storage reports that the system has what is still in its blocks, so that memory is released too early.
+    EarlyHanded,
+    /// A message's length is in memory before its bytes are.
+    LengthBeforeBytes,
+    /// Topics are not logged into the memory that survives.
+    ForgottenTopic,
+    /// Definitions are not logged into the memory that survives.
+    ForgottenDefinition,
+    /// Publishers are not logged into the memory that survives.
+    ForgottenPublisher,
+    /// Losses are not logged into the memory that survives.
+    ForgottenMiss,
+    /// The bag does not name the memory that survives.
+    ForgottenPointer,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 27] = [
         Self::SkippedSync,
         Self::EarlySync,
         Self::ForgottenDirectorySync,
@@ -84,6 +99,13 @@ impl Mutation {
         Self::PauseIgnored,
         Self::StaleMetadata,
         Self::LoanKept,
+        Self::EarlyHanded,
+        Self::LengthBeforeBytes,
+        Self::ForgottenTopic,
+        Self::ForgottenDefinition,
+        Self::ForgottenPublisher,
+        Self::ForgottenMiss,
+        Self::ForgottenPointer,
     ];
 
     /// Its name on the command line and in the documentation.
@@ -155,6 +177,19 @@ pub fn storage(mutation: Option<Mutation>) -> &'static dyn Storage {
 /// Whether a pause that the user asks for is carried out.
 pub fn obeys_pause(mutation: Option<Mutation>) -> bool {
     mutation != Some(Mutation::PauseIgnored)
+}
+
+/// Whether the bag gets the file that says where the memory is.
+pub fn leaves_pointer(mutation: Option<Mutation>) -> bool {
+    mutation != Some(Mutation::ForgottenPointer)
+}
+
+/// Changes memory that survives, as a recorder would have left it that is wrong there; `id` is what it can be recognised by.
+///
+/// # Errors
+/// When it cannot be read or written.
+pub fn change_memory(mutation: Option<Mutation>, path: &Path, id: &str) -> io::Result<()> {
+    mutation.map_or(Ok(()), |mutation| memory::change(mutation, path, id))
 }
 
 /// Changes a finished file, as a writer would have written it that is wrong there.

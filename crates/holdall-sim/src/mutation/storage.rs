@@ -27,6 +27,7 @@ static ORDER_SWAPPED: MutatedStorage = MutatedStorage(Mutation::OrderSwapped);
 static DUPLICATE_ON_SPLIT: MutatedStorage = MutatedStorage(Mutation::DuplicateOnSplit);
 static FLIPPED_BIT: MutatedStorage = MutatedStorage(Mutation::FlippedBit);
 static LEDGER_NOT_WRITTEN: MutatedStorage = MutatedStorage(Mutation::LedgerNotWritten);
+static EARLY_HANDED: MutatedStorage = MutatedStorage(Mutation::EarlyHanded);
 static WRONG_STAGE: MutatedStorage = MutatedStorage(Mutation::WrongStage);
 
 /// The storage that is broken in this way, if it is the storage that is.
@@ -39,6 +40,7 @@ pub fn mutated(mutation: Mutation) -> Option<&'static dyn Storage> {
         Mutation::FlippedBit => &FLIPPED_BIT,
         Mutation::LedgerNotWritten => &LEDGER_NOT_WRITTEN,
         Mutation::WrongStage => &WRONG_STAGE,
+        Mutation::EarlyHanded => &EARLY_HANDED,
         _ => return None,
     })
 }
@@ -254,6 +256,9 @@ impl StorageWriter for MutatedWriter {
     }
 
     fn handed(&mut self, q: &DiskQueue) -> u64 {
+        if self.mutation == Mutation::EarlyHanded {
+            return self.written;
+        }
         self.writer.handed(q)
     }
 

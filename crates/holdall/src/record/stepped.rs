@@ -6,6 +6,7 @@ use super::{
     lock::lock,
     options::RecordOptions,
     status::{RecordReport, RecordStatus},
+    write::survival::Survival,
 };
 use crate::writer::{BagFolder, OpenDisk};
 use holdall_io::clock::Clock;
@@ -91,6 +92,11 @@ impl SteppedRecorder {
     /// Whether the disk or a file has failed, so that nothing is stored any more.
     pub fn has_failed(&self) -> bool {
         self.0.view.parts.drain.has_failed()
+    }
+
+    /// The memory that survives the process; the recording continues to use it.
+    pub fn survival(&self) -> Survival {
+        self.0.survival.clone()
     }
 
     /// The present account of messages.

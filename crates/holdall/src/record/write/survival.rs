@@ -125,7 +125,9 @@ impl Log {
                 return false;
             };
             let (now, rest) = line.split_at(line.len().min(self.shape.arena_bytes - last.len()));
+            self.region.point();
             last.append(now, &[]);
+            self.region.point();
             line = rest;
         }
         true
@@ -267,6 +269,23 @@ impl Survival {
         if let Err(error) = fs::write_atomically_unsynced(&bag.join(POINTER_FILE), &text) {
             tracing::warn!("{error}; if this process is killed, the last messages are lost");
         }
+    }
+
+    /// Writes what a kill at this moment would leave of the memory to a new file; the text of a pointer to that file, `None` where there
+    /// is no memory. For a simulator.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn copy_as_killed(&self, to: &Path) -> io::Result<Option<String>> {
+        let Some(region) = self.source.region() else {
+            return Ok(None);
+        };
+        region.copy_to(to)?;
+        let pointer = Pointer {
+            path: to.to_owned(),
+            id: region.id(),
+        };
+        Ok(Some(serde_json::to_string(&pointer)?))
     }
 
     /// Removes both: everything is stored elsewhere now.

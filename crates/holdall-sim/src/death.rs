@@ -1,0 +1,276 @@
+//! The death of the recorder's process: at a random moment, also in the middle of a step, it is gone, and what it shared with the system stays.
+
+use crate::{
+    folder::SimFolder,
+    mutation::{self, Mutation},
+    network::{Life, Network},
+};
+use holdall::{
+    record::write::survival::{POINTER_FILE, Survival},
+    writer::BagFolder,
+};
+use holdall_io::{
+    block::{Block, BlockPool},
+    disk::{Completion, Disk, DiskError, FileId, Wait},
+    sim::SimDiskHandle,
+};
+use holdall_storage::{Storage, StorageResult, reader::StorageReader, writer::MetadataEntries};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// What a dead recorder leaves.
+pub struct Death {
+    /// The files of its bag, the pointer to its memory among them.
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
+    /// Where its memory is.
+    pub memory: PathBuf,
+    /// The truth about every message until then.
+    pub lives: Vec<Life>,
+    /// The message that was being offered: publisher and sequence number. It may have been received or not.
+    pub offered: Option<(usize, u64)>,
+    /// It died within one of its own steps, and not between two.
+    pub inside: bool,
+    /// The disk had failed before.
+    pub disk_failed: bool,
+}
+
+/// What the watch needs to find out what a death leaves.
+struct Scene {
+    disk: SimDiskHandle,
+    folder: SimFolder,
+    network: Network,
+    survival: Survival,
+    mutation: Option<Mutation>,
+    /// Where the memory is copied to.
+    memory: PathBuf,
+    bag: PathBuf,
+}
+
+impl Scene {
+    fn die(&self, inside: bool) -> io::Result<Death> {
+        let disk_failed = self.disk.has_failed();
+        let pointer = self.survival.copy_as_killed(&self.memory)?;
+        let mut files = self.disk.kill();
+        files.extend(self.folder.visible());
+        if let Some(pointer) = pointer.filter(|_| mutation::leaves_pointer(self.mutation)) {
+            files.insert(self.bag.join(POINTER_FILE), pointer.into_bytes());
+        }
+        if let Some(region) = self.survival.source.region() {
+            mutation::change_memory(self.mutation, &self.memory, &region.id())?;
+        }
+        Ok(Death {
+            files,
+            memory: self.memory.clone(),
+            lives: self.network.lives(),
+            offered: self.network.offered(),
+            inside,
+            disk_failed,
+        })
+    }
+}
+
+#[derive(Default)]
+struct State {
+    scene: Option<Scene>,
+    /// Points that are left until it dies.
+    left: Option<u64>,
+    death: Option<io::Result<Death>>,
+}
+
+/// Counts the moments between which a death leaves something else, and lets the recorder die at one of them: the world after that leaves no trace. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct DeathWatch(Arc<Mutex<State>>);
+
+impl DeathWatch {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins: before this no point counts.
+    pub fn begin(
+        &self,
+        (disk, folder, network): (SimDiskHandle, SimFolder, Network),
+        survival: Survival,
+        mutation: Option<Mutation>,
+        (memory, bag): (PathBuf, PathBuf),
+    ) {
+        if let Some(region) = survival.source.region() {
+            let watch = self.clone();
+            region.watch(move || watch.point());
+        }
+        self.lock().scene = Some(Scene {
+            disk,
+            folder,
+            network,
+            survival,
+            mutation,
+            memory,
+            bag,
+        });
+    }
+
+    /// The recorder dies at this many-th point from here on.
+    pub fn arm(&self, points: u64) {
+        let mut state = self.lock();
+        if state.scene.is_some() && state.death.is_none() {
+            state.left = Some(points);
+        }
+    }
+
+    /// A moment at which it may die.
+    pub fn point(&self) {
+        let mut state = self.lock();
+        if let Some(left) = &mut state.left {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                Self::die(&mut state, true);
+            }
+        }
+    }
+
+    /// Whether it is dead.
+    pub fn is_dead(&self) -> bool {
+        self.lock().death.is_some()
+    }
+
+    /// It dies now, if it lives; what it leaves.
+    ///
+    /// # Errors
+    /// When what it leaves cannot be copied.
+    pub fn end(&self) -> io::Result<Option<Death>> {
+        let mut state = self.lock();
+        Self::die(&mut state, false);
+        // The memory refers to this watch.
+        state.scene = None;
+        state.death.take().transpose()
+    }
+
+    fn die(state: &mut State, inside: bool) {
+        state.left = None;
+        if state.death.is_none() {
+            state.death = state.scene.as_ref().map(|scene| scene.die(inside));
+        }
+    }
+}
+
+/// A disk whose every operation is a moment to die at, before and after.
+pub struct WatchedDisk {
+    /// The disk.
+    pub disk: Box<dyn Disk>,
+    /// The watch.
+    pub watch: DeathWatch,
+}
+
+impl WatchedDisk {
+    fn watched<T>(&mut self, operation: impl FnOnce(&mut dyn Disk) -> T) -> T {
+        self.watch.point();
+        let result = operation(&mut *self.disk);
+        self.watch.point();
+        result
+    }
+}
+
+impl Disk for WatchedDisk {
+    fn create(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError> {
+        self.watched(|disk| disk.create(path, reserve_bytes))
+    }
+
+    fn submit_create(&mut self, path: &Path, reserve_bytes: u64) -> FileId {
+        self.watched(|disk| disk.submit_create(path, reserve_bytes))
+    }
+
+    fn submit_write(&mut self, file: FileId, offset: u64, block: Block, len: usize) {
+        self.watched(|disk| disk.submit_write(file, offset, block, len));
+    }
+
+    fn submit_sync(&mut self, file: FileId, token: u64) {
+        self.watched(|disk| disk.submit_sync(file, token));
+    }
+
+    fn submit_close(&mut self, file: FileId, length: u64) {
+        self.watched(|disk| disk.submit_close(file, length));
+    }
+
+    fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) {
+        let before = completions.len();
+        self.disk.reap(wait, completions);
+        // Polls that bring nothing are no moments of their own.
+        if completions.len() > before {
+            self.watch.point();
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.disk.in_flight()
+    }
+
+    fn available_bytes(&self, directory: &Path) -> Result<u64, DiskError> {
+        self.disk.available_bytes(directory)
+    }
+
+    fn register(&mut self, pool: &BlockPool) {
+        self.disk.register(pool);
+    }
+}
+
+/// A directory whose every change is a moment to die at, before and after.
+pub struct WatchedFolder {
+    /// The directory.
+    pub folder: Box<dyn BagFolder>,
+    /// The watch.
+    pub watch: DeathWatch,
+}
+
+impl WatchedFolder {
+    fn watched<T>(&self, operation: impl FnOnce(&dyn BagFolder) -> T) -> T {
+        self.watch.point();
+        let result = operation(&*self.folder);
+        self.watch.point();
+        result
+    }
+}
+
+impl BagFolder for WatchedFolder {
+    fn create_new(&self, directory: &Path) -> Result<(), DiskError> {
+        self.watched(|folder| folder.create_new(directory))
+    }
+
+    fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
+        self.watched(|folder| folder.replace_text(path, text, durable))
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        self.watched(|folder| folder.remove_file(path))
+    }
+
+    fn open_reader(&self, storage: &dyn Storage, path: &Path) -> StorageResult<Box<dyn StorageReader>> {
+        self.folder.open_reader(storage, path)
+    }
+
+    fn file_len(&self, path: &Path) -> Result<u64, DiskError> {
+        self.folder.file_len(path)
+    }
+
+    fn give_end(
+        &self,
+        storage: &dyn Storage,
+        path: &Path,
+        records: &[(&str, MetadataEntries)],
+    ) -> StorageResult<()> {
+        self.watched(|folder| folder.give_end(storage, path, records))
+    }
+}
+
+/// A directory for memory below the scratch directory of a run.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn memory_directory(scratch: &Path) -> io::Result<PathBuf> {
+    let directory = scratch.join("memory");
+    fs::create_dir(&directory)?;
+    Ok(directory)
+}
