@@ -1,14 +1,14 @@
 //! The `holdall` command: parses arguments, calls the library, renders the outcome, and turns it into an exit code.
 #![forbid(unsafe_code)]
 
+mod args;
 mod exit;
-mod meant;
 mod output;
 mod panics;
 mod render;
+mod resolve;
 mod terminal;
 mod transport;
-mod typed;
 mod units;
 mod verbs;
 
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     panics::install();
-    let cli = match typed::Cli::try_parse() {
+    let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             output::usage(&error);

@@ -1,6 +1,6 @@
 //! Joins the live topics through the transports that were requested and that this build has.
 
-use crate::{exit::Failure, typed::TransportName};
+use crate::{args::TransportName, exit::Failure};
 use holdall_io::clock::Clock;
 use holdall_transport::{
     Transport,

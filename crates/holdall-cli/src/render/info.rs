@@ -1,7 +1,7 @@
 //! A bag on the screen, line for line as `ros2 bag info` shows it, with what was lost; and as JSON.
 
 use crate::{
-    typed::info::Sort,
+    args::info::Sort,
     units::{format_bytes, format_count, plural},
 };
 use holdall::reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopic};

@@ -2,36 +2,36 @@
 
 use crate::{
     VerbResult,
+    args::audit::AuditArguments,
     exit::{Failure, Outcome},
     output,
     render::{self, paint::Paint},
     terminal::log,
-    typed::audit::AuditArguments,
 };
 use holdall::reader::{AccountKind, BagAudit, BagReader};
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Counts a bag and shows its account.
-pub fn run(typed: &AuditArguments) -> VerbResult {
+pub fn run(args: &AuditArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let bag = BagReader::open(&typed.bag).map_err(Failure::failed)?;
+    let bag = BagReader::open(&args.bag).map_err(Failure::failed)?;
     let audit = BagAudit::of(&bag).map_err(Failure::failed)?;
     for notice in &audit.notices {
         warn!("{notice}");
     }
-    output::result(&if typed.json {
-        serde_json::to_string_pretty(&render::audit::json(&typed.bag, &audit)).map_err(Failure::failed)?
+    output::result(&if args.json {
+        serde_json::to_string_pretty(&render::audit::json(&args.bag, &audit)).map_err(Failure::failed)?
     } else {
-        render::audit::text(&typed.bag, &audit, Paint::stdout())
+        render::audit::text(&args.bag, &audit, Paint::stdout())
     })?;
-    outcome(&audit, typed)
+    outcome(&audit, args)
 }
 
-fn outcome(audit: &BagAudit, typed: &AuditArguments) -> VerbResult {
+fn outcome(audit: &BagAudit, args: &AuditArguments) -> VerbResult {
     match audit.account {
         AccountKind::Missing => Err(Failure::refused(format!(
             "{} carries no ledger of losses: another recorder wrote it, or something that rewrote it left the ledger out",
-            typed.bag.display()
+            args.bag.display()
         ))),
         _ if !audit.is_balanced() => Ok(Outcome::Failed),
         AccountKind::Final if audit.shortfall() == 0 => Ok(Outcome::Done),

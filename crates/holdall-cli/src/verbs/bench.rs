@@ -3,13 +3,13 @@
 use super::{bench_gate, bench_live, bench_suite};
 use crate::{
     VerbResult,
-    exit::{Failure, Outcome},
-    output,
-    terminal::log,
-    typed::bench::{
+    args::bench::{
         BenchVerb, CachePolicyName, CompressionName, DiskModeName, SharedArguments, StorageArguments,
         ToolsArguments, WriteArguments,
     },
+    exit::{Failure, Outcome},
+    output,
+    terminal::log,
     units::parse_bytes,
 };
 use holdall::{
@@ -40,61 +40,61 @@ use tracing::{info, level_filters::LevelFilter, warn};
 /// Measures.
 pub fn run(verb: &BenchVerb) -> VerbResult {
     match verb {
-        BenchVerb::Write(typed) => run_write(typed),
-        BenchVerb::Storage(typed) => run_storage(typed),
-        BenchVerb::Tools(typed) => run_tools(typed),
-        BenchVerb::Run(typed) => bench_suite::run(typed),
-        BenchVerb::Report(typed) => bench_suite::report(typed),
-        BenchVerb::Gate(typed) => bench_gate::run(typed),
-        BenchVerb::Publish(typed) => bench_live::publish(typed),
-        BenchVerb::Rival(typed) => bench_live::rival(typed),
+        BenchVerb::Write(args) => run_write(args),
+        BenchVerb::Storage(args) => run_storage(args),
+        BenchVerb::Tools(args) => run_tools(args),
+        BenchVerb::Run(args) => bench_suite::run(args),
+        BenchVerb::Report(args) => bench_suite::report(args),
+        BenchVerb::Gate(args) => bench_gate::run(args),
+        BenchVerb::Publish(args) => bench_live::publish(args),
+        BenchVerb::Rival(args) => bench_live::rival(args),
         BenchVerb::List { id, json } => bench_suite::list(id.as_deref(), *json),
     }
 }
 
-fn run_write(typed: &WriteArguments) -> VerbResult {
-    start_log(&typed.shared);
-    let options = write_options(typed)?;
+fn run_write(args: &WriteArguments) -> VerbResult {
+    start_log(&args.shared);
+    let options = write_options(args)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let report = write::run(&options, &clock, &mut tell).map_err(failure)?;
     let lost = std::iter::once(&report.first)
         .chain(&report.others)
         .any(|candidate| candidate.lost > 0);
-    show(typed.shared.json, &report, || write_table(&report))?;
+    show(args.shared.json, &report, || write_table(&report))?;
     Ok(if lost { Outcome::Lost } else { Outcome::Done })
 }
 
-fn run_storage(typed: &StorageArguments) -> VerbResult {
-    start_log(&typed.shared);
-    if let Some(config) = &typed.config {
-        return run_comparison(typed, config);
+fn run_storage(args: &StorageArguments) -> VerbResult {
+    start_log(&args.shared);
+    if let Some(config) = &args.config {
+        return run_comparison(args, config);
     }
-    let options = storage_options(typed)?;
+    let options = storage_options(args)?;
     let report = storage::run(&options, &SystemClock, &mut tell).map_err(failure)?;
-    show(typed.shared.json, &report, || storage_table(&report))?;
+    show(args.shared.json, &report, || storage_table(&report))?;
     Ok(Outcome::Done)
 }
 
 /// One file of the storage plugin comparison.
-fn run_comparison(typed: &StorageArguments, config: &Path) -> VerbResult {
+fn run_comparison(args: &StorageArguments, config: &Path) -> VerbResult {
     let options = ComparisonOptions {
         config: ComparisonConfig::read(config).map_err(Failure::refused)?,
-        content: content(&typed.shared)?,
-        repeat: typed.repeat,
-        disk_mode: disk_mode(typed.shared.disk_mode),
-        out: typed.shared.out.clone(),
-        keep: typed.shared.keep,
-        seed: typed.shared.seed,
-        limit_bytes: typed.shared.limit_total,
+        content: content(&args.shared)?,
+        repeat: args.repeat,
+        disk_mode: disk_mode(args.shared.disk_mode),
+        out: args.shared.out.clone(),
+        keep: args.shared.keep,
+        seed: args.shared.seed,
+        limit_bytes: args.shared.limit_total,
     };
     let report = storage::run_comparison(&options, &SystemClock, &mut tell).map_err(failure)?;
-    if typed.csv {
+    if args.csv {
         let path = &report.runs[0].csv;
         let text = fs::read_to_string(path)
             .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
         output::result(&text)?;
     } else {
-        show(typed.shared.json, &report, || comparison_table(&report))?;
+        show(args.shared.json, &report, || comparison_table(&report))?;
     }
     Ok(Outcome::Done)
 }
@@ -106,22 +106,22 @@ fn content(shared: &SharedArguments) -> Result<Content, Failure> {
         .map_err(|error| Failure::refused(format!("--content: {error}")))
 }
 
-fn run_tools(typed: &ToolsArguments) -> VerbResult {
-    log::start(if typed.json {
+fn run_tools(args: &ToolsArguments) -> VerbResult {
+    log::start(if args.json {
         LevelFilter::WARN
     } else {
         LevelFilter::INFO
     });
     let options = ToolsBenchOptions {
-        input_bytes: typed.size,
-        repeat: typed.repeat,
-        cold: !typed.warm,
-        out: typed.out.clone(),
-        python: typed.python.clone(),
-        seed: typed.seed,
+        input_bytes: args.size,
+        repeat: args.repeat,
+        cold: !args.warm,
+        out: args.out.clone(),
+        python: args.python.clone(),
+        seed: args.seed,
     };
     let report = tools::run(&options, &SystemClock, &mut tell).map_err(failure)?;
-    show(typed.json, &report, || tools::table(&report))?;
+    show(args.json, &report, || tools::table(&report))?;
     Ok(Outcome::Done)
 }
 
@@ -184,7 +184,7 @@ fn bytes_in_memory(bytes: u64, flag: &str) -> Result<usize, Failure> {
     usize::try_from(bytes).map_err(|_| Failure::refused(format!("{flag} {bytes}: larger than memory can be")))
 }
 
-fn storage_config(typed: &WriteArguments) -> Result<Option<String>, Failure> {
+fn storage_config(args: &WriteArguments) -> Result<Option<String>, Failure> {
     let read = |path: &Path| {
         fs::read_to_string(path)
             .map_err(|error| Failure::refused(format!("cannot read {}: {error}", path.display())))
@@ -196,152 +196,151 @@ fn storage_config(typed: &WriteArguments) -> Result<Option<String>, Failure> {
         };
         format!("compression: {name}")
     };
-    match &typed.storage_config_file {
+    match &args.storage_config_file {
         Some(path) => read(path).map(Some),
-        None => Ok(typed.compression.map(of_codec)),
+        None => Ok(args.compression.map(of_codec)),
     }
 }
 
 /// Messages that a paced run of this length sends; `None` when it has no length.
-fn paced_bytes(typed: &WriteArguments, mix: &SizeMix) -> Option<u64> {
-    let (duration, rate) = (typed.duration?, typed.rate?);
+fn paced_bytes(args: &WriteArguments, mix: &SizeMix) -> Option<u64> {
+    let (duration, rate) = (args.duration?, args.rate?);
     let messages = (duration.as_secs_f64() * rate).round().max(0.0);
     // Negative and endless rates are refused later, by the load itself; the conversion keeps within range.
     Some((messages * mix.mean_bytes()).ceil() as u64)
-        .map(|bytes| bytes.saturating_mul(u64::from(typed.producers)))
+        .map(|bytes| bytes.saturating_mul(u64::from(args.producers)))
 }
 
-fn cache_bytes(typed: &WriteArguments) -> u64 {
-    typed.max_cache_size.unwrap_or_else(|| {
+fn cache_bytes(args: &WriteArguments) -> u64 {
+    args.max_cache_size.unwrap_or_else(|| {
         CacheOptions::bytes_max_by_memory(memory_bytes(|path| fs::read_to_string(path)), false)
     })
 }
 
-fn write_options(typed: &WriteArguments) -> Result<WriteOptions, Failure> {
-    let mix = size_mix(&typed.size, "--size")?;
-    let candidates = typed
+fn write_options(args: &WriteArguments) -> Result<WriteOptions, Failure> {
+    let mix = size_mix(&args.size, "--size")?;
+    let candidates = args
         .storage
         .iter()
         .map(|name| name.parse())
         .collect::<Result<_, _>>()
         .map_err(failure)?;
-    let policy = match typed.cache_policy {
+    let policy = match args.cache_policy {
         CachePolicyName::DropNew => CachePolicy::DropNew,
         CachePolicyName::DropOld => CachePolicy::DropOld,
         CachePolicyName::Fair => CachePolicy::Fair,
     };
     Ok(WriteOptions {
         load: Load {
-            content: content(&typed.shared)?,
-            total_bytes: paced_bytes(typed, &mix).unwrap_or(typed.total),
-            producers: typed.producers,
-            topics: typed
+            content: content(&args.shared)?,
+            total_bytes: paced_bytes(args, &mix).unwrap_or(args.total),
+            producers: args.producers,
+            topics: args
                 .topics
-                .unwrap_or_else(|| Load::topics_min(&mix, typed.producers)),
-            rate_hz: typed.rate,
-            seed: typed.shared.seed,
+                .unwrap_or_else(|| Load::topics_min(&mix, args.producers)),
+            rate_hz: args.rate,
+            seed: args.shared.seed,
             mix,
         },
         candidates,
         storage: StorageOptions {
-            preset: typed.preset.clone(),
-            config: storage_config(typed)?,
-            compression_threads: typed.threads,
+            preset: args.preset.clone(),
+            config: storage_config(args)?,
+            compression_threads: args.threads,
             ..StorageOptions::default()
         },
         cache: CacheOptions {
-            bytes_max: bytes_in_memory(cache_bytes(typed), "--max-cache-size")?,
+            bytes_max: bytes_in_memory(cache_bytes(args), "--max-cache-size")?,
             policy,
             ..CacheOptions::default()
         },
         split: SplitOptions {
-            bytes_max: typed.max_bag_size,
-            files_max: typed.max_bag_files,
+            bytes_max: args.max_bag_size,
+            files_max: args.max_bag_files,
             duration_max: None,
         },
-        max_loss_window: (!typed.max_loss_window.is_zero()).then_some(typed.max_loss_window),
-        disk_mode: disk_mode(typed.shared.disk_mode),
-        discard: typed.shared.memory,
+        max_loss_window: (!args.max_loss_window.is_zero()).then_some(args.max_loss_window),
+        disk_mode: disk_mode(args.shared.disk_mode),
+        discard: args.shared.memory,
         offer: OfferOptions {
-            lossless: !typed.drop && typed.rate.is_none(),
-            loan_bytes_min: bytes_in_memory(typed.loan_from, "--loan-from")?,
-            fragment_bytes: typed
+            lossless: !args.drop && args.rate.is_none(),
+            loan_bytes_min: bytes_in_memory(args.loan_from, "--loan-from")?,
+            fragment_bytes: args
                 .fragment
                 .map_or(Ok(usize::MAX), |bytes| bytes_in_memory(bytes, "--fragment"))?,
         },
-        repeat: typed.repeat,
-        out: typed.shared.out.clone(),
-        keep: typed.shared.keep,
-        verify: !typed.shared.no_verify,
-        limit_bytes: typed.shared.limit_total,
+        repeat: args.repeat,
+        out: args.shared.out.clone(),
+        keep: args.shared.keep,
+        verify: !args.shared.no_verify,
+        limit_bytes: args.shared.limit_total,
     })
 }
 
-fn storage_options(typed: &StorageArguments) -> Result<StorageBenchOptions, Failure> {
+fn storage_options(args: &StorageArguments) -> Result<StorageBenchOptions, Failure> {
     let named = || {
-        typed
-            .configs
+        args.configs
             .iter()
             .map(|name| name.parse())
             .collect::<Result<Vec<StorageConfiguration>, _>>()
     };
-    let configurations = if typed.configs.is_empty() {
+    let configurations = if args.configs.is_empty() {
         for (name, what_to_do) in absent_configurations() {
             warn!("{name} is left out: {what_to_do}");
         }
         default_configurations()
             .into_iter()
-            .filter(|one| !typed.shared.memory || one.can_discard())
+            .filter(|one| !args.shared.memory || one.can_discard())
             .collect()
     } else {
         named().map_err(failure)?
     };
-    let sizes = typed
+    let sizes = args
         .sizes
         .iter()
         .map(|size| size_mix(size, "--sizes"))
         .collect::<Result<_, _>>()?;
-    let os = DiskChoice::Os(disk_mode(typed.shared.disk_mode));
+    let os = DiskChoice::Os(disk_mode(args.shared.disk_mode));
     Ok(StorageBenchOptions {
         sizes,
-        batches: typed.batches.clone(),
+        batches: args.batches.clone(),
         configurations,
-        total_bytes: typed.total,
-        content: content(&typed.shared)?,
-        repeat: typed.repeat,
-        disk: if typed.shared.memory {
+        total_bytes: args.total,
+        content: content(&args.shared)?,
+        repeat: args.repeat,
+        disk: if args.shared.memory {
             DiskChoice::Discard
         } else {
             os
         },
-        out: typed.shared.out.clone(),
-        keep: typed.shared.keep,
-        verify: !typed.shared.no_verify,
-        seed: typed.shared.seed,
-        limit_bytes: typed.shared.limit_total,
-        command: storage_command(typed),
+        out: args.shared.out.clone(),
+        keep: args.shared.keep,
+        verify: !args.shared.no_verify,
+        seed: args.shared.seed,
+        limit_bytes: args.shared.limit_total,
+        command: storage_command(args),
         resume: false,
     })
 }
 
 /// The command line to run the same.
-fn storage_command(typed: &StorageArguments) -> String {
+fn storage_command(args: &StorageArguments) -> String {
     let mut words = vec!["holdall bench storage".to_owned()];
-    words.push(format!("--sizes {}", typed.sizes.join(",")));
-    let batches: Vec<String> = typed.batches.iter().map(u64::to_string).collect();
+    words.push(format!("--sizes {}", args.sizes.join(",")));
+    let batches: Vec<String> = args.batches.iter().map(u64::to_string).collect();
     words.push(format!("--batches {}", batches.join(",")));
-    if !typed.configs.is_empty() {
-        words.push(format!("--configs {}", typed.configs.join(",")));
+    if !args.configs.is_empty() {
+        words.push(format!("--configs {}", args.configs.join(",")));
     }
-    words.push(format!("--total {} --repeat {}", typed.total, typed.repeat));
-    if typed.shared.content != "random" {
-        words.push(format!("--content {}", typed.shared.content));
+    words.push(format!("--total {} --repeat {}", args.total, args.repeat));
+    if args.shared.content != "random" {
+        words.push(format!("--content {}", args.shared.content));
     }
-    if typed.shared.memory {
+    if args.shared.memory {
         words.push("--memory".to_owned());
     }
-    if let Some(name) = clap::ValueEnum::to_possible_value(&typed.shared.disk_mode)
-        .filter(|_| typed.shared.disk_mode != DiskModeName::Auto)
+    if let Some(name) = clap::ValueEnum::to_possible_value(&args.shared.disk_mode)
+        .filter(|_| args.shared.disk_mode != DiskModeName::Auto)
     {
         words.push(format!("--disk-mode {}", name.get_name()));
     }
@@ -352,23 +351,23 @@ fn storage_command(typed: &StorageArguments) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::typed::{Cli, Verb};
+    use crate::args::{Cli, Verb};
     use clap::Parser;
 
-    fn typed(line: &str) -> Result<WriteOptions, String> {
+    fn args(line: &str) -> Result<WriteOptions, String> {
         let cli = Cli::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?;
         let Verb::Bench {
-            verb: BenchVerb::Write(typed),
+            verb: BenchVerb::Write(args),
         } = cli.verb
         else {
             return Err("not bench write".into());
         };
-        write_options(&typed).map_err(|failure| failure.sentence().to_owned())
+        write_options(&args).map_err(|failure| failure.sentence().to_owned())
     }
 
     #[test]
     fn the_command_of_the_issue_is_understood_as_written() {
-        let options = typed("holdall bench write --size 1MiB --total 8GB --out DIR --json").unwrap();
+        let options = args("holdall bench write --size 1MiB --total 8GB --out DIR --json").unwrap();
         assert_eq!(
             (options.load.mix.label(), options.load.total_bytes),
             ("1MiB".to_owned(), 8_000_000_000)
@@ -383,7 +382,7 @@ mod tests {
     #[test]
     fn a_paced_run_is_as_long_as_it_should_be_and_may_drop() {
         let line = "holdall bench write --size 6220800 --producers 8 --rate 30 --duration 60 --out DIR";
-        let options = typed(line).unwrap();
+        let options = args(line).unwrap();
         assert_eq!(options.load.total_bytes, 8 * 60 * 30 * 6_220_800);
         assert!(!options.offer.lossless);
     }
@@ -391,7 +390,7 @@ mod tests {
     #[test]
     fn mixed_sizes_get_their_topics_and_codecs_their_configuration() {
         let options =
-            typed("holdall bench write --size mixed --producers 2 --compression zstd --threads 2 --out DIR")
+            args("holdall bench write --size mixed --producers 2 --compression zstd --threads 2 --out DIR")
                 .unwrap();
         assert_eq!((options.load.topics, options.storage.compression_threads), (6, 2));
         assert_eq!(options.storage.config.as_deref(), Some("compression: Zstd"));
@@ -400,21 +399,21 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_in_one_sentence() {
         assert!(
-            typed("holdall bench write --size tiny --out DIR")
+            args("holdall bench write --size tiny --out DIR")
                 .unwrap_err()
                 .contains("--size tiny")
         );
         assert!(
-            typed("holdall bench write --storage tape --out DIR")
+            args("holdall bench write --storage tape --out DIR")
                 .unwrap_err()
                 .contains("tape")
         );
         assert!(
-            typed("holdall bench write --content noise --out DIR")
+            args("holdall bench write --content noise --out DIR")
                 .unwrap_err()
                 .contains("noise")
         );
-        assert!(typed("holdall bench write --duration 5 --out DIR").is_err());
-        assert!(typed("holdall bench write").is_err());
+        assert!(args("holdall bench write --duration 5 --out DIR").is_err());
+        assert!(args("holdall bench write").is_err());
     }
 }

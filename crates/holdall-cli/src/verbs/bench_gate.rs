@@ -3,10 +3,10 @@
 use super::bench::failure;
 use crate::{
     VerbResult,
+    args::bench::GateArguments,
     exit::{Failure, Outcome},
     output,
     terminal::log,
-    typed::bench::GateArguments,
 };
 use holdall_bench::gate::{
     BASELINE_FILE, Baseline, GateProgress, GateReport, WorkloadProgram, build, measure, source_tree,
@@ -15,26 +15,26 @@ use std::{env, path::Path};
 use tracing::{info, level_filters::LevelFilter};
 
 /// Counts and compares.
-pub fn run(typed: &GateArguments) -> VerbResult {
-    log::start(if typed.json {
+pub fn run(args: &GateArguments) -> VerbResult {
+    log::start(if args.json {
         LevelFilter::WARN
     } else {
         LevelFilter::INFO
     });
-    if !(typed.tolerance.is_finite() && typed.tolerance > 0.0) {
+    if !(args.tolerance.is_finite() && args.tolerance > 0.0) {
         return Err(Failure::refused(format!(
             "--tolerance {}: expected a number of percent above 0",
-            typed.tolerance
+            args.tolerance
         )));
     }
     let here = env::current_dir()
         .map_err(|error| Failure::failed(format!("cannot find the current folder: {error}")))?;
     let tree = source_tree(&here).map_err(failure)?;
-    let path = typed.baseline.clone().unwrap_or_else(|| tree.join(BASELINE_FILE));
-    let is_all = typed.only.is_empty();
+    let path = args.baseline.clone().unwrap_or_else(|| tree.join(BASELINE_FILE));
+    let is_all = args.only.is_empty();
     // Before anything that takes time.
-    let before = baseline(&path, typed.renew)?;
-    let program = match &typed.program {
+    let before = baseline(&path, args.renew)?;
+    let program = match &args.program {
         Some(program) => WorkloadProgram::built(program.clone(), &tree),
         None => {
             info!("building the workloads");
@@ -42,12 +42,12 @@ pub fn run(typed: &GateArguments) -> VerbResult {
         }
     }
     .map_err(failure)?;
-    let now = measure(&program, &typed.only, &mut tell).map_err(failure)?;
-    if typed.renew {
+    let now = measure(&program, &args.only, &mut tell).map_err(failure)?;
+    if args.renew {
         return renew(before, now, &path, is_all);
     }
-    let report = GateReport::of(&before, &now, typed.tolerance / 100.0, is_all);
-    output::result(&if typed.json {
+    let report = GateReport::of(&before, &now, args.tolerance / 100.0, is_all);
+    output::result(&if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::failed)?
     } else {
         report.text()

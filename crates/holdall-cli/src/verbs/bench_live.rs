@@ -3,11 +3,11 @@
 use super::bench::failure;
 use crate::{
     VerbResult,
+    args::{TransportName, bench::LiveArguments},
     exit::{Failure, Outcome},
     output,
     terminal::log,
     transport,
-    typed::{TransportName, bench::LiveArguments},
 };
 use holdall_bench::suite::{
     live::{Rival, RivalPlan},
@@ -37,11 +37,11 @@ const RIVAL_NODE: &str = "benchmark_rival";
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 
 /// Publishes according to a line of standard input; stays until standard input ends.
-pub fn publish(typed: &LiveArguments) -> VerbResult {
+pub fn publish(args: &LiveArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let mut transport = join(typed.transport, PUBLISHER_NODE, &clock)?;
-    if typed.probe {
+    let mut transport = join(args.transport, PUBLISHER_NODE, &clock)?;
+    if args.probe {
         return Ok(Outcome::Done);
     }
     let plan: PublishPlan = plan()?;
@@ -60,10 +60,10 @@ pub fn publish(typed: &LiveArguments) -> VerbResult {
 }
 
 /// Records according to a line of standard input until standard input ends.
-pub fn rival(typed: &LiveArguments) -> VerbResult {
+pub fn rival(args: &LiveArguments) -> VerbResult {
     log::start(LevelFilter::INFO);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let mut transport = join(typed.transport, RIVAL_NODE, &clock)?;
+    let mut transport = join(args.transport, RIVAL_NODE, &clock)?;
     let plan: RivalPlan = plan()?;
     let mut rival = Rival::start(&plan, transport.as_mut(), &clock).map_err(failure)?;
     info!("Listening for topics...");

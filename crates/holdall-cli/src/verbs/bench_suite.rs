@@ -3,10 +3,10 @@
 use super::bench::failure;
 use crate::{
     VerbResult,
+    args::bench::{BenchRecorderName, BenchTransportName, ReportArguments, RunArguments},
     exit::{Failure, Outcome},
     output,
     terminal::log,
-    typed::bench::{BenchRecorderName, BenchTransportName, ReportArguments, RunArguments},
 };
 use comfy_table::{LineStyle, Table, TableStyle};
 use holdall_bench::suite::{
@@ -55,55 +55,55 @@ const STORAGE_COMPARISON_BYTES: f64 = 250.0 * 1024.0 * 1024.0;
 const STORAGE_COMPARISON_BYTES_MIN: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Runs experiments one after the other.
-pub fn run(typed: &RunArguments) -> VerbResult {
-    log::start(if typed.json {
+pub fn run(args: &RunArguments) -> VerbResult {
+    log::start(if args.json {
         LevelFilter::WARN
     } else {
         LevelFilter::INFO
     });
-    if !(typed.scale.is_finite() && typed.scale > 0.0) {
+    if !(args.scale.is_finite() && args.scale > 0.0) {
         return Err(Failure::refused(format!(
             "--scale {}: expected a number above 0",
-            typed.scale
+            args.scale
         )));
     }
-    if typed.repeat == Some(0) {
+    if args.repeat == Some(0) {
         return Err(Failure::refused("--repeat 0: expected 1 or more"));
     }
-    let with_storages = typed.experiments.iter().any(|name| is_storage_comparison(name));
-    if with_storages && !(typed.recorder.is_empty() && typed.case.is_empty() && typed.transport.is_none()) {
+    let with_storages = args.experiments.iter().any(|name| is_storage_comparison(name));
+    if with_storages && !(args.recorder.is_empty() && args.case.is_empty() && args.transport.is_none()) {
         return Err(Failure::refused(format!(
             "{STORAGE_COMPARISON} measures storages alone, without --recorder, --case and --transport; holdall bench storage chooses among them"
         )));
     }
-    let mut experiments = experiments_of(typed)?;
+    let mut experiments = experiments_of(args)?;
     for experiment in &mut experiments {
-        adapt(experiment, typed)?;
+        adapt(experiment, args)?;
     }
-    let out = out_folder(typed, &experiments)?;
-    let programs = programs_of(typed, &experiments)?;
+    let out = out_folder(args, &experiments)?;
+    let programs = programs_of(args, &experiments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     for experiment in &experiments {
         let options = SuiteOptions {
             out: out.clone(),
-            scale: typed.scale,
-            repeat: typed.repeat,
-            resume: typed.resume,
-            keep: typed.keep,
-            threads: typed.threads,
-            command: command_of(typed, &experiment.id),
-            limit_bytes_max: Some(typed.limit_total),
+            scale: args.scale,
+            repeat: args.repeat,
+            resume: args.resume,
+            keep: args.keep,
+            threads: args.threads,
+            command: command_of(args, &experiment.id),
+            limit_bytes_max: Some(args.limit_total),
             programs: programs.clone(),
         };
         let result = run_experiment(experiment, &options, &clock, &mut tell).map_err(failure)?;
-        output::result(&if typed.json {
+        output::result(&if args.json {
             serde_json::to_string_pretty(&result).map_err(Failure::failed)?
         } else {
             table(&result, Some(experiment))
         })?;
     }
     if with_storages {
-        storage_comparison(typed, &out)?;
+        storage_comparison(args, &out)?;
     }
     Ok(Outcome::Done)
 }
@@ -114,13 +114,13 @@ fn is_storage_comparison(name: &str) -> bool {
 }
 
 /// B1: raw write throughput of the storages, as the storage plugin comparison measured it; `holdall bench storage` has more flags.
-fn storage_comparison(typed: &RunArguments, out: &Path) -> Result<(), Failure> {
+fn storage_comparison(args: &RunArguments, out: &Path) -> Result<(), Failure> {
     let out = out.join(STORAGE_COMPARISON);
-    if typed.resume && out.join("storage-1.json").is_file() {
+    if args.resume && out.join("storage-1.json").is_file() {
         info!("done before: {}", out.join("storage-1.json").display());
         return Ok(());
     }
-    let total = (STORAGE_COMPARISON_BYTES * typed.scale)
+    let total = (STORAGE_COMPARISON_BYTES * args.scale)
         .round()
         .max(STORAGE_COMPARISON_BYTES_MIN);
     let options = StorageBenchOptions {
@@ -133,18 +133,18 @@ fn storage_comparison(typed: &RunArguments, out: &Path) -> Result<(), Failure> {
         // Between a byte and what fits a disk.
         total_bytes: total as u64,
         content: Content::Entropy(8.0),
-        repeat: typed.repeat.unwrap_or(5),
+        repeat: args.repeat.unwrap_or(5),
         disk: DiskChoice::Os(DiskMode::Auto),
         out,
-        keep: typed.keep,
+        keep: args.keep,
         verify: true,
         seed: 1,
-        limit_bytes: Some(typed.limit_total),
-        command: command_of(typed, STORAGE_COMPARISON),
-        resume: typed.resume,
+        limit_bytes: Some(args.limit_total),
+        command: command_of(args, STORAGE_COMPARISON),
+        resume: args.resume,
     };
     let report = storage::run(&options, &SystemClock, &mut super::bench::tell).map_err(failure)?;
-    output::result(&if typed.json {
+    output::result(&if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::failed)?
     } else {
         storage_table(&report)
@@ -156,8 +156,8 @@ fn size_of(text: &str) -> Result<SizeMix, Failure> {
 }
 
 /// Applies the settings of the command line, which override those of the file.
-fn adapt(experiment: &mut Experiment, typed: &RunArguments) -> Result<(), Failure> {
-    if let Some(name) = typed.transport {
+fn adapt(experiment: &mut Experiment, args: &RunArguments) -> Result<(), Failure> {
+    if let Some(name) = args.transport {
         let transport = match name {
             BenchTransportName::None => Transport::None,
             BenchTransportName::Dds => Transport::Dds,
@@ -166,25 +166,24 @@ fn adapt(experiment: &mut Experiment, typed: &RunArguments) -> Result<(), Failur
         };
         *experiment = experiment.clone().over(transport).map_err(Failure::refused)?;
     }
-    if !typed.recorder.is_empty() {
-        let recorders: Vec<RecorderKind> = typed.recorder.iter().copied().map(recorder_kind).collect();
+    if !args.recorder.is_empty() {
+        let recorders: Vec<RecorderKind> = args.recorder.iter().copied().map(recorder_kind).collect();
         *experiment = experiment
             .clone()
             .recorded_by(&recorders)
             .map_err(Failure::refused)?;
     }
-    if !typed.case.is_empty() {
+    if !args.case.is_empty() {
         let labels: Vec<String> = experiment.cases.iter().map(|case| case.label.clone()).collect();
         experiment.cases.retain(|case| {
-            typed
-                .case
+            args.case
                 .iter()
                 .any(|wanted| case.label.contains(wanted.as_str()))
         });
         if experiment.cases.is_empty() {
             return Err(Failure::refused(format!(
                 "--case {}: {} has only {}",
-                typed.case.join(", "),
+                args.case.join(", "),
                 experiment.id,
                 labels.join(", ")
             )));
@@ -205,7 +204,7 @@ fn recorder_kind(name: BenchRecorderName) -> RecorderKind {
 }
 
 /// Searches for programs when a run over a transport needs them.
-fn programs_of(typed: &RunArguments, experiments: &[Experiment]) -> Result<Programs, Failure> {
+fn programs_of(args: &RunArguments, experiments: &[Experiment]) -> Result<Programs, Failure> {
     let mut transports: Vec<Transport> = experiments
         .iter()
         .flat_map(|experiment| &experiment.benchmarks)
@@ -214,12 +213,12 @@ fn programs_of(typed: &RunArguments, experiments: &[Experiment]) -> Result<Progr
         .collect();
     transports.sort_unstable();
     transports.dedup();
-    for file in [&typed.ros2, &typed.python].into_iter().flatten() {
+    for file in [&args.ros2, &args.python].into_iter().flatten() {
         if !(file.is_file() || file.join("bin/ros2").is_file()) {
             return Err(Failure::refused(format!("{}: no such file", file.display())));
         }
     }
-    if let Some(prefix) = typed.ros1.as_ref().filter(|prefix| !prefix.is_dir()) {
+    if let Some(prefix) = args.ros1.as_ref().filter(|prefix| !prefix.is_dir()) {
         return Err(Failure::refused(format!("{}: no such folder", prefix.display())));
     }
     let holdall = env::current_exe()
@@ -227,26 +226,26 @@ fn programs_of(typed: &RunArguments, experiments: &[Experiment]) -> Result<Progr
     Ok(Programs::find(
         holdall,
         Named {
-            ros2: typed.ros2.as_deref(),
-            ros1: typed.ros1.as_deref(),
-            python: typed.python.as_deref(),
+            ros2: args.ros2.as_deref(),
+            ros1: args.ros1.as_deref(),
+            python: args.python.as_deref(),
         },
         &transports,
     ))
 }
 
 /// Writes the page of results.
-pub fn report(typed: &ReportArguments) -> VerbResult {
+pub fn report(args: &ReportArguments) -> VerbResult {
     log::start(LevelFilter::INFO);
     let mut loaded = suite_report::Results::default();
-    for folder in &typed.folders {
+    for folder in &args.folders {
         loaded.append(suite_report::load(folder).map_err(failure)?);
     }
-    let other = match &typed.compare {
+    let other = match &args.compare {
         Some(folder) => suite_report::load(folder).map_err(failure)?,
         None => suite_report::Results::default(),
     };
-    let out = typed.out.as_deref().unwrap_or(&typed.folders[0]);
+    let out = args.out.as_deref().unwrap_or(&args.folders[0]);
     let page = suite_report::write(&loaded, &other, out).map_err(failure)?;
     output::result(&page.display().to_string())?;
     Ok(Outcome::Done)
@@ -331,8 +330,8 @@ fn unknown(id: &str) -> Failure {
     ))
 }
 
-fn experiments_of(typed: &RunArguments) -> Result<Vec<Experiment>, Failure> {
-    if let (Some(producers), Some(benchmark)) = (&typed.producers, &typed.benchmark) {
+fn experiments_of(args: &RunArguments) -> Result<Vec<Experiment>, Failure> {
+    if let (Some(producers), Some(benchmark)) = (&args.producers, &args.benchmark) {
         let stem = |path: &Path| {
             path.file_stem()
                 .unwrap_or_default()
@@ -344,7 +343,7 @@ fn experiments_of(typed: &RunArguments) -> Result<Vec<Experiment>, Failure> {
         let benchmark = BenchmarkConfig::read(benchmark).map_err(Failure::refused)?;
         return Ok(vec![Experiment::of_files(&id, producers, benchmark)]);
     }
-    let names = typed.experiments.iter();
+    let names = args.experiments.iter();
     names
         .filter(|name| !is_storage_comparison(name))
         .map(|name| one_experiment(name))
@@ -363,22 +362,22 @@ fn one_experiment(name: &str) -> Result<Experiment, Failure> {
 }
 
 /// The command line's folder, or that of the benchmark file.
-fn out_folder(typed: &RunArguments, experiments: &[Experiment]) -> Result<PathBuf, Failure> {
+fn out_folder(args: &RunArguments, experiments: &[Experiment]) -> Result<PathBuf, Failure> {
     let of_file = || {
         experiments
             .iter()
             .flat_map(|one| &one.benchmarks)
             .find_map(|one| one.bag_root_folder.clone())
     };
-    typed.out.clone().or_else(of_file).ok_or_else(|| {
+    args.out.clone().or_else(of_file).ok_or_else(|| {
         Failure::refused("no folder for results: give --out DIR, or bag_root_folder in the benchmark file")
     })
 }
 
 /// The command line to run the same.
-fn command_of(typed: &RunArguments, id: &str) -> String {
+fn command_of(args: &RunArguments, id: &str) -> String {
     let mut words = vec!["holdall bench run".to_owned()];
-    match (&typed.producers, &typed.benchmark) {
+    match (&args.producers, &args.benchmark) {
         (Some(producers), Some(benchmark)) => {
             words.push(format!(
                 "--producers {} --benchmark {}",
@@ -388,23 +387,23 @@ fn command_of(typed: &RunArguments, id: &str) -> String {
         }
         _ => words.push(id.to_owned()),
     }
-    if typed.scale != 1.0 {
-        words.push(format!("--scale {}", typed.scale));
+    if args.scale != 1.0 {
+        words.push(format!("--scale {}", args.scale));
     }
-    if let Some(transport) = typed.transport {
+    if let Some(transport) = args.transport {
         words.push(format!("--transport {}", format!("{transport:?}").to_lowercase()));
     }
-    if !typed.recorder.is_empty() {
-        let names = typed.recorder.iter().filter_map(|name| {
+    if !args.recorder.is_empty() {
+        let names = args.recorder.iter().filter_map(|name| {
             let value = clap::ValueEnum::to_possible_value(name)?;
             Some(value.get_name().to_owned())
         });
         words.push(format!("--recorder {}", names.collect::<Vec<_>>().join(",")));
     }
-    for case in &typed.case {
+    for case in &args.case {
         words.push(format!("--case '{case}'"));
     }
-    if let Some(repeat) = typed.repeat {
+    if let Some(repeat) = args.repeat {
         words.push(format!("--repeat {repeat}"));
     }
     words.push("--out DIR".to_owned());

@@ -3,11 +3,11 @@
 use super::input;
 use crate::{
     VerbResult,
+    args::cat::{CatArguments, Format},
     exit::{Failure, Outcome},
-    meant,
     output::Stream,
+    resolve,
     terminal::log,
-    typed::cat::{CatArguments, Format},
 };
 use holdall::decode::{ChoiceError, Decoders, PrintForm, Printer};
 use holdall_model::dynamic::text::TextOptions;
@@ -17,18 +17,18 @@ use tracing::{level_filters::LevelFilter, warn};
 const GATHERED_BYTES: usize = 128 * 1024;
 
 /// Shows messages.
-pub fn run(typed: &CatArguments) -> VerbResult {
-    let choice = meant::choice::meant(&typed.choice, typed.by_publish_time).map_err(Failure::refused)?;
+pub fn run(args: &CatArguments) -> VerbResult {
+    let choice = resolve::choice::resolve(&args.choice, args.by_publish_time).map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
-    let input = input::open(&typed.choice.bags)?;
+    let input = input::open(&args.choice.bags)?;
     let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
     let messages = choice.messages(bags, &mut decoders).map_err(refused)?;
-    let mut printer = Printer::new(decoders, form(typed), options(typed));
+    let mut printer = Printer::new(decoders, form(args), options(args));
     let mut stream = Stream::stdout();
     let mut out = Vec::with_capacity(2 * GATHERED_BYTES);
     let mut has_failed = false;
-    let count = typed
+    let count = args
         .choice
         .count
         .map_or(usize::MAX, |count| usize::try_from(count).unwrap_or(usize::MAX));
@@ -78,20 +78,20 @@ pub(super) fn refused(error: ChoiceError) -> Failure {
     }
 }
 
-fn form(typed: &CatArguments) -> PrintForm {
-    match typed.format {
-        _ if typed.raw => PrintForm::Raw,
-        Format::Yaml if !typed.json => PrintForm::Yaml,
+fn form(args: &CatArguments) -> PrintForm {
+    match args.format {
+        _ if args.raw => PrintForm::Raw,
+        Format::Yaml if !args.json => PrintForm::Yaml,
         _ => PrintForm::Json,
     }
 }
 
-fn options(typed: &CatArguments) -> TextOptions {
+fn options(args: &CatArguments) -> TextOptions {
     TextOptions {
-        length_max: typed.truncate_length,
-        lists: !typed.no_arr,
-        strings: !typed.no_str,
-        base64: typed.base64,
+        length_max: args.truncate_length,
+        lists: !args.no_arr,
+        strings: !args.no_str,
+        base64: args.base64,
         ..TextOptions::default()
     }
 }

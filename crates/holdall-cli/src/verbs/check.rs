@@ -3,26 +3,26 @@
 use super::input;
 use crate::{
     VerbResult,
+    args::check::CheckArguments,
     exit::{Failure, Outcome},
     output,
     render::{check, paint::Paint},
     terminal::{log, progress::Progress},
-    typed::check::CheckArguments,
 };
 use tracing::level_filters::LevelFilter;
 
 /// Checks each bag; exit code 1 when something is wrong with one.
-pub fn run(typed: &CheckArguments) -> VerbResult {
+pub fn run(args: &CheckArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let mut is_sound = true;
-    let named = input::resolve(&typed.bags)?;
+    let named = input::resolve(&args.bags)?;
     for path in &named.paths {
         let progress = Progress::of_bytes(&format!("checking {}", path.display()));
         let found = holdall::tools::check::check(path, &mut |done, total| progress.show(done, total));
         drop(progress);
         let found = found.map_err(Failure::failed)?;
         is_sound &= found.is_sound();
-        output::result(&if typed.json {
+        output::result(&if args.json {
             check::json(&found).to_string()
         } else {
             check::text(&found, Paint::stdout())

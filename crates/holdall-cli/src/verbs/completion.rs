@@ -1,6 +1,6 @@
 //! `holdall completion`: the completion script of a shell.
 
-use crate::{VerbResult, exit::Outcome, output, typed::Cli};
+use crate::{VerbResult, args::Cli, exit::Outcome, output};
 use clap::CommandFactory;
 
 /// Writes the script to standard output.

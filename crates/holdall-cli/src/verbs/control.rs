@@ -2,16 +2,16 @@
 
 use crate::{
     VerbResult,
+    args::control::ControlArguments,
     exit::{Failure, Outcome},
     output,
-    typed::control::ControlArguments,
 };
 use holdall::supervise::control_socket::ask;
 use serde_json::Value;
 
 /// Sends the request and shows the reply: metrics as text, all else as the JSON object received.
-pub fn run(typed: &ControlArguments) -> VerbResult {
-    let reply = ask(&typed.socket, &typed.request).map_err(Failure::failed)?;
+pub fn run(args: &ControlArguments) -> VerbResult {
+    let reply = ask(&args.socket, &args.request).map_err(Failure::failed)?;
     match reply.get("metrics").and_then(Value::as_str) {
         Some(text) => output::result(text.trim_end()),
         None => output::result(&reply.to_string()),

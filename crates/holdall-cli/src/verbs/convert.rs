@@ -3,14 +3,14 @@
 use super::input::{self, Named};
 use crate::{
     VerbResult,
-    exit::{Failure, Outcome},
-    meant::{self, UsageError, surroundings::Surroundings},
-    output, render,
-    terminal::{log, progress::Progress},
-    typed::tools::{
+    args::tools::{
         Codec, CompressArguments, CompressMode, ConvertArguments, DecompressArguments, DivisionArguments,
         FilterArguments, MergeArguments, OutputArguments, PackMode, SplitArguments,
     },
+    exit::{Failure, Outcome},
+    output, render,
+    resolve::{self, UsageError, surroundings::Surroundings},
+    terminal::{log, progress::Progress},
 };
 use holdall::{
     reader::BagReader,
@@ -28,20 +28,20 @@ use std::{
 use tracing::level_filters::LevelFilter;
 
 /// `holdall convert`.
-pub fn convert(typed: &ConvertArguments) -> VerbResult {
+pub fn convert(args: &ConvertArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let surroundings = meant::surroundings::real(SystemClock.now());
-    let outputs = if is_yaml(&typed.output) {
-        yaml_outputs(&typed.output, &surroundings)?
+    let surroundings = resolve::surroundings::real(SystemClock.now());
+    let outputs = if is_yaml(&args.output) {
+        yaml_outputs(&args.output, &surroundings)?
     } else {
-        let choice = meant::tools::choice(&typed.selection).map_err(Failure::refused)?;
-        let output = meant::tools::output(&typed.output, &typed.how, &typed.division, &surroundings)
+        let choice = resolve::tools::choice(&args.selection).map_err(Failure::refused)?;
+        let output = resolve::tools::output(&args.output, &args.how, &args.division, &surroundings)
             .map_err(Failure::refused)?;
         vec![(output, choice)]
     };
-    let inputs = inputs(typed, &surroundings)?;
+    let inputs = inputs(args, &surroundings)?;
     for (output, choice) in outputs {
-        make(inputs.bags.clone(), choice, output, "converting", typed.how.json)?;
+        make(inputs.bags.clone(), choice, output, "converting", args.how.json)?;
     }
     Ok(Outcome::Done)
 }
@@ -56,9 +56,10 @@ fn yaml_outputs(
     path: &Path,
     surroundings: &Surroundings<'_>,
 ) -> Result<Vec<(OutputOptions, Choice)>, Failure> {
-    let text = meant::read_file(surroundings, "--output", path).map_err(Failure::refused)?;
-    let mut read =
-        |path: &Path| (surroundings.read_file)(path).map_err(|error| meant::surroundings::io_reason(&error));
+    let text = resolve::read_file(surroundings, "--output", path).map_err(Failure::refused)?;
+    let mut read = |path: &Path| {
+        (surroundings.read_file)(path).map_err(|error| resolve::surroundings::io_reason(&error))
+    };
     let bags = yaml::output_bags(&text, &mut read).map_err(|reason| {
         Failure::refused(UsageError::BrokenFile {
             flag: "--output",
@@ -75,9 +76,9 @@ struct Inputs {
     _named: Named,
 }
 
-fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<Inputs, Failure> {
-    let mut paths = typed.bags.clone();
-    for text in &typed.input {
+fn inputs(args: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<Inputs, Failure> {
+    let mut paths = args.bags.clone();
+    for text in &args.input {
         // A bag may be followed by its storage id, which is ignored because the reader detects it.
         let is_storage = readable_storages().any(|storage| storage.id() == text);
         if !is_storage || Path::new(text).exists() {
@@ -86,8 +87,8 @@ fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<I
     }
     let named = input::resolve(&paths)?;
     let mut bags = input::open_each(&named)?;
-    if let Some(path) = &typed.input_options {
-        let text = meant::read_file(surroundings, "--input-options", path).map_err(Failure::refused)?;
+    if let Some(path) = &args.input_options {
+        let text = resolve::read_file(surroundings, "--input-options", path).map_err(Failure::refused)?;
         let listed = yaml::input_bags(&text).map_err(|reason| {
             Failure::refused(UsageError::BrokenFile {
                 flag: "--input-options",
@@ -108,57 +109,57 @@ fn inputs(typed: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<I
 }
 
 /// `holdall merge`.
-pub fn merge(typed: &MergeArguments) -> VerbResult {
+pub fn merge(args: &MergeArguments) -> VerbResult {
     one(
-        &typed.bags,
-        &typed.output,
+        &args.bags,
+        &args.output,
         Choice::default(),
-        &typed.how,
-        &typed.division,
+        &args.how,
+        &args.division,
         "merging",
     )
 }
 
 /// `holdall split`.
-pub fn split(typed: &SplitArguments) -> VerbResult {
-    let division = meant::tools::division(&typed.division);
-    if division.is_none() && typed.division.at.is_empty() {
+pub fn split(args: &SplitArguments) -> VerbResult {
+    let division = resolve::tools::division(&args.division);
+    if division.is_none() && args.division.at.is_empty() {
         return Err(Failure::refused(UsageError::Needs {
             flag: "split",
             needs: "to know where: -b/--max-bag-size, -d/--max-bag-duration, --count or --at",
         }));
     }
     one(
-        &typed.bags,
-        &typed.output,
+        &args.bags,
+        &args.output,
         Choice::default(),
-        &typed.how,
-        &typed.division,
+        &args.how,
+        &args.division,
         "splitting",
     )
 }
 
 /// `holdall filter`.
-pub fn filter(typed: &FilterArguments) -> VerbResult {
-    let choice = meant::tools::choice(&typed.selection).map_err(Failure::refused)?;
+pub fn filter(args: &FilterArguments) -> VerbResult {
+    let choice = resolve::tools::choice(&args.selection).map_err(Failure::refused)?;
     let division = DivisionArguments::default();
     one(
-        &typed.bags,
-        &typed.output,
+        &args.bags,
+        &args.output,
         choice,
-        &typed.how,
+        &args.how,
         &division,
         "filtering",
     )
 }
 
 /// `holdall compress`.
-pub fn compress(typed: &CompressArguments) -> VerbResult {
+pub fn compress(args: &CompressArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let named = input::resolve(&typed.bags)?;
+    let named = input::resolve(&args.bags)?;
     let bags = input::open_each(&named)?;
     let has_chunks = bags.iter().all(|bag| bag.chunks().is_some());
-    let mode = typed.mode.unwrap_or(if has_chunks {
+    let mode = args.mode.unwrap_or(if has_chunks {
         CompressMode::Chunk
     } else {
         CompressMode::File
@@ -170,37 +171,38 @@ pub fn compress(typed: &CompressArguments) -> VerbResult {
         )));
     }
     let mut how = OutputArguments {
-        json: typed.json,
+        json: args.json,
         compression_mode: Some(PackMode::None),
         ..OutputArguments::default()
     };
     match mode {
-        CompressMode::Chunk => (how.compression, how.level) = (Some(typed.codec), Some(typed.level)),
+        CompressMode::Chunk => (how.compression, how.level) = (Some(args.codec), Some(args.level)),
         CompressMode::File => how.compression_mode = Some(PackMode::File),
         CompressMode::Message => how.compression_mode = Some(PackMode::Message),
     }
-    rewritten(bags, &typed.output, &how, "compressing")
+    rewritten(bags, &args.output, &how, "compressing")
 }
 
 /// `holdall decompress`.
-pub fn decompress(typed: &DecompressArguments) -> VerbResult {
+pub fn decompress(args: &DecompressArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let named = input::resolve(&typed.bags)?;
+    let named = input::resolve(&args.bags)?;
     let bags = input::open_each(&named)?;
     let has_chunks = bags.iter().all(|bag| bag.chunks().is_some());
     let how = OutputArguments {
-        json: typed.json,
+        json: args.json,
         compression: has_chunks.then_some(Codec::None),
         compression_mode: Some(PackMode::None),
         ..OutputArguments::default()
     };
-    rewritten(bags, &typed.output, &how, "decompressing")
+    rewritten(bags, &args.output, &how, "decompressing")
 }
 
 fn rewritten(bags: Vec<BagReader>, directory: &Path, how: &OutputArguments, doing: &str) -> VerbResult {
-    let surroundings = meant::surroundings::real(SystemClock.now());
+    let surroundings = resolve::surroundings::real(SystemClock.now());
     let division = DivisionArguments::default();
-    let output = meant::tools::output(directory, how, &division, &surroundings).map_err(Failure::refused)?;
+    let output =
+        resolve::tools::output(directory, how, &division, &surroundings).map_err(Failure::refused)?;
     make(bags, Choice::default(), output, doing, how.json)?;
     Ok(Outcome::Done)
 }
@@ -214,8 +216,8 @@ fn one(
     doing: &str,
 ) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let surroundings = meant::surroundings::real(SystemClock.now());
-    let output = meant::tools::output(directory, how, division, &surroundings).map_err(Failure::refused)?;
+    let surroundings = resolve::surroundings::real(SystemClock.now());
+    let output = resolve::tools::output(directory, how, division, &surroundings).map_err(Failure::refused)?;
     let named = input::resolve(bags)?;
     make(input::open_each(&named)?, choice, output, doing, how.json)?;
     Ok(Outcome::Done)

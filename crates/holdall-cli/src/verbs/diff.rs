@@ -3,11 +3,11 @@
 use super::input;
 use crate::{
     VerbResult,
+    args::diff::DiffArguments,
     exit::{Failure, Outcome},
     output,
     render::{self, diff::FieldChanges},
     terminal::log,
-    typed::diff::DiffArguments,
 };
 use holdall::{
     decode::Decoders,
@@ -19,22 +19,22 @@ use std::path::Path;
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Compares two bags. Errors during the comparison have exit code 2, as with `diff`.
-pub fn run(typed: &DiffArguments) -> VerbResult {
+pub fn run(args: &DiffArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let named = input::resolve(&[typed.first.clone(), typed.second.clone()])?;
+    let named = input::resolve(&[args.first.clone(), args.second.clone()])?;
     let (first, second) = (open(&named.paths[0])?, open(&named.paths[1])?);
     let options = DiffOptions {
-        messages: !typed.summary,
-        told_max: typed.count,
+        messages: !args.summary,
+        told_max: args.count,
         ..DiffOptions::default()
     };
     let difference = compare(&first, &second, &options).map_err(Failure::refused)?;
-    let fields = if typed.fields {
+    let fields = if args.fields {
         field_changes(&difference, &first)?
     } else {
         Vec::new()
     };
-    if typed.json {
+    if args.json {
         let json = render::diff::json(&difference, &fields).map_err(Failure::failed)?;
         output::result(&json)?;
     } else if !difference.is_empty() {

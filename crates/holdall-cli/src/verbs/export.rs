@@ -3,10 +3,10 @@
 use super::{cat::refused, input};
 use crate::{
     VerbResult,
+    args::export::{ExportArguments, ExportFormat},
     exit::{Failure, Outcome},
-    meant, output, render,
+    output, render, resolve,
     terminal::{log, progress::Progress},
-    typed::export::{ExportArguments, ExportFormat},
 };
 use holdall::{
     decode::Decoders,
@@ -17,28 +17,28 @@ use std::path::{Path, PathBuf};
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Writes tables or images.
-pub fn run(typed: &ExportArguments) -> VerbResult {
-    let choice = meant::choice::meant(&typed.choice, false).map_err(Failure::refused)?;
+pub fn run(args: &ExportArguments) -> VerbResult {
+    let choice = resolve::choice::resolve(&args.choice, false).map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
-    let input = input::open(&typed.choice.bags)?;
+    let input = input::open(&args.choice.bags)?;
     let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
     let messages = choice.messages(bags, &mut decoders).map_err(refused)?;
     let progress = Progress::of_messages("exporting");
-    let total = total(bags, typed.choice.count);
+    let total = total(bags, args.choice.count);
     let options = ExportOptions {
-        folder: typed.output.clone().unwrap_or_else(|| default_folder(typed)),
-        kind: match typed.format {
+        folder: args.output.clone().unwrap_or_else(|| default_folder(args)),
+        kind: match args.format {
             ExportFormat::Csv => ExportKind::Csv,
             ExportFormat::Parquet => ExportKind::Parquet,
             ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
-            ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(typed.quality)),
+            ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(args.quality)),
         },
-        overwrite: typed.overwrite,
+        overwrite: args.overwrite,
     };
     let mut exporter = Exporter::new(options, decoders).map_err(failure)?;
     let mut unreadable = 0_u64;
-    let count = typed.choice.count.unwrap_or(u64::MAX);
+    let count = args.choice.count.unwrap_or(u64::MAX);
     let mut taken = 0;
     for message in messages {
         if taken == count {
@@ -59,7 +59,7 @@ pub fn run(typed: &ExportArguments) -> VerbResult {
     let report = exporter.finish().map_err(failure)?;
     drop(progress);
     report.notices.iter().for_each(|notice| warn!("{notice}"));
-    output::result(&if typed.json {
+    output::result(&if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::failed)?
     } else {
         render::export::text(&report)
@@ -80,14 +80,14 @@ fn failure(error: ExportError) -> Failure {
 }
 
 /// `lab` and `csv` give `lab_csv`, in the current folder.
-fn default_folder(typed: &ExportArguments) -> PathBuf {
-    let stem = typed
+fn default_folder(args: &ExportArguments) -> PathBuf {
+    let stem = args
         .choice
         .bags
         .first()
         .and_then(|bag| Path::file_stem(bag))
         .map_or_else(|| "export".into(), |stem| stem.to_string_lossy().into_owned());
-    PathBuf::from(format!("{stem}_{}", typed.format.as_str()))
+    PathBuf::from(format!("{stem}_{}", args.format.as_str()))
 }
 
 /// Messages to read; a filter makes it end early.

@@ -3,11 +3,11 @@
 use super::input;
 use crate::{
     VerbResult,
+    args::info::InfoArguments,
     exit::{Failure, Outcome},
     output,
     render::info::{BagView, Contents, ServiceCounts},
     terminal::log,
-    typed::info::InfoArguments,
 };
 use holdall::reader::{BagError, BagReader, BagSet, MessageFilter, Ros1View};
 use holdall_model::{names::service_of_event_topic, text::one_line};
@@ -16,16 +16,16 @@ use std::collections::{BTreeMap, HashSet};
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Shows a bag.
-pub fn run(typed: &InfoArguments) -> VerbResult {
+pub fn run(args: &InfoArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let named = input::resolve(std::slice::from_ref(&typed.bag))?;
+    let named = input::resolve(std::slice::from_ref(&args.bag))?;
     let bag = BagReader::open_with(&named.paths[0], Ros1View::AsStored).map_err(Failure::failed)?;
     for notice in bag.notices() {
         warn!("{notice}");
     }
     let lost = bag.lost().map_err(Failure::failed)?;
     let account = bag.account().map_err(Failure::failed)?;
-    let contents = if typed.verbose {
+    let contents = if args.verbose {
         Some(read_contents(bag.clone()).map_err(Failure::failed)?)
     } else {
         None
@@ -33,7 +33,7 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
     // A bag of another recorder, and one without channels of publishers, has only publishers that it does not
     // identify.
     let mut publishers = Vec::new();
-    if typed.verbose {
+    if args.verbose {
         publishers = bag.publishers().map_err(Failure::failed)?;
         if publishers.iter().all(|told| told.publisher.is_none()) {
             publishers.clear();
@@ -49,11 +49,11 @@ pub fn run(typed: &InfoArguments) -> VerbResult {
         publishers: &publishers,
         undefined: &undefined,
         writer: bag.writer(),
-        sort: typed.sort,
+        sort: args.sort,
     };
-    output::result(&if typed.json {
+    output::result(&if args.json {
         view.json().map_err(Failure::failed)?
-    } else if typed.topic_name {
+    } else if args.topic_name {
         let names = view.topic_names().into_iter().map(one_line);
         names.collect::<Vec<_>>().join("\n")
     } else {

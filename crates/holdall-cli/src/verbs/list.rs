@@ -3,11 +3,11 @@
 use super::input;
 use crate::{
     VerbResult,
+    args::tools::ListWhat,
     exit::{Failure, Outcome},
     output,
     render::tools,
     terminal::log,
-    typed::tools::ListWhat,
 };
 use holdall::reader::BagReader;
 use holdall_storage::{readable_storages, storages};

@@ -2,18 +2,18 @@
 
 use crate::{
     VerbResult,
+    args::{Cli, tools::ManArguments},
     exit::{Failure, Outcome},
     output,
-    typed::{Cli, tools::ManArguments},
 };
 use clap::{Command, CommandFactory};
 use std::path::Path;
 
 /// Writes one page to standard output, or all into a directory.
-pub fn run(typed: &ManArguments) -> VerbResult {
+pub fn run(args: &ManArguments) -> VerbResult {
     let mut cli = Cli::command();
     cli.build();
-    match &typed.dir {
+    match &args.dir {
         Some(dir) => {
             holdall_io::fs::create_dirs(dir).map_err(Failure::failed)?;
             write_all(dir, &cli, "holdall")?;
@@ -21,7 +21,7 @@ pub fn run(typed: &ManArguments) -> VerbResult {
         None => {
             let mut command = &cli;
             let mut name = "holdall".to_owned();
-            for verb in &typed.verb {
+            for verb in &args.verb {
                 command = command
                     .find_subcommand(verb)
                     .ok_or_else(|| Failure::refused(format!("{name} has no verb {verb:?}")))?;

@@ -21,7 +21,7 @@ mod record;
 mod reindex;
 mod repair;
 
-use crate::{VerbResult, terminal::signals, typed::Verb};
+use crate::{VerbResult, args::Verb, terminal::signals};
 
 /// Runs the verb of a command line.
 ///

@@ -3,9 +3,11 @@
 use super::input;
 use crate::{
     VerbResult,
+    args::play::PlayArguments,
     exit::{Failure, Outcome},
-    meant, output,
+    output,
     render::{self, paint::Paint},
+    resolve,
     terminal::{
         events::{Event, Events, queue},
         keyboard::{Key, Keyboard},
@@ -14,7 +16,6 @@ use crate::{
         signals,
     },
     transport,
-    typed::play::PlayArguments,
 };
 use holdall::play::{
     PlayControl, PlayError, Player,
@@ -28,16 +29,16 @@ use tracing::{info, warn};
 const NODE_NAME: &str = "rosbag2_player";
 
 /// Time between two polls of the playback.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The step by which a cursor key changes the rate.
 const RATE_STEP: f64 = 0.1;
 
 /// Plays bags until their end or a signal.
-pub fn run(typed: &PlayArguments) -> VerbResult {
-    let mut options =
-        meant::play::meant(typed, &meant::surroundings::real(SystemClock.now())).map_err(Failure::refused)?;
-    log::start(typed.log_level.filter());
+pub fn run(args: &PlayArguments) -> VerbResult {
+    let mut options = resolve::play::resolve(args, &resolve::surroundings::real(SystemClock.now()))
+        .map_err(Failure::refused)?;
+    log::start(args.log_level.filter());
     screen::never_wait();
     // Keeps the copy of standard input until the end.
     let named = input::resolve(&options.inputs)?;
@@ -48,7 +49,7 @@ pub fn run(typed: &PlayArguments) -> VerbResult {
             Failure::failed(format!(
                 "{}: {}",
                 bag.display(),
-                meant::surroundings::io_reason(&error)
+                resolve::surroundings::io_reason(&error)
             ))
         })?;
     }
@@ -56,7 +57,7 @@ pub fn run(typed: &PlayArguments) -> VerbResult {
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let transports = transport::join(&typed.transport, NODE_NAME, &clock)?;
+    let transports = transport::join(&args.transport, NODE_NAME, &clock)?;
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }
@@ -65,7 +66,7 @@ pub fn run(typed: &PlayArguments) -> VerbResult {
         warn!("{notice}");
     }
     info!("playing {}", player.topics().join(", "));
-    let keyboard = if typed.disable_keyboard_controls {
+    let keyboard = if args.disable_keyboard_controls {
         None
     } else {
         Keyboard::start(sender)
@@ -78,7 +79,7 @@ pub fn run(typed: &PlayArguments) -> VerbResult {
         player.wait()
     };
     drop(keyboard);
-    show(&report, typed)?;
+    show(&report, args)?;
     Ok(outcome(&report))
 }
 
@@ -100,7 +101,7 @@ fn watch(player: &Player, events: &Events, keys: bool) {
                 screen::columns(),
             ));
         }
-        match events.next(LOOK_AGAIN) {
+        match events.next(POLL_INTERVAL) {
             Some(Event::Key(key)) => press(&player.control(), key),
             Some(Event::Stop(signal)) => {
                 info!("{signal}: stopping");
@@ -131,13 +132,13 @@ fn press(control: &PlayControl, key: Key) {
     }
 }
 
-fn show(report: &PlayReport, typed: &PlayArguments) -> Result<(), Failure> {
-    if typed.json {
+fn show(report: &PlayReport, args: &PlayArguments) -> Result<(), Failure> {
+    if args.json {
         let text = serde_json::to_string_pretty(&render::play::json(report)).map_err(Failure::failed)?;
         return output::result(&text);
     }
     let mut lines = Vec::new();
-    if typed.verbose && !report.topics.is_empty() {
+    if args.verbose && !report.topics.is_empty() {
         lines.push(render::play::table(&report.topics));
     }
     lines.extend(render::play::summary(report, Paint::stdout()));

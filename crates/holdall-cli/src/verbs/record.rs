@@ -2,10 +2,11 @@
 
 use crate::{
     VerbResult,
+    args::record::RecordArguments,
     exit::{Failure, Outcome},
-    meant::{self, record::RecordMeant},
     output, panics,
     render::{self, paint::Paint, rate::RateMeter, unheard::Request},
+    resolve::{self, record::ResolvedRecord},
     terminal::{
         events::{Event, Events, queue},
         keyboard::{Key, Keyboard},
@@ -13,9 +14,7 @@ use crate::{
         screen::{self, Screen},
         signals,
     },
-    transport,
-    typed::record::RecordArguments,
-    units,
+    transport, units,
 };
 use holdall::{
     record::{
@@ -40,21 +39,21 @@ use std::{
 use tracing::{info, warn};
 
 /// Time between two polls of the recording.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A signal that comes this soon after the first one is the same request repeated: a shell script that passes
 /// Ctrl-C to a program that has received it from the terminal already.
-const SAME_WISH: Duration = Duration::from_millis(500);
+const REPEATED_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Records until a signal, or until the recording cannot continue.
-pub fn run(typed: &RecordArguments) -> VerbResult {
-    let meant = meant::record::meant(typed, &meant::surroundings::real(SystemClock.now()))
+pub fn run(args: &RecordArguments) -> VerbResult {
+    let resolved = resolve::record::resolve(args, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
-    log::start(typed.log_level.filter());
+    log::start(args.log_level.filter());
     // Before any thread is started.
-    keep_to_cores(&typed.cpu_affinity)?;
+    keep_to_cores(&args.cpu_affinity)?;
     screen::never_wait();
-    for warning in &meant.warnings {
+    for warning in &resolved.warnings {
         warn!("{warning}");
     }
     // From here on a signal ends the recording, not the process.
@@ -63,15 +62,15 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     // Before the bag is created: an unusable path leaves no empty bag, and no recording that cannot be
     // controlled as requested.
-    let control_path = typed.control_socket.as_deref();
+    let control_path = args.control_socket.as_deref();
     let control_socket = control_path
         .map(ControlSocket::bind)
         .transpose()
         .map_err(Failure::refused)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let snapshot = meant.options.cache.snapshot;
-    let (recorder, request) = start(typed, meant, &clock)?;
-    let mut supervision = supervision(typed, snapshot);
+    let snapshot = resolved.options.cache.snapshot;
+    let (recorder, request) = start(args, resolved, &clock)?;
+    let mut supervision = supervision(args, snapshot);
     if let Some(socket) = &control_socket {
         let (control, observer) = (recorder.control(), recorder.observer());
         socket
@@ -81,7 +80,7 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     supervision.ready();
     // In the words of rosbag2: scripts wait for them.
     info!("Listening for topics...");
-    let keyboard = if typed.disable_keyboard_controls {
+    let keyboard = if args.disable_keyboard_controls {
         None
     } else {
         Keyboard::start(sender)
@@ -102,7 +101,7 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
     let report = close(recorder, &events, &mut live)?;
     let stall = live.supervision.finish(&report.status);
     drop((live, keyboard, control_socket));
-    show(&report, &request, typed)?;
+    show(&report, &request, args)?;
     if let Some(span) = stall {
         return Err(Failure::failed(format!(
             "while recording, messages arrived and nothing of them became durable for {:.1} s",
@@ -115,16 +114,16 @@ pub fn run(typed: &RecordArguments) -> VerbResult {
 /// Joins the transports and starts the recorder. When another recording has taken the name that was made from
 /// the time, the next suffix is tried.
 fn start(
-    typed: &RecordArguments,
-    meant: RecordMeant,
+    args: &RecordArguments,
+    resolved: ResolvedRecord,
     clock: &Arc<dyn Clock>,
 ) -> Result<(Recorder, Request), Failure> {
-    let mut options = meant.options;
+    let mut options = resolved.options;
     loop {
         // Before the transports, which receive into it.
         let memory = RescueMemory::begin(&options);
-        let transports = transport::join(&typed.transport, &meant.node_name, clock)?;
-        prefer_receiving(typed.rt_priority, transports.len(), &**clock);
+        let transports = transport::join(&args.transport, &resolved.node_name, clock)?;
+        prefer_receiving(args.rt_priority, transports.len(), &**clock);
         let request = Request::new(
             &options.selection,
             options.no_discovery,
@@ -133,7 +132,7 @@ fn start(
         );
         let platform = Platform {
             clock: Arc::clone(clock),
-            open_disk: writer::os_disk(meant.disk_mode, BlockPoolOptions::default()),
+            open_disk: writer::os_disk(resolved.disk_mode, BlockPoolOptions::default()),
             memory: Some(memory),
             ..Platform::default()
         };
@@ -143,8 +142,8 @@ fn start(
         };
         let exists = matches!(&error, RecordError::Bag(writer::BagError::Exists { .. }));
         let taken = options.output.clone();
-        if let (true, Some(base)) = (exists, &meant.default_output) {
-            options.output = meant::record::free_name(base, &|path| path.symlink_metadata().is_ok());
+        if let (true, Some(base)) = (exists, &resolved.default_output) {
+            options.output = resolve::record::free_name(base, &|path| path.symlink_metadata().is_ok());
         }
         if options.output == taken {
             return Err(failure(error));
@@ -189,14 +188,14 @@ fn prefer_receiving(priority: Option<u8>, transports: usize, clock: &dyn Clock) 
 }
 
 /// What is done in addition to the recording.
-fn supervision(typed: &RecordArguments, snapshot: bool) -> Supervision {
+fn supervision(args: &RecordArguments, snapshot: bool) -> Supervision {
     let manager = ServiceManager::from_environment(|name| std::env::var_os(name)).unwrap_or_else(|error| {
         warn!("the service manager of NOTIFY_SOCKET cannot be told anything: {error}");
         None
     });
     Supervision::new(snapshot)
-        .with_restart_on_stall(typed.restart_on_stall)
-        .with_metrics_file(typed.metrics_file.clone())
+        .with_restart_on_stall(args.restart_on_stall)
+        .with_metrics_file(args.metrics_file.clone())
         .with_service_manager(manager)
 }
 
@@ -210,15 +209,15 @@ struct Live {
 
 impl Live {
     /// Shows the state of the recording, and has it supervised.
-    fn look(&mut self, status: &RecordStatus, control: &RecordControl) {
+    fn update(&mut self, status: &RecordStatus, control: &RecordControl) {
         self.supervision.look(status, control, SystemClock.monotonic());
         self.draw(status);
     }
 
     /// Notes a wait that began at `before`.
-    fn waited(&mut self, meant: Duration, before: Duration) {
+    fn waited(&mut self, planned: Duration, before: Duration) {
         let took = SystemClock.monotonic().saturating_sub(before);
-        self.supervision.waited(meant, took);
+        self.supervision.waited(planned, took);
     }
 
     fn draw(&mut self, status: &RecordStatus) {
@@ -241,10 +240,10 @@ impl Live {
 fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
     let control = recorder.control();
     while !(recorder.wait_finished(Duration::ZERO) || panics::happened()) {
-        live.look(&recorder.status(), &control);
+        live.update(&recorder.status(), &control);
         let before = SystemClock.monotonic();
-        let event = events.next(LOOK_AGAIN);
-        live.waited(LOOK_AGAIN, before);
+        let event = events.next(POLL_INTERVAL);
+        live.waited(POLL_INTERVAL, before);
         match event {
             Some(Event::Key(Key::Space)) => {
                 control.toggle_pause();
@@ -273,13 +272,13 @@ fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordR
     let began = SystemClock.monotonic();
     let mut before = began;
     // The recorder reports its end after a panic as well.
-    while !recorder.wait_finished(LOOK_AGAIN / 4) {
-        live.waited(LOOK_AGAIN / 4, before);
+    while !recorder.wait_finished(POLL_INTERVAL / 4) {
+        live.waited(POLL_INTERVAL / 4, before);
         let status = recorder.status();
         // A bug in the display must not keep the bag from being closed.
-        let _ = catch_unwind(AssertUnwindSafe(|| live.look(&status, &control)));
+        let _ = catch_unwind(AssertUnwindSafe(|| live.update(&status, &control)));
         if let Some(Event::Stop(signal)) = events.next(Duration::ZERO)
-            && SystemClock.monotonic().saturating_sub(began) >= SAME_WISH
+            && SystemClock.monotonic().saturating_sub(began) >= REPEATED_SIGNAL
         {
             // Ends with the process: the user does not want to wait for it.
             std::mem::forget(recorder);
@@ -312,8 +311,8 @@ fn dropped(topic: &TopicStatus) -> u64 {
     holdall_model::loss::total(lost.map(|(_, count)| count))
 }
 
-fn show(report: &RecordReport, request: &Request, typed: &RecordArguments) -> Result<(), Failure> {
-    if typed.json {
+fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Result<(), Failure> {
+    if args.json {
         let mut object = render::record::json(report);
         if let Some(object) = object.as_object_mut() {
             object.extend(request.json(&report.status));
@@ -322,7 +321,7 @@ fn show(report: &RecordReport, request: &Request, typed: &RecordArguments) -> Re
         return output::result(&text);
     }
     let mut lines = Vec::new();
-    if typed.verbose && !report.status.topics.is_empty() {
+    if args.verbose && !report.status.topics.is_empty() {
         lines.push(render::record::table(&report.status));
     }
     lines.extend(render::record::summary(report, Paint::stdout()));

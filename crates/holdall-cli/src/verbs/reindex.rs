@@ -2,25 +2,25 @@
 
 use crate::{
     VerbResult,
+    args::tools::ReindexArguments,
     exit::{Failure, Outcome},
     output, render,
     terminal::{log, progress::Progress},
-    typed::tools::ReindexArguments,
 };
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Reindexes each bag; exit code 3 when messages that a file should have cannot be read.
-pub fn run(typed: &ReindexArguments) -> VerbResult {
+pub fn run(args: &ReindexArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let mut is_whole = true;
-    for path in &typed.bags {
+    for path in &args.bags {
         let progress = Progress::of_bytes(&format!("reindexing {}", path.display()));
         let done = holdall::tools::reindex(path, &mut |done, total| progress.show(done, total));
         drop(progress);
         let done = done.map_err(Failure::failed)?;
         is_whole &= done.unreadable == 0;
         done.notices.iter().for_each(|notice| warn!("{notice}"));
-        output::result(&if typed.json {
+        output::result(&if args.json {
             render::tools::reindexed_json(&done).to_string()
         } else {
             render::tools::reindexed(&done)

@@ -1,7 +1,7 @@
 //! Resolves the arguments of `holdall record` into the recorder's options.
 
 use super::{UsageError, names, pattern, read_file, static_topics, surroundings::Surroundings};
-use crate::typed::record::{
+use crate::args::record::{
     CachePolicyName, CompressionModeName, DiskModeName, OnDiskFullName, RecordArguments,
 };
 use holdall::{
@@ -24,7 +24,7 @@ use std::{
 
 /// How a recording is run, in addition to what is recorded.
 #[derive(Debug)]
-pub struct RecordMeant {
+pub struct ResolvedRecord {
     /// For the recorder.
     pub options: RecordOptions,
     /// How storage files are written.
@@ -41,66 +41,68 @@ pub struct RecordMeant {
 ///
 /// # Errors
 /// The first argument that cannot be used.
-pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<RecordMeant, UsageError> {
-    check_combinations(typed)?;
-    holdall_model::names::validate_node_name(&typed.node_name).map_err(|error| UsageError::BadValue {
+pub fn resolve(
+    args: &RecordArguments,
+    surroundings: &Surroundings<'_>,
+) -> Result<ResolvedRecord, UsageError> {
+    check_combinations(args)?;
+    holdall_model::names::validate_node_name(&args.node_name).map_err(|error| UsageError::BadValue {
         flag: "--node-name",
-        value: typed.node_name.clone(),
+        value: args.node_name.clone(),
         reason: format!("not a valid node name: {}", error.kind),
     })?;
-    let static_topics = match &typed.static_topics_path {
+    let static_topics = match &args.static_topics_path {
         Some(path) => static_topics::parse(path, &read_file(surroundings, "--static-topics-path", path)?)?,
         None => Vec::new(),
     };
-    let storage_preset = typed.storage_preset_profile.clone().unwrap_or_default();
-    let storage_config = storage_config(typed, &storage_preset, surroundings)?;
+    let storage_preset = args.storage_preset_profile.clone().unwrap_or_default();
+    let storage_config = storage_config(args, &storage_preset, surroundings)?;
     let options = RecordOptions {
-        selection: selection(typed)?,
+        selection: selection(args)?,
         static_topics,
-        output: output(typed, surroundings)?,
-        storage_id: typed.storage.clone(),
+        output: output(args, surroundings)?,
+        storage_id: args.storage.clone(),
         storage_preset,
         storage_config,
-        qos_overrides: super::qos_overrides(typed.qos_profile_overrides_path.as_deref(), surroundings)?,
+        qos_overrides: super::qos_overrides(args.qos_profile_overrides_path.as_deref(), surroundings)?,
         split: SplitOptions {
-            bytes_max: some_unless_zero(typed.max_bag_size),
-            duration_max: some_unless_zero(typed.max_bag_duration),
-            files_max: some_unless_zero(typed.max_bag_files),
+            bytes_max: some_unless_zero(args.max_bag_size),
+            duration_max: some_unless_zero(args.max_bag_duration),
+            files_max: some_unless_zero(args.max_bag_files),
         },
-        compression: compression(typed)?,
-        max_loss_window: some_unless_zero(typed.max_loss_window),
-        on_disk_full: match typed.on_disk_full {
+        compression: compression(args)?,
+        max_loss_window: some_unless_zero(args.max_loss_window),
+        on_disk_full: match args.on_disk_full {
             OnDiskFullName::Stop => OnDiskFull::Stop,
             OnDiskFullName::Ring => OnDiskFull::Ring,
         },
-        min_free_space_bytes: typed.min_free_space.filter(|bytes| *bytes > 0),
-        rescue_directory: (!typed.rescue_directory.as_os_str().is_empty())
-            .then(|| typed.rescue_directory.clone()),
-        cache: cache(typed, surroundings)?,
-        start_paused: typed.start_paused,
-        use_sim_time: typed.use_sim_time,
-        custom_data: custom_data(&typed.custom_data)?,
-        polling_interval: typed.polling_interval,
+        min_free_space_bytes: args.min_free_space.filter(|bytes| *bytes > 0),
+        rescue_directory: (!args.rescue_directory.as_os_str().is_empty())
+            .then(|| args.rescue_directory.clone()),
+        cache: cache(args, surroundings)?,
+        start_paused: args.start_paused,
+        use_sim_time: args.use_sim_time,
+        custom_data: custom_data(&args.custom_data)?,
+        polling_interval: args.polling_interval,
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
-        merge_duplicates: typed.merge_duplicates,
-        merge_publishers: typed.merge_publishers,
-        no_discovery: typed.no_discovery
-            || (typed.static_topics_path.is_some() && !selects_by_discovery(typed)),
-        events: Some(events(typed)?),
+        merge_duplicates: args.merge_duplicates,
+        merge_publishers: args.merge_publishers,
+        no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
+        events: Some(events(args)?),
         ros_distro: surroundings.variable("ROS_DISTRO").unwrap_or_default(),
         ament_prefixes: ament_prefixes(surroundings),
     };
-    let disk_mode = match typed.disk_mode {
+    let disk_mode = match args.disk_mode {
         DiskModeName::Auto => DiskMode::Auto,
         DiskModeName::Direct => DiskMode::Direct,
         DiskModeName::Buffered => DiskMode::Buffered,
     };
-    Ok(RecordMeant {
+    Ok(ResolvedRecord {
         options,
         disk_mode,
-        node_name: typed.node_name.clone(),
-        warnings: warnings(typed),
-        default_output: typed.output.is_none().then(|| default_output(surroundings)),
+        node_name: args.node_name.clone(),
+        warnings: warnings(args),
+        default_output: args.output.is_none().then(|| default_output(surroundings)),
     })
 }
 
@@ -108,8 +110,8 @@ pub fn meant(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result
 const LOST_RATE_DEFAULT: f64 = 1.0;
 
 /// The events that other nodes receive, as from rosbag2.
-fn events(typed: &RecordArguments) -> Result<EventOptions, UsageError> {
-    let rate = typed.stats_max_publishing_rate.unwrap_or(LOST_RATE_DEFAULT);
+fn events(args: &RecordArguments) -> Result<EventOptions, UsageError> {
+    let rate = args.stats_max_publishing_rate.unwrap_or(LOST_RATE_DEFAULT);
     if !(0.0..=STATS_RATE_MAX).contains(&rate) {
         return Err(UsageError::BadValue {
             flag: "--stats-max-publishing-rate",
@@ -118,9 +120,9 @@ fn events(typed: &RecordArguments) -> Result<EventOptions, UsageError> {
         });
     }
     Ok(EventOptions {
-        node_name: format!("/{}", typed.node_name),
+        node_name: format!("/{}", args.node_name),
         lost_interval: (rate > 0.0).then(|| Duration::from_secs_f64(1.0 / rate)),
-        offer_lost_at_once: typed.stats_max_publishing_rate.is_some(),
+        offer_lost_at_once: args.stats_max_publishing_rate.is_some(),
     })
 }
 
@@ -133,80 +135,78 @@ fn some_unless_zero<T: Default + PartialEq>(value: T) -> Option<T> {
 }
 
 /// True when something but `--static-topics-path` selects topics to record.
-fn selects_by_discovery(typed: &RecordArguments) -> bool {
-    typed.all
-        || typed.all_topics
-        || typed.all_services
-        || typed.regex.as_deref().is_some_and(|pattern| !pattern.is_empty())
-        || !(typed.positional_topics.is_empty()
-            && typed.topics.is_empty()
-            && typed.services.is_empty()
-            && typed.topic_types.is_empty())
+fn selects_by_discovery(args: &RecordArguments) -> bool {
+    args.all
+        || args.all_topics
+        || args.all_services
+        || args.regex.as_deref().is_some_and(|pattern| !pattern.is_empty())
+        || !(args.positional_topics.is_empty()
+            && args.topics.is_empty()
+            && args.services.is_empty()
+            && args.topic_types.is_empty())
 }
 
 /// The rules of `ros2 bag record` between flags; those of the selection are in [`selection`].
-fn check_combinations(typed: &RecordArguments) -> Result<(), UsageError> {
-    if !selects_by_discovery(typed) && typed.static_topics_path.is_none() {
+fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
+    if !selects_by_discovery(args) && args.static_topics_path.is_none() {
         return Err(UsageError::NothingSelected);
     }
-    if typed.use_sim_time && typed.no_discovery {
+    if args.use_sim_time && args.no_discovery {
         return Err(UsageError::Clash {
             first: "--use-sim-time",
             second: "--no-discovery",
             reason: "the topic /clock has to be discovered",
         });
     }
-    if typed.max_bag_files > 0 && typed.max_bag_size == 0 && typed.max_bag_duration.is_zero() {
+    if args.max_bag_files > 0 && args.max_bag_size == 0 && args.max_bag_duration.is_zero() {
         return Err(UsageError::Needs {
             flag: "--max-bag-files",
             needs: "-b/--max-bag-size or -d/--max-bag-duration",
         });
     }
-    if typed.on_disk_full == OnDiskFullName::Ring
-        && typed.max_bag_size == 0
-        && typed.max_bag_duration.is_zero()
+    if args.on_disk_full == OnDiskFullName::Ring && args.max_bag_size == 0 && args.max_bag_duration.is_zero()
     {
         return Err(UsageError::Needs {
             flag: "--on-disk-full ring",
             needs: "-b/--max-bag-size or -d/--max-bag-duration: whole files are what can be given up",
         });
     }
-    if typed.snapshot_mode && typed.max_cache_size == Some(0) && typed.max_cache_duration.is_zero() {
+    if args.snapshot_mode && args.max_cache_size == Some(0) && args.max_cache_duration.is_zero() {
         return Err(UsageError::Needs {
             flag: "--snapshot-mode",
             needs: "a bound: --max-cache-size or --max-cache-duration greater than 0",
         });
     }
-    check_numbers(typed)
+    check_numbers(args)
 }
 
 /// Shorter windows would be spent on syncs alone.
 const LOSS_WINDOW_MIN: Duration = Duration::from_millis(50);
 
 /// The minimum values of numbers.
-fn check_numbers(typed: &RecordArguments) -> Result<(), UsageError> {
-    let bytes_min = storage(typed)?.split_bytes_min();
-    if typed.max_bag_size > 0 && typed.max_bag_size < bytes_min {
+fn check_numbers(args: &RecordArguments) -> Result<(), UsageError> {
+    let bytes_min = storage(args)?.split_bytes_min();
+    if args.max_bag_size > 0 && args.max_bag_size < bytes_min {
         return Err(UsageError::BadValue {
             flag: "--max-bag-size",
-            value: typed.max_bag_size.to_string(),
+            value: args.max_bag_size.to_string(),
             reason: format!(
                 "too small; {} files can be split at {bytes_min} bytes or more, 0 never splits",
-                typed.storage
+                args.storage
             ),
         });
     }
-    if !typed.max_loss_window.is_zero() && typed.max_loss_window < LOSS_WINDOW_MIN {
+    if !args.max_loss_window.is_zero() && args.max_loss_window < LOSS_WINDOW_MIN {
         return Err(UsageError::BadValue {
             flag: "--max-loss-window",
-            value: format!("{:?}", typed.max_loss_window),
+            value: format!("{:?}", args.max_loss_window),
             reason: "too short; 50 ms is the least, 0 syncs at the end only".to_owned(),
         });
     }
-    if typed.polling_interval < Duration::from_millis(1) {
+    if args.polling_interval < Duration::from_millis(1) {
         return Err(UsageError::BadValue {
             flag: "--polling-interval",
-            value: format!("{:?}", typed.polling_interval),
+            value: format!("{:?}", args.polling_interval),
             reason: "too short; 1 ms is the least".to_owned(),
         });
     }
@@ -215,12 +215,12 @@ fn check_numbers(typed: &RecordArguments) -> Result<(), UsageError> {
 
 /// The text of the storage's configuration file, after all settings of the storage were tried.
 fn storage_config(
-    typed: &RecordArguments,
+    args: &RecordArguments,
     preset: &str,
     surroundings: &Surroundings<'_>,
 ) -> Result<Option<String>, UsageError> {
     const FLAG: &str = "--storage-config-file";
-    let storage = storage(typed)?;
+    let storage = storage(args)?;
     let mut options = StorageOptions {
         preset: preset.to_owned(),
         ..StorageOptions::default()
@@ -232,7 +232,7 @@ fn storage_config(
             value: preset.to_owned(),
             reason: error.to_string(),
         })?;
-    let Some(path) = &typed.storage_config_file else {
+    let Some(path) = &args.storage_config_file else {
         return Ok(None);
     };
     options.config = Some(read_file(surroundings, FLAG, path)?);
@@ -246,22 +246,22 @@ fn storage_config(
     Ok(options.config)
 }
 
-fn storage(typed: &RecordArguments) -> Result<&'static dyn Storage, UsageError> {
-    storage_by_id(&typed.storage).map_err(|error| UsageError::BadValue {
+fn storage(args: &RecordArguments) -> Result<&'static dyn Storage, UsageError> {
+    storage_by_id(&args.storage).map_err(|error| UsageError::BadValue {
         flag: "--storage",
-        value: typed.storage.clone(),
+        value: args.storage.clone(),
         reason: error.to_string(),
     })
 }
 
-fn compression(typed: &RecordArguments) -> Result<CompressionOptions, UsageError> {
+fn compression(args: &RecordArguments) -> Result<CompressionOptions, UsageError> {
     const FORMAT: &str = "--compression-format";
-    let mode = match typed.compression_mode {
+    let mode = match args.compression_mode {
         CompressionModeName::None => CompressionMode::None,
         CompressionModeName::File => CompressionMode::File,
         CompressionModeName::Message => CompressionMode::Message,
     };
-    let format = typed
+    let format = args
         .compression_format
         .as_deref()
         .filter(|format| !format.is_empty());
@@ -282,29 +282,29 @@ fn compression(typed: &RecordArguments) -> Result<CompressionOptions, UsageError
     }
     Ok(CompressionOptions {
         mode,
-        queue_max: NonZeroU32::new(typed.compression_queue_size),
-        threads: some_unless_zero(typed.compression_threads as usize),
-        threads_nice: typed.compression_threads_priority,
+        queue_max: NonZeroU32::new(args.compression_queue_size),
+        threads: some_unless_zero(args.compression_threads as usize),
+        threads_nice: args.compression_threads_priority,
     })
 }
 
-fn selection(typed: &RecordArguments) -> Result<Selection, UsageError> {
-    let mut topics = names::full_names("topic", &typed.positional_topics)?;
-    topics.extend(names::full_names("--topics", &typed.topics)?);
+fn selection(args: &RecordArguments) -> Result<Selection, UsageError> {
+    let mut topics = names::full_names("topic", &args.positional_topics)?;
+    topics.extend(names::full_names("--topics", &args.topics)?);
     let selection = Selection {
-        all_topics: typed.all || typed.all_topics,
-        all_services: typed.all || typed.all_services,
+        all_topics: args.all || args.all_topics,
+        all_services: args.all || args.all_services,
         topics,
-        services: names::full_names("--services", &typed.services)?,
-        topic_types: names::type_names("--topic-types", &typed.topic_types)?,
-        regex: pattern::compile("--regex", typed.regex.as_deref())?,
-        exclude_regex: pattern::compile("--exclude-regex", typed.exclude_regex.as_deref())?,
-        exclude_topics: names::full_names("--exclude-topics", &typed.exclude_topics)?,
-        exclude_services: names::full_names("--exclude-services", &typed.exclude_services)?,
-        exclude_topic_types: names::type_names("--exclude-topic-types", &typed.exclude_topic_types)?,
-        include_hidden_topics: typed.include_hidden_topics,
-        include_unpublished_topics: typed.include_unpublished_topics,
-        ignore_leaf_topics: typed.ignore_leaf_topics,
+        services: names::full_names("--services", &args.services)?,
+        topic_types: names::type_names("--topic-types", &args.topic_types)?,
+        regex: pattern::compile("--regex", args.regex.as_deref())?,
+        exclude_regex: pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?,
+        exclude_topics: names::full_names("--exclude-topics", &args.exclude_topics)?,
+        exclude_services: names::full_names("--exclude-services", &args.exclude_services)?,
+        exclude_topic_types: names::type_names("--exclude-topic-types", &args.exclude_topic_types)?,
+        include_hidden_topics: args.include_hidden_topics,
+        include_unpublished_topics: args.include_unpublished_topics,
+        ignore_leaf_topics: args.ignore_leaf_topics,
     };
     match selection.validate() {
         Err(SelectionError::NothingToExcludeFrom { part }) => Err(useless_exclusion(part)),
@@ -327,13 +327,13 @@ fn useless_exclusion(part: SelectionPart) -> UsageError {
     UsageError::ExcludeWithoutBroadChoice { flag, broad }
 }
 
-fn output(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<PathBuf, UsageError> {
+fn output(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<PathBuf, UsageError> {
     let refuse = |value: &str, reason: &str| UsageError::BadValue {
         flag: "--output",
         value: value.to_owned(),
         reason: reason.to_owned(),
     };
-    let path = match &typed.output {
+    let path = match &args.output {
         Some(path) if path.as_os_str().is_empty() => {
             return Err(refuse("", "the name of the bag directory is empty"));
         }
@@ -379,13 +379,13 @@ pub fn free_name(base: &Path, exists: &dyn Fn(&Path) -> bool) -> PathBuf {
     free.unwrap_or_else(|| with_suffix(SUFFIX_MAX))
 }
 
-fn cache(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<CacheOptions, UsageError> {
-    let size = typed.max_cache_size.unwrap_or_else(|| {
-        CacheOptions::bytes_max_by_memory(memory_bytes(surroundings.read_file), typed.snapshot_mode)
+fn cache(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<CacheOptions, UsageError> {
+    let size = args.max_cache_size.unwrap_or_else(|| {
+        CacheOptions::bytes_max_by_memory(memory_bytes(surroundings.read_file), args.snapshot_mode)
     });
     // As in rosbag2: without a size, the time alone bounds the cache, up to the largest size that can be given there.
     let bytes = match size {
-        0 if !typed.max_cache_duration.is_zero() => u64::from(u32::MAX),
+        0 if !args.max_cache_duration.is_zero() => u64::from(u32::MAX),
         bytes => bytes,
     };
     let bytes_max = usize::try_from(bytes).map_err(|_| UsageError::BadValue {
@@ -395,13 +395,13 @@ fn cache(typed: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<Cac
     })?;
     Ok(CacheOptions {
         bytes_max,
-        duration_max: some_unless_zero(typed.max_cache_duration),
-        policy: match typed.cache_policy {
+        duration_max: some_unless_zero(args.max_cache_duration),
+        policy: match args.cache_policy {
             CachePolicyName::Fair => CachePolicy::Fair,
             CachePolicyName::DropNew => CachePolicy::DropNew,
             CachePolicyName::DropOld => CachePolicy::DropOld,
         },
-        snapshot: typed.snapshot_mode,
+        snapshot: args.snapshot_mode,
     })
 }
 
@@ -431,17 +431,17 @@ fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
 }
 
 /// What rosbag2 warns of: choices that another choice makes redundant.
-fn warnings(typed: &RecordArguments) -> Vec<String> {
-    let all_topics = typed.all || typed.all_topics;
-    let all_services = typed.all || typed.all_services;
+fn warnings(args: &RecordArguments) -> Vec<String> {
+    let all_topics = args.all || args.all_topics;
+    let all_services = args.all || args.all_services;
     let mut warnings = Vec::new();
-    if all_topics && !(typed.topics.is_empty() && typed.positional_topics.is_empty()) {
+    if all_topics && !(args.topics.is_empty() && args.positional_topics.is_empty()) {
         warnings.push("all topics are recorded, so naming some has no effect".to_owned());
     }
-    if all_services && !typed.services.is_empty() {
+    if all_services && !args.services.is_empty() {
         warnings.push("all services are recorded, so naming some has no effect".to_owned());
     }
-    if (all_topics || all_services) && typed.regex.as_deref().is_some_and(|p| !p.is_empty()) {
+    if (all_topics || all_services) && args.regex.as_deref().is_some_and(|p| !p.is_empty()) {
         warnings.push("-a, --all-topics and --all-services override --regex, which has no effect".to_owned());
     }
     warnings

@@ -4,13 +4,13 @@ use super::UsageError;
 use holdall_model::{names, topic::NodeName};
 
 /// The full name of an argument: `chatter` is `/chatter`.
-pub fn full_name(flag: &'static str, typed: &str) -> Result<String, UsageError> {
+pub fn full_name(flag: &'static str, args: &str) -> Result<String, UsageError> {
     let bad = |reason: String| UsageError::BadValue {
         flag,
-        value: typed.to_owned(),
+        value: args.to_owned(),
         reason,
     };
-    if typed.starts_with('~') {
+    if args.starts_with('~') {
         return Err(bad(
             "not a valid topic name: '~' means nothing outside of a node".to_owned()
         ));
@@ -19,35 +19,35 @@ pub fn full_name(flag: &'static str, typed: &str) -> Result<String, UsageError> 
         namespace: "/".to_owned(),
         name: String::new(),
     };
-    names::expand_name(typed, &root).map_err(|error| bad(format!("not a valid topic name: {}", error.kind)))
+    names::expand_name(args, &root).map_err(|error| bad(format!("not a valid topic name: {}", error.kind)))
 }
 
 /// [`full_name`] for each.
-pub fn full_names(flag: &'static str, typed: &[String]) -> Result<Vec<String>, UsageError> {
-    typed.iter().map(|name| full_name(flag, name)).collect()
+pub fn full_names(flag: &'static str, args: &[String]) -> Result<Vec<String>, UsageError> {
+    args.iter().map(|name| full_name(flag, name)).collect()
 }
 
 /// Checks a type name: `package/msg/Name`, also `srv` and `action`.
-pub fn type_name(flag: &'static str, typed: &str) -> Result<String, UsageError> {
+pub fn type_name(flag: &'static str, args: &str) -> Result<String, UsageError> {
     let is_part =
         |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let parts: Vec<&str> = typed.split('/').collect();
+    let parts: Vec<&str> = args.split('/').collect();
     if parts.len() == 3
         && parts.iter().all(|part| is_part(part))
         && ["msg", "srv", "action"].contains(&parts[1])
     {
-        return Ok(typed.to_owned());
+        return Ok(args.to_owned());
     }
     Err(UsageError::BadValue {
         flag,
-        value: typed.to_owned(),
+        value: args.to_owned(),
         reason: "not a ROS type; expected package/msg/Name, for example sensor_msgs/msg/Image".to_owned(),
     })
 }
 
 /// [`type_name`] for each.
-pub fn type_names(flag: &'static str, typed: &[String]) -> Result<Vec<String>, UsageError> {
-    typed.iter().map(|name| type_name(flag, name)).collect()
+pub fn type_names(flag: &'static str, args: &[String]) -> Result<Vec<String>, UsageError> {
+    args.iter().map(|name| type_name(flag, name)).collect()
 }
 
 #[cfg(test)]

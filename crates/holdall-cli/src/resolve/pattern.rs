@@ -5,8 +5,8 @@ use holdall_model::selection::parse_pattern;
 use regex::Regex;
 
 /// Compiles a pattern given to `flag`; `None` and the empty text mean "no pattern", as in rosbag2.
-pub fn compile(flag: &'static str, typed: Option<&str>) -> Result<Option<Regex>, UsageError> {
-    let Some(pattern) = typed.filter(|pattern| !pattern.is_empty()) else {
+pub fn compile(flag: &'static str, args: Option<&str>) -> Result<Option<Regex>, UsageError> {
+    let Some(pattern) = args.filter(|pattern| !pattern.is_empty()) else {
         return Ok(None);
     };
     parse_pattern(pattern)

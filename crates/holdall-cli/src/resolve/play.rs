@@ -1,7 +1,7 @@
 //! Resolves the arguments of `holdall play` into the player's options.
 
 use super::{UsageError, names, pattern, surroundings::Surroundings};
-use crate::typed::play::{MessageOrderName, PlayArguments};
+use crate::args::play::{MessageOrderName, PlayArguments};
 use holdall::{
     play::options::{ClockSource, PlayOptions},
     reader::MessageOrder,
@@ -14,32 +14,32 @@ use std::{collections::BTreeMap, path::PathBuf};
 ///
 /// # Errors
 /// The first argument that cannot be used.
-pub fn meant(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<PlayOptions, UsageError> {
-    pattern::compile("--regex", typed.regex.as_deref())?;
-    pattern::compile("--exclude-regex", typed.exclude_regex.as_deref())?;
+pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<PlayOptions, UsageError> {
+    pattern::compile("--regex", args.regex.as_deref())?;
+    pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?;
     Ok(PlayOptions {
-        inputs: inputs(typed, surroundings)?,
-        rate: typed.rate,
-        repeat: typed.r#loop,
-        delay: typed.delay,
-        start_offset: typed.start_offset,
-        playback_duration: typed.playback_duration.and_then(|span| span.0),
-        playback_until: playback_until(typed)?,
-        topics: topics_and_services(("--topics", &typed.topics), ("--services", &typed.services))?,
-        regex: typed.regex.clone().filter(|pattern| !pattern.is_empty()),
-        exclude_regex: typed.exclude_regex.clone().filter(|pattern| !pattern.is_empty()),
+        inputs: inputs(args, surroundings)?,
+        rate: args.rate,
+        repeat: args.r#loop,
+        delay: args.delay,
+        start_offset: args.start_offset,
+        playback_duration: args.playback_duration.and_then(|span| span.0),
+        playback_until: playback_until(args)?,
+        topics: topics_and_services(("--topics", &args.topics), ("--services", &args.services))?,
+        regex: args.regex.clone().filter(|pattern| !pattern.is_empty()),
+        exclude_regex: args.exclude_regex.clone().filter(|pattern| !pattern.is_empty()),
         exclude_topics: topics_and_services(
-            ("--exclude-topics", &typed.exclude_topics),
-            ("--exclude-services", &typed.exclude_services),
+            ("--exclude-topics", &args.exclude_topics),
+            ("--exclude-services", &args.exclude_services),
         )?,
-        publishers: typed.publisher.clone(),
-        remap: remap(&typed.remap)?,
-        qos_overrides: super::qos_overrides(typed.qos_profile_overrides_path.as_deref(), surroundings)?,
-        clock: clock(typed)?,
-        start_paused: typed.start_paused,
-        read_ahead_messages: usize::try_from(typed.read_ahead_queue_size).unwrap_or(usize::MAX),
-        wait_for_all_acked: typed.wait_for_all_acked,
-        message_order: match typed.message_order {
+        publishers: args.publisher.clone(),
+        remap: remap(&args.remap)?,
+        qos_overrides: super::qos_overrides(args.qos_profile_overrides_path.as_deref(), surroundings)?,
+        clock: clock(args)?,
+        start_paused: args.start_paused,
+        read_ahead_messages: usize::try_from(args.read_ahead_queue_size).unwrap_or(usize::MAX),
+        wait_for_all_acked: args.wait_for_all_acked,
+        message_order: match args.message_order {
             MessageOrderName::Received => MessageOrder::Received,
             MessageOrderName::Sent => MessageOrder::Sent,
         },
@@ -63,26 +63,26 @@ fn topics_and_services(
 
 /// The bags in the order of the command line; a storage id after the bag of `-i` is ignored, because the
 /// reader detects it.
-fn inputs(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<PathBuf>, UsageError> {
+fn inputs(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<PathBuf>, UsageError> {
     let is_storage_id = |path: &PathBuf| {
         // An id may follow the bag of `-i`.
         let is_id = |text: &str| storages().iter().any(|storage| storage.id() == text);
         path.to_str().is_some_and(is_id) && !(surroundings.exists)(path)
     };
-    let mut inputs = typed.bags.clone();
-    inputs.extend(typed.input.iter().filter(|path| !is_storage_id(path)).cloned());
+    let mut inputs = args.bags.clone();
+    inputs.extend(args.input.iter().filter(|path| !is_storage_id(path)).cloned());
     if !inputs.is_empty() {
         return Ok(inputs);
     }
     // `--topics /a /b bag` takes the bag for a topic: a list continues until the next flag.
     let lists = [
-        ("--topics", &typed.topics),
-        ("--services", &typed.services),
-        ("--exclude-topics", &typed.exclude_topics),
-        ("--exclude-services", &typed.exclude_services),
-        ("--publisher", &typed.publisher),
-        ("--remap", &typed.remap),
-        ("--clock-topics", &typed.clock_topics),
+        ("--topics", &args.topics),
+        ("--services", &args.services),
+        ("--exclude-topics", &args.exclude_topics),
+        ("--exclude-services", &args.exclude_services),
+        ("--publisher", &args.publisher),
+        ("--remap", &args.remap),
+        ("--clock-topics", &args.clock_topics),
     ];
     let hint = lists
         .iter()
@@ -97,11 +97,11 @@ fn inputs(typed: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<
 }
 
 /// The later one of both spellings does not exist: only one of them can be given; negative values switch it off.
-fn playback_until(typed: &PlayArguments) -> Result<Option<Timestamp>, UsageError> {
-    if let Some(nanos) = typed.playback_until_nsec {
+fn playback_until(args: &PlayArguments) -> Result<Option<Timestamp>, UsageError> {
+    if let Some(nanos) = args.playback_until_nsec {
         return Ok((nanos >= 0).then(|| Timestamp::from_nanos(nanos)));
     }
-    let Some(seconds) = typed.playback_until_sec else {
+    let Some(seconds) = args.playback_until_sec else {
         return Ok(None);
     };
     if seconds.is_nan() || seconds >= 9.2e9 {
@@ -135,12 +135,12 @@ fn remap(rules: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
     Ok(names_by_old)
 }
 
-fn clock(typed: &PlayArguments) -> Result<ClockSource, UsageError> {
-    Ok(match typed.clock {
+fn clock(args: &PlayArguments) -> Result<ClockSource, UsageError> {
+    Ok(match args.clock {
         Some(hz) => ClockSource::Rate(hz),
-        None if typed.clock_topics_all => ClockSource::AllTopics,
-        None if !typed.clock_topics.is_empty() => {
-            ClockSource::Topics(names::full_names("--clock-topics", &typed.clock_topics)?)
+        None if args.clock_topics_all => ClockSource::AllTopics,
+        None if !args.clock_topics.is_empty() => {
+            ClockSource::Topics(names::full_names("--clock-topics", &args.clock_topics)?)
         }
         None => ClockSource::Off,
     })
@@ -149,17 +149,17 @@ fn clock(typed: &PlayArguments) -> Result<ClockSource, UsageError> {
 #[cfg(test)]
 mod tests {
     use super::{super::surroundings::fake::Fake, *};
-    use crate::typed::{Cli, Verb};
+    use crate::args::{Cli, Verb};
     use clap::Parser;
     use std::time::Duration;
 
     fn in_fake(fake: &Fake, line: &str) -> Result<PlayOptions, String> {
         let words = ["holdall", "play"].into_iter().chain(line.split_whitespace());
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
-        let Verb::Play(typed) = cli.verb else {
+        let Verb::Play(args) = cli.verb else {
             panic!("another verb")
         };
-        fake.with(|surroundings| meant(&typed, surroundings))
+        fake.with(|surroundings| resolve(&args, surroundings))
             .map_err(|error| error.to_string())
     }
 

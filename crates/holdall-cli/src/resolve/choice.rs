@@ -1,7 +1,7 @@
 //! Which messages are selected: names completed, patterns compiled, expressions parsed.
 
 use super::{UsageError, names, pattern};
-use crate::typed::choice::ChoiceArguments;
+use crate::args::choice::ChoiceArguments;
 use holdall::{
     decode::{MessageChoice, Question},
     reader::MessageOrder,
@@ -12,8 +12,8 @@ use holdall_model::time::Timestamp;
 ///
 /// # Errors
 /// The first argument that cannot be used.
-pub fn meant(typed: &ChoiceArguments, by_publish_time: bool) -> Result<MessageChoice, UsageError> {
-    let questions = typed.questions.iter().map(|text| {
+pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageChoice, UsageError> {
+    let questions = args.questions.iter().map(|text| {
         Question::parse(text).map_err(|error| UsageError::BadValue {
             flag: "--where",
             value: text.clone(),
@@ -21,15 +21,15 @@ pub fn meant(typed: &ChoiceArguments, by_publish_time: bool) -> Result<MessageCh
         })
     });
     Ok(MessageChoice {
-        topics: names::full_names("--topics", &typed.topics)?,
-        regex: pattern::compile("--regex", typed.regex.as_deref())?,
-        exclude_topics: names::full_names("--exclude-topics", &typed.exclude_topics)?,
-        exclude_regex: pattern::compile("--exclude-regex", typed.exclude_regex.as_deref())?,
-        types: names::type_names("--topic-types", &typed.topic_types)?,
-        from: typed.start.map(Timestamp::from_nanos),
-        until: typed.end.map(Timestamp::from_nanos),
-        start_offset: typed.start_offset,
-        duration: typed.duration,
+        topics: names::full_names("--topics", &args.topics)?,
+        regex: pattern::compile("--regex", args.regex.as_deref())?,
+        exclude_topics: names::full_names("--exclude-topics", &args.exclude_topics)?,
+        exclude_regex: pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?,
+        types: names::type_names("--topic-types", &args.topic_types)?,
+        from: args.start.map(Timestamp::from_nanos),
+        until: args.end.map(Timestamp::from_nanos),
+        start_offset: args.start_offset,
+        duration: args.duration,
         order: if by_publish_time {
             MessageOrder::Sent
         } else {
@@ -45,14 +45,14 @@ mod tests {
 
     #[test]
     fn names_patterns_and_questions_are_understood() {
-        let typed = ChoiceArguments {
+        let args = ChoiceArguments {
             topics: vec!["imu".into()],
             regex: Some("/cam.*".into()),
             questions: vec!["imu: a.b > 1".into()],
             start: Some(5),
             ..ChoiceArguments::default()
         };
-        let choice = meant(&typed, true).unwrap();
+        let choice = resolve(&args, true).unwrap();
         assert_eq!(choice.topics, ["/imu"]);
         assert_eq!(choice.questions[0].topic, "/imu");
         assert_eq!(choice.questions[0].expression, "a.b > 1");
@@ -62,17 +62,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_by_its_flag() {
-        let refusal = |typed: &ChoiceArguments| meant(typed, false).unwrap_err().to_string();
-        let typed = ChoiceArguments {
+    fn what_cannot_be_resolved_is_refused_by_its_flag() {
+        let refusal = |args: &ChoiceArguments| resolve(args, false).unwrap_err().to_string();
+        let args = ChoiceArguments {
             questions: vec!["a > 1".into()],
             ..ChoiceArguments::default()
         };
-        assert!(refusal(&typed).contains("--where \"a > 1\": expression, character 1: expected a topic"));
-        let typed = ChoiceArguments {
+        assert!(refusal(&args).contains("--where \"a > 1\": expression, character 1: expected a topic"));
+        let args = ChoiceArguments {
             topic_types: vec!["Image".into()],
             ..ChoiceArguments::default()
         };
-        assert!(refusal(&typed).contains("--topic-types"));
+        assert!(refusal(&args).contains("--topic-types"));
     }
 }

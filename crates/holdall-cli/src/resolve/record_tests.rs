@@ -1,16 +1,16 @@
 //! From the arguments of `holdall record` to the options of a recording: defaults, combinations, refusals.
 
 use super::{super::surroundings::fake::Fake, *};
-use crate::typed::{Cli, Verb};
+use crate::args::{Cli, Verb};
 use clap::Parser;
 
-fn in_fake(fake: &Fake, line: &str) -> Result<RecordMeant, String> {
+fn in_fake(fake: &Fake, line: &str) -> Result<ResolvedRecord, String> {
     let words = ["holdall", "record"].into_iter().chain(line.split_whitespace());
     let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
-    let Verb::Record(typed) = cli.verb else {
+    let Verb::Record(args) = cli.verb else {
         panic!("another verb")
     };
-    fake.with(|surroundings| meant(&typed, surroundings))
+    fake.with(|surroundings| resolve(&args, surroundings))
         .map_err(|error| error.to_string())
 }
 
@@ -248,7 +248,7 @@ fn choices_without_effect_are_warned_of() {
 }
 
 #[test]
-fn compression_is_meant_as_in_rosbag2() {
+fn compression_is_resolved_as_in_rosbag2() {
     let found = options(
         "-a --compression-mode MESSAGE --compression-format zstd --compression-queue-size 5 --compression-threads 3 --compression-threads-priority -5",
     );

@@ -1,7 +1,7 @@
 //! Resolves the arguments of the verbs that work on bags: choices, outputs and divisions.
 
 use super::{UsageError, names, pattern, read_file, record::custom_data, surroundings::Surroundings};
-use crate::typed::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
+use crate::args::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
 use holdall::{
     decode::Question,
     tools::{Choice, OutputOptions, SplitAt},
@@ -15,8 +15,8 @@ use std::path::Path;
 ///
 /// # Errors
 /// The first argument that cannot be used.
-pub fn choice(typed: &SelectionArguments) -> Result<Choice, UsageError> {
-    let questions = typed.questions.iter().map(|text| {
+pub fn choice(args: &SelectionArguments) -> Result<Choice, UsageError> {
+    let questions = args.questions.iter().map(|text| {
         Question::parse(text).map_err(|error| UsageError::BadValue {
             flag: "--where",
             value: text.clone(),
@@ -25,23 +25,23 @@ pub fn choice(typed: &SelectionArguments) -> Result<Choice, UsageError> {
     });
     Ok(Choice {
         selection: Selection {
-            topics: names::full_names("--topics", &typed.topics)?,
-            services: names::full_names("--services", &typed.services)?,
-            topic_types: names::type_names("--topic-types", &typed.topic_types)?,
-            regex: pattern::compile("--regex", typed.regex.as_deref())?,
-            exclude_regex: pattern::compile("--exclude-regex", typed.exclude_regex.as_deref())?,
-            exclude_topics: names::full_names("--exclude-topics", &typed.exclude_topics)?,
-            exclude_services: names::full_names("--exclude-services", &typed.exclude_services)?,
-            exclude_topic_types: names::type_names("--exclude-topic-types", &typed.exclude_topic_types)?,
+            topics: names::full_names("--topics", &args.topics)?,
+            services: names::full_names("--services", &args.services)?,
+            topic_types: names::type_names("--topic-types", &args.topic_types)?,
+            regex: pattern::compile("--regex", args.regex.as_deref())?,
+            exclude_regex: pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?,
+            exclude_topics: names::full_names("--exclude-topics", &args.exclude_topics)?,
+            exclude_services: names::full_names("--exclude-services", &args.exclude_services)?,
+            exclude_topic_types: names::type_names("--exclude-topic-types", &args.exclude_topic_types)?,
             // In a bag there is no reason to hide topics.
             include_hidden_topics: true,
             include_unpublished_topics: true,
             ..Selection::default()
         },
-        publishers: typed.publisher.clone(),
-        start: typed.start,
-        end: typed.end,
-        rates: typed
+        publishers: args.publisher.clone(),
+        start: args.start,
+        end: args.end,
+        rates: args
             .rates
             .iter()
             .map(|text| rate(text))
@@ -76,11 +76,11 @@ fn rate(text: &str) -> Result<(String, f64), UsageError> {
 }
 
 /// When an output is divided.
-pub fn division(typed: &DivisionArguments) -> SplitAt {
+pub fn division(args: &DivisionArguments) -> SplitAt {
     SplitAt {
-        bytes_max: typed.max_bag_size.filter(|bytes| *bytes > 0),
-        duration_max: typed.max_bag_duration.filter(|span| !span.is_zero()),
-        count_max: typed.count,
+        bytes_max: args.max_bag_size.filter(|bytes| *bytes > 0),
+        duration_max: args.max_bag_duration.filter(|span| !span.is_zero()),
+        count_max: args.count,
         times: Vec::new(),
     }
 }
@@ -91,7 +91,7 @@ pub fn division(typed: &DivisionArguments) -> SplitAt {
 /// The first argument that cannot be used.
 pub fn output(
     directory: &Path,
-    typed: &OutputArguments,
+    args: &OutputArguments,
     division: &DivisionArguments,
     surroundings: &Surroundings<'_>,
 ) -> Result<OutputOptions, UsageError> {
@@ -100,9 +100,9 @@ pub fn output(
             path: directory.to_owned(),
         });
     }
-    let storage_options = storage_options(typed, surroundings)?;
+    let storage_options = storage_options(args, surroundings)?;
     let compression = CompressionOptions {
-        mode: match typed.compression_mode {
+        mode: match args.compression_mode {
             None | Some(PackMode::None) => CompressionMode::None,
             Some(PackMode::File) => CompressionMode::File,
             Some(PackMode::Message) => CompressionMode::Message,
@@ -111,35 +111,35 @@ pub fn output(
     };
     Ok(OutputOptions {
         directory: directory.to_owned(),
-        storage_id: typed.storage.clone(),
-        is_rewritten: storage_options != StorageOptions::default() || typed.compression_mode.is_some(),
+        storage_id: args.storage.clone(),
+        is_rewritten: storage_options != StorageOptions::default() || args.compression_mode.is_some(),
         storage_options,
         split: self::division(division),
         split_moments: division.at.clone(),
         compression,
-        custom_data: custom_data(&typed.custom_data)?,
+        custom_data: custom_data(&args.custom_data)?,
     })
 }
 
 fn storage_options(
-    typed: &OutputArguments,
+    args: &OutputArguments,
     surroundings: &Surroundings<'_>,
 ) -> Result<StorageOptions, UsageError> {
     let mut options = StorageOptions {
-        preset: typed.storage_preset_profile.clone().unwrap_or_default(),
+        preset: args.storage_preset_profile.clone().unwrap_or_default(),
         ..StorageOptions::default()
     };
-    let mut config = match &typed.storage_config_file {
+    let mut config = match &args.storage_config_file {
         Some(path) => read_file(surroundings, "--storage-config-file", path)?,
         None => String::new(),
     };
-    if let Some(codec) = typed.compression {
-        let level = typed.level.unwrap_or(Level::Default);
+    if let Some(codec) = args.compression {
+        let level = args.level.unwrap_or(Level::Default);
         config = format!("{}\n{}", config.trim_end(), chunk_config(codec, level));
     }
     options.config = Some(config).filter(|config| !config.trim().is_empty());
     // Without a storage, settings are those of MCAP.
-    let id = typed
+    let id = args
         .storage
         .as_deref()
         .unwrap_or(holdall_storage::DEFAULT_STORAGE_ID);
@@ -149,7 +149,7 @@ fn storage_options(
         reason,
     };
     let storage = storage_by_id(id).map_err(|error| bad("--storage", id, error.to_string()))?;
-    if typed.compression.is_some() && storage.chunks().is_none() {
+    if args.compression.is_some() && storage.chunks().is_none() {
         return Err(UsageError::Clash {
             first: "--compression",
             second: "--storage",
@@ -190,18 +190,18 @@ mod tests {
 
     #[test]
     fn rates_are_for_one_topic_or_all() {
-        let typed = SelectionArguments {
+        let args = SelectionArguments {
             rates: vec!["camera=2.5".into(), "10Hz".into()],
             ..SelectionArguments::default()
         };
         let expected: BTreeMap<String, f64> = [("/camera".to_owned(), 2.5), (String::new(), 10.0)].into();
-        assert_eq!(choice(&typed).unwrap().rates, expected);
+        assert_eq!(choice(&args).unwrap().rates, expected);
         for text in ["", "/a=", "/a=x", "0", "-1", "inf", "NaN", "1e-300"] {
-            let typed = SelectionArguments {
+            let args = SelectionArguments {
                 rates: vec![text.into()],
                 ..SelectionArguments::default()
             };
-            assert!(choice(&typed).is_err(), "{text}");
+            assert!(choice(&args).is_err(), "{text}");
         }
     }
 
