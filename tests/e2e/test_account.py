@@ -264,7 +264,7 @@ def test_requests_on_the_control_socket_and_metrics(world):
     assert "/t" in json.loads(ask("status"))["status"]["topics"]
     assert by_prometheus(ask("metrics"))["holdall_stalled"] == {(): 0}
     refused = world.run("control", path, "snapshot")
-    assert refused.returncode == 1 and "--snapshot-mode" in refused.stderr
+    assert refused.returncode == 2 and "--snapshot-mode" in refused.stderr
     with socket.socket(socket.AF_UNIX) as raw:
         raw.connect(str(path))
         raw.sendall(b"no json\n{\"request\": 5}\n")

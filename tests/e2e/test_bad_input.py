@@ -65,16 +65,16 @@ def test_broken_qos_file_is_explained(world, text, words):
 @pytest.mark.parametrize("verb", ["info", "play"])
 def test_things_that_are_no_bag_are_named(world, verb):
     missing = world.folder / "missing"
-    refused(world.run(verb, missing), 1, str(missing))
+    refused(world.run(verb, missing), 2, str(missing))
     empty = world.folder / "empty"
     empty.mkdir()
-    refused(world.run(verb, empty), 1, str(empty))
+    refused(world.run(verb, empty), 2, str(empty))
     text = world.folder / "text.mcap"
     text.write_text("this is not a bag")
-    refused(world.run(verb, text), 1, str(text))
+    refused(world.run(verb, text), 2, str(text))
     nothing = world.folder / "nothing.mcap"
     nothing.write_bytes(b"")
-    refused(world.run(verb, nothing), 1, str(nothing))
+    refused(world.run(verb, nothing), 2, str(nothing))
 
 
 def test_truncated_bag_still_shows_what_is_there(world):

@@ -34,7 +34,7 @@ def test_a_live_bag_is_read_and_not_changed(world, storage):
     who = f"is being recorded by process {recorder.process.pid}"
     for verb in (["repair"], ["reindex"], ["repair", "-o", world.folder / "copy"]):
         told = world.run(*verb, bag)
-        assert told.returncode == 1 and who in told.stderr, (verb, told.stderr)
+        assert told.returncode == 2 and who in told.stderr, (verb, told.stderr)
     for verb, codes in (
         (["info"], (0,)),
         (["cat", "-n", "3"], (0,)),

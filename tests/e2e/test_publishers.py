@@ -79,7 +79,7 @@ def test_publishers_are_told_and_chosen_and_others_read_one_topic(world, storage
         assert (account["recorded"], account["left_out"]) == (20, 30), "messages of others were left out on request"
         assert [publisher["node"] for publisher in account["publishers"]] == ["/left"]
     refused = world.run("filter", bag, "-o", world.folder / "nobody", "--publisher", "/middle")
-    assert refused.returncode == 1 and "no publisher /middle, but" in refused.stderr, refused.stderr
+    assert refused.returncode == 2 and "no publisher /middle, but" in refused.stderr, refused.stderr
 
 
 def test_mcap_tools_see_a_channel_for_each_publisher(world):

@@ -1,12 +1,26 @@
-//! The outcome of a run, and its exit code.
+//! The outcome of a run, and its exit code: which errors refuse the input, and which are failures during the work.
 
-use std::{fmt, process::ExitCode};
+use holdall::{
+    decode::ChoiceError,
+    export::ExportError,
+    live::LockError,
+    play::PlayError,
+    reader::BagError,
+    supervise::control_socket::ControlError,
+    tools::{ToolError, repair::RepairError},
+};
+use holdall_storage::StorageError;
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 /// Everything was done.
 pub const OK: u8 = 0;
-/// Something failed during the work.
+/// Something failed on the way: a damaged bag, a full disk.
 pub const FAILED: u8 = 1;
-/// Wrong usage or bad input: refused before anything was done.
+/// Refused before anything was done: wrong flags, no such file, not a bag, no such topic, nothing chosen.
 pub const REFUSED: u8 = 2;
 /// Done, but messages were lost.
 pub const LOST: u8 = 3;
@@ -15,8 +29,8 @@ pub const LOST: u8 = 3;
 pub const HELP: &str = "\
 Exit codes:
   0  done
-  1  failed
-  2  wrong usage or bad input, refused before anything was done
+  1  failed on the way: a damaged bag, a full disk; problems that check or audit found, differences of diff
+  2  refused before anything was done: wrong flags, no such file, not a bag, no such topic, nothing chosen
   3  done, but messages were lost (the report says how many, where and of which topic)";
 
 /// How a run ended when nothing failed.
@@ -52,11 +66,136 @@ impl Failure {
         Self::Failed(reason.to_string())
     }
 
+    fn when(is_refused: bool, error: impl fmt::Display) -> Self {
+        if is_refused {
+            Self::refused(error)
+        } else {
+            Self::failed(error)
+        }
+    }
+
+    /// Of a bag that was opened; `named` are the paths of the command line.
+    pub fn opening(error: BagError, named: &[PathBuf]) -> Self {
+        Self::when(refuses(&error, named), error)
+    }
+
+    /// Of a choice of messages.
+    pub fn choosing(error: ChoiceError) -> Self {
+        Self::when(refuses_choice(&error), error)
+    }
+
+    /// Of a verb that makes a bag, or changes the bag `named`.
+    pub fn making(error: ToolError, named: &[PathBuf]) -> Self {
+        Self::when(refuses_tool(&error, named), error)
+    }
+
+    /// Of a repair of the bag `named`.
+    pub fn repairing(error: RepairError, named: &Path) -> Self {
+        let named = [named.to_owned()];
+        let is_refused = match &error {
+            RepairError::Bag(error) => refuses(error, &named),
+            RepairError::Storage(error) => refuses_file(error, &named),
+            RepairError::Lock(error) => refuses_lock(error, &named),
+            RepairError::Disk(error) => named.contains(&error.path),
+            RepairError::Output(error) => refuses_tool(error, &named),
+            _ => false,
+        };
+        Self::when(is_refused, error)
+    }
+
+    /// Of a playback of the bags `named`.
+    pub fn playing(error: PlayError, named: &[PathBuf]) -> Self {
+        let is_refused = match &error {
+            PlayError::Option { .. }
+            | PlayError::Regex { .. }
+            | PlayError::Nothing { .. }
+            | PlayError::SerializationFormat { .. } => true,
+            PlayError::Bag(error) => refuses(error, named),
+            _ => false,
+        };
+        Self::when(is_refused, error)
+    }
+
+    /// Of an export.
+    pub fn exporting(error: ExportError) -> Self {
+        let is_refused = match &error {
+            ExportError::Exists { .. } | ExportError::NotBuilt { .. } => true,
+            ExportError::Choice(error) => refuses_choice(error),
+            _ => false,
+        };
+        Self::when(is_refused, error)
+    }
+
+    /// Of a request to a running recording.
+    pub fn asking(error: ControlError) -> Self {
+        let is_refused = match &error {
+            ControlError::Bind { .. } | ControlError::Refused(_) => true,
+            ControlError::Reach { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ),
+            _ => false,
+        };
+        Self::when(is_refused, error)
+    }
+
     /// The sentence.
     pub fn sentence(&self) -> &str {
         match self {
             Self::Refused(sentence) | Self::Failed(sentence) => sentence,
         }
+    }
+}
+
+/// Whether opening a bag was refused: what was named is not there, is no bag, or has a form that is not supported. What is wrong with a
+/// file inside of a bag is damage.
+fn refuses(error: &BagError, named: &[PathBuf]) -> bool {
+    match error {
+        BagError::Unsupported { .. } | BagError::Publishers { .. } => true,
+        BagError::NotABag { path, .. } | BagError::Io { path, .. } => named.contains(path),
+        BagError::Disk(error) => named.contains(&error.path),
+        BagError::Storage(error) => refuses_file(error, named),
+        _ => false,
+    }
+}
+
+fn refuses_file(error: &StorageError, named: &[PathBuf]) -> bool {
+    match error {
+        StorageError::Unsupported { .. } => true,
+        StorageError::WrongFormat { path, .. } | StorageError::Io { path, .. } => named.contains(path),
+        StorageError::Disk(error) => named.contains(&error.path),
+        _ => false,
+    }
+}
+
+fn refuses_lock(error: &LockError, named: &[PathBuf]) -> bool {
+    match error {
+        LockError::BeingRecorded { .. } => true,
+        LockError::Disk(error) => named.contains(&error.path),
+    }
+}
+
+fn refuses_choice(error: &ChoiceError) -> bool {
+    matches!(
+        error,
+        ChoiceError::UnknownTopic { .. }
+            | ChoiceError::Question { .. }
+            | ChoiceError::Opaque { .. }
+            | ChoiceError::Nothing { .. }
+    )
+}
+
+fn refuses_tool(error: &ToolError, named: &[PathBuf]) -> bool {
+    match error {
+        ToolError::OutputExists { .. }
+        | ToolError::OutputName { .. }
+        | ToolError::Selection(_)
+        | ToolError::Unsupported { .. } => true,
+        ToolError::Choice(error) => refuses_choice(error),
+        ToolError::Lock(error) => refuses_lock(error, named),
+        ToolError::Read(error) => refuses(error, named),
+        ToolError::Disk(error) => named.contains(&error.path),
+        _ => false,
     }
 }
 

@@ -328,7 +328,7 @@ fn what_is_no_bag_is_told_in_one_sentence() {
     fs::write(folder.path().join("nothing.mcap"), "").unwrap();
     fs::write(folder.path().join("text.mcap"), "this is not a bag").unwrap();
     for name in ["missing", "empty", "nothing.mcap", "text.mcap"] {
-        let sentence = one_sentence(folder.path(), &["info", name], 1);
+        let sentence = one_sentence(folder.path(), &["info", name], 2);
         assert!(sentence.contains(name), "{sentence}");
     }
 }

@@ -577,11 +577,11 @@ fn what_cannot_be_played_is_refused_in_one_sentence() {
     refuse(&|options| options.regex = Some("(".into()), "regular expression");
     refuse(
         &|options| options.topics = vec!["/nowhere".into()],
-        "none of its topics is chosen",
+        "none of the topics fits; there are ",
     );
     refuse(
         &|options| options.regex = Some("cam".into()),
-        "must match the whole name, so type \".*cam.*\" for names that contain \"cam\"",
+        "the pattern must match the whole name, try \".*cam.*\"",
     );
     refuse(
         &|options| options.start_offset = Duration::from_secs(5),

@@ -47,6 +47,7 @@ pub fn choice(args: &SelectionArguments) -> Result<Choice, UsageError> {
             .map(|text| rate(text))
             .collect::<Result<_, _>>()?,
         questions: questions.collect::<Result<_, _>>()?,
+        is_lenient: false,
     })
 }
 

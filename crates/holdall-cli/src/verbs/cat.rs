@@ -9,7 +9,7 @@ use crate::{
     resolve,
     terminal::log,
 };
-use holdall::decode::{ChoiceError, Decoders, PrintForm, Printer};
+use holdall::decode::{Decoders, PrintForm, Printer};
 use holdall_model::dynamic::text::TextOptions;
 use tracing::{level_filters::LevelFilter, warn};
 
@@ -23,7 +23,7 @@ pub fn run(args: &CatArguments) -> VerbResult {
     let input = input::open(&args.choice.bags)?;
     let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
-    let messages = choice.messages(bags, &mut decoders).map_err(refused)?;
+    let messages = choice.messages(bags, &mut decoders).map_err(Failure::choosing)?;
     let mut printer = Printer::new(decoders, form(args), options(args));
     let mut stream = Stream::stdout();
     let mut out = Vec::with_capacity(2 * GATHERED_BYTES);
@@ -59,6 +59,9 @@ pub fn run(args: &CatArguments) -> VerbResult {
     if !stream.write(&out)? || !stream.flush()? {
         return Ok(Outcome::Done);
     }
+    if shown == 0 && !has_failed && count > 0 && input::message_count(bags) > 0 {
+        return Err(Failure::refused(input::nothing_chosen(bags)));
+    }
     let (sentences, undecoded) = printer.close();
     sentences.iter().for_each(|sentence| warn!("{sentence}"));
     Ok(if has_failed || undecoded {
@@ -66,16 +69,6 @@ pub fn run(args: &CatArguments) -> VerbResult {
     } else {
         Outcome::Done
     })
-}
-
-/// Unknown topics and expressions that do not fit are found before anything is shown.
-pub(super) fn refused(error: ChoiceError) -> Failure {
-    match error {
-        ChoiceError::UnknownTopic { .. } | ChoiceError::Question { .. } | ChoiceError::Opaque { .. } => {
-            Failure::refused(error)
-        }
-        _ => Failure::failed(error),
-    }
 }
 
 fn form(args: &CatArguments) -> PrintForm {

@@ -20,7 +20,7 @@ pub fn run(args: &CheckArguments) -> VerbResult {
         let progress = Progress::of_bytes(&format!("checking {}", path.display()));
         let found = holdall::tools::check::check(path, &mut |done, total| progress.show(done, total));
         drop(progress);
-        let found = found.map_err(Failure::failed)?;
+        let found = found.map_err(|error| Failure::opening(error, &named.paths))?;
         is_sound &= found.is_sound();
         output::result(&if args.json {
             check::json(&found).to_string()

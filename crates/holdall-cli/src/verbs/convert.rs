@@ -14,7 +14,7 @@ use crate::{
 };
 use holdall::{
     reader::BagReader,
-    tools::{Choice, Job, OutputOptions, ToolError, run, yaml},
+    tools::{Choice, Job, OutputOptions, run, yaml},
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -252,15 +252,7 @@ fn make(
     };
     let written = run(job, &mut |done, total| progress.show(done, total));
     drop(progress);
-    let written = written.map_err(|error| match error {
-        ToolError::OutputExists { .. } | ToolError::OutputName { .. } | ToolError::Selection(_) => {
-            Failure::refused(error)
-        }
-        ToolError::Choice(
-            holdall::decode::ChoiceError::UnknownTopic { .. } | holdall::decode::ChoiceError::Question { .. },
-        ) => Failure::refused(error),
-        error => Failure::failed(error),
-    })?;
+    let written = written.map_err(|error| Failure::making(error, &[]))?;
     if scratch.is_some() {
         return written.files.first().map_or(Ok(()), |file| output::file(file));
     }

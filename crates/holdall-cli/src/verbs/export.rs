@@ -1,6 +1,6 @@
 //! `holdall export`: messages as tables and image files.
 
-use super::{cat::refused, input};
+use super::input;
 use crate::{
     VerbResult,
     args::export::{ExportArguments, ExportFormat},
@@ -10,7 +10,7 @@ use crate::{
 };
 use holdall::{
     decode::Decoders,
-    export::{ExportError, ExportKind, ExportOptions, Exporter, ImageFormat},
+    export::{ExportKind, ExportOptions, Exporter, ImageFormat},
     reader::BagSet,
 };
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     let input = input::open(&args.choice.bags)?;
     let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
-    let messages = choice.messages(bags, &mut decoders).map_err(refused)?;
+    let messages = choice.messages(bags, &mut decoders).map_err(Failure::choosing)?;
     let progress = Progress::of_messages("exporting");
     let total = total(bags, args.choice.count);
     let options = ExportOptions {
@@ -36,7 +36,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         },
         overwrite: args.overwrite,
     };
-    let mut exporter = Exporter::new(options, decoders).map_err(failure)?;
+    let mut exporter = Exporter::new(options, decoders).map_err(Failure::exporting)?;
     let mut unreadable = 0_u64;
     let count = args.choice.count.unwrap_or(u64::MAX);
     let mut taken = 0;
@@ -47,7 +47,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         match message {
             Ok(message) => {
                 taken += 1;
-                exporter.write(&message).map_err(failure)?;
+                exporter.write(&message).map_err(Failure::exporting)?;
             }
             Err(error) => {
                 unreadable += 1;
@@ -56,9 +56,20 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         }
         progress.show(taken, total);
     }
-    let report = exporter.finish().map_err(failure)?;
+    let report = exporter.finish().map_err(Failure::exporting)?;
     drop(progress);
     report.notices.iter().for_each(|notice| warn!("{notice}"));
+    if report.exported.is_empty() && unreadable == 0 && total > 0 {
+        return Err(Failure::refused(if taken == 0 {
+            input::nothing_chosen(bags)
+        } else {
+            let what = match args.format {
+                ExportFormat::Png | ExportFormat::Jpeg => "images",
+                ExportFormat::Csv | ExportFormat::Parquet => "messages that a table can hold",
+            };
+            format!("nothing was written: no chosen topic has {what}")
+        }));
+    }
     output::result(&if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::failed)?
     } else {
@@ -69,14 +80,6 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     } else {
         Outcome::Done
     })
-}
-
-/// An existing output is bad input; all else has failed during the work.
-fn failure(error: ExportError) -> Failure {
-    match error {
-        ExportError::Exists { .. } | ExportError::NotBuilt { .. } => Failure::refused(error),
-        _ => Failure::failed(error),
-    }
 }
 
 /// `lab` and `csv` give `lab_csv`, in the current folder.
@@ -92,10 +95,6 @@ fn default_folder(args: &ExportArguments) -> PathBuf {
 
 /// Messages to read; a filter makes it end early.
 fn total(bags: &BagSet, count: Option<u64>) -> u64 {
-    let all = bags
-        .bags()
-        .iter()
-        .map(|bag| bag.metadata().message_count)
-        .sum::<u64>();
+    let all = input::message_count(bags);
     count.map_or(all, |count| count.min(all))
 }

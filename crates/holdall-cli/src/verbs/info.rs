@@ -19,7 +19,8 @@ use tracing::{level_filters::LevelFilter, warn};
 pub fn run(args: &InfoArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(std::slice::from_ref(&args.bag))?;
-    let bag = BagReader::open_with(&named.paths[0], Ros1View::AsStored).map_err(Failure::failed)?;
+    let bag = BagReader::open_with(&named.paths[0], Ros1View::AsStored)
+        .map_err(|error| Failure::opening(error, &named.paths))?;
     for notice in bag.notices() {
         warn!("{notice}");
     }

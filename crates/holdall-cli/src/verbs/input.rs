@@ -1,6 +1,6 @@
 //! The bags that a command line names; `-` is a storage file on standard input.
 
-use crate::exit::Failure;
+use crate::{exit::Failure, units::plural};
 use holdall::reader::{BagReader, BagSet, Ros1View};
 use holdall_io::{fs::write_new, scratch::ScratchDirectory};
 use holdall_storage::compression::scratch;
@@ -74,7 +74,8 @@ pub struct Input {
 /// The first that cannot be opened.
 pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
     let named = resolve(paths)?;
-    let bags = BagSet::open_with(&named.paths, Ros1View::AllConverted).map_err(Failure::failed)?;
+    let bags = BagSet::open_with(&named.paths, Ros1View::AllConverted)
+        .map_err(|error| Failure::opening(error, &named.paths))?;
     bags.notices().iter().for_each(|notice| warn!("{notice}"));
     Ok(Input { bags, _named: named })
 }
@@ -86,11 +87,24 @@ pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
 pub fn open_each(named: &Named) -> Result<Vec<BagReader>, Failure> {
     let mut bags = Vec::with_capacity(named.paths.len());
     for path in &named.paths {
-        let bag = BagReader::open(path).map_err(Failure::failed)?;
+        let bag = BagReader::open(path).map_err(|error| Failure::opening(error, &named.paths))?;
         bag.notices().iter().for_each(|notice| warn!("{notice}"));
         bags.push(bag);
     }
     Ok(bags)
+}
+
+/// Number of messages in bags, by their metadata.
+pub fn message_count(bags: &BagSet) -> u64 {
+    bags.bags().iter().map(|bag| bag.metadata().message_count).sum()
+}
+
+/// The sentence for a choice that leaves nothing of bags that have messages.
+pub fn nothing_chosen(bags: &BagSet) -> String {
+    format!(
+        "nothing is chosen: none of {} fits",
+        plural(message_count(bags), "message")
+    )
 }
 
 fn keep_standard_input() -> Result<ScratchDirectory, Failure> {

@@ -87,7 +87,7 @@ fn of_bags(bags: &[PathBuf], rows: RowsOf<'_>) -> Result<Vec<Value>, Failure> {
     let named = input::resolve(bags)?;
     let mut all = Vec::new();
     for path in &named.paths {
-        let bag = BagReader::open(path).map_err(Failure::failed)?;
+        let bag = BagReader::open(path).map_err(|error| Failure::opening(error, &named.paths))?;
         all.extend(rows(path, &bag)?);
     }
     Ok(all)

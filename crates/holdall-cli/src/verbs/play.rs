@@ -18,7 +18,7 @@ use crate::{
     transport,
 };
 use holdall::play::{
-    PlayControl, PlayError, Player,
+    PlayControl, Player,
     status::{PlayPhase, PlayReport},
 };
 use holdall_io::clock::{Clock, SystemClock};
@@ -46,7 +46,7 @@ pub fn run(args: &PlayArguments) -> VerbResult {
     for bag in &options.inputs {
         // Detected before DDS is started, which takes a moment.
         bag.symlink_metadata().map_err(|error| {
-            Failure::failed(format!(
+            Failure::refused(format!(
                 "{}: {}",
                 bag.display(),
                 resolve::surroundings::io_reason(&error)
@@ -61,7 +61,8 @@ pub fn run(args: &PlayArguments) -> VerbResult {
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }
-    let player = Player::start(options, transports, clock).map_err(failure)?;
+    let player =
+        Player::start(options, transports, clock).map_err(|error| Failure::playing(error, &named.paths))?;
     for notice in player.notices() {
         warn!("{notice}");
     }
@@ -155,13 +156,5 @@ fn outcome(report: &PlayReport) -> Outcome {
             Outcome::Lost
         }
         _ => Outcome::Done,
-    }
-}
-
-/// Wrong choices are refused; everything else has failed.
-fn failure(error: PlayError) -> Failure {
-    match error {
-        PlayError::Option { .. } | PlayError::Regex { .. } => Failure::refused(error),
-        _ => Failure::failed(error),
     }
 }

@@ -17,7 +17,7 @@ pub fn run(args: &ReindexArguments) -> VerbResult {
         let progress = Progress::of_bytes(&format!("reindexing {}", path.display()));
         let done = holdall::tools::reindex(path, &mut |done, total| progress.show(done, total));
         drop(progress);
-        let done = done.map_err(Failure::failed)?;
+        let done = done.map_err(|error| Failure::making(error, std::slice::from_ref(path)))?;
         is_whole &= done.unreadable == 0;
         done.notices.iter().for_each(|notice| warn!("{notice}"));
         output::result(&if args.json {

@@ -18,7 +18,7 @@ pub fn run(args: &RepairArguments) -> VerbResult {
         progress.show(done, total);
     });
     drop(progress);
-    let report = report.map_err(Failure::failed)?;
+    let report = report.map_err(|error| Failure::repairing(error, &args.bag))?;
     output::result(&if args.json {
         serde_json::to_string_pretty(&render::json(&report)).map_err(Failure::failed)?
     } else {

@@ -82,6 +82,12 @@ pub enum ChoiceError {
         /// The bag's topics.
         known: String,
     },
+    /// No message is selected.
+    #[error("nothing is chosen: {reason}")]
+    Nothing {
+        /// The cause, and what to enter instead.
+        reason: String,
+    },
     /// A condition that does not fit its topic's type.
     #[error("{topic}: {source}")]
     Question {
@@ -110,6 +116,46 @@ pub enum ChoiceError {
     },
 }
 
+/// Topics that a sentence lists; a bag may have thousands.
+const LISTED_MAX: usize = 20;
+
+/// Names for a sentence, each once, in alphabetical order.
+pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: BTreeSet<&str> = names.into_iter().collect();
+    let first: Vec<&str> = names.iter().take(LISTED_MAX).copied().collect();
+    let more = match names.len().saturating_sub(LISTED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", first.join(", "))
+}
+
+/// Why a choice has none of these topics, and what to enter instead: a pattern that must match the whole name
+/// often matches a part of one.
+pub(crate) fn why_no_topic(names: &[&str], pattern: Option<&str>) -> String {
+    let is_part = |pattern: &&str| {
+        let regex = Regex::new(pattern);
+        regex.is_ok_and(|regex| names.iter().any(|name| regex.is_match(name)))
+    };
+    match pattern.filter(is_part) {
+        Some(pattern) => {
+            let part = if pattern.contains('|') {
+                format!("({pattern})")
+            } else {
+                pattern.to_owned()
+            };
+            format!(
+                "no topic is named {pattern:?}; the pattern must match the whole name, try {:?}",
+                format!(".*{part}.*")
+            )
+        }
+        None => format!(
+            "none of the topics fits; there are {}",
+            listed(names.iter().copied())
+        ),
+    }
+}
+
 impl MessageChoice {
     /// Whether messages of a topic are selected, before conditions.
     pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
@@ -133,7 +179,7 @@ impl MessageChoice {
     /// The selected messages in order. Conditions are first checked against the topics' types.
     ///
     /// # Errors
-    /// Unknown topics, conditions that do not fit. The iterator returns read errors and continues after them
+    /// Unknown topics, a choice without any topic, conditions that do not fit. The iterator returns read errors and continues after them
     /// if it can.
     pub fn messages(
         &self,
@@ -141,16 +187,13 @@ impl MessageChoice {
         decoders: &mut Decoders,
     ) -> Result<impl Iterator<Item = Result<BagMessage, ChoiceError>> + use<>, ChoiceError> {
         let topics = bags.topics();
-        let names = || {
-            let known: BTreeSet<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-            known.into_iter().collect::<Vec<_>>().join(", ")
-        };
+        let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
         let asked = self.questions.iter().map(|question| &question.topic);
         for named in self.topics.iter().chain(asked) {
             if !topics.iter().any(|topic| topic.name == *named) {
                 return Err(ChoiceError::UnknownTopic {
                     topic: named.clone(),
-                    known: names(),
+                    known: listed(names.iter().copied()),
                 });
             }
         }
@@ -167,6 +210,12 @@ impl MessageChoice {
             .filter(|topic| self.takes_topic(&topic.name, &topic.type_name))
             .map(|topic| topic.name.clone())
             .collect();
+        if wanted.is_empty() && !names.is_empty() {
+            let pattern = self.regex.as_ref().map(Regex::as_str);
+            return Err(ChoiceError::Nothing {
+                reason: why_no_topic(&names, pattern),
+            });
+        }
         let types = self.types.clone();
         let messages = self.in_time(bags, wanted);
         Ok(messages.filter_map(move |message| match message {

@@ -4,6 +4,7 @@ mod choice;
 mod print;
 
 pub use choice::{ChoiceError, MessageChoice, Question};
+pub(crate) use choice::{listed, why_no_topic};
 pub use print::{PrintForm, Printer};
 
 use crate::reader::{BagError, BagReader, BagSet};

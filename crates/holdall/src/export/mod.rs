@@ -120,26 +120,26 @@ pub struct Exporter {
     /// Used file names, each with the last number that was appended to it.
     names: HashMap<String, u32>,
     notices: Vec<String>,
+    /// Whether the output folder is ready; an export without output creates none.
+    has_folder: bool,
 }
 
 impl Exporter {
     /// Starts an export of messages of the bags that `decoders` was made for.
     ///
     /// # Errors
-    /// A folder that cannot be created, or a feature that this program was built without.
+    /// A feature that this program was built without.
     pub fn new(options: ExportOptions, decoders: Decoders) -> Result<Self, ExportError> {
         if options.kind == ExportKind::Parquet && cfg!(not(feature = "parquet")) {
             return Err(ExportError::NotBuilt { what: "Parquet" });
         }
-        std::fs::create_dir_all(&options.folder)
-            .map_err(|source| ExportError::io("make", &options.folder, source))?;
-        holdall_io::new_file::remove_left_over(&options.folder);
         Ok(Self {
             options,
             decoders,
             outlets: BTreeMap::new(),
             names: HashMap::new(),
             notices: Vec::new(),
+            has_folder: false,
         })
     }
 
@@ -222,6 +222,9 @@ impl Exporter {
             }
         };
         let name = self.name(&topic.name, &topic.type_name);
+        if !matches!(self.options.kind, ExportKind::Images(_)) {
+            self.prepare_folder()?;
+        }
         let folder: &Path = &self.options.folder;
         let overwrite = self.options.overwrite;
         let sink: Box<dyn Sink> = match self.options.kind {
@@ -252,6 +255,17 @@ impl Exporter {
             failed: 0,
             first_failure: None,
         }))
+    }
+
+    /// Creates the output folder before the first table; images have folders of their own.
+    fn prepare_folder(&mut self) -> Result<(), ExportError> {
+        let folder = &self.options.folder;
+        if !self.has_folder {
+            std::fs::create_dir_all(folder).map_err(|source| ExportError::io("make", folder, source))?;
+            holdall_io::new_file::remove_left_over(folder);
+            self.has_folder = true;
+        }
+        Ok(())
     }
 
     /// A file name for a topic: `/camera/image_raw` is `camera.image_raw`. ROS names have no dots, so no two

@@ -13,10 +13,11 @@ use super::{
     status::{PlayReport, PlayStatus},
     topic_choice::TopicChoice,
 };
+use crate::decode::why_no_topic;
 use crate::reader::{BagMessage, BagSet, MessageFilter, PublisherChoice, Ros1View};
 use bytes::Bytes;
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
-use holdall_model::{text::one_line, topic::TopicInfo};
+use holdall_model::topic::TopicInfo;
 use holdall_transport::Transport;
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -38,17 +39,6 @@ pub struct Player {
     notices: Vec<String>,
     topics: Vec<String>,
     thread: Option<JoinHandle<PlayReport>>,
-}
-
-/// Why no topic is played; for a pattern, what to type.
-fn none_chosen(options: &PlayOptions) -> String {
-    let hint = options.regex.as_ref().map_or_else(String::new, |pattern| {
-        format!(
-            "; --regex must match the whole name, so type \".*{0}.*\" for names that contain \"{0}\"",
-            one_line(pattern)
-        )
-    });
-    format!("none of its topics is chosen{hint}")
 }
 
 impl Player {
@@ -73,7 +63,9 @@ impl Player {
         let range = PlayRange::new(&bags, &options)?;
         let publications = Publications::create(&topics, &options, &choice, &mut transports)?;
         if publications.is_empty() {
-            return Err(PlayError::nothing(&options, &none_chosen(&options)));
+            let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+            let reason = why_no_topic(&names, options.regex.as_deref());
+            return Err(PlayError::nothing(&options, &reason));
         }
         let clock_topic = ClockTopic::create(
             &options.clock,

@@ -1,9 +1,9 @@
 //! Opens one storage file of a bag with the backend that can read it.
 
 use super::{
-    bag::{BagFile, Ros1View},
+    bag::{BagFile, Ros1View, io_error},
     error::BagError,
-    ros1,
+    listing, ros1,
     set::{BagMessage, MessageFilter},
 };
 use crate::reader::MessageOrder;
@@ -152,30 +152,61 @@ pub(super) fn length(path: &Path, about: &Metadata) -> u64 {
         .unwrap_or(about.len())
 }
 
+/// Opens a storage file whose format its first bytes show.
 fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
     let head = begins_with(path)?;
-    let not_a_bag = |reason: &str| BagError::NotABag {
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-    };
-    if let Some(storage) = storage_by_magic(&head) {
-        return Ok(storage.open_reader(path)?);
+    match storage_by_magic(&head) {
+        Some(storage) => Ok(storage.open_reader(path)?),
+        None => Err(no_storage(path, &head)),
     }
+}
+
+/// The error for a file that begins with these bytes, which no storage writes.
+fn no_storage(path: &Path, head: &[u8]) -> BagError {
     let cut = readable_storages()
         .filter_map(Storage::magic)
-        .find(|magic| magic.starts_with(&head));
-    Err(if head.is_empty() {
-        not_a_bag("the file is empty")
+        .find(|magic| magic.starts_with(head));
+    let reason = if head.is_empty() {
+        "the file is empty".to_owned()
     } else if let Some(magic) = cut {
-        not_a_bag(&format!("the file ends within its first {} bytes", magic.len()))
+        format!("the file ends within its first {} bytes", magic.len())
     } else if head.starts_with(&ZSTD_MAGIC) {
-        not_a_bag("it is a packed file in a packed file")
+        "it is a packed file in a packed file".to_owned()
     } else if head.starts_with(GIT_LFS_BEGIN) {
-        not_a_bag("it is a pointer of Git LFS, not the file itself (`git lfs pull` gets it)")
+        "it is a pointer of Git LFS, not the file itself (`git lfs pull` gets it)".to_owned()
     } else {
         let known = titles(|storage| !storage.is_directory());
-        not_a_bag(&format!("it is neither a directory nor an {known} file"))
-    })
+        format!("it is neither a directory nor an {known} file")
+    };
+    BagError::NotABag {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+/// Refuses a path that is no bag, by its first bytes or, for a directory, by the names of its files; what a bag
+/// holds is not read.
+pub(crate) fn expect_bag(path: &Path) -> Result<(), BagError> {
+    let about = std::fs::metadata(path).map_err(|source| io_error("open", path, source))?;
+    if about.is_dir() {
+        let is_bag = storage_of_directory(path).is_some()
+            || path.join("metadata.yaml").exists()
+            || !listing::storage_files(path)?.is_empty();
+        return if is_bag {
+            Ok(())
+        } else {
+            Err(BagError::NotABag {
+                path: path.to_owned(),
+                reason: listing::describe_without_storage(path)?,
+            })
+        };
+    }
+    let head = begins_with(path)?;
+    if head.starts_with(&ZSTD_MAGIC) || storage_by_magic(&head).is_some() {
+        Ok(())
+    } else {
+        Err(no_storage(path, &head))
+    }
 }
 
 /// What people call the files of some storages: `MCAP, SQLite or ROS 1 bag`.

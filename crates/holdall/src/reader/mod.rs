@@ -22,7 +22,7 @@ pub use bag::{BagFile, BagReader, LostByTopic, Ros1View};
 pub(crate) use bag::{METADATA_BYTES_MAX, io_error};
 pub use contents::{BagContents, ServiceCounts};
 pub use error::BagError;
-pub(crate) use file::SharedReader;
+pub(crate) use file::{SharedReader, expect_bag};
 pub use order::MessageOrder;
 pub use publishers::{PublisherChoice, TopicPublisher};
 pub use set::{BagMessage, BagSet, MessageFilter, Messages};

@@ -2,7 +2,7 @@
 
 use crate::{
     live::writer_of_bag,
-    reader::{BagError, METADATA_BYTES_MAX, io_error, listing},
+    reader::{BagError, METADATA_BYTES_MAX, expect_bag, io_error, listing},
     writer::STATE_KEY,
 };
 use holdall_io::lock::Holder;
@@ -110,6 +110,9 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
     };
     let is_file = !about.is_dir() || storage_of_directory(path).is_some();
     if is_file {
+        if check.writer.is_none() {
+            expect_bag(path)?;
+        }
         let found = check_written_file(&check, path, &mut |done| progress(done, about.len()))?;
         check.files.push(found);
         check_ledger(&mut check);

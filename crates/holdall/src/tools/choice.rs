@@ -50,6 +50,9 @@ pub struct Choice {
     pub publishers: Vec<String>,
     /// Conditions on the fields of these topics' messages.
     pub questions: Vec<Question>,
+    /// Allows a named topic that is not in the inputs, and an output without messages, with a warning: rosbag2's
+    /// files of outputs may list several, of which some get nothing.
+    pub is_lenient: bool,
 }
 
 impl Choice {

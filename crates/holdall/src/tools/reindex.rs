@@ -3,7 +3,7 @@
 use super::{ToolError, accounts};
 use crate::{
     live::lock_bag,
-    reader::{BagReader, listing},
+    reader::{BagReader, io_error, listing},
 };
 use holdall_io::{fs, new_file::remove_left_over, output::OutputDisk, unfinished::Unfinished};
 use holdall_model::{
@@ -46,6 +46,10 @@ pub struct Reindexed {
 /// # Errors
 /// A directory without storage files, a file that cannot be read or written.
 pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reindexed, ToolError> {
+    if !fs::exists(path)? {
+        let source = std::io::ErrorKind::NotFound.into();
+        return Err(io_error("open", path, source).into());
+    }
     if !fs::is_dir(path) {
         let reason = "it is not a bag directory; a single file needs no metadata".to_owned();
         return Err(ToolError::Unsupported {

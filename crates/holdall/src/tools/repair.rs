@@ -2,7 +2,7 @@
 
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
-    reader::{BagError, BagReader, METADATA_BYTES_MAX, listing},
+    reader::{BagError, BagReader, METADATA_BYTES_MAX, expect_bag, listing},
     rescue::{RESCUED_KEY, has_memory, into_bag},
     tools::{Staged, ToolError, check::check},
     writer::STATE_KEY,
@@ -150,6 +150,7 @@ pub fn repair(
     output: Option<&Path>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RepairReport, RepairError> {
+    expect_bag(path)?;
     refuse_if_recorded(path)?;
     // Messages that a killed recorder left in memory come into the bag whatever its storage.
     if output.is_some() || !has_memory(path) {

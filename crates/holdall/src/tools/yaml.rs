@@ -190,6 +190,7 @@ fn output_bag(
         selection: selection(&entry)?,
         start: stamp(entry.start_time_ns).map(Moment::At),
         end: stamp(entry.end_time_ns).map(Moment::At),
+        is_lenient: true,
         ..Choice::default()
     };
     let some = |number: u64| Some(number).filter(|number| *number > 0);
