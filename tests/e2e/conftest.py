@@ -211,6 +211,14 @@ class Terminal:
                 return False
         return True
 
+    def read(self):
+        """Takes what the program has written, waiting a moment for it."""
+        self._read(0.1)
+
+    def resize(self, columns, rows=24):
+        """The system sends SIGWINCH to the program."""
+        termios.tcsetwinsize(self.fd, (rows, columns))
+
     def type(self, keys):
         os.write(self.fd, keys.encode())
 

@@ -1,10 +1,13 @@
 """A terminal that goes away, stops or changes its size while the program runs on it."""
 
 import os
+import re
 import signal
+import time
 
 import pytest
 from conftest import DEADLINE_S, messages_of, text_of
+from screen import Screen
 from test_play import write_with_pip_mcap
 
 STRING = "std_msgs/msg/String"
@@ -63,3 +66,58 @@ def test_a_playback_ends_without_its_terminal(world, terminal, ignored):
         assert listener.done()["received"]["/t"]["count"] >= 100
         screen.interrupt()
     assert screen.exit_code() == 0
+
+
+@pytest.mark.parametrize("reflows", [True, False], ids=["reflow", "cut"])
+def test_a_window_that_changes_its_size_shows_one_set_of_status_lines(world, terminal, reflows):
+    """The lines of the old width are gone after the next drawing, and the table at the end fits what the window is then."""
+    if not reflows:
+        world.env["XTERM_VERSION"] = "XTerm(390)"
+    topic = "/robots/warehouse_7/front_left/camera/image_raw/compressed"
+    window = terminal("record", "-a", "-v", "-o", world.folder / "bag", columns=120)
+    screen = Screen(120, reflows)
+    heads = re.compile(r"^(recording  ?\d|cache  |lost  |SPACE pause)", re.M)
+
+    def wait_until_drawn(fits):
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            window.read()
+            screen.feed(window.text)
+            found = heads.findall(screen.text())
+            if fits(screen.text()) and len(found) == 4 and window.text.count("cache  ") > drawn:
+                return
+            assert time.monotonic() < end, f"{screen.columns} columns, {found}:\n{screen.text()}"
+
+    drawn = 0
+    wait_until_drawn(lambda text: "lost  " in text)
+    publish(world, topic)
+    for columns in (50, 200, 40, 80):
+        window.read()
+        screen.feed(window.text)
+        # Drawings of the old size that were under way are judged with the new one, as a terminal does.
+        drawn = window.text.count("cache  ") + 1
+        window.resize(columns)
+        screen.resize(columns)
+        wait_until_drawn(lambda text: max(map(len, text.splitlines()[-4:])) < columns)
+    begun = len(window.text)
+    window.interrupt()
+    assert window.wait() == 0
+    result = window.text[begun:].replace("\r", "")
+    assert "recorded 50 messages" in result and "Recorded" in result
+    table = result[result.index("  Topic") : result.index("recorded 50 messages")].splitlines()
+    assert all(len(row) < 80 for row in table), result
+    assert any("image_raw/compressed" in row and " 50 " in f"{row} " for row in table), result
+    screen.feed(window.text)
+    assert not heads.search(screen.text()[screen.text().rindex("  Topic") :]), screen.text()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120, 200])
+def test_the_table_at_the_end_of_a_playback_does_not_wrap(world, terminal, columns):
+    bag = world.folder / "bag.mcap"
+    topics = ["/robots/warehouse_7/front_left/camera/image_raw/compressed", "/tf"]
+    write_with_pip_mcap(bag, {topic: [(1_700_000_000_000_000_000, "hello")] for topic in topics})
+    window = terminal("play", "-v", bag, columns=columns)
+    assert window.wait() == 0
+    result = window.text.replace("\r", "")
+    table = result[result.rindex("  Topic") : result.index("played 2 messages")].splitlines()
+    assert len(table) >= 4 and all(len(row) < columns for row in table), result

@@ -35,6 +35,11 @@ pub fn result(text: &str) -> Result<(), Failure> {
     wanted(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(drop)
 }
 
+/// Cells of a row of the terminal at standard output; `None` when it is no terminal.
+pub fn columns() -> Option<usize> {
+    is_terminal().then(|| screen::size(rustix::stdio::stdout()).columns)
+}
+
 /// Escapes all that acts on a terminal except ends of lines and our own colours. Names in a result are
 /// [`Outside`] already and contain neither; this is for names that were missed, and for JSON, where the
 /// escapes mean the same.

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod check;
 pub mod diff;
 pub mod export;
+mod fit;
 pub mod info;
 pub mod line;
 pub mod paint;

@@ -1,12 +1,11 @@
 //! A playback on the screen: the live lines, the sentences at its end, the table of topics, and the report for programs.
 
 use super::{
-    TABLE_STYLE,
+    fit::{self, Column},
     line::{Line, bar},
     paint::Paint,
 };
 use crate::units::{format_elapsed, format_span, plural};
-use comfy_table::{CellAlignment, Table};
 use holdall::play::status::{PlayPhase, PlayReport, PlayStatus, TopicReport};
 use holdall_model::text::Outside;
 use serde_json::{Value, json};
@@ -99,7 +98,7 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
         lines.push(paint.bad(&format!(
             "{} of {} were not acknowledged by all reliable subscriptions",
             plural(topic.unacknowledged, "message"),
-            topic.published_as,
+            Outside(&topic.published_as),
         )));
     }
     if !report.unacked.is_empty() {
@@ -123,26 +122,21 @@ fn format_lateness(span: Duration) -> String {
     }
 }
 
-/// The table of `--verbose`: one row per topic.
-pub fn table(topics: &[TopicReport]) -> String {
-    let mut table = Table::new();
-    table.load_style(TABLE_STYLE);
-    table.set_header(["Topic", "Published as", "Type", "Published", "Refused"]);
-    for topic in topics {
-        table.add_row([
-            Outside(&topic.name).to_string(),
-            Outside(&topic.published_as).to_string(),
-            Outside(&topic.type_name).to_string(),
-            topic.published.to_string(),
-            topic.refused.to_string(),
-        ]);
-    }
-    for column in 3..5 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.to_string()
+/// The table of `--verbose`: one row per topic, for a terminal of this width.
+pub fn table(topics: &[TopicReport], width: Option<usize>) -> String {
+    let each = |cell: &dyn Fn(&TopicReport) -> String| topics.iter().map(cell).collect::<Vec<_>>();
+    let columns = vec![
+        Column::of_text(1, "Topic", each(&|topic| Outside(&topic.name).to_string())),
+        Column::of_text(
+            3,
+            "Published as",
+            each(&|topic| Outside(&topic.published_as).to_string()),
+        ),
+        Column::of_text(4, "Type", each(&|topic| Outside(&topic.type_name).to_string())),
+        Column::of_numbers(1, "Published", each(&|topic| topic.published.to_string())),
+        Column::of_numbers(2, "Refused", each(&|topic| topic.refused.to_string())),
+    ];
+    fit::table(columns, width)
 }
 
 /// The report for programs.
@@ -244,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_per_topic() {
-        insta::assert_snapshot!(table(&report().topics));
+        insta::assert_snapshot!(table(&report().topics, None));
     }
 
     #[test]

@@ -1,13 +1,12 @@
 //! A recording on the screen: the live lines, the sentences at its end, the table of topics, and the report for programs.
 
 use super::{
-    TABLE_STYLE,
+    fit::{self, Column},
     line::{Line, bar},
     paint::Paint,
     rate::Rates,
 };
 use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
-use comfy_table::{CellAlignment, Table};
 use holdall::record::status::{DurabilityStatus, RecordReport, RecordStatus, TopicStatus};
 use holdall_model::{
     loss::{LossStage, LossSums},
@@ -144,7 +143,7 @@ fn undefined(report: &RecordReport) -> Option<String> {
     let topics = report.undefined.iter();
     let list: Vec<String> = topics
         .take(UNDEFINED_LISTED_MAX)
-        .map(|topic| format!("{} [{}]", topic.name, topic.type_name))
+        .map(|topic| format!("{} [{}]", Outside(&topic.name), Outside(&topic.type_name)))
         .collect();
     let more = match report.undefined.len().saturating_sub(list.len()) {
         0 => String::new(),
@@ -232,56 +231,37 @@ fn list_topics(topics: &[(&str, u64)]) -> String {
     each.join(", ")
 }
 
-/// The table of `--verbose`: one row per topic.
-pub fn table(status: &RecordStatus) -> String {
+/// The table of `--verbose`: one row per topic, for a terminal of this width.
+pub fn table(status: &RecordStatus, width: Option<usize>) -> String {
     let all = sums(status);
-    let stages: Vec<LossStage> = all.by_stage.into_keys().collect();
-    let mut table = Table::new();
-    table.load_style(TABLE_STYLE);
-    let mut header: Vec<String> = [
-        "Topic",
-        "Type",
-        "Publishers",
-        "Received",
-        "Recorded",
-        "Size",
-        "Lost",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    header.extend(stages.iter().map(|stage| format!("{} loss", stage.as_str())));
-    header.extend((all.before_match > 0).then(|| "Sent before the match".to_owned()));
-    let columns = header.len();
-    table.set_header(header);
-    for topic in &status.topics {
-        let of_topic = LossSums::of(&topic.lost);
-        let lost = match of_topic.lost {
-            0 if topic.loss_unknown => "unknown".to_owned(),
-            count => count.to_string(),
-        };
-        let mut row = vec![
-            Outside(&topic.name).to_string(),
-            Outside(&topic.type_name).to_string(),
-            topic.publishers.to_string(),
-            topic.received.to_string(),
-            topic.recorded.to_string(),
-            format_bytes(topic.recorded_bytes),
-            lost,
-        ];
-        row.extend(
-            stages
-                .iter()
-                .map(|stage| topic.lost.get(stage).copied().unwrap_or(0).to_string()),
-        );
-        row.extend((all.before_match > 0).then(|| of_topic.before_match.to_string()));
-        table.add_row(row);
+    let topics = &status.topics;
+    let each = |cell: &dyn Fn(&TopicStatus) -> String| topics.iter().map(cell).collect::<Vec<_>>();
+    let lost = |topic: &TopicStatus| match LossSums::of(&topic.lost).lost {
+        0 if topic.loss_unknown => "unknown".to_owned(),
+        count => count.to_string(),
+    };
+    let mut columns = vec![
+        Column::of_text(1, "Topic", each(&|topic| Outside(&topic.name).to_string())),
+        Column::of_text(6, "Type", each(&|topic| Outside(&topic.type_name).to_string())),
+        Column::of_numbers(5, "Publishers", each(&|topic| topic.publishers.to_string())),
+        Column::of_numbers(3, "Received", each(&|topic| topic.received.to_string())),
+        Column::of_numbers(1, "Recorded", each(&|topic| topic.recorded.to_string())),
+        Column::of_numbers(2, "Size", each(&|topic| format_bytes(topic.recorded_bytes))),
+        Column::of_numbers(1, "Lost", each(&lost)),
+    ];
+    for stage in all.by_stage.keys() {
+        let count = |topic: &TopicStatus| topic.lost.get(stage).copied().unwrap_or(0).to_string();
+        columns.push(Column::of_numbers(
+            4,
+            &format!("{} loss", stage.as_str()),
+            each(&count),
+        ));
     }
-    for column in 2..columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+    if all.before_match > 0 {
+        let count = |topic: &TopicStatus| LossSums::of(&topic.lost).before_match.to_string();
+        columns.push(Column::of_numbers(4, "Sent before the match", each(&count)));
     }
-    table.to_string()
+    fit::table(columns, width)
 }
 
 /// The report for programs.
@@ -470,7 +450,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_per_topic_and_a_column_per_stage_that_lost() {
-        insta::assert_snapshot!(table(&lossy().status));
+        insta::assert_snapshot!(table(&lossy().status, None));
     }
 
     #[test]

@@ -136,7 +136,8 @@ pub fn columns() -> usize {
     size(stderr()).columns
 }
 
-fn size(terminal: BorrowedFd<'_>) -> Size {
+/// How large a terminal is.
+pub fn size(terminal: BorrowedFd<'_>) -> Size {
     tcgetwinsize(terminal).map_or(USUAL, |size| Size {
         columns: match size.ws_col {
             0 => USUAL.columns,

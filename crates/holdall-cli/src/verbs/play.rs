@@ -140,7 +140,7 @@ fn show(report: &PlayReport, args: &PlayArguments) -> Result<(), Failure> {
     }
     let mut lines = Vec::new();
     if args.verbose && !report.topics.is_empty() {
-        lines.push(render::play::table(&report.topics));
+        lines.push(render::play::table(&report.topics, output::columns()));
     }
     lines.extend(render::play::summary(report, Paint::stdout()));
     output::result(&lines.join("\n"))

@@ -322,7 +322,7 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
     }
     let mut lines = Vec::new();
     if args.verbose && !report.status.topics.is_empty() {
-        lines.push(render::record::table(&report.status));
+        lines.push(render::record::table(&report.status, output::columns()));
     }
     lines.extend(render::record::summary(report, Paint::stdout()));
     lines.extend(request.summary(&report.status, Paint::stdout()));
