@@ -191,3 +191,183 @@ fn two_bags_that_differ_in_hostile_texts_are_compared_in_plain_text() {
         says_plain_text(folder.path(), &["diff", how, paths[0], paths[1]]);
     }
 }
+
+/// An SQLite bag with hostile text in every column: topic, type, format, QoS, hash, definition, distribution, metadata, and the names of
+/// publishers as a recorder of live nodes stores them.
+fn hostile_database(path: &Path) {
+    let database = rusqlite::Connection::open(path).unwrap();
+    let tables = "
+        CREATE TABLE schema(schema_version INTEGER PRIMARY KEY,ros_distro TEXT NOT NULL);
+        CREATE TABLE metadata(id INTEGER PRIMARY KEY,metadata_version INTEGER NOT NULL,metadata TEXT NOT NULL);
+        CREATE TABLE topics(id INTEGER PRIMARY KEY,name TEXT NOT NULL,type TEXT NOT NULL,serialization_format TEXT NOT NULL,
+            offered_qos_profiles TEXT NOT NULL,type_description_hash TEXT NOT NULL);
+        CREATE TABLE message_definitions(id INTEGER PRIMARY KEY,topic_type TEXT NOT NULL,encoding TEXT NOT NULL,
+            encoded_message_definition TEXT NOT NULL,type_description_hash TEXT NOT NULL);
+        CREATE TABLE messages(id INTEGER PRIMARY KEY,topic_id INTEGER NOT NULL,timestamp INTEGER NOT NULL,data BLOB NOT NULL);
+        CREATE TABLE holdall_publishers(topic_id INTEGER PRIMARY KEY,gid TEXT NOT NULL,node TEXT,host TEXT,transport TEXT,
+            message_count INTEGER);";
+    database.execute_batch(tables).unwrap();
+    let insert = |sql: &str| database.execute(sql, [HOSTILE]).unwrap();
+    insert("INSERT INTO schema VALUES(4, ?1)");
+    insert("INSERT INTO metadata VALUES(1, 9, ?1)");
+    insert("INSERT INTO topics VALUES(1, '/a' || ?1, 'std_msgs/msg/String', 'cdr', ?1, ?1)");
+    insert(
+        "INSERT INTO topics VALUES(2, '/b', 'p/msg/' || ?1, 'cdr' || ?1, '- reliability: ' || ?1, 'RIHS01_' || ?1)",
+    );
+    database
+        .execute(
+            "INSERT INTO topics VALUES(3, '/c', 'std_msgs/msg/String', 'cdr', '', '')",
+            (),
+        )
+        .unwrap();
+    insert("INSERT INTO message_definitions VALUES(1, 'std_msgs/msg/String', 'ros2msg' || ?1, ?1, ?1)");
+    insert("INSERT INTO message_definitions VALUES(2, 'p/msg/' || ?1, 'ros2msg', ?1 || ' x', ?1)");
+    for topic in 1..=3 {
+        let mut data = vec![0, 1, 0, 0];
+        data.extend((HOSTILE.len() as u32 + 1).to_le_bytes());
+        data.extend(HOSTILE.bytes().chain([0]));
+        let row = (topic, 1_700_000_000_000_000_000_i64 + topic, data);
+        database
+            .execute(
+                "INSERT INTO messages(topic_id, timestamp, data) VALUES(?1, ?2, ?3)",
+                row,
+            )
+            .unwrap();
+    }
+    let gid = "0102030405060708090a0b0c0d0e0f10";
+    let publisher = (gid, format!("/node{HOSTILE}"), HOSTILE, HOSTILE);
+    database
+        .execute(
+            "INSERT INTO holdall_publishers VALUES(3, ?1, ?2, ?3, ?4, 1)",
+            publisher,
+        )
+        .unwrap();
+}
+
+#[test]
+fn no_verb_writes_control_characters_of_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let name = format!("bag{HOSTILE}.db3").replace('/', "_");
+    hostile_database(&folder.join(&name));
+    let bag = name.as_str();
+    let node = format!("/node{HOSTILE}");
+    let cases: &[&[&str]] = &[
+        &["info", bag],
+        &["info", "-v", bag],
+        &["info", "-v", "--json", bag],
+        &["list", "topics", bag],
+        &["list", "chunks", bag],
+        &["check", bag],
+        &["check", "--json", bag],
+        &["cat", bag],
+        &["cat", "--json", bag],
+        &["cat", "-w", "/c: nothing == 1", bag],
+        &["audit", bag],
+        &["export", bag, "-f", "csv", "-o", "csv"],
+        &["convert", bag, "-o", "mcap", "-s", "mcap"],
+        &["convert", bag, "-o", "leveldb", "-s", "leveldb"],
+        &["info", "-v", "mcap"],
+        &["info", "-v", "leveldb"],
+        &["check", "mcap"],
+        &["diff", "mcap", bag],
+        &["diff", "--fields", "leveldb", "mcap"],
+        &["filter", bag, "-o", "cut", "--publisher", &node],
+        &["filter", bag, "-o", "none", "--publisher", HOSTILE],
+        &["info", "-v", "cut"],
+        &["split", bag, "-o", "parts", "--count", "1"],
+        &["repair", bag],
+        &["repair", bag, "-o", "copy"],
+    ];
+    for arguments in cases {
+        let text = says_plain_text(folder, arguments);
+        let is_shown = arguments[0] == "info" && !text.contains("holdall: ");
+        assert!(
+            !is_shown || text.contains("\\u001b[31mRED"),
+            "{arguments:?}: {text}"
+        );
+    }
+    let shown = says_plain_text(folder, &["info", "-v", bag]);
+    assert!(
+        shown.contains("/node\\u001b[31mRED"),
+        "the node is shown: {shown}"
+    );
+}
+
+/// As a quoted YAML text, with escapes.
+fn quoted(text: &str) -> String {
+    let escape = |c: char| format!("\\U{:08X}", u32::from(c));
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}
+
+#[test]
+fn no_verb_writes_control_characters_of_metadata() {
+    let hostile = quoted(HOSTILE);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/mcap_split3");
+    let plain = fs::read_to_string(format!("{source}/metadata.yaml")).unwrap();
+    let replaced = |from: &str, to: &str| {
+        assert!(plain.contains(from), "{from}");
+        plain.replace(from, to)
+    };
+    let hostile_topic = quoted(&format!("/a{HOSTILE}"));
+    let variants = [
+        replaced("name: /map/latched", &format!("name: {hostile_topic}")),
+        replaced("type: std_msgs/msg/String", &format!("type: {hostile}")),
+        replaced(
+            "serialization_format: cdr",
+            &format!("serialization_format: {hostile}"),
+        ),
+        replaced(
+            "storage_identifier: mcap",
+            &format!("storage_identifier: {hostile}"),
+        ),
+        replaced("history: keep_last", &format!("history: {hostile}")),
+        replaced(
+            "origin: peer_bench",
+            &format!("{hostile}: {hostile}\n    holdall.lost: {hostile}\n    holdall.ledger: {hostile}"),
+        ),
+        replaced("mcap_split3_2.mcap", &hostile),
+        replaced("mcap_split3_2.mcap", &quoted(&format!("../{HOSTILE}"))),
+        replaced("compression_mode: \"\"", &format!("compression_mode: {hostile}")),
+        replaced(
+            "compression_format: \"\"",
+            &format!("compression_format: {hostile}\n  compression_mode: FILE"),
+        ),
+        replaced("ros_distro: ", &format!("ros_distro: {hostile} #")),
+        replaced("version: 9", &format!("version: {hostile}")),
+        // Damaged, at a place that the error quotes.
+        format!("rosbag2_bagfile_information:\n  version: [\n  \u{1b}[31m{HOSTILE}"),
+        format!("{HOSTILE}: {HOSTILE}"),
+    ];
+    let mut shown = 0;
+    for metadata in &variants {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let bag = folder.join("bag");
+        fs::create_dir(&bag).unwrap();
+        for entry in fs::read_dir(source).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), bag.join(entry.file_name())).unwrap();
+        }
+        fs::write(bag.join("metadata.yaml"), metadata).unwrap();
+        let cases: &[&[&str]] = &[
+            &["info", "bag"],
+            &["info", "-v", "bag"],
+            &["info", "--json", "bag"],
+            &["list", "topics", "bag"],
+            &["check", "bag"],
+            &["cat", "-n", "1", "bag"],
+            &["audit", "bag"],
+            &["diff", "bag", source],
+            &["convert", "bag", "-o", "out", "-s", "sqlite3"],
+            &["merge", "bag", source, "-o", "both"],
+            &["repair", "bag", "-o", "copy"],
+            &["reindex", "bag"],
+        ];
+        for arguments in cases {
+            let text = says_plain_text(folder, arguments);
+            shown += usize::from(text.contains("\\u001b[31mRED"));
+        }
+    }
+    assert!(shown > 2 * variants.len(), "hostile text was shown {shown} times");
+}

@@ -5,7 +5,7 @@ use holdall::diff::{Difference, FieldChange, Side, TopicDifference};
 use holdall_model::text::{Outside, escape_unless};
 use serde::Serialize;
 use serde_json::Value;
-use std::{borrow::Cow, fmt::Write};
+use std::fmt::Write;
 
 /// The fields in which two messages of the same topic and time differ.
 #[derive(Clone, Debug, Serialize)]
@@ -69,11 +69,11 @@ pub fn text(difference: &Difference, fields: &[FieldChanges]) -> String {
         for field in &change.fields {
             line(
                 &mut out,
-                &format!("  < {}: {}", field.field, shown(field.first.as_ref())),
+                &format!("  < {}: {}", Outside(&field.field), shown(field.first.as_ref())),
             );
             line(
                 &mut out,
-                &format!("  > {}: {}", field.field, shown(field.second.as_ref())),
+                &format!("  > {}: {}", Outside(&field.field), shown(field.second.as_ref())),
             );
         }
         if change.fields.is_empty() {
@@ -108,9 +108,9 @@ fn topic_lines(out: &mut String, topic: &str, difference: &TopicDifference) {
     }
 }
 
-/// A definition or QoS profiles: several lines.
-fn lines_of(text: &str) -> Cow<'_, str> {
-    escape_unless(text.trim_end(), |c, _| matches!(c, '\n' | '\t'))
+/// A definition or QoS profiles: several lines, of which none looks like one of ours.
+fn lines_of(text: &str) -> String {
+    escape_unless(text.trim_end(), |c, _| matches!(c, '\n' | '\t')).replace('\n', "\n    ")
 }
 
 fn shown(value: Option<&Value>) -> String {
