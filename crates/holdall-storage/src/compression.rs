@@ -171,21 +171,36 @@ pub fn pack_file(from: &Path, to: &Path) -> StorageResult<()> {
 pub fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
     let directory = to.parent().unwrap_or(Path::new("."));
     let available = holdall_io::fs::available_bytes(directory)?;
-    let bytes_max = available.saturating_sub(SPARE_BYTES);
-    Ok(holdall_io::fs::convert_file(from, to, false, |from, to| {
+    unpack_within(from, to, available.saturating_sub(SPARE_BYTES))
+}
+
+/// Unpacks a file that may have this many bytes.
+fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<()> {
+    let unpacked = holdall_io::fs::convert_file(from, to, false, |from, to| {
         let mut decoder = zstd::stream::read::Decoder::new(from)?;
         let mut writer = BufWriter::with_capacity(1 << 20, to);
         let copied = io::copy(&mut decoder.by_ref().take(bytes_max), &mut writer)?;
         if copied == bytes_max && decoder.read(&mut [0])? > 0 {
-            let what = format!(
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        writer.flush()
+    });
+    unpacked.map_err(|error| {
+        if !error.is_no_space() {
+            return error.into();
+        }
+        // The disk of the copy is full, not that of the packed file, which is only read.
+        let directory = to.parent().unwrap_or(Path::new("."));
+        StorageError::Io {
+            action: "unpack",
+            path: from.to_owned(),
+            source: io::Error::other(format!(
                 "it unpacks to more than the {bytes_max} bytes that may be used in {}; set TMPDIR to a directory \
                  with more room",
                 directory.display()
-            );
-            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+            )),
         }
-        writer.flush()
-    })?)
+    })
 }
 
 /// The directory that packed files are unpacked to: `TMPDIR` if set, else the directory for large temporary
@@ -387,6 +402,29 @@ mod tests {
             );
             assert_eq!(unpack_payload(&packed, 500_000).unwrap(), payload);
         }
+    }
+
+    /// What is full is the disk of the copy: the sentence names its folder, and not that of the packed file.
+    #[test]
+    fn a_file_without_room_for_its_copy_names_the_folder_of_the_copy() {
+        let (bag, room) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (plain, packed) = (bag.path().join("b.mcap"), bag.path().join("b.mcap.zstd"));
+        std::fs::write(&plain, vec![0; 1 << 20]).unwrap();
+        pack_file(&plain, &packed).unwrap();
+        let copy = room.path().join("b.mcap");
+        let text = unpack_within(&packed, &copy, 1000).unwrap_err().to_string();
+        let begin = format!(
+            "cannot unpack {}: it unpacks to more than the 1000 bytes",
+            packed.display()
+        );
+        assert!(text.starts_with(&begin), "{text}");
+        assert!(
+            text.contains(&format!("in {}; set TMPDIR", room.path().display())),
+            "{text}"
+        );
+        assert!(!copy.exists());
+        unpack_within(&packed, &copy, 1 << 20).unwrap();
+        assert_eq!(std::fs::metadata(&copy).unwrap().len(), 1 << 20);
     }
 
     #[test]
