@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "\
 Examples:
   holdall export lab -f csv                          a table for each topic, in lab_csv/
-  holdall export lab -f parquet -o tables            with args columns, for pandas, DuckDB, Spark
+  holdall export lab -f parquet -o tables            with typed columns, for pandas, DuckDB, Spark
   holdall export lab -f png -t /camera/image_raw     an image file for each message
   holdall export lab -f csv -w '/imu: linear_acceleration.z > 12'";
 

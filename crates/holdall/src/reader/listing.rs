@@ -52,6 +52,8 @@ pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, BagEr
     let mut entries = fs::read_dir(directory).map_err(|error| io_error("list", directory, error))?;
     Ok(if entries.next().is_none() {
         "the directory is empty".to_owned()
+    } else if directory.join("metadata.yaml").exists() {
+        "it holds metadata.yaml and no storage file (.mcap, .db3)".to_owned()
     } else {
         let extensions: Vec<String> = storages()
             .iter()
