@@ -21,6 +21,13 @@ pub struct Noise {
     pub load: Option<[f64; 2]>,
 }
 
+/// A machine whose direct write limits differ by more than this cannot show differences between recorders:
+/// most of the published ones are smaller.
+const SPREAD_MAX: f64 = 1.3;
+
+/// The runs themselves keep every processor busy; a load above this comes from other programs.
+const LOAD_OF_CORES_MAX: f64 = 2.0;
+
 impl Noise {
     /// Of these runs.
     pub fn of(runs: &[RunResult]) -> Self {
@@ -46,6 +53,30 @@ impl Noise {
             wake_up_max_ns: wake_up(&|late| late.max_ns).into_iter().reduce(f64::max),
             load: ends(&load),
         }
+    }
+
+    /// Why the runs cannot be compared, in a sentence; `None` when the machine was quiet. It was not when the
+    /// limits of the disk changed by more than [`SPREAD_MAX`] between runs, or when other programs kept it busy.
+    pub fn too_noisy(&self, cores: usize) -> Option<String> {
+        let mut causes = Vec::new();
+        if let Some([low, _, high]) = self.direct.filter(|[low, _, high]| *high > low * SPREAD_MAX) {
+            causes.push(format!(
+                "what the disk itself wrote changed by a factor of {:.1} between the runs (up to {SPREAD_MAX} is quiet)",
+                high / low.max(1.0)
+            ));
+        }
+        let load_max = LOAD_OF_CORES_MAX * cores.max(1) as f64;
+        if let Some([_, high]) = self.load.filter(|[_, high]| *high > load_max) {
+            causes.push(format!(
+                "the load average was {high:.1} when a run began, on {cores} processors (up to {load_max:.0} is quiet)"
+            ));
+        }
+        (!causes.is_empty()).then(|| {
+            format!(
+                "The machine was too noisy to compare: {}. Rows that differ by less mean nothing; repeat on an idle machine.",
+                causes.join("; ")
+            )
+        })
     }
 
     /// The limits in a sentence.
@@ -87,5 +118,39 @@ impl Noise {
         } else {
             parts.join("; ")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_noisy_machine_is_named_with_its_causes() {
+        let quiet = Noise {
+            direct: Some([1.0e9, 1.1e9, 1.29e9]),
+            load: Some([0.1, 3.9]),
+            ..Noise::default()
+        };
+        assert_eq!(quiet.too_noisy(2), None);
+        assert_eq!(Noise::default().too_noisy(2), None, "nothing is known");
+        let uneven = Noise {
+            direct: Some([1.0e9, 1.1e9, 2.0e9]),
+            ..quiet.clone()
+        };
+        let text = uneven.too_noisy(2).unwrap();
+        assert!(
+            text.contains("a factor of 2.0") && !text.contains("load"),
+            "{text}"
+        );
+        let busy = Noise {
+            load: Some([0.1, 4.1]),
+            ..quiet
+        };
+        let text = busy.too_noisy(2).unwrap();
+        assert!(
+            text.contains("load average was 4.1") && !text.contains("factor"),
+            "{text}"
+        );
     }
 }

@@ -202,22 +202,82 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    fn text(&self) -> Table {
-        let mut table = Table::new();
-        table.load_style(TABLE_STYLE);
-        table.set_header(&self.header);
-        self.rows.iter().for_each(|row| {
-            table.add_row(row);
-        });
-        for column in table.column_iter_mut().skip(self.words) {
-            column.set_cell_alignment(CellAlignment::Right);
+    /// The table as text: when it is wider than a terminal, its figures are divided over several tables, each
+    /// with the words that name the rows.
+    fn text(&self) -> String {
+        let header: Vec<String> = self.header.iter().map(|name| (*name).to_owned()).collect();
+        let numbered: Vec<String> = (1..=self.rows.len()).map(|row| row.to_string()).collect();
+        let name_cells = (0..self.words)
+            .map(|column| self.width(column) + PADDING)
+            .sum::<usize>();
+        // Long names are written once, with numbers that stand for them in the other tables.
+        let is_numbered = name_cells > NAME_CELLS_MAX;
+        let mut blocks: Vec<Vec<usize>> = vec![Vec::new()];
+        let mut cells = name_cells + 1;
+        let numbers = numbered.last().map_or(0, String::len) + PADDING + 1;
+        for column in self.words..self.header.len() {
+            let width = self.width(column) + PADDING;
+            let last = blocks.len() - 1;
+            if cells + width > TABLE_CELLS_MAX && !(blocks[last].is_empty() && last > 0) {
+                blocks.push(Vec::new());
+                cells = if is_numbered { numbers } else { name_cells + 1 };
+            }
+            cells += width;
+            let last = blocks.len() - 1;
+            blocks[last].push(column);
         }
-        table
+        let has_numbers = is_numbered && blocks.len() > 1;
+        let drawn = blocks.iter().enumerate().map(|(number, figures)| {
+            let words = if has_numbers && number > 0 { 0 } else { self.words };
+            let columns: Vec<usize> = (0..words).chain(figures.iter().copied()).collect();
+            let pick = |number: &str, row: &[String]| {
+                let number = has_numbers.then(|| number.to_owned());
+                let cells = columns.iter().map(|column| row[*column].clone());
+                number.into_iter().chain(cells).collect::<Vec<_>>()
+            };
+            let rows = numbered
+                .iter()
+                .zip(&self.rows)
+                .map(|(number, row)| pick(number, row));
+            drawn(&pick("", &header), rows, words + usize::from(has_numbers))
+        });
+        drawn.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// Cells of the widest text of a column.
+    pub fn width(&self, column: usize) -> usize {
+        let cells = self.rows.iter().map(|row| row[column].chars().count());
+        cells
+            .chain([self.header[column].chars().count()])
+            .max()
+            .unwrap_or(0)
     }
 }
 
+/// Cells that a terminal has at least when it shows a table.
+const TABLE_CELLS_MAX: usize = 120;
+
+/// Words that name a row are repeated in each table up to this width.
+const NAME_CELLS_MAX: usize = 60;
+
+/// Cells between two columns.
+const PADDING: usize = 3;
+
+fn drawn(header: &[String], rows: impl Iterator<Item = Vec<String>>, words: usize) -> String {
+    let mut table = Table::new();
+    table.load_style(TABLE_STYLE);
+    table.set_header(header);
+    rows.for_each(|row| {
+        table.add_row(row);
+    });
+    for column in table.column_iter_mut().skip(words) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
 /// The tables of a result: what was recorded, processor time, work on the disk, and playback; those without
-/// rows are left out.
 /// rows are left out.
 pub fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
@@ -444,15 +504,53 @@ fn megabytes(bytes: u64) -> String {
 fn machine(result: &ExperimentResult) -> String {
     let machine = &result.machine;
     let noise = Noise::of(&result.runs);
-    format!(
-        "{} × {}, Linux {}, {}\nlimits of these runs: {}\nnoise: {}\n\
-         CPU: percent of one core, without transport after the offer, with it the recorder's process; publishers' CPU: without transport with \
-         the offers; memory: without the generator's payloads; page cache: largest amount not yet on the disk; p99.99: of an offer; ≈: the intervals do not distinguish it from the first row of its case",
-        machine.cores,
-        machine.processor,
-        machine.kernel,
-        machine.file_system,
-        noise.limits_text(),
-        noise.text(),
-    )
+    let mut lines = vec![
+        format!(
+            "{} × {}, Linux {}, {}",
+            machine.cores, machine.processor, machine.kernel, machine.file_system
+        ),
+        format!("limits of these runs: {}", noise.limits_text()),
+        format!("noise: {}", noise.text()),
+    ];
+    lines.extend(noise.too_noisy(machine.cores));
+    let words = EXPLANATIONS.iter().map(|(name, text)| format!("{name}: {text}"));
+    lines.extend(words);
+    lines.join("\n")
 }
+
+/// The columns that a name does not explain, for the terminal and for the page.
+pub const EXPLANATIONS: [(&str, &str); 9] = [
+    (
+        "[a, b]",
+        "95 % bootstrap interval of the median over the repetitions",
+    ),
+    (
+        "≈",
+        "the intervals do not distinguish this row from the first row of its case",
+    ),
+    (
+        "published",
+        "the figure in the publication that the experiment repeats, on its machine",
+    ),
+    (
+        "offered, durable",
+        "payload bytes a second; durable: to the end of close and sync",
+    ),
+    (
+        "÷ limit",
+        "durable through what the disk itself wrote directly around the same run",
+    ),
+    (
+        "CPU",
+        "percent of one processor: without a transport after the offer, with one the recorder's process",
+    ),
+    (
+        "publishers' CPU",
+        "the same of the publishers, without a transport with the offers",
+    ),
+    (
+        "memory, page cache",
+        "the recorder's most, without the payloads of the generator; and not yet on the disk",
+    ),
+    ("p99.99", "of the time that an offer takes"),
+];

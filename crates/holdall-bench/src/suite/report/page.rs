@@ -7,7 +7,7 @@ use crate::{
     suite::{
         ladders,
         noise::Noise,
-        table::{Row, Sheet, rows, sheets},
+        table::{EXPLANATIONS, Row, Sheet, rows, sheets},
     },
 };
 use std::fmt::Write;
@@ -53,6 +53,7 @@ pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
         entry(&one.id, &one.title());
     }
     body.push_str("</ul></nav><main id=results>");
+    how_to_read(&mut body);
     for one in &loaded.experiments {
         let there = other
             .experiments
@@ -91,24 +92,42 @@ fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) -> BenchResu
         ),
     );
     let rows = rows(result, one.experiment.as_ref());
-    for sheet in sheets(&rows) {
-        table(body, &sheet);
+    if let Some(sentence) = Noise::of(&result.runs).too_noisy(result.machine.cores) {
+        push(
+            body,
+            format_args!("<p class=banner role=note>{}</p>", escape(&sentence)),
+        );
     }
     notes(body, one, &rows);
     let name = (result.experiment.as_str(), result.command.as_str());
     if let Some(there) = there {
         let changes = compare::changes(one, there);
-        comparison(body, &changes, there);
         for plot in plots::of_changes(&changes)? {
             figure(body, name, &plot);
         }
+        comparison(body, &changes, there);
         body.push_str("<h3>This folder by itself</h3>");
     }
     for plot in plots::of(one)? {
         figure(body, name, &plot);
     }
+    for sheet in sheets(&rows) {
+        table(body, &sheet);
+    }
     body.push_str("</section>");
     Ok(())
+}
+
+/// The words that explain columns and marks, before the first of them.
+fn how_to_read(body: &mut String) {
+    body.push_str("<section class=words><h2>How to read this page</h2><dl>");
+    for (name, text) in EXPLANATIONS {
+        push(body, format_args!("<dt>{}<dd>{}", escape(name), escape(text)));
+    }
+    body.push_str(
+        "</dl><p>Each experiment begins with its command, its limits and the noise of the machine; then come its plots, each with data, \
+         then its tables. Wide tables scroll sideways in their box.</p></section>",
+    );
 }
 
 fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> BenchResult<()> {
@@ -133,7 +152,6 @@ fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> Benc
             ),
         );
     }
-    table(body, &one.sheet());
     push(
         body,
         format_args!(
@@ -145,6 +163,7 @@ fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> Benc
     for plot in one.plots(there)? {
         figure(body, (&one.id, &one.result.command), &plot);
     }
+    table(body, &one.sheet());
     body.push_str("</section>");
     Ok(())
 }
@@ -195,8 +214,9 @@ fn table(body: &mut String, sheet: &Sheet) {
     push(
         body,
         format_args!(
-            "<div class=scroll tabindex=0 role=region aria-label=\"{0}\"><table><caption>{0}</caption><thead><tr>",
-            escape(sheet.title)
+            "<h3>{0}</h3>{1}<div class=scroll tabindex=0 role=region aria-label=\"{0}\"><table><thead><tr>",
+            escape(sheet.title),
+            scroll_hint(sheet)
         ),
     );
     for (column, name) in sheet.header.iter().enumerate() {
@@ -215,7 +235,27 @@ fn table(body: &mut String, sheet: &Sheet) {
     body.push_str("</tbody></table></div>");
 }
 
-/// What belongs to the tables: ladders, what was not run, limits and noise of the machine, how to read it.
+/// Characters of a table's rows that a page of full width shows.
+const PAGE_CELLS: usize = 150;
+
+/// Characters that a row needs beside a column's text.
+const COLUMN_CELLS: usize = 3;
+
+/// Says that a table scrolls: always when it is wider than the page, else on narrow screens only.
+fn scroll_hint(sheet: &Sheet) -> String {
+    let width = (0..sheet.header.len()).map(|column| sheet.width(column) + COLUMN_CELLS);
+    let class = if width.sum::<usize>() > PAGE_CELLS {
+        "hint"
+    } else {
+        "hint narrow"
+    };
+    format!(
+        "<p class=\"{class}\">{} columns; scroll sideways to see all →</p>",
+        sheet.header.len()
+    )
+}
+
+/// What belongs to the plots and tables: ladders, what was not run, limits and noise of the machine.
 fn notes(body: &mut String, one: &Loaded, rows: &[Row<'_>]) {
     let mut lines = one
         .experiment
@@ -226,12 +266,6 @@ fn notes(body: &mut String, one: &Loaded, rows: &[Row<'_>]) {
     let noise = Noise::of(&one.result.runs);
     lines.push(format!("Limits of these runs: {}.", noise.limits_text()));
     lines.push(format!("Noise of the machine: {}.", noise.text()));
-    lines.push(
-        "Durable: bytes in the bag through the time from the first message to the end of close and sync. Brackets: 95 % bootstrap \
-         interval of the median. ≈: the intervals cannot tell it from the first row of its case. CPU: percent of one processor, without \
-         transport behind the offer, with one the recorder's process. Memory: without the generator's payloads. p99.99: of an offer."
-            .to_owned(),
-    );
     body.push_str("<ul class=soft>");
     for line in lines {
         push(body, format_args!("<li>{}</li>", escape(&line)));
