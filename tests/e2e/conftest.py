@@ -1,5 +1,6 @@
 """Real nodes, the real program, own ROS domains: the fixtures of every end-to-end test."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -214,6 +215,16 @@ class Terminal:
     def read(self):
         """Takes what the program has written, waiting a moment for it."""
         self._read(0.1)
+
+    @contextlib.contextmanager
+    def stopped(self):
+        """The program is stopped, and everything that it has written was read."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+        while select.select([self.fd], [], [], 0)[0] and self._read(0):
+            pass
+        yield
+        os.kill(self.pid, signal.SIGCONT)
 
     def resize(self, columns, rows=24):
         """The system sends SIGWINCH to the program."""

@@ -92,12 +92,12 @@ def test_a_window_that_changes_its_size_shows_one_set_of_status_lines(world, ter
     wait_until_drawn(lambda text: "lost  " in text)
     publish(world, topic)
     for columns in (50, 200, 40, 80):
-        window.read()
-        screen.feed(window.text)
-        # Drawings of the old size that were under way are judged with the new one, as a terminal does.
-        drawn = window.text.count("cache  ") + 1
-        window.resize(columns)
-        screen.resize(columns)
+        # Nothing of the old size is under way while the size changes.
+        with window.stopped():
+            screen.feed(window.text)
+            drawn = window.text.count("cache  ")
+            window.resize(columns)
+            screen.resize(columns)
         wait_until_drawn(lambda text: max(map(len, text.splitlines()[-4:])) < columns)
     begun = len(window.text)
     window.interrupt()

@@ -42,6 +42,100 @@ impl BagMetadata {
         }
         Ok(read_metadata(node, version)?)
     }
+
+    /// As [`BagMetadata::from_yaml`], without topics and files: a storage file's own copy lists all files before
+    /// it, so that the copies of 1 159 files have 120 MB of YAML, of which nothing else is needed.
+    ///
+    /// # Errors
+    /// As there; the lists are not read.
+    pub fn from_yaml_without_lists(text: &str) -> Result<Self, MetadataError> {
+        let mut metadata = Self::from_yaml(&without_lists(text))?;
+        metadata.topics_with_message_count.clear();
+        metadata.relative_file_paths.clear();
+        metadata.files.clear();
+        Ok(metadata)
+    }
+}
+
+/// The keys whose lists grow with the bag.
+const LISTS: [&str; 3] = ["topics_with_message_count:", "relative_file_paths:", "files:"];
+
+/// The text with empty lists, where they are in block style as all of rosbag2's versions write them; any other text
+/// stays the same.
+fn without_lists(text: &str) -> String {
+    let indent_of = |line: &str| line.len() - line.trim_start_matches(' ').len();
+    let keys = match text.split_once('\n') {
+        Some((first, rest)) if first.trim_end() == format!("{WRAPPER_KEY}:") => rest,
+        _ => text,
+    };
+    let indent = indent_of(keys);
+    let mut kept = String::with_capacity(1024);
+    let mut is_list = false;
+    for line in text.split_inclusive('\n') {
+        let (at, content) = (indent_of(line), line.trim());
+        is_list =
+            is_list && (at > indent || (at == indent && content.starts_with("- ")) || content.is_empty());
+        if is_list {
+            continue;
+        }
+        is_list = at == indent && LISTS.contains(&content);
+        if is_list {
+            kept.push_str(&line[..at]);
+            kept.push_str(content);
+            kept.push_str(" []\n");
+        } else {
+            kept.push_str(line);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every fixture, with and without its top key.
+    #[test]
+    fn without_lists_the_rest_is_the_same() {
+        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/metadata");
+        let mut shortened = 0;
+        for entry in std::fs::read_dir(data).unwrap().flatten() {
+            let Ok(text) = std::fs::read_to_string(entry.path()) else {
+                continue;
+            };
+            let Ok(mut whole) = BagMetadata::from_yaml(&text) else {
+                continue;
+            };
+            whole.topics_with_message_count.clear();
+            whole.relative_file_paths.clear();
+            whole.files.clear();
+            let inner = text.split_once('\n').map_or("", |(_, rest)| rest);
+            for text in [text.as_str(), inner] {
+                if BagMetadata::from_yaml(text).is_err() {
+                    continue;
+                }
+                let short = BagMetadata::from_yaml_without_lists(text);
+                assert_eq!(short.as_ref(), Ok(&whole), "{}", entry.path().display());
+                shortened += usize::from(without_lists(text).len() < text.len() / 2);
+            }
+        }
+        assert!(shortened > 3, "{shortened} texts got shorter");
+    }
+
+    #[test]
+    fn custom_data_that_looks_like_a_list_stays() {
+        let text = "version: 9\nstorage_identifier: mcap\nduration:\n  nanoseconds: 1\nstarting_time:\n  nanoseconds_since_epoch: 2\n\
+            message_count: 1\ntopics_with_message_count:\n- topic_metadata:\n    name: /a\nrelative_file_paths:\n- a.mcap\n\
+            files:\n- path: a.mcap\n\ncompression_format: zstd\ncompression_mode: FILE\ncustom_data:\n  files: \"- x\"\n  \"files:\": y\n\
+            ros_distro: jazzy\n";
+        let read = BagMetadata::from_yaml_without_lists(text).unwrap();
+        assert_eq!(
+            (read.compression_mode.as_str(), read.ros_distro.as_str()),
+            ("FILE", "jazzy")
+        );
+        assert_eq!(read.custom_data["files"], "- x");
+        assert_eq!(read.custom_data["files:"], "y");
+    }
 }
 
 fn read_metadata(node: &Node, version: u32) -> Result<BagMetadata, YamlError> {

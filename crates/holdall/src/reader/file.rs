@@ -105,7 +105,7 @@ pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagE
     let described = reader
         .outline()
         .rosbag2_metadata()
-        .and_then(|text| BagMetadata::from_yaml(text).ok());
+        .and_then(|text| BagMetadata::from_yaml_without_lists(text).ok());
     let payloads = match described {
         Some(metadata) => super::bag::payloads(&metadata).unwrap_or_default(),
         // The index alone of a long MCAP file has megabytes; without rosbag2's record it was written by other

@@ -158,7 +158,7 @@ impl Rebuild {
         }
         let described = summary
             .rosbag2_metadata()
-            .and_then(|text| BagMetadata::from_yaml(text).ok());
+            .and_then(|text| BagMetadata::from_yaml_without_lists(text).ok());
         if let Some(described) = described {
             metadata.custom_data.extend(described.custom_data);
             if !described.ros_distro.is_empty() {
