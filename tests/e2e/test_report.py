@@ -130,4 +130,21 @@ def test_it_asks_nobody_for_anything_and_has_nothing_to_complain_about(browser, 
     loud = [e for e in browser.events if e.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded")]
     assert loud == []
     assert browser.script("document.title") == "holdall bench: results"
-    assert "<and>" in browser.script("document.querySelector('h2').textContent")
+    assert "<and>" in browser.script("document.querySelector('section[id] h2').textContent")
+
+
+def test_words_come_before_plots_and_plots_before_tables(browser):
+    found = browser.script("[...document.querySelectorAll('.words, section[id] figure, section[id] table')].map(e => e.className || e.tagName)")
+    assert found[0] == "words" and found.index("TABLE") > 1, found
+    assert "FIGURE" not in found[found.index("TABLE") :], found
+
+
+@pytest.mark.parametrize("width", [400, 1300])
+def test_a_table_that_scrolls_has_a_line_that_says_so(browser, width):
+    browser.look(width, 900, "light")
+    wide, silent = browser.script(
+        "(() => { const all = [...document.querySelectorAll('.scroll')].filter(e => e.querySelector('table') && e.scrollWidth > e.clientWidth);"
+        " const says = e => e.previousElementSibling.classList.contains('hint') && e.previousElementSibling.checkVisibility();"
+        " return [all.length, all.filter(e => !says(e)).length]; })()"
+    )
+    assert wide > 0 and silent == 0, (wide, silent)

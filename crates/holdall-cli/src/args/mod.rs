@@ -38,7 +38,7 @@ Environment:
   ROS_AUTOMATIC_DISCOVERY_RANGE  SUBNET, LOCALHOST, OFF or SYSTEM_DEFAULT
   ROS_STATIC_PEERS               hosts to look for, divided by ;
   ROS_LOCALHOST_ONLY             1 keeps to this host; overrules range and peers (deprecated)
-  CYCLONEDDS_URI                 configuration of the DDS layer, used as it is
+  CYCLONEDDS_URI                 configuration of the DDS layer, used unchanged
   RMW_IMPLEMENTATION             rmw_zenoh_cpp makes zenoh the default transport
   ZENOH_SESSION_CONFIG_URI       configuration file of zenoh, instead of rmw_zenoh's defaults
   ZENOH_CONFIG_OVERRIDE          key=value pairs on top of it, divided by ;

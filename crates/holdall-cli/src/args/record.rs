@@ -176,7 +176,7 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "Discovery")]
     pub no_discovery: bool,
 
-    /// Time between two looks for new topics and publishers, in ms
+    /// Time between two searches for new topics and publishers, in ms
     #[arg(short = 'p', long, value_name = "MS", default_value = "100", allow_negative_numbers = true, value_parser = units::parse_milliseconds,
           help_heading = "Discovery")]
     pub polling_interval: Duration,
@@ -360,7 +360,7 @@ pub struct RecordArguments {
     )]
     pub cpu_affinity: Vec<usize>,
 
-    /// Have the receiving threads go before all ordinary ones (SCHED_FIFO), 1 to 99; needs CAP_SYS_NICE
+    /// Run the receiving threads with this real-time priority (SCHED_FIFO), 1 to 99; needs CAP_SYS_NICE
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=i64::from(RT_PRIORITY_MAX)),
           help_heading = "While it runs")]
     pub rt_priority: Option<u8>,

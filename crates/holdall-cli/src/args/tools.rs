@@ -19,7 +19,7 @@ Examples:
 /// Shown below `holdall merge --help`.
 pub const MERGE_EXAMPLES: &str = "\
 Examples:
-  holdall merge robot_a robot_b -o both                     one bag in time order; chunks are copied as they lie
+  holdall merge robot_a robot_b -o both                     one bag in time order; chunks are copied unchanged
   holdall merge lab/lab_3.mcap lab/lab_4.mcap -o part       single files too";
 
 /// Shown below `holdall split --help`.

@@ -23,7 +23,7 @@ pub fn written(written: &Written) -> String {
     let copied = match written.copied_chunks {
         0 => String::new(),
         chunks => format!(
-            "; {} ({}) copied as they lie",
+            "; {} ({}) copied unchanged",
             plural(chunks, "chunk"),
             format_bytes(written.copied_bytes)
         ),

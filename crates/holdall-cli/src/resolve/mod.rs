@@ -25,7 +25,7 @@ pub enum UsageError {
     )]
     NothingSelected,
     /// A flag that narrows a broad choice, without one.
-    #[error("{flag} leaves something out of a broad choice; add one of {broad}")]
+    #[error("{flag} only narrows a broad choice; add one of {broad}")]
     ExcludeWithoutBroadChoice {
         /// The flag that was given.
         flag: &'static str,

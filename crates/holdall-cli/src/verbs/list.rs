@@ -75,7 +75,7 @@ fn codec_rows() -> Vec<Value> {
 
 fn converter_rows() -> Vec<Value> {
     vec![
-        json!({"from": "cdr", "to": "cdr", "what": "messages stay as they are"}),
+        json!({"from": "cdr", "to": "cdr", "what": "messages stay unchanged"}),
         json!({"from": "ros1", "to": "cdr", "what": "messages of ROS 1 bags, by the definitions in the bag"}),
     ]
 }

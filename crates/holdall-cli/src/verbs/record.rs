@@ -104,7 +104,7 @@ pub fn run(args: &RecordArguments) -> VerbResult {
     show(&report, &request, args)?;
     if let Some(span) = stall {
         return Err(Failure::failed(format!(
-            "while recording, messages arrived and nothing of them became durable for {:.1} s",
+            "while recording, messages arrived but none was written to the disk for {:.1} s",
             span.as_secs_f64()
         )));
     }
@@ -190,7 +190,7 @@ fn prefer_receiving(priority: Option<u8>, transports: usize, clock: &dyn Clock) 
 /// What is done in addition to the recording.
 fn supervision(args: &RecordArguments, snapshot: bool) -> Supervision {
     let manager = ServiceManager::from_environment(|name| std::env::var_os(name)).unwrap_or_else(|error| {
-        warn!("the service manager of NOTIFY_SOCKET cannot be told anything: {error}");
+        warn!("cannot notify the service manager of NOTIFY_SOCKET: {error}");
         None
     });
     Supervision::new(snapshot)

@@ -287,7 +287,7 @@ impl Drain {
         self.arrivals.sample(now, self.cache.queued_segments() as u64);
         for topic in self.waiting.overdue(now) {
             tracing::warn!(
-                "{}: no node told its message definition in time; recorded without",
+                "{}: no node sent its message definition in time; recorded without",
                 topic.name
             );
             self.define(topic.id, topic.without_definition());
