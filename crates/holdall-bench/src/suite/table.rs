@@ -538,7 +538,7 @@ pub const EXPLANATIONS: [(&str, &str); 9] = [
     ),
     (
         "÷ limit",
-        "durable through what the disk itself wrote directly around the same run",
+        "durable divided by what the disk itself wrote, directly around the same run",
     ),
     (
         "CPU",
@@ -550,7 +550,7 @@ pub const EXPLANATIONS: [(&str, &str); 9] = [
     ),
     (
         "memory, page cache",
-        "the recorder's most, without the payloads of the generator; and not yet on the disk",
+        "the most that the recorder held, without the generator's payloads; the most that was not yet on the disk",
     ),
     ("p99.99", "of the time that an offer takes"),
 ];
