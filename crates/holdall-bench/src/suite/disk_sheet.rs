@@ -3,7 +3,8 @@
 
 use super::{
     result::RunResult,
-    table::{Row, Sheet, milliseconds},
+    sheet::Sheet,
+    table::{Row, milliseconds},
 };
 use crate::measure::LatencySummary;
 

@@ -11,4 +11,5 @@ pub mod noise;
 pub mod report;
 pub mod result;
 pub mod run;
+pub mod sheet;
 pub mod table;

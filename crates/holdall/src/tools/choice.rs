@@ -2,7 +2,7 @@
 
 use super::ToolError;
 use crate::{
-    decode::Question,
+    decode::{ChoiceError, Question, listed, why_no_topic},
     reader::{BagSet, PublisherChoice},
 };
 use holdall_model::{
@@ -12,6 +12,7 @@ use holdall_model::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
+    path::Path,
     time::Duration,
 };
 
@@ -141,6 +142,52 @@ impl Chooser {
             }
         }
     }
+}
+
+/// Refuses a choice with a topic that the inputs do not have, and one without any of their topics.
+pub(super) fn check_topics(set: &BagSet, choice: &Choice, chooser: &Chooser) -> Result<(), ToolError> {
+    let topics = set.topics();
+    let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
+    for named in &choice.selection.topics {
+        if names.contains(&named.as_str()) {
+            continue;
+        }
+        if !choice.is_lenient {
+            return Err(ToolError::Choice(ChoiceError::UnknownTopic {
+                topic: named.clone(),
+                known: listed(names),
+            }));
+        }
+        tracing::warn!("there is no topic {named} in the inputs");
+    }
+    let is_taken = |topic: &TopicInfo| chooser.takes_topic(&topic.name, &topic.type_name);
+    if choice.is_lenient || topics.is_empty() || topics.iter().any(is_taken) {
+        return Ok(());
+    }
+    Err(ToolError::Choice(ChoiceError::Nothing {
+        reason: why_no_topic(&names, None),
+    }))
+}
+
+/// Refuses an output without messages when the inputs have some: a choice that leaves nothing is a mistake more
+/// often than a request.
+pub(super) fn check_result(
+    set: &BagSet,
+    choice: &Choice,
+    (directory, messages): (&Path, u64),
+) -> Result<(), ToolError> {
+    let count: u64 = set.bags().iter().map(|bag| bag.metadata().message_count).sum();
+    if messages > 0 || count == 0 {
+        return Ok(());
+    }
+    if choice.is_lenient {
+        let place = directory.display();
+        tracing::warn!("{place}: no message is chosen for this bag");
+        return Ok(());
+    }
+    Err(ToolError::Choice(ChoiceError::Nothing {
+        reason: format!("none of {count} messages fits; no bag was made"),
+    }))
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use super::{
     Choice, OutputOptions, ToolError, accounts,
     accounts::{Accounts, Taken},
-    choice::Chooser,
+    choice::{Chooser, check_result, check_topics},
     copy::{self, Plan},
     staged::Staged,
 };
 use crate::{
-    decode::{ChoiceError, Decoders, MessageChoice, listed, why_no_topic},
+    decode::{Decoders, MessageChoice},
     reader::{BagMessage, BagReader, BagSet},
     writer::{
         BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, OsFolder, PayloadPacking,
@@ -145,7 +145,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
             )?
         }
     };
-    check_result(&set, &job, &written)?;
+    check_result(&set, &job.choice, (&job.output.directory, written.messages))?;
     let directory = staged.publish()?;
     let in_place = |path: &PathBuf| directory.join(path.file_name().unwrap_or_default());
     written.files = written.files.iter().map(in_place).collect();
@@ -187,48 +187,6 @@ fn report_beyond(beyond: Option<(PathBuf, String)>, storage_id: &str) -> Result<
         }
         None => Ok(()),
     }
-}
-
-/// Refuses a choice with a topic that the inputs do not have, and one without any of their topics.
-fn check_topics(set: &BagSet, choice: &Choice, chooser: &Chooser) -> Result<(), ToolError> {
-    let topics = set.topics();
-    let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-    for named in &choice.selection.topics {
-        if names.contains(&named.as_str()) {
-            continue;
-        }
-        if !choice.is_lenient {
-            return Err(ToolError::Choice(ChoiceError::UnknownTopic {
-                topic: named.clone(),
-                known: listed(names),
-            }));
-        }
-        tracing::warn!("there is no topic {named} in the inputs");
-    }
-    let is_taken = |topic: &TopicInfo| chooser.takes_topic(&topic.name, &topic.type_name);
-    if choice.is_lenient || topics.is_empty() || topics.iter().any(is_taken) {
-        return Ok(());
-    }
-    Err(ToolError::Choice(ChoiceError::Nothing {
-        reason: why_no_topic(&names, None),
-    }))
-}
-
-/// Refuses an output without messages when the inputs have some: a choice that leaves nothing is a mistake more
-/// often than a request.
-fn check_result(set: &BagSet, job: &Job, written: &Written) -> Result<(), ToolError> {
-    let count: u64 = set.bags().iter().map(|bag| bag.metadata().message_count).sum();
-    if written.messages > 0 || count == 0 {
-        return Ok(());
-    }
-    if job.choice.is_lenient {
-        let place = job.output.directory.display();
-        tracing::warn!("{place}: no message is chosen for this bag");
-        return Ok(());
-    }
-    Err(ToolError::Choice(ChoiceError::Nothing {
-        reason: format!("none of {count} messages fits; no bag was made"),
-    }))
 }
 
 fn gather(

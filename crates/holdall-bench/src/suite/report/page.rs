@@ -7,7 +7,8 @@ use crate::{
     suite::{
         ladders,
         noise::Noise,
-        table::{EXPLANATIONS, Row, Sheet, rows, sheets},
+        sheet::Sheet,
+        table::{EXPLANATIONS, Row, rows, sheets},
     },
 };
 use std::fmt::Write;

@@ -6,7 +6,7 @@ use crate::{
     machine::Machine,
     statistics::{Estimate, Interval},
     storage::batch_label,
-    suite::table::Sheet,
+    suite::sheet::Sheet,
 };
 use serde::Deserialize;
 use std::{
