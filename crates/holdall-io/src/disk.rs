@@ -78,6 +78,14 @@ pub struct DiskError {
 }
 
 impl DiskError {
+    /// The cause alone, for errors that name path and operation in their own words.
+    pub fn into_io(self) -> io::Error {
+        Arc::try_unwrap(self.source).unwrap_or_else(|shared| match shared.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(shared.kind(), shared.to_string()),
+        })
+    }
+
     /// An error without a place in the file.
     pub fn new(path: impl Into<PathBuf>, operation: Operation, source: io::Error) -> Self {
         Self {

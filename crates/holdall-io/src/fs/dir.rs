@@ -7,6 +7,7 @@ use crate::{
 };
 use std::{
     fs, io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -48,14 +49,41 @@ pub fn create_dir_new(path: &Path) -> Result<(), DiskError> {
     sync_parent(path)
 }
 
+/// Makes a directory that must not exist and that only its owner can enter.
+///
+/// # Errors
+/// When the path exists already, or it cannot be made.
+pub fn create_private_dir(path: &Path) -> Result<(), DiskError> {
+    let made = fs::DirBuilder::new().mode(0o700).create(path);
+    made.map_err(|source| DiskError::new(path, Operation::CreateDirectory, source))
+}
+
+/// Makes the names in a directory durable.
+///
+/// # Errors
+/// When it cannot be opened or synced.
+pub fn sync_dir(path: &Path) -> Result<(), DiskError> {
+    fs::File::open(path)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|source| DiskError::new(path, Operation::Sync, source))
+}
+
 /// The entries of a directory, sorted by name.
 ///
 /// # Errors
 /// When it cannot be listed.
 pub fn list_dir(path: &Path) -> Result<Vec<DirEntry>, DiskError> {
+    list_dir_up_to(path, usize::MAX)
+}
+
+/// As [`list_dir`], at most `entries_max` of them.
+///
+/// # Errors
+/// As [`list_dir`].
+pub fn list_dir_up_to(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, DiskError> {
     let fail = |source| DiskError::new(path, Operation::List, source);
     let mut entries = Vec::new();
-    for entry in fs::read_dir(path).map_err(fail)? {
+    for entry in fs::read_dir(path).map_err(fail)?.take(entries_max) {
         let path = entry.map_err(fail)?.path();
         // Follows links; a dangling one is no directory.
         let is_dir = path.is_dir();

@@ -8,12 +8,15 @@ mod name;
 mod tests;
 mod whole;
 
-pub use dir::{DirEntry, create_dir_new, create_dirs, list_dir, remove_dir_all};
+pub use dir::{
+    DirEntry, create_dir_new, create_dirs, create_private_dir, list_dir, list_dir_up_to, remove_dir_all,
+    sync_dir,
+};
 pub use file::{EditedFile, File};
 pub use file_system::FileSystem;
 pub use name::{
-    FileNumbers, available_bytes, exists, file_len, file_numbers, is_dir, is_link, remove_file, rename_new,
-    rename_over,
+    About, FileNumbers, Kind, about, about_name, available_bytes, exists, file_len, file_numbers, is_dir,
+    is_link, make_private, remove_file, rename_new, rename_over,
 };
 pub use whole::{
     append, convert_file, copy_new, forget_cached, is_unwritten, make_durable, read, read_to_string,

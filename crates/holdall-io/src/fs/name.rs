@@ -5,7 +5,11 @@ use crate::{
     disk::{DiskError, Operation},
     os,
 };
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::Path,
+};
 
 /// What distinguishes a file from all others while it exists, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +49,79 @@ pub fn is_dir(path: &Path) -> bool {
 /// Whether a path is a symbolic link, wherever it points.
 pub fn is_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|about| about.is_symlink())
+}
+
+/// What kind of thing has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A socket.
+    Socket,
+    /// A device, a pipe.
+    Other,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct About {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its length in bytes.
+    pub len_bytes: u64,
+}
+
+impl About {
+    fn of(metadata: &fs::Metadata) -> Self {
+        let kind = metadata.file_type();
+        Self {
+            kind: match () {
+                () if kind.is_file() => Kind::File,
+                () if kind.is_dir() => Kind::Directory,
+                () if kind.is_symlink() => Kind::Link,
+                () if kind.is_socket() => Kind::Socket,
+                () => Kind::Other,
+            },
+            len_bytes: metadata.len(),
+        }
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+}
+
+/// What is at `path`; of a link, what it leads to.
+///
+/// # Errors
+/// When nothing is there, or it cannot be inspected.
+pub fn about(path: &Path) -> Result<About, DiskError> {
+    let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    Ok(About::of(&metadata))
+}
+
+/// What has the name `path`: a link itself, not what it leads to.
+///
+/// # Errors
+/// When nothing has the name, or it cannot be inspected.
+pub fn about_name(path: &Path) -> Result<About, DiskError> {
+    let metadata =
+        fs::symlink_metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    Ok(About::of(&metadata))
+}
+
+/// Lets only the owner of what is at `path` read and write it.
+///
+/// # Errors
+/// When its permissions cannot be changed.
+pub fn make_private(path: &Path) -> Result<(), DiskError> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+        .map_err(|source| DiskError::new(path, Operation::Write, source))
 }
 
 /// Length of a file in bytes.
