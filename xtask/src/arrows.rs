@@ -27,7 +27,7 @@ pub fn check_arrows(shown: &str, text: &str, breaches: &mut Vec<String>) {
     let Some(forbidden) = forbidden.filter(|_| !path.contains("tests")) else {
         return;
     };
-    let product = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let product = crate::lengths::product(text);
     for (line, named) in named_rooms(product) {
         if forbidden.contains(&named) {
             breaches.push(format!(
@@ -57,7 +57,7 @@ fn named_rooms(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// The first name of each path of a group, up to its closing brace.
-fn first_names(group: &str) -> impl Iterator<Item = &str> {
+pub fn first_names(group: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     let mut is_first = true;
     group

@@ -1,4 +1,6 @@
-//! The rule that files are made and changed by `holdall-io` only, whose ways follow no links.
+//! The rule that files are read, made and changed by `holdall-io` only: its errors name the path, and its ways to make files follow no links.
+
+use crate::arrows::first_names;
 
 /// Ways to make or change files that follow links, or that others can foresee.
 const FILE_CALLS_FORBIDDEN: [&str; 7] = [
@@ -21,6 +23,31 @@ const FILE_CALLS_ALLOWED: [&str; 5] = [
     "xtask/",
 ];
 
+/// Crates that reach no file but through `holdall_io`.
+const LIBRARIES: [&str; 4] = [
+    "crates/holdall-model/",
+    "crates/holdall-storage/",
+    "crates/holdall-transport/",
+    "crates/holdall/",
+];
+
+/// Whether a source names `std::fs`, also in the braces of a `use`; the line from 1.
+fn std_fs(product: &str) -> Option<usize> {
+    let mut places = product.match_indices("std::");
+    let (at, _) = places.find(|(at, _)| {
+        let rest = &product[at + "std::".len()..];
+        let begin = product[..*at].rfind('\n').map_or(0, |end| end + 1);
+        let is_comment = product[begin..*at].contains("//");
+        let is_fs = |name: &str| name == "fs";
+        !is_comment
+            && match rest.strip_prefix('{') {
+                Some(group) => first_names(group).any(is_fs),
+                None => rest.starts_with("fs::") || rest.starts_with("fs;"),
+            }
+    })?;
+    Some(product[..at].matches('\n').count() + 1)
+}
+
 /// Finds places that make or change files by other ways than `holdall_io`. Tests may: what follows `#[cfg(test)]` or in files of tests.
 pub fn check_file_calls(shown: &str, text: &str, breaches: &mut Vec<String>) {
     let is_test = shown.contains("/tests/")
@@ -29,6 +56,14 @@ pub fn check_file_calls(shown: &str, text: &str, breaches: &mut Vec<String>) {
         || shown.contains("/fuzz/");
     if is_test || FILE_CALLS_ALLOWED.iter().any(|folder| shown.starts_with(folder)) {
         return;
+    }
+    let product = crate::lengths::product(text);
+    if LIBRARIES.iter().any(|folder| shown.starts_with(folder))
+        && let Some(line) = std_fs(product)
+    {
+        breaches.push(format!(
+            "{shown}:{line}: std::fs in a library crate; holdall_io::fs reads and makes files"
+        ));
     }
     let code = text
         .lines()
@@ -61,8 +96,31 @@ mod tests {
     }
 
     #[test]
+    fn libraries_name_std_fs_nowhere() {
+        let library = "crates/holdall/src/reader/listing.rs";
+        for text in [
+            "use std::fs;\n",
+            "use std::{\n    collections::BTreeMap,\n    fs,\n};\n",
+            "use std::{\n    fs::{self, File},\n    io,\n};\n",
+            "    let text = std::fs::read_to_string(path)?;\n",
+        ] {
+            assert_eq!(breaches_of(library, text), 1, "{text}");
+            let in_tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n{text}\n}}\n");
+            assert_eq!(breaches_of(library, &in_tests), 0, "{text}");
+            assert_eq!(breaches_of("crates/holdall-io/src/fs/dir.rs", text), 0, "{text}");
+        }
+        for text in [
+            "use holdall_io::{\n    fs,\n};\n",
+            "// not std::fs::read\n",
+            "use std::{io, path::fs};\n",
+        ] {
+            assert_eq!(breaches_of(library, text), 0, "{text}");
+        }
+    }
+
+    #[test]
     fn files_are_made_by_one_crate_only() {
-        let library = "crates/holdall/src/export/file.rs";
+        let library = "crates/holdall-cli/src/output.rs";
         for line in [
             "    let file = File::create(&path)?;",
             "    let file = fs::OpenOptions::new().write(true).open(path)?;",
@@ -71,7 +129,7 @@ mod tests {
         ] {
             assert_eq!(breaches_of(library, line), 1, "{line}");
             for place in [
-                "crates/holdall-io/src/fs.rs",
+                "crates/holdall-io/src/fs/file.rs",
                 "crates/holdall/tests/tools.rs",
                 "crates/holdall/src/record/tests/bags.rs",
             ] {

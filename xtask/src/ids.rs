@@ -38,11 +38,8 @@ pub fn check_ids(shown: &str, text: &str, ids: &BTreeSet<String>, breaches: &mut
     if is_test || PLACES_ALLOWED.iter().any(|place| shown.starts_with(place)) {
         return;
     }
-    let product = text
-        .lines()
-        .enumerate()
-        .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
-    for (number, line) in product {
+    let product = crate::lengths::product(text);
+    for (number, line) in product.lines().enumerate() {
         // Features have the same names.
         if line.trim_start().starts_with("//") || line.contains("feature = \"") {
             continue;

@@ -21,6 +21,19 @@ pub fn is_long_file(lines: usize) -> bool {
     lines > FILE_LINES_MAX
 }
 
+/// A source without its module of tests.
+pub fn product(text: &str) -> &str {
+    const MARK: &str = "\n#[cfg(test)]\n";
+    let is_tests = |at: &usize| {
+        let mut lines = text[at + MARK.len()..].lines();
+        lines
+            .find(|line| !line.starts_with("#["))
+            .is_some_and(|line| line.starts_with("mod tests {"))
+    };
+    let mut marks = text.match_indices(MARK).map(|(at, _)| at);
+    marks.find(is_tests).map_or(text, |at| &text[..at])
+}
+
 /// The functions of a formatted Rust source that are longer than a screen. Relies on rustfmt: a function ends with the first line that is a
 /// closing brace at the function's own indentation.
 pub fn long_functions(text: &str) -> Vec<LongFunction> {
@@ -79,6 +92,18 @@ mod tests {
     fn function(name: &str, body_lines: usize) -> String {
         let body = "        let _ = 1;\n".repeat(body_lines);
         format!("impl A {{\n    pub(crate) fn {name}() {{\n{body}    }}\n}}\n")
+    }
+
+    #[test]
+    fn tests_in_a_file_are_no_part_of_the_product() {
+        let before = "mod a;\n#[cfg(test)]\nmod tests;\nfn b() {}";
+        for tests in [
+            "\n#[cfg(test)]\nmod tests {\n}\n",
+            "\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n}\n",
+        ] {
+            assert_eq!(product(&format!("{before}{tests}")), before);
+        }
+        assert_eq!(product(before), before);
     }
 
     #[test]

@@ -188,7 +188,7 @@ fn check_lengths(root: &Path, files: &[PathBuf], breaches: &mut Vec<String>) {
         let Some(text) = fs::read_to_string(file).ok().filter(|_| is_product) else {
             continue;
         };
-        let product = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(&text);
+        let product = crate::lengths::product(&text);
         if is_long_file(product.lines().count()) {
             long_files.push(format!("{shown}: {} lines", product.lines().count()));
         }

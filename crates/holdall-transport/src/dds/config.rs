@@ -3,12 +3,16 @@
 //! Our settings come first and `CYCLONEDDS_URI` after them, because Cyclone merges lists of sources: a user's
 //! value replaces ours, and lists (peers, interfaces) are joined.
 
-use holdall_io::survivor::buffers::BUFFER_BYTES;
+use holdall_io::{fs, survivor::buffers::BUFFER_BYTES};
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
     net::{Ipv4Addr, SocketAddrV4},
+    path::Path,
 };
+
+/// Longest configuration file that is searched.
+const CONFIG_BYTES_MAX: u64 = 16 << 20;
 
 /// Largest ROS domain id that DDS's port numbers allow.
 const DOMAIN_ID_MAX: u32 = 232;
@@ -91,7 +95,10 @@ impl DdsEnvironment {
             || uri
                 .split(',')
                 .map(|source| source.trim().trim_start_matches("file://"))
-                .any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(INTERFACE_ELEMENT)))
+                .any(|path| {
+                    let text = fs::read_to_string(Path::new(path), CONFIG_BYTES_MAX);
+                    text.is_ok_and(|text| text.contains(INTERFACE_ELEMENT))
+                })
     }
 
     fn range(&self) -> Result<DiscoveryRange, String> {

@@ -6,8 +6,7 @@
 use cyclors::{dds_create_domain, dds_domainid_t, dds_log_data_t, dds_set_log_mask, dds_set_log_sink};
 use std::{
     ffi::{CStr, c_void},
-    fs::File,
-    io::Read as _,
+    io::{PipeReader, Read as _},
     os::fd::{AsRawFd as _, FromRawFd as _},
     ptr,
 };
@@ -67,7 +66,7 @@ fn run_in_child(domain: dds_domainid_t, config: &CStr) -> (Outcome, String) {
     // SAFETY: both are open and ours; each is closed once.
     let words = unsafe {
         libc::close(ends[1]);
-        File::from_raw_fd(ends[0])
+        PipeReader::from_raw_fd(ends[0])
     };
     if child < 0 {
         return (Outcome::Unknown, String::new());

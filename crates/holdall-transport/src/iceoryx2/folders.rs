@@ -1,5 +1,6 @@
 //! What others have put into iceoryx2's folders and iceoryx2 cannot hold.
 
+use holdall_io::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
 
 /// Longest path that iceoryx2's `Path` holds.
@@ -15,13 +16,12 @@ pub(super) fn overlong_path(root: &str) -> Option<PathBuf> {
 }
 
 fn overlong_below(folder: &Path, deep: usize) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(folder).ok()?;
-    entries.flatten().find_map(|entry| {
-        let path = entry.path();
+    let entries = fs::list_dir(folder).ok()?;
+    entries.into_iter().find_map(|DirEntry { path, .. }| {
         if path.as_os_str().len() > PATH_BYTES_MAX {
             return Some(path);
         }
-        let is_folder = deep > 1 && entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let is_folder = deep > 1 && fs::about_name(&path).is_ok_and(|about| about.is_dir());
         is_folder.then(|| overlong_below(&path, deep - 1)).flatten()
     })
 }

@@ -1,16 +1,20 @@
 //! Names: services as topics, iceoryx2's nodes as ROS nodes.
 
+use holdall_io::fs;
 use holdall_model::topic::NodeName;
-use std::sync::OnceLock;
+use std::{path::Path, sync::OnceLock};
 
 /// The file in which Linux stores the computer's name.
 const HOST_FILE: &str = "/proc/sys/kernel/hostname";
+
+/// Linux limits the name to 64 bytes.
+const HOST_BYTES_MAX: u64 = 1024;
 
 /// The name of this computer, on which all processes run that share memory with us.
 pub(super) fn this_host() -> Option<&'static str> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     let name = NAME.get_or_init(|| {
-        let text = std::fs::read_to_string(HOST_FILE).ok()?;
+        let text = fs::read_to_string(Path::new(HOST_FILE), HOST_BYTES_MAX).ok()?;
         Some(text.trim().to_owned()).filter(|name| !name.is_empty())
     });
     name.as_deref()

@@ -6,10 +6,10 @@ use super::{
     pixels::{Pixels, RawImage, convert},
 };
 use crate::reader::BagMessage;
+use holdall_io::fs::{self, Kind};
 use holdall_model::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
 use std::{
     borrow::Cow,
-    fs::{self, File},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -51,7 +51,7 @@ impl ImageSink {
             "sensor_msgs/msg/CompressedImage" => true,
             _ => return Ok(None),
         };
-        fs::create_dir_all(folder).map_err(|source| ExportError::io("make", folder, source))?;
+        fs::create_dirs(folder).map_err(|error| ExportError::io("make", folder, error.into_io()))?;
         holdall_io::new_file::remove_left_over(folder);
         Ok(Some(Self {
             plan,
@@ -107,18 +107,15 @@ impl Sink for ImageSink {
     }
 
     fn finish(self: Box<Self>) -> Result<PathBuf, ExportError> {
-        let listed =
-            fs::read_dir(&self.folder).map_err(|source| ExportError::io("list", &self.folder, source))?;
+        let listed = fs::list_dir(&self.folder)
+            .map_err(|error| ExportError::io("list", &self.folder, error.into_io()))?;
         // What others have put there may be no file at all.
-        let files = listed
-            .flatten()
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-        for entry in files {
-            holdall_io::fs::make_durable(&entry.path())?;
+        let is_file = |path: &Path| fs::about_name(path).is_ok_and(|about| about.kind == Kind::File);
+        for entry in listed.iter().filter(|entry| is_file(&entry.path)) {
+            fs::make_durable(&entry.path)?;
         }
-        File::open(&self.folder)
-            .and_then(|folder| folder.sync_all())
-            .map_err(|source| ExportError::io("complete", &self.folder, source))?;
+        fs::sync_dir(&self.folder)
+            .map_err(|error| ExportError::io("complete", &self.folder, error.into_io()))?;
         Ok(self.folder.clone())
     }
 }

@@ -261,7 +261,8 @@ impl Exporter {
     fn prepare_folder(&mut self) -> Result<(), ExportError> {
         let folder = &self.options.folder;
         if !self.has_folder {
-            std::fs::create_dir_all(folder).map_err(|source| ExportError::io("make", folder, source))?;
+            holdall_io::fs::create_dirs(folder)
+                .map_err(|error| ExportError::io("make", folder, error.into_io()))?;
             holdall_io::new_file::remove_left_over(folder);
             self.has_folder = true;
         }

@@ -3,7 +3,10 @@
 use holdall_io::disk::DiskError;
 use holdall_model::metadata::MetadataError;
 use holdall_storage::error::StorageError;
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// Why a bag cannot be read; the text is one clause and names the path.
 #[derive(Debug, thiserror::Error)]
@@ -79,4 +82,13 @@ pub enum BagError {
     /// A storage file cannot be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// The error of a system call.
+pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> BagError {
+    BagError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
 }

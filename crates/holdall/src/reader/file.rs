@@ -1,24 +1,25 @@
 //! Opens one storage file of a bag with the backend that can read it.
 
 use super::{
-    bag::{BagFile, Ros1View, io_error},
-    error::BagError,
+    bag::{BagFile, Ros1View},
+    error::{BagError, io_error},
     listing, ros1,
     set::{BagMessage, MessageFilter},
 };
 use crate::reader::MessageOrder;
-use holdall_io::fs::File;
+use holdall_io::fs::{self, About, File};
 use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
 use holdall_storage::{
     Storage,
-    compression::{PayloadUnpackingReader, UnpackedReader, ZSTD_MAGIC, has_packed_payloads},
+    compression::{
+        CompressionMode, FORMATS, PayloadUnpackingReader, UnpackedReader, ZSTD_MAGIC, has_packed_payloads,
+    },
     readable_storages,
     reader::{FileCondition, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
     storage_by_magic, storage_by_path, storage_of_directory,
     writer::ChannelIndex,
 };
 use std::{
-    fs::Metadata,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -56,6 +57,20 @@ pub(super) enum Payloads {
     Plain,
     /// Each one compressed (rosbag2's message compression).
     Packed,
+}
+
+/// How payloads are stored in the files of a bag with this metadata; one clause for an unknown compression.
+pub(super) fn payloads(metadata: &BagMetadata) -> Result<Payloads, String> {
+    let mode = CompressionMode::parse(&metadata.compression_mode)
+        .ok_or_else(|| format!("there is no compression mode {:?}", metadata.compression_mode))?;
+    let format = metadata.compression_format.as_str();
+    if mode != CompressionMode::None && !FORMATS.contains(&format) {
+        return Err(format!("expected one of {}", FORMATS.join(", ")));
+    }
+    Ok(match mode {
+        CompressionMode::Message => Payloads::Packed,
+        CompressionMode::None | CompressionMode::File => Payloads::Plain,
+    })
 }
 
 /// Packed files that stay unpacked after their last reader is dropped: the first and the last are opened
@@ -107,7 +122,7 @@ pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagE
         .rosbag2_metadata()
         .and_then(|text| BagMetadata::from_yaml_without_lists(text).ok());
     let payloads = match described {
-        Some(metadata) => super::bag::payloads(&metadata).unwrap_or_default(),
+        Some(metadata) => payloads(&metadata).unwrap_or_default(),
         // The index alone of a long MCAP file has megabytes; without rosbag2's record it was written by other
         // programs, which do not compress payloads.
         None if reader.summary().file_bytes > UNDESCRIBED_BYTES_MAX => Payloads::Plain,
@@ -143,13 +158,13 @@ fn open_directory(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
 }
 
 /// Length of a storage file in bytes; the total of its files if it is a directory.
-pub(super) fn length(path: &Path, about: &Metadata) -> u64 {
+pub(super) fn length(path: &Path, about: &About) -> u64 {
     if !about.is_dir() {
-        return about.len();
+        return about.len_bytes;
     }
     storage_of_directory(path)
         .and_then(|storage| storage.size_bytes(path).ok())
-        .unwrap_or(about.len())
+        .unwrap_or(about.len_bytes)
 }
 
 /// Opens a storage file whose format its first bytes show.
@@ -187,7 +202,7 @@ fn no_storage(path: &Path, head: &[u8]) -> BagError {
 /// Refuses a path that is no bag, by its first bytes or, for a directory, by the names of its files; what a bag
 /// holds is not read.
 pub(crate) fn expect_bag(path: &Path) -> Result<(), BagError> {
-    let about = std::fs::metadata(path).map_err(|source| io_error("open", path, source))?;
+    let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
     if about.is_dir() {
         let is_bag = storage_of_directory(path).is_some()
             || path.join("metadata.yaml").exists()

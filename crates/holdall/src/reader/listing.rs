@@ -1,13 +1,13 @@
 //! Finds the storage files in a directory without metadata.
 
-use super::{bag::io_error, error::BagError};
+use super::error::{BagError, io_error};
+use holdall_io::fs::{self, DirEntry};
 use holdall_storage::{
     compression::{is_packed_name, unpacked_name},
     is_storage_extension, storage_of_directory, storages,
 };
 use std::{
     collections::HashSet,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -17,17 +17,14 @@ const ENTRIES_MAX: usize = 1_000_000;
 /// The storage files in `directory` in the order of their numbers: `bag_2.mcap` before `bag_10.mcap`.
 pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(directory)
-        .map_err(|error| io_error("list", directory, error))?
-        .take(ENTRIES_MAX)
-    {
-        let path = entry.map_err(|error| io_error("list", directory, error))?.path();
+    let listed = fs::list_dir_up_to(directory, ENTRIES_MAX);
+    for DirEntry { path, is_dir } in listed.map_err(|error| io_error("list", directory, error.into_io()))? {
         let plain = unpacked_name(&path);
         let extension = plain
             .extension()
             .and_then(|extension| extension.to_str())
             .unwrap_or_default();
-        let is_storage = if path.is_dir() {
+        let is_storage = if is_dir {
             storage_of_directory(&path).is_some()
         } else {
             is_storage_extension(extension)
@@ -49,21 +46,20 @@ pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
 
 /// Describes a directory without metadata and storage files, as a clause for the user.
 pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, BagError> {
-    let mut entries = fs::read_dir(directory).map_err(|error| io_error("list", directory, error))?;
-    Ok(if entries.next().is_none() {
+    let listed =
+        fs::list_dir_up_to(directory, 1).map_err(|error| io_error("list", directory, error.into_io()))?;
+    let extensions: Vec<String> = storages()
+        .iter()
+        .flat_map(|storage| storage.extensions())
+        .map(|extension| format!(".{extension}"))
+        .collect();
+    let extensions = extensions.join(", ");
+    Ok(if listed.is_empty() {
         "the directory is empty".to_owned()
     } else if directory.join("metadata.yaml").exists() {
-        "it holds metadata.yaml and no storage file (.mcap, .db3)".to_owned()
+        format!("it holds metadata.yaml and no storage file ({extensions})")
     } else {
-        let extensions: Vec<String> = storages()
-            .iter()
-            .flat_map(|storage| storage.extensions())
-            .map(|extension| format!(".{extension}"))
-            .collect();
-        format!(
-            "it holds neither metadata.yaml nor a storage file ({})",
-            extensions.join(", ")
-        )
+        format!("it holds neither metadata.yaml nor a storage file ({extensions})")
     })
 }
 
@@ -82,6 +78,7 @@ fn order_key(path: &Path) -> (String, u64, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn files_come_in_the_order_of_their_numbers() {

@@ -1,11 +1,12 @@
 //! Rebuilds a bag's metadata from the content of its storage files.
 
 use super::{
-    bag::{BagFile, Ros1View, io_error},
-    error::BagError,
+    bag::{BagFile, Ros1View},
+    error::{BagError, io_error},
     file::{self, Payloads, UnpackedFiles},
 };
 use crate::rescue::InMemory;
+use holdall_io::fs;
 use holdall_model::{
     metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
     time::Timestamp,
@@ -16,7 +17,6 @@ use holdall_storage::{
 };
 use std::{
     collections::HashMap,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -59,13 +59,13 @@ impl Rebuild {
     /// An unreadable file is left out with a notice, unless it is the only one. A file that `is_written` at
     /// the moment has no end, which needs no notice.
     pub fn add(&mut self, bag: &Path, path: &Path, is_written: bool) -> Result<(), BagError> {
-        let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
+        let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
         let bytes = file::length(path, &about);
         let (reader, payloads) = match file::open_unknown(path) {
             Ok(opened) => opened,
             Err(error) => {
                 self.left_out += 1;
-                self.unwritten += usize::from(holdall_io::fs::is_unwritten(path).unwrap_or(false));
+                self.unwritten += usize::from(fs::is_unwritten(path).unwrap_or(false));
                 if !is_written {
                     self.notices.push(format!("{error}; the file is left out"));
                 }

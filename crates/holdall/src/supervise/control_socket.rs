@@ -2,15 +2,12 @@
 
 use super::{StallFlag, metrics::open_metrics};
 use crate::record::{RecordControl, RecordObserver};
+use holdall_io::fs::{self, Kind};
 use holdall_model::loss::LossSums;
 use serde_json::{Value, json};
 use std::{
-    fs::{self, DirBuilder, Permissions},
     io::{self, BufRead, BufReader, Read, Write},
-    os::unix::{
-        fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
-        net::{UnixListener, UnixStream},
-    },
+    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -130,15 +127,15 @@ impl Drop for ControlSocket {
         self.ended.store(true, Ordering::SeqCst);
         // Wakes the thread that waits for clients.
         drop(UnixStream::connect(&self.path));
-        let _ = fs::remove_file(&self.path);
+        drop(fs::remove_file(&self.path));
     }
 }
 
 /// Binds in a folder that only the user can access and moves the socket into place, so that it never has
 /// other permissions than 0600.
 fn bind_private(path: &Path) -> io::Result<UnixListener> {
-    if let Ok(about) = fs::symlink_metadata(path) {
-        if !about.file_type().is_socket() {
+    if let Ok(about) = fs::about_name(path) {
+        if about.kind != Kind::Socket {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
                 "something else is there already",
@@ -154,15 +151,15 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
     let folder = path.with_file_name(name);
-    DirBuilder::new().mode(0o700).create(&folder)?;
+    fs::create_private_dir(&folder).map_err(|error| error.into_io())?;
     let bound = (|| {
         let inside = folder.join("s");
         let listener = UnixListener::bind(&inside)?;
-        fs::set_permissions(&inside, Permissions::from_mode(0o600))?;
-        holdall_io::fs::rename_over(&inside, path).map_err(io::Error::other)?;
+        fs::make_private(&inside).map_err(|error| error.into_io())?;
+        fs::rename_over(&inside, path).map_err(io::Error::other)?;
         Ok(listener)
     })();
-    let _ = fs::remove_dir_all(&folder);
+    drop(fs::remove_dir_all(&folder));
     bound
 }
 

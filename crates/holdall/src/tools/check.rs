@@ -5,6 +5,7 @@ use crate::{
     reader::{BagError, METADATA_BYTES_MAX, expect_bag, io_error, listing},
     writer::STATE_KEY,
 };
+use holdall_io::fs;
 use holdall_io::lock::Holder;
 use holdall_model::{
     loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
@@ -20,7 +21,7 @@ use holdall_storage::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs,
+    fmt,
     path::{Component, Path, PathBuf},
 };
 
@@ -102,7 +103,7 @@ impl BagCheck {
 /// # Errors
 /// A path that cannot be opened or is not a bag. Anything wrong with a bag is a finding.
 pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck, BagError> {
-    let about = fs::metadata(path).map_err(|source| io_error("open", path, source))?;
+    let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
     let mut check = BagCheck {
         path: path.to_owned(),
         writer: writer_of_bag(path),
@@ -113,7 +114,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
         if check.writer.is_none() {
             expect_bag(path)?;
         }
-        let found = check_written_file(&check, path, &mut |done| progress(done, about.len()))?;
+        let found = check_written_file(&check, path, &mut |done| progress(done, about.len_bytes))?;
         check.files.push(found);
         check_ledger(&mut check);
         return Ok(check);
@@ -205,17 +206,17 @@ fn check_written_file(
 
 /// Length of a storage file, or of all files of a storage that is a directory.
 fn file_bytes(path: &Path) -> u64 {
-    let about = fs::metadata(path);
-    if about.as_ref().is_ok_and(fs::Metadata::is_dir) {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        return entries.map(|entry| file_bytes(&entry.path())).sum();
+    let about = fs::about(path);
+    if about.as_ref().is_ok_and(fs::About::is_dir) {
+        let entries = fs::list_dir(path).unwrap_or_default();
+        return entries.iter().map(|entry| file_bytes(&entry.path)).sum();
     }
-    about.map_or(0, |about| about.len())
+    about.map_or(0, |about| about.len_bytes)
 }
 
 /// The metadata; `None` and a finding when it is missing or damaged.
 fn read_metadata(check: &mut BagCheck, path: &Path) -> Result<Option<BagMetadata>, BagError> {
-    let bytes = match holdall_io::fs::read(path, METADATA_BYTES_MAX) {
+    let bytes = match fs::read(path, METADATA_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => {
             let expected = "a description of the bag (`holdall reindex` makes it)";
@@ -440,6 +441,7 @@ fn check_ledger(check: &mut BagCheck) {
 #[allow(clippy::print_stderr, reason = "a skipped test says so")]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn bag(name: &str) -> Option<PathBuf> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))

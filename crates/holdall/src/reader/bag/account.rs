@@ -1,0 +1,107 @@
+//! What a bag states about the losses of its recording.
+
+use super::{BagFile, BagReader};
+use crate::reader::error::BagError;
+use holdall_model::loss::{
+    LossStage,
+    ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
+};
+use std::{collections::BTreeMap, path::Path};
+
+/// Messages that a recording lost, by topic and stage; topics without a loss are absent.
+pub type LostByTopic = BTreeMap<String, BTreeMap<LossStage, u64>>;
+
+impl BagFile {
+    fn ledger(&self, record: &str) -> Result<Option<Ledger>, BagError> {
+        let reader = self.open()?;
+        let entries = reader.summary().last_metadata(record);
+        let text = entries.and_then(|entries| entries.get(LEDGER_KEY));
+        text.map(|text| parse_ledger(&self.path, text)).transpose()
+    }
+}
+
+impl BagReader {
+    /// The ledger that the recording stored in the bag: what was recorded and lost, by topic and publisher.
+    /// `None` when another recorder wrote the bag, or holdall was killed before it could write one.
+    ///
+    /// # Errors
+    /// The last storage file, which contains it, cannot be read.
+    pub fn ledger(&self) -> Result<Option<Ledger>, BagError> {
+        let Some(last) = self.files.last() else {
+            return Ok(None);
+        };
+        last.ledger(LEDGER_RECORD)
+    }
+
+    /// The best account of losses in the bag: the [`BagReader::ledger`]; the sums in `metadata.yaml` of a
+    /// recording that ended with a failure; or, after a crash, the ledger's last checkpoint, which is marked
+    /// as one. `None` when another recorder wrote the bag.
+    ///
+    /// # Errors
+    /// A storage file cannot be read, or its ledger is not valid.
+    pub fn any_ledger(&self) -> Result<Option<Ledger>, BagError> {
+        if let Some(ledger) = self.ledger()? {
+            return Ok(Some(ledger));
+        }
+        if let Some(text) = self.metadata.custom_data.get(LEDGER_CUSTOM_KEY) {
+            return parse_ledger(&self.path, text).map(Some);
+        }
+        for file in self.files.iter().rev() {
+            if let Some(ledger) = file.ledger(CHECKPOINT_RECORD)? {
+                return Ok(Some(ledger));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The losses in the ledger; `None` when there is no ledger.
+    ///
+    /// # Errors
+    /// As [`BagReader::ledger`].
+    pub fn lost(&self) -> Result<Option<LostByTopic>, BagError> {
+        // The ledger's file would have to be unpacked; the metadata has the sums of the losses.
+        if self.is_account_packed() {
+            return Ok(self.lost_by_metadata());
+        }
+        let Some(ledger) = self.ledger()? else {
+            return Ok(None);
+        };
+        let topics = ledger.topics.into_iter().map(|mut topic| {
+            // What was left out on request is not a loss.
+            topic.missing.remove(&LossStage::Policy);
+            (topic.name, topic.missing)
+        });
+        Ok(Some(topics.filter(|(_, missing)| !missing.is_empty()).collect()))
+    }
+
+    /// True when the file with the ledger is packed, and not unpacked yet.
+    pub(in crate::reader) fn is_account_packed(&self) -> bool {
+        self.files
+            .last()
+            .is_some_and(|last| last.is_packed() && last.reader.is_none())
+    }
+
+    /// The losses in the metadata's `custom_data`; `None` when it has none.
+    fn lost_by_metadata(&self) -> Option<LostByTopic> {
+        let data = &self.metadata.custom_data;
+        data.get("holdall.lost")?;
+        let topics = data.iter().filter_map(|(key, text)| {
+            let topic = key.strip_prefix("holdall.lost.")?;
+            let counts = text.split(' ').filter_map(|count| {
+                let (stage, count) = count.split_once('=')?;
+                let stage = LossStage::ALL.into_iter().find(|known| known.as_str() == stage)?;
+                Some((stage, count.parse().ok()?))
+            });
+            Some((topic.to_owned(), counts.collect()))
+        });
+        Some(topics.collect())
+    }
+}
+
+fn parse_ledger(path: &Path, text: &str) -> Result<Ledger, BagError> {
+    Ledger::from_json(text).map_err(|error| BagError::Unsupported {
+        path: path.to_owned(),
+        what: "its loss ledger".to_owned(),
+        reason: error.to_string(),
+    })
+}

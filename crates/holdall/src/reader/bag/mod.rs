@@ -1,0 +1,233 @@
+//! Opens a bag: a directory with or without valid `metadata.yaml`, or a single storage file.
+
+mod account;
+mod file;
+mod named;
+mod open;
+
+pub use account::LostByTopic;
+pub use file::{BagFile, Ros1View};
+pub(crate) use named::METADATA_BYTES_MAX;
+
+use super::{
+    error::{BagError, io_error},
+    listing,
+    set::{BagSet, MessageFilter, Messages},
+};
+use crate::live::writer_of_bag;
+use holdall_io::{fs, lock::Holder};
+use holdall_model::{
+    metadata::BagMetadata,
+    time::Timestamp,
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+};
+use holdall_storage::{chunks::ChunkStorage, readable_storages, storage_of_directory};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::{Path, PathBuf},
+};
+
+/// The file that describes a bag, in its directory.
+const METADATA_FILE: &str = "metadata.yaml";
+
+/// A bag that can be read. Opening one reads its metadata only, unless that has to be rebuilt.
+#[derive(Clone, Debug)]
+pub struct BagReader {
+    path: PathBuf,
+    metadata: BagMetadata,
+    files: Vec<BagFile>,
+    notices: Vec<String>,
+    /// The process that was recording the bag when it was opened.
+    writer: Option<Holder>,
+    /// Only messages within these bounds are read.
+    bounds: (Option<Timestamp>, Option<Timestamp>),
+}
+
+impl BagReader {
+    /// Opens a bag directory or a single storage file.
+    ///
+    /// Missing or damaged metadata is rebuilt in memory from the storage files, with a notice in
+    /// [`BagReader::notices`].
+    /// A ROS 1 bag is presented as one of ROS 2: its messages are converted while they are read.
+    ///
+    /// # Errors
+    /// A path that is not a bag, a named file that is missing or outside the bag, or no readable storage
+    /// file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, BagError> {
+        Self::open_with(path.as_ref(), Ros1View::default())
+    }
+
+    /// All messages in the order of their log times. For some topics, a range of time or several bags see [`BagSet`].
+    pub fn messages(&self) -> Messages {
+        BagSet::from(vec![self.clone()]).messages(&MessageFilter::default())
+    }
+
+    /// The topics, with all channels of a topic as one.
+    pub fn topics(&self) -> Vec<TopicInfo> {
+        BagSet::from(vec![self.clone()]).topics()
+    }
+
+    /// As [`BagReader::open`], with ROS 1 messages shown as `view` selects.
+    ///
+    /// # Errors
+    /// As [`BagReader::open`].
+    pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, BagError> {
+        // Checked first: a recorder that has exited by now has written the metadata that is read next.
+        Self::open_of(path, view, writer_of_bag(path))
+    }
+
+    /// As [`BagReader::open`], for a bag that this process has locked.
+    pub(crate) fn open_locked(path: &Path) -> Result<Self, BagError> {
+        Self::open_of(path, Ros1View::default(), None)
+    }
+
+    fn open_of(path: &Path, view: Ros1View, writer: Option<Holder>) -> Result<Self, BagError> {
+        let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
+        if about.is_dir() && (storage_of_directory(path).is_none() || path.join(METADATA_FILE).exists()) {
+            Self::open_directory(path, view, writer)
+        } else {
+            // A single storage file is a bag of its own, in any directory.
+            Self::rebuilt(path, &[path.to_owned()], view, writer)
+        }
+    }
+
+    /// Opens a bag directory by its storage files alone, ignoring its metadata.
+    ///
+    /// # Errors
+    /// No storage file, or no readable one.
+    pub fn rebuild(path: &Path) -> Result<Self, BagError> {
+        let listed = listing::storage_files(path)?;
+        if listed.is_empty() {
+            return Err(BagError::NotABag {
+                path: path.to_owned(),
+                reason: listing::describe_without_storage(path)?,
+            });
+        }
+        Self::rebuilt(path, &listed, Ros1View::default(), None)
+    }
+
+    /// The first notice about damage: a part of the bag cannot be read.
+    pub fn damage(&self) -> Option<&str> {
+        let is_damage =
+            |notice: &&String| notice.contains(" is damaged at byte ") || notice.ends_with("left out");
+        self.notices.iter().find(is_damage).map(String::as_str)
+    }
+
+    /// The process that is recording the bag: the bag is read as written until it was opened.
+    pub fn writer(&self) -> Option<Holder> {
+        self.writer
+    }
+
+    /// The same bag, restricted to messages logged within these bounds.
+    #[must_use]
+    pub fn within(mut self, start: Option<Timestamp>, end: Option<Timestamp>) -> Self {
+        self.bounds = (start, end);
+        self
+    }
+
+    /// The bounds set by [`BagReader::within`].
+    pub fn bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
+        self.bounds
+    }
+
+    /// The bag's metadata.
+    pub fn metadata(&self) -> &BagMetadata {
+        &self.metadata
+    }
+
+    /// What the bag's storage offers for chunks, by its metadata; `None` for a storage without chunks.
+    pub fn chunks(&self) -> Option<&'static dyn ChunkStorage> {
+        let id = &self.metadata.storage_identifier;
+        readable_storages().find(|storage| storage.id() == id)?.chunks()
+    }
+
+    /// The bag's path, as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its storage files in order.
+    pub fn files(&self) -> &[BagFile] {
+        &self.files
+    }
+
+    /// Length of all storage files in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Topics with messages in the first or last storage file that the metadata does not list, for example
+    /// metadata that was written before a crash or by hand.
+    ///
+    /// # Errors
+    /// One of these files cannot be read; called before work on the bag starts.
+    pub fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, BagError> {
+        let mut unlisted: Vec<TopicInfo> = Vec::new();
+        let key = |topic: &TopicInfo| (topic.name.clone(), topic.type_name.clone());
+        let listed = self.metadata.topics_with_message_count.iter();
+        let mut known: HashSet<_> = listed.map(|listed| key(&listed.topic_metadata)).collect();
+        for file in self.outer_files() {
+            let reader = file.open()?;
+            for (place, channel) in reader.outline().channels.iter().enumerate() {
+                let topic = &channel.info.topic;
+                // Checked last: it may have to count.
+                if !known.contains(&key(topic)) && reader.summary().channels[place].message_count > 0 {
+                    known.insert(key(topic));
+                    unlisted.push(topic.as_whole());
+                }
+            }
+        }
+        Ok(unlisted)
+    }
+
+    /// The first and the last storage file; a single one once.
+    pub(super) fn outer_files(&self) -> impl Iterator<Item = &BagFile> {
+        self.files
+            .first()
+            .into_iter()
+            .chain(self.files.last().filter(|_| self.files.len() > 1))
+    }
+
+    /// Notices for the user about the state of the bag, one sentence each.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// The definitions of the bag's message types that are in its first and last files, each type once.
+    ///
+    /// # Errors
+    /// One of these files cannot be read.
+    pub fn definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
+        definitions_of(self.outer_files())
+    }
+
+    /// The definitions of the bag's message types in all its files, each type once; opens every file.
+    ///
+    /// # Errors
+    /// One of the files cannot be read.
+    pub fn all_definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
+        definitions_of(self.files.iter())
+    }
+
+    /// Opens a bag's directory by its storage files alone, without messages that are still in memory.
+    pub(crate) fn open_files(path: &Path) -> Result<Self, BagError> {
+        Self::rebuilt(path, &listing::storage_files(path)?, Ros1View::default(), None)
+    }
+}
+
+fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<MessageDefinition>, BagError> {
+    let mut found = BTreeMap::new();
+    for file in files {
+        for channel in &file.open()?.outline().channels {
+            let definition = &channel.info.definition;
+            let known = found
+                .entry(definition.type_name.clone())
+                .or_insert_with(|| definition.clone());
+            // A later file may have a definition that the first did not have.
+            if known.encoding == DefinitionEncoding::Unknown {
+                known.clone_from(definition);
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}

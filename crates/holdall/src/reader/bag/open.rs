@@ -1,0 +1,216 @@
+//! Opens a bag's directory by its metadata, or by what its storage files hold.
+
+use super::{
+    BagReader, METADATA_FILE, Ros1View,
+    named::{Unusable, named_files, read_metadata},
+};
+use crate::{
+    live::writer_of_bag,
+    reader::{
+        error::BagError,
+        file::{self, payloads},
+        listing,
+        rebuild::Rebuild,
+    },
+    rescue,
+    writer::STATE_KEY,
+};
+use holdall_io::lock::Holder;
+use holdall_model::metadata::BagMetadata;
+use std::path::{Path, PathBuf};
+
+impl BagReader {
+    pub(super) fn open_directory(
+        path: &Path,
+        view: Ros1View,
+        writer: Option<Holder>,
+    ) -> Result<Self, BagError> {
+        let metadata_path = path.join(METADATA_FILE);
+        let why = match read_metadata(&metadata_path) {
+            Ok(metadata) if metadata.custom_data.contains_key(STATE_KEY) => {
+                return Self::from_unfinished(path, metadata, view, writer);
+            }
+            Ok(metadata) if metadata.relative_file_paths.is_empty() => Unusable::NamesNothing,
+            Ok(metadata) => return Self::from_metadata(path, metadata),
+            Err(why) => why,
+        };
+        let listed = listing::storage_files(path)?;
+        if listed.is_empty() {
+            return Err(match why {
+                Unusable::NamesNothing => BagError::NotABag {
+                    path: path.to_owned(),
+                    reason: format!("its {METADATA_FILE} names no storage file, and none is there"),
+                },
+                Unusable::Missing => BagError::NotABag {
+                    path: path.to_owned(),
+                    reason: listing::describe_without_storage(path)?,
+                },
+                Unusable::Damaged(source) => BagError::Metadata {
+                    path: metadata_path,
+                    source,
+                },
+                Unusable::Unreadable(error) => error,
+            });
+        }
+        let notice = match why {
+            Unusable::Missing => format!("{} is missing", metadata_path.display()),
+            Unusable::NamesNothing => format!("{} names no storage file", metadata_path.display()),
+            Unusable::Damaged(error) => format!("{} is damaged: {error}", metadata_path.display()),
+            Unusable::Unreadable(error) => error.to_string(),
+        };
+        let mut bag = Self::rebuilt(path, &listed, view, writer)?;
+        let instead = match listed.len() {
+            1 => "the storage file is read in its place".to_owned(),
+            count => format!("{count} storage files are read in its place"),
+        };
+        bag.notices.insert(0, format!("{notice}; {instead}"));
+        Ok(bag)
+    }
+
+    /// Metadata of a recording that was killed or is running: it lists files, but its counts are not final.
+    pub(super) fn from_unfinished(
+        path: &Path,
+        metadata: BagMetadata,
+        view: Ros1View,
+        writer: Option<Holder>,
+    ) -> Result<Self, BagError> {
+        let listed = listing::storage_files(path)?;
+        if listed.is_empty() {
+            return Self::from_metadata(path, metadata);
+        }
+        let (rebuild, rescued) = match &writer {
+            Some(_) => (Self::rebuild_of(path, &listed, view, writer)?, None),
+            None => Self::rebuild_with_rescued(path, &listed, view)?,
+        };
+        let mut bag = if rebuild.is_unwritten() {
+            Self::unwritten(path, metadata, writer)
+        } else {
+            Self::from_rebuild(path, rebuild, writer)?
+        };
+        if writer.is_none() {
+            let notice = format!(
+                "{}: its recording was not ended; what its files hold is shown instead of {METADATA_FILE}",
+                path.display()
+            );
+            bag.notices.insert(0, notice);
+        }
+        bag.notices.extend(rescued);
+        Ok(bag)
+    }
+
+    pub(super) fn from_metadata(path: &Path, metadata: BagMetadata) -> Result<Self, BagError> {
+        let unsupported = |what: String, reason: &str| BagError::Unsupported {
+            path: path.to_owned(),
+            what,
+            reason: reason.to_owned(),
+        };
+        let payloads = payloads(&metadata).map_err(|reason| {
+            let what = format!("a bag with compression {:?}", metadata.compression_format);
+            unsupported(what, &reason)
+        })?;
+        let files = named_files(path, &metadata, payloads)?;
+        let notices = files.iter().filter_map(file::cut_short).collect();
+        Ok(Self {
+            path: path.to_owned(),
+            metadata,
+            files,
+            notices,
+            writer: None,
+            bounds: (None, None),
+        })
+    }
+
+    /// As [`Self::rebuild_of`], with the messages that a killed recorder left in memory, and a notice of them.
+    pub(super) fn rebuild_with_rescued(
+        path: &Path,
+        listed: &[PathBuf],
+        view: Ros1View,
+    ) -> Result<(Rebuild, Option<String>), BagError> {
+        let mut rebuild = Rebuild::new(view);
+        for file in listed {
+            rebuild.add(path, file, false)?;
+        }
+        let rescued = rescue::as_reader(path, rebuild.files());
+        let notice = match rescued {
+            Ok(Some(memory)) => {
+                let count = memory.reader.summary().message_count;
+                rebuild.add_in_memory(path, memory);
+                Some(format!(
+                    "{}: its recorder was killed; {count} messages that its files do not have are read from memory until \
+                     `holdall repair` writes them or the machine is turned off",
+                    path.display()
+                ))
+            }
+            Ok(None) => None,
+            Err(error) => Some(format!("messages in memory cannot be read: {error}")),
+        };
+        Ok((rebuild, notice))
+    }
+
+    /// The bag of a recording that ended, or is, before its first write: it has no message yet.
+    pub(super) fn unwritten(path: &Path, mut metadata: BagMetadata, writer: Option<Holder>) -> Self {
+        metadata.files.clear();
+        metadata.message_count = 0;
+        Self {
+            path: path.to_owned(),
+            metadata,
+            files: Vec::new(),
+            notices: writer
+                .map(|writer| live_notice(path, writer))
+                .into_iter()
+                .collect(),
+            writer,
+            bounds: (None, None),
+        }
+    }
+
+    pub(super) fn rebuilt(
+        path: &Path,
+        listed: &[PathBuf],
+        view: Ros1View,
+        writer: Option<Holder>,
+    ) -> Result<Self, BagError> {
+        Self::from_rebuild(path, Self::rebuild_of(path, listed, view, writer)?, writer)
+    }
+
+    /// Asks each storage file what it holds. The end of a file that a recorder is still writing is no damage.
+    pub(super) fn rebuild_of(
+        path: &Path,
+        listed: &[PathBuf],
+        view: Ros1View,
+        writer: Option<Holder>,
+    ) -> Result<Rebuild, BagError> {
+        let mut rebuild = Rebuild::new(view);
+        for file in listed {
+            let is_written = writer.is_some() && writer_of_bag(file).is_some();
+            rebuild.add(path, file, is_written)?;
+        }
+        Ok(rebuild)
+    }
+
+    pub(super) fn from_rebuild(
+        path: &Path,
+        rebuild: Rebuild,
+        writer: Option<Holder>,
+    ) -> Result<Self, BagError> {
+        let (metadata, files, mut notices) = rebuild.finish()?;
+        if let Some(writer) = writer {
+            notices.insert(0, live_notice(path, writer));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            metadata,
+            files,
+            notices,
+            writer,
+            bounds: (None, None),
+        })
+    }
+}
+
+fn live_notice(path: &Path, writer: Holder) -> String {
+    format!(
+        "{} is being recorded by {writer}; what it holds now is read",
+        path.display()
+    )
+}
