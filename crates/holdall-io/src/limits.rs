@@ -6,6 +6,7 @@ use crate::{
     disk::{DiskError, Operation},
 };
 use io_uring::{IoUring, opcode, types};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::{
     fs::{File, OpenOptions},
     io,
@@ -79,11 +80,10 @@ fn direct_write(dir: &Path, bytes: u64, block_bytes: usize, depth: usize) -> io:
     let registered = unsafe { ring.submitter().register_buffers(&buffers) }.is_ok();
     let scratch = Scratch::create(dir, true)?;
     let fd = types::Fd(scratch.file.as_raw_fd());
-    let length = i64::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
 
     let start = SystemClock.monotonic();
-    // SAFETY: plain system call without pointers. Where it fails, writing is slower but continues.
-    unsafe { libc::fallocate(scratch.file.as_raw_fd(), 0, 0, length) };
+    // Where it fails, writing is slower but continues.
+    let _ = fallocate(&scratch.file, FallocateFlags::empty(), 0, bytes);
     let mut free: Vec<usize> = (0..blocks.len()).collect();
     let (mut offset, mut failure) = (0u64, None);
     while (offset < bytes && failure.is_none()) || free.len() < blocks.len() {

@@ -104,15 +104,10 @@ pub(crate) fn mark_written(file: &File) {
 
 /// Network file systems turn `flock` into locks on ranges of bytes, which would keep SQLite from its own file.
 fn is_local(file: &File) -> bool {
-    use std::os::fd::AsRawFd;
     /// `f_type` of NFS and SMB (linux/magic.h).
     const NETWORK: [u32; 4] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42];
-    // SAFETY: an all-zero statfs is valid; the call fills it in.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the descriptor is open and `stat` is writable.
-    let asked = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) };
     // The numbers have 32 bits; on some machines the field is signed and has more.
-    asked == 0 && !NETWORK.contains(&((stat.f_type & 0xffff_ffff) as u32))
+    rustix::fs::fstatfs(file).is_ok_and(|stat| !NETWORK.contains(&((stat.f_type & 0xffff_ffff) as u32)))
 }
 
 /// Opens a file or directory without blocking, whatever its type.

@@ -9,6 +9,10 @@ use crate::{
     queue::DiskQueue,
     stream::BlockStream,
 };
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 use std::{fs, io, path::Path};
 
 /// Blocks in which bytes wait for the disk; a few of 4 MiB keep it busy while the next ones are filled.
@@ -124,30 +128,12 @@ impl OutputFile<'_> {
 /// # Errors
 /// When the name is taken, or the system refuses.
 pub fn publish_dir(from: &Path, to: &Path) -> Result<(), DiskError> {
-    use std::os::unix::ffi::OsStrExt;
     let fail = |source| DiskError::new(to, Operation::Rename, source);
-    let c_path = |path: &Path| {
-        std::ffi::CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| fail(io::Error::from(io::ErrorKind::InvalidInput)))
-    };
-    let (c_from, c_to) = (c_path(from)?, c_path(to)?);
-    // SAFETY: both strings end with a zero and live longer than the call.
-    let result = unsafe {
-        libc::renameat2(
-            libc::AT_FDCWD,
-            c_from.as_ptr(),
-            libc::AT_FDCWD,
-            c_to.as_ptr(),
-            libc::RENAME_NOREPLACE,
-        )
-    };
-    if result != 0 {
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            // A file system that does not know the flag.
-            Some(libc::EINVAL | libc::ENOSYS) if !to.exists() => fs::rename(from, to).map_err(fail)?,
-            _ => return Err(fail(error)),
-        }
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
+        // A file system that does not know the flag.
+        Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to).map_err(fail)?,
+        Err(error) => return Err(fail(error.into())),
     }
     crate::os::sync_directory_of(to).map_err(|source| DiskError::new(to, Operation::Sync, source))
 }

@@ -1,5 +1,6 @@
 //! What this process uses: processor time, memory, descriptors.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 use std::{collections::BTreeSet, io, os::fd::RawFd, path::Path, time::Duration};
 
 /// Processor time, user and kernel together.
@@ -53,11 +54,8 @@ fn duration(time: libc::timeval) -> Duration {
 /// # Errors
 /// When the system refuses; values below the present one need a privilege.
 pub fn set_thread_nice(nice: i32) -> io::Result<()> {
-    // SAFETY: plain system call without pointers; 0 is the calling thread on Linux.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    // None is the calling thread on Linux.
+    Ok(setpriority_process(None, nice)?)
 }
 
 /// Resident memory of this process in bytes.
@@ -120,22 +118,24 @@ pub fn open_fds() -> io::Result<BTreeSet<RawFd>> {
 ///
 /// Where that is less than wanted, the soft limit is raised as far as the hard one allows.
 pub fn free_descriptors(wanted: u64) -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is writable.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return None;
-    }
-    let free = free_below(limit.rlim_cur, wanted);
-    if free >= wanted || limit.rlim_cur >= limit.rlim_max {
+    let limit = getrlimit(Resource::Nofile);
+    // `None` is no limit.
+    let (current, maximum) = (
+        limit.current.unwrap_or(u64::MAX),
+        limit.maximum.unwrap_or(u64::MAX),
+    );
+    let free = free_below(current, wanted);
+    if free >= wanted || current >= maximum {
         return Some(free);
     }
-    limit.rlim_cur = limit.rlim_max.min(limit.rlim_cur.saturating_add(wanted - free));
-    // SAFETY: `limit` is readable.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
-    Some(free_below(limit.rlim_cur, wanted))
+    let raised = maximum.min(current.saturating_add(wanted - free));
+    let limit = Rlimit {
+        current: Some(raised),
+        ..limit
+    };
+    // Where that is refused the system refuses descriptors above the old limit.
+    let _ = setrlimit(Resource::Nofile, limit);
+    Some(free_below(raised, wanted))
 }
 
 /// Descriptors below `limit` that are not open, up to `wanted`. Asks for each: listing `/proc/self/fd` would take one itself.

@@ -1,6 +1,7 @@
 //! Files and started programs that must not outlive this one: lists of them, so that a program that a signal
 //! ends leaves nothing on the disk and no child running.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -101,10 +102,11 @@ fn started() -> std::sync::MutexGuard<'static, Vec<u32>> {
 fn end_all_and_hold() {
     let started = started();
     for id in &*started {
-        let Ok(id) = i32::try_from(*id) else { continue };
-        // SAFETY: takes two numbers and touches no memory. The number is that of a child that was not waited
-        // for, so no other process has it.
-        let _gone = unsafe { libc::kill(id, libc::SIGKILL) } != 0;
+        let Some(id) = i32::try_from(*id).ok().and_then(Pid::from_raw) else {
+            continue;
+        };
+        // The number is that of a child that was not waited for, so no other process has it.
+        let _ = kill_process(id, Signal::KILL);
     }
     std::mem::forget(started);
 }

@@ -4,9 +4,15 @@ use crate::{
     disk::{DiskError, Operation},
     new_file::{open_regular, open_to_change},
 };
+use rustix::{
+    buffer::spare_capacity,
+    fs::{Advice, fadvise},
+    io::{Errno, pread},
+};
 use std::{
     fs, io,
-    os::{fd::AsRawFd, unix::fs::FileExt},
+    num::NonZeroU64,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -67,22 +73,15 @@ impl File {
             fail(io::Error::new(io::ErrorKind::OutOfMemory, what))
         })?;
         while bytes.len() < count {
-            let (at, room) = (offset.saturating_add(bytes.len() as u64), count - bytes.len());
-            let place = libc::off_t::try_from(at).unwrap_or(libc::off_t::MAX);
-            let spare = bytes.spare_capacity_mut().as_mut_ptr();
-            // SAFETY: `spare` points to at least `room` bytes of reserved memory that nothing else has.
-            let read = unsafe { libc::pread(self.file.as_raw_fd(), spare.cast(), room, place) };
-            match usize::try_from(read) {
+            let at = offset.saturating_add(bytes.len() as u64);
+            match pread(&self.file, spare_capacity(&mut bytes), at) {
                 Ok(0) => return Err(fail(io::ErrorKind::UnexpectedEof.into())),
-                // SAFETY: the system has written that many bytes after the existing ones, within the
-                // capacity.
-                Ok(more) => unsafe { bytes.set_len(bytes.len() + more) },
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(fail(error)),
-                },
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(fail(error.into())),
             }
         }
+        // The allocator may have given more room than was asked for.
+        bytes.truncate(count);
         Ok(bytes)
     }
 
@@ -107,17 +106,14 @@ impl File {
 
     /// Advises the kernel that these bytes will be read soon, so that it fetches them now.
     pub fn expect_read(&self, offset: u64, len_bytes: u64) {
-        let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len_bytes)) else {
-            return;
-        };
-        // SAFETY: plain system call without pointers on an open descriptor; it is advice only, failing is harmless.
-        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), offset, len, libc::POSIX_FADV_WILLNEED) };
+        // Advice only: failing is harmless.
+        let _ = fadvise(&self.file, offset, NonZeroU64::new(len_bytes), Advice::WillNeed);
     }
 
     /// Advises the kernel that the file will be read from front to back, so that it reads further ahead.
     pub fn expect_sequential_reads(&self) {
-        // SAFETY: plain system call without pointers on an open descriptor; it is advice only, failing is harmless.
-        unsafe { libc::posix_fadvise(self.file.as_raw_fd(), 0, 0, libc::POSIX_FADV_SEQUENTIAL) };
+        // Advice only: failing is harmless.
+        let _ = fadvise(&self.file, 0, None, Advice::Sequential);
     }
 }
 

@@ -2,8 +2,7 @@
 
 use crate::disk::{DiskError, Operation};
 use std::{
-    fs, io,
-    os::fd::AsRawFd,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -37,12 +36,8 @@ impl FileSystem {
     /// # Errors
     /// When bytes that were written since the last time, or since this was made, may be gone.
     pub fn sync(&self) -> Result<(), DiskError> {
-        // SAFETY: plain system call without pointers on a descriptor that is open here.
-        if unsafe { libc::syncfs(self.directory.as_raw_fd()) } == 0 {
-            return Ok(());
-        }
-        let source = io::Error::last_os_error();
-        Err(DiskError::new(&self.path, Operation::Sync, source))
+        rustix::fs::syncfs(&self.directory)
+            .map_err(|error| DiskError::new(&self.path, Operation::Sync, error.into()))
     }
 }
 

@@ -6,10 +6,10 @@ use crate::{
     new_file::{NewFile, create_new, open_regular, open_to_change},
     os,
 };
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use std::{
     fs, io,
     io::{Read, Write},
-    os::fd::AsRawFd,
     path::Path,
 };
 
@@ -73,10 +73,8 @@ pub fn write_atomically_unsynced(path: &Path, bytes: &[u8]) -> Result<(), DiskEr
 /// As [`write_atomically_unsynced`].
 pub fn write_atomically_with_room(path: &Path, bytes: &[u8], room_bytes: u64) -> Result<(), DiskError> {
     let mut new = written(path, bytes)?;
-    if let Ok(room) = i64::try_from(room_bytes) {
-        // SAFETY: plain system call without pointers on an open descriptor; that it fails is allowed.
-        unsafe { libc::fallocate(new.file().as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, room) };
-    }
+    // That it fails is allowed.
+    let _ = fallocate(new.file(), FallocateFlags::KEEP_SIZE, 0, room_bytes);
     new.replace()
 }
 
@@ -216,7 +214,6 @@ pub fn forget_cached(path: &Path) -> Result<(), DiskError> {
     let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
     file.sync_all()
         .map_err(|source| DiskError::new(path, Operation::Sync, source))?;
-    // SAFETY: plain system call without pointers on a descriptor that is open here.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let _ = fadvise(&file, 0, None, Advice::DontNeed);
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Early write-back of bytes in the page cache, so that dirty pages never pile up: for file systems without O_DIRECT.
 
 use crate::disk::FileId;
-use std::{collections::VecDeque, fs::File, io, os::fd::AsRawFd, sync::Arc};
+use rustix::fs::{Advice, fadvise};
+use std::{collections::VecDeque, fs::File, io, num::NonZeroU64, os::fd::AsRawFd, sync::Arc};
 
 /// Bytes after which write-back of a stretch is started.
 pub const WRITE_BACK_STEP_BYTES: u64 = 8 << 20;
@@ -123,11 +124,11 @@ fn sync_range(stretch: &Stretch, flags: libc::c_uint) -> io::Result<()> {
 
 /// Removes written pages from the cache: a recording is not read again soon, and would evict pages that are.
 fn forget_range(stretch: &Stretch) {
-    let (Ok(offset), Ok(len)) = (i64::try_from(stretch.offset), i64::try_from(stretch.len)) else {
-        return;
-    };
-    // SAFETY: plain system call without pointers; it is advice only, failing is harmless.
-    unsafe { libc::posix_fadvise(stretch.handle.as_raw_fd(), offset, len, libc::POSIX_FADV_DONTNEED) };
+    // A length of 0 would mean the rest of the file.
+    if let Some(len) = NonZeroU64::new(stretch.len) {
+        // Advice only: failing is harmless.
+        let _ = fadvise(&*stretch.handle, stretch.offset, Some(len), Advice::DontNeed);
+    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,17 @@ use crate::{
     disk::{DiskError, FileId, Operation},
     unfinished::while_nothing_is_removed,
 };
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    fs::{FallocateFlags, fallocate, statvfs},
+    io::Errno,
+};
 use std::{
     collections::VecDeque,
     fs::{File, OpenOptions},
     io,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
+        fd::{AsRawFd, OwnedFd},
         unix::fs::{FileExt, OpenOptionsExt},
     },
     path::Path,
@@ -122,9 +127,8 @@ impl Outbox {
         lock(&self.done).push(done);
         self.arrived.notify_one();
         if let Some(event) = &self.event {
-            let one = 1u64.to_ne_bytes();
-            // SAFETY: writes 8 bytes from a live array. It can only fail when the counter is full, and then the reader is awake.
-            unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            // It can only fail when the counter is full, and then the reader is awake.
+            let _ = rustix::io::write(event, &1u64.to_ne_bytes());
         }
     }
 
@@ -150,21 +154,14 @@ impl Outbox {
     /// later is missed.
     pub(super) fn clear_event(&self) {
         if let Some(event) = &self.event {
-            let mut count = [0u8; 8];
-            // SAFETY: reads 8 bytes into a live array; the descriptor does not block.
-            unsafe { libc::read(event.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+            // The descriptor does not block.
+            let _ = rustix::io::read(event, &mut [0u8; 8]);
         }
     }
 }
 
 fn new_eventfd() -> io::Result<OwnedFd> {
-    // SAFETY: plain system call without pointers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `fd` was just made and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -343,18 +340,13 @@ fn reserve_in_part(file: &File, path: &Path, from: u64, to: u64) -> Option<u64> 
 /// others and wait for its own completion (ext4, 4 MiB blocks: 0.8 of the disk's speed without reserving, and
 /// 3 times the waiting writes).
 fn reserve(file: &File, from: u64, bytes: u64) -> io::Result<()> {
-    let (from, bytes) = match (i64::try_from(from), i64::try_from(bytes)) {
-        (Ok(from), Ok(bytes)) => (from, bytes),
-        _ => return Err(io::Error::from_raw_os_error(libc::EFBIG)),
-    };
+    if i64::try_from(from).and(i64::try_from(bytes)).is_err() {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     loop {
-        // SAFETY: plain system call without pointers on a descriptor that `file` keeps open.
-        if unsafe { libc::fallocate(file.as_raw_fd(), 0, from, bytes) } == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        match fallocate(file, FallocateFlags::empty(), from, bytes) {
+            Err(Errno::INTR) => {}
+            reserved => return Ok(reserved?),
         }
     }
 }
@@ -387,18 +379,11 @@ pub(crate) fn sync_directory_of(path: &Path) -> io::Result<()> {
 
 /// Free bytes for an unprivileged user on the file system of `dir`.
 pub(crate) fn available_bytes(dir: &Path) -> io::Result<u64> {
-    use std::os::unix::ffi::OsStrExt;
     let dir = if dir.as_os_str().is_empty() {
         Path::new(".")
     } else {
         dir
     };
-    let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: an all-zero statvfs is valid; the call fills it in.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `path` is NUL-terminated and `stat` is writable.
-    if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let stat = statvfs(dir)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

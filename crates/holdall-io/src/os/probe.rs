@@ -5,17 +5,14 @@ use crate::{
     block::{BLOCK_ALIGNMENT, BlockPool, BlockPoolOptions},
     disk::{DiskError, Operation},
 };
+use rustix::{
+    fs::{Mode, OFlags, open, statfs},
+    io::Errno,
+};
 use std::{
-    ffi::CString,
     fs::{File, OpenOptions},
     io,
-    os::{
-        fd::FromRawFd,
-        unix::{
-            ffi::OsStrExt,
-            fs::{FileExt, OpenOptionsExt},
-        },
-    },
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::Path,
 };
 
@@ -64,33 +61,18 @@ pub(super) fn try_direct(dir: &Path) -> Result<(), DiskError> {
 
 /// Whether the file system of `dir` keeps its files in memory.
 fn is_in_memory(dir: &Path) -> io::Result<bool> {
-    let c_dir = CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: an all-zero statfs is valid; the call fills it in.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `c_dir` is NUL-terminated and `stat` is writable.
-    if unsafe { libc::statfs(c_dir.as_ptr(), &raw mut stat) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let stat = statfs(dir)?;
     Ok(stat.f_type == libc::TMPFS_MAGIC || stat.f_type == RAMFS_MAGIC)
 }
 
 /// A file without a name, open for direct writing; where the file system does not support that, one whose
 /// name is removed at once.
 fn open_unnamed(dir: &Path) -> io::Result<File> {
-    let c_dir = CString::new(dir.as_os_str().as_bytes())?;
-    let flags = libc::O_TMPFILE | libc::O_WRONLY | libc::O_DIRECT | libc::O_CLOEXEC;
-    // SAFETY: `c_dir` is NUL-terminated.
-    let fd = unsafe { libc::open(c_dir.as_ptr(), flags, 0o600) };
-    if fd >= 0 {
-        // SAFETY: `fd` was just opened and has no other owner.
-        return Ok(unsafe { File::from_raw_fd(fd) });
-    }
-    let error = io::Error::last_os_error();
-    if !matches!(
-        error.raw_os_error(),
-        Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT | libc::EINVAL)
-    ) {
-        return Err(error);
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    match open(dir, flags, Mode::RUSR | Mode::WUSR) {
+        Ok(file) => return Ok(File::from(file)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => {}
+        Err(error) => return Err(error.into()),
     }
     let path = dir.join(format!(".holdall-probe-{}", std::process::id()));
     let opened = OpenOptions::new()

@@ -17,14 +17,15 @@ pub use reader::{Survivor, SurvivorError, SurvivorSlot, own_user, owner_of};
 pub use received::ReceivedBytes;
 
 use layout::{HEADER_BYTES, Header, SLOT_ENTRY_BYTES, boot_id, random_id};
+use rustix::{
+    fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, open},
+    io::Errno,
+};
 use std::{
-    ffi::{CString, OsString},
+    ffi::OsString,
     fs::File,
     io,
-    os::{
-        fd::{AsRawFd, FromRawFd},
-        unix::ffi::OsStrExt,
-    },
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     ptr::NonNull,
     sync::{
@@ -127,29 +128,17 @@ impl Mapping {
 
     /// Releases the memory of a range to the system.
     fn punch_at(&self, offset: usize, bytes: usize) {
-        // SAFETY: a system call on our own descriptor; a failure leaves the memory in use and nothing else.
-        unsafe {
-            libc::fallocate(
-                self.file.as_raw_fd(),
-                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-                offset as libc::off_t,
-                bytes as libc::off_t,
-            )
-        };
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A failure leaves the memory in use and nothing else.
+        let _ = fallocate(&self.file, flags, offset as u64, bytes as u64);
     }
 }
 
 fn reserve(file: &File, offset: usize, bytes: usize) -> io::Result<()> {
     loop {
-        // SAFETY: a system call on our own descriptor.
-        let failed =
-            unsafe { libc::fallocate(file.as_raw_fd(), 0, offset as libc::off_t, bytes as libc::off_t) } != 0;
-        if !failed {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
+        match fallocate(file, FallocateFlags::empty(), offset as u64, bytes as u64) {
+            Err(Errno::INTR) => {}
+            reserved => return Ok(reserved?),
         }
     }
 }
@@ -193,10 +182,8 @@ impl Region {
             .checked_add(buffers * buffers::BUFFER_BYTES)
             .filter(|bytes| *bytes <= isize::MAX as usize)
             .ok_or_else(too_large)?;
-        // SAFETY: a system call on our own descriptor. The lock is released by the kernel when the process ends.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // The lock is released by the kernel when the process ends.
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(bytes as u64)?;
         reserve(&file, 0, data_offset)?;
         // SAFETY: a fresh shared mapping of our own file; no existing memory is touched.
@@ -303,20 +290,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Makes a file that did not exist, which only its owner may read.
 fn create_new(path: &Path) -> io::Result<File> {
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the name ends with a zero; the returned descriptor is ours alone.
-    let fd = unsafe {
-        libc::open(
-            name.as_ptr(),
-            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC,
-            0o600,
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: as above.
-    Ok(unsafe { File::from_raw_fd(fd) })
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(open(path, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
 #[cfg(test)]

@@ -4,13 +4,11 @@
 use super::layout::{
     HEADER_BYTES, Header, SLOT_ENTRY_BYTES, WORD_KIND, WORD_LEN, WORD_ORDER, boot_id, unhex,
 };
+use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
-    },
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -111,8 +109,7 @@ impl Survivor {
         if about.uid() != owner || about.mode() & 0o077 != 0 {
             return Err(other("others may have written it"));
         }
-        // SAFETY: a system call on our own descriptor.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } != 0 {
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_err() {
             return Err(SurvivorError::Alive {
                 path: path.to_owned(),
             });
