@@ -1,0 +1,171 @@
+//! The commands of the drain: topics and their definitions, new files, snapshots.
+
+use super::Drain;
+use crate::record::{events::FinishedFile, lock::lock};
+use holdall_model::{
+    loss::ledger::Restart,
+    topic::{MessageDefinition, TopicId, TopicInfo},
+};
+use holdall_storage::writer::ChannelInfo;
+
+/// The most finished files that wait to be reported to other nodes.
+const FINISHED_FILES_MAX: usize = 1024;
+
+/// What the recorder asks of the drain, in order.
+#[derive(Clone, Debug)]
+pub enum DrainCommand {
+    /// Messages of this topic will come.
+    AddTopic {
+        /// Its number in the recording.
+        topic: TopicId,
+        /// How the bag describes it.
+        info: TopicInfo,
+        /// Its definition; `None` while it is being asked for.
+        definition: Option<MessageDefinition>,
+    },
+    /// Messages of this topic with another type will come.
+    AddType {
+        /// The topic's number in the recording.
+        topic: TopicId,
+        /// How the bag describes the topic of that type.
+        info: TopicInfo,
+        /// The type's definition; encoding `Unknown` while it is being asked for.
+        definition: MessageDefinition,
+    },
+    /// The definition that a node was asked for, or that there is none.
+    Define {
+        /// Its topic.
+        topic: TopicId,
+        /// The definition; encoding `Unknown` when there is none.
+        definition: MessageDefinition,
+    },
+    /// Continue in a new file.
+    Split,
+    /// Continue in a new file because the current one makes no progress: the reason, for the ledger.
+    Restart(String),
+    /// Write what the ring of snapshot mode holds, into a file of its own.
+    Snapshot,
+}
+
+impl Drain {
+    /// Runs the queued commands.
+    pub(super) fn run_commands(&mut self) {
+        loop {
+            // Taken one by one, so that the lock is not held while one is carried out.
+            let Some(command) = lock(&self.shared.commands).pop_front() else {
+                return;
+            };
+            match command {
+                DrainCommand::AddTopic {
+                    topic,
+                    info,
+                    definition,
+                } => {
+                    self.add_topic(topic, info, definition);
+                }
+                DrainCommand::AddType {
+                    topic,
+                    info,
+                    definition,
+                } => self.add_type(topic, info, definition),
+                DrainCommand::Define { topic, definition } => self.define(topic, definition),
+                DrainCommand::Split => self.split(),
+                DrainCommand::Restart(reason) => {
+                    let time = self.checkpoints.last_written();
+                    lock(&self.ledger).restarted(Restart { time, reason });
+                    self.split();
+                }
+                DrainCommand::Snapshot => {
+                    self.split();
+                    self.cache.dump();
+                }
+            }
+        }
+    }
+
+    pub(super) fn add_topic(
+        &mut self,
+        topic: TopicId,
+        info: TopicInfo,
+        definition: Option<MessageDefinition>,
+    ) {
+        let index = topic.0 as usize;
+        if index >= self.topics.len() {
+            self.topics.resize(index + 1, None);
+        }
+        match definition {
+            Some(definition) => self.add_to_bag(topic, info, definition),
+            None => self.waiting.add(topic, info),
+        }
+    }
+
+    pub(super) fn add_to_bag(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
+        match self.bag.add_topic(ChannelInfo {
+            topic: info,
+            definition,
+        }) {
+            Ok(added) => {
+                self.topics[topic.0 as usize] = Some(added);
+                self.of_bag.push(topic);
+                debug_assert_eq!(self.of_bag.len(), added.0 as usize + 1, "bags count from 0");
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Gives a topic its definition, and writes what was held back for it.
+    pub(super) fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
+        if self.define_other(topic, &definition) {
+            return;
+        }
+        match self.waiting.remove(topic) {
+            Some((info, held)) => {
+                self.add_to_bag(topic, info, definition);
+                for (entry, payload) in held {
+                    if self.packing.is_some() {
+                        self.pack(entry, payload);
+                        continue;
+                    }
+                    self.write(entry, payload.as_payload(), payload.as_payload().len());
+                    let pinned_bytes = payload.held_bytes();
+                    drop(payload);
+                    self.cache.loan_returned(topic, pinned_bytes);
+                }
+                self.count_runs();
+            }
+            // The topic's messages no longer waited.
+            None => {
+                if let Some(Some(topic)) = self.topics.get(topic.0 as usize)
+                    && let Some(name) = self.bag.set_definition(*topic, definition)
+                {
+                    tracing::info!("{name}: its message definition has come, and is in the bag");
+                }
+            }
+        }
+    }
+
+    pub(super) fn split(&mut self) {
+        self.write_packed(true);
+        if self.failure.is_none() {
+            match self.bag.split() {
+                Ok(()) => self.report_split(),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    pub(super) fn report_split(&self) {
+        let closed = self.shared.current_file();
+        self.update_status(|status| status.splits += 1);
+        let opened = self.shared.current_file();
+        tracing::info!("now recording into {}", opened.display());
+        let mut finished = lock(&self.shared.finished);
+        // In a recording whose session is never stepped nothing takes them.
+        if finished.len() < FINISHED_FILES_MAX {
+            finished.push(FinishedFile {
+                closed,
+                opened: Some(opened),
+            });
+        }
+    }
+}
