@@ -1,14 +1,18 @@
 //! The loss ledger: for each topic and publisher what was recorded, what is missing, and whether the sum is right.
 
 mod account;
+mod folded;
 mod interval;
 mod log;
 mod places;
+mod publisher;
 mod rescued;
 
-pub use account::{FoldedPublishers, PublisherAccount, TopicAccount};
+pub use account::TopicAccount;
+pub use folded::FoldedPublishers;
 pub use interval::Interval;
 pub use log::{AccountChange, AccountLog};
+pub use publisher::PublisherAccount;
 pub use rescued::{AFTER_ARRIVAL, Loss};
 
 use crate::{
@@ -16,8 +20,8 @@ use crate::{
     time::Timestamp,
     topic::{Gid, PublisherInfo, TopicId},
 };
-use account::BEFORE_ARRIVAL;
 use log::Log;
+use publisher::BEFORE_ARRIVAL;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,6 +1,6 @@
 //! Accounts that are made after the recorder's end, from what it had logged.
 
-use super::{Interval, PublisherAccount, TopicAccount, account::BEFORE_ARRIVAL};
+use super::{Interval, PublisherAccount, TopicAccount, publisher::BEFORE_ARRIVAL};
 use crate::loss::LossStage;
 
 /// Stages at which messages are counted as missing that had been received; also those that a ring in memory evicts, and a pause leaves out.

@@ -59,6 +59,12 @@ impl Scanner<'_> {
             });
             return Ok(());
         }
+        self.compressed(&parts, extent, records_start)
+    }
+
+    /// The chunk of this extent, whose records are compressed from `records_start` on.
+    fn compressed(&mut self, parts: &ChunkParts, extent: Extent, records_start: u64) -> StorageResult<()> {
+        let start = extent.start;
         self.found
             .compression
             .get_or_insert_with(|| parts.compression.clone());
@@ -73,12 +79,11 @@ impl Scanner<'_> {
         };
         match records {
             Ok(records) if parts.crc != 0 && crc32fast::hash(&records) != parts.crc => {
-                self.found
-                    .tear("chunk", place.start, "chunk checksum does not match");
+                self.found.tear("chunk", start, "chunk checksum does not match");
             }
             Ok(records) => {
                 let records = Source::memory(self.source.path(), Bytes::from(records));
-                let tally = self.records(&mut Walk::new(&records, 0, records.len()), place.start)?;
+                let tally = self.records(&mut Walk::new(&records, 0, records.len()), start)?;
                 self.note_recent(Recent {
                     extent,
                     tally,
@@ -87,7 +92,7 @@ impl Scanner<'_> {
             }
             Err(reason) => {
                 let reason = format!("chunk cannot be decompressed: {reason}");
-                self.found.tear("chunk", place.start, reason);
+                self.found.tear("chunk", start, reason);
             }
         }
         Ok(())

@@ -1,15 +1,10 @@
-//! Makes a bag from others: copies chunks unchanged where possible, else rewrites all messages in time order.
+//! Writes all messages of a choice into a new bag, one by one.
 
-use super::{
-    Choice, OutputOptions, ToolError, accounts,
-    accounts::{Accounts, Taken},
-    choice::{Chooser, check_result, check_topics},
-    copy::{self, Plan},
-    staged::Staged,
-};
+use super::Written;
 use crate::{
     decode::{Decoders, MessageChoice},
     reader::{BagMessage, BagReader, BagSet},
+    tools::{SplitAt, ToolError, choice::Chooser},
     writer::{
         BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, OsFolder, PayloadPacking,
         PublisherSlot, os_disk,
@@ -21,13 +16,9 @@ use holdall_model::{
     time::Timestamp,
     topic::{MessageDefinition, PublisherInfo, TopicInfo},
 };
-use holdall_storage::{
-    DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id,
-    writer::{ChannelInfo, MetadataEntries, StoredMessage},
-};
+use holdall_storage::writer::{ChannelInfo, MetadataEntries, StoredMessage};
 use std::{
     collections::{BTreeMap, HashMap},
-    path::PathBuf,
     sync::Arc,
 };
 
@@ -37,216 +28,11 @@ const MESSAGES_PER_STEP: u64 = 64;
 /// The closing records of a bag, made from the number of its messages by topic.
 type ClosingRecords<'a> = dyn Fn(&BTreeMap<String, u64>) -> Vec<(String, MetadataEntries)> + 'a;
 
-/// An output and its inputs.
-pub struct Job {
-    /// The bags.
-    pub inputs: Vec<BagReader>,
-    /// The selected messages.
-    pub choice: Choice,
-    /// Destination and format.
-    pub output: OutputOptions,
-}
-
-/// The result.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// The bag directory.
-    pub directory: PathBuf,
-    /// Its storage files, in order.
-    pub files: Vec<PathBuf>,
-    /// Number of messages in it.
-    pub messages: u64,
-    /// Length of its storage files.
-    pub bytes: u64,
-    /// Number of chunks that were copied unchanged.
-    pub copied_chunks: u64,
-    /// Their bytes.
-    pub copied_bytes: u64,
-}
-
-/// Makes a bag, which appears complete or not at all. `progress` receives the bytes done and the bytes in
-/// total.
-///
-/// # Errors
-/// Inputs that cannot be read or are damaged, an output that exists or cannot be written.
-pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, ToolError> {
-    let damaged = job.inputs.iter().find_map(|bag| bag.damage());
-    if let Some(notice) = damaged {
-        return Err(ToolError::Damaged {
-            notice: notice.to_owned(),
-        });
-    }
-    let chooser = job.choice.compile()?;
-    let set = BagSet::from(std::mem::take(&mut job.inputs));
-    let chooser = chooser.among(&set, &job.choice)?;
-    check_topics(&set, &job.choice, &chooser)?;
-    let staged = Staged::begin(&job.output.directory)?;
-    let first = set.log_times().map(|(first, _)| first);
-    let start = job.choice.start.map(|moment| moment.resolve(first));
-    let end = job.choice.end.map(|moment| moment.resolve(first));
-    let moments = job.output.split_moments.iter();
-    let times: Vec<Timestamp> = moments.map(|moment| moment.resolve(first)).collect();
-    job.output.split.times.extend(times);
-    let is_bounded = set.bags().iter().any(|bag| bag.bounds() != (None, None));
-    let is_partial = start.is_some() || end.is_some() || is_bounded || !job.choice.is_by_index();
-    let asked = job.choice.compile()?.among(&set, &job.choice)?;
-    let taken = Taken {
-        topic: &|name, type_name| asked.takes_topic(name, type_name),
-        publishers: asked.publishers(),
-        is_partial,
-    };
-    let accounts = gather(&set, &taken, &job.output.custom_data)?;
-    let storage_id = storage_id(&set, &job.output);
-    let storage = storage_by_id(&storage_id)?;
-    let beyond = copy::beyond_ros2(set.bags())?;
-    let codec = chunk_codec(storage, &job.output, beyond.is_some())?;
-    // A file that is being recorded has no index yet.
-    let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
-    let by_index = !is_live && job.choice.is_by_index() && (!job.output.is_rewritten || codec.is_some());
-    let plan = Plan {
-        bags: set.bags(),
-        chooser: &chooser,
-        start,
-        end,
-        split: &job.output.split,
-        accounts: &accounts,
-        taken: &taken,
-        codec,
-        directory: staged.directory(),
-    };
-    let written = match storage.chunks() {
-        Some(chunks) if by_index => copy::run(&plan, storage, chunks, progress)?,
-        _ => None,
-    };
-    let mut written = match written {
-        Some(written) => written,
-        None => {
-            report_beyond(beyond, &storage_id)?;
-            keep_chunk_codec(&set, &mut job.output, storage)?;
-            let options = BagOptions {
-                directory: staged.directory().to_owned(),
-                storage,
-                storage_options: job.output.storage_options.clone(),
-                split: job.output.split.by_writer(),
-                compression: job.output.compression.clone(),
-                custom_data: accounts.custom_data.clone(),
-                ros_distro: accounts.ros_distro.clone(),
-            };
-            let messages = MessageChoice {
-                from: start,
-                until: end,
-                questions: job.choice.questions.clone(),
-                ..MessageChoice::default()
-            };
-            Rewrite::new(&set, options, chooser, job.output.split.clone())?.run(
-                &messages,
-                &|written| accounts.records(&taken, written),
-                progress,
-            )?
-        }
-    };
-    check_result(&set, &job.choice, (&job.output.directory, written.messages))?;
-    let directory = staged.publish()?;
-    let in_place = |path: &PathBuf| directory.join(path.file_name().unwrap_or_default());
-    written.files = written.files.iter().map(in_place).collect();
-    written.directory = directory;
-    Ok(written)
-}
-
-/// The settings of the compression of chunks when files with content beyond ROS 2 are copied to the same
-/// storage; `None` when none is set, or other settings are.
-fn chunk_codec(
-    storage: &dyn Storage,
-    output: &OutputOptions,
-    is_beyond: bool,
-) -> Result<Option<StorageOptions>, ToolError> {
-    let is_asked = is_beyond && output.is_rewritten && output.compression.mode == CompressionMode::None;
-    let Some(chunks) = storage.chunks().filter(|_| is_asked) else {
-        return Ok(None);
-    };
-    chunks.check_codec(&output.storage_options)?;
-    Ok(Some(output.storage_options.clone()))
-}
-
-/// Content beyond ROS 2 would be lost if all messages were rewritten: refused for MCAP; other storages cannot
-/// store it.
-fn report_beyond(beyond: Option<(PathBuf, String)>, storage_id: &str) -> Result<(), ToolError> {
-    match beyond {
-        Some((path, what)) if storage_id == DEFAULT_STORAGE_ID => {
-            let reason = format!(
-                "it holds {what}, which only copying, choosing by topic and time, dividing by size, span or times, and compressing chunks keep"
-            );
-            Err(ToolError::Unsupported { path, reason })
-        }
-        Some((path, what)) => {
-            tracing::warn!(
-                "{}: it holds {what}, for which storage {storage_id} has no place",
-                path.display()
-            );
-            Ok(())
-        }
-        None => Ok(()),
-    }
-}
-
-fn gather(
-    set: &BagSet,
-    taken: &Taken<'_>,
-    custom_data: &BTreeMap<String, String>,
-) -> Result<Accounts, ToolError> {
-    let types: HashMap<String, String> = set
-        .topics()
-        .into_iter()
-        .map(|topic| (topic.name, topic.type_name))
-        .collect();
-    // A topic whose messages were all lost is in the ledger only; its type is unknown, which matters only for
-    // selections by type.
-    let takes = |name: &str| {
-        (taken.topic)(
-            name,
-            types.get(name).map_or("unknown/msg/Unknown", String::as_str),
-        )
-    };
-    accounts::gather(set.bags(), taken, &takes, custom_data)
-}
-
-/// The requested storage, else that of all inputs, else the default.
-fn storage_id(set: &BagSet, output: &OutputOptions) -> String {
-    output.storage_id.clone().unwrap_or_else(|| {
-        let mut ids = set
-            .bags()
-            .iter()
-            .map(|bag| bag.metadata().storage_identifier.as_str());
-        let first = ids.next().unwrap_or(DEFAULT_STORAGE_ID);
-        let same = ids.all(|id| id == first) && storage_by_id(first).is_ok();
-        if same { first } else { DEFAULT_STORAGE_ID }.to_owned()
-    })
-}
-
-/// Chunks of a rewritten file are compressed like those of the first input, unless set otherwise.
-fn keep_chunk_codec(
-    set: &BagSet,
-    output: &mut OutputOptions,
-    storage: &dyn Storage,
-) -> Result<(), ToolError> {
-    let file = set.bags().first().and_then(|bag| bag.files().first());
-    let Some(file) = file.filter(|_| storage.chunks().is_some() && !output.is_rewritten) else {
-        return Ok(());
-    };
-    let codec = match file.open()?.summary().compression.as_deref() {
-        Some("zstd") => "Zstd",
-        Some("lz4") => "Lz4",
-        _ => return Ok(()),
-    };
-    output.storage_options.config = Some(format!("compression: {codec}\n"));
-    Ok(())
-}
-
 /// A topic's type, by name and type.
 type TopicKey = (String, String);
 
 /// Rewrites all messages.
-struct Rewrite<'a> {
+pub(super) struct Rewrite<'a> {
     set: &'a BagSet,
     chooser: Chooser,
     bag: BagWriter,
@@ -278,11 +64,11 @@ struct Packed {
 }
 
 impl<'a> Rewrite<'a> {
-    fn new(
+    pub(super) fn new(
         set: &'a BagSet,
         options: BagOptions,
         chooser: Chooser,
-        split: super::SplitAt,
+        split: SplitAt,
     ) -> Result<Self, ToolError> {
         let mut definitions = HashMap::new();
         for bag in set.bags() {
@@ -373,7 +159,7 @@ impl<'a> Rewrite<'a> {
         Some(slot)
     }
 
-    fn run(
+    pub(super) fn run(
         mut self,
         choice: &MessageChoice,
         records: &ClosingRecords<'_>,
@@ -476,7 +262,7 @@ struct Splitter {
 }
 
 impl Splitter {
-    fn new(split: &super::SplitAt) -> Self {
+    fn new(split: &SplitAt) -> Self {
         let mut times = split.times.clone();
         times.sort_unstable_by(|a, b| b.cmp(a));
         Self {
@@ -506,7 +292,7 @@ impl Splitter {
 mod tests {
     use super::*;
 
-    fn splits(split: &super::super::SplitAt, times: &[i64]) -> Vec<i64> {
+    fn splits(split: &SplitAt, times: &[i64]) -> Vec<i64> {
         let mut splitter = Splitter::new(split);
         let due = times
             .iter()
@@ -516,12 +302,12 @@ mod tests {
 
     #[test]
     fn files_end_after_a_number_and_at_times() {
-        let by_count = super::super::SplitAt {
+        let by_count = SplitAt {
             count_max: Some(3),
             ..Default::default()
         };
         assert_eq!(splits(&by_count, &[1, 2, 3, 4, 5, 6, 7]), [4, 7]);
-        let at = |nanos: &[i64]| super::super::SplitAt {
+        let at = |nanos: &[i64]| SplitAt {
             times: nanos.iter().map(|nanos| Timestamp::from_nanos(*nanos)).collect(),
             ..Default::default()
         };
