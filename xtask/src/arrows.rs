@@ -1,13 +1,14 @@
 //! The rooms of the library and the arrows between them: what a bag says is read and written without the recorder and the player.
 
 /// Rooms of the library, each with the rooms that it may not name. What both need is in the room below, or in `holdall-model`.
-const ARROWS_FORBIDDEN: [(&str, &[&str]); 6] = [
+const ARROWS_FORBIDDEN: [(&str, &[&str]); 7] = [
     (
         "writer",
         &["record", "play", "reader", "rescue", "tools", "supervise"],
     ),
     ("reader", &["record", "play", "tools", "supervise"]),
     ("tools", &["record", "play", "supervise"]),
+    ("rescue", &["play", "tools", "supervise"]),
     ("decode", &["record", "play", "tools", "supervise"]),
     ("record", &["play", "tools", "supervise"]),
     ("play", &["record", "tools", "supervise"]),

@@ -2,14 +2,16 @@
 
 mod account;
 mod catalog;
+mod error;
 mod leftovers;
 mod missing;
 mod write;
 
+pub use error::RescueError;
 #[cfg(test)]
 pub(crate) use leftovers::leftovers;
 pub use leftovers::report_leftovers;
-pub use write::{RESCUED_KEY, into_bag};
+pub use write::{REPAIR_RECORD, RESCUED_KEY, into_bag};
 
 use crate::{
     reader::{BagError, BagFile, SharedReader},

@@ -1,10 +1,7 @@
 //! Writes messages from memory: into one more file of the bag, or into a file in memory for a caller that only reads.
 
-use super::{Found, Missing, Rescue, catalog::Catalog};
-use crate::{
-    reader::{BagReader, SharedReader, listing::storage_files},
-    tools::repair::{REPAIR_RECORD, RepairError},
-};
+use super::{Found, Missing, Rescue, RescueError, catalog::Catalog};
+use crate::reader::{BagReader, SharedReader, listing::storage_files};
 use holdall_io::{
     block::BlockPoolOptions,
     disk::FileId,
@@ -31,6 +28,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Name of the record that a repair leaves in a file.
+pub const REPAIR_RECORD: &str = "holdall:repair";
+
 /// Key in `custom_data` of a bag's metadata: how many messages came from the memory of a recorder that was killed.
 pub const RESCUED_KEY: &str = "holdall.rescued";
 
@@ -46,7 +46,7 @@ const BLOCKS: BlockPoolOptions = BlockPoolOptions {
 ///
 /// # Errors
 /// A bag that cannot be read, a file that cannot be written: it can be tried again then.
-pub fn into_bag(directory: &Path, is_copy: bool) -> Result<Option<u64>, RepairError> {
+pub fn into_bag(directory: &Path, is_copy: bool) -> Result<Option<u64>, RescueError> {
     let rescue = match Rescue::find(directory) {
         Ok(Some(rescue)) => rescue,
         Ok(None) => return Ok(None),
@@ -122,7 +122,7 @@ impl Rescue {
 }
 
 /// The next file of a bag: its name is the last one's with the next number.
-fn next_path(directory: &Path, storage: &dyn Storage) -> Result<PathBuf, RepairError> {
+fn next_path(directory: &Path, storage: &dyn Storage) -> Result<PathBuf, RescueError> {
     let listed = storage_files(directory)?;
     let stem_of = |path: &Path| {
         let stem = unpacked_name(path)

@@ -1,9 +1,11 @@
 //! Repairs a bag that was not ended: each torn file gets its end, and `metadata.yaml` is written from what the files hold.
 
+pub use crate::rescue::REPAIR_RECORD;
+
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
     reader::{BagError, BagReader, METADATA_BYTES_MAX, expect_bag, listing},
-    rescue::{RESCUED_KEY, has_memory, into_bag},
+    rescue::{RESCUED_KEY, RescueError, has_memory, into_bag},
     tools::{Staged, ToolError, check::check},
     writer::STATE_KEY,
 };
@@ -29,9 +31,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Name of the record that a repair leaves in a file.
-pub const REPAIR_RECORD: &str = "holdall:repair";
-
 /// Key in `custom_data` that marks a bag as repaired: what was lost at its end is not known, and not 0.
 pub const REPAIRED_KEY: &str = "holdall.repaired";
 
@@ -56,6 +55,16 @@ pub enum RepairError {
     /// The place of the copy.
     #[error(transparent)]
     Output(#[from] Box<ToolError>),
+}
+
+impl From<RescueError> for RepairError {
+    fn from(error: RescueError) -> Self {
+        match error {
+            RescueError::Bag(error) => Self::Bag(error),
+            RescueError::Storage(error) => Self::Storage(error),
+            RescueError::Disk(error) => Self::Disk(error),
+        }
+    }
 }
 
 /// How a repair changes a bag; a simulator brings its own.
