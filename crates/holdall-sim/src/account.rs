@@ -253,7 +253,7 @@ impl LifeJudge<'_> {
         let covered = self.covered(counts_announced);
         // The head is counted within the step that discovers the publisher.
         let has_head = self.came_during()
-            && !(!counts_announced && self.after.death.as_ref().is_some_and(|death| death.inside));
+            && (counts_announced || !self.after.death.as_ref().is_some_and(|death| death.inside));
         covered
             .is_some_and(|(begin, end)| (begin..=end).contains(&sequence) || (sequence < begin && has_head))
     }

@@ -90,54 +90,6 @@ fn without_lists(text: &str) -> String {
     kept
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Every fixture, with and without its top key.
-    #[test]
-    fn without_lists_the_rest_is_the_same() {
-        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/metadata");
-        let mut shortened = 0;
-        for entry in std::fs::read_dir(data).unwrap().flatten() {
-            let Ok(text) = std::fs::read_to_string(entry.path()) else {
-                continue;
-            };
-            let Ok(mut whole) = BagMetadata::from_yaml(&text) else {
-                continue;
-            };
-            whole.topics_with_message_count.clear();
-            whole.relative_file_paths.clear();
-            whole.files.clear();
-            let inner = text.split_once('\n').map_or("", |(_, rest)| rest);
-            for text in [text.as_str(), inner] {
-                if BagMetadata::from_yaml(text).is_err() {
-                    continue;
-                }
-                let short = BagMetadata::from_yaml_without_lists(text);
-                assert_eq!(short.as_ref(), Ok(&whole), "{}", entry.path().display());
-                shortened += usize::from(without_lists(text).len() < text.len() / 2);
-            }
-        }
-        assert!(shortened > 3, "{shortened} texts got shorter");
-    }
-
-    #[test]
-    fn custom_data_that_looks_like_a_list_stays() {
-        let text = "version: 9\nstorage_identifier: mcap\nduration:\n  nanoseconds: 1\nstarting_time:\n  nanoseconds_since_epoch: 2\n\
-            message_count: 1\ntopics_with_message_count:\n- topic_metadata:\n    name: /a\nrelative_file_paths:\n- a.mcap\n\
-            files:\n- path: a.mcap\n\ncompression_format: zstd\ncompression_mode: FILE\ncustom_data:\n  files: \"- x\"\n  \"files:\": y\n\
-            ros_distro: jazzy\n";
-        let read = BagMetadata::from_yaml_without_lists(text).unwrap();
-        assert_eq!(
-            (read.compression_mode.as_str(), read.ros_distro.as_str()),
-            ("FILE", "jazzy")
-        );
-        assert_eq!(read.custom_data["files"], "- x");
-        assert_eq!(read.custom_data["files:"], "y");
-    }
-}
-
 fn read_metadata(node: &Node, version: u32) -> Result<BagMetadata, YamlError> {
     let paths = node.require("relative_file_paths")?.as_sequence()?;
     let relative_file_paths = paths.iter().map(|path| relative_path(path, version));
@@ -273,4 +225,52 @@ fn read_custom_data(node: &Node, version: u32) -> Result<BTreeMap<String, String
         .iter()
         .map(|(key, value)| Ok((key.clone(), value.as_str()?.to_owned())))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every fixture, with and without its top key.
+    #[test]
+    fn without_lists_the_rest_is_the_same() {
+        let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/metadata");
+        let mut shortened = 0;
+        for entry in std::fs::read_dir(data).unwrap().flatten() {
+            let Ok(text) = std::fs::read_to_string(entry.path()) else {
+                continue;
+            };
+            let Ok(mut whole) = BagMetadata::from_yaml(&text) else {
+                continue;
+            };
+            whole.topics_with_message_count.clear();
+            whole.relative_file_paths.clear();
+            whole.files.clear();
+            let inner = text.split_once('\n').map_or("", |(_, rest)| rest);
+            for text in [text.as_str(), inner] {
+                if BagMetadata::from_yaml(text).is_err() {
+                    continue;
+                }
+                let short = BagMetadata::from_yaml_without_lists(text);
+                assert_eq!(short.as_ref(), Ok(&whole), "{}", entry.path().display());
+                shortened += usize::from(without_lists(text).len() < text.len() / 2);
+            }
+        }
+        assert!(shortened > 3, "{shortened} texts got shorter");
+    }
+
+    #[test]
+    fn custom_data_that_looks_like_a_list_stays() {
+        let text = "version: 9\nstorage_identifier: mcap\nduration:\n  nanoseconds: 1\nstarting_time:\n  nanoseconds_since_epoch: 2\n\
+            message_count: 1\ntopics_with_message_count:\n- topic_metadata:\n    name: /a\nrelative_file_paths:\n- a.mcap\n\
+            files:\n- path: a.mcap\n\ncompression_format: zstd\ncompression_mode: FILE\ncustom_data:\n  files: \"- x\"\n  \"files:\": y\n\
+            ros_distro: jazzy\n";
+        let read = BagMetadata::from_yaml_without_lists(text).unwrap();
+        assert_eq!(
+            (read.compression_mode.as_str(), read.ros_distro.as_str()),
+            ("FILE", "jazzy")
+        );
+        assert_eq!(read.custom_data["files"], "- x");
+        assert_eq!(read.custom_data["files:"], "y");
+    }
 }

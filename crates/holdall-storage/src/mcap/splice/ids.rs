@@ -60,14 +60,14 @@ impl Numbers {
             taken.copied().unwrap_or(false)
         };
         for &place in &order {
-            if taken.keeps(&inputs[place]) {
+            if taken.keeps(inputs[place]) {
                 is_kept[place] = true;
-                of_channel[place] = taken.keep(&inputs[place], |channel| wanted(place, channel));
+                of_channel[place] = taken.keep(inputs[place], |channel| wanted(place, channel));
             }
         }
         for &place in order.iter().filter(|place| !is_kept[**place]) {
             of_channel[place] = taken
-                .renumber(&inputs[place], |channel| wanted(place, channel))
+                .renumber(inputs[place], |channel| wanted(place, channel))
                 .ok_or_else(|| StorageError::TooMany {
                     path: path.to_owned(),
                     what: "channels or schemas",
