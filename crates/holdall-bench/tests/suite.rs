@@ -194,7 +194,7 @@ fn bags_are_kept_on_request() {
     let bags: Vec<_> = runs.map(|entry| entry.unwrap().path().join("bag")).collect();
     assert_eq!(bags.len(), 2);
     for bag in bags {
-        let reader = holdall::reader::BagReader::open(&bag).unwrap();
+        let reader = holdall::reader::Bag::open(&bag).unwrap();
         assert_eq!(reader.metadata().message_count, 70);
     }
 }

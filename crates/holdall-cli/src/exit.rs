@@ -5,7 +5,7 @@ use holdall::{
     export::ExportError,
     live::LockError,
     play::PlayError,
-    reader::BagError,
+    reader::ReadError,
     supervise::control_socket::ControlError,
     tools::{ToolError, repair::RepairError},
 };
@@ -75,7 +75,7 @@ impl Failure {
     }
 
     /// Of a bag that was opened; `named` are the paths of the command line.
-    pub fn opening(error: BagError, named: &[PathBuf]) -> Self {
+    pub fn opening(error: ReadError, named: &[PathBuf]) -> Self {
         Self::when(refuses(&error, named), error)
     }
 
@@ -149,12 +149,12 @@ impl Failure {
 
 /// Whether opening a bag was refused: what was named is not there, is no bag, or has a form that is not supported. What is wrong with a
 /// file inside of a bag is damage.
-fn refuses(error: &BagError, named: &[PathBuf]) -> bool {
+fn refuses(error: &ReadError, named: &[PathBuf]) -> bool {
     match error {
-        BagError::Unsupported { .. } | BagError::Publishers { .. } => true,
-        BagError::NotABag { path, .. } | BagError::Io { path, .. } => named.contains(path),
-        BagError::Disk(error) => named.contains(&error.path),
-        BagError::Storage(error) => refuses_file(error, named),
+        ReadError::Unsupported { .. } | ReadError::Publishers { .. } => true,
+        ReadError::NotABag { path, .. } | ReadError::Io { path, .. } => named.contains(path),
+        ReadError::Disk(error) => named.contains(&error.path),
+        ReadError::Storage(error) => refuses_file(error, named),
         _ => false,
     }
 }

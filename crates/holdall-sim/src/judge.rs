@@ -8,7 +8,7 @@ use crate::{
     verdict::{Invariant, Violation},
     world::Aftermath,
 };
-use holdall::reader::BagReader;
+use holdall::reader::Bag;
 use holdall_storage::storage_by_path;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -76,7 +76,7 @@ fn judge_stopped(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Viola
         // The file may have no end to hold it.
         return account::judge(plan, after, &found, ledger);
     }
-    let in_bag = BagReader::open(bag)
+    let in_bag = Bag::open(bag)
         .and_then(|bag| bag.ledger())
         .map_err(|error| Violation::new(Invariant::Accounted, error.to_string()))?;
     match in_bag {

@@ -6,7 +6,7 @@ use crate::{
     verdict::{Invariant, Violation},
 };
 use holdall::{
-    reader::BagReader,
+    reader::Bag,
     tools::repair::{RepairDisk, RepairError, repair_with},
 };
 use holdall_io::{
@@ -51,7 +51,7 @@ pub fn opens(bag: &Path) -> Result<(), Violation> {
     if !has_content(bag) {
         return Ok(());
     }
-    BagReader::open(bag)
+    Bag::open(bag)
         .map(drop)
         .map_err(|error| Violation::new(Invariant::Opens, error.to_string()))
 }

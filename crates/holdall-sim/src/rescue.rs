@@ -10,7 +10,7 @@ use crate::{
     world::Aftermath,
 };
 use holdall::{
-    reader::{AccountKind, BagAudit, BagReader, BagSet, MessageFilter},
+    reader::{AccountKind, Bag, BagAudit, BagSet, MessageFilter},
     record::{cache::SegmentShape, write::survival::POINTER_FILE},
     tools::repair::{RepairError, repair},
 };
@@ -91,7 +91,7 @@ fn contents(bag: &Path) -> io::Result<BTreeMap<OsString, Vec<u8>>> {
 
 /// How many messages a reader finds before the repair; `None` when nothing of the bag opens, because its first file has no beginning.
 fn readable(bag: &Path) -> Result<Option<usize>, Violation> {
-    let Ok(reader) = BagReader::open(bag) else {
+    let Ok(reader) = Bag::open(bag) else {
         return Ok(None);
     };
     let set = BagSet::from(vec![reader]);
@@ -138,7 +138,7 @@ fn judge_repaired(
             "{readable} messages could be read before the repair, {whole} after it"
         )));
     }
-    let opened = BagReader::open(bag).map_err(|error| Violation::new(Invariant::Opens, error.to_string()))?;
+    let opened = Bag::open(bag).map_err(|error| Violation::new(Invariant::Opens, error.to_string()))?;
     judge_definitions(&opened)?;
     let ledger = opened.ledger().map_err(|error| broken(error.to_string()))?;
     let Some(ledger) = ledger else {
@@ -166,7 +166,7 @@ fn judge_repaired(
 }
 
 /// What the program knows the definition of is decodable after a rescue too.
-fn judge_definitions(bag: &BagReader) -> Result<(), Violation> {
+fn judge_definitions(bag: &Bag) -> Result<(), Violation> {
     for file in bag.files() {
         let reader = file
             .open()

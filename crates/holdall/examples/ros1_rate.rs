@@ -4,7 +4,7 @@
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods)]
 
-use holdall::reader::{BagError, BagReader, BagSet, MessageFilter, Ros1View};
+use holdall::reader::{Bag, BagSet, MessageFilter, ReadError, Ros1View};
 use std::{error::Error, hint::black_box, path::Path, time::Instant};
 
 /// Times that each is done; the best counts.
@@ -40,8 +40,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Messages and bytes.
-fn read(path: &Path, view: Ros1View, mut with: impl FnMut(&[u8])) -> Result<(u64, u64), BagError> {
-    let bags = BagSet::from(vec![BagReader::open_with(path, view)?]);
+fn read(path: &Path, view: Ros1View, mut with: impl FnMut(&[u8])) -> Result<(u64, u64), ReadError> {
+    let bags = BagSet::from(vec![Bag::open_with(path, view)?]);
     let mut found = (0, 0);
     for message in bags.messages(&MessageFilter::default()) {
         let payload = message?.payload;

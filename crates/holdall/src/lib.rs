@@ -68,6 +68,6 @@ pub use holdall_model::{
     topic::{Gid, MessageDefinition, NodeName, PublisherInfo, TopicInfo},
 };
 pub use holdall_transport as transport;
-pub use reader::{BagError as ReadError, BagMessage, BagReader as Bag, BagSet, MessageFilter};
+pub use reader::{Bag, BagMessage, BagSet, MessageFilter, ReadError};
 pub use record::{RecordError, Recorder, options::RecordOptions, status::RecordReport};
-pub use writer::{BagError as WriteError, BagTopic, Writer};
+pub use writer::{BagTopic, WriteError, Writer};

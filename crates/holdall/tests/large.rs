@@ -1,6 +1,6 @@
 //! The content of a file of 100 GB is listed after reading a few hundred kilobytes of it.
 
-use holdall::reader::BagReader;
+use holdall::reader::Bag;
 use holdall_storage::mcap::format::{
     Channel, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, Header, MAGIC, MetadataIndex, Schema, Statistics,
     SummaryOffset, encode_data_end, encode_metadata, op,
@@ -141,7 +141,7 @@ fn opening_100_gb_reads_less_than_a_megabyte() {
     let path = dir.path().join("large_0.mcap");
     write_sparse(&path);
     let before = bytes_read();
-    let bag = BagReader::open(&path).unwrap();
+    let bag = Bag::open(&path).unwrap();
     let lost = bag.lost().unwrap();
     let read = bytes_read() - before;
     assert_eq!(

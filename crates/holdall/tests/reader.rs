@@ -3,7 +3,7 @@
 mod bags;
 
 use bags::{Format, START, copy_of, data, message, write_mcap, write_mcap_with_record};
-use holdall::reader::{BagContents, BagError, BagMessage, BagReader, BagSet, MessageFilter, MessageOrder};
+use holdall::reader::{Bag, BagContents, BagMessage, BagSet, MessageFilter, MessageOrder, ReadError};
 use holdall_model::{loss::LossStage, time::Timestamp};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -78,7 +78,7 @@ fn bags_of_the_real_rosbag2_are_read_to_the_byte() {
 #[test]
 fn a_bag_written_by_pip_rosbags_is_read() {
     let path = data("rosbags_written");
-    let bag = BagReader::open(&path).expect("open");
+    let bag = Bag::open(&path).expect("open");
     assert_eq!(bag.metadata().message_count, 15);
     assert_eq!(bag.notices(), [] as [&str; 0]);
     let messages = read(&path, &MessageFilter::default());
@@ -101,7 +101,7 @@ fn info_of_a_bag_with_metadata_reads_no_storage_file() {
         bytes[..end].fill(b'x');
         fs::write(path.join(name), bytes).unwrap();
     }
-    let bag = BagReader::open(&path).expect("metadata is enough");
+    let bag = Bag::open(&path).expect("metadata is enough");
     assert_eq!(
         (bag.metadata().message_count, bag.files().len(), bag.size_bytes()),
         (288, 3, 143_269)
@@ -112,9 +112,9 @@ fn info_of_a_bag_with_metadata_reads_no_storage_file() {
 #[test]
 fn missing_metadata_is_rebuilt_and_said_once() {
     let (_directory, path) = copy_of("rosbag2/mcap_split3");
-    let told = BagReader::open(&path).expect("open").metadata().clone();
+    let told = Bag::open(&path).expect("open").metadata().clone();
     fs::remove_file(path.join("metadata.yaml")).unwrap();
-    let bag = BagReader::open(&path).expect("rebuilt");
+    let bag = Bag::open(&path).expect("rebuilt");
     assert_eq!(bag.notices().len(), 1, "{:?}", bag.notices());
     assert!(
         bag.notices()[0].contains("metadata.yaml is missing"),
@@ -156,7 +156,7 @@ fn damaged_metadata_is_rebuilt_and_the_damage_named() {
         "\u{0}\u{1}",
     ] {
         fs::write(path.join("metadata.yaml"), text).unwrap();
-        let bag = BagReader::open(&path).expect("rebuilt");
+        let bag = Bag::open(&path).expect("rebuilt");
         assert_eq!(bag.metadata().message_count, 133, "{text:?}");
         assert!(
             bag.notices()[0].contains("metadata.yaml is damaged"),
@@ -174,7 +174,7 @@ fn metadata_that_names_no_file_is_rebuilt() {
                 duration:\n    nanoseconds: 0\n  starting_time:\n    nanoseconds_since_epoch: 0\n  message_count: 0\n  \
                 topics_with_message_count:\n    []\n  compression_format: \"\"\n  compression_mode: \"\"";
     fs::write(path.join("metadata.yaml"), text).unwrap();
-    let bag = BagReader::open(&path).expect("rebuilt");
+    let bag = Bag::open(&path).expect("rebuilt");
     assert_eq!(bag.metadata().message_count, 133);
     assert!(
         bag.notices()[0].contains("names no storage file"),
@@ -192,15 +192,15 @@ fn metadata_that_names_no_file_is_rebuilt() {
 #[test]
 fn a_single_storage_file_is_a_bag() {
     let path = data("rosbag2/mcap_split3/mcap_split3_1.mcap");
-    let bag = BagReader::open(&path).expect("open");
+    let bag = Bag::open(&path).expect("open");
     assert_eq!(bag.metadata().relative_file_paths, ["mcap_split3_1.mcap"]);
     assert_eq!((bag.metadata().message_count, bag.size_bytes()), (112, 52_453));
     assert_eq!(bag.notices(), [] as [&str; 0]);
     assert_eq!(read(&path, &MessageFilter::default()).len(), 112);
 }
 
-fn refusal(path: &Path) -> (BagError, String) {
-    let error = BagReader::open(path).expect_err("must be refused");
+fn refusal(path: &Path) -> (ReadError, String) {
+    let error = Bag::open(path).expect_err("must be refused");
     let text = error.to_string();
     assert!(
         !text.contains('\n') && text.contains(&path.display().to_string()),
@@ -251,7 +251,7 @@ fn a_missing_storage_file_is_named() {
     assert!(
         matches!(
             error,
-            BagError::MissingFile {
+            ReadError::MissingFile {
                 named: 3,
                 present: 2,
                 ..
@@ -270,7 +270,10 @@ fn paths_that_leave_the_bag_are_refused() {
         let changed = metadata.replace("mcap_default_0.mcap", outside);
         fs::write(path.join("metadata.yaml"), changed).unwrap();
         let (error, text) = refusal(&path);
-        assert!(matches!(error, BagError::PathOutside { .. }), "{outside}: {text}");
+        assert!(
+            matches!(error, ReadError::PathOutside { .. }),
+            "{outside}: {text}"
+        );
     }
 }
 
@@ -372,7 +375,7 @@ fn a_packed_file_alone_and_packed_payloads_without_metadata_are_read() {
     assert!(expected.iter().all(|message| message.payload[0] == 0), "CDR");
     fs::remove_file(path.join("metadata.yaml")).unwrap();
     assert_eq!(read(&path, &MessageFilter::default()), expected);
-    let bag = BagReader::open(&path).unwrap();
+    let bag = Bag::open(&path).unwrap();
     assert_eq!(bag.metadata().compression_mode, "MESSAGE");
 }
 
@@ -383,7 +386,7 @@ fn a_truncated_file_is_said_once() {
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
     for opened in [&path, &file] {
-        let bag = BagReader::open(opened).expect("what is left can be read");
+        let bag = Bag::open(opened).expect("what is left can be read");
         assert_eq!(bag.notices().len(), 1, "{:?}", bag.notices());
         assert!(
             bag.notices()[0].contains("mcap_default_0.mcap is damaged"),
@@ -565,7 +568,7 @@ fn one_damaged_file_of_several_does_not_hide_the_others() {
     let (_directory, path) = copy_of("rosbag2/mcap_split3");
     fs::remove_file(path.join("metadata.yaml")).unwrap();
     fs::write(path.join("mcap_split3_1.mcap"), "gone").unwrap();
-    let bag = BagReader::open(&path).expect("two are left");
+    let bag = Bag::open(&path).expect("two are left");
     assert_eq!(bag.metadata().message_count, 111 + 65);
     assert!(
         bag.notices()
@@ -586,20 +589,20 @@ fn the_ledger_lists_what_was_lost_without_what_was_left_out_on_request() {
         {"name":"/b","recorded":1,"recorded_bytes":9,"missing":{"policy":2},"publishers":[]}]}"#;
     let entries = BTreeMap::from([("ledger".to_owned(), ledger.to_owned())]);
     write_mcap_with_record(&path, &[message("/a", 0)], "holdall:loss", &entries);
-    let bag = BagReader::open(&path).expect("open");
+    let bag = Bag::open(&path).expect("open");
     let lost = bag.lost().expect("read").expect("there is a ledger");
     assert_eq!(
         lost,
         BTreeMap::from([("/a".to_owned(), BTreeMap::from([(LossStage::Transport, 3)]))])
     );
 
-    let foreign = BagReader::open(&data("rosbag2/mcap_default")).expect("open");
+    let foreign = Bag::open(data("rosbag2/mcap_default")).expect("open");
     assert_eq!(foreign.lost().expect("read"), None);
 }
 
 #[test]
 fn contents_list_bytes_by_topic() {
-    let bag = BagReader::open(&data("rosbag2/mcap_default")).expect("open");
+    let bag = Bag::open(data("rosbag2/mcap_default")).expect("open");
     let contents = BagContents::read(&bag).expect("read");
     assert_eq!(contents.bytes_by_topic["/imu/data"], 38_880);
     assert_eq!(contents.messages_by_topic["/chatter"], 12);
@@ -607,7 +610,7 @@ fn contents_list_bytes_by_topic() {
 
 #[test]
 fn definitions_come_from_the_storage_files() {
-    let bag = BagReader::open(&data("rosbag2/mcap_split3")).expect("open");
+    let bag = Bag::open(data("rosbag2/mcap_split3")).expect("open");
     let definitions = bag.definitions().expect("read");
     let imu = definitions
         .iter()

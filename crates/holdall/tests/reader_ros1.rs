@@ -1,6 +1,6 @@
 //! ROS 1 bags read as bags of ROS 2: topics, definitions and payloads, and what is said when something does not fit.
 
-use holdall::reader::{BagReader, BagSet, MessageFilter, Ros1View};
+use holdall::reader::{Bag, BagSet, MessageFilter, Ros1View};
 use holdall_model::interface::{Definition, bundle::Bundle};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ fn changed(from: &[u8], to: &[u8]) -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn a_ros_1_bag_is_read_as_a_bag_of_ros_2() {
     for name in ["none.bag", "bz2.bag", "lz4.bag"] {
-        let bag = BagReader::open(&sample(name)).unwrap();
+        let bag = Bag::open(sample(name)).unwrap();
         assert_eq!(bag.notices(), &[] as &[String]);
         assert_eq!(bag.metadata().storage_identifier, "rosbag1");
         let found: Vec<_> = BagSet::from(vec![bag.clone()])
@@ -96,7 +96,7 @@ fn a_ros_1_bag_is_read_as_a_bag_of_ros_2() {
 
 #[test]
 fn a_ros_1_bag_can_be_read_as_it_is_stored() {
-    let bag = BagReader::open_with(&sample("bz2.bag"), Ros1View::AsStored).unwrap();
+    let bag = Bag::open_with(&sample("bz2.bag"), Ros1View::AsStored).unwrap();
     let topic = &bag.metadata().topics_with_message_count[0].topic_metadata;
     assert_eq!(
         (
@@ -116,7 +116,7 @@ fn a_wrong_md5_sum_is_said_and_the_definition_decides() {
         b"992ce8a1687cec8c8bd883ec73ca41d1",
         b"00000000000000000000000000000000",
     );
-    let bag = BagReader::open(&path).unwrap();
+    let bag = Bag::open(&path).unwrap();
     assert_eq!(bag.notices().len(), 2, "{:?}", bag.notices());
     let notice = &bag.notices()[0];
     assert!(
@@ -133,7 +133,7 @@ fn a_wrong_md5_sum_is_said_and_the_definition_decides() {
 #[test]
 fn what_cannot_be_converted_is_kept_and_said() {
     let (_folder, path) = changed(b"string data\n", b"st?ing data\n");
-    let bag = BagReader::open(&path).unwrap();
+    let bag = Bag::open(&path).unwrap();
     let notice = &bag.notices()[0];
     assert!(
         notice.contains("topic /latched cannot be converted to ROS 2, its 1 messages stay as they are (serialization ros1)"),
@@ -152,7 +152,7 @@ fn what_cannot_be_converted_is_kept_and_said() {
 #[test]
 fn a_message_that_does_not_fit_is_an_error_and_the_others_are_read() {
     let (_folder, path) = changed(b"float64 x\nfloat64 y\n", b"float64 x\nfloat32 y\n");
-    let bag = BagReader::open(&path).unwrap();
+    let bag = Bag::open(&path).unwrap();
     let messages = BagSet::from(vec![bag]).messages(&MessageFilter::default());
     let (good, bad): (Vec<_>, Vec<_>) = messages.partition(Result::is_ok);
     let points = expected()

@@ -5,7 +5,7 @@ mod bags;
 
 use bags::{Format, Message, START, message, write_mcap};
 use holdall::{
-    reader::{BagReader, BagSet, MessageFilter},
+    reader::{Bag, BagSet, MessageFilter},
     tools::{Choice, Job, Moment, OutputOptions, SplitAt, ToolError, Written, check, reindex, run},
 };
 use holdall_model::{selection::Selection, time::Timestamp};
@@ -50,7 +50,7 @@ fn at(millis: u64) -> Timestamp {
 
 fn job(inputs: &[PathBuf], directory: &Path) -> Job {
     Job {
-        inputs: inputs.iter().map(|path| BagReader::open(path).unwrap()).collect(),
+        inputs: inputs.iter().map(|path| Bag::open(path).unwrap()).collect(),
         choice: Choice::default(),
         output: OutputOptions {
             directory: directory.to_owned(),
@@ -324,7 +324,7 @@ fn records_of_others_and_what_users_keep_go_along() {
         job.output.storage_id = Some(storage.to_owned());
         job.output.custom_data = [("run".to_owned(), "7".to_owned())].into();
         make(job);
-        let bag = BagReader::open(&out).unwrap();
+        let bag = Bag::open(&out).unwrap();
         assert_eq!(bag.metadata().custom_data["run"], "7");
         let summary = bag.files()[0].open().unwrap().summary().clone();
         assert_eq!(summary.last_metadata("vendor"), Some(&entries), "{storage}");

@@ -14,9 +14,9 @@ use crate::{
     write::Progress,
 };
 use holdall::{
-    reader::BagReader,
+    reader::Bag,
     tools::{self, Choice, Job, Moment, OutputOptions},
-    writer::{BagError, BagOptions, BagWriter, CompressionOptions, OsFolder, SplitOptions, os_disk},
+    writer::{BagOptions, BagWriter, CompressionOptions, OsFolder, SplitOptions, WriteError, os_disk},
 };
 use holdall_io::{
     block::BlockPoolOptions,
@@ -124,7 +124,7 @@ pub fn run(
     Ok(report)
 }
 
-fn write_input(path: &Path, number: i64, options: &ToolsBenchOptions) -> Result<(), BagError> {
+fn write_input(path: &Path, number: i64, options: &ToolsBenchOptions) -> Result<(), WriteError> {
     let bag = BagOptions {
         directory: path.to_owned(),
         storage: storage_by_id("mcap")?,
@@ -318,7 +318,7 @@ impl Bench<'_> {
         let none = || (Choice::default(), OutputOptions::default());
         self.make("merge of both inputs", both.clone(), none())?;
         let span = |share: f64| {
-            let bag = BagReader::open(&self.inputs[0]).map_err(|error| failed(&self.inputs[0], &error))?;
+            let bag = Bag::open(&self.inputs[0]).map_err(|error| failed(&self.inputs[0], &error))?;
             Ok::<_, BenchError>(bag.metadata().duration.mul_f64(share))
         };
         let (quarter, eighth) = (span(0.26)?, span(0.125)?);
@@ -367,7 +367,7 @@ impl Bench<'_> {
         let work = || {
             let inputs = inputs
                 .iter()
-                .map(|path| BagReader::open(path).map_err(|error| failed(path, &error)))
+                .map(|path| Bag::open(path).map_err(|error| failed(path, &error)))
                 .collect::<BenchResult<_>>()?;
             let job = Job {
                 inputs,

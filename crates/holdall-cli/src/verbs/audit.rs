@@ -8,14 +8,14 @@ use crate::{
     render::{self, paint::Paint},
     terminal::log,
 };
-use holdall::reader::{AccountKind, BagAudit, BagReader};
+use holdall::reader::{AccountKind, Bag, BagAudit};
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Counts a bag and shows its account.
 pub fn run(args: &AuditArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let bag = BagReader::open(&args.bag)
-        .map_err(|error| Failure::opening(error, std::slice::from_ref(&args.bag)))?;
+    let bag =
+        Bag::open(&args.bag).map_err(|error| Failure::opening(error, std::slice::from_ref(&args.bag)))?;
     let audit = BagAudit::of(&bag).map_err(Failure::failed)?;
     for notice in &audit.notices {
         warn!("{notice}");

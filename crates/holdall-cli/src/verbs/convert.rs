@@ -13,7 +13,7 @@ use crate::{
     terminal::{log, progress::Progress},
 };
 use holdall::{
-    reader::BagReader,
+    reader::Bag,
     tools::{Choice, Job, OutputOptions, run, yaml},
 };
 use holdall_io::{
@@ -72,7 +72,7 @@ fn yaml_outputs(
 
 /// The inputs of `convert`, and the copy of standard input when it is one of them.
 struct Inputs {
-    bags: Vec<BagReader>,
+    bags: Vec<Bag>,
     _named: Named,
 }
 
@@ -198,7 +198,7 @@ pub fn decompress(args: &DecompressArguments) -> VerbResult {
     rewritten(bags, &args.output, &how, "decompressing")
 }
 
-fn rewritten(bags: Vec<BagReader>, directory: &Path, how: &OutputArguments, doing: &str) -> VerbResult {
+fn rewritten(bags: Vec<Bag>, directory: &Path, how: &OutputArguments, doing: &str) -> VerbResult {
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let division = DivisionArguments::default();
     let output =
@@ -224,7 +224,7 @@ fn one(
 }
 
 fn make(
-    inputs: Vec<BagReader>,
+    inputs: Vec<Bag>,
     choice: Choice,
     mut output: OutputOptions,
     doing: &str,

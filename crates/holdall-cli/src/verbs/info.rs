@@ -9,7 +9,7 @@ use crate::{
     render::info::{BagView, Contents, ServiceCounts},
     terminal::log,
 };
-use holdall::reader::{BagError, BagReader, BagSet, MessageFilter, Ros1View};
+use holdall::reader::{Bag, BagSet, MessageFilter, ReadError, Ros1View};
 use holdall_model::{names::service_of_event_topic, text::one_line};
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, HashSet};
@@ -19,7 +19,7 @@ use tracing::{level_filters::LevelFilter, warn};
 pub fn run(args: &InfoArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(std::slice::from_ref(&args.bag))?;
-    let bag = BagReader::open_with(&named.paths[0], Ros1View::AsStored)
+    let bag = Bag::open_with(&named.paths[0], Ros1View::AsStored)
         .map_err(|error| Failure::opening(error, &named.paths))?;
     for notice in bag.notices() {
         warn!("{notice}");
@@ -64,7 +64,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
 }
 
 /// Reads all messages: bytes of each topic, requests and responses of each service.
-fn read_contents(bag: BagReader) -> Result<Contents, BagError> {
+fn read_contents(bag: Bag) -> Result<Contents, ReadError> {
     let mut contents = Contents::default();
     let mut calls = Calls::default();
     for message in BagSet::from(vec![bag]).messages(&MessageFilter::default()) {

@@ -1,7 +1,7 @@
 //! The bags that a command line names; `-` is a storage file on standard input.
 
 use crate::{exit::Failure, units::plural};
-use holdall::reader::{BagReader, BagSet, Ros1View};
+use holdall::reader::{Bag, BagSet, Ros1View};
 use holdall_io::{fs::write_new, scratch::ScratchDirectory};
 use holdall_storage::compression::scratch;
 use std::{
@@ -84,10 +84,10 @@ pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
 ///
 /// # Errors
 /// The first that cannot be opened.
-pub fn open_each(named: &Named) -> Result<Vec<BagReader>, Failure> {
+pub fn open_each(named: &Named) -> Result<Vec<Bag>, Failure> {
     let mut bags = Vec::with_capacity(named.paths.len());
     for path in &named.paths {
-        let bag = BagReader::open(path).map_err(|error| Failure::opening(error, &named.paths))?;
+        let bag = Bag::open(path).map_err(|error| Failure::opening(error, &named.paths))?;
         bag.notices().iter().for_each(|notice| warn!("{notice}"));
         bags.push(bag);
     }

@@ -9,7 +9,7 @@ use crate::{
     render::tools,
     terminal::log,
 };
-use holdall::reader::BagReader;
+use holdall::reader::Bag;
 use holdall_storage::{readable_storages, storages};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -81,19 +81,19 @@ fn converter_rows() -> Vec<Value> {
 }
 
 /// The rows of one bag.
-type RowsOf<'a> = &'a dyn Fn(&Path, &BagReader) -> Result<Vec<Value>, Failure>;
+type RowsOf<'a> = &'a dyn Fn(&Path, &Bag) -> Result<Vec<Value>, Failure>;
 
 fn of_bags(bags: &[PathBuf], rows: RowsOf<'_>) -> Result<Vec<Value>, Failure> {
     let named = input::resolve(bags)?;
     let mut all = Vec::new();
     for path in &named.paths {
-        let bag = BagReader::open(path).map_err(|error| Failure::opening(error, &named.paths))?;
+        let bag = Bag::open(path).map_err(|error| Failure::opening(error, &named.paths))?;
         all.extend(rows(path, &bag)?);
     }
     Ok(all)
 }
 
-fn topic_rows(path: &Path, bag: &BagReader) -> Result<Vec<Value>, Failure> {
+fn topic_rows(path: &Path, bag: &Bag) -> Result<Vec<Value>, Failure> {
     let topics = bag.metadata().topics_with_message_count.iter();
     let rows = topics.map(|topic| {
         let info = &topic.topic_metadata;
@@ -109,7 +109,7 @@ fn topic_rows(path: &Path, bag: &BagReader) -> Result<Vec<Value>, Failure> {
     Ok(rows.collect())
 }
 
-fn chunk_rows(path: &Path, bag: &BagReader) -> Result<Vec<Value>, Failure> {
+fn chunk_rows(path: &Path, bag: &Bag) -> Result<Vec<Value>, Failure> {
     let Some(chunks) = bag.chunks() else {
         let id = &bag.metadata().storage_identifier;
         let reason = format!(

@@ -140,7 +140,7 @@ fn start(
             Ok(recorder) => return Ok((recorder, request)),
             Err(error) => error,
         };
-        let exists = matches!(&error, RecordError::Bag(writer::BagError::Exists { .. }));
+        let exists = matches!(&error, RecordError::Bag(writer::WriteError::Exists { .. }));
         let taken = options.output.clone();
         if let (true, Some(base)) = (exists, &resolved.default_output) {
             options.output = resolve::record::free_name(base, &|path| path.symlink_metadata().is_ok());
@@ -332,7 +332,7 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
 /// Wrong choices are refused; everything else has failed.
 fn failure(error: RecordError) -> Failure {
     let is_choice = match &error {
-        RecordError::Selection(_) | RecordError::Bag(writer::BagError::Exists { .. }) => true,
+        RecordError::Selection(_) | RecordError::Bag(writer::WriteError::Exists { .. }) => true,
         RecordError::Storage(error) => matches!(
             error,
             StorageError::Setting { .. } | StorageError::UnknownStorage { .. }

@@ -1,7 +1,7 @@
 //! Selects messages from several bags: by topic, time, number, and the values of their fields.
 
 use super::{Decoder, Decoders};
-use crate::reader::{BagError, BagMessage, BagSet, MessageFilter, MessageOrder, Messages};
+use crate::reader::{BagMessage, BagSet, MessageFilter, MessageOrder, Messages, ReadError};
 use holdall_model::{
     dynamic::{
         DecodeError,
@@ -73,7 +73,7 @@ pub struct MessageChoice {
 pub enum ChoiceError {
     /// A bag cannot be read.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Bag(#[from] ReadError),
     /// A named topic is not in the bags.
     #[error("there is no topic {topic} in the bag; there are {known}")]
     UnknownTopic {

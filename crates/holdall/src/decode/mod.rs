@@ -7,7 +7,7 @@ pub use choice::{ChoiceError, MessageChoice, Question};
 pub(crate) use choice::{listed, why_no_topic};
 pub use print::{PrintForm, Printer};
 
-use crate::reader::{BagError, BagReader, BagSet};
+use crate::reader::{Bag, BagSet, ReadError};
 use holdall_model::{
     dynamic::TypePlan,
     interface::{Definition, bundle::Bundle, defining_type},
@@ -64,7 +64,7 @@ impl Decoders {
     ///
     /// # Errors
     /// A storage file that cannot be opened to search for the definition.
-    pub fn decoder(&mut self, topic: &Arc<TopicInfo>) -> Result<Decoder, BagError> {
+    pub fn decoder(&mut self, topic: &Arc<TopicInfo>) -> Result<Decoder, ReadError> {
         let address = Arc::as_ptr(topic) as usize;
         if let Some((_, decoder)) = self.by_topic.get(&address) {
             return Ok(decoder.clone());
@@ -87,7 +87,7 @@ impl Decoders {
     ///
     /// # Errors
     /// As [`Decoders::decoder`].
-    pub fn find(&mut self, topic: &TopicInfo) -> Result<Decoder, BagError> {
+    pub fn find(&mut self, topic: &TopicInfo) -> Result<Decoder, ReadError> {
         let key = (
             topic.serialization_format.clone(),
             topic.type_name.clone(),
@@ -112,7 +112,7 @@ impl Decoders {
         Ok(decoder)
     }
 
-    fn cdr(&mut self, topic: &TopicInfo) -> Result<Decoder, BagError> {
+    fn cdr(&mut self, topic: &TopicInfo) -> Result<Decoder, ReadError> {
         let (type_name, hash) = (&topic.type_name, &topic.type_description_hash);
         let mut why = match self.stored_plan(type_name, hash)? {
             Ok(Some(plan)) => return Ok(Decoder::Cdr(Arc::new(plan))),
@@ -147,14 +147,14 @@ impl Decoders {
         &mut self,
         type_name: &str,
         hash: &str,
-    ) -> Result<Result<Option<TypePlan>, String>, BagError> {
+    ) -> Result<Result<Option<TypePlan>, String>, ReadError> {
         if let Some(found) = self.among_stored(type_name, hash)? {
             return Ok(found.map(Some));
         }
         if !self.searched_all_files {
             // A topic may occur only in a file in the middle.
             self.searched_all_files = true;
-            self.stored = Some(collect(&self.bags, BagReader::all_definitions)?);
+            self.stored = Some(collect(&self.bags, Bag::all_definitions)?);
             if let Some(found) = self.among_stored(type_name, hash)? {
                 return Ok(found.map(Some));
             }
@@ -167,9 +167,9 @@ impl Decoders {
         &mut self,
         type_name: &str,
         hash: &str,
-    ) -> Result<Option<Result<TypePlan, String>>, BagError> {
+    ) -> Result<Option<Result<TypePlan, String>>, ReadError> {
         if self.stored.is_none() {
-            self.stored = Some(collect(&self.bags, BagReader::definitions)?);
+            self.stored = Some(collect(&self.bags, Bag::definitions)?);
         }
         let stored = self.stored.as_ref().and_then(|stored| {
             // SQLite bags store the definition of a service's event under the service's name.
@@ -200,8 +200,8 @@ fn compile(stored: &MessageDefinition, type_name: &str) -> Result<TypePlan, Stri
 
 fn collect(
     bags: &BagSet,
-    definitions: impl Fn(&BagReader) -> Result<Vec<MessageDefinition>, BagError>,
-) -> Result<BTreeMap<String, Vec<MessageDefinition>>, BagError> {
+    definitions: impl Fn(&Bag) -> Result<Vec<MessageDefinition>, ReadError>,
+) -> Result<BTreeMap<String, Vec<MessageDefinition>>, ReadError> {
     let mut stored: BTreeMap<String, Vec<MessageDefinition>> = BTreeMap::new();
     for bag in bags.bags() {
         for definition in definitions(bag)? {

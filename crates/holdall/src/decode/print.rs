@@ -1,7 +1,7 @@
 //! Writes messages for users and programs: each as a YAML document, a JSON line, or its bytes.
 
 use super::{Decoder, Decoders};
-use crate::reader::{BagError, BagMessage};
+use crate::reader::{BagMessage, ReadError};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use holdall_model::{
     dynamic::{
@@ -87,7 +87,7 @@ impl Printer {
     ///
     /// # Errors
     /// A storage file that cannot be opened to search for the definition.
-    pub fn print(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), BagError> {
+    pub fn print(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), ReadError> {
         match self.form {
             PrintForm::Raw => out.extend_from_slice(&message.payload),
             PrintForm::Json => {
@@ -102,7 +102,7 @@ impl Printer {
         Ok(())
     }
 
-    fn json(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), BagError> {
+    fn json(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), ReadError> {
         out.extend_from_slice(b"{\"topic\":");
         write_json_string(out, &message.topic.name);
         out.extend_from_slice(b",\"type\":");
@@ -141,7 +141,7 @@ impl Printer {
         out.push(b'"');
     }
 
-    fn yaml(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), BagError> {
+    fn yaml(&mut self, message: &BagMessage, out: &mut Vec<u8>) -> Result<(), ReadError> {
         out.extend_from_slice(b"topic: ");
         write_yaml_string(out, &message.topic.name);
         out.extend_from_slice(b"\ntype: ");

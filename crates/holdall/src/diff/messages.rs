@@ -1,7 +1,7 @@
 //! Matches each message with its counterpart in the other bag, in time order with bounded memory.
 
 use super::DiffOptions;
-use crate::reader::{BagError, BagMessage, BagSet, MessageFilter, Messages};
+use crate::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError};
 use bytes::Bytes;
 use holdall_model::time::Timestamp;
 use serde::Serialize;
@@ -77,7 +77,7 @@ pub(super) struct Matcher {
 
 impl Matcher {
     /// Reads both bags to their ends.
-    pub fn run(first: &BagSet, second: &BagSet, options: &DiffOptions) -> Result<Self, BagError> {
+    pub fn run(first: &BagSet, second: &BagSet, options: &DiffOptions) -> Result<Self, ReadError> {
         let mut matcher = Self {
             matched: 0,
             lone_by_topic: BTreeMap::new(),

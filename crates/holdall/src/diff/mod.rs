@@ -9,7 +9,7 @@ mod messages;
 pub use fields::{FieldChange, changed_fields};
 pub use messages::{Lone, Side};
 
-use crate::reader::{BagError, BagSet};
+use crate::reader::{BagSet, ReadError};
 use holdall_model::{qos::profiles_to_text, topic::TopicInfo};
 use messages::Matcher;
 use serde::Serialize;
@@ -87,7 +87,7 @@ impl Difference {
 ///
 /// # Errors
 /// The first read error: damaged bags cannot be compared.
-pub fn compare(first: &BagSet, second: &BagSet, options: &DiffOptions) -> Result<Difference, BagError> {
+pub fn compare(first: &BagSet, second: &BagSet, options: &DiffOptions) -> Result<Difference, ReadError> {
     let (topics, counts) = ([topics(first), topics(second)], [counts(first), counts(second)]);
     let mut difference = Difference::default();
     let only = |here: usize, there: usize| -> BTreeMap<String, u64> {

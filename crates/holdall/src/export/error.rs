@@ -1,6 +1,6 @@
 //! Why messages cannot be exported.
 
-use crate::{decode::ChoiceError, reader::BagError};
+use crate::{decode::ChoiceError, reader::ReadError};
 use holdall_io::disk::DiskError;
 use std::{io, path::PathBuf};
 
@@ -29,7 +29,7 @@ pub enum ExportError {
     },
     /// A bag cannot be read.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Bag(#[from] ReadError),
     /// Messages cannot be selected.
     #[error(transparent)]
     Choice(#[from] ChoiceError),

@@ -26,7 +26,7 @@ pub enum PlayError {
     },
     /// A bag cannot be read.
     #[error(transparent)]
-    Bag(#[from] crate::reader::BagError),
+    Bag(#[from] crate::reader::ReadError),
     /// Nothing to play.
     #[error("{}: there is nothing to play: {reason}", bags.join(", "))]
     Nothing {

@@ -1,7 +1,7 @@
 //! A summary of the account in a bag: the sums of its ledger, where it ends, and how well the loss window was
 //! kept.
 
-use super::{BagError, BagReader};
+use super::{Bag, ReadError};
 use holdall_model::{
     loss::{
         KeptWindow, LossSums,
@@ -59,13 +59,13 @@ impl AccountSummary {
     }
 }
 
-impl BagReader {
+impl Bag {
     /// The account's summary; `None` when another recorder wrote the bag, or when its file would have to be
     /// unpacked first.
     ///
     /// # Errors
-    /// As [`BagReader::any_ledger`].
-    pub fn account(&self) -> Result<Option<AccountSummary>, BagError> {
+    /// As [`Bag::any_ledger`].
+    pub fn account(&self) -> Result<Option<AccountSummary>, ReadError> {
         if self.is_account_packed() {
             return Ok(None);
         }

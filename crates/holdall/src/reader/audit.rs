@@ -1,8 +1,8 @@
 //! Audits a bag: counts its messages, and compares them with the account that the recording stored.
 
 use super::{
-    bag::BagReader,
-    error::BagError,
+    bag::Bag,
+    error::ReadError,
     set::{BagSet, MessageFilter},
 };
 use holdall_model::{
@@ -62,7 +62,7 @@ impl BagAudit {
     ///
     /// # Errors
     /// A storage file that cannot be opened. Damage in a file is a fault in the audit.
-    pub fn of(bag: &BagReader) -> Result<Self, BagError> {
+    pub fn of(bag: &Bag) -> Result<Self, ReadError> {
         let ledger = bag.any_ledger()?;
         let account = match &ledger {
             None => AccountKind::Missing,
@@ -134,7 +134,7 @@ impl BagAudit {
     }
 
     /// Counts all messages by topic.
-    fn count(&mut self, bag: &BagReader) -> BTreeMap<String, Found> {
+    fn count(&mut self, bag: &Bag) -> BTreeMap<String, Found> {
         let mut counted: BTreeMap<String, Found> = BTreeMap::new();
         for message in BagSet::from(vec![bag.clone()]).messages(&MessageFilter::default()) {
             match message {
@@ -189,7 +189,7 @@ impl BagAudit {
     }
 
     /// Other programs use the number of messages in `metadata.yaml`.
-    fn check_metadata(&mut self, bag: &BagReader) {
+    fn check_metadata(&mut self, bag: &Bag) {
         let (listed, counted) = (bag.metadata().message_count, self.recorded());
         if listed != counted {
             self.faults.push(format!(

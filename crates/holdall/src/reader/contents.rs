@@ -1,8 +1,8 @@
 //! Values that need all messages of a bag: payload bytes by topic, requests and responses by service.
 
 use super::{
-    bag::BagReader,
-    error::BagError,
+    bag::Bag,
+    error::ReadError,
     set::{BagMessage, BagSet, MessageFilter},
 };
 use holdall_model::names::service_of_event_topic;
@@ -37,7 +37,7 @@ impl BagContents {
     ///
     /// # Errors
     /// The first read error.
-    pub fn read(bag: &BagReader) -> Result<Self, BagError> {
+    pub fn read(bag: &Bag) -> Result<Self, ReadError> {
         let (mut contents, mut seen) = (Self::default(), Seen::default());
         for message in BagSet::from(vec![bag.clone()]).messages(&MessageFilter::default()) {
             contents.add(&message?, &mut seen);

@@ -11,7 +11,7 @@ use std::{
 /// Why a bag cannot be read; the text is one clause and names the path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BagError {
+pub enum ReadError {
     /// An operation of the operating system failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -85,8 +85,8 @@ pub enum BagError {
 }
 
 /// The error of a system call.
-pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> BagError {
-    BagError::Io {
+pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> ReadError {
+    ReadError::Io {
         action,
         path: path.to_owned(),
         source,

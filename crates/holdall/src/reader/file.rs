@@ -2,7 +2,7 @@
 
 use super::{
     bag::{BagFile, Ros1View},
-    error::{BagError, io_error},
+    error::{ReadError, io_error},
     listing, ros1,
     set::{BagMessage, MessageFilter},
 };
@@ -83,7 +83,7 @@ pub(super) struct UnpackedFiles(Arc<Mutex<Vec<(PathBuf, SharedReader)>>>);
 
 impl UnpackedFiles {
     /// The reader of a packed file, which is unpacked unless it is one of the last files.
-    pub fn open(&self, path: &Path, payloads: Payloads) -> Result<SharedReader, BagError> {
+    pub fn open(&self, path: &Path, payloads: Payloads) -> Result<SharedReader, ReadError> {
         // Locked while unpacking, so that a file that two callers open is unpacked once.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, reader)) = kept.iter().find(|(known, _)| known == path) {
@@ -100,7 +100,7 @@ impl UnpackedFiles {
 
 /// Opens a storage file and undoes rosbag2's compression; the format follows from the first bytes, not from
 /// the name.
-pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, BagError> {
+pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, ReadError> {
     let opened: SharedReader = if path.is_dir() {
         Arc::from(open_directory(path)?)
     } else if begins_with(path)?.starts_with(&ZSTD_MAGIC) {
@@ -115,7 +115,7 @@ pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, BagE
 }
 
 /// Opens a file whose payload compression is unknown: its own metadata decides, or its first payload.
-pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagError> {
+pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), ReadError> {
     let reader = open(path, Payloads::Plain)?;
     let described = reader
         .outline()
@@ -136,7 +136,7 @@ pub(super) fn open_unknown(path: &Path) -> Result<(SharedReader, Payloads), BagE
 }
 
 /// The first bytes of a file, fewer if it is shorter.
-pub(super) fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
+pub(super) fn begins_with(path: &Path) -> Result<Vec<u8>, ReadError> {
     let mut head = vec![0; 16];
     let count = File::open(path)?.read_at(&mut head, 0)?;
     head.truncate(count);
@@ -144,11 +144,11 @@ pub(super) fn begins_with(path: &Path) -> Result<Vec<u8>, BagError> {
 }
 
 /// Opens a storage file that is a directory.
-fn open_directory(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
+fn open_directory(path: &Path) -> Result<Box<dyn StorageReader>, ReadError> {
     if let Some(storage) = storage_of_directory(path) {
         return Ok(storage.open_reader(path)?);
     }
-    Err(BagError::NotABag {
+    Err(ReadError::NotABag {
         path: path.to_owned(),
         reason: format!(
             "it is a directory without {} databases",
@@ -168,7 +168,7 @@ pub(super) fn length(path: &Path, about: &About) -> u64 {
 }
 
 /// Opens a storage file whose format its first bytes show.
-fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
+fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, ReadError> {
     let head = begins_with(path)?;
     match storage_by_magic(&head) {
         Some(storage) => Ok(storage.open_reader(path)?),
@@ -177,7 +177,7 @@ fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, BagError> {
 }
 
 /// The error for a file that begins with these bytes, which no storage writes.
-fn no_storage(path: &Path, head: &[u8]) -> BagError {
+fn no_storage(path: &Path, head: &[u8]) -> ReadError {
     let cut = readable_storages()
         .filter_map(Storage::magic)
         .find(|magic| magic.starts_with(head));
@@ -193,7 +193,7 @@ fn no_storage(path: &Path, head: &[u8]) -> BagError {
         let known = titles(|storage| !storage.is_directory());
         format!("it is neither a directory nor an {known} file")
     };
-    BagError::NotABag {
+    ReadError::NotABag {
         path: path.to_owned(),
         reason,
     }
@@ -201,7 +201,7 @@ fn no_storage(path: &Path, head: &[u8]) -> BagError {
 
 /// Refuses a path that is no bag, by its first bytes or, for a directory, by the names of its files; what a bag
 /// holds is not read.
-pub(crate) fn expect_bag(path: &Path) -> Result<(), BagError> {
+pub(crate) fn expect_bag(path: &Path) -> Result<(), ReadError> {
     let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
     if about.is_dir() {
         let is_bag = storage_of_directory(path).is_some()
@@ -210,7 +210,7 @@ pub(crate) fn expect_bag(path: &Path) -> Result<(), BagError> {
         return if is_bag {
             Ok(())
         } else {
-            Err(BagError::NotABag {
+            Err(ReadError::NotABag {
                 path: path.to_owned(),
                 reason: listing::describe_without_storage(path)?,
             })
@@ -271,7 +271,7 @@ pub(super) fn cut_short(file: &BagFile) -> Option<String> {
 pub(super) fn messages(
     file: &BagFile,
     filter: &MessageFilter,
-) -> Result<impl Iterator<Item = Result<BagMessage, BagError>> + Send + use<>, BagError> {
+) -> Result<impl Iterator<Item = Result<BagMessage, ReadError>> + Send + use<>, ReadError> {
     let reader = file.open()?;
     let channels = &reader.outline().channels;
     let topics: Vec<Arc<TopicInfo>> = channels
@@ -300,7 +300,7 @@ pub(super) fn messages(
     let filter = filter.clone();
     let converted = messages.filter_map(move |message| match message {
         Ok(message) => bag_message(message, &topics, &filter).map(Ok),
-        Err(error) => Some(Err(BagError::Storage(error))),
+        Err(error) => Some(Err(ReadError::Storage(error))),
     });
     Ok(converted)
 }

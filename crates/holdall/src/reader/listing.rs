@@ -1,6 +1,6 @@
 //! Finds the storage files in a directory without metadata.
 
-use super::error::{BagError, io_error};
+use super::error::{ReadError, io_error};
 use holdall_io::fs::{self, DirEntry};
 use holdall_storage::{
     compression::{is_packed_name, unpacked_name},
@@ -15,7 +15,7 @@ use std::{
 const ENTRIES_MAX: usize = 1_000_000;
 
 /// The storage files in `directory` in the order of their numbers: `bag_2.mcap` before `bag_10.mcap`.
-pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> {
+pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
     let mut files = Vec::new();
     let listed = fs::list_dir_up_to(directory, ENTRIES_MAX);
     for DirEntry { path, is_dir } in listed.map_err(|error| io_error("list", directory, error.into_io()))? {
@@ -45,7 +45,7 @@ pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, BagError> 
 }
 
 /// Describes a directory without metadata and storage files, as a clause for the user.
-pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, BagError> {
+pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, ReadError> {
     let listed =
         fs::list_dir_up_to(directory, 1).map_err(|error| io_error("list", directory, error.into_io()))?;
     let extensions: Vec<String> = storages()

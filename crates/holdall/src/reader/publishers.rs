@@ -1,6 +1,6 @@
 //! The publishers of a bag's messages: stored in the channels of the storage files, completed by the ledger.
 
-use super::{bag::BagReader, error::BagError, set::BagSet};
+use super::{bag::Bag, error::ReadError, set::BagSet};
 use holdall_model::topic::PublisherInfo;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +18,12 @@ pub struct TopicPublisher {
     pub message_count: u64,
 }
 
-impl BagReader {
+impl Bag {
     /// The publishers of each topic with their number of messages, by topic and identifier; opens every file.
     ///
     /// # Errors
     /// A storage file that cannot be read.
-    pub fn publishers(&self) -> Result<Vec<TopicPublisher>, BagError> {
+    pub fn publishers(&self) -> Result<Vec<TopicPublisher>, ReadError> {
         let mut known: BTreeMap<(String, Option<String>), TopicPublisher> = BTreeMap::new();
         for file in self.files() {
             let reader = file.open()?;
@@ -59,7 +59,7 @@ impl BagReader {
     fn complete_by_ledger(
         &self,
         known: &mut BTreeMap<(String, Option<String>), TopicPublisher>,
-    ) -> Result<(), BagError> {
+    ) -> Result<(), ReadError> {
         // A bag of another recorder has no ledger.
         let Some(ledger) = self.any_ledger()? else {
             return Ok(());
@@ -101,7 +101,7 @@ impl PublisherChoice {
     ///
     /// # Errors
     /// Bags that do not store publishers, a name that matches none of them, a file that cannot be read.
-    pub fn resolve(bags: &BagSet, who: &[String]) -> Result<Self, BagError> {
+    pub fn resolve(bags: &BagSet, who: &[String]) -> Result<Self, ReadError> {
         let (mut publishers, mut ledgers) = (Vec::new(), Vec::new());
         for bag in bags.bags() {
             publishers.extend(bag.publishers()?);
@@ -116,7 +116,7 @@ impl PublisherChoice {
         if known.is_empty() {
             let reason = "it does not store who published its messages; MCAP and SQLite bags that holdall recorded do, \
                           unless --merge-publishers was set";
-            return Err(BagError::Publishers {
+            return Err(ReadError::Publishers {
                 path,
                 reason: reason.to_owned(),
             });
@@ -132,7 +132,7 @@ impl PublisherChoice {
         for who in who {
             let matching = || known.iter().filter(|(_, publisher)| publisher.is_meant_by(who));
             if matching().next().is_none() {
-                return Err(BagError::Publishers {
+                return Err(ReadError::Publishers {
                     path,
                     reason: format!("it has no publisher {who}, but {}", named(&known)),
                 });

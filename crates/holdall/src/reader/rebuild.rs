@@ -2,7 +2,7 @@
 
 use super::{
     bag::{BagFile, Ros1View},
-    error::{BagError, io_error},
+    error::{ReadError, io_error},
     file::{self, Payloads, UnpackedFiles},
 };
 use crate::rescue::InMemory;
@@ -42,7 +42,7 @@ pub(super) struct Rebuild {
     /// Files that cannot be read at all.
     left_out: usize,
     /// The first file that could not be read, and why.
-    failure: Option<BagError>,
+    failure: Option<ReadError>,
 }
 
 impl Rebuild {
@@ -58,7 +58,7 @@ impl Rebuild {
     ///
     /// An unreadable file is left out with a notice, unless it is the only one. A file that `is_written` at
     /// the moment has no end, which needs no notice.
-    pub fn add(&mut self, bag: &Path, path: &Path, is_written: bool) -> Result<(), BagError> {
+    pub fn add(&mut self, bag: &Path, path: &Path, is_written: bool) -> Result<(), ReadError> {
         let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
         let bytes = file::length(path, &about);
         let (reader, payloads) = match file::open_unknown(path) {
@@ -139,7 +139,7 @@ impl Rebuild {
     ///
     /// # Errors
     /// No file could be read.
-    pub fn finish(mut self) -> Result<(BagMetadata, Vec<BagFile>, Vec<String>), BagError> {
+    pub fn finish(mut self) -> Result<(BagMetadata, Vec<BagFile>, Vec<String>), ReadError> {
         if self.files.is_empty()
             && let Some(failure) = self.failure
         {

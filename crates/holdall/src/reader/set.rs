@@ -1,8 +1,8 @@
 //! Reads several bags as one: their topics together, their messages merged by time.
 
 use super::{
-    bag::{BagReader, Ros1View},
-    error::BagError,
+    bag::{Bag, Ros1View},
+    error::ReadError,
     file,
     merge::{Merge, OpenStream, Stream},
     publishers::PublisherChoice,
@@ -84,18 +84,18 @@ pub struct BagMessage {
 }
 
 /// Messages of one or several bags in time order; equal stamps keep the order of bags, files and writing.
-pub type Messages = Box<dyn Iterator<Item = Result<BagMessage, BagError>> + Send>;
+pub type Messages = Box<dyn Iterator<Item = Result<BagMessage, ReadError>> + Send>;
 
 /// Bags that are read together; clones share them.
 #[derive(Clone, Debug)]
-pub struct BagSet(Arc<[BagReader]>);
+pub struct BagSet(Arc<[Bag]>);
 
 impl BagSet {
     /// Opens all of `paths`.
     ///
     /// # Errors
     /// The first bag that cannot be opened.
-    pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, BagError> {
+    pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, ReadError> {
         Self::open_with(paths, Ros1View::default())
     }
 
@@ -103,16 +103,16 @@ impl BagSet {
     ///
     /// # Errors
     /// The first bag that cannot be opened.
-    pub fn open_with<P: AsRef<Path>>(paths: &[P], view: Ros1View) -> Result<Self, BagError> {
+    pub fn open_with<P: AsRef<Path>>(paths: &[P], view: Ros1View) -> Result<Self, ReadError> {
         paths
             .iter()
-            .map(|path| BagReader::open_with(path.as_ref(), view))
+            .map(|path| Bag::open_with(path.as_ref(), view))
             .collect::<Result<Vec<_>, _>>()
             .map(Self::from)
     }
 
     /// The bags.
-    pub fn bags(&self) -> &[BagReader] {
+    pub fn bags(&self) -> &[Bag] {
         &self.0
     }
 
@@ -168,17 +168,17 @@ impl BagSet {
     }
 }
 
-impl From<Vec<BagReader>> for BagSet {
-    fn from(bags: Vec<BagReader>) -> Self {
+impl From<Vec<Bag>> for BagSet {
+    fn from(bags: Vec<Bag>) -> Self {
         Self(bags.into())
     }
 }
 
 /// One stream per storage file that may have messages that `filter` selects.
 fn file_streams(
-    bag: &BagReader,
+    bag: &Bag,
     filter: &MessageFilter,
-) -> impl Iterator<Item = (Timestamp, OpenStream<BagMessage, BagError>)> {
+) -> impl Iterator<Item = (Timestamp, OpenStream<BagMessage, ReadError>)> {
     let mut filter = filter.clone();
     let (start, end) = bag.bounds();
     filter.from = filter.from.max(start);
@@ -201,11 +201,11 @@ fn file_streams(
                 .map_or(Timestamp::from_nanos(i64::MIN), |time| before(time, slack));
             let earliest = filter.from.map_or(earliest, |from| from.max(earliest));
             let filter = filter.clone();
-            let open: OpenStream<BagMessage, BagError> = Box::new(move || {
+            let open: OpenStream<BagMessage, ReadError> = Box::new(move || {
                 let messages = file::messages(&file, &filter)?;
                 Ok(
                     Box::new(messages.map(|message| message.map(|message| (message.stamp, message))))
-                        as Stream<BagMessage, BagError>,
+                        as Stream<BagMessage, ReadError>,
                 )
             });
             (earliest, open)

@@ -1,18 +1,18 @@
 //! Topics of a bag that cannot be decoded, because the definition of their type is unknown.
 
-use super::{bag::BagReader, error::BagError};
+use super::{bag::Bag, error::ReadError};
 use crate::writer::UndefinedTopic;
 use holdall_model::{interface::bundle::Bundle, topic::DefinitionEncoding};
 use holdall_storage::writer::ChannelInfo;
 use std::collections::{BTreeMap, BTreeSet};
 
-impl BagReader {
+impl Bag {
     /// Topics of the bag's first and last files whose type neither a channel nor this program defines, by
     /// name.
     ///
     /// # Errors
     /// One of these files cannot be read.
-    pub fn undefined_topics(&self) -> Result<Vec<UndefinedTopic>, BagError> {
+    pub fn undefined_topics(&self) -> Result<Vec<UndefinedTopic>, ReadError> {
         let mut topics = BTreeMap::new();
         let mut defined = BTreeSet::new();
         for file in self.outer_files() {

@@ -1,6 +1,6 @@
 //! Why a recording could not be started.
 
-use crate::writer::BagError;
+use crate::writer::WriteError;
 use holdall_model::selection::SelectionError;
 use holdall_storage::StorageError;
 use holdall_transport::TransportError;
@@ -14,7 +14,7 @@ pub enum RecordError {
     Selection(#[from] SelectionError),
     /// The bag.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Bag(#[from] WriteError),
     /// The storage backend or its settings.
     #[error(transparent)]
     Storage(#[from] StorageError),

@@ -1,7 +1,7 @@
 //! The account of a rescued recording: what is missing according to its log, and what the bag has together with the messages from memory.
 
 use super::{Found, Rescue, catalog::Topic};
-use crate::reader::{BagError, BagFile};
+use crate::reader::{BagFile, ReadError};
 use holdall_model::{
     loss::ledger::{Interval, Ledger, PublisherAccount, PublisherIndex, TopicAccount},
     topic::TopicId,
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// publishers.
 type Counts = HashMap<(String, Option<String>), u64>;
 
-fn counts_of(files: &[BagFile]) -> Result<Counts, BagError> {
+fn counts_of(files: &[BagFile]) -> Result<Counts, ReadError> {
     let mut counts = Counts::new();
     for file in files {
         for channel in &file.open()?.summary().channels {
@@ -33,7 +33,7 @@ impl Rescue {
         messages: &[Found],
         kept: &[(TopicId, PublisherIndex, Option<u64>)],
         lost: &[(TopicId, PublisherIndex, Interval)],
-    ) -> Result<Ledger, BagError> {
+    ) -> Result<Ledger, ReadError> {
         let mut counts = counts_of(files)?;
         for Found { entry, .. } in messages {
             if let Some(topic) = self.catalog.topics.get(&entry.topic) {

@@ -1,6 +1,6 @@
 //! Why what a killed recorder left in memory could not be written into its bag.
 
-use crate::reader::BagError;
+use crate::reader::ReadError;
 use holdall_io::disk::DiskError;
 use holdall_storage::StorageError;
 
@@ -9,7 +9,7 @@ use holdall_storage::StorageError;
 pub enum RescueError {
     /// The bag or the memory cannot be read.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Bag(#[from] ReadError),
     /// The new file of the bag.
     #[error(transparent)]
     Storage(#[from] StorageError),

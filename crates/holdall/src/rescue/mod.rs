@@ -14,7 +14,7 @@ pub use leftovers::report_leftovers;
 pub use write::{REPAIR_RECORD, RESCUED_KEY, into_bag};
 
 use crate::{
-    reader::{BagError, BagFile, SharedReader},
+    reader::{BagFile, ReadError, SharedReader},
     record::{
         cache::{
             BufferRange, CacheEntry, KIND_MESSAGES, SurvivedMessage, SurvivedPayload, SurvivedRun, survived,
@@ -231,7 +231,7 @@ pub(crate) fn as_reader(directory: &Path, files: &[BagFile]) -> Result<Option<In
     let Some(rescue) = Rescue::find(directory)? else {
         return Ok(None);
     };
-    let failed = |error: BagError| error.to_string();
+    let failed = |error: ReadError| error.to_string();
     if rescue.is_in(files).map_err(failed)? {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! Writes messages from memory: into one more file of the bag, or into a file in memory for a caller that only reads.
 
 use super::{Found, Missing, Rescue, RescueError, catalog::Catalog};
-use crate::reader::{BagReader, SharedReader, listing::storage_files};
+use crate::reader::{Bag, SharedReader, listing::storage_files};
 use holdall_io::{
     block::BlockPoolOptions,
     disk::FileId,
@@ -55,8 +55,8 @@ pub fn into_bag(directory: &Path, is_copy: bool) -> Result<Option<u64>, RescueEr
             return Ok(None);
         }
     };
-    let bag = BagReader::open_files(directory);
-    let files = bag.as_ref().map_or(&[][..], BagReader::files);
+    let bag = Bag::open_files(directory);
+    let files = bag.as_ref().map_or(&[][..], Bag::files);
     if rescue.is_in(files)? {
         rescue.end(is_copy);
         return Ok(Some(0));

@@ -5,7 +5,7 @@ use super::{
     narrowing::{TopicCount, narrow},
 };
 use crate::{
-    reader::{BagReader, PublisherChoice},
+    reader::{Bag, PublisherChoice},
     writer::STATE_KEY,
 };
 use holdall_model::loss::ledger::{
@@ -82,7 +82,7 @@ impl Accounts {
     /// Counts an input's messages and collects other programs' records. Returns the counts by topic.
     fn read_files(
         &mut self,
-        bag: &BagReader,
+        bag: &Bag,
         taken: &Taken<'_>,
         seen: &mut BTreeSet<(String, MetadataEntries)>,
     ) -> Result<BTreeMap<String, TopicCount>, ToolError> {
@@ -127,7 +127,7 @@ impl Accounts {
 /// request is not a loss, and the topic's losses do not concern this bag. `takes` is also called for topics
 /// of unknown type.
 pub(super) fn gather(
-    bags: &[BagReader],
+    bags: &[Bag],
     taken: &Taken<'_>,
     takes: &dyn Fn(&str) -> bool,
     more_custom_data: &BTreeMap<String, String>,
@@ -175,7 +175,7 @@ pub(super) fn gather(
 }
 
 /// Whether a ledger describes these messages: one file of a bag has the account of the whole recording.
-fn is_of(ledger: &Ledger, bag: &BagReader, counts: &BTreeMap<String, TopicCount>) -> bool {
+fn is_of(ledger: &Ledger, bag: &Bag, counts: &BTreeMap<String, TopicCount>) -> bool {
     let count = |name: &str| counts.get(name).map_or(0, |count| count.all);
     let is_of = bag.path().is_dir()
         || ledger

@@ -2,7 +2,7 @@
 
 use crate::{
     live::writer_of_bag,
-    reader::{BagError, METADATA_BYTES_MAX, expect_bag, io_error, listing},
+    reader::{METADATA_BYTES_MAX, ReadError, expect_bag, io_error, listing},
     writer::STATE_KEY,
 };
 use holdall_io::fs;
@@ -102,7 +102,7 @@ impl BagCheck {
 ///
 /// # Errors
 /// A path that cannot be opened or is not a bag. Anything wrong with a bag is a finding.
-pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck, BagError> {
+pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck, ReadError> {
     let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
     let mut check = BagCheck {
         path: path.to_owned(),
@@ -123,7 +123,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
     let metadata_path = path.join("metadata.yaml");
     let metadata = read_metadata(&mut check, &metadata_path)?;
     if listed.is_empty() && metadata.is_none() {
-        return Err(BagError::NotABag {
+        return Err(ReadError::NotABag {
             path: path.to_owned(),
             reason: listing::describe_without_storage(path)?,
         });
@@ -215,7 +215,7 @@ fn file_bytes(path: &Path) -> u64 {
 }
 
 /// The metadata; `None` and a finding when it is missing or damaged.
-fn read_metadata(check: &mut BagCheck, path: &Path) -> Result<Option<BagMetadata>, BagError> {
+fn read_metadata(check: &mut BagCheck, path: &Path) -> Result<Option<BagMetadata>, ReadError> {
     let bytes = match fs::read(path, METADATA_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => {
@@ -583,7 +583,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(
             check(dir.path(), &mut |_, _| ()),
-            Err(BagError::NotABag { .. })
+            Err(ReadError::NotABag { .. })
         ));
         assert!(check(&dir.path().join("none"), &mut |_, _| ()).is_err());
     }

@@ -6,7 +6,7 @@ use super::{
     choice::Chooser,
 };
 use crate::{
-    reader::{BagFile, BagReader},
+    reader::{Bag, BagFile},
     writer::{BagFacts, CompressionMode, FileFacts, ROSBAG2_RECORD, bag_metadata, rosbag2_record},
 };
 use holdall_io::{fs, output::OutputDisk};
@@ -33,7 +33,7 @@ const CUTS_PER_PART_MAX: usize = 2;
 
 /// The output to be made.
 pub(super) struct Plan<'a> {
-    pub bags: &'a [BagReader],
+    pub bags: &'a [Bag],
     pub chooser: &'a Chooser,
     pub start: Option<Timestamp>,
     pub end: Option<Timestamp>,
@@ -47,7 +47,7 @@ pub(super) struct Plan<'a> {
 }
 
 /// The input with content that only splicing keeps, and that content.
-pub(super) fn beyond_ros2(bags: &[BagReader]) -> Result<Option<(PathBuf, String)>, ToolError> {
+pub(super) fn beyond_ros2(bags: &[Bag]) -> Result<Option<(PathBuf, String)>, ToolError> {
     for bag in bags.iter().filter(|bag| bag.chunks().is_some()) {
         for file in bag.files().iter().filter(|file| !file.is_packed()) {
             if let Some(chunks) = file.storage()?.and_then(Storage::chunks)
@@ -70,7 +70,7 @@ pub(super) fn run(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Option<Written>, ToolError> {
     let is_plain = |file: &BagFile| !file.is_packed() && !file.has_packed_payloads();
-    let is_same = |bag: &BagReader| {
+    let is_same = |bag: &Bag| {
         bag.metadata().storage_identifier == storage.id()
             && bag.bounds() == (None, None)
             && bag.files().iter().all(is_plain)
@@ -79,7 +79,7 @@ pub(super) fn run(
         return Ok(None);
     }
     let mut inputs = Vec::new();
-    for file in plan.bags.iter().flat_map(BagReader::files) {
+    for file in plan.bags.iter().flat_map(Bag::files) {
         if file.storage()?.is_none_or(|found| found.id() != storage.id()) {
             return Ok(None);
         }
@@ -126,7 +126,7 @@ fn make(
     ranges: Vec<Range>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Written, ToolError> {
-    let total: u64 = plan.bags.iter().map(BagReader::size_bytes).sum();
+    let total: u64 = plan.bags.iter().map(Bag::size_bytes).sum();
     let channels = taken_channels(plan, inputs);
     let mut disk = OutputDisk::open(plan.directory)?;
     let mut done = 0;

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 pub enum ToolError {
     /// An input cannot be read.
     #[error(transparent)]
-    Read(#[from] reader::BagError),
+    Read(#[from] reader::ReadError),
     /// The output cannot be written.
     #[error(transparent)]
-    Write(#[from] writer::BagError),
+    Write(#[from] writer::WriteError),
     /// A storage file failed.
     #[error(transparent)]
     Storage(#[from] StorageError),

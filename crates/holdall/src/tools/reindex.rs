@@ -3,7 +3,7 @@
 use super::{ToolError, accounts};
 use crate::{
     live::lock_bag,
-    reader::{BagReader, io_error, listing},
+    reader::{Bag, io_error, listing},
 };
 use holdall_io::{fs, new_file::remove_left_over, output::OutputDisk, unfinished::Unfinished};
 use holdall_model::{
@@ -80,10 +80,10 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         progress(bytes, total);
     }
     // The user's own entries, which no storage file has.
-    let kept = BagReader::open_locked(path)
+    let kept = Bag::open_locked(path)
         .map(|bag| bag.metadata().clone())
         .unwrap_or_default();
-    let bag = BagReader::rebuild(path)?;
+    let bag = Bag::rebuild(path)?;
     let mut metadata = bag.metadata().clone();
     correct_counts(&bag, &mut metadata, &mut done, &mut |at| {
         progress(bytes + at, total)
@@ -113,7 +113,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
 /// Reads the files that have an index, and corrects the metadata if they have fewer messages than the index
 /// states. The messages of a file without an end were counted already.
 fn correct_counts(
-    bag: &BagReader,
+    bag: &Bag,
     metadata: &mut BagMetadata,
     done: &mut Reindexed,
     progress: &mut dyn FnMut(u64),

@@ -4,7 +4,7 @@ pub use crate::rescue::REPAIR_RECORD;
 
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
-    reader::{BagError, BagReader, METADATA_BYTES_MAX, expect_bag, listing},
+    reader::{Bag, METADATA_BYTES_MAX, ReadError, expect_bag, listing},
     rescue::{RESCUED_KEY, RescueError, has_memory, into_bag},
     tools::{Staged, ToolError, check::check},
     writer::STATE_KEY,
@@ -42,7 +42,7 @@ const METADATA_FILE: &str = "metadata.yaml";
 pub enum RepairError {
     /// It cannot be read.
     #[error(transparent)]
-    Bag(#[from] BagError),
+    Bag(#[from] ReadError),
     /// A file of it.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -314,7 +314,7 @@ fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result
     } else {
         None
     };
-    let bag = BagReader::open_locked(path)?;
+    let bag = Bag::open_locked(path)?;
     let was_ended = is_ended(path, &bag);
     let metadata = repaired_metadata(&bag);
     let mut report = RepairReport {
@@ -350,7 +350,7 @@ fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result
 }
 
 /// Whether the bag's directory has metadata that was written at its end. A single file has none.
-fn is_ended(path: &Path, bag: &BagReader) -> bool {
+fn is_ended(path: &Path, bag: &Bag) -> bool {
     if !fs::is_dir(path) {
         return false;
     }
@@ -360,7 +360,7 @@ fn is_ended(path: &Path, bag: &BagReader) -> bool {
 }
 
 /// What the files hold, with a note that something may be missing after it.
-fn repaired_metadata(bag: &BagReader) -> BagMetadata {
+fn repaired_metadata(bag: &Bag) -> BagMetadata {
     let mut metadata = bag.metadata().clone();
     metadata.custom_data.remove(STATE_KEY);
     let end = if metadata.custom_data.contains_key(RESCUED_KEY) {

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 /// Why a bag could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BagError {
+pub enum WriteError {
     /// The directory is there already; nothing is overwritten.
     #[error("cannot create the bag {}: it exists already", path.display())]
     Exists {
@@ -60,7 +60,7 @@ pub enum BagError {
     },
 }
 
-impl BagError {
+impl WriteError {
     /// Whether the disk is full.
     pub fn is_no_space(&self) -> bool {
         match self {

@@ -1,6 +1,8 @@
 //! A bag written in a few lines, for programs that have messages and need no recorder.
 
-use super::{BagError, BagOptions, BagTopic, BagWriter, CompressionOptions, OsFolder, SplitOptions, os_disk};
+use super::{
+    BagOptions, BagTopic, BagWriter, CompressionOptions, OsFolder, SplitOptions, WriteError, os_disk,
+};
 use holdall_io::{block::BlockPoolOptions, os::DiskMode};
 use holdall_model::{
     interface::bundle::Bundle,
@@ -51,7 +53,7 @@ impl Writer {
     ///
     /// # Errors
     /// A directory that exists or cannot be made.
-    pub fn create(directory: impl Into<PathBuf>) -> Result<Self, BagError> {
+    pub fn create(directory: impl Into<PathBuf>) -> Result<Self, WriteError> {
         Self::create_with(directory, DEFAULT_STORAGE_ID, SplitOptions::default())
     }
 
@@ -63,7 +65,7 @@ impl Writer {
         directory: impl Into<PathBuf>,
         storage_id: &str,
         split: SplitOptions,
-    ) -> Result<Self, BagError> {
+    ) -> Result<Self, WriteError> {
         let options = BagOptions {
             directory: directory.into(),
             storage: storage_by_id(storage_id)?,
@@ -87,7 +89,7 @@ impl Writer {
     ///
     /// # Errors
     /// More topics than the storage can number.
-    pub fn add_topic(&mut self, name: &str, type_name: &str) -> Result<BagTopic, BagError> {
+    pub fn add_topic(&mut self, name: &str, type_name: &str) -> Result<BagTopic, WriteError> {
         let found = Bundle::embedded().define(type_name).ok();
         let definition = found.map_or_else(
             || MessageDefinition {
@@ -107,7 +109,7 @@ impl Writer {
         &mut self,
         name: &str,
         definition: MessageDefinition,
-    ) -> Result<BagTopic, BagError> {
+    ) -> Result<BagTopic, WriteError> {
         let topic = TopicInfo {
             name: name.to_owned(),
             type_name: definition.type_name.clone(),
@@ -124,9 +126,9 @@ impl Writer {
     ///
     /// # Errors
     /// A failed disk or storage file, and every write after that. [`Writer::close`] keeps what was written before.
-    pub fn write(&mut self, topic: BagTopic, stamp: Timestamp, payload: &[u8]) -> Result<(), BagError> {
+    pub fn write(&mut self, topic: BagTopic, stamp: Timestamp, payload: &[u8]) -> Result<(), WriteError> {
         let Some(sequence) = self.sequences.get_mut(topic.0 as usize) else {
-            return Err(BagError::UnknownTopic { index: topic.0 });
+            return Err(WriteError::UnknownTopic { index: topic.0 });
         };
         let message = StoredMessage {
             log_time: stamp,
@@ -150,8 +152,8 @@ impl Writer {
     ///
     /// # Errors
     /// The first error of the bag, also one that an earlier write returned; what could be kept can be read.
-    pub fn close(self) -> Result<Vec<PathBuf>, BagError> {
-        let failure = self.failed.then_some(BagError::Failed);
+    pub fn close(self) -> Result<Vec<PathBuf>, WriteError> {
+        let failure = self.failed.then_some(WriteError::Failed);
         let closed = self.bag.close(Vec::new(), failure, |_| BTreeMap::new());
         closed.failure.map_or(Ok(closed.files), Err)
     }
@@ -160,7 +162,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reader::BagReader;
+    use crate::reader::Bag;
 
     #[test]
     fn every_storage_that_writes_gives_back_what_was_written() {
@@ -180,7 +182,7 @@ mod tests {
             }
             let files = writer.close().unwrap();
             assert!(files.len() > 1, "{id}: {files:?}");
-            let bag = BagReader::open(&path).unwrap();
+            let bag = Bag::open(&path).unwrap();
             let read: Vec<_> = bag.messages().map(|message| message.unwrap().payload).collect();
             let expected: Vec<_> = (0..500).map(payload).collect();
             assert!(read == expected, "{id}: {} messages", read.len());
@@ -193,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(
             Writer::create(folder.path()),
-            Err(BagError::Exists { .. })
+            Err(WriteError::Exists { .. })
         ));
     }
 }

@@ -255,7 +255,7 @@ fn closed_files_are_packed_and_only_the_list_of_paths_shows_it() {
     assert_eq!(told, ["b_2.mcap", "b_3.mcap", "b_4.mcap"]);
     let compression = (&*metadata.compression_format, &*metadata.compression_mode);
     assert_eq!(compression, ("zstd", "FILE"));
-    let reader = crate::reader::BagReader::open(&path).unwrap();
+    let reader = crate::reader::Bag::open(&path).unwrap();
     let messages = crate::reader::BagSet::from(vec![reader]).messages(&Default::default());
     let found: Vec<_> = messages.map(|message| message.unwrap().payload[0]).collect();
     assert_eq!(found, [2, 3, 4]);

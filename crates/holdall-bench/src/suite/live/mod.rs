@@ -22,7 +22,7 @@ use crate::{
     error::{BenchError, BenchResult},
     measure::{CoreSampler, ProcessSampler, ProcessUse, SchedulingProbe},
 };
-use holdall::reader::BagReader;
+use holdall::reader::Bag;
 use holdall_io::clock::Clock;
 use holdall_model::loss::LossStage;
 use std::{
@@ -351,8 +351,8 @@ fn recorded_by_topic(bag: &Path) -> BenchResult<BTreeMap<String, u64>> {
         path: path.clone(),
         reason,
     };
-    let reader = BagReader::open(&path)
-        .or_else(|_| BagReader::rebuild(&path))
+    let reader = Bag::open(&path)
+        .or_else(|_| Bag::rebuild(&path))
         .map_err(|error| failed(error.to_string()))?;
     let topics = &reader.metadata().topics_with_message_count;
     Ok(topics

@@ -45,7 +45,7 @@ pub fn play(bag: &Path, rate: PlayRate, clock: &Arc<dyn Clock>) -> BenchResult<P
         discovery_wait: Duration::ZERO,
         ..PlayOptions::default()
     };
-    let messages = holdall::reader::BagReader::open(bag)
+    let messages = holdall::reader::Bag::open(bag)
         .map_err(|error| failed(error.to_string()))?
         .metadata()
         .message_count;

@@ -1,7 +1,7 @@
 //! What a bag states about the losses of its recording.
 
-use super::{BagFile, BagReader};
-use crate::reader::error::BagError;
+use super::{Bag, BagFile};
+use crate::reader::error::ReadError;
 use holdall_model::loss::{
     LossStage,
     ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, path::Path};
 pub type LostByTopic = BTreeMap<String, BTreeMap<LossStage, u64>>;
 
 impl BagFile {
-    fn ledger(&self, record: &str) -> Result<Option<Ledger>, BagError> {
+    fn ledger(&self, record: &str) -> Result<Option<Ledger>, ReadError> {
         let reader = self.open()?;
         let entries = reader.summary().last_metadata(record);
         let text = entries.and_then(|entries| entries.get(LEDGER_KEY));
@@ -20,26 +20,26 @@ impl BagFile {
     }
 }
 
-impl BagReader {
+impl Bag {
     /// The ledger that the recording stored in the bag: what was recorded and lost, by topic and publisher.
     /// `None` when another recorder wrote the bag, or holdall was killed before it could write one.
     ///
     /// # Errors
     /// The last storage file, which contains it, cannot be read.
-    pub fn ledger(&self) -> Result<Option<Ledger>, BagError> {
+    pub fn ledger(&self) -> Result<Option<Ledger>, ReadError> {
         let Some(last) = self.files.last() else {
             return Ok(None);
         };
         last.ledger(LEDGER_RECORD)
     }
 
-    /// The best account of losses in the bag: the [`BagReader::ledger`]; the sums in `metadata.yaml` of a
+    /// The best account of losses in the bag: the [`Bag::ledger`]; the sums in `metadata.yaml` of a
     /// recording that ended with a failure; or, after a crash, the ledger's last checkpoint, which is marked
     /// as one. `None` when another recorder wrote the bag.
     ///
     /// # Errors
     /// A storage file cannot be read, or its ledger is not valid.
-    pub fn any_ledger(&self) -> Result<Option<Ledger>, BagError> {
+    pub fn any_ledger(&self) -> Result<Option<Ledger>, ReadError> {
         if let Some(ledger) = self.ledger()? {
             return Ok(Some(ledger));
         }
@@ -57,8 +57,8 @@ impl BagReader {
     /// The losses in the ledger; `None` when there is no ledger.
     ///
     /// # Errors
-    /// As [`BagReader::ledger`].
-    pub fn lost(&self) -> Result<Option<LostByTopic>, BagError> {
+    /// As [`Bag::ledger`].
+    pub fn lost(&self) -> Result<Option<LostByTopic>, ReadError> {
         // The ledger's file would have to be unpacked; the metadata has the sums of the losses.
         if self.is_account_packed() {
             return Ok(self.lost_by_metadata());
@@ -98,8 +98,8 @@ impl BagReader {
     }
 }
 
-fn parse_ledger(path: &Path, text: &str) -> Result<Ledger, BagError> {
-    Ledger::from_json(text).map_err(|error| BagError::Unsupported {
+fn parse_ledger(path: &Path, text: &str) -> Result<Ledger, ReadError> {
+    Ledger::from_json(text).map_err(|error| ReadError::Unsupported {
         path: path.to_owned(),
         what: "its loss ledger".to_owned(),
         reason: error.to_string(),

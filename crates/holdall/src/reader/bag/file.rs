@@ -1,7 +1,7 @@
 //! One storage file of a bag.
 
 use crate::reader::{
-    error::BagError,
+    error::ReadError,
     file::{self, Payloads, SharedReader, UnpackedFiles},
 };
 use holdall_model::time::Timestamp;
@@ -51,7 +51,7 @@ impl BagFile {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn open(&self) -> Result<SharedReader, BagError> {
+    pub fn open(&self) -> Result<SharedReader, ReadError> {
         let opened = match &self.reader {
             Some(reader) => return Ok(Arc::clone(reader)),
             None if self.is_packed() => self.unpacked.open(&self.path, self.payloads)?,
@@ -70,7 +70,7 @@ impl BagFile {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn storage(&self) -> Result<Option<&'static dyn Storage>, BagError> {
+    pub fn storage(&self) -> Result<Option<&'static dyn Storage>, ReadError> {
         // A storage may be a directory, and what was found in a killed recorder's memory is no file.
         let is_file = self.path.is_file() || self.reader.is_none();
         if !is_file || self.path.is_dir() {

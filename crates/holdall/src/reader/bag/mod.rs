@@ -10,7 +10,7 @@ pub use file::{BagFile, Ros1View};
 pub(crate) use named::METADATA_BYTES_MAX;
 
 use super::{
-    error::{BagError, io_error},
+    error::{ReadError, io_error},
     listing,
     set::{BagSet, MessageFilter, Messages},
 };
@@ -32,7 +32,7 @@ const METADATA_FILE: &str = "metadata.yaml";
 
 /// A bag that can be read. Opening one reads its metadata only, unless that has to be rebuilt.
 #[derive(Clone, Debug)]
-pub struct BagReader {
+pub struct Bag {
     path: PathBuf,
     metadata: BagMetadata,
     files: Vec<BagFile>,
@@ -43,17 +43,17 @@ pub struct BagReader {
     bounds: (Option<Timestamp>, Option<Timestamp>),
 }
 
-impl BagReader {
+impl Bag {
     /// Opens a bag directory or a single storage file.
     ///
     /// Missing or damaged metadata is rebuilt in memory from the storage files, with a notice in
-    /// [`BagReader::notices`].
+    /// [`Bag::notices`].
     /// A ROS 1 bag is presented as one of ROS 2: its messages are converted while they are read.
     ///
     /// # Errors
     /// A path that is not a bag, a named file that is missing or outside the bag, or no readable storage
     /// file.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, BagError> {
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         Self::open_with(path.as_ref(), Ros1View::default())
     }
 
@@ -67,21 +67,21 @@ impl BagReader {
         BagSet::from(vec![self.clone()]).topics()
     }
 
-    /// As [`BagReader::open`], with ROS 1 messages shown as `view` selects.
+    /// As [`Bag::open`], with ROS 1 messages shown as `view` selects.
     ///
     /// # Errors
-    /// As [`BagReader::open`].
-    pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, BagError> {
+    /// As [`Bag::open`].
+    pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, ReadError> {
         // Checked first: a recorder that has exited by now has written the metadata that is read next.
         Self::open_of(path, view, writer_of_bag(path))
     }
 
-    /// As [`BagReader::open`], for a bag that this process has locked.
-    pub(crate) fn open_locked(path: &Path) -> Result<Self, BagError> {
+    /// As [`Bag::open`], for a bag that this process has locked.
+    pub(crate) fn open_locked(path: &Path) -> Result<Self, ReadError> {
         Self::open_of(path, Ros1View::default(), None)
     }
 
-    fn open_of(path: &Path, view: Ros1View, writer: Option<Holder>) -> Result<Self, BagError> {
+    fn open_of(path: &Path, view: Ros1View, writer: Option<Holder>) -> Result<Self, ReadError> {
         let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
         if about.is_dir() && (storage_of_directory(path).is_none() || path.join(METADATA_FILE).exists()) {
             Self::open_directory(path, view, writer)
@@ -95,10 +95,10 @@ impl BagReader {
     ///
     /// # Errors
     /// No storage file, or no readable one.
-    pub fn rebuild(path: &Path) -> Result<Self, BagError> {
+    pub fn rebuild(path: &Path) -> Result<Self, ReadError> {
         let listed = listing::storage_files(path)?;
         if listed.is_empty() {
-            return Err(BagError::NotABag {
+            return Err(ReadError::NotABag {
                 path: path.to_owned(),
                 reason: listing::describe_without_storage(path)?,
             });
@@ -125,7 +125,7 @@ impl BagReader {
         self
     }
 
-    /// The bounds set by [`BagReader::within`].
+    /// The bounds set by [`Bag::within`].
     pub fn bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
         self.bounds
     }
@@ -161,7 +161,7 @@ impl BagReader {
     ///
     /// # Errors
     /// One of these files cannot be read; called before work on the bag starts.
-    pub fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, BagError> {
+    pub fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, ReadError> {
         let mut unlisted: Vec<TopicInfo> = Vec::new();
         let key = |topic: &TopicInfo| (topic.name.clone(), topic.type_name.clone());
         let listed = self.metadata.topics_with_message_count.iter();
@@ -197,7 +197,7 @@ impl BagReader {
     ///
     /// # Errors
     /// One of these files cannot be read.
-    pub fn definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
+    pub fn definitions(&self) -> Result<Vec<MessageDefinition>, ReadError> {
         definitions_of(self.outer_files())
     }
 
@@ -205,17 +205,17 @@ impl BagReader {
     ///
     /// # Errors
     /// One of the files cannot be read.
-    pub fn all_definitions(&self) -> Result<Vec<MessageDefinition>, BagError> {
+    pub fn all_definitions(&self) -> Result<Vec<MessageDefinition>, ReadError> {
         definitions_of(self.files.iter())
     }
 
     /// Opens a bag's directory by its storage files alone, without messages that are still in memory.
-    pub(crate) fn open_files(path: &Path) -> Result<Self, BagError> {
+    pub(crate) fn open_files(path: &Path) -> Result<Self, ReadError> {
         Self::rebuilt(path, &listing::storage_files(path)?, Ros1View::default(), None)
     }
 }
 
-fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<MessageDefinition>, BagError> {
+fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<MessageDefinition>, ReadError> {
     let mut found = BTreeMap::new();
     for file in files {
         for channel in &file.open()?.outline().channels {

@@ -2,7 +2,7 @@
 
 use super::{BagFile, Ros1View};
 use crate::reader::{
-    error::{BagError, io_error},
+    error::{ReadError, io_error},
     file::{self, Payloads, UnpackedFiles},
 };
 use holdall_io::fs;
@@ -23,13 +23,13 @@ pub(super) enum Unusable {
     /// It is readable, but lists nothing.
     NamesNothing,
     Damaged(holdall_model::metadata::MetadataError),
-    Unreadable(BagError),
+    Unreadable(ReadError),
 }
 
 pub(super) fn read_metadata(path: &Path) -> Result<BagMetadata, Unusable> {
     let bytes = fs::read(path, METADATA_BYTES_MAX).map_err(|error| match error {
         error if error.is_not_found() => Unusable::Missing,
-        error => Unusable::Unreadable(BagError::Disk(error)),
+        error => Unusable::Unreadable(ReadError::Disk(error)),
     })?;
     // Foreign bytes in a name must not make the rest unreadable.
     BagMetadata::from_yaml(&String::from_utf8_lossy(&bytes)).map_err(Unusable::Damaged)
@@ -57,7 +57,7 @@ pub(super) fn named_files(
     bag: &Path,
     metadata: &BagMetadata,
     payloads: Payloads,
-) -> Result<Vec<BagFile>, BagError> {
+) -> Result<Vec<BagFile>, ReadError> {
     let mut found = Vec::new();
     let unpacked = UnpackedFiles::default();
     let mut missing = None;
@@ -66,7 +66,7 @@ pub(super) fn named_files(
             .components()
             .all(|component| matches!(component, Component::Normal(_) | Component::CurDir));
         if !inside || relative.is_empty() {
-            return Err(BagError::PathOutside {
+            return Err(ReadError::PathOutside {
                 bag: bag.to_owned(),
                 found: relative.clone(),
             });
@@ -94,7 +94,7 @@ pub(super) fn named_files(
     }
     match missing {
         None => Ok(found),
-        Some(file) => Err(BagError::MissingFile {
+        Some(file) => Err(ReadError::MissingFile {
             bag: bag.to_owned(),
             file,
             named: metadata.relative_file_paths.len(),

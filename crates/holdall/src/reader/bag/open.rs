@@ -1,13 +1,13 @@
 //! Opens a bag's directory by its metadata, or by what its storage files hold.
 
 use super::{
-    BagReader, METADATA_FILE, Ros1View,
+    Bag, METADATA_FILE, Ros1View,
     named::{Unusable, named_files, read_metadata},
 };
 use crate::{
     live::writer_of_bag,
     reader::{
-        error::BagError,
+        error::ReadError,
         file::{self, payloads},
         listing,
         rebuild::Rebuild,
@@ -19,12 +19,12 @@ use holdall_io::lock::Holder;
 use holdall_model::metadata::BagMetadata;
 use std::path::{Path, PathBuf};
 
-impl BagReader {
+impl Bag {
     pub(super) fn open_directory(
         path: &Path,
         view: Ros1View,
         writer: Option<Holder>,
-    ) -> Result<Self, BagError> {
+    ) -> Result<Self, ReadError> {
         let metadata_path = path.join(METADATA_FILE);
         let why = match read_metadata(&metadata_path) {
             Ok(metadata) if metadata.custom_data.contains_key(STATE_KEY) => {
@@ -37,15 +37,15 @@ impl BagReader {
         let listed = listing::storage_files(path)?;
         if listed.is_empty() {
             return Err(match why {
-                Unusable::NamesNothing => BagError::NotABag {
+                Unusable::NamesNothing => ReadError::NotABag {
                     path: path.to_owned(),
                     reason: format!("its {METADATA_FILE} names no storage file, and none is there"),
                 },
-                Unusable::Missing => BagError::NotABag {
+                Unusable::Missing => ReadError::NotABag {
                     path: path.to_owned(),
                     reason: listing::describe_without_storage(path)?,
                 },
-                Unusable::Damaged(source) => BagError::Metadata {
+                Unusable::Damaged(source) => ReadError::Metadata {
                     path: metadata_path,
                     source,
                 },
@@ -73,7 +73,7 @@ impl BagReader {
         metadata: BagMetadata,
         view: Ros1View,
         writer: Option<Holder>,
-    ) -> Result<Self, BagError> {
+    ) -> Result<Self, ReadError> {
         let listed = listing::storage_files(path)?;
         if listed.is_empty() {
             return Self::from_metadata(path, metadata);
@@ -98,8 +98,8 @@ impl BagReader {
         Ok(bag)
     }
 
-    pub(super) fn from_metadata(path: &Path, metadata: BagMetadata) -> Result<Self, BagError> {
-        let unsupported = |what: String, reason: &str| BagError::Unsupported {
+    pub(super) fn from_metadata(path: &Path, metadata: BagMetadata) -> Result<Self, ReadError> {
+        let unsupported = |what: String, reason: &str| ReadError::Unsupported {
             path: path.to_owned(),
             what,
             reason: reason.to_owned(),
@@ -125,7 +125,7 @@ impl BagReader {
         path: &Path,
         listed: &[PathBuf],
         view: Ros1View,
-    ) -> Result<(Rebuild, Option<String>), BagError> {
+    ) -> Result<(Rebuild, Option<String>), ReadError> {
         let mut rebuild = Rebuild::new(view);
         for file in listed {
             rebuild.add(path, file, false)?;
@@ -169,7 +169,7 @@ impl BagReader {
         listed: &[PathBuf],
         view: Ros1View,
         writer: Option<Holder>,
-    ) -> Result<Self, BagError> {
+    ) -> Result<Self, ReadError> {
         Self::from_rebuild(path, Self::rebuild_of(path, listed, view, writer)?, writer)
     }
 
@@ -179,7 +179,7 @@ impl BagReader {
         listed: &[PathBuf],
         view: Ros1View,
         writer: Option<Holder>,
-    ) -> Result<Rebuild, BagError> {
+    ) -> Result<Rebuild, ReadError> {
         let mut rebuild = Rebuild::new(view);
         for file in listed {
             let is_written = writer.is_some() && writer_of_bag(file).is_some();
@@ -192,7 +192,7 @@ impl BagReader {
         path: &Path,
         rebuild: Rebuild,
         writer: Option<Holder>,
-    ) -> Result<Self, BagError> {
+    ) -> Result<Self, ReadError> {
         let (metadata, files, mut notices) = rebuild.finish()?;
         if let Some(writer) = writer {
             notices.insert(0, live_notice(path, writer));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    reader::{AccountKind, BagAudit, BagReader},
+    reader::{AccountKind, Bag, BagAudit},
     record::cache::CachePolicy,
     tools::{self, Choice, Job, Moment, OutputOptions},
     writer::SplitOptions,
@@ -10,7 +10,7 @@ use crate::{
 use holdall_model::loss::LossStage;
 
 fn audit(bag: &Path) -> BagAudit {
-    BagAudit::of(&BagReader::open(bag).unwrap()).unwrap()
+    BagAudit::of(&Bag::open(bag).unwrap()).unwrap()
 }
 
 /// Two publishers on `/t`, one of which skips numbers, and one on `/other`.
@@ -59,7 +59,7 @@ fn a_split_bag_adds_up_and_each_file_has_the_account_so_far() {
     assert!(recorded.report.files.len() > 2);
     let whole = audit(&recorded.output);
     assert_eq!((whole.faults.clone(), whole.recorded()), (Vec::new(), 150));
-    let first = BagReader::open(&recorded.report.files[0]).unwrap();
+    let first = Bag::open(&recorded.report.files[0]).unwrap();
     assert!(first.ledger().unwrap().is_none());
     assert!(first.any_ledger().unwrap().unwrap().checkpoint.is_some());
 }
@@ -141,7 +141,7 @@ fn a_recording_that_was_cut_off_states_its_losses_up_to_a_checkpoint() {
         publisher.send(&payload(2, 100));
         world.clock.advance(Duration::from_secs(1));
         copy_dir(&recording.output, &cut);
-        let audit = BagReader::open(&cut).and_then(|bag| BagAudit::of(&bag));
+        let audit = Bag::open(&cut).and_then(|bag| BagAudit::of(&bag));
         audit.is_ok_and(|audit| audit.missing().get(&LossStage::Transport) == Some(&7))
     });
     let audit = audit(&cut);
@@ -149,7 +149,7 @@ fn a_recording_that_was_cut_off_states_its_losses_up_to_a_checkpoint() {
     assert!(audit.is_balanced(), "{:?}", audit.faults);
     // A repair keeps what was known.
     crate::tools::repair::repair(&cut, None, &mut |_, _| ()).unwrap();
-    let bag = BagReader::open(&cut).unwrap();
+    let bag = Bag::open(&cut).unwrap();
     let account = bag.account().unwrap().unwrap();
     // It is still no account of the whole recording, and says nothing false of the publishers.
     assert_eq!((account.lost, account.topics_unknown), (7, 0));
@@ -223,7 +223,7 @@ fn a_bag_of_another_recorder_has_no_account() {
 fn audit_of_made(inputs: &[&Path], change: impl FnOnce(&mut Job)) -> BagAudit {
     let dir = tempfile::tempdir().unwrap();
     let mut job = Job {
-        inputs: inputs.iter().map(|path| BagReader::open(path).unwrap()).collect(),
+        inputs: inputs.iter().map(|path| Bag::open(path).unwrap()).collect(),
         choice: Choice::default(),
         output: OutputOptions {
             directory: dir.path().join("made"),

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::{
-    reader::{BagReader, BagSet},
+    reader::{Bag, BagSet},
     writer::{CompressionMode, CompressionOptions},
 };
 use holdall_model::loss::LossStage;
 use std::num::NonZeroU32;
 
 fn read_back(path: &Path) -> Vec<Vec<u8>> {
-    let bag = BagReader::open(path).unwrap();
+    let bag = Bag::open(path).unwrap();
     assert_eq!(bag.notices(), Vec::<String>::new());
     BagSet::from(vec![bag])
         .messages(&Default::default())
@@ -53,7 +53,7 @@ fn a_compressed_recording_is_read_back_byte_exact_in_every_mode_and_storage() {
             assert_eq!(read_back(&recorded.output), payloads, "{storage} {text}");
             // Without metadata the files themselves show it.
             fs::remove_file(recorded.output.join("metadata.yaml")).unwrap();
-            let bag = BagReader::open(&recorded.output).unwrap();
+            let bag = Bag::open(&recorded.output).unwrap();
             assert_eq!(bag.metadata().compression_mode, text, "{storage}");
             assert_eq!(bag.metadata().message_count, 400);
         }

@@ -162,7 +162,7 @@ fn a_killed_recording_is_repaired_into_a_bag_that_knows_what_it_does_not_know() 
         copied,
     ] {
         assert_eq!((report.messages, report.unsaved.len()), (101, 0), "{report:?}");
-        let bag = crate::reader::BagReader::open(&report.bag).unwrap();
+        let bag = crate::reader::Bag::open(&report.bag).unwrap();
         assert!(bag.notices().is_empty(), "{:?}", bag.notices());
         assert_eq!(bag.metadata().message_count, 101);
         assert!(bag.metadata().custom_data["holdall.repaired"].contains("unknown"));
@@ -281,11 +281,11 @@ fn a_file_that_was_made_ahead_is_none_of_a_killed_recording() {
     assert!(recording.recorder.status().current_file.ends_with("bag_0.mcap"));
     let killed = killed(&world);
     assert!(killed.join("bag_1.mcap").exists());
-    let names = |bag: &crate::reader::BagReader| bag.metadata().relative_file_paths.clone();
-    let torn = crate::reader::BagReader::open(&killed).unwrap();
+    let names = |bag: &crate::reader::Bag| bag.metadata().relative_file_paths.clone();
+    let torn = crate::reader::Bag::open(&killed).unwrap();
     assert_eq!(names(&torn), ["bag_0.mcap"], "{:?}", torn.notices());
     let repaired = crate::tools::repair::repair(&killed, None, &mut |_, _| ()).unwrap();
-    let whole = crate::reader::BagReader::open(&repaired.bag).unwrap();
+    let whole = crate::reader::Bag::open(&repaired.bag).unwrap();
     assert_eq!(names(&whole), ["bag_0.mcap"]);
     assert_eq!(whole.notices(), Vec::<String>::new());
     assert_eq!(whole.metadata().message_count, repaired.messages);
@@ -297,7 +297,7 @@ fn a_killed_recording_is_read_with_what_its_files_hold() {
     let mut world = prompt_world();
     let (recording, _publisher) = record_over_a_split(&mut world);
     let killed = killed(&world);
-    let bag = crate::reader::BagReader::open(&killed).unwrap();
+    let bag = crate::reader::Bag::open(&killed).unwrap();
     assert!(
         bag.metadata().message_count >= 100,
         "{}",
@@ -305,7 +305,7 @@ fn a_killed_recording_is_read_with_what_its_files_hold() {
     );
     assert!(bag.notices()[0].contains("not ended"), "{:?}", bag.notices());
     recording.stop();
-    let ended = crate::reader::BagReader::open(&world.options.output).unwrap();
+    let ended = crate::reader::Bag::open(&world.options.output).unwrap();
     assert_eq!(ended.metadata().message_count, 101);
     assert!(ended.notices().is_empty(), "{:?}", ended.notices());
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     live::{LockError, writer_of_bag},
-    reader::{BagReader, BagSet, MessageFilter},
+    reader::{Bag, BagSet, MessageFilter},
     tools::{
         Choice, Job, OutputOptions, ToolError, Written,
         check::check,
@@ -84,7 +84,7 @@ fn what_a_bag_holds_that_is_being_recorded_is_read_and_is_no_damage() {
         let (recording, _publisher) = live(&mut world, storage);
         let me = format!("is being recorded by process {}", std::process::id());
         for path in [recording.output.clone(), recording.recorder.status().current_file] {
-            let bag = BagReader::open(&path).unwrap();
+            let bag = Bag::open(&path).unwrap();
             assert_eq!(bag.notices().len(), 1, "{storage}: {:?}", bag.notices());
             assert!(bag.notices()[0].contains(&me), "{storage}: {:?}", bag.notices());
             assert_eq!(
@@ -115,7 +115,7 @@ fn what_a_bag_holds_that_is_being_recorded_is_read_and_is_no_damage() {
 }
 
 /// The bag as one of MCAP, as `convert` makes it.
-fn convert(bag: BagReader, beside: &Path) -> Written {
+fn convert(bag: Bag, beside: &Path) -> Written {
     let name = format!("converted_{}", bag.path().file_name().unwrap().display());
     let job = Job {
         inputs: vec![bag],
@@ -188,7 +188,7 @@ fn metadata_names_no_message_that_cannot_be_read() {
         "{:?}",
         done.notices
     );
-    let bag = BagReader::open(&bag).unwrap();
+    let bag = Bag::open(&bag).unwrap();
     let metadata = bag.metadata();
     let of_topics: u64 = metadata
         .topics_with_message_count
@@ -248,7 +248,7 @@ fn a_file_that_is_deleted_or_replaced_is_noticed_counted_and_followed_by_a_new_o
         }
         let recorded = recording.stop();
         assert_eq!(recorded.report.failure, None, "{storage} {harm:?}");
-        let found = crate::reader::BagAudit::of(&BagReader::open(&recorded.output).unwrap()).unwrap();
+        let found = crate::reader::BagAudit::of(&Bag::open(&recorded.output).unwrap()).unwrap();
         assert!(found.is_balanced(), "{storage} {harm:?}: {:?}", found.faults);
         assert!(
             (1..=50).contains(&found.recorded()),
@@ -274,7 +274,7 @@ fn a_file_that_is_deleted_before_the_end_is_noticed_at_the_end() {
         Harm::Deleted.to(&recording.recorder.status().current_file);
         let recorded = recording.stop();
         assert_eq!(recorded.lost(), 100, "{storage}");
-        let bag = BagReader::open(&recorded.output).unwrap();
+        let bag = Bag::open(&recorded.output).unwrap();
         let found = crate::reader::BagAudit::of(&bag).unwrap();
         assert!(found.is_balanced(), "{storage}: {:?}", found.faults);
         assert_eq!(
@@ -327,7 +327,7 @@ fn a_recording_that_was_killed_before_its_first_write_is_a_bag_without_messages(
             fs::write(killed.join("bag_0.mcap"), vec![0; 100_000]).unwrap();
         }
         recording.stop();
-        let bag = BagReader::open(&killed).unwrap();
+        let bag = Bag::open(&killed).unwrap();
         assert_eq!(bag.metadata().message_count, 0, "{storage}");
         assert_eq!(bag.metadata().storage_identifier, storage);
         let messages = BagSet::from(vec![bag]).messages(&MessageFilter::default());
@@ -343,7 +343,7 @@ fn a_recording_that_was_killed_before_its_first_write_is_a_bag_without_messages(
             (0, 0),
             "{storage}: {report:?}"
         );
-        let bag = BagReader::open(&killed).unwrap();
+        let bag = Bag::open(&killed).unwrap();
         assert_eq!(
             (bag.notices().len(), bag.metadata().message_count),
             (0, 0),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    reader::{BagAudit, BagReader, BagSet, MessageFilter, PublisherChoice, TopicPublisher},
+    reader::{Bag, BagAudit, BagSet, MessageFilter, PublisherChoice, TopicPublisher},
     record::receive::intake::PUBLISHERS_KEPT_MAX,
     tools::{self, Choice, Job, OutputOptions},
 };
@@ -32,7 +32,7 @@ fn record_two(world: &mut World, count: usize) -> Recorded {
     recording.stop()
 }
 
-fn told(bag: &BagReader) -> Vec<(String, Option<String>, u64)> {
+fn told(bag: &Bag) -> Vec<(String, Option<String>, u64)> {
     let tell = |it: TopicPublisher| (it.topic, it.publisher.and_then(|who| who.node), it.message_count);
     bag.publishers().unwrap().into_iter().map(tell).collect()
 }
@@ -47,8 +47,8 @@ fn numbers(set: &BagSet, who: &[&str]) -> Vec<u8> {
     messages.map(|message| message.unwrap().payload[0]).collect()
 }
 
-fn bag(recorded: &Recorded) -> BagReader {
-    BagReader::open(&recorded.output).unwrap()
+fn bag(recorded: &Recorded) -> Bag {
+    Bag::open(&recorded.output).unwrap()
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn each_publisher_has_a_channel_and_the_topic_is_listed_once() {
         let mut found = told(&bag);
         found.sort();
         assert_eq!(found, expected, "{storage}");
-        let rebuilt = BagReader::rebuild(&recorded.output).unwrap();
+        let rebuilt = Bag::rebuild(&recorded.output).unwrap();
         let topics = &rebuilt.metadata().topics_with_message_count;
         let counts: BTreeMap<_, _> = topics
             .iter()
@@ -175,7 +175,7 @@ fn tools_keep_and_choose_publishers_by_chunks_and_message_by_message() {
         };
         let written = tools::run(job, &mut |_, _| {}).unwrap();
         assert_eq!(written.messages, 6, "{name}");
-        let made = BagReader::open(&directory).unwrap();
+        let made = Bag::open(&directory).unwrap();
         let expected = [
             ("/a".to_owned(), Some("/right".to_owned()), 5),
             ("/b".to_owned(), Some("/right".to_owned()), 1),
@@ -227,7 +227,7 @@ fn a_publisher_that_was_lost_whole_can_be_chosen_and_keeps_its_account() {
     )
     .unwrap();
     assert_eq!(written.messages, 0);
-    let audit = BagAudit::of(&BagReader::open(&written.directory).unwrap()).unwrap();
+    let audit = BagAudit::of(&Bag::open(&written.directory).unwrap()).unwrap();
     assert_eq!((audit.faults.clone(), audit.shortfall()), (Vec::new(), 3));
     assert_eq!(audit.topics[0].name, "/lost");
 }
@@ -246,7 +246,7 @@ fn a_split_recording_lists_publishers_in_each_file() {
     let recorded = recording.stop();
     assert!(recorded.report.files.len() > 2, "{:?}", recorded.report.files);
     for file in &recorded.report.files {
-        let told = told(&BagReader::open(file).unwrap());
+        let told = told(&Bag::open(file).unwrap());
         assert!(
             matches!(&told[..], [(topic, Some(node), 1..)] if topic == "/a" && node == "/talker"),
             "{told:?}"

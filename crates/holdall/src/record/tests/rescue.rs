@@ -6,7 +6,7 @@ use super::{
     *,
 };
 use crate::{
-    reader::{AccountKind, BagAudit, BagReader, BagSet, MessageFilter},
+    reader::{AccountKind, Bag, BagAudit, BagSet, MessageFilter},
     record::write::survival::Pointer,
     tools::repair::repair,
     writer::CompressionMode,
@@ -56,7 +56,7 @@ fn copy_tree(from: &Path, to: &Path) {
 /// Payloads by topic, in the order of reading.
 fn read(bag: &Path) -> BTreeMap<String, Vec<Vec<u8>>> {
     let mut found: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
-    let set = BagSet::from(vec![BagReader::open(bag).unwrap()]);
+    let set = BagSet::from(vec![Bag::open(bag).unwrap()]);
     for message in set.messages(&MessageFilter::default()) {
         let message = message.unwrap();
         let of_topic = found.entry(message.topic.name.clone()).or_default();
@@ -67,7 +67,7 @@ fn read(bag: &Path) -> BTreeMap<String, Vec<Vec<u8>>> {
 
 /// The account is whole and says that nothing is lost.
 fn assert_exact(bag: &Path, about: &str) {
-    let audit = BagAudit::of(&BagReader::open(bag).unwrap()).unwrap();
+    let audit = BagAudit::of(&Bag::open(bag).unwrap()).unwrap();
     assert_eq!(audit.account, AccountKind::Final, "{about}");
     assert_eq!((audit.faults.clone(), audit.shortfall()), (vec![], 0), "{about}");
 }
@@ -143,7 +143,7 @@ fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
 
         assert!(read(&bag) == sent, "{about}: read from memory");
         assert_exact(&bag, &about);
-        let opened = BagReader::open(&bag).unwrap();
+        let opened = Bag::open(&bag).unwrap();
         assert_eq!(opened.metadata().storage_identifier, storage, "{about}");
         let left_out = opened
             .notices()
@@ -212,7 +212,7 @@ fn large_messages_for_which_there_is_no_memory_are_counted() {
     recording.stop();
     assert_eq!(read(&bag)["/t"], [random_payload(1, 100_000)]);
     repair(&bag, None, &mut |_, _| {}).unwrap();
-    let audit = BagAudit::of(&BagReader::open(&bag).unwrap()).unwrap();
+    let audit = BagAudit::of(&Bag::open(&bag).unwrap()).unwrap();
     assert_eq!(audit.account, AccountKind::Final);
     let topic = &audit.topics[0];
     assert_eq!(
@@ -269,7 +269,7 @@ fn a_bag_that_is_being_recorded_and_memory_of_others_are_left_alone() {
     let refused = crate::rescue::Rescue::find(&bag).unwrap_err();
     assert!(refused.contains("others may have written it"), "{refused}");
     assert!(
-        BagReader::open(&bag)
+        Bag::open(&bag)
             .unwrap()
             .notices()
             .iter()
@@ -295,7 +295,7 @@ fn without_memory_the_account_of_a_repaired_bag_says_that_it_does_not_know() {
     copy_tree(&recording.output, &bag);
     recording.stop();
     repair(&bag, None, &mut |_, _| {}).unwrap();
-    let audit = BagAudit::of(&BagReader::open(&bag).unwrap()).unwrap();
+    let audit = BagAudit::of(&Bag::open(&bag).unwrap()).unwrap();
     assert!(
         matches!(audit.account, AccountKind::Checkpoint(_)),
         "{:?}",
@@ -379,7 +379,7 @@ fn the_ring_of_snapshot_mode_is_rescued_as_if_a_snapshot_had_been_taken() {
         assert_eq!(ring.last(), Some(&999));
         assert_eq!(ring.len() == 950, bytes_max == 64 << 20, "{}", ring.len());
         assert_exact(&bag, "snapshot mode");
-        let audit = BagAudit::of(&BagReader::open(&bag).unwrap()).unwrap();
+        let audit = BagAudit::of(&Bag::open(&bag).unwrap()).unwrap();
         assert_eq!(audit.recorded() + audit.sums().left_out, 1000);
     }
 }

@@ -396,7 +396,7 @@ fn a_type_that_no_node_defines_is_recorded() {
         .map(|it| it.name.as_str())
         .collect();
     assert_eq!(undefined, ["/silent", "/unhashed"]);
-    let bag = crate::reader::BagReader::open(&recorded.report.bag).unwrap();
+    let bag = crate::reader::Bag::open(&recorded.report.bag).unwrap();
     assert_eq!(bag.undefined_topics().unwrap(), recorded.report.undefined);
 }
 
@@ -438,7 +438,7 @@ fn a_definition_that_comes_late_gets_into_the_current_file() {
         for has_more in [true, false] {
             let (_world, recorded) = defined_late(storage, has_more);
             assert_eq!(recorded.report.undefined, [], "{storage}");
-            let bag = crate::reader::BagReader::open(&recorded.report.bag).unwrap();
+            let bag = crate::reader::Bag::open(&recorded.report.bag).unwrap();
             let definitions = bag.definitions().unwrap();
             let own: Vec<_> = definitions.iter().filter(|it| it.type_name == OWN_TYPE).collect();
             assert_eq!(own.len(), 1, "{storage}");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    reader::{BagAudit, BagReader, BagSet, MessageFilter},
+    reader::{Bag, BagAudit, BagSet, MessageFilter},
     record::write::survival::Pointer,
     tools::{self, Choice, Job, OutputOptions, repair::repair},
 };
@@ -14,7 +14,7 @@ const HEADER: &str = "std_msgs/msg/Header";
 /// Messages by topic and type, as payload lengths, in the order of reading.
 fn lengths(bag: &Path) -> BTreeMap<(String, String), Vec<usize>> {
     let mut found: BTreeMap<_, Vec<usize>> = BTreeMap::new();
-    let set = BagSet::from(vec![BagReader::open(bag).unwrap()]);
+    let set = BagSet::from(vec![Bag::open(bag).unwrap()]);
     for message in set.messages(&MessageFilter::default()) {
         let message = message.unwrap();
         let key = (message.topic.name.clone(), message.topic.type_name.clone());
@@ -72,7 +72,7 @@ fn two_types_of_one_topic_are_both_recorded() {
             listed,
             BTreeSet::from([(STRING.to_owned(), 20), (HEADER.to_owned(), 19)])
         );
-        let audit = BagAudit::of(&BagReader::open(&recorded.output).unwrap()).unwrap();
+        let audit = BagAudit::of(&Bag::open(&recorded.output).unwrap()).unwrap();
         assert_eq!(
             (audit.faults.clone(), audit.shortfall(), audit.recorded()),
             (vec![], 0, 39)
@@ -107,7 +107,7 @@ fn messages_of_another_type_are_counted_where_the_storage_has_no_place_for_them(
         assert_eq!(recorded.lost(), 19, "{storage}");
         let found = lengths(&recorded.output);
         assert_eq!(found.into_values().collect::<Vec<_>>(), [strings], "{storage}");
-        let audit = BagAudit::of(&BagReader::open(&recorded.output).unwrap()).unwrap();
+        let audit = BagAudit::of(&Bag::open(&recorded.output).unwrap()).unwrap();
         assert_eq!(audit.faults, Vec::<String>::new(), "{storage}");
         assert_eq!(
             audit.missing(),
@@ -161,7 +161,7 @@ fn both_types_are_rescued_after_a_kill() {
         );
         repair(&bag, None, &mut |_, _| {}).unwrap();
         assert_eq!(lengths(&bag), expected(&strings, &headers), "repaired");
-        let audit = BagAudit::of(&BagReader::open(&bag).unwrap()).unwrap();
+        let audit = BagAudit::of(&Bag::open(&bag).unwrap()).unwrap();
         assert_eq!((audit.faults.clone(), audit.shortfall()), (vec![], 0));
     }
 }
@@ -182,12 +182,12 @@ fn tools_keep_the_types_of_a_topic() {
             choice.rates = [(String::new(), 1e9)].into();
         }
         let job = Job {
-            inputs: vec![BagReader::open(&recorded.output).unwrap()],
+            inputs: vec![Bag::open(&recorded.output).unwrap()],
             choice,
             output,
         };
         tools::run(job, &mut |_, _| {}).unwrap();
-        let audit = BagAudit::of(&BagReader::open(&made).unwrap()).unwrap();
+        let audit = BagAudit::of(&Bag::open(&made).unwrap()).unwrap();
         assert_eq!((audit.faults.clone(), audit.shortfall()), (vec![], 0));
         assert_eq!(lengths(&made), expected(&strings, &headers), "{by_message}");
     }

@@ -3,7 +3,7 @@
 use super::Written;
 use crate::{
     decode::{Decoders, MessageChoice},
-    reader::{BagMessage, BagReader, BagSet},
+    reader::{Bag, BagMessage, BagSet},
     tools::{SplitAt, ToolError, choice::Chooser},
     writer::{
         BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, OsFolder, PayloadPacking,
@@ -165,7 +165,7 @@ impl<'a> Rewrite<'a> {
         records: &ClosingRecords<'_>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Written, ToolError> {
-        let total: u64 = self.set.bags().iter().map(BagReader::size_bytes).sum();
+        let total: u64 = self.set.bags().iter().map(Bag::size_bytes).sum();
         let mut done = 0;
         let (mut decoders, mut seen) = (Decoders::new(self.set.clone()), 0u64);
         for message in choice.messages(self.set, &mut decoders)? {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     decode::MessageChoice,
-    reader::{BagReader, BagSet},
+    reader::{Bag, BagSet},
     writer::{BagOptions, CompressionMode},
 };
 use holdall_model::time::Timestamp;
@@ -25,7 +25,7 @@ use std::{
 /// An output and its inputs.
 pub struct Job {
     /// The bags.
-    pub inputs: Vec<BagReader>,
+    pub inputs: Vec<Bag>,
     /// The selected messages.
     pub choice: Choice,
     /// Destination and format.

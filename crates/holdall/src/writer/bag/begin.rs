@@ -1,6 +1,6 @@
 //! How a bag begins: its threads, its disk, and its first file.
 
-use super::{BagError, BagFolder, BagOptions, BagWriter, Handed, NextFile, OpenDisk, SplitRule};
+use super::{BagFolder, BagOptions, BagWriter, Handed, NextFile, OpenDisk, SplitRule, WriteError};
 use crate::writer::{CompressionMode, pack_files::FilePacker};
 use holdall_io::queue::DiskQueue;
 use std::collections::VecDeque;
@@ -10,15 +10,15 @@ impl BagWriter {
     pub(super) fn open_parts(
         options: &BagOptions,
         open_disk: OpenDisk,
-    ) -> Result<(Option<FilePacker>, DiskQueue), BagError> {
+    ) -> Result<(Option<FilePacker>, DiskQueue), WriteError> {
         let packer = (options.compression.mode == CompressionMode::File)
             .then(|| FilePacker::start(&options.compression))
             .transpose()
-            .map_err(BagError::Threads)?;
+            .map_err(WriteError::Threads)?;
         Ok((packer, open_disk(&options.directory)?))
     }
 
-    pub(super) fn begin_first(&mut self) -> Result<(), BagError> {
+    pub(super) fn begin_first(&mut self) -> Result<(), WriteError> {
         let name = self.file_name(0);
         let path = self.queue_path(&name)?;
         let reserve_bytes = self.reserve_bytes();

@@ -1,6 +1,6 @@
 //! The channels of one storage file: which of them gets a topic's message, by its publisher.
 
-use super::{BagError, BagTopic, BagWriter};
+use super::{BagTopic, BagWriter, WriteError};
 use holdall_model::topic::PublisherInfo;
 use holdall_storage::writer::{ChannelIndex, ChannelInfo, FileSummary};
 
@@ -200,12 +200,12 @@ impl BagWriter {
         topic: BagTopic,
         slot: Option<PublisherSlot>,
         publisher: Option<PublisherInfo>,
-    ) -> Result<ChannelIndex, BagError> {
+    ) -> Result<ChannelIndex, WriteError> {
         let Some(current) = &mut self.current else {
-            return Err(BagError::Failed);
+            return Err(WriteError::Failed);
         };
         let Some(info) = self.topics.get(topic.0 as usize) else {
-            return Err(BagError::UnknownTopic { index: topic.0 });
+            return Err(WriteError::UnknownTopic { index: topic.0 });
         };
         let channels = &mut current.channels;
         let can_tell = self.options.storage.keeps_publishers();
@@ -234,7 +234,7 @@ impl BagWriter {
     }
 
     /// Gives topics without a message their channel, so that the file names them.
-    pub(super) fn add_empty_channels(&mut self) -> Result<(), BagError> {
+    pub(super) fn add_empty_channels(&mut self) -> Result<(), WriteError> {
         let empty = match &self.current {
             Some(current) => current.channels.without_channel(),
             None => return Ok(()),

@@ -1,6 +1,6 @@
 //! How a bag ends: what is durable stays, files without an end are cut and read back, and the first error is returned.
 
-use super::{BagEnd, BagError, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile};
+use super::{BagEnd, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile, WriteError};
 use holdall_io::disk::Operation;
 use holdall_storage::writer::{ChannelInfo, MetadataEntries};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ impl BagWriter {
     pub fn close(
         mut self,
         records: Vec<(String, MetadataEntries)>,
-        failure: Option<BagError>,
+        failure: Option<WriteError>,
         account: impl FnOnce(&BagEnd) -> BTreeMap<String, String>,
     ) -> ClosedBag {
         let mut first_error = failure;
@@ -21,7 +21,7 @@ impl BagWriter {
             first_error = self.finish_current(records, true).err();
         }
         // A bug here has broken nothing on the disk.
-        let is_bug = matches!(first_error, Some(BagError::Internal));
+        let is_bug = matches!(first_error, Some(WriteError::Internal));
         self.give_up_current();
         let (mut torn, mut absent) = (Vec::new(), Vec::new());
         for index in 0..self.past.len() {
@@ -41,7 +41,7 @@ impl BagWriter {
                 } else if is_full || is_bug {
                     self.give_end(index);
                 }
-                first_error = first_error.or(closed.err().map(BagError::from));
+                first_error = first_error.or(closed.err().map(WriteError::from));
             }
         }
         // A file that could not be made, or that a full disk left without a byte, is not part of the bag.

@@ -1,6 +1,6 @@
 //! Which part of a bag is durable, and how it makes room on a full disk.
 
-use super::{BagError, BagWriter, Packing, PastFile, ROSBAG2_RECORD, counts, rosbag2_record};
+use super::{BagWriter, Packing, PastFile, ROSBAG2_RECORD, WriteError, counts, rosbag2_record};
 use holdall_io::{disk::FileId, queue::SyncToken};
 
 /// A sync that was requested, with the files that were being closed at the time.
@@ -16,7 +16,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk or storage file.
-    pub fn make_durable(&mut self) -> Result<(), BagError> {
+    pub fn make_durable(&mut self) -> Result<(), WriteError> {
         self.replace_vanished()?;
         let token = match &mut self.current {
             Some(current) => current.writer.make_durable(&mut self.queue)?,
@@ -31,7 +31,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk: what was written since the last sync that ended well may be gone.
-    pub fn is_durable(&mut self) -> Result<bool, BagError> {
+    pub fn is_durable(&mut self) -> Result<bool, WriteError> {
         self.queue.poll();
         let Some(sync) = &mut self.sync else {
             return Ok(true);
@@ -56,7 +56,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// When it cannot be removed.
-    pub fn give_up_oldest(&mut self) -> Result<Option<u64>, BagError> {
+    pub fn give_up_oldest(&mut self) -> Result<Option<u64>, WriteError> {
         let bytes = self.past.front().map(|oldest| oldest.summary.bytes);
         if !self.remove_oldest("to make room on the disk")? {
             return Ok(None);
@@ -70,7 +70,7 @@ impl BagWriter {
     }
 
     /// Removes the oldest file if the disk has closed it.
-    pub(super) fn remove_oldest(&mut self, why: &str) -> Result<bool, BagError> {
+    pub(super) fn remove_oldest(&mut self, why: &str) -> Result<bool, WriteError> {
         let is_busy = |oldest: &PastFile| oldest.closing.is_some() || oldest.packing == Packing::AtWork;
         if self.past.front().is_none_or(is_busy) {
             return Ok(false);

@@ -3,7 +3,7 @@
 use super::{
     BagWriter, CurrentFile, FileChannels, NextFile, Packing, PastFile, ROSBAG2_RECORD, rosbag2_record,
 };
-use crate::writer::{BagError, CompressionMode};
+use crate::writer::{CompressionMode, WriteError};
 use holdall_model::metadata::BagMetadata;
 use holdall_storage::{compression::FORMATS, writer::MetadataEntries};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ impl BagWriter {
     }
 
     /// The file that the queue is to make for a storage file. Where that is a directory, it is made here.
-    pub(super) fn queue_path(&self, name: &str) -> Result<PathBuf, BagError> {
+    pub(super) fn queue_path(&self, name: &str) -> Result<PathBuf, WriteError> {
         let path = self.options.directory.join(name);
         let made = self.options.storage.queue_path(&path);
         if made != path {
@@ -36,7 +36,7 @@ impl BagWriter {
             .unwrap_or(0)
     }
 
-    pub(super) fn begin_file(&mut self, next: NextFile) -> Result<(), BagError> {
+    pub(super) fn begin_file(&mut self, next: NextFile) -> Result<(), WriteError> {
         let path = self.options.directory.join(&next.name);
         let storage = self.options.storage;
         let options = &self.options.storage_options;
@@ -73,7 +73,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk or storage file.
-    pub fn split(&mut self) -> Result<(), BagError> {
+    pub fn split(&mut self) -> Result<(), WriteError> {
         if self.replace_vanished()? {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl BagWriter {
         self.settle()
     }
 
-    pub(super) fn open_next(&mut self) -> Result<(), BagError> {
+    pub(super) fn open_next(&mut self) -> Result<(), WriteError> {
         if self.next.is_none() {
             let name = self.file_name(self.files_begun);
             let path = self.queue_path(&name)?;
@@ -105,7 +105,7 @@ impl BagWriter {
         &mut self,
         records: Vec<(String, MetadataEntries)>,
         is_last: bool,
-    ) -> Result<(), BagError> {
+    ) -> Result<(), WriteError> {
         let complete = if self.has_room_for_empty_channels(is_last) {
             self.add_empty_channels()
         } else {
@@ -152,7 +152,7 @@ impl BagWriter {
     }
 
     /// Removes a file that was opened ahead and never needed.
-    pub(super) fn remove_next(&mut self) -> Result<(), BagError> {
+    pub(super) fn remove_next(&mut self) -> Result<(), WriteError> {
         let Some(next) = self.next.take() else {
             return Ok(());
         };

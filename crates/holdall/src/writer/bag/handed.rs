@@ -1,6 +1,6 @@
 //! Which messages of a bag the system has: those that survive when the process is killed.
 
-use super::{BagError, BagWriter};
+use super::{BagWriter, WriteError};
 use holdall_io::disk::FileId;
 use std::collections::VecDeque;
 
@@ -47,7 +47,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk or storage file.
-    pub fn hand_over(&mut self) -> Result<(), BagError> {
+    pub fn hand_over(&mut self) -> Result<(), WriteError> {
         match &mut self.current {
             Some(current) => Ok(current.writer.hand_over(&mut self.queue)?),
             None => Ok(()),
@@ -59,7 +59,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk or storage file.
-    pub fn hand_over_large(&mut self) -> Result<bool, BagError> {
+    pub fn hand_over_large(&mut self) -> Result<bool, WriteError> {
         match &mut self.current {
             Some(current) => Ok(current.writer.hand_over_large(&mut self.queue)?),
             None => Ok(true),
@@ -67,7 +67,7 @@ impl BagWriter {
     }
 
     /// The same for the current file before it is finished: its messages need not wait for the sync before its end.
-    pub(super) fn hand_over_last(&mut self) -> Result<(), BagError> {
+    pub(super) fn hand_over_last(&mut self) -> Result<(), WriteError> {
         let Some(current) = self.current.as_mut().filter(|_| self.handed.is_wanted) else {
             return Ok(());
         };

@@ -2,7 +2,7 @@
 
 use super::{BagWriter, CurrentFile, Packing};
 use crate::writer::{
-    BagError,
+    WriteError,
     metadata::{BagFacts, FileFacts, bag_metadata},
 };
 use holdall_model::metadata::BagMetadata;
@@ -20,7 +20,7 @@ impl BagWriter {
     pub(super) fn write_last_metadata(
         &mut self,
         custom_data: &BTreeMap<String, String>,
-    ) -> Result<(), BagError> {
+    ) -> Result<(), WriteError> {
         let text = self.metadata(custom_data).to_yaml();
         Ok(self
             .folder
@@ -28,7 +28,7 @@ impl BagWriter {
     }
 
     /// Writes `metadata.yaml` with what is known so far, so that a killed recording has one that names all files.
-    pub(super) fn write_metadata(&mut self, durable: bool) -> Result<(), BagError> {
+    pub(super) fn write_metadata(&mut self, durable: bool) -> Result<(), WriteError> {
         let state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
         let text = self.metadata(&state).to_yaml();
         Ok(self

@@ -15,8 +15,8 @@ pub use channels::PublisherSlot;
 pub(crate) use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 
 use super::{
-    BagError, BagFolder, CompressionMode, CompressionOptions, SplitOptions, SplitRule, folder::FileIdentity,
-    pack_files::FilePacker,
+    BagFolder, CompressionMode, CompressionOptions, SplitOptions, SplitRule, WriteError,
+    folder::FileIdentity, pack_files::FilePacker,
 };
 use channels::{FileChannels, Found};
 use durable::PendingSync;
@@ -128,7 +128,7 @@ pub struct ClosedBag {
     /// Where the caller's account differs from that, one sentence each; the writer itself keeps no account.
     pub account_faults: Vec<String>,
     /// The first error, if any; what could be kept is in the files nevertheless.
-    pub failure: Option<BagError>,
+    pub failure: Option<WriteError>,
 }
 
 /// The storage file being written.
@@ -238,7 +238,7 @@ impl BagWriter {
         mut options: BagOptions,
         open_disk: OpenDisk,
         folder: Box<dyn BagFolder>,
-    ) -> Result<Self, BagError> {
+    ) -> Result<Self, WriteError> {
         // A short file is read through as quickly as its checkpoints.
         let is_long = options
             .split
@@ -260,7 +260,7 @@ impl BagWriter {
         }
         folder.create_new(&options.directory).map_err(|error| {
             if error.is_already_exists() {
-                BagError::Exists {
+                WriteError::Exists {
                     path: options.directory.clone(),
                 }
             } else {
@@ -297,7 +297,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk or storage file.
-    pub fn write_record(&mut self, name: &str, entries: &MetadataEntries) -> Result<(), BagError> {
+    pub fn write_record(&mut self, name: &str, entries: &MetadataEntries) -> Result<(), WriteError> {
         if let Some(current) = &mut self.current {
             current.writer.write_metadata(&mut self.queue, name, entries)?;
             self.split.ask_again();
@@ -309,7 +309,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// More topics than the storage can number.
-    pub fn add_topic(&mut self, info: ChannelInfo) -> Result<BagTopic, BagError> {
+    pub fn add_topic(&mut self, info: ChannelInfo) -> Result<BagTopic, WriteError> {
         if let Some(current) = &mut self.current {
             current.channels.add_topic();
         }
@@ -357,7 +357,7 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file. The bag is then to be closed; it takes no more messages.
     #[inline]
-    pub fn write(&mut self, topic: BagTopic, message: StoredMessage<'_>) -> Result<bool, BagError> {
+    pub fn write(&mut self, topic: BagTopic, message: StoredMessage<'_>) -> Result<bool, WriteError> {
         self.write_of((topic, None), message, || None)
     }
 
@@ -372,7 +372,7 @@ impl BagWriter {
         (topic, publisher): (BagTopic, Option<PublisherSlot>),
         message: StoredMessage<'_>,
         who: impl FnOnce() -> Option<PublisherInfo>,
-    ) -> Result<bool, BagError> {
+    ) -> Result<bool, WriteError> {
         let payload_bytes = message.payload.len();
         let current = self.current.as_ref();
         let end_bytes = self.end_bytes();
@@ -382,15 +382,15 @@ impl BagWriter {
             self.split()?;
         }
         let Some(current) = &mut self.current else {
-            return Err(BagError::Failed);
+            return Err(WriteError::Failed);
         };
         let channel = match current.channels.find(topic, publisher) {
             Found::Channel(channel) => channel,
             Found::New => self.new_channel(topic, publisher, who())?,
-            Found::UnknownTopic => return Err(BagError::UnknownTopic { index: topic.0 }),
+            Found::UnknownTopic => return Err(WriteError::UnknownTopic { index: topic.0 }),
         };
         let Some(current) = &mut self.current else {
-            return Err(BagError::Failed);
+            return Err(WriteError::Failed);
         };
         current.writer.write(&mut self.queue, channel, message)?;
         self.split.written(message.log_time, payload_bytes);
@@ -401,7 +401,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk or storage file.
-    pub fn step(&mut self) -> Result<(), BagError> {
+    pub fn step(&mut self) -> Result<(), WriteError> {
         self.queue.poll();
         if let Some(current) = &mut self.current {
             current.writer.step(&mut self.queue)?;

@@ -1,11 +1,11 @@
 //! What happens to finished files: closed by the disk, packed, and removed when the ring is full.
 
 use super::{BagWriter, Packing, PastFile, TopicCount};
-use crate::writer::{BagError, pack_files::PackedFile};
+use crate::writer::{WriteError, pack_files::PackedFile};
 
 impl BagWriter {
     /// Records which old files are closed, and removes those beyond the ring.
-    pub(super) fn settle(&mut self) -> Result<(), BagError> {
+    pub(super) fn settle(&mut self) -> Result<(), WriteError> {
         self.settle_vanished();
         for past in &mut self.past {
             if let Some(file) = past.closing
@@ -40,7 +40,7 @@ impl BagWriter {
 
     /// Gives closed files to the packer, and removes the plain files of those that are packed. True when a name has
     /// changed. With `wait`, waits until all are done. A file that cannot be packed stays unchanged: nothing is lost.
-    pub(super) fn pack(&mut self, wait: bool) -> Result<bool, BagError> {
+    pub(super) fn pack(&mut self, wait: bool) -> Result<bool, WriteError> {
         let Some(packer) = &self.packer else {
             return Ok(false);
         };
@@ -78,7 +78,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk.
-    pub fn wait_settled(&mut self) -> Result<(), BagError> {
+    pub fn wait_settled(&mut self) -> Result<(), WriteError> {
         for past in &mut self.past {
             if let Some(file) = past.closing {
                 self.queue.wait_closed(file)?;

@@ -1,6 +1,6 @@
 //! A storage file that was deleted or replaced while it was being written: noticed by its name, counted, and followed by a new file.
 
-use super::{BagError, BagWriter, TopicCount, counts};
+use super::{BagWriter, TopicCount, WriteError, counts};
 use crate::writer::folder::FileIdentity;
 
 impl BagWriter {
@@ -10,7 +10,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A new file that cannot be begun.
-    pub fn replace_vanished(&mut self) -> Result<bool, BagError> {
+    pub fn replace_vanished(&mut self) -> Result<bool, WriteError> {
         let Some(current) = &mut self.current else {
             return Ok(false);
         };

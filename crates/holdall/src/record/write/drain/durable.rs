@@ -3,13 +3,13 @@
 use super::Drain;
 use crate::{
     record::{lock::lock, write::durability::Verdict},
-    writer::BagError,
+    writer::WriteError,
 };
 use std::time::Duration;
 
 impl Drain {
     /// Maintains what the bag needs in addition to messages.
-    pub(super) fn maintain_bag(&mut self, now: Duration) -> Result<(), BagError> {
+    pub(super) fn maintain_bag(&mut self, now: Duration) -> Result<(), WriteError> {
         // A failure may have come after the ring had removed a file.
         self.count_removed();
         if self.failure.is_some() {
@@ -26,7 +26,7 @@ impl Drain {
     }
 
     /// Requests syncs in time, and reports what has become durable.
-    pub(super) fn maintain_durability(&mut self, now: Duration) -> Result<(), BagError> {
+    pub(super) fn maintain_durability(&mut self, now: Duration) -> Result<(), WriteError> {
         if self.window.is_in_flight() && self.bag.is_durable()? {
             self.journal.forget_before(self.syncing_journal);
             let verdict = self.window.ended(now, self.syncing.iter().sum());

@@ -30,8 +30,8 @@ use crate::{
         lock::lock,
     },
     writer::{
-        BagError, BagTopic, BagWriter, ClosedBag, CompressionMode, CompressionOptions, PayloadPacking,
-        PublisherSlot,
+        BagTopic, BagWriter, ClosedBag, CompressionMode, CompressionOptions, PayloadPacking, PublisherSlot,
+        WriteError,
     },
 };
 use holdall_io::clock::Clock;
@@ -72,7 +72,7 @@ pub struct Drain {
     runs: Vec<Run>,
     /// There for message compression.
     packing: Option<PayloadPacking<InPacking>>,
-    failure: Option<BagError>,
+    failure: Option<WriteError>,
     options: DrainOptions,
     window: LossWindow,
     arrivals: Arrivals,
@@ -142,9 +142,9 @@ impl Drain {
     ///
     /// # Errors
     /// When the system gives no threads for it.
-    pub fn with_compression(mut self, options: &CompressionOptions) -> Result<Self, BagError> {
+    pub fn with_compression(mut self, options: &CompressionOptions) -> Result<Self, WriteError> {
         if options.mode == CompressionMode::Message {
-            self.packing = Some(PayloadPacking::start(options).map_err(BagError::Threads)?);
+            self.packing = Some(PayloadPacking::start(options).map_err(WriteError::Threads)?);
         }
         Ok(self)
     }
@@ -293,7 +293,7 @@ impl Drain {
 
     /// The first failure stays: what comes after it is lost, and counted.
     #[cold]
-    fn fail(&mut self, error: BagError) {
+    fn fail(&mut self, error: WriteError) {
         if self.failure.is_none() {
             tracing::error!("recording ends early: {error}");
             self.update_status(|status| status.failure = Some(error.to_string()));

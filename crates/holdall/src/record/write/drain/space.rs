@@ -9,7 +9,7 @@ use crate::{
             space::too_little_space,
         },
     },
-    writer::BagError,
+    writer::WriteError,
 };
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const FREED_BYTES_PER_NANO: u64 = 5;
 
 impl Drain {
     /// Reports how much space is free, and does what the options request when it is too little.
-    pub(super) fn maintain_space(&mut self, now: Duration) -> Result<(), BagError> {
+    pub(super) fn maintain_space(&mut self, now: Duration) -> Result<(), WriteError> {
         if now >= self.next_space {
             self.next_space = now + SPACE_INTERVAL;
             self.update_status(|_| {});

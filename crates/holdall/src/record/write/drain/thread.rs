@@ -1,7 +1,7 @@
 //! The drain's thread: waits for segments, and for what is due without any.
 
 use super::Drain;
-use crate::{record::cache::Waited, writer::BagError};
+use crate::{record::cache::Waited, writer::WriteError};
 use holdall_io::clock::Clock;
 use std::{
     io,
@@ -47,7 +47,7 @@ fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
         match catch_unwind(AssertUnwindSafe(|| step(&mut drain, clock))) {
             Ok(true) => {}
             Ok(false) => return drain,
-            Err(_) if drain.failure.is_none() => drain.fail(BagError::Internal),
+            Err(_) if drain.failure.is_none() => drain.fail(WriteError::Internal),
             Err(_) => return drain,
         }
     }
