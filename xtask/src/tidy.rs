@@ -15,7 +15,7 @@ use std::{
 const FILE_LINES_MAX: usize = 800;
 /// Functions longer than a screen, and files over 500 lines, that the tree may have: lower these when one was carved, never raise them.
 const LONG_FUNCTIONS_MAX: usize = 8;
-const LONG_FILES_MAX: usize = 11;
+const LONG_FILES_MAX: usize = 8;
 /// Words of the glossary that are still in comments and documents.
 const WORDS_MAX: usize = 0;
 const MODULES_FORBIDDEN: [&str; 4] = ["util.rs", "utils.rs", "common.rs", "manager.rs"];

@@ -1,10 +1,14 @@
 //! The intake of one topic: checks each publisher's sequence, counts what is lost or unwanted, and offers the rest to the cache.
 
+mod accounts;
 mod first_inline;
 mod other_type;
+mod sequences;
+mod sinks;
 
 use first_inline::FirstInline;
 use other_type::OtherTypes;
+use sinks::{MergingSink, SubscriptionSink};
 
 use super::{
     gate::{Gate, Passage},
@@ -13,7 +17,7 @@ use super::{
 use crate::record::cache::{CacheEntry, Offered, SharedCache};
 use holdall_model::{
     loss::{
-        LossStage, MissingInterval, Observation, SequenceTracker,
+        LossStage, MissingInterval, SequenceTracker,
         ledger::{Interval, Ledger, PublisherIndex},
     },
     message::{MessageHeader, Payload},
@@ -28,24 +32,6 @@ use std::{
 
 /// Publishers of a topic whose accounts are kept one by one; beyond that, those that are gone are summed up.
 pub const PUBLISHERS_KEPT_MAX: usize = 256;
-
-/// Messages that a publisher can have sent between two that arrived, whatever the time between them: clocks step.
-const GAP_MAX: u64 = 10_000_000;
-
-/// More messages a second than any publisher sends.
-const RATE_MAX: u64 = 10_000_000;
-
-/// How many messages can be missing between one that arrived at `last` and one at `now`.
-fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
-    let last = last.unwrap_or(now);
-    let seconds = now
-        .as_nanos()
-        .saturating_sub(last.as_nanos())
-        .max(0)
-        .unsigned_abs()
-        / 1_000_000_000;
-    GAP_MAX.saturating_add(RATE_MAX.saturating_mul(seconds))
-}
 
 /// Whether a publisher was there before the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,39 +201,6 @@ impl Intake {
         state.by_gid.len() + state.folded
     }
 
-    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many.
-    pub fn publisher_gone(&self, gid: Gid) {
-        let mut state = self.lock();
-        if state.by_gid.contains_key(&Some(gid)) && !state.gone.contains(&gid) {
-            state.gone.push_back(gid);
-            self.fold_gone(&mut state);
-        }
-    }
-
-    /// Sums up accounts of publishers that are gone, while there are too many.
-    fn fold_gone(&self, state: &mut IntakeState) {
-        while state.by_gid.len() + state.ended.len() > PUBLISHERS_KEPT_MAX
-            && let Some(gid) = state.gone.pop_front()
-        {
-            if let Some(index) = state.by_gid.remove(&Some(gid)) {
-                state.last = None;
-                state.other_types.forget(gid);
-                self.close_track(&mut state.tracks[index]);
-                state.ended.push(index);
-            }
-        }
-        // Messages that are still in the cache keep an account open; it is checked again when the next publisher goes.
-        let before = state.ended.len();
-        if state.by_gid.len() + before > PUBLISHERS_KEPT_MAX {
-            let tracks = &state.tracks;
-            let mut ledger = self.ledger();
-            state
-                .ended
-                .retain(|&index| !ledger.fold(self.topic, tracks[index].index));
-            state.folded += before - state.ended.len();
-        }
-    }
-
     /// True when all that publishers announced has arrived.
     pub fn is_caught_up(&self) -> bool {
         let state = self.lock();
@@ -255,53 +208,6 @@ impl Intake {
             .by_gid
             .values()
             .all(|&index| state.tracks[index].sequence.tail().is_none())
-    }
-
-    /// Counts what was announced and never arrived as lost at the tail, and writes the sequences into the ledger. Messages that come
-    /// later are lost at shutdown.
-    pub fn close(&self) {
-        let mut state = self.lock();
-        if std::mem::replace(&mut state.closed, true) {
-            return;
-        }
-        // A track that a restart has ended is closed already; it is in no map any more.
-        let IntakeState { tracks, by_gid, .. } = &mut *state;
-        for &index in by_gid.values() {
-            self.close_track(&mut tracks[index]);
-        }
-    }
-
-    fn close_track(&self, track: &mut PublisherTrack) {
-        if track.sequence.received_count() == 0 {
-            self.count_head(track);
-        }
-        if track.sequence.announces_beyond(GAP_MAX) {
-            track.sequence.drop_announcements();
-            self.not_believed(track, None);
-        }
-        if let Some(tail) = track.sequence.give_up_tail() {
-            track.numbered = true;
-            let stage = self.unless_paused(LossStage::Tail);
-            self.miss(track, stage, tail.first, tail.last, [track.last_time, None]);
-        }
-        self.write_account(track);
-    }
-
-    /// Writes the sums of a publisher into the ledger.
-    fn write_account(&self, track: &PublisherTrack) {
-        let head = track.sequence.head().map_or(0, |head| head.count);
-        let wanted_head = track.wanted_head().map_or(0, |head| head.count);
-        let arrived = track.sequence.received_count() + track.unclear;
-        let sent = [track.sequence.missing_count(), wanted_head, track.not_believable];
-        let sent = sent.into_iter().fold(arrived, u64::saturating_add);
-        if let Some(account) = self.ledger().publisher_mut(self.topic, track.index) {
-            account.received = Some(track.received);
-            account.covered = track.covered();
-            // One that only announced what it had sent is known by that.
-            account.sent = (track.numbered || sent > 0).then_some(sent);
-            account.sent_before = head - wanted_head;
-            account.duplicates = track.duplicates;
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, IntakeState> {
@@ -321,15 +227,6 @@ impl Intake {
         times: [Option<Timestamp>; 2],
     ) {
         let interval = Interval::of_sequences(stage, first, last, times);
-        self.ledger().miss(self.topic, track.index, interval);
-    }
-
-    /// Counts a claim that cannot be believed. The account then covers no numbers, as one of the messages may be another's.
-    fn not_believed(&self, track: &mut PublisherTrack, time: Option<Timestamp>) {
-        track.not_believable += 1;
-        track.numbered = true;
-        let mut interval = Interval::of_unknown(LossStage::NotBelievable, 1);
-        (interval.first_time, interval.last_time) = (time, time);
         self.ledger().miss(self.topic, track.index, interval);
     }
 
@@ -424,139 +321,6 @@ impl Intake {
         };
         self.cache.offer(entry, payload)
     }
-
-    /// Follows a publisher's sequence. Returns the track that the message belongs to, `None` for a duplicate.
-    #[inline]
-    fn follow(
-        &self,
-        state: &mut IntakeState,
-        index: usize,
-        bit: u64,
-        sequence: u64,
-        time: Timestamp,
-        passage: Passage,
-    ) -> Option<usize> {
-        let track = &mut state.tracks[index];
-        track.subscriptions |= bit;
-        track.numbered = true;
-        let last = track.last_time;
-        let observation = track.sequence.observe_within(sequence, || gap_max(last, time));
-        if observation == Observation::InOrder {
-            return Some(index);
-        }
-        self.follow_exception(state, index, observation, sequence, time, passage)
-    }
-
-    /// Every case but the next message in order.
-    #[cold]
-    fn follow_exception(
-        &self,
-        state: &mut IntakeState,
-        index: usize,
-        observation: Observation,
-        sequence: u64,
-        time: Timestamp,
-        passage: Passage,
-    ) -> Option<usize> {
-        let track = &mut state.tracks[index];
-        let several = track.subscriptions.count_ones() > 1;
-        // While the recording is paused nothing is wanted, wherever it was lost.
-        let stage = match passage {
-            Passage::Shut => LossStage::Policy,
-            Passage::Open => LossStage::Transport,
-        };
-        match observation {
-            Observation::First | Observation::InOrder => {}
-            // Before the first one: the history that a second, stronger subscription brings.
-            Observation::Gap { first, last } if first > sequence => {
-                if !self.arrived_late(track, sequence) {
-                    self.miss(track, stage, first, last, [Some(time), track.last_time]);
-                }
-            }
-            Observation::Gap { first, last } => {
-                self.miss(track, stage, first, last, [track.last_time, Some(time)]);
-            }
-            Observation::Late | Observation::Early => drop(self.arrived_late(track, sequence)),
-            // Rather stored twice than not at all.
-            Observation::Unclear => {
-                if !self.arrived_late(track, sequence) {
-                    track.unclear += 1;
-                }
-            }
-            Observation::Duplicate if several => {
-                track.duplicates += 1;
-                return None;
-            }
-            // Two in a row: it does number from there.
-            Observation::NotBelievable
-                if track
-                    .last_not_believed
-                    .is_some_and(|last| last.checked_add(1) == Some(sequence)) =>
-            {
-                return Some(self.begin_again(state, index, sequence));
-            }
-            Observation::NotBelievable => {
-                track.last_not_believed = Some(sequence);
-                track.unclear += 1;
-                self.not_believed(track, Some(time));
-            }
-            Observation::Duplicate => return Some(self.begin_again(state, index, sequence)),
-        }
-        if track.sequence.received_count() == 1 {
-            self.count_head(track);
-        }
-        Some(index)
-    }
-
-    fn arrived_late(&self, track: &PublisherTrack, sequence: u64) -> bool {
-        self.ledger().arrived_late(self.topic, track.index, sequence)
-    }
-
-    /// One subscription never brings a message twice: a number that comes again is another life of the publisher.
-    fn begin_again(&self, state: &mut IntakeState, index: usize, sequence: u64) -> usize {
-        let ended = &mut state.tracks[index];
-        self.close_track(ended);
-        let subscriptions = ended.subscriptions;
-        let gid = state
-            .by_gid
-            .iter()
-            .find_map(|(gid, known)| (*known == index).then_some(*gid))
-            .flatten();
-        state.ended.push(index);
-        let next = self.add_track(state, gid, Some(PublisherOrigin::Before));
-        state.last = None;
-        let track = &mut state.tracks[next];
-        track.sequence.observe(sequence);
-        (track.subscriptions, track.numbered) = (subscriptions, true);
-        next
-    }
-
-    /// Counts what a publisher that appeared while recording had sent before its first message arrived.
-    fn count_head(&self, track: &PublisherTrack) {
-        if let Some(head) = track.wanted_head() {
-            let stage = self.unless_paused(LossStage::Head);
-            self.miss(track, stage, head.first, head.last, [None, track.last_time]);
-        }
-    }
-
-    fn set_loss_unknown(&self, state: &IntakeState) {
-        if state.received == 1 {
-            self.ledger().set_loss_unknown(self.topic);
-        }
-    }
-
-    fn announce(&self, gid: Gid, last_sequence: u64) {
-        let mut state = self.lock();
-        let index = self.track(&mut state, Some(gid));
-        state.tracks[index].sequence.announced(last_sequence);
-    }
-
-    /// Applies what a subscription returns about announced sequences.
-    pub fn announced_sequences(&self, sequences: &[(Gid, u64)]) {
-        for &(gid, last) in sequences {
-            self.announce(gid, last);
-        }
-    }
 }
 
 /// The first subscription's sink: the intake itself, without a layer between.
@@ -567,46 +331,6 @@ impl Sink for Intake {
 
     fn announced(&self, publisher: Gid, last_sequence: u64) {
         self.announce(publisher, last_sequence);
-    }
-}
-
-/// A further subscription's sink.
-struct SubscriptionSink {
-    intake: Arc<Intake>,
-    bit: u64,
-}
-
-impl Sink for SubscriptionSink {
-    fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
-        self.intake.receive(self.bit, header, payload);
-    }
-
-    fn announced(&self, publisher: Gid, last_sequence: u64) {
-        self.intake.announce(publisher, last_sequence);
-    }
-}
-
-/// The sink for a topic that several transports may bring.
-struct MergingSink {
-    intake: Arc<Intake>,
-    bit: u64,
-    transport: usize,
-    merging: Arc<Merging>,
-}
-
-impl Sink for MergingSink {
-    fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
-        let is_duplicate = self.merging.is_duplicate(self.transport, &header, &payload);
-        let payload = if is_duplicate {
-            Err(LossStage::Policy)
-        } else {
-            Ok(payload)
-        };
-        self.intake.take(self.bit, header, payload);
-    }
-
-    fn announced(&self, publisher: Gid, last_sequence: u64) {
-        self.intake.announce(publisher, last_sequence);
     }
 }
 

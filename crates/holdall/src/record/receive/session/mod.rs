@@ -1,0 +1,307 @@
+//! A recording session: follows the graph, keeps subscriptions, finds definitions. Runs in steps, each given the time.
+
+mod definitions;
+mod source;
+mod topics;
+
+pub use source::INITIAL_DISCOVERY;
+use source::Source;
+
+use super::{
+    definitions::Definitions,
+    discovery::Discovery,
+    gate::{ClockSink, Gate},
+    intake::Intake,
+    loss_watch::LossWatch,
+    subscriptions::RecordedTopic,
+};
+use crate::record::{
+    cache::SharedCache, events::EventPublishers, lock::lock, options::RecordOptions,
+    write::drain::DrainShared,
+};
+use holdall_model::{
+    interface::bundle::Bundle,
+    loss::ledger::Ledger,
+    qos::{Durability, QosProfile, Reliability},
+    selection::{SelectionError, TopicFilter},
+    topic::NodeName,
+};
+use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Time between two polls of what publishers announce to have sent.
+const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time between two checks for losses that were not logged yet.
+const LOSS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The name that relative topic names are completed with.
+const NODE_NAME: &str = "rosbag2_recorder";
+
+/// What a topic's row in the status is made from.
+#[derive(Clone)]
+pub(in crate::record) struct LiveTopic {
+    pub name: String,
+    pub type_name: String,
+    pub intake: Arc<Intake>,
+}
+
+/// The parts of a recording that its threads share.
+#[derive(Clone)]
+pub(in crate::record) struct Parts {
+    pub gate: Arc<Gate>,
+    pub cache: Arc<SharedCache>,
+    pub ledger: Arc<Mutex<Ledger>>,
+    pub drain: Arc<DrainShared>,
+    /// In the order of subscription, as in the ledger.
+    pub topics: Arc<Mutex<Vec<LiveTopic>>>,
+}
+
+/// Everything between the transports and the cache.
+pub(in crate::record) struct Session {
+    options: RecordOptions,
+    parts: Parts,
+    /// The storage has a place for several types of one topic.
+    keeps_types: bool,
+    sources: Vec<Source>,
+    definitions: Definitions,
+    /// By name.
+    topics: BTreeMap<String, RecordedTopic>,
+    /// Keeps simulation time going.
+    clock_subscriptions: Vec<Box<dyn Subscription>>,
+    started: Duration,
+    next_look: Duration,
+    next_announcements: Duration,
+    losses: LossWatch,
+    next_loss_look: Duration,
+    events: Option<EventPublishers>,
+    failure: Option<String>,
+}
+
+impl Session {
+    /// A session that has seen nothing yet; subscribes to what needs no discovery.
+    ///
+    /// # Errors
+    /// A selection that is not valid, a static topic or `/clock` that a transport refuses.
+    pub(in crate::record) fn new(
+        options: RecordOptions,
+        parts: Parts,
+        transports: Vec<Box<dyn Transport>>,
+        keeps_types: bool,
+        now: Duration,
+    ) -> Result<Self, crate::record::RecordError> {
+        let filter = filter(&options)?;
+        let source = |transport: Box<dyn Transport>| Source {
+            started: transport.now(),
+            transport,
+            discovery: Discovery::new(filter.clone()),
+            failure: None,
+        };
+        let definitions = Definitions::new(options.ament_prefixes.clone(), |name| {
+            Bundle::embedded().get(name)
+        });
+        let mut session = Self {
+            options,
+            parts,
+            keeps_types,
+            sources: transports.into_iter().map(source).collect(),
+            definitions,
+            topics: BTreeMap::new(),
+            clock_subscriptions: Vec::new(),
+            started: now,
+            next_look: now,
+            next_announcements: now,
+            losses: LossWatch::default(),
+            next_loss_look: now,
+            events: None,
+            failure: None,
+        };
+        session.events = session.options.events.clone().map(|options| {
+            let transports = session.sources.iter_mut().map(|source| &mut source.transport);
+            EventPublishers::new(options, transports)
+        });
+        session.log_warnings();
+        session.subscribe_clock()?;
+        session.subscribe_static_topics()?;
+        Ok(session)
+    }
+
+    fn log_warnings(&self) {
+        for source in &self.sources {
+            for warning in source.transport.warnings() {
+                tracing::warn!("{warning}");
+            }
+        }
+    }
+
+    fn subscribe_clock(&mut self) -> Result<(), TransportError> {
+        if !self.options.use_sim_time {
+            return Ok(());
+        }
+        tracing::info!("waiting for the first message on /clock");
+        let request = SubscribeRequest {
+            topic: "/clock".to_owned(),
+            type_name: "rosgraph_msgs/msg/Clock".to_owned(),
+            // The weakest request is matched with every publisher.
+            qos: QosProfile {
+                reliability: Reliability::BestEffort,
+                durability: Durability::Volatile,
+                ..QosProfile::ROS_DEFAULT
+            },
+        };
+        for source in &mut self.sources {
+            let sink = Arc::new(ClockSink(Arc::clone(&self.parts.gate)));
+            self.clock_subscriptions
+                .push(source.transport.subscribe(&request, sink)?);
+        }
+        Ok(())
+    }
+
+    /// Does everything that is due at `now` (monotonic time); returns how many messages were moved by hand.
+    pub(in crate::record) fn step(&mut self, now: Duration) -> usize {
+        let moved = self.pump();
+        let has_news = |source: &Source| source.failure.is_none() && source.transport.has_graph_news();
+        if now >= self.next_look || self.sources.iter().any(has_news) {
+            self.next_look = now + self.options.polling_interval;
+            self.look_at_graph(now);
+        }
+        if now >= self.next_announcements {
+            self.next_announcements = now + ANNOUNCEMENT_INTERVAL;
+            self.look_at_announcements();
+        }
+        if now >= self.next_loss_look {
+            self.next_loss_look = now + LOSS_INTERVAL;
+            self.losses.look(&lock(&self.parts.ledger));
+        }
+        self.publish_events(now);
+        self.ask_for_definitions(now);
+        moved
+    }
+
+    fn publish_events(&mut self, now: Duration) {
+        let finished = self.parts.drain.take_finished();
+        if let Some(events) = &mut self.events {
+            events.tell_lost(&self.parts.ledger, now);
+            for file in &finished {
+                events.tell_finished(file);
+            }
+        }
+    }
+
+    /// Publishes the recording's end to other nodes.
+    pub(in crate::record) fn tell_end(&mut self, last_file: Option<&Path>) {
+        let finished = self.parts.drain.take_finished();
+        if let Some(events) = &mut self.events {
+            for file in &finished {
+                events.tell_finished(file);
+            }
+            events.finish(&self.parts.ledger, last_file);
+        }
+    }
+
+    /// Why nothing can arrive any more, when all transports have failed: one sentence.
+    pub(in crate::record) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Which transports failed while others recorded on: one sentence each.
+    pub(in crate::record) fn lost_transports(&self) -> Option<String> {
+        let failures: Vec<&str> = self
+            .sources
+            .iter()
+            .filter_map(|source| source.failure.as_deref())
+            .collect();
+        (!failures.is_empty()).then(|| failures.join("; "))
+    }
+
+    /// Leaves a transport that has failed; without the last one nothing can arrive any more.
+    fn transport_failed(&mut self, number: usize, error: &TransportError) {
+        self.sources[number].failure = Some(error.to_string());
+        if self.sources.iter().all(|source| source.failure.is_some()) {
+            // The end of the recording reports it.
+            self.failure = self.lost_transports();
+        } else {
+            tracing::error!("{error}; the other transports record on");
+        }
+    }
+
+    /// Time until the next poll of the graph.
+    pub(in crate::record) fn until_next_look(&self, now: Duration) -> Duration {
+        self.next_look.saturating_sub(now)
+    }
+
+    /// Moves messages for transports without threads of their own; returns how many.
+    pub(in crate::record) fn pump(&mut self) -> usize {
+        let clock: usize = self
+            .clock_subscriptions
+            .iter_mut()
+            .map(|clock| clock.pump())
+            .sum();
+        clock + self.topics.values_mut().map(RecordedTopic::pump).sum::<usize>()
+    }
+
+    fn look_at_graph(&mut self, now: Duration) {
+        let elapsed = now.saturating_sub(self.started);
+        let initial = elapsed < INITIAL_DISCOVERY;
+        for number in 0..self.sources.len() {
+            let source = &mut self.sources[number];
+            if self.options.no_discovery && !initial {
+                source.discovery.close();
+            }
+            if source.failure.is_some() {
+                continue;
+            }
+            let mut events = Vec::new();
+            let polled = source.transport.poll_graph(&mut events);
+            if let Some(publishers) = &mut self.events {
+                publishers.notice(number, source.transport.as_mut(), &events);
+            }
+            let decisions = source.discovery.take_in(events);
+            if let Err(error) = polled {
+                self.transport_failed(number, &error);
+            }
+            for decision in decisions {
+                if let Err(error) = self.carry_out(number, decision, elapsed) {
+                    tracing::error!("not recorded: {error}");
+                }
+            }
+        }
+    }
+
+    pub(in crate::record) fn look_at_announcements(&self) {
+        self.topics
+            .values()
+            .for_each(RecordedTopic::look_at_announcements);
+    }
+
+    /// True when everything that publishers announced has arrived.
+    pub(in crate::record) fn is_caught_up(&self) -> bool {
+        self.topics.values().all(|topic| topic.intake.is_caught_up())
+    }
+
+    /// Ends all subscriptions and closes the accounts of what arrived.
+    pub(in crate::record) fn close(&mut self) {
+        self.clock_subscriptions.clear();
+        for topic in self.topics.values_mut() {
+            topic.unsubscribe();
+            topic.intake.close();
+        }
+    }
+}
+
+fn filter(options: &RecordOptions) -> Result<TopicFilter, SelectionError> {
+    let node = NodeName {
+        namespace: "/".to_owned(),
+        name: NODE_NAME.to_owned(),
+    };
+    if options.selection.is_empty() && options.static_topics.is_empty() {
+        return Err(SelectionError::Nothing);
+    }
+    options.selection.validate()?;
+    options.selection.compile(&node)
+}

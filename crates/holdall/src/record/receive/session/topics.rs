@@ -1,0 +1,200 @@
+//! The topics of a session: opened in the ledger, the cache and the bag, and subscribed.
+
+use super::{LiveTopic, Session};
+use crate::record::{
+    lock::lock,
+    receive::{
+        discovery::{GraphDecision, TopicPlan, nodes_to_ask},
+        intake::{Intake, PublisherOrigin},
+        subscriptions::RecordedTopic,
+    },
+    write::drain::DrainCommand,
+};
+use holdall_model::topic::{MessageDefinition, TopicInfo, TopicOrigin};
+use holdall_transport::{EndpointInfo, TransportError};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// How payloads are serialized where a transport says nothing else.
+const CDR: &str = "cdr";
+
+impl Session {
+    pub(super) fn subscribe_static_topics(&mut self) -> Result<(), TransportError> {
+        for (name, type_name) in self.options.static_topics.clone() {
+            let plan = TopicPlan {
+                name: name.clone(),
+                type_name,
+                type_hash: String::new(),
+                publishers: Vec::new(),
+            };
+            for number in 0..self.sources.len() {
+                self.sources[number]
+                    .discovery
+                    .add_recorded(&name, &plan.type_name);
+                self.record(number, &plan)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn carry_out(
+        &mut self,
+        number: usize,
+        decision: GraphDecision,
+        elapsed: Duration,
+    ) -> Result<(), TransportError> {
+        match decision {
+            GraphDecision::Record(plan) => self.record(number, &plan),
+            GraphDecision::Publisher(publisher) => self.serve(number, &publisher, elapsed),
+            GraphDecision::PublisherGone { topic, gid } => {
+                tracing::debug!("{topic}: publisher {gid} is gone");
+                if let Some(topic) = self.topics.get(&topic) {
+                    topic.intake.publisher_gone(gid);
+                }
+                Ok(())
+            }
+            GraphDecision::RefusedTypes { topic, type_names } => {
+                tracing::warn!(
+                    "{topic} is not recorded until it has a publisher: its subscriptions have more than one type ({})",
+                    type_names.join(", ")
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins to record a topic, unless another transport has brought it already.
+    pub(super) fn record(&mut self, number: usize, plan: &TopicPlan) -> Result<(), TransportError> {
+        if !self.topics.contains_key(&plan.name) {
+            self.open_topic(number, plan);
+        }
+        let source = &mut self.sources[number];
+        match self.topics.get_mut(&plan.name) {
+            Some(topic) if plan.publishers.is_empty() => {
+                topic.subscribe_unseen(number, source.transport.as_mut())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn open_topic(&mut self, number: usize, plan: &TopicPlan) {
+        let parts = &self.parts;
+        let id = lock(&parts.ledger).add_topic(&plan.name);
+        let intake = Arc::new(Intake::new(
+            id,
+            Arc::clone(&parts.cache),
+            Arc::clone(&parts.ledger),
+            Arc::clone(&parts.gate),
+        ));
+        lock(&parts.topics).push(LiveTopic {
+            name: plan.name.clone(),
+            type_name: plan.type_name.clone(),
+            intake: Arc::clone(&intake),
+        });
+        let info = self.topic_info(number, plan);
+        // Before the subscription, so that the drain knows the topic when its first message comes.
+        let definition = self
+            .definitions
+            .find(&plan.type_name, &plan.type_hash, &plan.nodes());
+        self.parts.drain.command(DrainCommand::AddTopic {
+            topic: id,
+            info,
+            definition,
+        });
+        let qos_override = self.options.qos_overrides.get(&plan.name).copied();
+        let names = (
+            plan.name.as_str(),
+            plan.type_name.as_str(),
+            plan.type_hash.as_str(),
+        );
+        let mut topic = RecordedTopic::new(id, names, intake, qos_override);
+        if self.options.merge_duplicates && self.sources.len() > 1 {
+            topic = topic.merge_duplicates();
+        }
+        self.topics.insert(plan.name.clone(), topic);
+    }
+
+    /// How the bag describes a topic.
+    pub(super) fn topic_info(&self, number: usize, plan: &TopicPlan) -> TopicInfo {
+        let endpoint = plan.publishers.first();
+        let format = endpoint.map_or("", |publisher| publisher.serialization_format);
+        TopicInfo {
+            name: plan.name.clone(),
+            type_name: plan.type_name.clone(),
+            serialization_format: if format.is_empty() { CDR } else { format }.to_owned(),
+            offered_qos_profiles: plan.publishers.iter().map(|publisher| publisher.qos).collect(),
+            type_description_hash: plan.type_hash.clone(),
+            origin: Some(TopicOrigin {
+                transport: self.sources[number].transport.name().to_owned(),
+                details: endpoint.map_or_else(BTreeMap::new, |publisher| publisher.details.clone()),
+            }),
+            publisher: None,
+        }
+    }
+
+    /// Begins to receive publishers of another type than their topic is recorded with.
+    pub(super) fn open_type(&mut self, number: usize, publisher: &EndpointInfo) {
+        let Some(topic) = self.topics.get_mut(&publisher.topic) else {
+            return;
+        };
+        let type_hash = publisher.type_hash.as_deref().unwrap_or_default();
+        topic.add_type(&publisher.type_name, type_hash, self.keeps_types);
+        let (id, own) = (topic.id, topic.type_name.clone());
+        let (name, other) = (&publisher.topic, &publisher.type_name);
+        if !self.keeps_types {
+            tracing::warn!(
+                "{name}: publisher {} has type {other}, not {own}: its messages are counted as lost, because \
+                 storage {} has no place for them (storage mcap has)",
+                publisher.gid,
+                self.options.storage_id
+            );
+            return;
+        }
+        tracing::warn!("{name}: it has publishers of type {own} and of type {other}; both are recorded");
+        let plan = TopicPlan {
+            name: name.clone(),
+            type_name: other.clone(),
+            type_hash: type_hash.to_owned(),
+            publishers: vec![publisher.clone()],
+        };
+        let info = self.topic_info(number, &plan);
+        let found = self.definitions.find(other, type_hash, &plan.nodes());
+        // Before the subscription, as for a topic. Its messages do not wait for the definition.
+        self.parts.drain.command(DrainCommand::AddType {
+            topic: id,
+            info,
+            definition: found.unwrap_or_else(|| MessageDefinition::unknown(other)),
+        });
+    }
+
+    pub(super) fn serve(
+        &mut self,
+        number: usize,
+        publisher: &EndpointInfo,
+        elapsed: Duration,
+    ) -> Result<(), TransportError> {
+        match self.topics.get(&publisher.topic) {
+            None => return Ok(()),
+            Some(topic) if topic.has_type(&publisher.type_name) => {}
+            Some(_) => self.open_type(number, publisher),
+        }
+        let Some(topic) = self.topics.get_mut(&publisher.topic) else {
+            return Ok(());
+        };
+        // What a leaf topic sent before it had a subscription was not requested.
+        let origin = if self.options.selection.ignore_leaf_topics {
+            PublisherOrigin::Before
+        } else {
+            self.sources[number].origin_of(publisher, elapsed)
+        };
+        for node in nodes_to_ask(publisher) {
+            let type_name = &publisher.type_name;
+            self.definitions
+                .add_node(type_name, topic.hash_of(type_name), node);
+        }
+        topic.serve(
+            (number, self.sources[number].transport.as_mut()),
+            publisher,
+            origin,
+        )
+    }
+}
