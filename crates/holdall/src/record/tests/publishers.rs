@@ -214,8 +214,6 @@ fn a_publisher_that_was_lost_whole_can_be_chosen_and_keeps_its_account() {
     };
     let choice = Choice {
         publishers: vec!["/left".to_owned()],
-        // Of its messages none is left, only their account.
-        is_lenient: true,
         ..Choice::default()
     };
     let inputs = vec![bag(&recorded)];
