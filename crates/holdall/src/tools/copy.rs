@@ -411,6 +411,12 @@ impl Output<'_> {
             custom_data: &self.plan.accounts.custom_data,
             ros_distro: &self.plan.accounts.ros_distro,
         };
+        let mut counts = vec![0; topics.len()];
+        for (_, summary) in files {
+            for (sum, count) in counts.iter_mut().zip(&summary.channel_message_counts) {
+                *sum += count;
+            }
+        }
         let files: Vec<FileFacts<'_>> = files
             .iter()
             .map(|(name, summary)| FileFacts {
@@ -419,7 +425,7 @@ impl Output<'_> {
                 is_packed: false,
             })
             .collect();
-        bag_metadata(&facts, topics.iter(), &files)
+        bag_metadata(&facts, topics.iter().zip(counts), &files)
     }
 
     fn finish(self) -> Result<Written, ToolError> {

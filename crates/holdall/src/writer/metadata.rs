@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 pub(crate) struct FileFacts<'a> {
     /// Relative to the bag's directory.
     pub name: &'a str,
-    /// What it holds; counts in the order of the bag's topics.
+    /// What it holds. Its counts by channel are not read.
     pub summary: &'a FileSummary,
     /// Whether it was packed since: only the list of paths shows that, as in rosbag2.
     pub is_packed: bool,
@@ -29,23 +29,17 @@ pub(crate) struct BagFacts<'a> {
     pub ros_distro: &'a str,
 }
 
-/// The metadata of a bag with these topics and files.
+/// The metadata of a bag with these topics, each with the number of its messages, and files.
 pub(crate) fn bag_metadata<'a>(
     bag: &BagFacts<'_>,
-    topics: impl Iterator<Item = &'a TopicInfo>,
+    topics: impl Iterator<Item = (&'a TopicInfo, u64)>,
     files: &[FileFacts<'_>],
 ) -> BagMetadata {
     let starting_time = files.iter().filter_map(|file| file.summary.starting_time).min();
     let ending_time = files.iter().filter_map(|file| file.summary.ending_time).max();
-    let count_of = |index: usize| {
-        files
-            .iter()
-            .filter_map(|file| file.summary.channel_message_counts.get(index))
-            .sum::<u64>()
-    };
-    let topics = topics.enumerate().map(|(index, topic)| TopicWithMessageCount {
+    let topics = topics.map(|(topic, message_count)| TopicWithMessageCount {
         topic_metadata: topic.clone(),
-        message_count: count_of(index),
+        message_count,
     });
     let format = match bag.compression {
         CompressionMode::None => "",

@@ -18,6 +18,10 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -32,6 +36,15 @@ fn bag(directory: &Path, split: SplitOptions) -> BagWriter {
 }
 
 fn compressed_bag(directory: &Path, split: SplitOptions, mode: CompressionMode) -> BagWriter {
+    bag_in(directory, split, mode, Box::<OsFolder>::default())
+}
+
+fn bag_in(
+    directory: &Path,
+    split: SplitOptions,
+    mode: CompressionMode,
+    folder: Box<dyn BagFolder>,
+) -> BagWriter {
     let options = BagOptions {
         directory: directory.to_owned(),
         storage: storage_by_id("mcap").unwrap(),
@@ -44,12 +57,7 @@ fn compressed_bag(directory: &Path, split: SplitOptions, mode: CompressionMode) 
         custom_data: BTreeMap::new(),
         ros_distro: String::new(),
     };
-    BagWriter::create(
-        options,
-        os_disk(DiskMode::Buffered, BLOCKS),
-        Box::<OsFolder>::default(),
-    )
-    .unwrap()
+    BagWriter::create(options, os_disk(DiskMode::Buffered, BLOCKS), folder).unwrap()
 }
 
 fn channel(name: &str) -> ChannelInfo {
@@ -296,4 +304,77 @@ fn short_files_are_not_filled_with_what_they_repeat() {
         300,
         "the bag knows them all"
     );
+}
+
+/// Counts the texts that the folder replaces, and their bytes.
+#[derive(Default)]
+struct CountingFolder {
+    folder: OsFolder,
+    texts: Arc<AtomicUsize>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl BagFolder for CountingFolder {
+    fn create_new(&self, directory: &Path) -> Result<(), DiskError> {
+        self.folder.create_new(directory)
+    }
+
+    fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
+        self.texts.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(text.len(), Ordering::Relaxed);
+        self.folder.replace_text(path, text, durable)
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        self.folder.remove_file(path)
+    }
+}
+
+/// Texts that a bag of 2 000 topics and 41 files replaces, and their bytes; and what it states about itself.
+fn texts_of_many_files(is_unseen: bool) -> (usize, usize, BagMetadata) {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = CountingFolder::default();
+    let (texts, bytes) = (Arc::clone(&folder.texts), Arc::clone(&folder.bytes));
+    let path = dir.path().join("b");
+    let mut bag = bag_in(
+        &path,
+        SplitOptions::default(),
+        CompressionMode::None,
+        Box::new(folder),
+    );
+    if is_unseen {
+        bag.set_unseen();
+    }
+    let topics: Vec<_> = (0..2_000)
+        .map(|n| bag.add_topic(channel(&format!("/t{n}"))).unwrap())
+        .collect();
+    for n in 0..40 {
+        bag.write(topics[n as usize % 7], message(n, b"text")).unwrap();
+        bag.split().unwrap();
+    }
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    assert!(closed.failure.is_none(), "{:?}", closed.failure);
+    let text = fs::read_to_string(path.join("metadata.yaml")).unwrap();
+    let [texts, bytes] = [texts, bytes].map(|count| count.load(Ordering::Relaxed));
+    (texts, bytes, BagMetadata::from_yaml(&text).unwrap())
+}
+
+#[test]
+fn a_bag_that_nobody_sees_lists_its_topics_once_and_not_for_each_file() {
+    let (texts, bytes, metadata) = texts_of_many_files(true);
+    // The first one is written before the writer knows.
+    assert_eq!(texts, 2);
+    let (seen_texts, seen_bytes, seen) = texts_of_many_files(false);
+    assert_eq!(seen_texts, 42, "what a killed recorder leaves names all files");
+    assert!(seen_bytes > 30 * bytes, "{seen_bytes} and {bytes} bytes");
+    assert_eq!(metadata, seen);
+    assert_eq!(
+        (metadata.relative_file_paths.len(), metadata.message_count),
+        (41, 40)
+    );
+    let counts: Vec<u64> = metadata.topics_with_message_count[..8]
+        .iter()
+        .map(|topic| topic.message_count)
+        .collect();
+    assert_eq!(counts, [6, 6, 6, 6, 6, 5, 5, 0]);
 }

@@ -84,11 +84,13 @@ impl<'a> Rewrite<'a> {
             }
             CompressionMode::None | CompressionMode::File => None,
         };
-        let bag = BagWriter::create(
+        let mut bag = BagWriter::create(
             options,
             os_disk(DiskMode::Auto, BlockPoolOptions::default()),
             Box::<OsFolder>::default(),
         )?;
+        // The directory is made under another name.
+        bag.set_unseen();
         let mut rewrite = Self {
             set,
             chooser,

@@ -1,6 +1,8 @@
 //! How a bag begins: its threads, its disk, and its first file.
 
-use super::{BagFolder, BagOptions, BagWriter, Handed, NextFile, OpenDisk, SplitRule, WriteError};
+use super::{
+    BagFolder, BagOptions, BagWriter, FileChannels, Handed, NextFile, OpenDisk, SplitRule, WriteError,
+};
 use crate::writer::{CompressionMode, pack_files::FilePacker};
 use holdall_io::queue::DiskQueue;
 use std::collections::VecDeque;
@@ -40,6 +42,7 @@ impl BagWriter {
             stem,
             topics: Vec::new(),
             current: None,
+            next_channels: FileChannels::default(),
             next: None,
             past: VecDeque::new(),
             split,
@@ -53,6 +56,7 @@ impl BagWriter {
             vanishing: Vec::new(),
             packer: None,
             end_records: None,
+            is_unseen: false,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The channels of one storage file: which of them gets a topic's message, by its publisher.
 
-use super::{BagTopic, BagWriter, WriteError};
+use super::{BagTopic, BagWriter, TopicCount, WriteError};
 use holdall_model::topic::PublisherInfo;
-use holdall_storage::writer::{ChannelIndex, ChannelInfo, FileSummary};
+use holdall_storage::writer::{ChannelIndex, ChannelInfo};
 
 /// The most channels that the publishers of one topic have in a file; further publishers share the topic's
 /// common channel, so that publishers that come and go for ever do not fill the file's index.
@@ -53,11 +53,13 @@ pub(super) enum Found {
 }
 
 impl FileChannels {
-    /// Channels of so many topics.
-    pub(super) fn new(topics: usize) -> Self {
-        let mut channels = Self::default();
-        (0..topics).for_each(|_| channels.add_topic());
-        channels
+    /// The channels of the next file, in the memory of this one's: only what this file had is visited.
+    pub(super) fn into_next(mut self) -> Self {
+        for topic in std::mem::take(&mut self.topic_of) {
+            self.renew(topic);
+        }
+        (self.of_publishers, self.is_crowded) = (0, false);
+        self
     }
 
     /// One topic more.
@@ -166,22 +168,42 @@ impl FileChannels {
         }
     }
 
-    /// Topics that have no channel yet.
-    pub(super) fn without_channel(&self) -> Vec<BagTopic> {
-        let is_empty =
-            |(_, topic): &(u32, &TopicChannels)| topic.common.is_none() && topic.of_publisher.is_empty();
-        let empty = (0..).zip(&self.topics).filter(is_empty);
-        empty.map(|(place, _)| BagTopic(place)).collect()
+    fn has_channel(&self, topic: BagTopic) -> bool {
+        let channels = &self.topics[topic.0 as usize];
+        channels.common.is_some() || !channels.of_publisher.is_empty()
     }
 
-    /// What a file holds, with counts by topic in place of counts by channel.
-    pub(super) fn by_topic(&self, mut summary: FileSummary) -> FileSummary {
-        let mut counts = vec![0; self.topics.len()];
-        for (topic, count) in self.topic_of.iter().zip(&summary.channel_message_counts) {
-            counts[topic.0 as usize] += count;
-        }
-        summary.channel_message_counts = counts;
-        summary
+    /// Topics that have no channel yet. Looks at all topics: see [`Self::with_channel`].
+    pub(super) fn without_channel(&self) -> Vec<BagTopic> {
+        let all = (0..).map(BagTopic).take(self.topics.len());
+        all.filter(|topic| !self.has_channel(*topic)).collect()
+    }
+
+    /// Topics that have a channel, each once. Looks at the file's channels only.
+    pub(super) fn with_channel(&self) -> Vec<BagTopic> {
+        let mut topics = self.topic_of.clone();
+        topics.sort_unstable();
+        topics.dedup();
+        topics.retain(|topic| self.has_channel(*topic));
+        topics
+    }
+
+    /// Counts by topic from counts by channel, without topics that have no message.
+    pub(super) fn by_topic(&self, of_channels: &[u64]) -> Vec<TopicCount> {
+        let counts = self.topic_of.iter().zip(of_channels);
+        let mut counts: Vec<TopicCount> = counts
+            .filter(|(_, messages)| **messages > 0)
+            .map(|(&topic, &messages)| TopicCount { topic, messages })
+            .collect();
+        counts.sort_unstable_by_key(|count| count.topic);
+        counts.dedup_by(|next, kept| {
+            let is_same = next.topic == kept.topic;
+            if is_same {
+                kept.messages += next.messages;
+            }
+            is_same
+        });
+        counts
     }
 }
 
@@ -243,5 +265,52 @@ impl BagWriter {
             self.new_channel(topic, None, None)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(topic: u32, messages: u64) -> TopicCount {
+        let topic = BagTopic(topic);
+        TopicCount { topic, messages }
+    }
+
+    #[test]
+    fn a_file_is_as_large_as_what_is_in_it_and_the_next_one_begins_anew() {
+        let mut channels = FileChannels::default();
+        (0..100_000).for_each(|_| channels.add_topic());
+        let (first, second, slot) = (BagTopic(77_000), BagTopic(3), Some(PublisherSlot(2)));
+        let publisher = PublisherInfo::default();
+        for file in 0..2 {
+            assert!(channels.with_channel().is_empty() && channels.by_topic(&[]).is_empty());
+            for (place, (topic, slot)) in [(first, None), (second, slot), (first, slot)]
+                .into_iter()
+                .enumerate()
+            {
+                assert!(matches!(channels.find(topic, slot), Found::New), "file {file}");
+                assert_eq!(channels.publisher(topic, &publisher), None);
+                let channel = ChannelIndex(place as u32);
+                channels.add(topic, slot.map(|_| publisher.clone()), channel);
+                channels.assign(topic, slot, channel);
+                assert!(matches!(channels.find(topic, slot), Found::Channel(found) if found == channel));
+            }
+            assert_eq!(channels.with_channel(), [second, first]);
+            assert_eq!(channels.without_channel().len(), 99_998);
+            assert_eq!(channels.by_topic(&[5, 0, 2]), [count(77_000, 7)]);
+            assert_eq!(channels.by_topic(&[0, 1, 2]), [count(3, 1), count(77_000, 2)]);
+            channels.renew(first);
+            assert_eq!(
+                channels.with_channel(),
+                [second],
+                "its channels take no more messages"
+            );
+            channels = channels.into_next();
+        }
+        assert!(matches!(
+            channels.find(BagTopic(100_000), None),
+            Found::UnknownTopic
+        ));
     }
 }

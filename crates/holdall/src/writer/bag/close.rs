@@ -1,6 +1,6 @@
 //! How a bag ends: what is durable stays, files without an end are cut and read back, and the first error is returned.
 
-use super::{BagEnd, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile, WriteError};
+use super::{BagEnd, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile, WriteError, counts};
 use holdall_io::disk::Operation;
 use holdall_storage::writer::{ChannelInfo, MetadataEntries};
 use std::collections::BTreeMap;
@@ -114,17 +114,20 @@ impl BagWriter {
                     // A bag numbers its topics with 32 bits.
                     torn.topics.push(topic.map(|topic| BagTopic(topic as u32)));
                 }
-                past.summary.starting_time = summary.starting_time;
-                past.summary.ending_time = summary.ending_time;
+                past.content.summary.starting_time = summary.starting_time;
+                past.content.summary.ending_time = summary.ending_time;
                 torn.reader = Some(reader);
             }
             Err(error) => {
                 tracing::error!("nothing can be read of it: {error}");
-                (past.summary.starting_time, past.summary.ending_time) = (None, None);
+                (
+                    past.content.summary.starting_time,
+                    past.content.summary.ending_time,
+                ) = (None, None);
             }
         }
-        past.summary.message_count = readable.iter().sum();
-        past.summary.channel_message_counts = readable;
+        past.content.summary.message_count = readable.iter().sum();
+        past.content.messages = counts(&readable).collect();
         torn
     }
 
@@ -133,8 +136,9 @@ impl BagWriter {
         let Some(current) = self.current.take() else {
             return;
         };
-        let summary = current.summary();
+        let content = current.content();
         drop(current.writer);
+        self.next_channels = current.channels.into_next();
         self.queue.drain();
         let path = self.options.directory.join(&current.name);
         let length = if self.options.storage.writes_blocks() {
@@ -150,7 +154,7 @@ impl BagWriter {
         self.past.push_back(PastFile {
             name: current.name,
             number: current.number,
-            summary,
+            content,
             closing: Some(current.file),
             packing: Packing::No,
             is_torn: true,

@@ -1,6 +1,6 @@
 //! Which part of a bag is durable, and how it makes room on a full disk.
 
-use super::{BagWriter, Packing, PastFile, ROSBAG2_RECORD, WriteError, counts, rosbag2_record};
+use super::{BagWriter, Packing, PastFile, ROSBAG2_RECORD, WriteError, rosbag2_record};
 use holdall_io::{disk::FileId, queue::SyncToken};
 
 /// A sync that was requested, with the files that were being closed at the time.
@@ -57,7 +57,7 @@ impl BagWriter {
     /// # Errors
     /// When it cannot be removed.
     pub fn give_up_oldest(&mut self) -> Result<Option<u64>, WriteError> {
-        let bytes = self.past.front().map(|oldest| oldest.summary.bytes);
+        let bytes = self.past.front().map(|oldest| oldest.content.summary.bytes);
         if !self.remove_oldest("to make room on the disk")? {
             return Ok(None);
         }
@@ -81,8 +81,7 @@ impl BagWriter {
         self.folder
             .remove_file(&self.options.directory.join(oldest.present_name()))?;
         tracing::info!("removed {}, the oldest file, {why}", oldest.name);
-        self.removed
-            .extend(counts(&oldest.summary.channel_message_counts));
+        self.removed.extend(oldest.content.messages);
         Ok(true)
     }
 

@@ -1,7 +1,7 @@
 //! The storage files of a bag: named, begun, continued in the next one, and finished.
 
 use super::{
-    BagWriter, CurrentFile, FileChannels, NextFile, Packing, PastFile, ROSBAG2_RECORD, rosbag2_record,
+    BagWriter, CurrentFile, FileContent, NextFile, Packing, PastFile, ROSBAG2_RECORD, rosbag2_record,
 };
 use crate::writer::{CompressionMode, WriteError};
 use holdall_model::metadata::BagMetadata;
@@ -60,7 +60,7 @@ impl BagWriter {
             file: next.file,
             number: self.files_begun,
             name: next.name,
-            channels: FileChannels::new(self.topics.len()),
+            channels: std::mem::take(&mut self.next_channels),
             identity: self.folder.file_identity(&path).or_unknown(),
             unidentified_steps: 0,
         });
@@ -116,7 +116,7 @@ impl BagWriter {
         let Some(current) = self.current.take() else {
             return Ok(());
         };
-        let summary = current.summary();
+        let content = current.content();
         let CurrentFile {
             writer,
             file,
@@ -128,7 +128,7 @@ impl BagWriter {
         let past = PastFile {
             name,
             number,
-            summary,
+            content,
             closing: Some(file),
             packing: match self.packer {
                 Some(_) => Packing::Wanted,
@@ -144,10 +144,12 @@ impl BagWriter {
                 .iter()
                 .map(|(name, entries)| (name.as_str(), entries.clone())),
         );
-        let finished = writer.finish(&mut self.queue, &closing)?;
-        if let Some(past) = self.past.back_mut() {
-            past.summary = channels.by_topic(finished);
+        let finished = writer.finish(&mut self.queue, &closing);
+        if let (Ok(finished), Some(past)) = (&finished, self.past.back_mut()) {
+            past.content = FileContent::new(finished.clone(), &channels);
         }
+        self.next_channels = channels.into_next();
+        finished?;
         complete
     }
 

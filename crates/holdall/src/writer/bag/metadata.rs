@@ -1,6 +1,6 @@
 //! What a bag states about itself: `metadata.yaml`, and rosbag2's record in each file.
 
-use super::{BagWriter, CurrentFile, Packing};
+use super::{BagWriter, CurrentFile, Packing, by_place};
 use crate::writer::{
     WriteError,
     metadata::{BagFacts, FileFacts, bag_metadata},
@@ -29,6 +29,9 @@ impl BagWriter {
 
     /// Writes `metadata.yaml` with what is known so far, so that a killed recording has one that names all files.
     pub(super) fn write_metadata(&mut self, durable: bool) -> Result<(), WriteError> {
+        if self.is_unseen {
+            return Ok(());
+        }
         let state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
         let text = self.metadata(&state).to_yaml();
         Ok(self
@@ -37,21 +40,21 @@ impl BagWriter {
     }
 
     pub(super) fn metadata(&self, more_custom_data: &BTreeMap<String, String>) -> BagMetadata {
-        let summary = self.current.as_ref().map(CurrentFile::summary);
+        let content = self.current.as_ref().map(CurrentFile::content);
         let current = self.current.as_ref().map(|current| current.name.as_str());
         let mut files: Vec<FileFacts<'_>> = self
             .past
             .iter()
             .map(|past| FileFacts {
                 name: &past.name,
-                summary: &past.summary,
+                summary: &past.content.summary,
                 is_packed: past.packing == Packing::Done,
             })
             .collect();
-        if let (Some(name), Some(summary)) = (current, &summary) {
+        if let (Some(name), Some(content)) = (current, &content) {
             files.push(FileFacts {
                 name,
-                summary,
+                summary: &content.summary,
                 is_packed: false,
             });
         }
@@ -63,7 +66,11 @@ impl BagWriter {
             custom_data: &custom_data,
             ros_distro: &self.options.ros_distro,
         };
-        bag_metadata(&facts, self.topics.iter().map(|topic| &topic.topic), &files)
+        let past = self.past.iter().map(|past| &past.content);
+        let messages = past.chain(&content).flat_map(|content| &content.messages);
+        let counts = by_place(self.topics.len(), messages);
+        let topics = self.topics.iter().map(|topic| &topic.topic).zip(counts);
+        bag_metadata(&facts, topics, &files)
     }
 }
 

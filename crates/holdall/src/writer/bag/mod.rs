@@ -34,7 +34,7 @@ use holdall_storage::{
     reader::StorageReader,
     writer::{ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
-use repeated::{channel_bytes, metadata_bytes};
+use repeated::{by_place, channel_bytes, metadata_bytes};
 use std::{
     collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
@@ -145,9 +145,27 @@ struct CurrentFile {
 }
 
 impl CurrentFile {
-    /// What it holds, with counts by topic.
-    fn summary(&self) -> FileSummary {
-        self.channels.by_topic(self.writer.summary())
+    fn content(&self) -> FileContent {
+        FileContent::new(self.writer.summary(), &self.channels)
+    }
+}
+
+/// What a file holds. As large as what is in it: a bag may have many more topics, and many files.
+#[derive(Default)]
+struct FileContent {
+    /// Without the counts by channel.
+    summary: FileSummary,
+    /// Of the topics that have messages in it, in their order.
+    messages: Vec<TopicCount>,
+}
+
+impl FileContent {
+    fn new(mut summary: FileSummary, channels: &FileChannels) -> Self {
+        let of_channels = std::mem::take(&mut summary.channel_message_counts);
+        Self {
+            summary,
+            messages: channels.by_topic(&of_channels),
+        }
     }
 }
 
@@ -155,7 +173,7 @@ impl CurrentFile {
 struct PastFile {
     name: String,
     number: u32,
-    summary: FileSummary,
+    content: FileContent,
     /// `Some` until the disk has closed it.
     closing: Option<FileId>,
     packing: Packing,
@@ -206,6 +224,8 @@ pub struct BagWriter {
     topics: Vec<ChannelInfo>,
     /// `None` after a failure.
     current: Option<CurrentFile>,
+    /// Those of no file, with place for all topics, for the next file.
+    next_channels: FileChannels,
     next: Option<NextFile>,
     past: VecDeque<PastFile>,
     split: SplitRule,
@@ -227,6 +247,8 @@ pub struct BagWriter {
     /// There for file compression.
     packer: Option<FilePacker>,
     end_records: Option<EndRecords>,
+    /// Set where no program can see the bag before its end: `metadata.yaml` is written once.
+    is_unseen: bool,
 }
 
 impl BagWriter {
@@ -288,6 +310,12 @@ impl BagWriter {
         Ok(bag)
     }
 
+    /// Writes `metadata.yaml` at the end only, for a bag that appears complete or not at all: the file lists all topics and all
+    /// files, and would be written anew for each file.
+    pub fn set_unseen(&mut self) {
+        self.is_unseen = true;
+    }
+
     /// Sets what files carry at their end that are closed before the last one.
     pub fn set_end_records(&mut self, end_records: EndRecords) {
         self.end_records = Some(end_records);
@@ -310,8 +338,9 @@ impl BagWriter {
     /// # Errors
     /// More topics than the storage can number.
     pub fn add_topic(&mut self, info: ChannelInfo) -> Result<BagTopic, WriteError> {
-        if let Some(current) = &mut self.current {
-            current.channels.add_topic();
+        match &mut self.current {
+            Some(current) => current.channels.add_topic(),
+            None => self.next_channels.add_topic(),
         }
         self.topics_bytes += metadata_bytes(&info.topic);
         self.channels_bytes += channel_bytes(&info);
@@ -437,13 +466,8 @@ impl BagWriter {
 
     /// Messages in the files that are finished.
     fn messages_by_topic(&self) -> Vec<TopicCount> {
-        let mut by_topic = vec![0; self.topics.len()];
-        for past in &self.past {
-            for (sum, count) in by_topic.iter_mut().zip(&past.summary.channel_message_counts) {
-                *sum += count;
-            }
-        }
-        counts(&by_topic).collect()
+        let past = self.past.iter().flat_map(|past| &past.content.messages);
+        counts(&by_place(self.topics.len(), past)).collect()
     }
 }
 

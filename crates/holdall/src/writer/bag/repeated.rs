@@ -1,6 +1,6 @@
 //! What a file repeats from its bag: just enough to be read by itself, so that many short files are not mostly repetitions.
 
-use super::{BagTopic, BagWriter, PastFile};
+use super::{BagTopic, BagWriter, PastFile, TopicCount};
 use crate::writer::metadata::{BagFacts, FileFacts, bag_metadata};
 use holdall_model::{
     metadata::BagMetadata,
@@ -53,9 +53,9 @@ impl BagWriter {
         let Some(current) = &self.current else {
             return false;
         };
-        let infos = current.channels.without_channel().into_iter();
+        let infos = current.channels.with_channel().into_iter();
         let infos = infos.filter_map(|topic: BagTopic| self.topics.get(topic.0 as usize));
-        let added: u64 = infos.map(channel_bytes).sum();
+        let added = self.channels_bytes - infos.map(channel_bytes).sum::<u64>();
         let (written, max) = (current.writer.bytes_written(), self.options.split.bytes_max);
         let fits = max.is_none_or(|max| written + METADATA_BYTES + self.ending_topics_bytes() + added <= max);
         fits && (is_last || added <= self.repeated_bytes_max())
@@ -69,6 +69,7 @@ impl BagWriter {
         } else {
             &[]
         };
+        let counts = by_place(topics.len(), &past.content.messages);
         let facts = BagFacts {
             storage_id: self.options.storage.id(),
             compression: self.options.compression.mode,
@@ -77,11 +78,23 @@ impl BagWriter {
         };
         let file = FileFacts {
             name: &past.name,
-            summary: &past.summary,
+            summary: &past.content.summary,
             is_packed: false,
         };
-        bag_metadata(&facts, topics.iter().map(|topic| &topic.topic), &[file])
+        let topics = topics.iter().map(|topic| &topic.topic).zip(counts);
+        bag_metadata(&facts, topics, &[file])
     }
+}
+
+/// The counts of the first `topics` topics, by their place.
+pub(super) fn by_place<'a>(topics: usize, counts: impl IntoIterator<Item = &'a TopicCount>) -> Vec<u64> {
+    let mut by_place = vec![0; topics];
+    for count in counts {
+        if let Some(sum) = by_place.get_mut(count.topic.0 as usize) {
+            *sum += count.messages;
+        }
+    }
+    by_place
 }
 
 /// The most bytes that a topic needs in a metadata record.

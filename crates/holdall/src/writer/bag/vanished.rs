@@ -1,6 +1,6 @@
 //! A storage file that was deleted or replaced while it was being written: noticed by its name, counted, and followed by a new file.
 
-use super::{BagWriter, TopicCount, WriteError, counts};
+use super::{BagWriter, TopicCount, WriteError};
 use crate::writer::folder::FileIdentity;
 
 impl BagWriter {
@@ -34,14 +34,15 @@ impl BagWriter {
         let Some(current) = self.current.take() else {
             return Ok(false);
         };
-        let summary = current.summary();
-        let messages = summary.message_count;
+        let content = current.content();
+        let messages = content.summary.message_count;
         tracing::error!(
             "{} was {what} while it was being recorded: its {messages} messages are lost; the recording continues in a new file",
             path.display()
         );
-        self.vanished.extend(counts(&summary.channel_message_counts));
+        self.vanished.extend(content.messages);
         drop(current.writer);
+        self.next_channels = current.channels.into_next();
         let written = self.queue.progress(current.file);
         // Nothing of it can be saved, so an error adds nothing.
         drop(
