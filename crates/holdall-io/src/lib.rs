@@ -7,7 +7,6 @@ pub mod disk;
 pub mod disk_conformance;
 mod file_state;
 pub mod fs;
-pub mod heap;
 pub mod limits;
 pub mod lock;
 pub mod memory;

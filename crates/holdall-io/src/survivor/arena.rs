@@ -6,8 +6,8 @@ use super::{
     lock,
 };
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
-    ptr::NonNull,
+    alloc::{Layout, handle_alloc_error},
+    ptr::{self, NonNull},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -27,7 +27,11 @@ pub struct Arena {
 
 /// The owner of the memory.
 enum Home {
-    Slot { mapping: Arc<Mapping>, slot: u32 },
+    Slot {
+        mapping: Arc<Mapping>,
+        slot: u32,
+    },
+    /// A mapping of its own, which goes back to the system with the arena.
     Heap,
 }
 
@@ -48,8 +52,18 @@ impl Arena {
     /// Ordinary memory: it is lost with the process.
     pub fn heap(capacity: usize) -> Self {
         let layout = heap_layout(capacity);
-        // SAFETY: the layout is not empty.
-        let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+        // SAFETY: a fresh anonymous private mapping, which is not empty; no existing memory is touched.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                layout.size(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        let Some(base) = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED) else {
             handle_alloc_error(layout);
         };
         Self {
@@ -57,7 +71,7 @@ impl Arena {
             start: unsafe { base.add(HEAP_HEAD_BYTES) },
             capacity,
             len: 0,
-            // In one allocation with the bytes; aligned for it, and zero.
+            // In one mapping with the bytes; aligned for it, and zero.
             published: base.cast(),
             home: Home::Heap,
         }
@@ -214,11 +228,11 @@ impl Drop for Arena {
                 mapping.punch(*slot);
                 lock(&mapping.free).push(*slot);
             }
-            // SAFETY: allocated with this layout in `heap`, so many bytes before its start, and owned by this arena alone.
+            // SAFETY: mapped with this length in `heap`, so many bytes before its start, and owned by this arena alone.
             Home::Heap => unsafe {
-                dealloc(
-                    self.start.sub(HEAP_HEAD_BYTES).as_ptr(),
-                    heap_layout(self.capacity),
+                libc::munmap(
+                    self.start.sub(HEAP_HEAD_BYTES).as_ptr().cast(),
+                    heap_layout(self.capacity).size(),
                 );
             },
         }

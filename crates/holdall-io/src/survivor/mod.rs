@@ -9,6 +9,7 @@ mod arena;
 pub mod buffers;
 mod copy;
 mod layout;
+pub mod ordinary;
 mod reader;
 mod received;
 

@@ -1,9 +1,10 @@
-//! Where Cyclone's receive buffers are: in memory that survives the process while a recording offers some, else on the heap like everything else.
+//! Where Cyclone's receive buffers are: in memory that survives the process while a recording offers some, else in ordinary memory; never on the
+//! heap, which would keep what a backlog has used.
 //!
 //! Cyclone has one set of allocation functions for the process. Ours are those of libc but for blocks of a receive buffer's size.
 
 use super::ffi::RECEIVE_BUFFER_BYTES;
-use holdall_io::survivor::buffers;
+use holdall_io::survivor::{buffers, ordinary};
 use std::{
     ffi::c_void,
     ptr::{self, NonNull},
@@ -47,7 +48,7 @@ pub(super) fn place_receive_buffers() {
 
 unsafe extern "C" fn allocate(bytes: usize) -> *mut c_void {
     if bytes == RECEIVE_BUFFER_BYTES
-        && let Some(buffer) = buffers::allocate()
+        && let Some(buffer) = buffers::allocate().or_else(ordinary::allocate)
     {
         return buffer.as_ptr().cast();
     }
@@ -56,19 +57,19 @@ unsafe extern "C" fn allocate(bytes: usize) -> *mut c_void {
 }
 
 unsafe extern "C" fn release(block: *mut c_void) {
-    if let Some(start) = NonNull::new(block.cast::<u8>())
-        && buffers::may_be_buffer(start.addr().get())
-        && buffers::release(start)
-    {
-        return;
+    if let Some(start) = NonNull::new(block.cast::<u8>()) {
+        let is_surviving = buffers::may_be_buffer(start.addr().get()) && buffers::release(start);
+        if is_surviving || ordinary::release(start) {
+            return;
+        }
     }
     // SAFETY: Cyclone passes null, or a block of `allocate` or `reallocate`; it is no buffer, so it is libc's.
     unsafe { libc::free(block) }
 }
 
 unsafe extern "C" fn reallocate(block: *mut c_void, bytes: usize) -> *mut c_void {
-    let is_buffer = buffers::may_be_buffer(block.addr()) && buffers::is_buffer(block.addr());
-    if !is_buffer {
+    let is_surviving = buffers::may_be_buffer(block.addr()) && buffers::is_buffer(block.addr());
+    if !is_surviving && !ordinary::is_buffer(block.addr()) {
         // SAFETY: as in `release`.
         return unsafe { libc::realloc(block, bytes) };
     }
@@ -116,11 +117,16 @@ mod tests {
             let second = allocate(RECEIVE_BUFFER_BYTES);
             let small = allocate(100);
             assert_eq!([buffer, second, small].map(is_in), [true, false, false]);
+            let is_ordinary = |block: *mut c_void| ordinary::is_buffer(block.addr());
+            assert_eq!([buffer, second, small].map(is_ordinary), [false, true, false]);
             let moved = reallocate(buffer, 2 * RECEIVE_BUFFER_BYTES);
             assert!(!is_in(moved) && *moved.cast::<u8>().add(RECEIVE_BUFFER_BYTES - 1) == 7);
             let again = allocate(RECEIVE_BUFFER_BYTES);
             assert!(is_in(again), "a block that has moved is free");
             let small = reallocate(small, 200);
+            ptr::write_bytes(second.cast::<u8>(), 8, RECEIVE_BUFFER_BYTES);
+            let second = reallocate(second, 2 * RECEIVE_BUFFER_BYTES);
+            assert!(!is_ordinary(second) && *second.cast::<u8>().add(RECEIVE_BUFFER_BYTES - 1) == 8);
             for block in [second, small, moved, again, ptr::null_mut()] {
                 release(block);
             }

@@ -13,8 +13,8 @@ use crate::writer::{BagFolder, OpenDisk, OsFolder, os_disk};
 use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
-    heap,
     os::DiskMode,
+    survivor::ordinary,
 };
 use holdall_transport::Transport;
 use std::{
@@ -238,7 +238,7 @@ impl Recording {
                 next_look = now + BACKLOG_INTERVAL;
                 if backlog.note(self.view.parts.cache.held_bytes(), now) {
                     self.view.parts.cache.free_idle();
-                    heap::trim();
+                    ordinary::give_back_idle();
                 }
             }
             if self.view.parts.drain.has_failed() {
