@@ -3,7 +3,7 @@
 use super::{Found, Rescue, catalog::Topic};
 use crate::reader::{BagFile, ReadError};
 use holdall_model::{
-    loss::ledger::{Interval, Ledger, PublisherAccount, PublisherIndex, TopicAccount},
+    loss::ledger::{Interval, Ledger, Loss, PublisherAccount, PublisherIndex, TopicAccount},
     topic::TopicId,
 };
 use std::collections::HashMap;
@@ -52,7 +52,11 @@ impl Rescue {
             let kept = kept.filter_map(|(_, publisher, sequence)| Some((publisher.0, (*sequence)?)));
             let lost = lost.iter().filter(|(of, ..)| of == id);
             let lost = lost.map(|(_, publisher, interval)| (publisher.0, *interval));
-            ledger.topics.push(account_of(topic, kept, lost, &mut counts));
+            let begins = begins_of(*id, topic, messages);
+            let begins = begins.filter(|_| !self.catalog.merge_publishers);
+            ledger
+                .topics
+                .push(account_of(topic, kept, lost, begins, &mut counts));
         }
         if self.catalog.is_incomplete {
             let last = self.messages.iter().map(|found| found.entry.log_time).max();
@@ -62,10 +66,35 @@ impl Rescue {
     }
 }
 
+/// Where the sequence numbers of a topic's publishers begin, by place; none where the log does not tell which numbers a publisher's account
+/// covers. `in_memory` are the messages that the bag gets.
+fn begins_of<'a>(
+    id: TopicId,
+    topic: &'a Topic,
+    in_memory: &'a [Found],
+) -> impl Iterator<Item = (usize, u64)> + 'a {
+    let publishers = topic.publishers.iter().enumerate();
+    publishers.filter_map(move |(place, publisher)| {
+        // The bag has one count for all that have one identifier: for each life of a publisher that has restarted.
+        let namesakes = topic.publishers.iter().filter(|other| other.gid == publisher.gid);
+        // The process may have died before this message was stored.
+        let is_stored = match publisher.losses.last() {
+            Some(Loss::Late(late)) => in_memory.iter().any(|Found { entry, .. }| {
+                let is_its = topic.publisher(entry.publisher.0) == Some(place);
+                is_its && entry.topic == id && entry.sequence == Some(*late)
+            }),
+            _ => true,
+        };
+        let begin = publisher.first.filter(|_| is_stored && namesakes.count() == 1);
+        Some((place, begin?))
+    })
+}
+
 fn account_of(
     topic: &Topic,
     kept: impl Iterator<Item = (u32, u64)>,
     lost: impl Iterator<Item = (u32, Interval)>,
+    begins: impl Iterator<Item = (usize, u64)>,
     counts: &mut Counts,
 ) -> TopicAccount {
     let mut account = TopicAccount::default();
@@ -95,6 +124,9 @@ fn account_of(
     // removed.
     let others = counts.extract_if(|(name, _), _| *name == account.name);
     let others: u64 = others.map(|(_, count)| count).sum();
+    if others == 0 && account.removed == 0 {
+        begins.for_each(|(place, first)| account.cover(place, first));
+    }
     let others = others.saturating_add(account.removed);
     if others > 0 {
         let known = PublisherAccount {

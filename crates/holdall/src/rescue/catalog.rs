@@ -16,6 +16,8 @@ pub(super) struct Publisher {
     pub transport: Option<String>,
     /// Where it is not its topic's.
     pub type_name: Option<String>,
+    /// The lowest sequence number that has come from it, where that tells which numbers its account covers.
+    pub first: Option<u64>,
     /// What was counted as missing and what of that came, in the order in which it was logged.
     pub losses: Vec<Loss>,
 }
@@ -189,6 +191,11 @@ impl Catalog {
             } => self.with(topic, |topic| {
                 topic.publisher_mut(publisher).type_name = Some(type_name);
             }),
+            AccountChange::First {
+                topic,
+                publisher,
+                sequence,
+            } => self.with(topic, |topic| topic.publisher_mut(publisher).first = sequence),
             AccountChange::Miss {
                 topic,
                 publisher,

@@ -40,6 +40,15 @@ pub enum AccountChange {
         /// The type.
         type_name: String,
     },
+    /// The lowest sequence number that has come from a publisher.
+    First {
+        /// Its topic.
+        topic: TopicId,
+        /// Its number.
+        publisher: u32,
+        /// That number; `None` once it cannot be told which numbers its account covers.
+        sequence: Option<u64>,
+    },
     /// Messages are missing.
     Miss {
         /// Their topic.

@@ -241,6 +241,15 @@ impl Ledger {
         }
     }
 
+    /// Logs the lowest sequence number that has come from a publisher; `None` once it cannot be told which numbers its account covers.
+    pub fn begins_at(&self, topic: TopicId, publisher: PublisherIndex, sequence: Option<u64>) {
+        self.log.add(|| AccountChange::First {
+            topic,
+            publisher: publisher.0,
+            sequence,
+        });
+    }
+
     /// Counts messages as missing.
     pub fn miss(&mut self, topic: TopicId, publisher: PublisherIndex, interval: Interval) {
         let Some(account) = self.topics.get_mut(topic.0 as usize) else {

@@ -53,6 +53,22 @@ impl TopicAccount {
         }
     }
 
+    /// Sets which sequence numbers the account of the publisher at a place covers: from `first`, or what is missing before it, as many as
+    /// are recorded or missing. To be called when both are known.
+    pub fn cover(&mut self, place: usize, first: u64) {
+        let Some(publisher) = self.publishers.get_mut(place) else {
+            return;
+        };
+        let all = publisher.recorded.saturating_add(publisher.missing_total());
+        let missing = publisher
+            .intervals
+            .iter()
+            .filter_map(|interval| interval.first_sequence);
+        let first = missing.fold(first, u64::min);
+        let last = all.checked_sub(1).and_then(|more| first.checked_add(more));
+        publisher.covered = last.map(|last| [first, last]);
+    }
+
     /// Sums the publishers up: all that they are known to have sent is recorded or missing.
     pub fn close(&mut self) {
         for publisher in &mut self.publishers {

@@ -96,7 +96,7 @@ fn a_bag_that_lost_a_message_afterwards_does_not_add_up() {
 }
 
 /// Writes a file anew; the tenth message on `/t` is left out, or gets another sequence number.
-fn rewrite(file: &Path, replaced: Option<u32>) {
+pub(super) fn rewrite(file: &Path, replaced: Option<u32>) {
     let bytes = fs::read(file).unwrap();
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
     let copy = file.with_extension("copy");

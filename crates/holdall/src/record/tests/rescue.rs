@@ -384,6 +384,52 @@ fn the_ring_of_snapshot_mode_is_rescued_as_if_a_snapshot_had_been_taken() {
     }
 }
 
+/// The account of a rescued bag knows each number: a bag that was changed afterwards does not add up, even when the counts do.
+#[test]
+fn a_rescued_bag_that_was_changed_afterwards_does_not_add_up() {
+    for lost in [0, 4] {
+        let (mut world, _memory) = world_with_memory();
+        let publisher = world.publisher("/t", SENSOR);
+        let other = world.publisher("/t", RELIABLE);
+        let recording = world.record();
+        recording.wait_matched(&publisher);
+        recording.wait_matched(&other);
+        for message in 0..50 {
+            if message == 30 {
+                publisher.lose(lost);
+            }
+            publisher.send(&payload(message, 100));
+            other.send(&payload(message, 50));
+        }
+        recording.wait_until("all messages have arrived", |recording| {
+            recording.recorder.status().topics[0].received >= 100
+        });
+        let place = tempfile::tempdir().unwrap();
+        let bag = killed(&recording, place.path());
+        recording.stop();
+        repair(&bag, None, &mut |_, _| {}).unwrap();
+        let audit = || BagAudit::of(&Bag::open(&bag).unwrap()).unwrap();
+        assert_eq!((audit().faults, audit().recorded()), (vec![], 100));
+        assert_eq!(audit().shortfall(), lost);
+        let files = Bag::open(&bag).unwrap().files().to_vec();
+        let tampered = files.iter().filter(|file| {
+            let before = fs::read(&file.path).unwrap();
+            let has_ten = file.open().unwrap().summary().message_count >= 10;
+            if has_ten {
+                super::audits::rewrite(&file.path, Some(99));
+                let text = audit().faults.join("\n");
+                assert!(text.contains("/t: the sequence numbers"), "{lost}: {text}");
+                super::audits::rewrite(&file.path, None);
+                assert!(!audit().is_balanced());
+                fs::write(&file.path, before).unwrap();
+                assert!(audit().is_balanced());
+            }
+            has_ten
+        });
+        assert!(tampered.count() > 0);
+    }
+}
+
 fn numbered(payload: &[u8]) -> usize {
     u64::from_le_bytes(payload[..8].try_into().unwrap()) as usize
 }

@@ -61,6 +61,7 @@ impl Intake {
         passage: Passage,
     ) -> Option<usize> {
         let track = &mut state.tracks[index];
+        self.log_begin(track, observation, sequence);
         let several = track.subscriptions.count_ones() > 1;
         // While the recording is paused nothing is wanted, wherever it was lost.
         let stage = match passage {
@@ -110,6 +111,18 @@ impl Intake {
         Some(index)
     }
 
+    /// Logs where a publisher's numbers begin, for the account of a recorder that is killed.
+    fn log_begin(&self, track: &PublisherTrack, observation: Observation, sequence: u64) {
+        let begin = match observation {
+            Observation::First => Some(sequence),
+            // One that comes before the first may not have been stored when the process dies; an unclear one is counted twice.
+            Observation::Gap { first, .. } if first > sequence => None,
+            Observation::Early | Observation::Unclear => None,
+            _ => return,
+        };
+        self.ledger().begins_at(self.topic, track.index, begin);
+    }
+
     pub(super) fn arrived_late(&self, track: &PublisherTrack, sequence: u64) -> bool {
         self.ledger().arrived_late(self.topic, track.index, sequence)
     }
@@ -129,6 +142,7 @@ impl Intake {
         state.last = None;
         let track = &mut state.tracks[next];
         track.sequence.observe(sequence);
+        self.log_begin(track, Observation::First, sequence);
         (track.subscriptions, track.numbered) = (subscriptions, true);
         next
     }
