@@ -255,6 +255,10 @@ impl BagFolder for WatchedFolder {
         self.folder.file_len(path)
     }
 
+    fn cut(&self, path: &Path, length_bytes: u64) -> Result<(), DiskError> {
+        self.watched(|folder| folder.cut(path, length_bytes))
+    }
+
     fn give_end(
         &self,
         storage: &dyn Storage,

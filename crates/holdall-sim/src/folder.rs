@@ -126,6 +126,13 @@ impl BagFolder for SimFolder {
         Ok(bytes.len() as u64)
     }
 
+    fn cut(&self, path: &Path, length_bytes: u64) -> Result<(), DiskError> {
+        let mut bytes = self.disk.read(path).unwrap_or_default();
+        bytes.truncate(usize::try_from(length_bytes).unwrap_or(usize::MAX));
+        self.disk.replace(path, bytes);
+        Ok(())
+    }
+
     fn give_end(
         &self,
         storage: &dyn Storage,

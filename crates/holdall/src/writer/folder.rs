@@ -74,6 +74,17 @@ pub trait BagFolder: Send {
         fs::file_len(path)
     }
 
+    /// Cuts a storage file of the bag, which no longer is open, and makes that durable: what is behind that length was never known to be
+    /// written.
+    ///
+    /// # Errors
+    /// When the disk does not do it.
+    fn cut(&self, path: &Path, length_bytes: u64) -> Result<(), DiskError> {
+        let file = fs::EditedFile::open(path)?;
+        file.set_len(length_bytes)?;
+        file.sync()
+    }
+
     /// Which file has this name at the moment. A folder without such numbers does not know.
     fn file_identity(&self, _path: &Path) -> FileIdentity {
         FileIdentity::Unknown

@@ -5,6 +5,7 @@ mod bags;
 mod compression;
 mod disks;
 mod faults;
+mod holes;
 mod live_bags;
 mod panics;
 mod publishers;

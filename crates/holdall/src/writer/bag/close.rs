@@ -1,7 +1,8 @@
 //! How a bag ends: what is durable stays, files without an end are cut and read back, and the first error is returned.
 
 use super::{BagEnd, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile, WriteError, counts};
-use holdall_io::disk::Operation;
+use crate::writer::folder::FileIdentity;
+use holdall_io::disk::{FileId, Operation};
 use holdall_storage::writer::{ChannelInfo, MetadataEntries};
 use std::collections::BTreeMap;
 
@@ -32,6 +33,7 @@ impl BagWriter {
             if closed.is_err() || self.past[index].is_torn {
                 let is_full = closed.as_ref().is_err_and(|error| error.is_no_space());
                 self.past[index].packing = Packing::No;
+                self.cut_before_hole(index, file);
                 torn.push(self.read_back(index));
                 let is_absent = closed
                     .as_ref()
@@ -77,6 +79,37 @@ impl BagWriter {
             messages: end.messages,
             account_faults: Vec::new(),
             failure: first_error,
+        }
+    }
+
+    /// Cuts a file that failed before its first hole, where the close that should have done so has failed as well. A reader of a file
+    /// without checksums would take zeros, or the bytes of writes behind the hole, for messages.
+    fn cut_before_hole(&self, index: usize, file: FileId) {
+        let past = &self.past[index];
+        let Some(progress) = self.queue.progress(file) else {
+            return;
+        };
+        let has_own_file = self
+            .queue
+            .check(file)
+            .is_err_and(|error| error.operation != Operation::Create);
+        // A database has written its file itself.
+        if !has_own_file || !self.options.storage.writes_blocks() {
+            return;
+        }
+        let path = self.options.directory.join(&past.name);
+        if past.identity != FileIdentity::Unknown && past.identity != self.folder.file_identity(&path) {
+            return;
+        }
+        let whole = progress.written_bytes;
+        if !self.folder.file_len(&path).is_ok_and(|length| length > whole) {
+            return;
+        }
+        if let Err(error) = self.folder.cut(&path, whole) {
+            tracing::error!(
+                "{}: what follows byte {whole} may never have been written, and cannot be cut off: {error}",
+                path.display()
+            );
         }
     }
 
@@ -154,6 +187,7 @@ impl BagWriter {
         self.past.push_back(PastFile {
             name: current.name,
             number: current.number,
+            identity: current.identity,
             content,
             closing: Some(current.file),
             packing: Packing::No,

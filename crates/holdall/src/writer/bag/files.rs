@@ -122,12 +122,14 @@ impl BagWriter {
             file,
             number,
             name,
+            identity,
             channels,
             ..
         } = current;
         let past = PastFile {
             name,
             number,
+            identity,
             content,
             closing: Some(file),
             packing: match self.packer {

@@ -173,6 +173,8 @@ impl FileContent {
 struct PastFile {
     name: String,
     number: u32,
+    /// Which file it was while it was written.
+    identity: FileIdentity,
     content: FileContent,
     /// `Some` until the disk has closed it.
     closing: Option<FileId>,
