@@ -66,7 +66,7 @@ impl Rescue {
     }
 }
 
-/// Where the sequence numbers of a topic's publishers begin, by place; none where the log does not tell which numbers a publisher's account
+/// Where the sequence numbers of a topic's publishers begin, by place; none where the log does not say which numbers a publisher's account
 /// covers. `in_memory` are the messages that the bag gets.
 fn begins_of<'a>(
     id: TopicId,

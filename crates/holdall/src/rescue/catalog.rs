@@ -16,7 +16,7 @@ pub(super) struct Publisher {
     pub transport: Option<String>,
     /// Where it is not its topic's.
     pub type_name: Option<String>,
-    /// The lowest sequence number that has come from it, where that tells which numbers its account covers.
+    /// The lowest sequence number that has come from it, where that shows which numbers its account covers.
     pub first: Option<u64>,
     /// What was counted as missing and what of that came, in the order in which it was logged.
     pub losses: Vec<Loss>,

@@ -74,7 +74,7 @@ pub trait BagFolder: Send {
         fs::file_len(path)
     }
 
-    /// Cuts a storage file of the bag, which no longer is open, and makes that durable: what is behind that length was never known to be
+    /// Cuts a storage file of the bag, which no longer is open, and makes that durable: what is after that length was never known to be
     /// written.
     ///
     /// # Errors

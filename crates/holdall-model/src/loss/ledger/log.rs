@@ -46,7 +46,7 @@ pub enum AccountChange {
         topic: TopicId,
         /// Its number.
         publisher: u32,
-        /// That number; `None` once it cannot be told which numbers its account covers.
+        /// That number; `None` once it cannot be known which numbers its account covers.
         sequence: Option<u64>,
     },
     /// Messages are missing.

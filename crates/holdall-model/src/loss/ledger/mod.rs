@@ -241,7 +241,7 @@ impl Ledger {
         }
     }
 
-    /// Logs the lowest sequence number that has come from a publisher; `None` once it cannot be told which numbers its account covers.
+    /// Logs the lowest sequence number that has come from a publisher; `None` once it cannot be known which numbers its account covers.
     pub fn begins_at(&self, topic: TopicId, publisher: PublisherIndex, sequence: Option<u64>) {
         self.log.add(|| AccountChange::First {
             topic,

@@ -1,4 +1,4 @@
-//! A disk that fails a write, takes what follows it, and cannot cut the file either: what is behind the hole is never shown as a message.
+//! A disk that fails a write, takes what follows it, and cannot cut the file either: what is after the hole is never shown as a message.
 
 use super::{faults::record_one, *};
 use crate::reader::{Bag, BagSet, MessageFilter};
@@ -16,7 +16,7 @@ const EIO: i32 = 5;
 /// The write that fails, counted from 0.
 const FAILED_WRITE: u64 = 4;
 
-/// A disk in front of another one: one write fails, which is told after the next one was given to it, and so does every close.
+/// A disk in front of another one: one write fails, which is reported after the next one was given to it, and so does every close.
 struct HoleDisk {
     inner: OsDisk,
     writes: Arc<AtomicU64>,

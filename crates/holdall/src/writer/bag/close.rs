@@ -83,7 +83,7 @@ impl BagWriter {
     }
 
     /// Cuts a file that failed before its first hole, where the close that should have done so has failed as well. A reader of a file
-    /// without checksums would take zeros, or the bytes of writes behind the hole, for messages.
+    /// without checksums would take zeros, or the bytes of writes after the hole, for messages.
     fn cut_before_hole(&self, index: usize, file: FileId) {
         let past = &self.past[index];
         let Some(progress) = self.queue.progress(file) else {
