@@ -24,6 +24,17 @@ fn counts_of(files: &[BagFile]) -> Result<Counts, ReadError> {
     Ok(counts)
 }
 
+/// Whether the first file of the recording is there. A process that dies while the ring of files removes the oldest has not logged
+/// that.
+fn has_first(files: &[BagFile]) -> bool {
+    let is_first = |file: &BagFile| {
+        let name = file.path.file_name().map(|name| name.to_string_lossy());
+        let number = name.as_deref().and_then(|name| name.rsplit_once('_'));
+        number.is_some_and(|(_, number)| number == "0" || number.starts_with("0."))
+    };
+    files.is_empty() || files.iter().any(is_first)
+}
+
 impl Rescue {
     /// The account of a bag that has these files and gets these messages. `kept` are messages of the bag that may have been counted as
     /// dropped before: a recorder that was killed while it dropped them had them still. `lost` were in memory by their header only.
@@ -53,7 +64,7 @@ impl Rescue {
             let lost = lost.iter().filter(|(of, ..)| of == id);
             let lost = lost.map(|(_, publisher, interval)| (publisher.0, *interval));
             let begins = begins_of(*id, topic, messages);
-            let begins = begins.filter(|_| !self.catalog.merge_publishers);
+            let begins = begins.filter(|_| !self.catalog.merge_publishers && has_first(files));
             ledger
                 .topics
                 .push(account_of(topic, kept, lost, begins, &mut counts));
