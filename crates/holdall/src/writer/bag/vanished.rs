@@ -1,7 +1,16 @@
 //! A storage file that was deleted or replaced while it was being written: noticed by its name, counted, and followed by a new file.
 
-use super::{BagWriter, TopicCount, WriteError};
+use super::{BagWriter, CurrentFile, TopicCount, WriteError};
 use crate::writer::folder::FileIdentity;
+
+/// Whether the disk has made a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// It may not have come to that yet.
+    Perhaps,
+    /// All that it was given is done.
+    Surely,
+}
 
 impl BagWriter {
     /// Compares the file being written with the file of that name. One that was deleted or replaced is
@@ -11,12 +20,32 @@ impl BagWriter {
     /// # Errors
     /// A new file that cannot be begun.
     pub fn replace_vanished(&mut self) -> Result<bool, WriteError> {
+        self.replace(Made::Perhaps)
+    }
+
+    /// As [`Self::replace_vanished`], before the bag is closed: a file with messages that was never found under its name is one that
+    /// was deleted before it was looked up. Waits for the disk when there is such a file.
+    ///
+    /// # Errors
+    /// As [`Self::replace_vanished`].
+    pub fn replace_vanished_at_end(&mut self) -> Result<bool, WriteError> {
+        let is_unidentified = |current: &CurrentFile| {
+            current.identity == FileIdentity::Unknown && current.summary().message_count > 0
+        };
+        if self.current.as_ref().is_some_and(is_unidentified) {
+            self.queue.drain();
+            return self.replace(Made::Surely);
+        }
+        self.replace(Made::Perhaps)
+    }
+
+    fn replace(&mut self, made: Made) -> Result<bool, WriteError> {
         let Some(current) = &mut self.current else {
             return Ok(false);
         };
         let path = self.options.directory.join(&current.name);
         let now = self.folder.file_identity(&path);
-        if current.identity == FileIdentity::Unknown {
+        if current.identity == FileIdentity::Unknown && !(made == Made::Surely && now == FileIdentity::None) {
             // The file may have been made since; from now on it is known.
             if now != FileIdentity::None {
                 current.identity = now;

@@ -328,7 +328,10 @@ impl Drain {
     /// Ends the bag, with the ledger in it. `clock` measures how long what was not yet durable had to wait.
     pub fn close(mut self, clock: &dyn Clock) -> ClosedBag {
         let settled = match &self.failure {
-            None => self.bag.replace_vanished().and_then(|_| self.bag.wait_settled()),
+            None => self
+                .bag
+                .replace_vanished_at_end()
+                .and_then(|_| self.bag.wait_settled()),
             Some(_) => Ok(()),
         };
         if let Err(error) = settled {
