@@ -46,12 +46,12 @@ def ask(world, control):
     return json.loads(told.stdout)["status"]
 
 
-def make(world, kind, options="loop"):
-    """An empty file system of 100 MB (xfs and btrfs want 300) on a loop device."""
+def make(world, kind, options="loop", size=100_000_000):
+    """An empty file system of `size` bytes (xfs and btrfs want 300 MB) on a loop device."""
     image, folder = world.folder / "image", world.folder / "disk"
     folder.mkdir()
     with open(image, "wb") as file:
-        file.truncate(100_000_000 if kind == "ext4" else 300_000_000)
+        file.truncate(size if kind == "ext4" else max(size, 300_000_000))
     force = ["-F"] if kind == "ext4" else []
     if os.geteuid() != 0 or shutil.which(f"mkfs.{kind}") is None or run(f"mkfs.{kind}", "-q", *force, image).returncode != 0:
         pytest.skip(f"no root or no mkfs.{kind}")
@@ -64,6 +64,15 @@ def make(world, kind, options="loop"):
 @pytest.fixture(params=["ext4", "xfs"])
 def disk(world, request):
     folder = make(world, request.param)
+    yield folder
+    run("fsfreeze", "-u", folder)
+    unmount(world, folder)
+
+
+@pytest.fixture(params=["ext4", "xfs"])
+def large_disk(world, request):
+    """One that can take what a killed recorder had in memory, too."""
+    folder = make(world, request.param, size=700_000_000)
     yield folder
     run("fsfreeze", "-u", folder)
     unmount(world, folder)
@@ -191,7 +200,8 @@ def joined(group, *command):
     return ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *map(str, command)]
 
 
-def test_memory_that_runs_out_kills_the_recorder_and_what_was_durable_is_in_the_bag(world, disk):
+def test_memory_that_runs_out_kills_the_recorder_and_what_was_durable_is_in_the_bag(world, large_disk):
+    disk = large_disk
     group = memory_group(world, 300_000_000)
     try:
         control = world.folder / "control"

@@ -30,7 +30,7 @@ impl BagWriter {
     /// As [`Self::replace_vanished`].
     pub fn replace_vanished_at_end(&mut self) -> Result<bool, WriteError> {
         let is_unidentified = |current: &CurrentFile| {
-            current.identity == FileIdentity::Unknown && current.summary().message_count > 0
+            current.identity == FileIdentity::Unknown && current.writer.summary().message_count > 0
         };
         if self.current.as_ref().is_some_and(is_unidentified) {
             self.queue.drain();
