@@ -2,7 +2,10 @@
 
 use super::{LogLevel, TransportName, known::Known};
 use crate::units;
-use clap::{Args, ValueEnum};
+use clap::{
+    Args, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use holdall_io::thread::RT_PRIORITY_MAX;
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use std::{path::PathBuf, time::Duration};
@@ -291,7 +294,8 @@ pub struct RecordArguments {
     pub max_loss_window: Duration,
 
     /// Directory in memory that keeps what the disk does not have yet, for `holdall repair` after the recorder was killed; empty for none
-    #[arg(long, value_name = "DIR", default_value = "/dev/shm", help_heading = "Safety")]
+    // clap's own parser of paths refuses the empty one.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm", value_parser = OsStringValueParser::new().map(PathBuf::from), help_heading = "Safety")]
     pub rescue_directory: PathBuf,
 
     /// When less than this is free the disk counts as full; 0: when a write fails [default: 0, with --on-disk-full ring 1GiB]

@@ -38,6 +38,17 @@ fn defaults_are_those_of_rosbag2() {
 }
 
 #[test]
+fn an_empty_rescue_directory_is_none() {
+    let directory = |line| options(line).rescue_directory;
+    assert_eq!(directory("-a"), Some(PathBuf::from("/dev/shm")));
+    assert_eq!(
+        directory("-a --rescue-directory /tmp"),
+        Some(PathBuf::from("/tmp"))
+    );
+    assert_eq!(directory("-a --rescue-directory="), None);
+}
+
+#[test]
 fn topics_may_stand_alone_or_behind_the_flag_and_become_full_names() {
     assert_eq!(options("chatter /tf").selection.topics, ["/chatter", "/tf"]);
     let options = options("--topics /a b -o out --services add --topic-types std_msgs/msg/String");
