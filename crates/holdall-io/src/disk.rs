@@ -242,6 +242,11 @@ pub trait Disk: Send {
         false
     }
 
+    /// Whether others see its files in the file system under their paths; a disk in memory has none there.
+    fn makes_files(&self) -> bool {
+        false
+    }
+
     /// Sets the pool from which blocks will come, so that the disk can register their memory with the kernel.
     /// Once, before the first write.
     fn register(&mut self, _pool: &BlockPool) {}
@@ -274,6 +279,9 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     }
     fn prefers_streaming_stores(&self) -> bool {
         (**self).prefers_streaming_stores()
+    }
+    fn makes_files(&self) -> bool {
+        (**self).makes_files()
     }
     fn register(&mut self, pool: &BlockPool) {
         (**self).register(pool);

@@ -331,6 +331,11 @@ impl DiskQueue {
         &self.pool
     }
 
+    /// Whether its files are in the file system ([`Disk::makes_files`]).
+    pub fn makes_files(&self) -> bool {
+        self.disk.makes_files()
+    }
+
     /// Free bytes on the file system of `dir`.
     ///
     /// # Errors

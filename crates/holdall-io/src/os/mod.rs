@@ -475,6 +475,10 @@ impl Disk for OsDisk {
         Ok(free.saturating_add(reserved))
     }
 
+    fn makes_files(&self) -> bool {
+        true
+    }
+
     fn prefers_streaming_stores(&self) -> bool {
         // A buffered write is copied by this machine's processors once more, best out of their caches.
         matches!(self.engine, Engine::Direct(_))

@@ -32,7 +32,7 @@ impl BagWriter {
         let is_unidentified = |current: &CurrentFile| {
             current.identity == FileIdentity::Unknown && current.writer.summary().message_count > 0
         };
-        if self.current.as_ref().is_some_and(is_unidentified) {
+        if self.queue.makes_files() && self.current.as_ref().is_some_and(is_unidentified) {
             self.queue.drain();
             return self.replace(Made::Surely);
         }
