@@ -48,6 +48,11 @@
 //! | [`supervise`], [`live`], [`rescue`] | what a running recording reports, who records a bag, what a killed recording left |
 #![forbid(unsafe_code)]
 
+/// The example of the README is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub mod decode;
 pub mod diff;
 pub mod export;
