@@ -138,7 +138,7 @@ fn refused(folder: &Path, arguments: &[&str], bag: &str) -> String {
     let before = names(folder);
     let (code, stdout, stderr) = run(folder, &line);
     assert_eq!((code, stdout.as_str()), (2, ""), "{line:?}: {stderr}");
-    assert_eq!(names(folder), before, "{line:?} has left something behind");
+    assert_eq!(names(folder), before, "{line:?} has left files");
     let sentences = stderr.lines().filter(|line| line.starts_with("holdall: "));
     assert_eq!(sentences.count(), 1, "{line:?}: {stderr}");
     stderr

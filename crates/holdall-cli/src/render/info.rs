@@ -342,19 +342,19 @@ struct PublisherJson<'a> {
 }
 
 impl<'a> PublisherJson<'a> {
-    fn of(told: &'a TopicPublisher) -> Self {
+    fn of(counted: &'a TopicPublisher) -> Self {
         Self {
-            topic: &told.topic,
-            publisher: told.publisher.as_ref(),
-            message_count: told.message_count,
+            topic: &counted.topic,
+            publisher: counted.publisher.as_ref(),
+            message_count: counted.message_count,
         }
     }
 }
 
 /// One publisher of one topic.
-fn publisher_line(told: &TopicPublisher) -> String {
-    let mut line = format!("Topic: {}", Outside(&told.topic));
-    match &told.publisher {
+fn publisher_line(counted: &TopicPublisher) -> String {
+    let mut line = format!("Topic: {}", Outside(&counted.topic));
+    match &counted.publisher {
         Some(publisher) => {
             let about = [
                 ("Node", publisher.node.as_deref()),
@@ -370,7 +370,7 @@ fn publisher_line(told: &TopicPublisher) -> String {
         }
         None => line.push_str(" | unknown"),
     }
-    format!("{line} | Count: {}", told.message_count)
+    format!("{line} | Count: {}", counted.message_count)
 }
 
 #[derive(Serialize)]

@@ -56,7 +56,7 @@ fn run_write(args: &WriteArguments) -> VerbResult {
     start_log(&args.shared);
     let options = write_options(args)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let report = write::run(&options, &clock, &mut tell).map_err(failure)?;
+    let report = write::run(&options, &clock, &mut show_progress).map_err(failure)?;
     let lost = std::iter::once(&report.first)
         .chain(&report.others)
         .any(|candidate| candidate.lost > 0);
@@ -70,7 +70,7 @@ fn run_storage(args: &StorageArguments) -> VerbResult {
         return run_comparison(args, config);
     }
     let options = storage_options(args)?;
-    let report = storage::run(&options, &SystemClock, &mut tell).map_err(failure)?;
+    let report = storage::run(&options, &SystemClock, &mut show_progress).map_err(failure)?;
     show(args.shared.json, &report, || storage_table(&report))?;
     Ok(Outcome::Done)
 }
@@ -87,7 +87,7 @@ fn run_comparison(args: &StorageArguments, config: &Path) -> VerbResult {
         seed: args.shared.seed,
         limit_bytes: args.shared.limit_total,
     };
-    let report = storage::run_comparison(&options, &SystemClock, &mut tell).map_err(failure)?;
+    let report = storage::run_comparison(&options, &SystemClock, &mut show_progress).map_err(failure)?;
     if args.csv {
         let path = &report.runs[0].csv;
         let text = fs::read_to_string(path)
@@ -120,7 +120,7 @@ fn run_tools(args: &ToolsArguments) -> VerbResult {
         python: args.python.clone(),
         seed: args.seed,
     };
-    let report = tools::run(&options, &SystemClock, &mut tell).map_err(failure)?;
+    let report = tools::run(&options, &SystemClock, &mut show_progress).map_err(failure)?;
     show(args.json, &report, || tools::table(&report))?;
     Ok(Outcome::Done)
 }
@@ -142,7 +142,7 @@ fn show(json: bool, report: &impl serde::Serialize, table: impl FnOnce() -> Stri
     })
 }
 
-pub(super) fn tell(progress: Progress) {
+pub(super) fn show_progress(progress: Progress) {
     match progress {
         Progress::Limits => info!("measuring the limits of this machine"),
         Progress::Running {

@@ -42,7 +42,7 @@ pub fn run(args: &GateArguments) -> VerbResult {
         }
     }
     .map_err(failure)?;
-    let now = measure(&program, &args.only, &mut tell).map_err(failure)?;
+    let now = measure(&program, &args.only, &mut show_progress).map_err(failure)?;
     if args.renew {
         return renew(before, now, &path, is_all);
     }
@@ -80,7 +80,7 @@ fn renew(before: Baseline, mut now: Baseline, path: &Path, is_all: bool) -> Verb
     Ok(Outcome::Done)
 }
 
-fn tell(progress: GateProgress) {
+fn show_progress(progress: GateProgress) {
     let GateProgress::Counting { workload, number, of } = progress;
     info!("counting {workload}, {number} of {of}");
 }

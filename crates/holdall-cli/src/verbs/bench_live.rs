@@ -45,15 +45,15 @@ pub fn publish(args: &LiveArguments) -> VerbResult {
         return Ok(Outcome::Done);
     }
     let plan: PublishPlan = plan()?;
-    let mut told = Ok(());
-    let mut tell = |event: &PublishEvent| {
-        told = serde_json::to_string(event)
+    let mut printed = Ok(());
+    let mut print = |event: &PublishEvent| {
+        printed = serde_json::to_string(event)
             .map_err(Failure::failed)
             .and_then(|line| output::result(&line));
     };
     // Held until no subscription needs a message sent again.
-    let publishers = publish_plan(&plan, transport.as_mut(), clock.as_ref(), &mut tell).map_err(failure)?;
-    told?;
+    let publishers = publish_plan(&plan, transport.as_mut(), clock.as_ref(), &mut print).map_err(failure)?;
+    printed?;
     await_end();
     drop(publishers);
     Ok(Outcome::Done)
@@ -68,12 +68,12 @@ pub fn rival(args: &LiveArguments) -> VerbResult {
     let mut rival = Rival::start(&plan, transport.as_mut(), &clock).map_err(failure)?;
     info!("Listening for topics...");
     let ended = Arc::new(AtomicBool::new(false));
-    let tell = Arc::clone(&ended);
+    let ending = Arc::clone(&ended);
     thread::Builder::new()
         .name("rival-stdin".to_owned())
         .spawn(move || {
             await_end();
-            tell.store(true, Ordering::Release);
+            ending.store(true, Ordering::Release);
         })
         .map_err(|error| Failure::failed(format!("could not start a thread: {error}")))?;
     while !ended.load(Ordering::Acquire) {

@@ -95,7 +95,7 @@ pub fn run(args: &RunArguments) -> VerbResult {
             limit_bytes_max: Some(args.limit_total),
             programs: programs.clone(),
         };
-        let result = run_experiment(experiment, &options, &clock, &mut tell).map_err(failure)?;
+        let result = run_experiment(experiment, &options, &clock, &mut show_progress).map_err(failure)?;
         output::result(&if args.json {
             serde_json::to_string_pretty(&result).map_err(Failure::failed)?
         } else {
@@ -143,7 +143,7 @@ fn storage_comparison(args: &RunArguments, out: &Path) -> Result<(), Failure> {
         command: command_of(args, STORAGE_COMPARISON),
         resume: args.resume,
     };
-    let report = storage::run(&options, &SystemClock, &mut super::bench::tell).map_err(failure)?;
+    let report = storage::run(&options, &SystemClock, &mut super::bench::show_progress).map_err(failure)?;
     output::result(&if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::failed)?
     } else {
@@ -410,7 +410,7 @@ fn command_of(args: &RunArguments, id: &str) -> String {
     words.join(" ")
 }
 
-fn tell(progress: SuiteProgress) {
+fn show_progress(progress: SuiteProgress) {
     match progress {
         SuiteProgress::Limits => {}
         SuiteProgress::Running { number, of, name } => info!("run {number} of {of}: {name}"),

@@ -57,10 +57,10 @@ fn open(path: &Path) -> Result<BagSet, Failure> {
 fn field_changes(difference: &Difference, first: &BagSet) -> Result<Vec<FieldChanges>, Failure> {
     let mut decoders = Decoders::new(first.clone());
     let topics = first.topics();
-    let told = &difference.first_messages;
+    let lone_messages = &difference.first_messages;
     let mut found = Vec::new();
-    for one in told.iter().filter(|lone| lone.side == Side::First) {
-        let partner = told.iter().find(|other| {
+    for one in lone_messages.iter().filter(|lone| lone.side == Side::First) {
+        let partner = lone_messages.iter().find(|other| {
             other.side == Side::Second
                 && (&other.topic, &other.type_name, other.log_time)
                     == (&one.topic, &one.type_name, one.log_time)

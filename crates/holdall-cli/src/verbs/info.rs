@@ -36,7 +36,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     let mut publishers = Vec::new();
     if args.verbose {
         publishers = bag.publishers().map_err(Failure::failed)?;
-        if publishers.iter().all(|told| told.publisher.is_none()) {
+        if publishers.iter().all(|counted| counted.publisher.is_none()) {
             publishers.clear();
         }
     }

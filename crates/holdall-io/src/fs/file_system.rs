@@ -21,7 +21,7 @@ impl FileSystem {
     /// When the directory cannot be opened.
     pub fn of(dir: &Path) -> Result<Option<Self>, DiskError> {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        if !tells_of_failed_writes(&release) {
+        if !reports_failed_writes(&release) {
             return Ok(None);
         }
         let directory = fs::File::open(dir).map_err(|source| DiskError::new(dir, Operation::Open, source))?;
@@ -42,7 +42,7 @@ impl FileSystem {
 }
 
 /// Whether `syncfs` of this kernel reports errors: since 5.8.
-pub(super) fn tells_of_failed_writes(release: &str) -> bool {
+pub(super) fn reports_failed_writes(release: &str) -> bool {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .map(|part| part.parse::<u32>().unwrap_or(0));

@@ -1,13 +1,13 @@
 //! Tests of the operations on files: bounds, atomic writes, names.
 
-use super::{file_system::tells_of_failed_writes, *};
+use super::{file_system::reports_failed_writes, *};
 use std::{fs, io, io::Write};
 
 #[test]
-fn a_file_system_is_synced_where_the_kernel_tells_of_failed_writes() {
-    let told = ["6.18.44-fc", "5.8.0", "5.10", "10.0"].map(tells_of_failed_writes);
-    let untold = ["5.7.19", "4.19.0-amd64", "", "x"].map(tells_of_failed_writes);
-    assert_eq!((told, untold), ([true; 4], [false; 4]));
+fn a_file_system_is_synced_where_the_kernel_reports_failed_writes() {
+    let reporting = ["6.18.44-fc", "5.8.0", "5.10", "10.0"].map(reports_failed_writes);
+    let silent = ["5.7.19", "4.19.0-amd64", "", "x"].map(reports_failed_writes);
+    assert_eq!((reporting, silent), ([true; 4], [false; 4]));
     let dir = tempfile::tempdir().unwrap();
     if let Some(file_system) = FileSystem::of(dir.path()).unwrap() {
         file_system.sync().unwrap();

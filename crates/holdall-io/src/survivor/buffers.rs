@@ -17,7 +17,7 @@ use std::{
 /// Bytes of one buffer.
 pub const BUFFER_BYTES: usize = 1 << 20;
 
-/// Free buffers that keep their memory: what was written last is used first, and costs no page faults. As many as a recording of large and
+/// Free buffers that keep their memory until [`give_back_idle`]: what was written last is used first, and costs no page faults. As many as a recording of large and
 /// small messages releases at once (64 MiB, when the storage writer is asked to close what is open); with half of that each megabyte
 /// received cost a hundred page faults.
 const READY_MAX: usize = 96;
@@ -157,6 +157,25 @@ pub fn release(start: NonNull<u8>) -> bool {
     true
 }
 
+/// Gives the memory of free buffers back, one after the other: to be called when a backlog is over. No thread waits for it.
+pub fn give_back_idle() {
+    for _ in 0..READY_MAX {
+        let mut areas = lock(&AREAS);
+        let Some((mapping, number)) = areas.iter_mut().find_map(|area| {
+            let number = area.ready.pop()?;
+            // In no list until its memory is gone.
+            area.in_use += 1;
+            Some((Arc::clone(&area.mapping), number))
+        }) else {
+            return;
+        };
+        drop(areas);
+        mapping.punch_at(mapping.buffer_offset(number), BUFFER_BYTES);
+        let over = put_back(&mut lock(&AREAS), &mapping, number, false);
+        drop(over);
+    }
+}
+
 /// While it exists [`allocate`] may hand out its region's buffers.
 pub struct Serving(Arc<Mapping>);
 
@@ -197,7 +216,8 @@ impl Region {
             serves: true,
             in_use: 0,
             ready: Vec::with_capacity(READY_MAX),
-            empty: Vec::new(),
+            // It never grows under the lock.
+            empty: Vec::with_capacity(mapping.buffers),
             fresh: 0,
         });
         Serving(Arc::clone(mapping))

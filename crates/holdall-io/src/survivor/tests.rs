@@ -162,6 +162,14 @@ fn bytes_in_buffers_are_read_back_and_outlive_the_region() {
     assert_eq!(&read(&region), b"where");
     assert!(buffers::release(other) && !buffers::release(NonNull::dangling()));
     assert_eq!(buffers::allocate(), Some(other), "what is released is used again");
+    let occupied = || region.path().metadata().unwrap().blocks() * 512;
+    let before = occupied();
+    assert!(buffers::release(other));
+    assert_eq!(occupied(), before, "it is kept for the next one");
+    buffers::give_back_idle();
+    assert!(occupied() <= before - buffers::BUFFER_BYTES as u64);
+    assert_eq!(&read(&region), b"where", "one in use stays");
+    assert_eq!(buffers::allocate(), Some(other));
     drop(serving);
     assert!(buffers::allocate().is_none());
     drop(region);

@@ -50,8 +50,8 @@ impl DurabilityStatus {
         let achieved = self
             .achieved
             .map_or_else(String::new, |span| format!("achieved={}s ", seconds(span)));
-        let told = format!("max={}s {achieved}missed={}", seconds(window), self.missed);
-        BTreeMap::from([(LOSS_WINDOW_KEY.to_owned(), told)])
+        let text = format!("max={}s {achieved}missed={}", seconds(window), self.missed);
+        BTreeMap::from([(LOSS_WINDOW_KEY.to_owned(), text)])
     }
 }
 

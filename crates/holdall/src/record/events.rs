@@ -96,7 +96,7 @@ impl EventPublishers {
             let announced = publishers.announce(transport.as_mut());
             if let Err(error) = announced {
                 // A recording without them is better than none.
-                tracing::warn!("events are not told: {error}");
+                tracing::warn!("events are not published: {error}");
             }
         }
         publishers
@@ -216,7 +216,7 @@ fn publish<'a>(publishers: impl IntoIterator<Item = &'a mut Box<dyn Publisher>>,
     for publisher in publishers {
         heard |= publisher.matched_subscriptions() > 0;
         if let Err(error) = publisher.publish(event) {
-            tracing::debug!("an event is not told: {error}");
+            tracing::debug!("an event is not published: {error}");
         }
     }
     heard

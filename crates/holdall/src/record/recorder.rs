@@ -14,7 +14,7 @@ use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
     os::DiskMode,
-    survivor::ordinary,
+    survivor::{buffers, ordinary},
 };
 use holdall_transport::Transport;
 use std::{
@@ -238,6 +238,7 @@ impl Recording {
                 next_look = now + BACKLOG_INTERVAL;
                 if backlog.note(self.view.parts.cache.held_bytes(), now) {
                     self.view.parts.cache.free_idle();
+                    buffers::give_back_idle();
                     ordinary::give_back_idle();
                 }
             }

@@ -123,7 +123,7 @@ fn what_lies_behind_a_hole_is_no_message_even_when_the_close_fails_too() {
         let recorded = recording.stop();
         assert!(
             writes.load(Ordering::SeqCst) > FAILED_WRITE + 1,
-            "{preset}: something was written behind the hole"
+            "{preset}: something was written after the hole"
         );
         assert!(recorded.report.failure.is_some(), "{preset}");
         let bag = Bag::open(&recorded.output).unwrap();

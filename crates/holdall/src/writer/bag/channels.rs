@@ -107,7 +107,7 @@ impl FileChannels {
         let has_room = of_topic < OF_TOPIC_MAX && self.of_publishers < OF_FILE_MAX;
         if !has_room && !std::mem::replace(&mut self.is_crowded, true) {
             tracing::warn!(
-                "a topic has {of_topic} publishers in this file, all topics {}: further ones are not told apart in it",
+                "a topic has {of_topic} publishers in this file, all topics {}: further ones are not distinguished in it",
                 self.of_publishers
             );
         }

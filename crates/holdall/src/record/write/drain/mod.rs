@@ -317,7 +317,7 @@ impl Drain {
         self.run_commands();
         for topic in self.waiting.all() {
             tracing::warn!(
-                "{}: its message definition was not told before the end",
+                "{}: no node sent its message definition before the end",
                 topic.name
             );
             self.define(topic.id, topic.without_definition());
