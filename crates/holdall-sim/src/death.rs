@@ -113,7 +113,7 @@ impl DeathWatch {
         });
     }
 
-    /// The recorder dies at this many-th point from here on.
+    /// The recorder dies at the point of this number, counted from here.
     pub fn arm(&self, points: u64) {
         let mut state = self.lock();
         if state.scene.is_some() && state.death.is_none() {

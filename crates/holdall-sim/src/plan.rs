@@ -177,8 +177,8 @@ pub enum Event {
     },
     /// The disk has room for this many bytes from the start on.
     LimitDisk(u64),
-    /// The process dies at the so many-th moment from here on at which that makes a difference, also within a step. Nothing where the
-    /// recording does not end by [`Ending::Death`].
+    /// The process dies at the moment of this number, counted from here, among those at which that makes a difference, also within a step.
+    /// Nothing where the recording does not end by [`Ending::Death`].
     Die(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Memory of a dead process as a recorder would have left it that is wrong there.
+//! Memory of a dead process as a faulty recorder would have left it.
 
 use super::Mutation;
 use holdall::record::{cache::KIND_MESSAGES, write::survival::KIND_LOG};

@@ -184,7 +184,7 @@ pub fn leaves_pointer(mutation: Option<Mutation>) -> bool {
     mutation != Some(Mutation::ForgottenPointer)
 }
 
-/// Changes memory that survives, as a recorder would have left it that is wrong there; `id` is what it can be recognised by.
+/// Changes memory that survives to what a faulty recorder would have left; `id` is what it can be recognised by.
 ///
 /// # Errors
 /// When it cannot be read or written.

@@ -17,11 +17,12 @@ pub(super) fn overlong_path(root: &str) -> Option<PathBuf> {
 
 fn overlong_below(folder: &Path, deep: usize) -> Option<PathBuf> {
     let entries = fs::list_dir(folder).ok()?;
-    entries.into_iter().find_map(|DirEntry { path, .. }| {
+    entries.into_iter().find_map(|DirEntry { path, is_dir }| {
         if path.as_os_str().len() > PATH_BYTES_MAX {
             return Some(path);
         }
-        let is_folder = deep > 1 && fs::about_name(&path).is_ok_and(|about| about.is_dir());
+        // `is_dir` follows links.
+        let is_folder = deep > 1 && is_dir && fs::about_name(&path).is_ok_and(|about| about.is_dir());
         is_folder.then(|| overlong_below(&path, deep - 1)).flatten()
     })
 }
