@@ -22,9 +22,9 @@ pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageC
     });
     Ok(MessageChoice {
         topics: names::full_names("--topics", &args.topics)?,
-        regex: pattern::compile("--regex", args.regex.as_deref())?,
+        regex: pattern::compile_whole("--regex", args.regex.as_deref())?,
         exclude_topics: names::full_names("--exclude-topics", &args.exclude_topics)?,
-        exclude_regex: pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?,
+        exclude_regex: pattern::compile_whole("--exclude-regex", args.exclude_regex.as_deref())?,
         types: names::type_names("--topic-types", &args.topic_types)?,
         from: args.start.map(Timestamp::from_nanos),
         until: args.end.map(Timestamp::from_nanos),

@@ -1,16 +1,29 @@
 //! Regular expressions given on the command line, with errors that fit in one sentence.
 
 use super::UsageError;
-use holdall_model::selection::parse_pattern;
+use holdall::reader::WholePattern;
+use holdall_model::selection::{PatternError, parse_pattern};
 use regex::Regex;
 
-/// Compiles a pattern given to `flag`; `None` and the empty text mean "no pattern", as in rosbag2.
-pub fn compile(flag: &'static str, args: Option<&str>) -> Result<Option<Regex>, UsageError> {
-    let Some(pattern) = args.filter(|pattern| !pattern.is_empty()) else {
-        return Ok(None);
-    };
-    parse_pattern(pattern)
-        .map(Some)
+/// Compiles a search pattern given to `flag`; `None` and the empty text mean "no pattern", as in rosbag2.
+pub fn compile(flag: &'static str, pattern: Option<&str>) -> Result<Option<Regex>, UsageError> {
+    compile_by(parse_pattern, flag, pattern)
+}
+
+/// As [`compile`], of a pattern that must match a whole name.
+pub fn compile_whole(flag: &'static str, pattern: Option<&str>) -> Result<Option<WholePattern>, UsageError> {
+    compile_by(WholePattern::new, flag, pattern)
+}
+
+fn compile_by<T>(
+    parse: fn(&str) -> Result<T, PatternError>,
+    flag: &'static str,
+    pattern: Option<&str>,
+) -> Result<Option<T>, UsageError> {
+    let pattern = pattern.filter(|pattern| !pattern.is_empty());
+    pattern
+        .map(parse)
+        .transpose()
         .map_err(|error| UsageError::BadValue {
             flag,
             value: error.pattern,

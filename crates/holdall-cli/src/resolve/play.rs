@@ -15,8 +15,8 @@ use std::{collections::BTreeMap, path::PathBuf};
 /// # Errors
 /// The first argument that cannot be used.
 pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<PlayOptions, UsageError> {
-    pattern::compile("--regex", args.regex.as_deref())?;
-    pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?;
+    pattern::compile_whole("--regex", args.regex.as_deref())?;
+    pattern::compile_whole("--exclude-regex", args.exclude_regex.as_deref())?;
     Ok(PlayOptions {
         inputs: inputs(args, surroundings)?,
         rate: args.rate,

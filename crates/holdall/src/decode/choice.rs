@@ -1,15 +1,15 @@
 //! Selects messages from several bags: by topic, time, number, and the values of their fields.
 
 use super::{Decoder, Decoders};
-use crate::reader::{BagMessage, BagSet, MessageFilter, MessageOrder, Messages, ReadError};
+use crate::reader::{BagMessage, BagSet, MessageFilter, MessageOrder, Messages, ReadError, WholePattern};
 use holdall_model::{
     dynamic::{
         DecodeError,
         expression::{ExpressionError, Predicate, split_topic},
     },
+    selection::parse_pattern,
     time::Timestamp,
 };
-use regex::Regex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -46,11 +46,11 @@ pub struct MessageChoice {
     /// Topics by name, in addition to those that `regex` matches.
     pub topics: Vec<String>,
     /// Topics whose whole name matches.
-    pub regex: Option<Regex>,
+    pub regex: Option<WholePattern>,
     /// Excludes these topics.
     pub exclude_topics: Vec<String>,
     /// Excludes topics whose whole name matches.
-    pub exclude_regex: Option<Regex>,
+    pub exclude_regex: Option<WholePattern>,
     /// Only topics of these types; empty for all.
     pub types: Vec<String>,
     /// Excludes messages stamped earlier.
@@ -134,8 +134,10 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// often matches a part of one.
 pub(crate) fn why_no_topic(names: &[&str], pattern: Option<&str>) -> String {
     let is_part = |pattern: &&str| {
-        let regex = Regex::new(pattern);
-        regex.is_ok_and(|regex| names.iter().any(|name| regex.is_match(name)))
+        let (part, whole) = (parse_pattern(pattern), WholePattern::new(pattern));
+        // A topic that the pattern matches whole was excluded otherwise.
+        part.is_ok_and(|part| names.iter().any(|name| part.is_match(name)))
+            && whole.is_ok_and(|whole| !names.iter().any(|name| whole.matches(name)))
     };
     match pattern.filter(is_part) {
         Some(pattern) => {
@@ -159,13 +161,7 @@ pub(crate) fn why_no_topic(names: &[&str], pattern: Option<&str>) -> String {
 impl MessageChoice {
     /// Whether messages of a topic are selected, before conditions.
     pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
-        let matches = |regex: &Option<Regex>| {
-            regex.as_ref().is_some_and(|regex| {
-                regex
-                    .find_iter(name)
-                    .any(|found| found.start() == 0 && found.end() == name.len())
-            })
-        };
+        let matches = |regex: &Option<WholePattern>| regex.as_ref().is_some_and(|regex| regex.matches(name));
         if self.exclude_topics.iter().any(|topic| topic == name) || matches(&self.exclude_regex) {
             return false;
         }
@@ -211,7 +207,7 @@ impl MessageChoice {
             .map(|topic| topic.name.clone())
             .collect();
         if wanted.is_empty() && !names.is_empty() {
-            let pattern = self.regex.as_ref().map(Regex::as_str);
+            let pattern = self.regex.as_ref().map(WholePattern::as_str);
             return Err(ChoiceError::Nothing {
                 reason: why_no_topic(&names, pattern),
             });
@@ -290,4 +286,36 @@ fn answer(
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_is_taken_by_any_alternative_of_a_pattern() {
+        let pattern = |text: &str| Some(WholePattern::new(text).expect("valid"));
+        let taking = MessageChoice {
+            regex: pattern("/a|/ab"),
+            ..MessageChoice::default()
+        };
+        assert!(taking.takes_topic("/a", "x/msg/Y") && taking.takes_topic("/ab", "x/msg/Y"));
+        assert!(!taking.takes_topic("/abc", "x/msg/Y"));
+        let leaving = MessageChoice {
+            exclude_regex: pattern("/a|/ab"),
+            ..MessageChoice::default()
+        };
+        assert!(!leaving.takes_topic("/ab", "x/msg/Y") && leaving.takes_topic("/abc", "x/msg/Y"));
+    }
+
+    #[test]
+    fn only_a_pattern_that_matches_no_whole_name_is_blamed() {
+        let names = ["/camera", "/imu"];
+        assert!(why_no_topic(&names, Some("cam")).contains("try \".*cam.*\""));
+        assert!(why_no_topic(&names, Some("cam|lidar")).contains("try \".*(cam|lidar).*\""));
+        for excluded_otherwise in [Some("/cam.*"), Some("lidar"), None] {
+            let text = why_no_topic(&names, excluded_otherwise);
+            assert_eq!(text, "none of the topics fits; there are /camera, /imu");
+        }
+    }
 }

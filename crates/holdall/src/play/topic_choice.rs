@@ -1,7 +1,7 @@
 //! Which topics of a bag are played, and under which names.
 
 use super::{error::PlayError, options::PlayOptions};
-use regex::Regex;
+use crate::reader::WholePattern;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The choice of topics, as `ros2 bag play` understands it: excluded topics never, then listed ones, then those that match.
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct TopicChoice {
     topics: BTreeSet<String>,
     exclude_topics: BTreeSet<String>,
-    regex: Option<Regex>,
-    exclude_regex: Option<Regex>,
+    regex: Option<WholePattern>,
+    exclude_regex: Option<WholePattern>,
     remap: BTreeMap<String, String>,
 }
 
@@ -35,7 +35,7 @@ impl TopicChoice {
 
     /// True when the topic of this recorded name is played.
     pub fn takes(&self, name: &str) -> bool {
-        let matches = |regex: &Option<Regex>| regex.as_ref().is_some_and(|regex| regex.is_match(name));
+        let matches = |regex: &Option<WholePattern>| regex.as_ref().is_some_and(|regex| regex.matches(name));
         if self.exclude_topics.contains(name) || matches(&self.exclude_regex) {
             return false;
         }
@@ -67,21 +67,11 @@ fn absolute(name: &str) -> String {
 }
 
 /// A pattern that must match a whole name (rosbag2 uses `std::regex_match` here, and a search when recording).
-fn whole_match(pattern: &str) -> Result<Regex, PlayError> {
-    // Compiled alone first, so that an unbalanced parenthesis cannot hide in the wrapping.
-    let invalid = |error: regex::Error| PlayError::Regex {
-        pattern: pattern.to_owned(),
-        reason: regex_reason(&error),
-    };
-    Regex::new(pattern).map_err(invalid)?;
-    Regex::new(&format!("^(?:{pattern})$")).map_err(invalid)
-}
-
-/// The last line of the library's several-line message, which holds the cause.
-fn regex_reason(error: &regex::Error) -> String {
-    let text = error.to_string();
-    let cause = text.lines().last().unwrap_or_default();
-    cause.trim_start_matches("error: ").to_owned()
+fn whole_match(pattern: &str) -> Result<WholePattern, PlayError> {
+    WholePattern::new(pattern).map_err(|error| PlayError::Regex {
+        pattern: error.pattern,
+        reason: error.reason,
+    })
 }
 
 #[cfg(test)]
