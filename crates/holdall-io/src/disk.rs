@@ -243,9 +243,7 @@ pub trait Disk: Send {
     }
 
     /// Whether others see its files in the file system under their paths; a disk in memory has none there.
-    fn makes_files(&self) -> bool {
-        false
-    }
+    fn makes_files(&self) -> bool;
 
     /// Sets the pool from which blocks will come, so that the disk can register their memory with the kernel.
     /// Once, before the first write.

@@ -186,4 +186,8 @@ impl Disk for MemoryDisk {
     fn available_bytes(&self, _dir: &Path) -> Result<u64, DiskError> {
         Ok(u64::MAX)
     }
+
+    fn makes_files(&self) -> bool {
+        false
+    }
 }

@@ -212,6 +212,10 @@ impl Disk for WatchedDisk {
         self.disk.available_bytes(directory)
     }
 
+    fn makes_files(&self) -> bool {
+        self.disk.makes_files()
+    }
+
     fn register(&mut self, pool: &BlockPool) {
         self.disk.register(pool);
     }

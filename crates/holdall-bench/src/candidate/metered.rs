@@ -151,6 +151,10 @@ impl Disk for MeteredDisk {
         self.inner.available_bytes(dir)
     }
 
+    fn makes_files(&self) -> bool {
+        self.inner.makes_files()
+    }
+
     fn prefers_streaming_stores(&self) -> bool {
         self.inner.prefers_streaming_stores()
     }

@@ -296,4 +296,8 @@ impl Disk for SimDisk {
     fn available_bytes(&self, _dir: &Path) -> Result<u64, DiskError> {
         Ok(lock(&self.state).available_bytes())
     }
+
+    fn makes_files(&self) -> bool {
+        false
+    }
 }

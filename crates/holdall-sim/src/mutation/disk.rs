@@ -118,6 +118,10 @@ impl Disk for MutatedDisk {
         self.disk.available_bytes(directory)
     }
 
+    fn makes_files(&self) -> bool {
+        self.disk.makes_files()
+    }
+
     fn register(&mut self, pool: &BlockPool) {
         self.disk.register(pool);
     }

@@ -102,6 +102,10 @@ impl<D: Disk> Disk for TestDisk<D> {
         self.inner.available_bytes(dir)
     }
 
+    fn makes_files(&self) -> bool {
+        self.inner.makes_files()
+    }
+
     fn register(&mut self, pool: &BlockPool) {
         self.inner.register(pool);
     }

@@ -83,6 +83,10 @@ impl Disk for HoleDisk {
         self.inner.available_bytes(dir)
     }
 
+    fn makes_files(&self) -> bool {
+        self.inner.makes_files()
+    }
+
     fn register(&mut self, pool: &BlockPool) {
         self.inner.register(pool);
     }

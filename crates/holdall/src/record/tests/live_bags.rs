@@ -286,6 +286,30 @@ fn a_file_that_is_deleted_before_the_end_is_noticed_at_the_end() {
 }
 
 #[test]
+fn a_storage_that_notices_first_that_its_file_was_deleted_continues_in_a_new_one() {
+    for storage in ["mcap", "sqlite3", "leveldb"] {
+        let mut world = prompt_world();
+        world.options.max_loss_window = None;
+        storage.clone_into(&mut world.options.storage_id);
+        let (recording, publisher) = record_one(&mut world);
+        publisher.send(&payload(0, 2000));
+        recording.wait_recorded(1);
+        let file = recording.recorder.status().current_file;
+        Harm::Deleted.to(&file);
+        // More than a transaction or a table of the storages holds.
+        for number in 1..6000 {
+            publisher.send(&payload(number, 2000));
+        }
+        let recorded = recording.stop();
+        assert_eq!(recorded.report.failure, None, "{storage}");
+        let found = crate::reader::BagAudit::of(&Bag::open(&recorded.output).unwrap()).unwrap();
+        assert!(found.is_balanced(), "{storage}: {:?}", found.faults);
+        assert!(recorded.lost() > 0, "{storage}");
+        assert_eq!(found.recorded() + recorded.lost(), 6000, "{storage}");
+    }
+}
+
+#[test]
 fn no_verb_writes_through_a_link_in_a_bag() {
     use std::os::unix::fs::symlink;
     let mut world = prompt_world();

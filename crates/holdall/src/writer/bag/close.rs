@@ -38,7 +38,7 @@ impl BagWriter {
                 let is_absent = closed
                     .as_ref()
                     .is_err_and(|error| error.operation == Operation::Create);
-                if is_absent || self.is_left_empty(index) {
+                if is_absent || self.is_gone(index) || self.is_left_empty(index) {
                     absent.push(self.past[index].name.clone());
                 } else if is_full || is_bug {
                     self.give_end(index);
@@ -111,6 +111,12 @@ impl BagWriter {
                 path.display()
             );
         }
+    }
+
+    /// Whether somebody deleted it: a description that names it would make the bag unreadable.
+    fn is_gone(&self, index: usize) -> bool {
+        let path = self.options.directory.join(&self.past[index].name);
+        self.queue.makes_files() && self.folder.file_identity(&path) == FileIdentity::None
     }
 
     /// Removes a file of which the disk has written nothing; readers could not open it. False for a file with

@@ -147,8 +147,11 @@ impl BagWriter {
                 .map(|(name, entries)| (name.as_str(), entries.clone())),
         );
         let finished = writer.finish(&mut self.queue, &closing);
-        if let (Ok(finished), Some(past)) = (&finished, self.past.back_mut()) {
-            past.content = FileContent::new(finished.clone(), &channels);
+        if let Some(past) = self.past.back_mut() {
+            match &finished {
+                Ok(finished) => past.content = FileContent::new(finished.clone(), &channels),
+                Err(_) => past.is_torn = true,
+            }
         }
         self.next_channels = channels.into_next();
         finished?;

@@ -2,6 +2,7 @@
 
 use super::{BagWriter, CurrentFile, TopicCount, WriteError};
 use crate::writer::folder::FileIdentity;
+use holdall_io::disk::Operation;
 
 /// Whether the disk has made a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,27 @@ impl BagWriter {
             return self.replace(Made::Surely);
         }
         self.replace(Made::Perhaps)
+    }
+
+    /// As [`Self::replace_vanished`], after an error of the storage or the disk: a database notices before the next check that its file
+    /// is gone. A file that could not be made did not vanish. Waits for the disk.
+    ///
+    /// # Errors
+    /// As [`Self::replace_vanished`].
+    pub fn replace_vanished_after(&mut self, error: &WriteError) -> Result<bool, WriteError> {
+        let is_bug = matches!(error, WriteError::Internal);
+        if is_bug || !self.queue.makes_files() {
+            return Ok(false);
+        }
+        self.queue.drain();
+        let never_made = |current: &CurrentFile| {
+            let state = self.queue.check(current.file);
+            state.is_err_and(|error| error.operation == Operation::Create)
+        };
+        if self.current.as_ref().is_some_and(never_made) {
+            return Ok(false);
+        }
+        self.replace(Made::Surely)
     }
 
     fn replace(&mut self, made: Made) -> Result<bool, WriteError> {

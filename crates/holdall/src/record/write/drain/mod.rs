@@ -291,10 +291,16 @@ impl Drain {
         lock(&self.ledger).miss(entry.topic, entry.publisher, interval);
     }
 
-    /// The first failure stays: what comes after it is lost, and counted.
+    /// The first failure stays: what comes after it is lost, and counted. Where the file was deleted or replaced, the recording continues
+    /// in a new one instead.
     #[cold]
     fn fail(&mut self, error: WriteError) {
         if self.failure.is_none() {
+            let error = match self.bag.replace_vanished_after(&error) {
+                Ok(true) => return self.count_removed(),
+                Ok(false) => error,
+                Err(no_new_file) => no_new_file,
+            };
             tracing::error!("recording ends early: {error}");
             self.update_status(|status| status.failure = Some(error.to_string()));
             self.failure = Some(error);
