@@ -134,7 +134,7 @@ impl Pipeline {
             max_loss_window: options.max_loss_window,
             ..DrainOptions::default()
         };
-        let drain = Drain::new(
+        let mut drain = Drain::new(
             bag,
             Arc::clone(&cache),
             Arc::clone(&ledger),
@@ -144,6 +144,9 @@ impl Pipeline {
         let (mut intakes, mut sinks) = (Vec::new(), Vec::new());
         for channel in channels {
             let id = lock(&ledger).add_topic(&channel.topic.name);
+            if !shared.has_room() {
+                drain.step(None, clock.monotonic());
+            }
             shared.command(DrainCommand::AddTopic {
                 topic: id,
                 info: channel.topic.clone(),

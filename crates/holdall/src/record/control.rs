@@ -1,10 +1,6 @@
 //! Control of a running recording, from any thread.
 
-use super::{
-    cache::SharedCache,
-    receive::gate::Gate,
-    write::drain::{DrainCommand, DrainShared},
-};
+use super::{cache::SharedCache, receive::gate::Gate, write::drain::DrainShared};
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -89,23 +85,23 @@ impl RecordControl {
         self.gate.is_paused()
     }
 
-    /// Continues in a new file.
+    /// Continues in a new file. Requests that come before it has begun are one.
     pub fn split(&self) {
-        self.drain.command(DrainCommand::Split);
+        self.drain.split();
         self.cache.wake();
     }
 
     /// Continues in a new file because the current one makes no progress; the ledger records this and the
     /// reason.
     pub fn go_on_in_new_file(&self, reason: String) {
-        self.drain.command(DrainCommand::Restart(reason));
+        self.drain.restart(reason);
         self.cache.wake();
     }
 
     /// Writes what the ring holds; false when the recording is not in snapshot mode.
     pub fn snapshot(&self) -> bool {
         if self.snapshot_mode {
-            self.drain.command(DrainCommand::Snapshot);
+            self.drain.snapshot();
             self.cache.wake();
         }
         self.snapshot_mode

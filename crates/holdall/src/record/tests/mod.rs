@@ -2,6 +2,7 @@
 
 mod audits;
 mod bags;
+mod commands;
 mod compression;
 mod disks;
 mod faults;

@@ -17,13 +17,18 @@ impl Session {
                     .request_type_description(&ask.node, &ask.type_name, &ask.type_hash);
             }
         }
-        let mut replies = Vec::new();
-        for source in &mut self.sources {
-            source.transport.poll_type_descriptions(&mut replies);
+        if self.replies.is_empty() {
+            let mut replies = Vec::new();
+            for source in &mut self.sources {
+                source.transport.poll_type_descriptions(&mut replies);
+            }
+            self.replies.extend(replies);
         }
-        for reply in replies {
+        while self.parts.drain.has_room()
+            && let Some(reply) = self.replies.pop_front()
+        {
             if let Some(definition) = self.definitions.answer(&reply) {
-                self.define(&definition);
+                self.define(definition);
             }
         }
     }
@@ -34,21 +39,14 @@ impl Session {
         self.definitions.has_just_asked(now, LAST_DEFINITION_WAIT)
     }
 
-    pub(super) fn define(&self, definition: &MessageDefinition) {
+    fn define(&self, definition: MessageDefinition) {
         let has_type =
             |topic: &&RecordedTopic| topic.records(&definition.type_name, &definition.type_description_hash);
-        let ids: Vec<TopicId> = self
-            .topics
-            .values()
-            .filter(has_type)
-            .map(|topic| topic.id)
-            .collect();
-        for topic in ids {
-            self.parts.drain.command(DrainCommand::Define {
-                topic,
-                definition: definition.clone(),
-            });
-        }
+        let topics = self.topics.values().filter(has_type);
+        let topics: Vec<TopicId> = topics.map(|topic| topic.id).collect();
+        self.parts
+            .drain
+            .command(DrainCommand::Define { topics, definition });
         self.parts.cache.wake();
     }
 }

@@ -9,7 +9,7 @@ use source::Source;
 
 use super::{
     definitions::Definitions,
-    discovery::Discovery,
+    discovery::{Discovery, GraphDecision},
     gate::{ClockSink, Gate},
     intake::Intake,
     loss_watch::LossWatch,
@@ -26,9 +26,9 @@ use holdall_model::{
     selection::{SelectionError, TopicFilter},
     topic::NodeName,
 };
-use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError};
+use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
@@ -62,6 +62,15 @@ pub(in crate::record) struct Parts {
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
 }
 
+/// A decision of the graph that is still to be carried out.
+struct Decided {
+    /// The transport that it came from.
+    number: usize,
+    decision: GraphDecision,
+    /// Time since the session's beginning when it was decided.
+    elapsed: Duration,
+}
+
 /// Everything between the transports and the cache.
 pub(in crate::record) struct Session {
     options: RecordOptions,
@@ -81,6 +90,12 @@ pub(in crate::record) struct Session {
     next_loss_look: Duration,
     events: Option<EventPublishers>,
     failure: Option<String>,
+    /// Of one poll of the graph: there is no other one before all are carried out.
+    decided: VecDeque<Decided>,
+    /// The log says that topics wait for the drain.
+    is_delay_known: bool,
+    /// Of one poll for definitions, likewise.
+    replies: VecDeque<TypeDescriptionReply>,
 }
 
 impl Session {
@@ -120,6 +135,9 @@ impl Session {
             next_loss_look: now,
             events: None,
             failure: None,
+            decided: VecDeque::new(),
+            is_delay_known: false,
+            replies: VecDeque::new(),
         };
         session.events = session.options.events.clone().map(|options| {
             let transports = session.sources.iter_mut().map(|source| &mut source.transport);
@@ -166,7 +184,7 @@ impl Session {
     pub(in crate::record) fn step(&mut self, now: Duration) -> usize {
         let moved = self.pump();
         let has_news = |source: &Source| source.failure.is_none() && source.transport.has_graph_news();
-        if now >= self.next_look || self.sources.iter().any(has_news) {
+        if !self.decided.is_empty() || now >= self.next_look || self.sources.iter().any(has_news) {
             self.next_look = now + self.options.polling_interval;
             self.look_at_graph(now);
         }
@@ -246,6 +264,10 @@ impl Session {
     }
 
     fn look_at_graph(&mut self, now: Duration) {
+        self.carry_out_decided();
+        if !self.decided.is_empty() {
+            return;
+        }
         let elapsed = now.saturating_sub(self.started);
         let initial = elapsed < INITIAL_DISCOVERY;
         for number in 0..self.sources.len() {
@@ -265,11 +287,8 @@ impl Session {
             if let Err(error) = polled {
                 self.transport_failed(number, &error);
             }
-            for decision in decisions {
-                if let Err(error) = self.carry_out(number, decision, elapsed) {
-                    tracing::error!("not recorded: {error}");
-                }
-            }
+            self.defer(number, decisions, elapsed);
+            self.carry_out_decided();
         }
     }
 
@@ -286,6 +305,13 @@ impl Session {
 
     /// Ends all subscriptions and closes the accounts of what arrived.
     pub(in crate::record) fn close(&mut self) {
+        let is_new = |decided: &&Decided| matches!(decided.decision, GraphDecision::Record(_));
+        let unheard = self.decided.iter().filter(is_new).count();
+        if unheard > 0 {
+            tracing::warn!(
+                "{unheard} topics were never subscribed to: the disk was busy from when they came to the end"
+            );
+        }
         self.clock_subscriptions.clear();
         for topic in self.topics.values_mut() {
             topic.unsubscribe();

@@ -1,6 +1,6 @@
 //! The topics of a session: opened in the ledger, the cache and the bag, and subscribed.
 
-use super::{LiveTopic, Session};
+use super::{Decided, LiveTopic, Session};
 use crate::record::{
     lock::lock,
     receive::{
@@ -8,7 +8,7 @@ use crate::record::{
         intake::{Intake, PublisherOrigin},
         subscriptions::RecordedTopic,
     },
-    write::drain::DrainCommand,
+    write::drain::{COMMANDS_MAX, DrainCommand},
 };
 use holdall_model::topic::{MessageDefinition, TopicInfo, TopicOrigin};
 use holdall_transport::{EndpointInfo, TransportError};
@@ -30,13 +30,53 @@ impl Session {
                 self.sources[number]
                     .discovery
                     .add_recorded(&name, &plan.type_name);
-                self.record(number, &plan)?;
+                if self.parts.drain.has_room() {
+                    self.record(number, &plan)?;
+                } else {
+                    let decision = GraphDecision::Record(plan.clone());
+                    self.defer(number, [decision], Duration::ZERO);
+                }
             }
         }
         Ok(())
     }
 
-    pub(super) fn carry_out(
+    /// Keeps decisions until the drain's queue has room for what they bring.
+    pub(super) fn defer(
+        &mut self,
+        number: usize,
+        decisions: impl IntoIterator<Item = GraphDecision>,
+        elapsed: Duration,
+    ) {
+        let decisions = decisions.into_iter().map(|decision| Decided {
+            number,
+            decision,
+            elapsed,
+        });
+        self.decided.extend(decisions);
+    }
+
+    /// Carries out what was decided, each of which queues one command at most, as far as the drain's queue has room.
+    pub(super) fn carry_out_decided(&mut self) {
+        while self.parts.drain.has_room()
+            && let Some(next) = self.decided.pop_front()
+        {
+            if let Err(error) = self.carry_out(next.number, next.decision, next.elapsed) {
+                tracing::error!("not recorded: {error}");
+            }
+        }
+        if self.decided.is_empty() {
+            return;
+        }
+        self.parts.cache.wake();
+        if !std::mem::replace(&mut self.is_delay_known, true) {
+            tracing::warn!(
+                "more than {COMMANDS_MAX} topics came while the disk was busy; further ones are recorded later"
+            );
+        }
+    }
+
+    fn carry_out(
         &mut self,
         number: usize,
         decision: GraphDecision,

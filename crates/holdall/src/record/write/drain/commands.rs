@@ -1,6 +1,6 @@
-//! The commands of the drain: topics and their definitions, new files, snapshots.
+//! The commands of the drain: topics and their definitions, in order, and requests for new files and snapshots, which are merged.
 
-use super::Drain;
+use super::{Drain, DrainRequests};
 use crate::record::{events::FinishedFile, lock::lock};
 use holdall_model::{
     loss::ledger::Restart,
@@ -11,7 +11,7 @@ use holdall_storage::writer::ChannelInfo;
 /// The most finished files that wait to be reported to other nodes.
 const FINISHED_FILES_MAX: usize = 1024;
 
-/// What the recorder asks of the drain, in order.
+/// What a drain must know before messages come, in order.
 #[derive(Clone, Debug)]
 pub enum DrainCommand {
     /// Messages of this topic will come.
@@ -34,17 +34,11 @@ pub enum DrainCommand {
     },
     /// The definition that a node was asked for, or that there is none.
     Define {
-        /// Its topic.
-        topic: TopicId,
+        /// The topics with this type.
+        topics: Vec<TopicId>,
         /// The definition; encoding `Unknown` when there is none.
         definition: MessageDefinition,
     },
-    /// Continue in a new file.
-    Split,
-    /// Continue in a new file because the current one makes no progress: the reason, for the ledger.
-    Restart(String),
-    /// Write what the ring of snapshot mode holds, into a file of its own.
-    Snapshot,
 }
 
 impl Drain {
@@ -53,7 +47,7 @@ impl Drain {
         loop {
             // Taken one by one, so that the lock is not held while one is carried out.
             let Some(command) = lock(&self.shared.commands).pop_front() else {
-                return;
+                break;
             };
             match command {
                 DrainCommand::AddTopic {
@@ -68,18 +62,28 @@ impl Drain {
                     info,
                     definition,
                 } => self.add_type(topic, info, definition),
-                DrainCommand::Define { topic, definition } => self.define(topic, definition),
-                DrainCommand::Split => self.split(),
-                DrainCommand::Restart(reason) => {
-                    let time = self.checkpoints.last_written();
-                    lock(&self.ledger).restarted(Restart { time, reason });
-                    self.split();
-                }
-                DrainCommand::Snapshot => {
-                    self.split();
-                    self.cache.dump();
+                DrainCommand::Define { topics, definition } => {
+                    for topic in topics {
+                        self.define(topic, definition.clone());
+                    }
                 }
             }
+        }
+        let requests = std::mem::take(&mut *lock(&self.shared.requests));
+        self.run_requests(requests);
+    }
+
+    /// One new file serves all requests.
+    fn run_requests(&mut self, requests: DrainRequests) {
+        if let Some(reason) = requests.restart {
+            let time = self.checkpoints.last_written();
+            lock(&self.ledger).restarted(Restart { time, reason });
+        }
+        if requests.new_file {
+            self.split();
+        }
+        if requests.snapshot {
+            self.cache.dump();
         }
     }
 

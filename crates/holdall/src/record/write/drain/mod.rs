@@ -13,7 +13,8 @@ mod types;
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
 use packing::InPacking;
-pub use shared::{DrainShared, DrainStatus};
+use shared::DrainRequests;
+pub use shared::{COMMANDS_MAX, DrainShared, DrainStatus};
 pub use thread::DrainThread;
 use types::OtherTypes;
 

@@ -27,11 +27,14 @@ impl DrainCommand {
                 info: info.clone(),
                 definition: definition.clone(),
             }),
-            Self::Define { topic, definition } => survival.add(|| Event::Define {
-                topic: *topic,
-                definition: definition.clone(),
-            }),
-            Self::Split | Self::Restart(_) | Self::Snapshot => {}
+            Self::Define { topics, definition } => {
+                for topic in topics {
+                    survival.add(|| Event::Define {
+                        topic: *topic,
+                        definition: definition.clone(),
+                    });
+                }
+            }
         }
     }
 }

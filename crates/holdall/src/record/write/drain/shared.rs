@@ -24,10 +24,26 @@ pub struct DrainStatus {
     pub must_end: Option<String>,
 }
 
+/// The most commands that wait for the drain: it waits for the disk, and nodes bring topics in that time.
+pub const COMMANDS_MAX: usize = 1024;
+
+/// Requests that wait for the drain. Those of one kind are one: no message comes between them.
+#[derive(Debug, Default)]
+pub(super) struct DrainRequests {
+    /// Continue in a new file.
+    pub new_file: bool,
+    /// The current file makes no progress: the first reason, for the ledger.
+    pub restart: Option<String>,
+    /// Write what the ring of snapshot mode holds.
+    pub snapshot: bool,
+}
+
 /// What the drain shares with the recorder.
 #[derive(Debug, Default)]
 pub struct DrainShared {
+    /// At most [`COMMANDS_MAX`].
     pub(super) commands: Mutex<VecDeque<DrainCommand>>,
+    pub(super) requests: Mutex<DrainRequests>,
     pub(super) status: Mutex<DrainStatus>,
     pub(super) finished: Mutex<Vec<FinishedFile>>,
     pub(super) survival: SurvivalLog,
@@ -42,10 +58,37 @@ impl DrainShared {
         }
     }
 
-    /// Queues a command for the drain; call [`SharedCache::wake`] when it should not wait for the next message.
+    /// Whether the queue takes another command. Only one thread queues commands, so the answer holds until it does.
+    pub fn has_room(&self) -> bool {
+        lock(&self.commands).len() < COMMANDS_MAX
+    }
+
+    /// Queues a command for the drain, where [`DrainShared::has_room`]; call [`SharedCache::wake`] when it should not wait for the next
+    /// message.
     pub fn command(&self, command: DrainCommand) {
         command.log_to(&self.survival);
-        lock(&self.commands).push_back(command);
+        let mut commands = lock(&self.commands);
+        debug_assert!(commands.len() < COMMANDS_MAX, "a full queue takes no command");
+        commands.push_back(command);
+    }
+
+    /// Requests a new file; one that is already requested serves this request, too.
+    pub fn split(&self) {
+        lock(&self.requests).new_file = true;
+    }
+
+    /// Requests a new file because the current one makes no progress. The ledger records the first reason of several that wait.
+    pub fn restart(&self, reason: String) {
+        let mut requests = lock(&self.requests);
+        requests.new_file = true;
+        requests.restart.get_or_insert(reason);
+    }
+
+    /// Requests what the ring of snapshot mode holds, in a file of its own.
+    pub fn snapshot(&self) {
+        let mut requests = lock(&self.requests);
+        requests.new_file = true;
+        requests.snapshot = true;
     }
 
     /// Files that were finished since the last call; the last one of a recording is not among them.
