@@ -10,6 +10,7 @@ mod lengths;
 mod markdown;
 mod packages;
 mod tidy;
+mod units;
 mod words;
 
 use std::process::ExitCode;

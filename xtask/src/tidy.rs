@@ -74,6 +74,7 @@ pub fn run() -> ExitCode {
     let ids = crate::ids::ids(&root);
     for (shown, text) in files.iter().map(|file| read_shown(&root, file)) {
         crate::ids::check_ids(&shown, &text, &ids, &mut breaches);
+        crate::units::check_units(&shown, &text, &mut breaches);
     }
     check_words(&root, &files, &mut breaches);
     check_lints(&root, &mut breaches);

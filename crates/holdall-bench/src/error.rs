@@ -2,6 +2,7 @@
 
 use crate::workload::LoadError;
 use holdall_io::disk::DiskError;
+use holdall_model::units::format_bytes;
 use holdall_storage::StorageError;
 use std::{io, path::PathBuf};
 
@@ -34,7 +35,7 @@ pub enum BenchError {
     /// The output does not fit the disk; nothing was written.
     #[error(
         "{}: {} are needed and {} are free; give another --out, or a smaller --scale or --total",
-        path.display(), gigabytes(*needed_bytes), gigabytes(*available_bytes)
+        path.display(), format_bytes(*needed_bytes), format_bytes(*available_bytes)
     )]
     NoSpace {
         /// The folder.
@@ -137,9 +138,4 @@ impl BenchError {
                 | Self::Absent { .. }
         )
     }
-}
-
-/// Bytes in gigabytes, the unit of disks.
-fn gigabytes(bytes: u64) -> String {
-    format!("{:.1} GB", bytes as f64 / 1e9)
 }

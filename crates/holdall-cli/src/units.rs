@@ -1,5 +1,6 @@
 //! Sizes and spans as people write and read them: `100MiB`, `200ms`, `62.4 KiB`, `1.49 GiB/s`.
 
+pub use holdall_model::units::{format_byte_rate, format_bytes};
 use std::time::Duration;
 
 /// Why a size or a span could not be read; the sentence follows the name of the flag.
@@ -139,38 +140,6 @@ pub fn parse_seconds_or_endless(text: &str) -> Result<Option<Duration>, UnitErro
     }
 }
 
-/// Writes a size as `ros2 bag info` does: powers of 1024, one decimal except for bytes (`62.4 KiB`).
-pub fn format_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut size = bytes as f64;
-    let mut unit = 0;
-    while size >= 1024.0 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    let decimals = usize::from(unit > 0);
-    format!("{size:.decimals$} {}", UNITS[unit])
-}
-
-/// Writes a rate with three significant digits, in powers of 1024 as sizes (`1.49 GiB/s`, `210 MiB/s`, `0
-/// B/s`).
-pub fn format_byte_rate(bytes_per_s: f64) -> String {
-    const UNITS: [&str; 4] = ["B/s", "KiB/s", "MiB/s", "GiB/s"];
-    let mut rate = bytes_per_s.max(0.0);
-    let mut unit = 0;
-    while rate >= 999.5 && unit + 1 < UNITS.len() {
-        rate /= 1024.0;
-        unit += 1;
-    }
-    let decimals = match rate {
-        _ if unit == 0 => 0,
-        r if r < 9.995 => 2,
-        r if r < 99.95 => 1,
-        _ => 0,
-    };
-    format!("{rate:.decimals$} {}", UNITS[unit])
-}
-
 /// Writes a whole number with thin groups of three for people (`1 234 567`).
 pub fn format_count(count: u64) -> String {
     let digits = count.to_string();
@@ -304,34 +273,6 @@ mod tests {
             "1700000000000000000",
         ] {
             assert!(parse_instant(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_written_as_ros2_bag_info_writes_them() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1.0 KiB"),
-            (62_453, "61.0 KiB"),
-            (5 << 40, "5.0 TiB"),
-            (5000 << 40, "5000.0 TiB"),
-        ] {
-            assert_eq!(format_bytes(bytes), text);
-        }
-    }
-
-    #[test]
-    fn rates_keep_three_digits() {
-        for (rate, text) in [
-            (0.0, "0 B/s"),
-            (999.4, "999 B/s"),
-            (1.49 * f64::from(1 << 30), "1.49 GiB/s"),
-            (210.4 * f64::from(1 << 20), "210 MiB/s"),
-            (12.34 * 1024.0, "12.3 KiB/s"),
-            (999.6 * 1024.0, "0.98 MiB/s"),
-        ] {
-            assert_eq!(format_byte_rate(rate), text);
         }
     }
 

@@ -113,7 +113,7 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
         ("run A6", "no folder for results: give --out DIR"),
         ("run A6 --scale 0 --out out", "--scale 0"),
         ("run A6 --repeat 0 --out out", "--repeat 0"),
-        ("run A6 --scale 1e9 --out out", "GB are needed and"),
+        ("run A6 --scale 1e9 --out out", "iB are needed and"),
         (
             "run A6 --case 7GB --out out",
             "--case 7GB: A6 has only 1000 × 1 KB",
@@ -279,4 +279,64 @@ fn storages_alone_run_after_other_experiments_and_stand_on_the_same_page() {
         assert!(page.contains(there), "{there}");
     }
     assert!(folder.join("out/B1_storages_100B.svg").is_file());
+}
+
+/// Whether a text has a decimal unit of sizes, as a word of its own.
+fn has_decimal_unit(text: &str) -> bool {
+    let words = text.split(|letter: char| !letter.is_alphanumeric());
+    words
+        .map(|word| word.trim_start_matches(|letter: char| letter.is_ascii_digit()))
+        .any(|word| ["kB", "KB", "MB", "GB", "TB"].contains(&word))
+}
+
+#[test]
+fn nothing_that_bench_prints_or_draws_has_a_decimal_unit() {
+    assert!(has_decimal_unit("2170 MB/s") && has_decimal_unit("1GB") && !has_decimal_unit("2 MiB, 1 B"));
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
+    let load = "publishers: {publisher_groups: [g], g: {publishers_count: 2, topic_root: t, msg_size_bytes: 20000, msg_count_each: 200, rate_hz: 100}}";
+    let own = format!(
+        "experiment: own\ntitle: mine\ncases:\n  - {{label: a, ladder: l, {load}}}\nbenchmarks:\n  - {{no_transport: true, parameters: {{max_cache_size: [1000000], max_bag_size: [0, 3000000]}}}}\n  - {{no_transport: true, parameters: {{play_rate: [unlimited]}}}}\n"
+    );
+    fs::write(folder.join("own.yaml"), own).unwrap();
+    for (arguments, unit) in [
+        (
+            "run B1 own.yaml --scale 0.01 --repeat 1 --limit-total 1048576 --out out",
+            "MiB/s",
+        ),
+        (
+            "write --total 4194304 --limit-total 4194304 --repeat 1 --out write",
+            "MiB/s",
+        ),
+        ("report out --compare out", ""),
+        ("list", "GiB"),
+    ] {
+        let (code, told, stderr) = bench(folder, &arguments.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, 0, "{stderr}");
+        assert!(told.contains(unit), "{told}");
+        let is_names = arguments == "list";
+        for line in told.lines().chain(stderr.lines()) {
+            // The titles of shipped experiments name the published loads.
+            let shown = if is_names {
+                line.rsplit("  ").next().unwrap()
+            } else {
+                line
+            };
+            assert!(!has_decimal_unit(shown), "{arguments}: {line}");
+        }
+    }
+    let mut drawn = 0;
+    for entry in fs::read_dir(folder.join("out")).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "html" || extension == "svg")
+        {
+            let text = fs::read_to_string(&path).unwrap();
+            let wrong: Vec<&str> = text.split('<').filter(|part| has_decimal_unit(part)).collect();
+            assert!(wrong.is_empty(), "{}: {wrong:?}", path.display());
+            drawn += usize::from(text.contains("MiB/s"));
+        }
+    }
+    assert!(drawn >= 3, "the page, the bars of storages, the ladder: {drawn}");
 }

@@ -15,6 +15,7 @@ pub mod selection;
 pub mod text;
 pub mod time;
 pub mod topic;
+pub mod units;
 pub mod yaml;
 
 pub use yaml::YamlError;

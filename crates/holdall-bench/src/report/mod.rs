@@ -2,7 +2,7 @@
 
 mod table;
 
-pub(crate) use table::TABLE_STYLE;
+pub(crate) use table::{TABLE_STYLE, cpu_per_gib};
 pub use table::{comparison_table, storage_table, write_table};
 
 use crate::write::{Run, WriteReport};

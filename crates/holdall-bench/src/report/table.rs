@@ -8,6 +8,7 @@ use crate::{
     write::{CandidateReport, WriteReport},
 };
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use holdall_model::units::{GIB, MIB, format_bytes, format_mebibyte_rate as rate};
 use std::fmt::Write;
 
 /// A table with a line below the header and no other lines.
@@ -17,13 +18,9 @@ pub(crate) const TABLE_STYLE: TableStyle =
 /// Marks a comparison that its interval does not support.
 const UNSUPPORTED: &str = "≈";
 
-/// Bytes a second as MB/s or GB/s.
-pub(super) fn rate(bytes_per_s: f64) -> String {
-    if bytes_per_s >= 1e10 {
-        format!("{:.1} GB/s", bytes_per_s / 1e9)
-    } else {
-        format!("{:.0} MB/s", bytes_per_s / 1e6)
-    }
+/// Processor seconds for each GiB; stored results have them for each 10⁹ bytes.
+pub(crate) fn cpu_per_gib(cpu_s_per_gb: f64) -> String {
+    format!("{:.3}", cpu_s_per_gb * (GIB / 1e9))
 }
 
 /// Messages a second as k or M.
@@ -66,7 +63,7 @@ fn row(report: &CandidateReport) -> Vec<String> {
         ratio(report.ratio_to_limit, report.intervals.get("ratio_to_limit")),
         ratio(report.ratio_to_buffered, None),
         frequency(report.messages_per_s),
-        format!("{:.3}", report.cpu_s_per_gb),
+        cpu_per_gib(report.cpu_s_per_gb),
         report.lost.to_string(),
         format!("{} MiB", report.rss_max_bytes >> 20),
         latency(|found| found.p99_9_ns),
@@ -84,7 +81,7 @@ pub fn write_table(report: &WriteReport) -> String {
         "÷ disk limit",
         "÷ buffered",
         "messages",
-        "CPU s/GB",
+        "CPU s/GiB",
         "lost",
         "memory",
         "offer p99.9",
@@ -150,7 +147,7 @@ pub fn storage_table(report: &StorageReport) -> String {
             "95 %",
             "÷ disk limit",
             "messages",
-            "CPU s/GB",
+            "CPU s/GiB",
             "close",
             "÷ rival",
         ]);
@@ -164,8 +161,11 @@ pub fn storage_table(report: &StorageReport) -> String {
     }
     let _never_fails = writeln!(
         text,
-        "{} bytes of {} for each cell, {} rounds, disk {}",
-        report.total_bytes, report.content, report.repeat, report.disk
+        "{} of {} for each cell, {} rounds, disk {}",
+        format_bytes(report.total_bytes),
+        report.content,
+        report.repeat,
+        report.disk
     )
     .is_ok();
     text.push_str(&limits(&report.limit));
@@ -183,7 +183,7 @@ pub fn comparison_table(report: &ComparisonReport) -> String {
         "÷ disk limit",
         "batches",
         "messages",
-        "CPU s/GB",
+        "CPU s/GiB",
         "close",
         "mean of batch rates",
     ]);
@@ -195,7 +195,7 @@ pub fn comparison_table(report: &ComparisonReport) -> String {
             ratio(limit, None),
             run.batches.to_string(),
             run.messages.to_string(),
-            format!("{:.3}", run.cpu_s_per_gb),
+            cpu_per_gib(run.cpu_s_per_gb),
             format!("{:.1} ms", run.close_s * 1e3),
             rate(run.avg_byte_throughput),
         ]);
@@ -216,7 +216,7 @@ pub fn comparison_table(report: &ComparisonReport) -> String {
 
 fn storage_row(cell: &Cell) -> [String; 8] {
     let interval = cell.interval.map_or("–".to_owned(), |found| {
-        format!("{:.0}–{:.0}", found.low / 1e6, found.high / 1e6)
+        format!("{:.0}–{:.0}", found.low / MIB, found.high / MIB)
     });
     let short = |estimate: Option<&Estimate>| ratio(estimate.map(|estimate| estimate.median), None);
     let rival = match (&cell.ratio_to_rival, cell.rival) {
@@ -236,7 +236,7 @@ fn storage_row(cell: &Cell) -> [String; 8] {
         interval,
         short(cell.ratio_to_limit.as_ref()),
         frequency(cell.messages_per_s),
-        format!("{:.3}", cell.cpu_s_per_gb),
+        cpu_per_gib(cell.cpu_s_per_gb),
         // Never negative, and far below what 64 bits of nanoseconds hold.
         span((cell.close_s * 1e9) as u64),
         rival,
@@ -290,10 +290,7 @@ mod tests {
 
     #[test]
     fn figures_are_short_and_carry_their_unit() {
-        assert_eq!(
-            (rate(2.17e9), rate(2.5e10)),
-            ("2170 MB/s".into(), "25.0 GB/s".into())
-        );
+        assert_eq!(cpu_per_gib(0.1), "0.107");
         assert_eq!(
             (frequency(9.6e6), frequency(45_600.0), frequency(30.0)),
             ("9.60 M/s".into(), "45.6 k/s".into(), "30 /s".into())

@@ -7,6 +7,7 @@ use super::{
     table::{Row, milliseconds},
 };
 use crate::measure::LatencySummary;
+use holdall_model::units::format_bytes;
 
 /// The table; without rows where no disk was measured.
 pub fn sheet(rows: &[&Row<'_>]) -> Sheet {
@@ -70,7 +71,7 @@ fn cells(row: &Row<'_>) -> Vec<String> {
         row.case.to_owned(),
         row.recorder.clone(),
         row.storage(),
-        format!("{} MB", row.setting.max_cache_size_bytes as f64 / 1e6),
+        format_bytes(row.setting.max_cache_size_bytes),
         shown(median(&RunResult::write_amplification), &|times| {
             format!("{times:.3}")
         }),

@@ -3,6 +3,7 @@
 
 use super::result::RunResult;
 use crate::statistics;
+use holdall_model::units::{MIB, format_mebibyte_rate as rate};
 
 /// Limits and their spread, wake-ups, and the load of other programs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,7 +82,6 @@ impl Noise {
 
     /// The limits in a sentence.
     pub fn limits_text(&self) -> String {
-        let rate = |value: f64| format!("{:.0} MB/s", value / 1e6);
         let direct = self
             .direct
             .map_or("none".to_owned(), |[_, middle, _]| rate(middle));
@@ -98,9 +98,9 @@ impl Noise {
         let mut parts = Vec::new();
         if let Some([low, _, high]) = self.direct {
             parts.push(format!(
-                "direct write went from {:.0} to {:.0} MB/s",
-                low / 1e6,
-                high / 1e6
+                "direct write went from {:.0} to {:.0} MiB/s",
+                low / MIB,
+                high / MIB
             ));
         }
         if let (Some(often), Some(worst)) = (self.wake_up_p99_9_ns, self.wake_up_max_ns) {

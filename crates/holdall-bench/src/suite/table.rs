@@ -12,6 +12,7 @@ use crate::{
     measure::{LatencySummary, ProcessUse},
     statistics::{Estimate, Interval},
 };
+use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate as rate};
 use std::{collections::BTreeMap, fmt::Write};
 
 /// One row: all repetitions of a case with a setting.
@@ -218,7 +219,9 @@ const RECORDING: [Column; 18] = [
     ("storage", |row| row.storage()),
     ("cache", |row| cache(row.setting)),
     ("split", |row| {
-        row.setting.max_bag_size_bytes.map_or(DASH.to_owned(), megabytes)
+        row.setting
+            .max_bag_size_bytes
+            .map_or(DASH.to_owned(), format_bytes)
     }),
     ("recorded", |row| row.recorded_text()),
     ("published", |row| {
@@ -252,10 +255,10 @@ const RECORDING: [Column; 18] = [
     }),
     ("memory", |row| {
         let own = |run: &RunResult| run.rss_max_bytes.saturating_sub(run.generator_bytes) as f64;
-        format!("{:.0} MiB", row.median(own) / f64::from(1 << 20))
+        format!("{:.0} MiB", row.median(own) / MIB)
     }),
     ("page cache", |row| {
-        format!("{:.0} MB", row.median(|run| run.dirty_max_bytes() as f64) / 1e6)
+        format!("{:.0} MiB", row.median(|run| run.dirty_max_bytes() as f64) / MIB)
     }),
     ("p99.99", |row| {
         milliseconds(row.median(|run| run.offer.map_or(0.0, |offer| offer.p99_99_ns as f64)))
@@ -338,8 +341,8 @@ fn time_sheet(rows: &[&Row<'_>]) -> Sheet {
 
 fn playback_sheet(rows: &[&Row<'_>]) -> Sheet {
     let header = vec![
-        "case", "rate", "played", "planned", "took", "MB/s", "starved", "late p50", "p99", "p99.9", "p99.99",
-        "worst",
+        "case", "rate", "played", "planned", "took", "MiB/s", "starved", "late p50", "p99", "p99.9",
+        "p99.99", "worst",
     ];
     let cells = |row: &&Row<'_>| {
         let of = |figure: &dyn Fn(&PlaybackResult) -> f64| {
@@ -364,7 +367,7 @@ fn playback_sheet(rows: &[&Row<'_>]) -> Sheet {
             ),
             format!("{:.2} s", of(&|played| played.planned_s)),
             format!("{:.2} s", of(&|played| played.elapsed_s)),
-            format!("{:.0}", of(&|played| played.bytes_per_s / 1e6)),
+            format!("{:.0}", of(&|played| played.bytes_per_s / MIB)),
             format!("{:.0}", of(&|played| played.starved as f64)),
             late(|late| late.p50_ns),
             late(|late| late.p99_ns),
@@ -388,28 +391,16 @@ pub(super) fn milliseconds(nanos: f64) -> String {
     }
 }
 
-/// Megabytes a second, with significant digits only.
-pub fn rate(bytes_per_s: f64) -> String {
-    match bytes_per_s / 1e6 {
-        rate if rate < 10.0 => format!("{rate:.2} MB/s"),
-        rate => format!("{rate:.0} MB/s"),
-    }
-}
-
 /// What may wait in the recorder's own memory.
 pub fn cache(setting: &Setting) -> String {
     if setting.recorder == RecorderKind::Discard {
         return DASH.to_owned();
     }
-    let size = megabytes(setting.max_cache_size_bytes);
+    let size = format_bytes(setting.max_cache_size_bytes);
     match setting.recorder.buffers() {
         1 => size,
         buffers => format!("{buffers} × {size}"),
     }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{} MB", bytes as f64 / 1e6)
 }
 
 fn machine(result: &ExperimentResult) -> String {
@@ -430,7 +421,11 @@ fn machine(result: &ExperimentResult) -> String {
 }
 
 /// The columns that a name does not explain, for the terminal and for the page.
-pub const EXPLANATIONS: [(&str, &str); 9] = [
+pub const EXPLANATIONS: [(&str, &str); 10] = [
+    (
+        "case",
+        "named as in its file or publication, whose units are powers of 1000; whatever is measured is in KiB, MiB and GiB, powers of 1024",
+    ),
     (
         "[a, b]",
         "95 % bootstrap interval of the median over the repetitions",

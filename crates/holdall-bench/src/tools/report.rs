@@ -5,6 +5,7 @@ use crate::{
     statistics::{Estimate, median},
 };
 use comfy_table::{CellAlignment, Table};
+use holdall_model::units::{format_bytes, format_mebibyte_rate};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -54,7 +55,7 @@ impl ToolRow {
         if self.bytes == 0 {
             "-".to_owned()
         } else {
-            format!("{:.2} GB/s", self.bytes_per_s / 1e9)
+            format_mebibyte_rate(self.bytes_per_s)
         }
     }
 }
@@ -106,11 +107,11 @@ pub fn table(report: &ToolsReport) -> String {
     let cold = if report.cold { "cold" } else { "warm" };
     let _never_fails = writeln!(
         text,
-        "two inputs of {:.2} GB, {cold} before each measurement, {} rounds, at most {:.0} MB of memory; limits by cp and a sync, \
+        "two inputs of {}, {cold} before each measurement, {} rounds, at most {} of memory; limits by cp and a sync, \
          and by a plain read, right before and after each",
-        report.input_bytes as f64 / 1e9,
+        format_bytes(report.input_bytes),
         report.repeat,
-        report.rss_max_bytes as f64 / 1e6
+        format_bytes(report.rss_max_bytes)
     );
     text
 }
@@ -137,6 +138,6 @@ mod tests {
             ..ToolRow::default()
         };
         read.settle(1);
-        assert_eq!((read.rate().as_str(), read.ratio.is_some()), ("2.00 GB/s", true));
+        assert_eq!((read.rate().as_str(), read.ratio.is_some()), ("1907 MiB/s", true));
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     exit::{Failure, Outcome},
     output,
     terminal::log,
+    units::{format_byte_rate, format_bytes},
 };
 use comfy_table::{LineStyle, Table, TableStyle};
 use holdall_bench::suite::{
@@ -274,14 +275,14 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
     for experiment in &all {
         if experiment.id == "B2" {
             let title = "raw write throughput of storages (as holdall bench storage)";
-            table.add_row([STORAGE_COMPARISON, title, "8", "520", "0.3 GB"]);
+            table.add_row([STORAGE_COMPARISON, title, "8", "520", "250.0 MiB"]);
         }
         table.add_row([
             experiment.id.clone(),
             experiment.title.clone(),
             experiment.cases.len().to_string(),
             runs(experiment).to_string(),
-            format!("{:.1} GB", largest_bytes(experiment) as f64 / 1e9),
+            format_bytes(largest_bytes(experiment)),
         ]);
     }
     output::result(&format!("{table}\n{LIST_END}"))?;
@@ -425,8 +426,8 @@ fn show_progress(progress: SuiteProgress) {
 
 fn sentence(result: &RunResult) -> String {
     format!(
-        "{:.2} % recorded, {:.0} MB/s durable",
+        "{:.2} % recorded, {} durable",
         result.recorded_percent(),
-        result.durable_bytes_per_s / 1e6
+        format_byte_rate(result.durable_bytes_per_s)
     )
 }

@@ -8,6 +8,7 @@ use crate::{
         table::{Row, cache, rows},
     },
 };
+use holdall_model::units::GIB;
 
 /// A row that both results have.
 pub struct Change {
@@ -17,8 +18,8 @@ pub struct Change {
     pub setting: String,
     /// Messages recorded in percent, there and here.
     pub recorded: [Estimate; 2],
-    /// Processor time of the recorder for each GB, there and here.
-    pub cpu_s_per_gb: [Estimate; 2],
+    /// Processor time of the recorder for each GiB, there and here.
+    pub cpu_s_per_gib: [Estimate; 2],
     /// Whether the intervals of what was recorded are disjoint.
     pub is_carried: bool,
     /// Whether those of the processor time are.
@@ -45,18 +46,18 @@ fn change(here: &Row<'_>, there: &Row<'_>) -> Option<Change> {
     let cpu = |row: &Row<'_>| {
         let runs = row.runs.iter().filter(|run| run.recorded_bytes > 0);
         let each: Vec<f64> = runs
-            .map(|run| run.recorder_cpu_s / (run.recorded_bytes as f64 / 1e9))
+            .map(|run| run.recorder_cpu_s / (run.recorded_bytes as f64 / GIB))
             .collect();
         Estimate::of(&each, 1)
     };
-    let cpu_s_per_gb = [cpu(there)?, cpu(here)?];
+    let cpu_s_per_gib = [cpu(there)?, cpu(here)?];
     Some(Change {
         case: here.case.to_owned(),
         setting: format!("{} · {} · {}", here.recorder, here.storage(), cache(here.setting)),
         is_carried: apart(&here.recorded_percent, &there.recorded_percent),
         recorded: [there.recorded_percent.clone(), here.recorded_percent.clone()],
-        is_cpu_carried: apart(&cpu_s_per_gb[0], &cpu_s_per_gb[1]),
-        cpu_s_per_gb,
+        is_cpu_carried: apart(&cpu_s_per_gib[0], &cpu_s_per_gib[1]),
+        cpu_s_per_gib,
     })
 }
 

@@ -32,7 +32,7 @@ pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
                 "<p class=soft>{} × {}, {:.0} GiB memory, Linux {}, {}; holdall {}</p>",
                 machine.cores,
                 escape(&machine.processor),
-                machine.memory_bytes as f64 / f64::from(1 << 30),
+                machine.memory_bytes as f64 / holdall_model::units::GIB,
                 escape(&machine.kernel),
                 escape(&machine.file_system),
                 escape(&machine.holdall),
@@ -292,7 +292,7 @@ fn comparison(body: &mut String, changes: &[compare::Change], there: &Loaded) {
         "recorded there",
         "here",
         "",
-        "CPU s/GB there",
+        "CPU s/GiB there",
         "here",
         "",
     ];
@@ -325,9 +325,9 @@ fn comparison(body: &mut String, changes: &[compare::Change], there: &Loaded) {
                 with_ends(&change.recorded[0], 2),
                 with_ends(&change.recorded[1], 2),
                 verdict(change.is_carried, &change.recorded, true),
-                with_ends(&change.cpu_s_per_gb[0], 3),
-                with_ends(&change.cpu_s_per_gb[1], 3),
-                verdict(change.is_cpu_carried, &change.cpu_s_per_gb, false),
+                with_ends(&change.cpu_s_per_gib[0], 3),
+                with_ends(&change.cpu_s_per_gib[1], 3),
+                verdict(change.is_cpu_carried, &change.cpu_s_per_gib, false),
             ),
         );
     }

@@ -4,10 +4,12 @@ use super::plots::{Bar, Group, Plot, Scale, bars_of, csv_cell};
 use crate::{
     error::{BenchError, BenchResult},
     machine::Machine,
+    report::cpu_per_gib,
     statistics::{Estimate, Interval},
     storage::batch_label,
     suite::sheet::Sheet,
 };
+use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate};
 use serde::Deserialize;
 use std::{
     fmt::Write,
@@ -74,9 +76,9 @@ pub struct StorageCell {
 }
 
 impl StorageCell {
-    /// In MB/s.
+    /// In MiB/s.
     fn rate(&self) -> Estimate {
-        let scaled = |bytes: f64| bytes / 1e6;
+        let scaled = |bytes: f64| bytes / MIB;
         Estimate {
             median: scaled(self.durable_bytes_per_s),
             interval: self.interval.map(|ends| Interval {
@@ -135,8 +137,8 @@ impl Storages {
     /// Scale and rounds in a sentence.
     pub fn about(&self) -> String {
         format!(
-            "{:.1} MB of {} for each cell, {} rounds",
-            self.result.total_bytes as f64 / 1e6,
+            "{} of {} for each cell, {} rounds",
+            format_bytes(self.result.total_bytes),
             self.result.content,
             self.result.repeat
         )
@@ -144,8 +146,7 @@ impl Storages {
 
     /// The limits in a sentence.
     pub fn limits(&self) -> String {
-        let rate =
-            |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{:.0} MB/s", value / 1e6));
+        let rate = |value: Option<f64>| value.map_or("–".to_owned(), format_mebibyte_rate);
         let limit = &self.result.limit;
         format!(
             "Limits of these runs: direct write {} (median), buffered write with sync {}, memcpy {}.",
@@ -166,7 +167,7 @@ impl Storages {
                 "durable",
                 "÷ limit",
                 "messages/s",
-                "CPU s/GB",
+                "CPU s/GiB",
                 "close",
                 "÷ rival",
             ],
@@ -200,12 +201,12 @@ fn row(cell: &StorageCell) -> Vec<String> {
         cell.messages.clone(),
         batch_label(cell.batch_size),
         cell.plugin_config.clone(),
-        format!("{} MB/s", with_ends(&cell.rate(), 0)),
+        format!("{} MiB/s", with_ends(&cell.rate(), 0)),
         cell.ratio_to_limit
             .as_ref()
             .map_or_else(dash, |ratio| with_ends(ratio, 2)),
         format!("{:.0}", cell.messages_per_s),
-        format!("{:.3}", cell.cpu_s_per_gb),
+        cpu_per_gib(cell.cpu_s_per_gb),
         format!("{:.1} ms", cell.close_s * 1e3),
         cell.ratio_to_rival
             .as_ref()
@@ -217,42 +218,41 @@ fn row(cell: &StorageCell) -> Vec<String> {
 }
 
 fn of_size(cells: &[StorageCell], other: Option<&Storages>) -> BenchResult<Plot> {
-    let mut csv = "messages,batch,configuration,mb_per_s,low,high,mb_per_s_compared\n".to_owned();
+    let mut csv = "messages,batch,configuration,bytes_per_s,low,high,bytes_per_s_compared\n".to_owned();
     let (mut groups, mut most): (Vec<Group>, f64) = (Vec::new(), 1.0);
     for batch in cells.chunk_by(|a, b| a.batch_size == b.batch_size) {
         let mut bars = Vec::new();
         for cell in batch {
-            let there = other
-                .and_then(|other| other.result.cells.iter().find(|there| there.is_place_of(cell)))
-                .map(StorageCell::rate);
+            let there =
+                other.and_then(|other| other.result.cells.iter().find(|there| there.is_place_of(cell)));
             let rate = cell.rate();
-            let ends = rate.interval.unwrap_or(Interval {
-                low: rate.median,
-                high: rate.median,
-            });
+            let high = rate.interval.map_or(rate.median, |ends| ends.high);
             most = there
                 .iter()
-                .map(|there| there.median)
-                .fold(most.max(ends.high), f64::max);
+                .map(|there| there.rate().median)
+                .fold(most.max(high), f64::max);
+            let (low, high) = cell
+                .interval
+                .map_or((cell.durable_bytes_per_s, cell.durable_bytes_per_s), |ends| {
+                    (ends.low, ends.high)
+                });
             let _never_fails = writeln!(
                 csv,
                 "{},{},{},{},{},{},{}",
                 csv_cell(&cell.messages),
                 batch_label(cell.batch_size),
                 csv_cell(&cell.plugin_config),
-                rate.median,
-                ends.low,
-                ends.high,
-                there
-                    .as_ref()
-                    .map_or(String::new(), |there| there.median.to_string()),
+                cell.durable_bytes_per_s,
+                low,
+                high,
+                there.map_or(String::new(), |there| there.durable_bytes_per_s.to_string()),
             )
             .is_ok();
             bars.push(Bar {
                 label: cell.plugin_config.clone(),
                 series: usize::from(is_rival(&cell.plugin_config)),
                 estimate: rate,
-                other: there,
+                other: there.map(StorageCell::rate),
             });
         }
         groups.push(Group {
@@ -264,14 +264,14 @@ fn of_size(cells: &[StorageCell], other: Option<&Storages>) -> BenchResult<Plot>
     Ok(Plot {
         name: format!("storages_{size}"),
         title: format!(
-            "Messages of {size}: durable MB/s, close and sync included; blue: ours, orange: others{}",
+            "Messages of {size}: durable MiB/s, close and sync included; blue: ours, orange: others{}",
             if other.is_some() { ", grey: compared" } else { "" }
         ),
         svg: bars_of(
             &groups,
             Scale {
                 most,
-                unit: "",
+                unit: "MiB/s",
                 digits: 0,
             },
         )?,
@@ -315,12 +315,12 @@ mod tests {
         let rows = storages.sheet().rows;
         assert_eq!(
             [&rows[0][3], &rows[0][4], &rows[0][8]],
-            ["1500 [1000, 2000] MB/s", "0.75 [0.50, 1.00]", "3.00 × mcap_crate"]
+            ["1431 [954, 1907] MiB/s", "0.75 [0.50, 1.00]", "3.00 × mcap_crate"]
         );
         let plots = storages.plots(Some(&storages)).unwrap();
         assert_eq!(plots.len(), 1);
         assert_eq!(plots[0].csv.lines().count(), 3);
-        assert!(plots[0].svg.contains("batches of 1KiB") && plots[0].svg.contains("1500"));
+        assert!(plots[0].svg.contains("batches of 1KiB") && plots[0].svg.contains("1431"));
         assert_eq!(
             plots[0].svg.matches("#AAAAAA").count(),
             2,

@@ -1,6 +1,7 @@
 //! The sentence for too little free space for a recording.
 
 use super::options::OnDiskFull;
+use holdall_model::units::format_bytes;
 use std::path::Path;
 
 /// The sentence that ends a recording when less is free than must stay so.
@@ -20,26 +21,10 @@ pub(in crate::record) fn too_little_space(
     };
     format!(
         "only {} are free for {}, less than the {} that must stay free: the recording ends, with everything received until now; {what_to_do}",
-        size(available_bytes),
+        format_bytes(available_bytes),
         directory.display(),
-        size(wanted_bytes),
+        format_bytes(wanted_bytes),
     )
-}
-
-/// A size in powers of 1024 with one decimal: `1.5 GiB`.
-fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut size = bytes as f64 / 1024.0;
-    let mut units = UNITS.iter();
-    let mut unit = units.next().unwrap_or(&"");
-    for larger in units {
-        if size < 1024.0 {
-            break;
-        }
-        size /= 1024.0;
-        unit = larger;
-    }
-    format!("{size:.1} {unit}")
 }
 
 #[cfg(test)]
@@ -52,10 +37,6 @@ mod tests {
         assert!(
             said.contains("only 3.0 MiB are free for bag, less than the 818.5 TiB that"),
             "{said}"
-        );
-        assert_eq!(
-            [0, 1023 << 10, u64::MAX].map(size),
-            ["0.0 KiB", "1023.0 KiB", "16384.0 PiB"]
         );
     }
 }

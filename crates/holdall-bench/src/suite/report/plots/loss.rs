@@ -8,23 +8,24 @@ use crate::{
     error::BenchResult,
     suite::{config::Experiment, table::Row},
 };
+use holdall_model::units::MIB;
 use std::fmt::Write;
 
 /// A line for each recorder over the loads that were offered; the worst case where several offer the same.
 fn lines_of(rows: &[&Row<'_>]) -> (Vec<Line>, String) {
     let mut lines: Vec<Line> = Vec::new();
-    let mut csv = "case,setting,offered_mb_per_s,lost_percent\n".to_owned();
+    let mut csv = "case,setting,offered_bytes_per_s,lost_percent\n".to_owned();
     for row in rows {
-        let offered = row.median(|run| run.offered_bytes_per_s) / 1e6;
+        let offered = row.median(|run| run.offered_bytes_per_s);
         let lost = 100.0 - row.recorded_percent.median;
         let name = label(row);
         let _never_fails =
             writeln!(csv, "{},{},{offered},{lost}", csv_cell(row.case), csv_cell(&name)).is_ok();
         match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push((offered, lost)),
+            Some(line) => line.points.push((offered / MIB, lost)),
             None => lines.push(Line {
                 name,
-                points: vec![(offered, lost)],
+                points: vec![(offered / MIB, lost)],
                 dotted: true,
             }),
         }
@@ -43,7 +44,7 @@ fn plot(rows: &[&Row<'_>], name: String, title: String) -> BenchResult<Plot> {
     let most = points().map(|point| point.0).fold(1.0, f64::max) * 1.05;
     let worst = points().map(|point| point.1).fold(1.0, f64::max) * 1.1;
     let axes = Axes {
-        x: (0.0..most, "offered, MB/s"),
+        x: (0.0..most, "offered, MiB/s"),
         y: (0.0..worst, "lost, %"),
         places: &[],
         borders: &[],

@@ -20,6 +20,7 @@ use crate::{
     },
 };
 pub(super) use bars::{Bar, Group, Scale};
+use holdall_model::units::format_bytes;
 use lines::{Axes, LOG_MIN, Line};
 use plotters::style::RGBColor;
 pub use png::Painter;
@@ -114,7 +115,7 @@ fn label(row: &Row<'_>) -> String {
     }
     let mut text = format!("{} · {} · {}", row.recorder, row.storage(), cache(setting));
     if let Some(bytes) = setting.max_bag_size_bytes {
-        let _never_fails = write!(text, " · split {} MB", bytes as f64 / 1e6).is_ok();
+        let _never_fails = write!(text, " · split {}", format_bytes(bytes)).is_ok();
     }
     text
 }
@@ -256,7 +257,7 @@ fn csv_of_recorded(csv: &mut String, row: &Row<'_>) {
     .is_ok();
 }
 
-/// What was recorded here and, thin and grey, in the other folder; then processor time for each GB likewise.
+/// What was recorded here and, thin and grey, in the other folder; then processor time for each GiB likewise.
 ///
 /// # Errors
 /// A plot that cannot be drawn.
@@ -299,7 +300,7 @@ pub fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
     };
     let most = changes
         .iter()
-        .flat_map(|change| &change.cpu_s_per_gb)
+        .flat_map(|change| &change.cpu_s_per_gib)
         .map(|estimate| estimate.interval.map_or(estimate.median, |ends| ends.high));
     let percent = Scale {
         most: 100.0,
@@ -321,10 +322,10 @@ pub fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
         )?,
         one(
             "compared_cpu",
-            "Processor time of the recorder for each GB recorded; grey: the other folder",
-            |change| &change.cpu_s_per_gb,
+            "Processor time of the recorder for each GiB recorded; grey: the other folder",
+            |change| &change.cpu_s_per_gib,
             seconds,
-            "cpu_s_per_gb",
+            "cpu_s_per_gib",
         )?,
     ])
 }
