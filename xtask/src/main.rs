@@ -5,6 +5,7 @@
 
 mod arrows;
 mod file_calls;
+mod flags;
 mod ids;
 mod lengths;
 mod markdown;

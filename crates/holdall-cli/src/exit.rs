@@ -1,5 +1,6 @@
 //! The outcome of a run, and its exit code: which errors refuse the input, and which are failures during the work.
 
+use crate::render::hint::Hint;
 use holdall::{
     decode::ChoiceError,
     export::ExportError,
@@ -66,27 +67,27 @@ impl Failure {
         Self::Failed(reason.to_string())
     }
 
-    fn when(is_refused: bool, error: impl fmt::Display) -> Self {
+    fn when(is_refused: bool, error: &impl Hint) -> Self {
         if is_refused {
-            Self::refused(error)
+            Self::Refused(error.with_hint())
         } else {
-            Self::failed(error)
+            Self::Failed(error.with_hint())
         }
     }
 
     /// Of a bag that was opened; `named` are the paths of the command line.
     pub fn opening(error: ReadError, named: &[PathBuf]) -> Self {
-        Self::when(refuses(&error, named), error)
+        Self::when(refuses(&error, named), &error)
     }
 
     /// Of a choice of messages.
     pub fn choosing(error: ChoiceError) -> Self {
-        Self::when(refuses_choice(&error), error)
+        Self::when(refuses_choice(&error), &error)
     }
 
     /// Of a verb that makes a bag, or changes the bag `named`.
     pub fn making(error: ToolError, named: &[PathBuf]) -> Self {
-        Self::when(refuses_tool(&error, named), error)
+        Self::when(refuses_tool(&error, named), &error)
     }
 
     /// Of a repair of the bag `named`.
@@ -100,7 +101,7 @@ impl Failure {
             RepairError::Output(error) => refuses_tool(error, &named),
             _ => false,
         };
-        Self::when(is_refused, error)
+        Self::when(is_refused, &error)
     }
 
     /// Of a playback of the bags `named`.
@@ -113,7 +114,7 @@ impl Failure {
             PlayError::Bag(error) => refuses(error, named),
             _ => false,
         };
-        Self::when(is_refused, error)
+        Self::when(is_refused, &error)
     }
 
     /// Of an export.
@@ -123,20 +124,20 @@ impl Failure {
             ExportError::Choice(error) => refuses_choice(error),
             _ => false,
         };
-        Self::when(is_refused, error)
+        Self::when(is_refused, &error)
     }
 
     /// Of a request to a running recording.
     pub fn asking(error: ControlError) -> Self {
         let is_refused = match &error {
-            ControlError::Bind { .. } | ControlError::Refused(_) => true,
+            ControlError::Bind { .. } | ControlError::Refused { .. } => true,
             ControlError::Reach { source, .. } => matches!(
                 source.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
             ),
             _ => false,
         };
-        Self::when(is_refused, error)
+        Self::when(is_refused, &error)
     }
 
     /// The sentence.
@@ -151,7 +152,7 @@ impl Failure {
 /// file inside of a bag is damage.
 fn refuses(error: &ReadError, named: &[PathBuf]) -> bool {
     match error {
-        ReadError::Unsupported { .. } | ReadError::Publishers { .. } => true,
+        ReadError::Unsupported { .. } | ReadError::Publishers { .. } | ReadError::NoPublishers { .. } => true,
         ReadError::NotABag { path, .. } | ReadError::Io { path, .. } => named.contains(path),
         ReadError::Disk(error) => named.contains(&error.path),
         ReadError::Storage(error) => refuses_file(error, named),
@@ -161,7 +162,7 @@ fn refuses(error: &ReadError, named: &[PathBuf]) -> bool {
 
 fn refuses_file(error: &StorageError, named: &[PathBuf]) -> bool {
     match error {
-        StorageError::Unsupported { .. } => true,
+        StorageError::Unsupported { .. } | StorageError::NotInPlace { .. } => true,
         StorageError::WrongFormat { path, .. } | StorageError::Io { path, .. } => named.contains(path),
         StorageError::Disk(error) => named.contains(&error.path),
         _ => false,

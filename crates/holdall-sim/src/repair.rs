@@ -103,7 +103,7 @@ pub fn judge(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation
             Ok(_) => break,
             Err(_) if disk.crashed => crashes_left -= 1,
             // The error states this, and a copy can be repaired.
-            Err(RepairError::Storage(StorageError::Unsupported { .. })) => return copy(plan, bag, before),
+            Err(RepairError::Storage(StorageError::NotInPlace { .. })) => return copy(plan, bag, before),
             Err(error) => return Err(Violation::new(Invariant::Repair, error.to_string())),
         }
     }

@@ -110,7 +110,7 @@ fn repaired(bag: &Path) -> Result<PathBuf, Violation> {
             Err(Violation::new(Invariant::Sound, report.problems.join("; ")))
         }
         Ok(_) => Ok(bag.to_owned()),
-        Err(RepairError::Storage(StorageError::Unsupported { .. })) => {
+        Err(RepairError::Storage(StorageError::NotInPlace { .. })) => {
             let output = bag.with_file_name("repaired");
             repair(bag, Some(&output), &mut |_, _| ())
                 .map(|_| output)

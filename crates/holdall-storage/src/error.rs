@@ -181,6 +181,14 @@ pub enum StorageError {
         /// The cause.
         reason: String,
     },
+    /// A damaged file that can be repaired into a new bag only.
+    #[error("{} cannot be repaired in place: {reason}; repair it into a new bag", path.display())]
+    NotInPlace {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        reason: &'static str,
+    },
 }
 
 /// Reserves memory for `bytes` bytes of `what`, a length stored in a file or that of a message.

@@ -1,8 +1,16 @@
 //! What an export has written, for people.
 
+use super::hint::AS_JSON;
 use crate::units::plural;
 use holdall::export::ExportReport;
 use holdall_model::text::{Outside, OutsidePath};
+
+/// Why a topic of JSON texts has no table, and where its messages are readable.
+pub fn json_topic(topic: &str) -> String {
+    format!(
+        "{topic}: left out: its messages are JSON texts, whose columns are not known in advance; {AS_JSON}"
+    )
+}
 
 /// A line for each file or folder.
 pub fn text(report: &ExportReport) -> String {

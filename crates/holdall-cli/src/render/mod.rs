@@ -5,6 +5,7 @@ pub mod check;
 pub mod diff;
 pub mod export;
 mod fit;
+pub mod hint;
 pub mod info;
 pub mod line;
 pub mod paint;

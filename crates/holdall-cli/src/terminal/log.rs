@@ -1,11 +1,16 @@
 //! Log lines on standard error: short on a terminal, with the time of day in a file.
 
 use super::screen;
-use crate::verbs::input::as_named;
+use crate::{render::hint, verbs::input::as_named};
+use holdall::record::Setting;
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::text::Outside;
 use std::{fmt, io};
-use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+    level_filters::LevelFilter,
+};
 use tracing_subscriber::{
     filter::Targets,
     fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer},
@@ -74,7 +79,7 @@ where
 {
     fn format_event(
         &self,
-        context: &FmtContext<'_, S, N>,
+        _context: &FmtContext<'_, S, N>,
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
@@ -90,11 +95,44 @@ where
         } else {
             write!(writer, "{name}: ")?;
         }
-        let mut text = String::new();
-        context
-            .field_format()
-            .format_fields(Writer::new(&mut text), event)?;
-        writeln!(writer, "{}", Outside(&text))
+        let mut text = Text::default();
+        event.record(&mut text);
+        writeln!(writer, "{}", Outside(&text.with_flag()))
+    }
+}
+
+/// The fields of a log line: the message, the setting that would help, and all else as `name=value`.
+#[derive(Default)]
+struct Text {
+    message: String,
+    others: String,
+    setting: Option<Setting>,
+}
+
+impl Text {
+    /// `message name=value (--flag)`.
+    fn with_flag(self) -> String {
+        let text = self.message + &self.others;
+        match self.setting {
+            Some(setting) => format!("{text} ({})", hint::flag(setting)),
+            None => text,
+        }
+    }
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.others.push_str(&format!(" {name}={value:?}")),
+        }
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match Setting::from_name(value).filter(|_| field.name() == "setting") {
+            Some(setting) => self.setting = Some(setting),
+            None => self.record_debug(field, &value),
+        }
     }
 }
 
@@ -106,5 +144,41 @@ const fn level(level: Level) -> (&'static str, &'static str) {
         Level::INFO => ("info", "32"),
         Level::DEBUG => ("debug", "34"),
         Level::TRACE => ("trace", "2"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// Keeps the line that each event becomes.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    impl<S: Subscriber> tracing_subscriber::Layer<S> for Lines {
+        fn on_event(&self, event: &Event<'_>, _context: tracing_subscriber::layer::Context<'_, S>) {
+            let mut text = Text::default();
+            event.record(&mut text);
+            self.0.lock().unwrap().push(text.with_flag());
+        }
+    }
+
+    #[test]
+    fn a_line_ends_with_the_flag_of_the_setting_that_it_names() {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::registry().with(lines.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            let late = 2;
+            tracing::warn!(setting = Setting::MaxLossWindow.name(), "{late} seconds late");
+            tracing::warn!(late, setting = "of another crate", "a line");
+        });
+        assert_eq!(
+            *lines.0.lock().unwrap(),
+            [
+                "2 seconds late (--max-loss-window)",
+                "a line late=2 setting=\"of another crate\""
+            ]
+        );
     }
 }

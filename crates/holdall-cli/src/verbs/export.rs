@@ -59,6 +59,9 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     let report = exporter.finish().map_err(Failure::exporting)?;
     drop(progress);
     report.notices.iter().for_each(|notice| warn!("{notice}"));
+    for topic in &report.json_topics {
+        warn!("{}", render::export::json_topic(topic));
+    }
     if report.exported.is_empty() && unreadable == 0 && total > 0 {
         return Err(Failure::refused(if taken == 0 {
             input::nothing_chosen(bags)

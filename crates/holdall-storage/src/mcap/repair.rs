@@ -179,10 +179,9 @@ struct Shortened {
 
 /// A header for the chunk at `start` that ends it at `end`.
 fn shorten(source: &Source, (start, end): (u64, u64), is_copy: bool) -> StorageResult<Shortened> {
-    let not_in_place = |reason: &str| StorageError::Unsupported {
+    let not_in_place = |reason| StorageError::NotInPlace {
         path: source.path().to_owned(),
-        what: "repairing it in place",
-        reason: format!("{reason}; repair it into a new bag with -o"),
+        reason,
     };
     let place = RecordPlace {
         opcode: op::CHUNK,

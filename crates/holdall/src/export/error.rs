@@ -22,7 +22,7 @@ pub enum ExportError {
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The output file already exists.
-    #[error("{} already exists; nothing was overwritten, choose another folder with -o or add --overwrite", path.display())]
+    #[error("{} already exists; nothing was overwritten", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum ExportError {
         what: &'static str,
     },
     /// A type with more columns than a table can have.
-    #[error("{type_name} has more than {columns_max} columns; use holdall cat --json")]
+    #[error("{type_name} has more than the {columns_max} columns that a table can have")]
     TooManyColumns {
         /// The type.
         type_name: String,

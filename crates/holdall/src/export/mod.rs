@@ -70,6 +70,8 @@ pub struct ExportReport {
     pub exported: Vec<Exported>,
     /// Notices for the user, one sentence each.
     pub notices: Vec<String>,
+    /// Topics that were left out because their messages are JSON texts, whose columns are not known in advance.
+    pub json_topics: Vec<String>,
 }
 
 impl ExportReport {
@@ -119,7 +121,7 @@ pub struct Exporter {
     outlets: BTreeMap<String, BTreeMap<String, Option<Outlet>>>,
     /// Used file names, each with the last number that was appended to it.
     names: HashMap<String, u32>,
-    notices: Vec<String>,
+    json_topics: Vec<String>,
     /// Whether the output folder is ready; an export without output creates none.
     has_folder: bool,
 }
@@ -138,7 +140,7 @@ impl Exporter {
             decoders,
             outlets: BTreeMap::new(),
             names: HashMap::new(),
-            notices: Vec::new(),
+            json_topics: Vec::new(),
             has_folder: false,
         })
     }
@@ -179,9 +181,9 @@ impl Exporter {
     pub fn finish(mut self) -> Result<ExportReport, ExportError> {
         let mut report = ExportReport {
             notices: self.decoders.take_notices(),
+            json_topics: self.json_topics,
             ..ExportReport::default()
         };
-        report.notices.append(&mut self.notices);
         let outlets = self
             .outlets
             .into_iter()
@@ -214,10 +216,7 @@ impl Exporter {
             // The decoders' notice reports opaque topics.
             Decoder::Opaque { .. } => return Ok(None),
             Decoder::Json => {
-                self.notices.push(format!(
-                    "{}: left out: its messages are JSON texts, whose columns are not known in advance; use holdall cat --json",
-                    topic.name
-                ));
+                self.json_topics.push(topic.name.clone());
                 return Ok(None);
             }
         };

@@ -64,7 +64,7 @@ fn layout(encoding: &str) -> Option<Layout> {
 fn unknown(encoding: &str) -> String {
     if matches!(encoding.as_bytes(), [b'1'..=b'9', .., b'S', b'C', b'1'..=b'9']) {
         return format!(
-            "images of encoding {encoding:?} have signed pixels, which neither PNG nor JPEG can hold; export them with --format parquet"
+            "images of encoding {encoding:?} have signed pixels, which neither PNG nor JPEG can hold; a Parquet table can"
         );
     }
     format!(

@@ -37,7 +37,7 @@ pub enum PlayError {
     },
     /// A topic that the transport cannot carry.
     #[error(
-        "cannot play {topic}: its messages are serialized as {found:?}, which the chosen --transport cannot publish; leave it out with --exclude-topics"
+        "cannot play {topic}: its messages are serialized as {found:?}, which the chosen transport cannot publish"
     )]
     SerializationFormat {
         /// Name in the bag.

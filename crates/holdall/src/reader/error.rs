@@ -61,6 +61,12 @@ pub enum ReadError {
         /// The path in the metadata.
         found: String,
     },
+    /// A selection by publisher, and a bag that names none.
+    #[error("{}: it does not store who published its messages", path.display())]
+    NoPublishers {
+        /// The first bag.
+        path: PathBuf,
+    },
     /// Publishers that cannot be selected.
     #[error("{}: {reason}", path.display())]
     Publishers {

@@ -114,12 +114,7 @@ impl PublisherChoice {
         let path = bags.bags().first().map(|bag| bag.path().to_owned());
         let path = path.unwrap_or_default();
         if known.is_empty() {
-            let reason = "it does not store who published its messages; MCAP and SQLite bags that holdall recorded do, \
-                          unless --merge-publishers was set";
-            return Err(ReadError::Publishers {
-                path,
-                reason: reason.to_owned(),
-            });
+            return Err(ReadError::NoPublishers { path });
         }
         // A publisher whose messages were all lost is in the ledger only.
         let accounts = ledgers.iter().flat_map(|ledger| &ledger.topics);

@@ -9,6 +9,7 @@ mod lock;
 pub mod options;
 pub mod receive;
 mod recorder;
+mod setting;
 pub mod status;
 mod stepped;
 #[cfg(test)]
@@ -20,5 +21,6 @@ pub use assembly::RescueMemory;
 pub use control::RecordControl;
 pub use error::RecordError;
 pub use recorder::{Platform, Recorder};
+pub use setting::Setting;
 pub use stepped::SteppedRecorder;
 pub use view::RecordObserver;

@@ -1,7 +1,7 @@
 //! A local socket that accepts requests to a recording, one JSON object per line, and its client.
 
 use super::{StallFlag, metrics::open_metrics};
-use crate::record::{RecordControl, RecordObserver};
+use crate::record::{RecordControl, RecordObserver, Setting};
 use holdall_io::fs::{self, Kind};
 use holdall_model::loss::LossSums;
 use serde_json::{Value, json};
@@ -63,8 +63,13 @@ pub enum ControlError {
         source: io::Error,
     },
     /// The recording refused.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{reason}")]
+    Refused {
+        /// The recording's sentence.
+        reason: String,
+        /// What would have to be set.
+        setting: Option<Setting>,
+    },
 }
 
 /// The socket of a recording; removed on drop. Clients wait until [`Self::serve`] is called.
@@ -267,7 +272,11 @@ impl Server {
                 json!({"ok": true})
             }
             "snapshot" if control.snapshot() => json!({"ok": true, "success": true}),
-            "snapshot" => refusal("a snapshot needs --snapshot-mode"),
+            "snapshot" => {
+                let mut reply = refusal("only a recording in snapshot mode takes snapshots");
+                reply["setting"] = json!(Setting::Snapshot.name());
+                reply
+            }
             "stop" => {
                 control.stop("asked for on the control socket");
                 json!({"ok": true})
@@ -358,6 +367,9 @@ pub fn ask(path: &Path, request: &str) -> Result<Value, ControlError> {
         let sentence = reply["error"]
             .as_str()
             .unwrap_or("the recording refused without a reason");
-        Err(ControlError::Refused(sentence.to_owned()))
+        Err(ControlError::Refused {
+            reason: sentence.to_owned(),
+            setting: reply["setting"].as_str().and_then(Setting::from_name),
+        })
     }
 }

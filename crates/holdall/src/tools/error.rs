@@ -29,7 +29,7 @@ pub enum ToolError {
     #[error(transparent)]
     Selection(#[from] SelectionError),
     /// The output already exists.
-    #[error("{}: already exists; nothing was overwritten, choose another name with -o", path.display())]
+    #[error("{}: already exists; nothing was overwritten", path.display())]
     OutputExists {
         /// The bag directory.
         path: PathBuf,

@@ -1,5 +1,6 @@
 //! Logs that messages are being lost: when a loss begins, not for every message.
 
+use crate::record::Setting;
 use holdall_model::loss::{LossStage, LossSums, ledger::Ledger};
 use std::collections::BTreeSet;
 
@@ -26,6 +27,12 @@ impl LossWatch {
                         topic.name,
                         LossSums::BEFORE_MATCH
                     ),
+                    LossStage::Cache => tracing::warn!(
+                        setting = Setting::CacheBytesMax.name(),
+                        "{}: {count} messages lost so far: {}",
+                        topic.name,
+                        reason(stage)
+                    ),
                     _ => tracing::warn!("{}: {count} messages lost so far: {}", topic.name, reason(stage)),
                 }
             }
@@ -41,7 +48,7 @@ const fn reason(stage: LossStage) -> &'static str {
         LossStage::Transport => {
             "sent and never received; a larger socket receive buffer may help (net.core.rmem_max)"
         }
-        LossStage::Cache => "the disk is too slow for what arrives and the cache is full (--max-cache-size)",
+        LossStage::Cache => "the disk is too slow for what arrives and the cache is full",
         LossStage::Compression => "compression is too slow for what arrives",
         LossStage::Storage => "the bag cannot be written",
         LossStage::Split => "received while files were switched",

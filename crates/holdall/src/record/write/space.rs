@@ -15,9 +15,7 @@ pub(in crate::record) fn too_little_space(
         OnDiskFull::Ring => {
             "no older file of this recording is left to remove; free some space or split into smaller files"
         }
-        OnDiskFull::Stop => {
-            "free some space, or record with --on-disk-full ring to give up the oldest files instead"
-        }
+        OnDiskFull::Stop => "free some space, or have the oldest files of a recording removed instead",
     };
     format!(
         "only {} are free for {}, less than the {} that must stay free: the recording ends, with everything received until now; {what_to_do}",

@@ -1,7 +1,10 @@
 //! What survives the recorder's process besides messages: a log of topics, publishers and losses in shared memory, and where it is.
 
 use super::retained::{RETAINED_BYTES_MAX, Retained};
-use crate::record::cache::{ArenaSource, CACHE_BYTES_MIN, CacheOptions, SegmentShape};
+use crate::record::{
+    Setting,
+    cache::{ArenaSource, CACHE_BYTES_MIN, CacheOptions, SegmentShape},
+};
 use holdall_io::{
     fs,
     survivor::{
@@ -214,7 +217,8 @@ impl Survival {
         };
         Self::make(directory, cache).unwrap_or_else(|error| {
             tracing::warn!(
-                "no shared memory in {}: {error}; if this process is killed, the last messages are lost (--max-loss-window)",
+                setting = Setting::MaxLossWindow.name(),
+                "no shared memory in {}: {error}; if this process is killed, the last messages are lost",
                 directory.display()
             );
             Self::default()

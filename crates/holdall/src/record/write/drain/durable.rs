@@ -2,7 +2,7 @@
 
 use super::Drain;
 use crate::{
-    record::{lock::lock, write::durability::Verdict},
+    record::{Setting, lock::lock, write::durability::Verdict},
     writer::WriteError,
 };
 use std::time::Duration;
@@ -58,7 +58,8 @@ impl Drain {
     pub(super) fn warn_of(&mut self, verdict: Verdict) {
         if let (Verdict::FirstMiss(age), Some(window)) = (verdict, self.options.max_loss_window) {
             tracing::warn!(
-                "the disk is too slow for --max-loss-window {:.1} s: a power cut now would take the last {:.1} s",
+                setting = Setting::MaxLossWindow.name(),
+                "the disk is too slow for a loss window of {:.1} s: a power cut now would take the last {:.1} s",
                 window.as_secs_f64(),
                 age.as_secs_f64(),
             );

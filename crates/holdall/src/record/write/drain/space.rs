@@ -3,6 +3,7 @@
 use super::Drain;
 use crate::{
     record::{
+        Setting,
         lock::lock,
         write::{
             options::{OnDiskFull, RING_FREE_SPACE_BYTES},
@@ -51,7 +52,10 @@ impl Drain {
         if !can_wait && lock(&self.shared.status).must_end.is_none() {
             let on_full = self.options.on_disk_full;
             let reason = too_little_space(self.bag.directory(), available, wanted, on_full);
-            tracing::warn!("{reason}");
+            match on_full {
+                OnDiskFull::Stop => tracing::warn!(setting = Setting::RingOnDiskFull.name(), "{reason}"),
+                OnDiskFull::Ring => tracing::warn!("{reason}"),
+            }
             self.update_status(|status| status.must_end = Some(reason));
         }
         Ok(())
