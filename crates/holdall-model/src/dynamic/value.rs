@@ -138,7 +138,10 @@ fn quad_to_double(bits: u128) -> f64 {
         0 => sign * 0.0,
         _ => {
             let mantissa = 1.0 + fraction as f64 / (1_u64 << 52) as f64;
-            sign * mantissa * 2.0_f64.powi(exponent - 16383)
+            // In two steps: the inverse of a power beyond 2^1023 is zero, and the product need not be.
+            let exponent = exponent - 16383;
+            let step = exponent / 2;
+            sign * mantissa * 2.0_f64.powi(step) * 2.0_f64.powi(exponent - step)
         }
     }
 }
@@ -156,6 +159,11 @@ mod tests {
         assert_eq!(quad_to_double(quad(0, 0, 1 << 51)), 1.5);
         assert_eq!(quad_to_double(quad(1, 10, 0)), -1024.0);
         assert_eq!(quad_to_double(0), 0.0);
+        assert_eq!(quad_to_double(quad(0, -1074, 0)), 5e-324);
+        assert_eq!(
+            quad_to_double(quad(0, -1030, 1 << 51)),
+            1.5 * 2.0_f64.powi(-1020) / 1024.0
+        );
         assert_eq!(quad_to_double(quad(0, 16384, 0)), f64::INFINITY);
         assert!(quad_to_double(quad(0, 16384, 1)).is_nan());
         assert_eq!(quad_to_double(quad(0, 5000, 0)), f64::INFINITY);
