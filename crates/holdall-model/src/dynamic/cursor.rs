@@ -1,6 +1,7 @@
 //! A position in a payload, with aligned and checked reads.
 
 use super::{
+    encode::{Representation, WideSlots},
     error::DecodeError,
     primitives::Primitives,
     value::{Scalar, Text, WideText, scalar_of, size_of},
@@ -76,6 +77,19 @@ impl<'a> Cursor<'a> {
         self.at & 7
     }
 
+    /// How the payload is encoded.
+    pub fn representation(&self) -> Representation {
+        Representation {
+            little_endian: self.little_endian,
+            second_version: self.second_version,
+            wide_slots: if self.wide_slot_bytes == 4 {
+                WideSlots::Four
+            } else {
+                WideSlots::Two
+            },
+        }
+    }
+
     /// True for XCDR2, for which the sizes of XCDR1 do not hold.
     pub fn is_second_version(&self) -> bool {
         self.second_version
@@ -117,7 +131,12 @@ impl<'a> Cursor<'a> {
 
     /// Moves by `count` bytes, which the caller knows to be padding and values.
     pub fn skip(&mut self, count: usize) -> Result<(), DecodeError> {
-        self.take(count, &|| format!("{count} bytes")).map(drop)
+        self.block(count).map(drop)
+    }
+
+    /// The next `count` bytes, which the caller knows to be padding and values.
+    pub fn block(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        self.take(count, &|| format!("{count} bytes"))
     }
 
     /// A plain value.
@@ -192,11 +211,18 @@ impl<'a> Cursor<'a> {
     /// A `string`. Its zero at the end may be missing, as Fast-CDR accepts it.
     #[inline]
     pub fn text(&mut self, length_max: Option<u64>) -> Result<Text<'a>, DecodeError> {
+        let bytes = self.text_with_end(length_max)?;
+        Ok(Text(bytes.strip_suffix(&[0]).unwrap_or(bytes)))
+    }
+
+    /// A `string`, with the zero at its end if it has one.
+    #[inline]
+    pub fn text_with_end(&mut self, length_max: Option<u64>) -> Result<&'a [u8], DecodeError> {
         let length = self.u32("the length of a text")? as usize;
         let bytes = self.take(length, &|| format!("a text of {length} bytes"))?;
-        let text = bytes.strip_suffix(&[0]).unwrap_or(bytes);
-        self.check_length(text.len(), length_max, length)?;
-        Ok(Text(text))
+        let text_bytes = length - usize::from(bytes.last() == Some(&0));
+        self.check_length(text_bytes, length_max, length)?;
+        Ok(bytes)
     }
 
     /// A `wstring`.

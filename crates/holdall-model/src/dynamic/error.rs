@@ -1,4 +1,4 @@
-//! Why a definition cannot be used for decoding, and why a payload cannot be decoded.
+//! Why a definition cannot be used, why a payload cannot be decoded, and why a value cannot be encoded.
 
 use crate::interface::InterfaceError;
 use std::fmt;
@@ -73,22 +73,14 @@ impl DecodeError {
     /// Adds the field's name to the path.
     #[must_use]
     pub(super) fn in_field(mut self, name: &str) -> Self {
-        let path = &mut self.0.path;
-        if !path.is_empty() && !path.starts_with('[') {
-            path.insert(0, '.');
-        }
-        path.insert_str(0, name);
+        prepend_field(&mut self.0.path, name);
         self
     }
 
     /// Adds the element's index to the path.
     #[must_use]
     pub(super) fn in_item(mut self, index: u64) -> Self {
-        let path = &mut self.0.path;
-        if !path.is_empty() && !path.starts_with('[') {
-            path.insert(0, '.');
-        }
-        path.insert_str(0, &format!("[{index}]"));
+        prepend_item(&mut self.0.path, index);
         self
     }
 
@@ -120,6 +112,103 @@ impl fmt::Debug for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }
+}
+
+/// Why a value is no message of a type: in which field, what was expected and what was found.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+pub struct EncodeError(Box<Misfit>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Misfit {
+    type_name: String,
+    path: String,
+    expected: String,
+    found: String,
+}
+
+impl EncodeError {
+    pub(super) fn new(expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self(Box::new(Misfit {
+            type_name: String::new(),
+            path: String::new(),
+            expected: expected.into(),
+            found: found.into(),
+        }))
+    }
+
+    /// The message's type.
+    pub fn type_name(&self) -> &str {
+        &self.0.type_name
+    }
+
+    /// The field that the value does not fit, for example `header.stamp.sec`; empty for the whole message.
+    pub fn field(&self) -> &str {
+        &self.0.path
+    }
+
+    /// What was expected.
+    pub fn expected(&self) -> &str {
+        &self.0.expected
+    }
+
+    /// What was found.
+    pub fn found(&self) -> &str {
+        &self.0.found
+    }
+
+    #[must_use]
+    pub(super) fn in_field(mut self, name: &str) -> Self {
+        prepend_field(&mut self.0.path, name);
+        self
+    }
+
+    #[must_use]
+    pub(super) fn in_item(mut self, index: u64) -> Self {
+        prepend_item(&mut self.0.path, index);
+        self
+    }
+
+    #[must_use]
+    pub(super) fn in_type(mut self, type_name: &str) -> Self {
+        type_name.clone_into(&mut self.0.type_name);
+        self
+    }
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Misfit {
+            type_name,
+            path,
+            expected,
+            found,
+        } = &*self.0;
+        let place = [type_name.as_str(), path].join(" ");
+        match place.trim() {
+            "" => {}
+            place => write!(f, "{place}: ")?,
+        }
+        write!(f, "expected {expected}, found {found}")
+    }
+}
+
+impl fmt::Debug for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// Puts a field's name before the path inside it.
+fn prepend_field(path: &mut String, name: &str) {
+    if !path.is_empty() && !path.starts_with('[') {
+        path.insert(0, '.');
+    }
+    path.insert_str(0, name);
+}
+
+/// Puts an element's index before the path inside it.
+fn prepend_item(path: &mut String, index: u64) {
+    prepend_field(path, &format!("[{index}]"));
 }
 
 #[cfg(test)]

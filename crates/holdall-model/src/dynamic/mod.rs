@@ -1,9 +1,10 @@
-//! Decodes serialized messages by the definitions that bags carry: compiled once per type, then walked
-//! without a copy.
+//! Decodes and encodes serialized messages by the definitions that bags carry: compiled once per type, then
+//! walked without a copy.
 //!
 //! [`TypePlan::compile`] turns a [`Definition`](crate::interface::Definition) into a plan; [`TypePlan::walk`]
 //! hands the values of a payload to a [`Visitor`] as views of its bytes. [`text`] writes them as JSON and
-//! YAML, [`expression`] evaluates conditions on them.
+//! YAML, [`expression`] evaluates conditions on them. [`encode`] makes payloads of values, JSON and YAML;
+//! [`edit`] changes fields of a payload and copies the rest.
 //!
 //! Plain CDR (`CDR_BE`, `CDR_LE`) as ROS 2 writes it, and plain XCDR2 (`CDR2_BE`, `CDR2_LE`) of final types
 //! are read. Parameter lists and delimited encodings (`PL_CDR`, `PL_CDR2`, `D_CDR2`), which ROS 2 does not
@@ -14,6 +15,8 @@
 //! can follow.
 
 mod cursor;
+pub mod edit;
+pub mod encode;
 mod error;
 pub mod expression;
 mod plan;
@@ -26,7 +29,7 @@ mod walk;
 #[cfg(test)]
 mod reference;
 
-pub use error::{DecodeError, PlanError};
+pub use error::{DecodeError, EncodeError, PlanError};
 pub use plan::{ElementPlan, FieldPlan, StructPlan, TypePlan};
 pub use primitives::Primitives;
 pub use value::{Scalar, Text, WideText};

@@ -1,8 +1,8 @@
-//! Plans: definitions compiled for decoding, with sizes known in advance where the type fixes them.
+//! Plans: definitions compiled for decoding and encoding, with sizes known in advance where the type fixes them.
 
-use super::{error::PlanError, value::size_of};
+use super::{encode::DefaultText, error::PlanError, value::size_of};
 use crate::interface::{
-    Arity, Definition, Element, Field, IndividualTypeDescription, Primitive, TypeDescription,
+    Arity, Definition, Element, Field, FieldDefault, IndividualTypeDescription, Primitive, TypeDescription,
 };
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ const FIXED_ITEMS_MAX: u64 = 1024;
 /// Larger fixed parts are walked; no real type comes close.
 const FIXED_BYTES_MAX: usize = 1 << 30;
 
-/// A message type, ready to decode its payloads.
+/// A message type, ready to decode and encode its payloads.
 #[derive(Clone, Debug)]
 pub struct TypePlan {
     structs: Vec<StructPlan>,
@@ -41,6 +41,8 @@ pub struct FieldPlan {
     pub element: ElementPlan,
     /// How many.
     pub arity: Arity,
+    /// The value of a message that leaves it out, when its definition has one.
+    pub(super) default: Option<DefaultText>,
     /// Least number of bytes of one element.
     pub(super) element_bytes_min: u64,
     /// Its size, padding before it included, when the type fixes that.
@@ -75,14 +77,21 @@ impl TypePlan {
     /// # Errors
     /// When a nested type is missing or contains itself; [`Definition::resolve`] excludes both.
     pub fn compile(definition: &Definition) -> Result<Self, PlanError> {
-        Self::from_description(&definition.description())
+        Self::with_defaults(&definition.description(), definition.defaults())
     }
 
-    /// Compiles a type description.
+    /// Compiles a type description, which has no default values.
     ///
     /// # Errors
     /// As [`TypePlan::compile`].
     pub fn from_description(description: &TypeDescription<'_>) -> Result<Self, PlanError> {
+        Self::with_defaults(description, BTreeMap::new())
+    }
+
+    fn with_defaults(
+        description: &TypeDescription<'_>,
+        defaults: BTreeMap<String, BTreeMap<String, FieldDefault>>,
+    ) -> Result<Self, PlanError> {
         let root = description.type_description;
         let mut known: BTreeMap<&str, &IndividualTypeDescription> = description
             .referenced_type_descriptions
@@ -92,6 +101,7 @@ impl TypePlan {
         known.insert(&root.type_name, root);
         let mut compiler = Compiler {
             known,
+            defaults,
             done: BTreeMap::new(),
             structs: Vec::new(),
             has_wide_text: false,
@@ -212,6 +222,8 @@ pub(super) const fn primitive_name(primitive: Primitive) -> &'static str {
 
 struct Compiler<'a> {
     known: BTreeMap<&'a str, &'a IndividualTypeDescription>,
+    /// By struct and field.
+    defaults: BTreeMap<String, BTreeMap<String, FieldDefault>>,
     /// Index of each struct; `None` while it is being compiled.
     done: BTreeMap<&'a str, Option<usize>>,
     structs: Vec<StructPlan>,
@@ -295,6 +307,11 @@ impl<'a> Compiler<'a> {
             name: field.name.clone(),
             element,
             arity,
+            default: self
+                .defaults
+                .get_mut(needed_by)
+                .and_then(|of_struct| of_struct.remove(&field.name))
+                .map(DefaultText::new),
             element_bytes_min,
             sizes,
         })

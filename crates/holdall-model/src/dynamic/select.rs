@@ -303,7 +303,7 @@ fn select_primitives<'a>(wanted: &Wanted, values: Primitives<'a>, slots: &mut [F
 }
 
 /// The position that an index names in a list of `count`; `None` beyond its end or before its start.
-fn place(index: i64, count: u64) -> Option<u64> {
+pub(super) fn place(index: i64, count: u64) -> Option<u64> {
     let place = if index < 0 {
         count.checked_sub(index.unsigned_abs())?
     } else {

@@ -221,7 +221,7 @@ impl<'p, 'a> Walker<'p, 'a> {
         Ok(())
     }
 
-    fn skip_element(&mut self, field: &'p FieldPlan) -> Result<(), DecodeError> {
+    pub fn skip_element(&mut self, field: &'p FieldPlan) -> Result<(), DecodeError> {
         match field.element {
             ElementPlan::Struct(index) => {
                 let structure = self.plan.structure(index);

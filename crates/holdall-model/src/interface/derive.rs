@@ -2,9 +2,10 @@
 //! types.
 
 use super::{
-    Arity, Element, Field, FieldType, IndividualTypeDescription, InterfaceError, InterfaceSource,
-    MessageSpec, Primitive, SourceFormat, parse,
+    Arity, Element, Field, FieldDefault, FieldType, IndividualTypeDescription, InterfaceError,
+    InterfaceSource, MessageSpec, Primitive, SourceFormat, parse,
 };
+use std::collections::BTreeMap;
 
 /// All types that a source defines, the named one first.
 pub(super) fn describe(
@@ -35,6 +36,38 @@ pub(super) fn describe(
         }
         SourceFormat::Idl => super::idl::describe(type_name, &source.text),
     }
+}
+
+/// The default values that a source defines, by struct and field; structs without any are left out.
+pub(super) fn defaults(
+    type_name: &str,
+    source: &InterfaceSource,
+) -> Result<BTreeMap<String, BTreeMap<String, FieldDefault>>, InterfaceError> {
+    let (suffixes, specs): (&[&str], Vec<MessageSpec>) = match source.format {
+        SourceFormat::Msg => (&[""], vec![parse::parse_message(type_name, &source.text)?]),
+        SourceFormat::Srv => (
+            &["_Request", "_Response"],
+            parse::parse_parts::<2>(type_name, &source.text)?.into(),
+        ),
+        SourceFormat::Action => (
+            &["_Goal", "_Result", "_Feedback"],
+            parse::parse_parts::<3>(type_name, &source.text)?.into(),
+        ),
+        SourceFormat::Idl => return super::idl::defaults(type_name, &source.text),
+    };
+    let mut found = BTreeMap::new();
+    for (suffix, spec) in suffixes.iter().zip(specs) {
+        let of_struct: BTreeMap<String, FieldDefault> = spec
+            .fields
+            .into_iter()
+            .zip(spec.defaults)
+            .filter_map(|(field, default)| Some((field.name, FieldDefault::Msg(default?))))
+            .collect();
+        if !of_struct.is_empty() {
+            found.insert(format!("{type_name}{suffix}"), of_struct);
+        }
+    }
+    Ok(found)
 }
 
 /// A service, its request, its response, and its event (for introspection).

@@ -72,6 +72,15 @@ pub struct InterfaceSource {
     pub text: Cow<'static, str>,
 }
 
+/// The default value of a field, as its definition writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldDefault {
+    /// After the field's name in a `.msg`, `.srv` or `.action` text.
+    Msg(String),
+    /// The value of `@default` in an IDL text.
+    Idl(String),
+}
+
 /// Why a definition cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -1,8 +1,9 @@
 //! Resolves a type with all its dependencies, within bounds.
 
 use super::{
-    DEFINITION_BYTES_MAX, IndividualTypeDescription, InterfaceError, InterfaceSource, NESTING_MAX, TYPES_MAX,
-    TypeDescription, defining_type, derive, full_type_name, is_identifier, rihs01, split_type_name,
+    DEFINITION_BYTES_MAX, FieldDefault, IndividualTypeDescription, InterfaceError, InterfaceSource,
+    NESTING_MAX, TYPES_MAX, TypeDescription, defining_type, derive, full_type_name, is_identifier, rihs01,
+    split_type_name,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,6 +88,16 @@ impl Definition {
             type_description: &self.descriptions[&self.type_name],
             referenced_type_descriptions: others.map(|(_, description)| description).collect(),
         }
+    }
+
+    /// The default values in the texts of the definition, by struct and field.
+    pub fn defaults(&self) -> BTreeMap<String, BTreeMap<String, FieldDefault>> {
+        self.sources
+            .iter()
+            // All texts were read once: none is refused now.
+            .filter_map(|(file, source)| derive::defaults(file, source).ok())
+            .flatten()
+            .collect()
     }
 
     /// The RIHS01 hash of the type.

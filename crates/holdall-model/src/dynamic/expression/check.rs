@@ -61,6 +61,19 @@ pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, Express
     })
 }
 
+/// Follows a path through a type.
+pub(super) fn typed_path<'p>(
+    plan: &'p TypePlan,
+    path: &[(usize, PathStep)],
+) -> Result<TypedPath<'p>, ExpressionError> {
+    let checker = Checker {
+        plan,
+        selection: Selection::default(),
+        known: Vec::new(),
+    };
+    checker.follow(path)
+}
+
 struct Checker<'p> {
     plan: &'p TypePlan,
     selection: Selection,
@@ -362,11 +375,11 @@ impl<'p> Checker<'p> {
 }
 
 /// A path through a type.
-struct TypedPath<'p> {
-    steps: Vec<Step>,
-    field: &'p FieldPlan,
+pub(super) struct TypedPath<'p> {
+    pub steps: Vec<Step>,
+    pub field: &'p FieldPlan,
     /// It ends at a list, not at an element.
-    is_list: bool,
+    pub is_list: bool,
     is_any: bool,
 }
 

@@ -21,8 +21,8 @@ mod lexer;
 mod parse;
 
 use super::{
-    DecodeError, TypePlan,
-    select::{Found, Selection},
+    DecodeError, FieldPlan, TypePlan,
+    select::{Found, Selection, Step},
 };
 use std::sync::Arc;
 
@@ -97,6 +97,28 @@ impl Predicate {
     /// The type of the messages.
     pub fn type_name(&self) -> &str {
         self.plan.type_name()
+    }
+}
+
+/// A field of a type, by its path.
+#[derive(Clone, Debug)]
+pub(super) struct FieldPath {
+    pub steps: Vec<Step>,
+    /// The field at the end of the path.
+    pub field: FieldPlan,
+    /// It ends at a list, not at an element.
+    pub is_list: bool,
+}
+
+impl FieldPath {
+    /// Parses a path and follows it through a type.
+    pub fn parse(plan: &TypePlan, text: &str) -> Result<Self, ExpressionError> {
+        let typed = check::typed_path(plan, &parse::parse_path(text)?)?;
+        Ok(Self {
+            steps: typed.steps,
+            field: typed.field.clone(),
+            is_list: typed.is_list,
+        })
     }
 }
 

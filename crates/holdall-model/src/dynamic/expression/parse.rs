@@ -55,6 +55,29 @@ pub(super) fn parse(text: &str) -> Result<Parsed, ExpressionError> {
     }
 }
 
+/// Reads the path of a field, such as `transforms[*].header.frame_id`.
+pub(super) fn parse_path(text: &str) -> Result<Vec<(usize, PathStep)>, ExpressionError> {
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        next: 0,
+        depth: 0,
+    };
+    let path = match parser.take() {
+        (at, Token::Word(first)) => parser.path(at, first)?,
+        (at, token) => {
+            let reason = format!("expected the name of a field, found {token}");
+            return Err(ExpressionError::new(at, reason));
+        }
+    };
+    match (parser.peek(), path) {
+        ((_, Token::End), Kind::Path(steps)) => Ok(steps),
+        ((at, token), _) => Err(ExpressionError::new(
+            *at,
+            format!("expected the end of the path, found {token}"),
+        )),
+    }
+}
+
 struct Parser {
     tokens: Vec<(usize, Token)>,
     next: usize,

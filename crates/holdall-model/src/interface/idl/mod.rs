@@ -4,7 +4,7 @@ mod lexer;
 mod types;
 
 use super::{
-    Arity, Field, FieldType, IndividualTypeDescription, InterfaceError,
+    Arity, Field, FieldDefault, FieldType, IndividualTypeDescription, InterfaceError,
     derive::{action_types, service_types},
     is_identifier, parse, split_type_name,
 };
@@ -50,6 +50,19 @@ pub(super) fn describe(
     Ok(types)
 }
 
+/// The default values that an IDL file defines, by struct and field.
+pub(super) fn defaults(
+    type_name: &str,
+    text: &str,
+) -> Result<BTreeMap<String, BTreeMap<String, FieldDefault>>, InterfaceError> {
+    parse::check_size(type_name, text)?;
+    let mut parser = Parser::new(text);
+    match parser.definitions(false) {
+        Ok(()) => Ok(parser.defaults),
+        Err(reason) => Err(parser.error(type_name, reason)),
+    }
+}
+
 /// Reads tokens and keeps the definitions. Errors are sentences; [`Parser::error`] adds type and line.
 struct Parser<'a> {
     lexer: Lexer<'a>,
@@ -59,6 +72,8 @@ struct Parser<'a> {
     /// By full name with `/`.
     structs: BTreeMap<String, Vec<Field>>,
     typedefs: BTreeMap<String, FieldType>,
+    /// By the full names of structs, and by field.
+    defaults: BTreeMap<String, BTreeMap<String, FieldDefault>>,
     /// Constants that are whole numbers: sizes may refer to them.
     sizes: BTreeMap<String, u64>,
 }
@@ -71,6 +86,7 @@ impl<'a> Parser<'a> {
             modules: Vec::new(),
             structs: BTreeMap::new(),
             typedefs: BTreeMap::new(),
+            defaults: BTreeMap::new(),
             sizes: BTreeMap::new(),
         }
     }
@@ -91,7 +107,7 @@ impl<'a> Parser<'a> {
                 None => return Ok(()),
                 Some(Token::Punctuation('}')) if in_module => return Ok(()),
                 Some(Token::Punctuation(';')) => {}
-                Some(Token::Punctuation('@')) => self.annotation()?,
+                Some(Token::Punctuation('@')) => drop(self.annotation()?),
                 Some(Token::Word("module")) => self.module()?,
                 Some(Token::Word("struct")) => self.structure()?,
                 Some(Token::Word("typedef")) => self.typedef()?,
@@ -117,14 +133,20 @@ impl<'a> Parser<'a> {
         let name = self.name()?;
         self.expect('{')?;
         let mut fields: Vec<Field> = Vec::new();
+        let mut defaults = BTreeMap::new();
+        let mut default = None;
         loop {
             match self.advance()? {
                 Some(Token::Punctuation('}')) => break,
-                Some(Token::Punctuation('@')) => self.annotation()?,
+                Some(Token::Punctuation('@')) => default = self.annotation()?.or(default),
                 Some(token) => {
                     let base = self.field_type(token)?;
+                    let default = default.take();
                     self.declarators(&base, |name, field_type| {
                         let known = fields.iter().any(|field| field.name == name);
+                        if let Some(default) = &default {
+                            defaults.insert(name.to_owned(), FieldDefault::Idl(String::clone(default)));
+                        }
                         fields.push(Field::new(name, field_type));
                         if known {
                             Err(format!("the name {name} occurs twice"))
@@ -135,6 +157,9 @@ impl<'a> Parser<'a> {
                 }
                 None => return Err(format!("the text ends inside struct {name}")),
             }
+        }
+        if !defaults.is_empty() {
+            self.defaults.insert(self.scoped(name), defaults);
         }
         self.structs.insert(self.scoped(name), fields);
         Ok(())
@@ -201,25 +226,34 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `@name` or `@name(anything)`, after the `@`.
-    fn annotation(&mut self) -> Result<(), String> {
-        self.name()?;
+    /// `@name` or `@name(anything)`, after the `@`; returns the value of `@default(value=...)`.
+    fn annotation(&mut self) -> Result<Option<String>, String> {
+        let is_default = self.name()? == "default";
         while self.accept(':')? {
             self.expect(':')?;
             self.name()?;
         }
         if !self.accept('(')? {
-            return Ok(());
+            return Ok(None);
         }
+        let mut inside = String::new();
         let mut depth = 1;
         while depth > 0 {
-            match self.some()? {
+            let token = self.some()?;
+            match token {
                 Token::Punctuation('(') => depth += 1,
                 Token::Punctuation(')') => depth -= 1,
                 _ => {}
             }
+            if is_default && depth > 0 {
+                match token {
+                    Token::Word(text) | Token::Text(text) => inside.push_str(text),
+                    Token::Punctuation(c) => inside.push(c),
+                }
+            }
         }
-        Ok(())
+        let value = inside.strip_prefix("value=").map(str::to_owned);
+        Ok(value.filter(|_| is_default))
     }
 
     /// The full name of a definition in the current module.
