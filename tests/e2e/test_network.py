@@ -276,3 +276,49 @@ def test_the_account_stays_sane_under_mutated_packets(hosts, world, tmp_path):
     # Forged numbers can look like real ones nearby; those that no publisher reaches add one each at most.
     assert lost < 1_000_000_000, tick
     assert tick["recorded"] <= 2 * sent + 100_000, (sent, tick)
+
+
+def messages_of(world, bag):
+    """Messages in a bag that is being recorded."""
+    return json.loads(world.run("info", "--json", bag).stdout)["message_count"]
+
+
+@pytest.mark.parametrize("reliability", ["reliable", "best_effort"])
+def test_forged_numbers_stop_no_publisher_and_leave_the_rest_of_its_account_right(hosts, world, tmp_path, reliability):
+    from mcap.reader import make_reader
+
+    (host,) = hosts(1)
+    bag = tmp_path / "bag"
+    recorder = host.record("--topics", "/tick", "-o", bag, "--stats-max-publishing-rate", "0")
+    recorder.wait_until_says("Listening for topics")
+    qos = {"depth": 1000, "reliability": reliability}
+    talker = host.talker(
+        {"topic": "/tick", "type": "std_msgs/msg/String", "count": None, "rate_hz": 100, "qos": qos}, wait_for_subscriptions=1
+    )
+    talker.wait_for("matched")
+    mutator = subprocess.run(
+        host.inside(sys.executable, str(NODES / "rtps_mutator.py"), "3000", "7", "far"), capture_output=True, text=True, timeout=300
+    )
+    assert '"sent": 3000' in mutator.stdout, mutator.stdout + mutator.stderr
+
+    def numbers():
+        with open(bag / "bag_0.mcap", "rb") as stream:
+            return {message.sequence for _, _, message in make_reader(stream).iter_messages(topics=["/tick"])}
+
+    # Once the forger is silent the recorder hears what is real again.
+    deadline = time.monotonic() + DEADLINE_S
+    recorded = messages_of(world, bag)
+    while messages_of(world, bag) < recorded + 300:
+        assert time.monotonic() < deadline, "nothing that is real was recorded after the forged packets"
+        time.sleep(0.1)
+    talker.interrupt()
+    sent = talker.done()["sent"]["/tick"][0]["count"]
+    code, said = recorder.stop()
+    assert code == 3, said
+    tick = json.loads(world.run("audit", "--json", bag).stdout)["topics"]["/tick"]
+    # Forged messages are in the bag, with numbers that this publisher never had.
+    real = {number for number in numbers() if number <= sent}
+    lost = sum(count for stage, count in tick["lost_by_stage"].items() if stage != "not_believable")
+    assert tick["lost_by_stage"]["not_believable"] > 0, tick
+    assert len(real) + lost + tick.get("sent_before_match", 0) == sent, (len(real), sent, tick)
+    assert set(range(sent - 90, sent + 1)) <= real, (sent, sorted(set(range(1, sent + 1)) - real)[-5:])

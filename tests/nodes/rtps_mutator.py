@@ -1,6 +1,8 @@
 """Listens to the RTPS packets on loopback and sends mutated copies of them to where they went.
 
-Usage: rtps_mutator.py COUNT SEED    (inside a network namespace of a test, as root)
+Usage: rtps_mutator.py COUNT SEED [far]    (inside a network namespace of a test, as root)
+
+With "far" all that changes are sequence numbers of user data, to such as no publisher reaches.
 
 Says {"event": "ready"}, then {"event": "done", "sent": N, "captured": M}. Most copies keep the packet's header, so that they count as their real sender's.
 """
@@ -24,15 +26,20 @@ def udp_payload(frame):
     return (struct.unpack_from("!H", frame, header + 2)[0], payload) if payload[:4] == b"RTPS" else None
 
 
-def far(chance, packet):
-    """Sets a sequence number of a DATA or HEARTBEAT submessage far away."""
+def far(chance, packet, users_only=False):
+    """Sets a sequence number of a DATA or HEARTBEAT submessage far away; of a HEARTBEAT the last, or with `users_only` sometimes both."""
     at = 20
     while at + 24 <= len(packet):
         kind, length = packet[at], struct.unpack_from("<H", packet, at + 2)[0]
-        if kind in (0x15, 0x07) and chance.random() < 0.8:
+        writer = packet[at + (15 if kind == 0x15 else 11)]
+        is_chosen = writer in (2, 3) if users_only else chance.random() < 0.8
+        if kind in (0x15, 0x07) and is_chosen:
             offset = at + (16 if kind == 0x15 else 20)
             if offset + 8 <= len(packet):
-                struct.pack_into("<iI", packet, offset, chance.choice([1 << 20, 0x7FFFFFFF, 1 << 8]), chance.getrandbits(32))
+                number = struct.pack("<iI", chance.choice([1 << 20, 0x7FFFFFFF, 1 << 8]), chance.getrandbits(32))
+                packet[offset : offset + 8] = number
+                if users_only and kind == 0x07 and chance.random() < 0.5:
+                    packet[offset - 8 : offset] = number
         if length == 0:
             break
         at += 4 + length
@@ -40,6 +47,7 @@ def far(chance, packet):
 
 def main():
     count, chance = int(sys.argv[1]), random.Random(int(sys.argv[2]))
+    is_far = sys.argv[3:] == ["far"]
     listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
     listener.bind(("lo", 0))
     listener.settimeout(0.02)
@@ -65,9 +73,9 @@ def main():
                 continue
         port, payload = chance.choice(captured)
         packet = bytearray(payload)
-        kind = chance.randrange(10)
+        kind = 0 if is_far else chance.randrange(10)
         if kind < 2:
-            far(chance, packet)
+            far(chance, packet, users_only=is_far)
         elif kind == 2:
             packet = packet[: chance.randrange(len(packet))]
         elif kind == 3:
@@ -75,6 +83,8 @@ def main():
         else:
             for _ in range(chance.randint(1, 4)):
                 packet[chance.randrange(20 if kind < 9 else 0, len(packet))] = chance.randrange(256)
+        if packet == payload:
+            continue
         try:
             sender.sendto(packet, ("127.0.0.1", port))
         except OSError:

@@ -86,6 +86,10 @@ pub trait Subscription: Send {
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
         Vec::new()
     }
+
+    /// Accepts the publisher's messages from number `next` on again. To be called after a forged number far from it, after which a reader
+    /// that delivers in order drops what is real, or waits for what will never come. Does nothing where the reader delivers all numbers.
+    fn expect_next(&self, _publisher: Gid, _next: u64) {}
 }
 
 /// What to publish.

@@ -144,6 +144,19 @@ impl SequenceTracker {
         self.observe_out_of_order(sequence)
     }
 
+    /// The number of the next message when none is lost: 1 before the first.
+    pub fn next_expected(&self) -> u64 {
+        self.covered.map_or(1, |(_, end)| end.saturating_add(1))
+    }
+
+    /// True when an announcement of `last` would claim that more than `gap_max` messages did not arrive.
+    pub fn is_too_far(&self, last: u64, gap_max: u64) -> bool {
+        match self.covered {
+            Some((_, end)) => last.saturating_sub(end) > gap_max,
+            None => last > FIRST_MAX,
+        }
+    }
+
     /// True when more than `gap_max` messages are announced and did not arrive.
     pub fn announces_beyond(&self, gap_max: u64) -> bool {
         self.tail().is_some_and(|tail| tail.count > gap_max)
@@ -399,6 +412,17 @@ mod tests {
             (tracker.missing_count(), tracker.received_count(), tracker.head()),
             (0, 4, None)
         );
+    }
+
+    #[test]
+    fn an_announcement_is_compared_with_what_arrived() {
+        let mut tracker = SequenceTracker::new();
+        assert_eq!(tracker.next_expected(), 1);
+        assert!(tracker.is_too_far(FIRST_MAX + 1, 5) && !tracker.is_too_far(FIRST_MAX, 5));
+        tracker.observe(10);
+        assert_eq!(tracker.next_expected(), 11);
+        assert!(tracker.is_too_far(16, 5) && !tracker.is_too_far(15, 5) && !tracker.is_too_far(3, 5));
+        assert_eq!(tracker.missing_count(), 0, "nothing was concluded from them");
     }
 
     #[test]

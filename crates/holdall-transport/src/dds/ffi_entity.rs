@@ -4,7 +4,7 @@
 use super::{
     ffi_announcing::Announcing,
     ffi_qos::{QosHandle, read_qos},
-    ffi_reliability::{acknowledged_sequence, announced_sequences, ask_late_writers_for_all},
+    ffi_reliability::{acknowledged_sequence, announced_sequences, ask_late_writers_for_all, expect_next},
     ffi_sertype::{Sample, new_sertype},
     ffi_trial::try_configuration,
     qos::DdsQos,
@@ -375,6 +375,12 @@ impl Reader {
                 &self.matched_gids(),
             )
         }
+    }
+
+    /// Resets a writer's proxy after a forged number; must not be called from a handler.
+    pub(super) fn expect_next(&self, writer: Gid, next: u64) {
+        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
+        unsafe { expect_next(self.topic.sertype, self.topic.participant.gid, writer, next) };
     }
 }
 

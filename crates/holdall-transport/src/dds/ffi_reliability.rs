@@ -1,5 +1,5 @@
-//! Two parts of the reliability protocol that Cyclone DDS does not expose: the last sequence number that a
-//! writer has announced, and the first one that a reader requests.
+//! Three parts of the reliability protocol that Cyclone DDS does not expose: the last sequence number that a
+//! writer has announced, the first one that a reader requests, and the one that it expects next.
 //!
 //! The layouts are those of `dds/ddsi/ddsi_{domaingv,entity,endpoint,proxy_endpoint}.h` of Cyclone DDS 11.0.1
 //! on 64-bit systems, without security, as `cyclors` 0.4.0 builds it. Checks guard against another layout:
@@ -103,7 +103,18 @@ struct ProxyWriter {
     readers_out_of_sync: i32,
     /// Highest sequence number known, from DATA and HEARTBEAT.
     last_sequence: u64,
+    /// Last fragment known of that message, [`ALL_FRAGMENTS`] when all are.
+    last_fragment: u32,
+    fragment_request_count: u32,
+    next_delivered: u32,
+    flags: u32,
+    liveliness_count: u32,
+    defragmenter: *mut c_void,
+    /// Holds what arrived too early, and knows what comes next.
+    reorder: *mut c_void,
 }
+
+const ALL_FRAGMENTS: u32 = u32::MAX;
 
 /// `struct ddsi_endpoint_common`.
 #[repr(C)]
@@ -153,6 +164,8 @@ const _: () = {
     assert!(offset_of!(EntityCommon, qos_lock) == 136);
     assert!(offset_of!(ProxyWriter, endpoint) == 176);
     assert!(offset_of!(ProxyWriter, last_sequence) == 304);
+    assert!(offset_of!(ProxyWriter, last_fragment) == 312);
+    assert!(offset_of!(ProxyWriter, reorder) == 344);
     assert!(offset_of!(LocalReader, flags) == 256);
     assert!(offset_of!(LocalReader, sertype) == 280);
 };
@@ -164,6 +177,9 @@ unsafe extern "C" {
     fn ddsi_entidx_lookup_proxy_writer_guid(index: *const c_void, guid: *const Guid) -> *mut ProxyWriter;
     fn ddsi_entidx_lookup_writer_guid(index: *const c_void, guid: *const Guid) -> *mut EntityCommon;
     fn ddsi_writer_max_drop_seq(writer: *const EntityCommon) -> u64;
+    fn ddsi_reorder_next_seq(reorder: *const c_void) -> u64;
+    fn ddsi_reorder_set_next_seq(reorder: *mut c_void, sequence: u64);
+    fn ddsi_reorder_drop_upto(reorder: *mut c_void, end: u64);
     fn ddsi_entidx_lookup_reader_guid(index: *const c_void, guid: *const Guid) -> *mut LocalReader;
 }
 
@@ -292,15 +308,65 @@ pub(super) unsafe fn acknowledged_sequence(
     }
 }
 
+/// A reader that expects a number further than this from the next real one was misled by a forged one.
+const MISLED_FROM: u64 = 100_000;
+
+/// `DDSI_MAX_SEQ_NUMBER`.
+const SEQUENCE_MAX: u64 = i64::MAX as u64;
+
+/// Lets a writer's proxy expect number `next` again, after a forged DATA, GAP or HEARTBEAT with a number far away: a proxy of a best-effort
+/// writer drops everything before the highest number that it has seen, one of a reliable writer what a HEARTBEAT has called gone. What
+/// the proxy holds out of order is dropped, because it may be the forged message; a reliable writer sends the rest again. A proxy that
+/// was not misled in what it delivers only forgets the highest number.
+///
+/// Takes the writer's lock, which Cyclone holds while it delivers: must not be called from a sink.
+///
+/// # Safety
+/// `sertype` must be registered with a live domain, and `participant` be of that domain.
+pub(super) unsafe fn expect_next(sertype: *const ddsi_sertype, participant: Gid, writer: Gid, next: u64) {
+    // SAFETY: the caller vouches for both; the writer is looked up and changed while this thread is awake, under its lock, as Cyclone does.
+    // Nothing but delivery, which holds the lock too, uses the reorder buffer.
+    unsafe {
+        let Some(domain) = domain_of(sertype, participant) else {
+            return;
+        };
+        awake(domain, || {
+            let proxy = ddsi_entidx_lookup_proxy_writer_guid((*domain).entity_index, &Guid::of(writer));
+            if !is_proxy_of(proxy, writer) {
+                return;
+            }
+            let lock = &raw mut (*proxy).entity.lock;
+            libc::pthread_mutex_lock(lock);
+            let reorder = (*proxy).reorder;
+            let expected = ddsi_reorder_next_seq(reorder);
+            let is_misled = expected.saturating_sub(next) > MISLED_FROM;
+            let expected = if is_misled { next } else { expected };
+            ddsi_reorder_drop_upto(reorder, SEQUENCE_MAX);
+            ddsi_reorder_set_next_seq(reorder, expected);
+            (*proxy).last_sequence = expected - 1;
+            (*proxy).last_fragment = ALL_FRAGMENTS;
+            libc::pthread_mutex_unlock(lock);
+        });
+    }
+}
+
+/// Whether an entity is the proxy of this writer.
+///
+/// # Safety
+/// `writer` must be null or what the entity index returned while this thread is awake.
+unsafe fn is_proxy_of(writer: *const ProxyWriter, gid: Gid) -> bool {
+    // SAFETY: kind and GUID never change after creation and are the first fields of every entity.
+    !writer.is_null()
+        && unsafe {
+            (*writer).entity.kind == ENTITY_KIND_PROXY_WRITER && (*writer).entity.guid == Guid::of(gid)
+        }
+}
+
 /// # Safety
 /// `writer` must be null or what the entity index returned while this thread is awake.
 unsafe fn last_sequence(writer: *mut ProxyWriter, gid: Gid) -> Option<u64> {
-    if writer.is_null() {
-        return None;
-    }
-    // SAFETY: kind and GUID never change after creation and are the first fields of every entity.
-    let (kind, guid) = unsafe { ((*writer).entity.kind, (*writer).entity.guid) };
-    if kind != ENTITY_KIND_PROXY_WRITER || guid != Guid::of(gid) {
+    // SAFETY: as the caller vouches.
+    if !unsafe { is_proxy_of(writer, gid) } {
         return None;
     }
     // SAFETY: the lock is initialized and is not held by this thread, which is not in a listener.

@@ -217,6 +217,10 @@ impl Subscription for DdsSubscription {
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
         self.reader.announced_sequences()
     }
+
+    fn expect_next(&self, publisher: Gid, next: u64) {
+        self.reader.expect_next(publisher, next);
+    }
 }
 
 impl Drop for DdsSubscription {

@@ -217,8 +217,8 @@ impl RecordedTopic {
     pub(in crate::record) fn look_at_announcements(&self) {
         for open in &self.subscriptions {
             let announced = open.subscription.announced_sequences();
-            if !announced.is_empty() {
-                self.intake.announced_sequences(&announced);
+            for (gid, next) in self.intake.announced_sequences(&announced) {
+                open.subscription.expect_next(gid, next);
             }
         }
     }

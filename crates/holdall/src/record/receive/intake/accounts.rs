@@ -1,6 +1,6 @@
 //! Publishers that go and the end of the topic: their accounts are closed, and folded into the topic's sum.
 
-use super::{Intake, IntakeState, PUBLISHERS_KEPT_MAX, PublisherTrack, sequences::GAP_MAX};
+use super::{Intake, IntakeState, PUBLISHERS_KEPT_MAX, PublisherTrack, sequences::ANNOUNCED_MAX};
 use holdall_model::{loss::LossStage, topic::Gid};
 
 impl Intake {
@@ -55,7 +55,7 @@ impl Intake {
         if track.sequence.received_count() == 0 {
             self.count_head(track);
         }
-        if track.sequence.announces_beyond(GAP_MAX) {
+        if track.sequence.announces_beyond(ANNOUNCED_MAX) {
             track.sequence.drop_announcements();
             self.not_believed(track, None);
         }

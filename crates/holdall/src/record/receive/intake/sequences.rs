@@ -9,10 +9,13 @@ use holdall_model::{
 };
 
 /// Messages that a publisher can have sent between two that arrived, whatever the time between them: clocks step.
-pub(super) const GAP_MAX: u64 = 10_000_000;
+const GAP_MAX: u64 = 100_000;
 
 /// More messages a second than any publisher sends.
-const RATE_MAX: u64 = 10_000_000;
+const RATE_MAX: u64 = 2_000_000;
+
+/// Messages that a publisher can have announced since the last one that arrived, whenever that was.
+pub(super) const ANNOUNCED_MAX: u64 = 10_000_000;
 
 /// How many messages can be missing between one that arrived at `last` and one at `now`.
 fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
@@ -161,11 +164,29 @@ impl Intake {
         state.tracks[index].sequence.announced(last_sequence);
     }
 
-    /// Applies what a subscription returns about announced sequences.
-    pub fn announced_sequences(&self, sequences: &[(Gid, u64)]) {
+    /// Applies what a subscription returns about announced sequences. Returns the publishers whose numbers cannot be believed, with the number
+    /// that the next message of each has.
+    #[must_use = "a subscription that was misled drops what is real"]
+    pub fn announced_sequences(&self, sequences: &[(Gid, u64)]) -> Vec<(Gid, u64)> {
+        let mut misled = Vec::new();
         for &(gid, last) in sequences {
-            self.announce(gid, last);
+            let mut state = self.lock();
+            let index = self.track(&mut state, Some(gid));
+            let track = &mut state.tracks[index];
+            let next = track.sequence.next_expected();
+            let is_counted = track
+                .last_not_believed
+                .is_some_and(|forged| (next..=last).contains(&forged));
+            if !is_counted && !track.sequence.is_too_far(last, ANNOUNCED_MAX) {
+                track.sequence.announced(last);
+                continue;
+            }
+            if !is_counted {
+                self.not_believed(track, None);
+            }
+            misled.push((gid, next));
         }
+        misled
     }
 
     /// Counts a claim that cannot be believed. The account then covers no numbers, as one of the messages may be another's.
