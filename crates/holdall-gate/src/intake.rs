@@ -7,13 +7,11 @@ use crate::{
     payload::{Messages, PERIOD, TOPICS, channels},
 };
 use holdall::{
-    record::{
-        cache::SharedCache,
-        options::CacheOptions,
-        receive::{gate::Gate, intake::Intake},
-        write::drain::{Drain, DrainCommand, DrainOptions, DrainShared},
+    internals::{
+        BagOptions, BagWriter, Drain, DrainCommand, DrainOptions, DrainShared, Gate, Intake, SharedCache,
     },
-    writer::{BagOptions, BagWriter, CompressionOptions, OsFolder, SplitOptions},
+    record::options::CacheOptions,
+    writer::{CompressionOptions, OsFolder, SplitOptions},
 };
 use holdall_io::{
     block::BlockPoolOptions, clock::Clock, memory::MemoryDisk, queue::DiskQueue, sim::SimClock,

@@ -35,6 +35,13 @@ pub fn wake_this_thread_exactly() {
 }
 
 /// The operating system's clocks (`CLOCK_REALTIME` and `CLOCK_MONOTONIC`).
+///
+/// ```
+/// use holdall_io::clock::{Clock, SystemClock};
+///
+/// let before = SystemClock.monotonic();
+/// assert!(SystemClock.monotonic() >= before && SystemClock.now().as_nanos() > 0);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

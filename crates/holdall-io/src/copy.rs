@@ -25,7 +25,7 @@ pub fn copy_streaming(to: &mut [u8], from: &[u8]) {
 
 /// Makes what [`copy_streaming`] stored visible to all processors.
 #[inline]
-pub fn fence() {
+pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of every x86-64.
     unsafe {

@@ -107,7 +107,7 @@ fn create(disk: &mut impl Disk, path: &Path) -> FileId {
 }
 
 /// Bytes that are written out of order, with gaps filled later, are read back.
-pub fn writes_in_any_order_are_read_back(subject: &impl DiskUnderTest) {
+pub(crate) fn writes_in_any_order_are_read_back(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let path = dir.join("order");
@@ -132,7 +132,7 @@ pub fn writes_in_any_order_are_read_back(subject: &impl DiskUnderTest) {
 }
 
 /// A path that exists is an error that names it, and its content stays.
-pub fn an_existing_file_is_refused(subject: &impl DiskUnderTest) {
+pub(crate) fn an_existing_file_is_refused(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let path = dir.join("existing");
@@ -149,7 +149,7 @@ pub fn an_existing_file_is_refused(subject: &impl DiskUnderTest) {
 }
 
 /// Writes and the close of a file made ahead need not wait for it.
-pub fn a_file_made_ahead_takes_writes_at_once(subject: &impl DiskUnderTest) {
+pub(crate) fn a_file_made_ahead_takes_writes_at_once(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let path = dir.join("ahead");
@@ -164,7 +164,7 @@ pub fn a_file_made_ahead_takes_writes_at_once(subject: &impl DiskUnderTest) {
 }
 
 /// When making a file fails, what was submitted on it fails too, each thing once.
-pub fn a_file_that_cannot_be_made_fails_everything_on_it(subject: &impl DiskUnderTest) {
+pub(crate) fn a_file_that_cannot_be_made_fails_everything_on_it(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let path = dir.join("taken");
@@ -187,7 +187,7 @@ pub fn a_file_that_cannot_be_made_fails_everything_on_it(subject: &impl DiskUnde
 }
 
 /// The file ends at the length given at close, not at the padded or reserved one.
-pub fn close_cuts_to_the_length(subject: &impl DiskUnderTest) {
+pub(crate) fn close_cuts_to_the_length(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let path = dir.join("cut");
@@ -199,7 +199,7 @@ pub fn close_cuts_to_the_length(subject: &impl DiskUnderTest) {
 }
 
 /// A file that nothing was written to.
-pub fn an_empty_file_can_be_closed(subject: &impl DiskUnderTest) {
+pub(crate) fn an_empty_file_can_be_closed(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let path = dir.join("empty");
@@ -210,7 +210,7 @@ pub fn an_empty_file_can_be_closed(subject: &impl DiskUnderTest) {
 }
 
 /// No sync ends before a write that was submitted before it.
-pub fn sync_ends_after_the_writes_before_it(subject: &impl DiskUnderTest) {
+pub(crate) fn sync_ends_after_the_writes_before_it(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let file = create(&mut disk, &dir.join("sync"));
@@ -247,7 +247,7 @@ pub fn sync_ends_after_the_writes_before_it(subject: &impl DiskUnderTest) {
 }
 
 /// Offsets and lengths that are no multiple of 4096, or larger than the block, fail and return the block.
-pub fn misaligned_writes_are_refused(subject: &impl DiskUnderTest) {
+pub(crate) fn misaligned_writes_are_refused(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let file = create(&mut disk, &dir.join("misaligned"));
@@ -269,7 +269,7 @@ pub fn misaligned_writes_are_refused(subject: &impl DiskUnderTest) {
 }
 
 /// A file never made, or closed, is an error and no panic.
-pub fn unknown_files_are_refused(subject: &impl DiskUnderTest) {
+pub(crate) fn unknown_files_are_refused(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let file = create(&mut disk, &dir.join("known"));
@@ -286,7 +286,7 @@ pub fn unknown_files_are_refused(subject: &impl DiskUnderTest) {
 }
 
 /// Reaping a disk that has nothing to do returns nothing.
-pub fn an_idle_disk_does_not_wait(subject: &impl DiskUnderTest) {
+pub(crate) fn an_idle_disk_does_not_wait(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, _dir) = start(subject, &pool);
     let mut completions = Vec::new();
@@ -297,7 +297,7 @@ pub fn an_idle_disk_does_not_wait(subject: &impl DiskUnderTest) {
 }
 
 /// Two files at once keep their bytes apart.
-pub fn files_do_not_mix(subject: &impl DiskUnderTest) {
+pub(crate) fn files_do_not_mix(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let paths = [dir.join("a"), dir.join("b")];
@@ -321,7 +321,7 @@ pub fn files_do_not_mix(subject: &impl DiskUnderTest) {
 }
 
 /// A pool of a few blocks carries a file of many.
-pub fn more_writes_than_blocks_recycle(subject: &impl DiskUnderTest) {
+pub(crate) fn more_writes_than_blocks_recycle(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
     let path = dir.join("many");
@@ -354,7 +354,7 @@ pub fn more_writes_than_blocks_recycle(subject: &impl DiskUnderTest) {
 }
 
 /// Free space can be queried.
-pub fn free_space_is_known(subject: &impl DiskUnderTest) {
+pub(crate) fn free_space_is_known(subject: &impl DiskUnderTest) {
     let (disk, dir) = subject.start();
     assert!(disk.available_bytes(&dir).expect("the folder exists") > 0);
 }

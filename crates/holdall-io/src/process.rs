@@ -101,7 +101,7 @@ pub fn memory_bytes(read: impl Fn(&Path) -> io::Result<String>) -> Option<u64> {
 ///
 /// # Errors
 /// When `/proc` cannot be read.
-pub fn open_fds() -> io::Result<BTreeSet<RawFd>> {
+pub(crate) fn open_fds() -> io::Result<BTreeSet<RawFd>> {
     let mut fds = BTreeSet::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
         if let Some(fd) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {

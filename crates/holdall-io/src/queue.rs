@@ -318,7 +318,7 @@ impl DiskQueue {
     /// # Panics
     /// When the lengths differ: a defect of the caller.
     #[inline]
-    pub fn copy_into_block(&self, to: &mut [u8], from: &[u8]) {
+    pub(crate) fn copy_into_block(&self, to: &mut [u8], from: &[u8]) {
         if self.streaming_stores {
             copy::copy_streaming(to, from);
         } else {

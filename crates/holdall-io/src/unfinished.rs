@@ -61,7 +61,7 @@ fn list() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
 /// Creates something that is unfinished: either before [`remove_all_and_hold`] removes everything, or never.
 /// Without this a directory that was just removed could be created again, with its parents, by a thread that
 /// was about to.
-pub fn while_nothing_is_removed<T>(make: impl FnOnce() -> T) -> T {
+pub(crate) fn while_nothing_is_removed<T>(make: impl FnOnce() -> T) -> T {
     let _list = list();
     make()
 }

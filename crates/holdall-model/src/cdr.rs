@@ -36,7 +36,7 @@ pub enum CdrError {
 }
 
 /// Size of the encapsulation header in bytes.
-pub const ENCAPSULATION_BYTES: usize = 4;
+pub(crate) const ENCAPSULATION_BYTES: usize = 4;
 
 /// Reads values one after the other; alignment counts from the end of the encapsulation header.
 pub struct CdrReader<'a> {

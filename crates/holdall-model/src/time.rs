@@ -6,6 +6,15 @@ use std::time::Duration;
 /// Nanoseconds since the Unix epoch on the clock that stamped it (system time, or simulation time).
 ///
 /// Signed as in rosbag2 (`rcutils_time_point_value_t`); MCAP stores the same value unsigned.
+///
+/// ```
+/// use holdall_model::time::Timestamp;
+/// use std::time::Duration;
+///
+/// let start = Timestamp::from_nanos(1_700_000_000_000_000_000);
+/// let end = start.saturating_add(Duration::from_secs(2));
+/// assert_eq!(end.saturating_since(start).as_secs(), 2);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(i64);

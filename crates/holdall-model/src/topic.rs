@@ -10,6 +10,11 @@ use std::{collections::BTreeMap, fmt};
 pub struct TopicId(pub u32);
 
 /// Globally unique identifier of a publisher: 16 bytes (RTPS GUID; rmw_zenoh GID; iceoryx2 publisher id).
+///
+/// ```
+/// let gid = holdall_model::topic::Gid([0xab; 16]);
+/// assert_eq!(gid.to_string(), "ab".repeat(16));
+/// ```
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Gid(pub [u8; 16]);
@@ -27,6 +32,19 @@ impl fmt::Debug for Gid {
 }
 
 /// A topic as a bag describes it (rosbag2 `TopicMetadata`).
+///
+/// ```
+/// use holdall_model::{qos::QosProfile, topic::TopicInfo};
+///
+/// let odometry = TopicInfo {
+///     name: "/odom".to_owned(),
+///     type_name: "nav_msgs/msg/Odometry".to_owned(),
+///     serialization_format: "cdr".to_owned(),
+///     offered_qos_profiles: vec![QosProfile::ROS_DEFAULT],
+///     ..TopicInfo::default()
+/// };
+/// assert_eq!(odometry.publisher, None, "a topic as a whole");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicInfo {
     /// Full ROS name, for example `/camera/image_raw`.
@@ -60,6 +78,15 @@ impl TopicInfo {
 }
 
 /// A publisher as a bag distinguishes it from the others of its topic (docs/adr/0011).
+///
+/// ```
+/// let camera = holdall_model::topic::PublisherInfo {
+///     gid: "0110f3a2b4c5d6e70000000000001203".to_owned(),
+///     node: Some("/left/camera".to_owned()),
+///     ..Default::default()
+/// };
+/// assert!(camera.is_meant_by("camera") && camera.is_meant_by("0110f3"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PublisherInfo {
     /// Its identifier on the transport, in hexadecimal digits.
@@ -162,6 +189,11 @@ impl TopicOrigin {
 }
 
 /// A node's full name.
+///
+/// ```
+/// let node = holdall_model::topic::NodeName { namespace: "/left".into(), name: "camera".into() };
+/// assert_eq!(node.to_string(), "/left/camera");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeName {
     /// Namespace, beginning with `/`.
@@ -203,6 +235,18 @@ impl DefinitionEncoding {
 }
 
 /// The definition of a message type with all its dependencies.
+///
+/// ```
+/// use holdall_model::topic::{DefinitionEncoding, MessageDefinition};
+///
+/// let definition = MessageDefinition {
+///     type_name: "my_robot/msg/Battery".to_owned(),
+///     encoding: DefinitionEncoding::Ros2Msg,
+///     text: "float32 volts\n".to_owned(),
+///     ..MessageDefinition::default()
+/// };
+/// assert_eq!(definition.encoding.as_str(), "ros2msg");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageDefinition {
     /// ROS type, for example `sensor_msgs/msg/Image`.

@@ -6,7 +6,7 @@ use crate::{
     network::{Life, Network},
 };
 use holdall::{
-    record::write::survival::{POINTER_FILE, Survival},
+    internals::{POINTER_FILE, Survival},
     writer::BagFolder,
 };
 use holdall_io::{

@@ -10,8 +10,8 @@ use crate::{
     world::Aftermath,
 };
 use holdall::{
+    internals::{POINTER_FILE, SegmentShape},
     reader::{AccountKind, Bag, BagAudit, BagSet, MessageFilter},
-    record::{cache::SegmentShape, write::survival::POINTER_FILE},
     tools::repair::{RepairError, repair},
 };
 use holdall_io::sim::SimRng;

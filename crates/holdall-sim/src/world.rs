@@ -8,9 +8,9 @@ use crate::{
     plan::{DefinitionPlan, Ending, Event, OFFERS, Plan, TOPICS},
     types::{asked_hash, asked_sources, type_of},
 };
-use holdall::record::{
-    SteppedRecorder,
-    status::{RecordReport, RecordStatus},
+use holdall::{
+    internals::SteppedRecorder,
+    record::status::{RecordReport, RecordStatus},
 };
 use holdall_io::{
     block::BlockPoolOptions,

@@ -168,7 +168,7 @@ pub fn pack_file(from: &Path, to: &Path) -> StorageResult<()> {
 ///
 /// # Errors
 /// `to` exists, the file is not a whole zstd file or too large for the disk, or the disk fails.
-pub fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
+pub(crate) fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
     let directory = to.parent().unwrap_or(Path::new("."));
     let available = holdall_io::fs::available_bytes(directory)?;
     unpack_within(from, to, available.saturating_sub(SPARE_BYTES))

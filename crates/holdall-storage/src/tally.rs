@@ -45,7 +45,7 @@ impl Tally {
     ///
     /// # Errors
     /// More channels than can be numbered.
-    pub fn next_channel(&self) -> StorageResult<ChannelIndex> {
+    pub(crate) fn next_channel(&self) -> StorageResult<ChannelIndex> {
         u32::try_from(self.counts.len())
             .map(ChannelIndex)
             .map_err(|_| StorageError::TooMany {

@@ -3,9 +3,9 @@
 //! `cargo run --release -p holdall --example cache_policy`
 #![allow(clippy::print_stdout)]
 
-use holdall::record::{
-    cache::{Admission, CacheEntry, Offered, Place, Segment, SharedCache, Stored},
-    options::{CacheOptions, CachePolicy},
+use holdall::{
+    internals::{Admission, CacheEntry, Offered, Place, Segment, SharedCache, Stored},
+    record::options::{CacheOptions, CachePolicy},
 };
 use holdall_model::{
     loss::ledger::PublisherIndex,

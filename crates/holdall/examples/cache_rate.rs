@@ -6,15 +6,12 @@
 
 use hdrhistogram::Histogram;
 use holdall::{
-    record::{
-        cache::{CacheEntry, SharedCache, Waited},
-        options::CacheOptions,
-        receive::{gate::Gate, intake::Intake},
-        write::drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
+    internals::{
+        BagOptions, BagWriter, CacheEntry, Drain, DrainCommand, DrainOptions, DrainShared, DrainThread, Gate,
+        Intake, Offered, SharedCache, Waited,
     },
-    writer::{
-        BagFolder, BagOptions, BagWriter, CompressionOptions, OpenDisk, OsFolder, SplitOptions, os_disk,
-    },
+    record::options::CacheOptions,
+    writer::{BagFolder, CompressionOptions, OpenDisk, OsFolder, SplitOptions, os_disk},
 };
 use holdall_io::{
     block::BlockPoolOptions,
@@ -101,7 +98,7 @@ fn cache_way(settings: &Settings) -> Way {
                 topic: TopicId(topic as u32),
                 publisher: PublisherIndex(0),
             };
-            if cache.offer(entry, Payload::Borrowed(payload)) != holdall::record::cache::Offered::Stored {
+            if cache.offer(entry, Payload::Borrowed(payload)) != Offered::Stored {
                 refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
         });

@@ -45,7 +45,7 @@
 //! | [`tools`] | converts, filters, merges, splits, compresses, checks, repairs and indexes bags |
 //! | [`decode`], [`export`], [`diff`] | messages as values, text, tables and images; two bags compared |
 //! | [`reader`], [`writer`], [`record`] | the parts that the types above are made of |
-//! | [`supervise`], [`live`], [`rescue`] | what a running recording reports, who records a bag, what a killed recording left |
+//! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
 #![forbid(unsafe_code)]
 
 /// The example of the README is compiled.
@@ -60,10 +60,31 @@ pub mod live;
 pub mod play;
 pub mod reader;
 pub mod record;
-pub mod rescue;
+pub(crate) mod rescue;
 pub mod supervise;
 pub mod tools;
 pub mod writer;
+
+/// Machinery that the simulator, the benchmarks and the gate drive from outside. It changes without notice.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::{
+        record::{
+            SteppedRecorder,
+            cache::{
+                Admission, CacheEntry, KIND_MESSAGES, Offered, Place, Segment, SegmentShape, SharedCache,
+                Stored, Waited,
+            },
+            receive::{gate::Gate, intake::Intake},
+            write::{
+                drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
+                durability::DEFAULT_LOSS_WINDOW,
+                survival::{KIND_LOG, POINTER_FILE, Survival},
+            },
+        },
+        writer::bag::{BagOptions, BagWriter},
+    };
+}
 
 pub use holdall_io::clock::{Clock, SystemClock};
 pub use holdall_model::{

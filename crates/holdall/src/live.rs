@@ -28,7 +28,7 @@ pub enum LockError {
 ///
 /// The lock ends with its process, however that ends, so a bag without a writer whose metadata states that it
 /// is being recorded belongs to a killed recorder.
-pub fn writer_of_bag(path: &Path) -> Option<Holder> {
+pub(crate) fn writer_of_bag(path: &Path) -> Option<Holder> {
     let writer = writer_of(path).ok().flatten();
     // A storage may be a directory in the bag's; only that has a lock.
     writer.or_else(|| {

@@ -11,13 +11,12 @@ use crate::{
     workload::Plan,
 };
 use holdall::{
-    record::{
-        cache::SharedCache,
-        options::CacheOptions,
-        receive::{gate::Gate, intake::Intake},
-        write::drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
+    internals::{
+        BagOptions, BagWriter, Drain, DrainCommand, DrainOptions, DrainShared, DrainThread, Gate, Intake,
+        SharedCache,
     },
-    writer::{BagOptions, BagWriter, CompressionOptions, OsFolder, SplitOptions},
+    record::options::CacheOptions,
+    writer::{CompressionOptions, OsFolder, SplitOptions},
 };
 use holdall_io::clock::Clock;
 use holdall_model::loss::{

@@ -6,7 +6,7 @@ use crate::{
     measure::Latencies,
     workload::{MessagePlan, Plan, Schedule},
 };
-use holdall::record::cache::SharedCache;
+use holdall::internals::SharedCache;
 use holdall_io::{
     clock::{Clock, wake_this_thread_exactly},
     process::thread_cpu_time,

@@ -14,9 +14,10 @@ use crate::{
     write::Progress,
 };
 use holdall::{
+    internals::{BagOptions, BagWriter},
     reader::Bag,
     tools::{self, Choice, Job, Moment, OutputOptions},
-    writer::{BagOptions, BagWriter, CompressionOptions, OsFolder, SplitOptions, WriteError, os_disk},
+    writer::{CompressionOptions, OsFolder, SplitOptions, WriteError, os_disk},
 };
 use holdall_io::{
     block::BlockPoolOptions,

@@ -16,7 +16,7 @@ pub use file::{EditedFile, File};
 pub use file_system::FileSystem;
 pub use name::{
     About, FileNumbers, Kind, about, about_name, available_bytes, exists, file_len, file_numbers, is_dir,
-    is_link, make_private, remove_file, rename_new, rename_over,
+    is_link, make_private, remove_file, rename_over,
 };
 pub use whole::{
     append, convert_file, copy_new, forget_cached, is_unwritten, make_durable, read, read_to_string,

@@ -1,12 +1,11 @@
 //! What a name leads to, and changes of names.
 
-use super::sync_parent;
 use crate::{
     disk::{DiskError, Operation},
     os,
 };
 use std::{
-    fs, io,
+    fs,
     os::unix::fs::{FileTypeExt, PermissionsExt},
     path::Path,
 };
@@ -155,24 +154,4 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
 /// When it is not there or cannot be renamed.
 pub fn rename_over(from: &Path, to: &Path) -> Result<(), DiskError> {
     fs::rename(from, to).map_err(|source| DiskError::new(to, Operation::Rename, source))
-}
-
-/// Moves a file to a name that nothing has yet, in the same file system. Durable on return.
-///
-/// # Errors
-/// When `to` exists or the file cannot be moved.
-pub fn rename_new(from: &Path, to: &Path) -> Result<(), DiskError> {
-    // A hard link fails when the name is taken; a plain rename would overwrite it.
-    match fs::hard_link(from, to) {
-        Ok(()) => remove_file(from)?,
-        Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(DiskError::new(to, Operation::Rename, source));
-        }
-        // File systems without hard links.
-        Err(_) if !to.exists() => {
-            fs::rename(from, to).map_err(|source| DiskError::new(from, Operation::Rename, source))?;
-        }
-        Err(source) => return Err(DiskError::new(to, Operation::Rename, source)),
-    }
-    sync_parent(to)
 }

@@ -151,19 +151,6 @@ fn a_file_with_room_takes_a_longer_text_without_new_space() {
 }
 
 #[test]
-fn rename_never_overwrites() {
-    let dir = tempfile::tempdir().unwrap();
-    let (a, b) = (dir.path().join("a"), dir.path().join("b"));
-    write_atomically(&a, b"a").unwrap();
-    write_atomically(&b, b"b").unwrap();
-    assert!(rename_new(&a, &b).unwrap_err().is_already_exists());
-    remove_file(&b).unwrap();
-    rename_new(&a, &b).unwrap();
-    assert_eq!(read(&b, 10).unwrap(), b"a");
-    assert!(!exists(&a).unwrap());
-}
-
-#[test]
 fn file_is_read_at_any_place() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("data");

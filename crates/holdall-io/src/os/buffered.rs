@@ -5,10 +5,10 @@ use rustix::fs::{Advice, fadvise};
 use std::{collections::VecDeque, fs::File, io, num::NonZeroU64, os::fd::AsRawFd, sync::Arc};
 
 /// Bytes after which write-back of a stretch is started.
-pub const WRITE_BACK_STEP_BYTES: u64 = 8 << 20;
+pub(crate) const WRITE_BACK_STEP_BYTES: u64 = 8 << 20;
 
 /// Bound of the bytes that are in the page cache and not yet on the disk: beyond it, writing waits for the oldest stretch.
-pub const DIRTY_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const DIRTY_BYTES_MAX: u64 = 64 << 20;
 
 /// A stretch of a file whose write-back has been started.
 struct Stretch {

@@ -79,14 +79,6 @@ impl Ring {
         }
     }
 
-    /// Blocks that are registered with the kernel.
-    pub(super) fn registered_count(&self) -> usize {
-        match &self.registration {
-            Registration::Off => 0,
-            Registration::Sparse { known, .. } => known.iter().filter(|&&known| known).count(),
-        }
-    }
-
     /// Gives a write to the kernel. Writes that fail at once are added to `done`.
     pub(super) fn start(&mut self, write: WriteJob, done: &mut Vec<Done>) {
         if let Some(broken) = &self.broken {

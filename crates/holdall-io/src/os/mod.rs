@@ -6,7 +6,6 @@ mod files;
 mod helper;
 mod probe;
 
-pub use buffered::{DIRTY_BYTES_MAX, WRITE_BACK_STEP_BYTES};
 pub(crate) use helper::{available_bytes, sync_directory_of};
 
 use crate::{
@@ -40,7 +39,7 @@ pub enum DiskMode {
     Auto,
     /// Past the page cache (O_DIRECT, io_uring); an error where that is not possible.
     Direct,
-    /// Through the page cache, written back early, at most [`DIRTY_BYTES_MAX`] dirty.
+    /// Through the page cache, written back early, at most 64 MiB dirty.
     Buffered,
 }
 
@@ -121,14 +120,6 @@ impl OsDisk {
     /// Why [`DiskMode::Auto`] did not choose direct writing.
     pub fn fallback_reason(&self) -> Option<&DiskError> {
         self.fallback.as_ref()
-    }
-
-    /// Blocks that are registered with the kernel. A locked-memory limit may forbid it; it is only a matter of speed.
-    pub fn registered_block_count(&self) -> usize {
-        match &self.engine {
-            Engine::Direct(ring) => ring.registered_count(),
-            Engine::Buffered(_) => 0,
-        }
     }
 
     fn begin_file(&mut self, path: &Path, handle: Handle, (reserved, expected): (u64, u64)) -> FileId {

@@ -258,7 +258,7 @@ impl Region {
     }
 
     /// Slots that can be taken, memory permitting.
-    pub fn free_slots(&self) -> usize {
+    pub(crate) fn free_slots(&self) -> usize {
         lock(&self.mapping.free).len()
     }
 

@@ -210,7 +210,7 @@ impl FieldType {
     }
 
     /// The struct that it holds, else an empty text.
-    pub fn nested_type_name(&self) -> &str {
+    pub(crate) fn nested_type_name(&self) -> &str {
         match &self.element {
             Element::Nested(name) => name,
             _ => "",
@@ -237,7 +237,7 @@ impl Field {
     }
 
     /// True for the field that a struct without fields gets.
-    pub fn is_placeholder(&self) -> bool {
+    pub(crate) fn is_placeholder(&self) -> bool {
         self.name == EMPTY_STRUCT_MEMBER
     }
 }
@@ -267,7 +267,7 @@ impl IndividualTypeDescription {
     }
 
     /// Names of the structs that its fields hold, with repetitions.
-    pub fn nested_type_names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn nested_type_names(&self) -> impl Iterator<Item = &str> {
         self.fields
             .iter()
             .map(|field| field.field_type.nested_type_name())

@@ -16,20 +16,20 @@ mod text;
 pub use description::{
     Arity, Element, Field, FieldType, IndividualTypeDescription, Primitive, TypeDescription,
 };
-pub use parse::{Constant, MessageSpec, parse_message};
+pub(crate) use parse::{MessageSpec, parse_message};
 pub use resolve::Definition;
-pub use rihs01::{RIHS01_PREFIX, is_rihs01};
+pub use rihs01::is_rihs01;
 
 use std::borrow::Cow;
 
 /// Longest definition text of one type, in bytes; the longest known is about 20 kB.
 pub const SOURCE_BYTES_MAX: usize = 1024 * 1024;
 /// Longest total of the texts of one definition, in bytes; the longest known are about 100 kB.
-pub const DEFINITION_BYTES_MAX: usize = 8 * SOURCE_BYTES_MAX;
+pub(crate) const DEFINITION_BYTES_MAX: usize = 8 * SOURCE_BYTES_MAX;
 /// Most types that one definition may depend on.
-pub const TYPES_MAX: usize = 2048;
+pub(crate) const TYPES_MAX: usize = 2048;
 /// Deepest nesting of types (as in rosbag2).
-pub const NESTING_MAX: usize = 50;
+pub(crate) const NESTING_MAX: usize = 50;
 
 /// How a definition text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,7 +152,7 @@ pub fn defining_type(type_name: &str) -> &str {
 
 /// The full name of a message that has its short name in `.msg` texts and in other programs' MCAP files:
 /// `pkg/msg/X` for `pkg/X`.
-pub fn full_type_name(type_name: &str) -> Cow<'_, str> {
+pub(crate) fn full_type_name(type_name: &str) -> Cow<'_, str> {
     match type_name.split_once('/') {
         Some((package, name)) if !name.contains('/') => Cow::Owned(format!("{package}/msg/{name}")),
         _ => Cow::Borrowed(type_name),

@@ -7,7 +7,7 @@ use super::{
 
 /// A constant in a message text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Constant {
+pub(crate) struct Constant {
     /// Its type, for example `uint8`.
     pub type_name: String,
     /// Its name.
@@ -18,7 +18,7 @@ pub struct Constant {
 
 /// What a message text defines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MessageSpec {
+pub(crate) struct MessageSpec {
     /// Fields in order; may be empty.
     pub fields: Vec<Field>,
     /// Default values as written, one for each field.
@@ -31,7 +31,7 @@ pub struct MessageSpec {
 ///
 /// # Errors
 /// The first line that is neither field, constant nor comment, with its number.
-pub fn parse_message(type_name: &str, text: &str) -> Result<MessageSpec, InterfaceError> {
+pub(crate) fn parse_message(type_name: &str, text: &str) -> Result<MessageSpec, InterfaceError> {
     check_size(type_name, text)?;
     parse_lines(type_name, text.lines().zip(1..))
 }

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
 /// Prefix of every RIHS01 hash.
-pub const RIHS01_PREFIX: &str = "RIHS01_";
+pub(crate) const RIHS01_PREFIX: &str = "RIHS01_";
 
 /// Whether a text has the form of a RIHS01 hash: the prefix and 64 lower-case hexadecimal digits.
 pub fn is_rihs01(text: &str) -> bool {

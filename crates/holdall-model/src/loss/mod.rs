@@ -7,7 +7,7 @@ mod window;
 
 pub use sequence::{MissingInterval, Observation, SequenceTracker};
 pub use sums::LossSums;
-pub use window::{DURABILITY_RECORD, DurabilityStatus, KeptWindow, LOSS_WINDOW_KEY};
+pub use window::{DURABILITY_RECORD, DurabilityStatus, KeptWindow};
 
 use serde::{Deserialize, Serialize};
 

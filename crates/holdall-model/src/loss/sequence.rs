@@ -96,7 +96,7 @@ impl SequenceTracker {
     }
 
     /// A tracker that keeps at most `intervals_max` intervals (at least 2).
-    pub const fn with_intervals_max(intervals_max: usize) -> Self {
+    pub(crate) const fn with_intervals_max(intervals_max: usize) -> Self {
         Self {
             covered: None,
             announced_before: None,

@@ -7,7 +7,7 @@ pub const DURABILITY_RECORD: &str = "holdall:durability";
 
 /// Key in `custom_data` of `metadata.yaml` that states the same in one line: `max=2.000s achieved=1.791s
 /// missed=0`.
-pub const LOSS_WINDOW_KEY: &str = "holdall.loss_window";
+pub(crate) const LOSS_WINDOW_KEY: &str = "holdall.loss_window";
 
 /// How well the promise was kept so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

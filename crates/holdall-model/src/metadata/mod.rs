@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
 /// The version that is written; versions 1 to 9 are read.
-pub const METADATA_VERSION: u32 = 9;
+pub(crate) const METADATA_VERSION: u32 = 9;
 
 /// A bag's metadata (rosbag2 `BagMetadata`). Its JSON form has rosbag2's names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,12 +105,12 @@ mod nanoseconds {
         nanoseconds: u64,
     }
 
-    pub fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         let nanoseconds = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Form { nanoseconds }.serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         Form::deserialize(deserializer).map(|form| Duration::from_nanos(form.nanoseconds))
     }
 }
@@ -125,14 +125,19 @@ mod nanoseconds_since_epoch {
         nanoseconds_since_epoch: Timestamp,
     }
 
-    pub fn serialize<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        time: &Option<Timestamp>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         time.map(|nanoseconds_since_epoch| Form {
             nanoseconds_since_epoch,
         })
         .serialize(serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Timestamp>, D::Error> {
         let form = Option::<Form>::deserialize(deserializer)?;
         Ok(form.map(|form| form.nanoseconds_since_epoch))
     }

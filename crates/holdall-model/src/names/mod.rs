@@ -5,20 +5,12 @@ pub mod dds;
 use crate::topic::NodeName;
 
 /// Longest full topic or service name in bytes (`RMW_TOPIC_MAX_NAME_LENGTH`: 255 less the DDS prefix).
-pub const TOPIC_NAME_BYTES_MAX: usize = 247;
+pub(crate) const TOPIC_NAME_BYTES_MAX: usize = 247;
 /// Longest node name in bytes (`RMW_NODE_NAME_MAX_NAME_LENGTH`).
-pub const NODE_NAME_BYTES_MAX: usize = 255;
-/// Longest namespace in bytes (`RMW_NAMESPACE_MAX_LENGTH`).
-pub const NAMESPACE_BYTES_MAX: usize = TOPIC_NAME_BYTES_MAX - 2;
+pub(crate) const NODE_NAME_BYTES_MAX: usize = 255;
 
 /// Ending of service introspection topics.
-pub const SERVICE_EVENT_SUFFIX: &str = "/_service_event";
-/// The part between an action's name and the names of its topics and services.
-const ACTION_INFIX: &str = "/_action/";
-/// The services of an action, in the order of rosbag2.
-const ACTION_SERVICES: [&str; 3] = ["send_goal", "get_result", "cancel_goal"];
-/// The plain topics of an action.
-const ACTION_TOPICS: [&str; 2] = ["feedback", "status"];
+pub(crate) const SERVICE_EVENT_SUFFIX: &str = "/_service_event";
 
 /// Why a name is not a valid ROS 2 name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +109,7 @@ pub fn expand_name(name: &str, node: &NodeName) -> Result<String, NameError> {
 }
 
 /// Whether a name is hidden: any of its tokens begins with `_`.
-pub fn is_hidden(name: &str) -> bool {
+pub(crate) fn is_hidden(name: &str) -> bool {
     name.split('/').any(|token| token.starts_with('_'))
 }
 
@@ -145,23 +137,6 @@ pub fn service_of_event_type(type_name: &str) -> Option<&str> {
     let (package_kind, name) = service.rsplit_once('/')?;
     let kind = package_kind.rsplit_once('/')?.1;
     (matches!(kind, "srv" | "action") && !name.is_empty()).then_some(service)
-}
-
-/// The five topics that carry an action: three service introspection topics, feedback, status.
-pub fn action_topics(action: &str) -> Vec<String> {
-    let services = ACTION_SERVICES.map(|name| format!("{action}{ACTION_INFIX}{name}{SERVICE_EVENT_SUFFIX}"));
-    let topics = ACTION_TOPICS.map(|name| format!("{action}{ACTION_INFIX}{name}"));
-    services.into_iter().chain(topics).collect()
-}
-
-/// The action that a topic belongs to; `None` for other topics.
-pub fn action_of_topic(topic: &str) -> Option<&str> {
-    let (action, rest) = topic.rsplit_once(ACTION_INFIX)?;
-    let known = match rest.strip_suffix(SERVICE_EVENT_SUFFIX) {
-        Some(service) => ACTION_SERVICES.contains(&service),
-        None => ACTION_TOPICS.contains(&rest),
-    };
-    (known && !action.is_empty()).then_some(action)
 }
 
 fn error(what: &'static str, name: &str, kind: NameErrorKind) -> NameError {
@@ -334,21 +309,6 @@ mod tests {
         assert_eq!(service_of_event_topic("/add", add), None);
     }
 
-    #[test]
-    fn actions_map_to_five_topics_and_back() {
-        let topics = action_topics("/fibonacci");
-        assert_eq!(topics.len(), 5);
-        assert!(topics.contains(&"/fibonacci/_action/send_goal/_service_event".to_owned()));
-        assert!(topics.contains(&"/fibonacci/_action/feedback".to_owned()));
-        assert!(
-            topics
-                .iter()
-                .all(|topic| action_of_topic(topic) == Some("/fibonacci"))
-        );
-        assert_eq!(action_of_topic("/fibonacci/_action/other"), None);
-        assert_eq!(action_of_topic("/_action/status"), None);
-    }
-
     proptest! {
         #[test]
         fn an_expanded_name_is_valid_and_stable(name in "[~/a-z_0-9{ ]{0,12}") {
@@ -361,7 +321,7 @@ mod tests {
         #[test]
         fn no_name_panics(name in "\\PC{0,20}") {
             let _ = (validate_full_name(&name), validate_node_name(&name), expand_name(&name, &node()));
-            let _ = (is_hidden(&name), action_of_topic(&name), service_of_event_topic(&name, &name));
+            let _ = (is_hidden(&name), service_of_event_topic(&name, &name));
         }
     }
 }

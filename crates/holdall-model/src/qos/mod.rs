@@ -173,7 +173,7 @@ impl QosDuration {
     };
 
     /// The span in nanoseconds; `None` when it is not set or never ends.
-    pub fn finite_nanos(self) -> Option<u64> {
+    pub(crate) fn finite_nanos(self) -> Option<u64> {
         let nanos = self.sec.saturating_mul(1_000_000_000).saturating_add(self.nsec);
         let infinite_nanos = Self::INFINITE.sec * 1_000_000_000 + Self::INFINITE.nsec;
         (nanos != 0 && nanos < infinite_nanos && self.normalized() != Self::INFINITE).then_some(nanos)
@@ -190,6 +190,14 @@ impl QosDuration {
 }
 
 /// A whole QoS profile (`rmw_qos_profile_t`).
+///
+/// ```
+/// use holdall_model::qos::{QosProfile, Reliability};
+///
+/// let sensor_data = QosProfile { depth: 5, reliability: Reliability::BestEffort, ..QosProfile::ROS_DEFAULT };
+/// assert_eq!(QosProfile::ROS_DEFAULT.depth, 10);
+/// # assert_ne!(sensor_data, QosProfile::ROS_DEFAULT);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QosProfile {
     /// Which messages are kept.

@@ -48,7 +48,7 @@ impl<'a> Matching<'a> {
     /// Whether every field of ROS 1 type `ros1_name` has its place in `target`, a type that ROS 2 itself has:
     /// same name (in any case), same type, same order. Fields that only ROS 2 has are allowed where their
     /// default is zero or empty.
-    pub fn adopts(&mut self, ros1_name: &str, target: &Definition) -> bool {
+    pub(crate) fn adopts(&mut self, ros1_name: &str, target: &Definition) -> bool {
         self.matches(ros1_name, target.type_name(), &structs(target))
     }
 

@@ -7,6 +7,21 @@ pub use filter::TopicFilter;
 pub use validate::{PatternError, SelectionError, SelectionPart, parse_pattern};
 
 /// The selection of topics, with the options of `ros2 bag record`.
+///
+/// ```
+/// use holdall_model::selection::Selection;
+///
+/// let all_but_images = Selection {
+///     exclude_topic_types: vec!["sensor_msgs/msg/Image".to_owned()],
+///     ..Selection::all()
+/// };
+/// assert!(all_but_images.validate().is_ok());
+/// let nothing_to_exclude_from = Selection {
+///     exclude_topics: vec!["/rosout".to_owned()],
+///     ..Selection::of_topics(["/odom"])
+/// };
+/// assert!(nothing_to_exclude_from.validate().is_err());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// `--all-topics` (or `-a`).

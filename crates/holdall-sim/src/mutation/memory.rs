@@ -1,7 +1,7 @@
 //! Memory of a dead process as a faulty recorder would have left it.
 
 use super::Mutation;
-use holdall::record::{cache::KIND_MESSAGES, write::survival::KIND_LOG};
+use holdall::internals::{KIND_LOG, KIND_MESSAGES};
 use holdall_io::survivor::{Survivor, SurvivorSlot, own_user};
 use std::{fs::OpenOptions, io, os::unix::fs::FileExt, path::Path};
 

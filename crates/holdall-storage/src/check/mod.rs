@@ -18,7 +18,7 @@ use crate::writer::ChannelInfo;
 
 /// Findings that are kept for one file; more are only counted, so that a file of garbage uses no more memory
 /// than a good one.
-pub const FINDINGS_MAX: usize = 1000;
+pub(crate) const FINDINGS_MAX: usize = 1000;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -14,7 +14,7 @@ pub mod writer;
 
 pub use options::LeveldbOptions;
 pub use reader::LeveldbReader;
-pub use writer::LeveldbWriter;
+pub(crate) use writer::LeveldbWriter;
 
 use crate::{
     error::{StorageError, StorageResult},
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 /// The LevelDB backend.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LeveldbStorage;
+pub(crate) struct LeveldbStorage;
 
 impl LeveldbStorage {
     fn options(options: &StorageOptions) -> StorageResult<LeveldbOptions> {

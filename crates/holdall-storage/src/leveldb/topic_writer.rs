@@ -124,7 +124,7 @@ impl TopicWriter {
     }
 
     /// Memory that waits to be sorted into a table, in bytes.
-    pub fn gathered_bytes(&self) -> usize {
+    pub(crate) fn gathered_bytes(&self) -> usize {
         self.gathered_bytes
     }
 
@@ -153,7 +153,7 @@ impl TopicWriter {
     }
 
     /// Adds a large message as a table of its own, straight from where it is: log and sorting would take three more copies of it.
-    pub fn write_large(&mut self, wanted: i64, payload: PayloadRef<'_>) -> StorageResult<i64> {
+    pub(crate) fn write_large(&mut self, wanted: i64, payload: PayloadRef<'_>) -> StorageResult<i64> {
         let stamp = self.free_stamp(wanted)?;
         self.last_sequence += 1;
         let lone = LoneTable::new(&stamp.to_ne_bytes(), self.last_sequence, payload.len() as u64);
@@ -252,12 +252,12 @@ impl TopicWriter {
     }
 
     /// Whether the system has all its messages.
-    pub fn is_handed(&self) -> bool {
+    pub(crate) fn is_handed(&self) -> bool {
         self.log_piece.is_empty()
     }
 
     /// Hands what is in the log's buffer to the system.
-    pub fn flush_log(&mut self) -> StorageResult<()> {
+    pub(crate) fn flush_log(&mut self) -> StorageResult<()> {
         if !self.log_piece.is_empty() {
             fs::append(
                 &numbered(&self.directory, self.log_number, "log"),
@@ -311,7 +311,7 @@ impl TopicWriter {
     }
 
     /// Names new tables in the manifest. They must be durable.
-    pub fn name_tables(&mut self) -> StorageResult<()> {
+    pub(crate) fn name_tables(&mut self) -> StorageResult<()> {
         if self.unsettled == 0 {
             return Ok(());
         }
@@ -323,7 +323,7 @@ impl TopicWriter {
     }
 
     /// Removes the logs of tables that the manifest names. It must be durable.
-    pub fn remove_logs(&mut self) -> StorageResult<()> {
+    pub(crate) fn remove_logs(&mut self) -> StorageResult<()> {
         for table in self.new_tables() {
             // The log of a table has the number before it.
             let log = numbered(&self.directory, table.number - 1, "log");
@@ -337,17 +337,17 @@ impl TopicWriter {
     }
 
     /// Whether something of it is not durable.
-    pub const fn is_dirty(&self) -> bool {
+    pub(crate) const fn is_dirty(&self) -> bool {
         self.dirty
     }
 
     /// Whether there are tables that the manifest does not name.
-    pub const fn has_new_tables(&self) -> bool {
+    pub(crate) const fn has_new_tables(&self) -> bool {
         self.unsettled > 0
     }
 
     /// Hands everything to the system that a sync is to make durable.
-    pub fn write_out(&mut self) -> StorageResult<()> {
+    pub(crate) fn write_out(&mut self) -> StorageResult<()> {
         self.flush_log()?;
         // A log without messages is not there yet.
         Ok(fs::append(
@@ -357,7 +357,7 @@ impl TopicWriter {
     }
 
     /// Notes that all of it is durable.
-    pub fn set_durable(&mut self) {
+    pub(crate) fn set_durable(&mut self) {
         self.description = None;
         self.dirty = false;
     }

@@ -43,7 +43,7 @@ pub(super) struct Record {
 }
 
 /// One LevelDB storage that is being written.
-pub struct LeveldbWriter {
+pub(crate) struct LeveldbWriter {
     path: PathBuf,
     file: FileId,
     /// Where it can be made durable as a whole.

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// Bytes between two checkpoints of the index. Opening a torn file reads what follows its last checkpoint; a
 /// file of 10 GB has a few hundred, which are read one by one.
-pub const CHECKPOINT_BYTES: u64 = 64 << 20;
+pub(crate) const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 /// The id of this backend.
 pub const STORAGE_ID: &str = "mcap";
 /// Preset names, as in rosbag2.
-pub const PRESETS: [&str; 4] = ["none", "fastwrite", "zstd_fast", "zstd_small"];
+pub(crate) const PRESETS: [&str; 4] = ["none", "fastwrite", "zstd_fast", "zstd_small"];
 /// Largest chunk size that can be set: a chunk is assembled in memory. A single message may be larger.
-pub const CHUNK_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const CHUNK_BYTES_MAX: u64 = 256 << 20;
 
 /// How chunks are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -75,7 +75,7 @@ impl Wanted {
     }
 
     /// Whether the extent may have wanted messages.
-    pub fn may_be_in(&self, extent: &Extent) -> bool {
+    pub(crate) fn may_be_in(&self, extent: &Extent) -> bool {
         extent.times.0 <= self.end
             && extent.times.1 >= self.start
             && extent

@@ -7,29 +7,27 @@ pub const STORAGE_ID: &str = "rosbag1";
 pub const MAGIC: &[u8] = b"#ROSBAG V2.0\n";
 
 /// First bytes of ROS 1 bags of every version.
-pub const MAGIC_ANY_VERSION: &[u8] = b"#ROSBAG V";
+pub(crate) const MAGIC_ANY_VERSION: &[u8] = b"#ROSBAG V";
 
 /// Kinds of records.
 pub mod op {
     /// A message.
     pub const MESSAGE: u8 = 0x02;
     /// The first record of a file.
-    pub const BAG_HEADER: u8 = 0x03;
-    /// Times and offsets of a connection's messages in the preceding chunk.
-    pub const INDEX_DATA: u8 = 0x04;
+    pub(crate) const BAG_HEADER: u8 = 0x03;
     /// Records, mostly compressed.
     pub const CHUNK: u8 = 0x05;
     /// Content of a chunk; at the end of the file.
-    pub const CHUNK_INFO: u8 = 0x06;
+    pub(crate) const CHUNK_INFO: u8 = 0x06;
     /// A publisher on a topic.
-    pub const CONNECTION: u8 = 0x07;
+    pub(crate) const CONNECTION: u8 = 0x07;
 }
 
 /// Bytes of a length field.
 pub(crate) const LENGTH_BYTES: u64 = 4;
 
 /// Longest header of a record; the longest field is a topic name.
-pub const HEADER_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const HEADER_BYTES_MAX: u64 = 1 << 20;
 
 /// Named fields in sequence: `u32 length`, `name=value`.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +162,7 @@ impl Record<'_> {
 ///
 /// # Errors
 /// What was found instead, one clause.
-pub fn decode_record(bytes: &[u8]) -> Result<Record<'_>, &'static str> {
+pub(crate) fn decode_record(bytes: &[u8]) -> Result<Record<'_>, &'static str> {
     let (header, after) = split_length(bytes).ok_or("a header that exceeds the end")?;
     let head = Head::decode(header).ok_or("bytes that are not a record header")?;
     let (data, _) = split_length(after).ok_or("data that exceeds the end")?;

@@ -22,7 +22,7 @@ use std::path::Path;
 
 /// The backend of ROS 1 bags.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rosbag1Storage;
+pub(crate) struct Rosbag1Storage;
 
 impl Storage for Rosbag1Storage {
     fn id(&self) -> &'static str {

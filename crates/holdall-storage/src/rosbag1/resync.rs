@@ -33,7 +33,7 @@ impl Resync {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub fn next_chunk(
+    pub(crate) fn next_chunk(
         &mut self,
         source: &Source,
         options: Rosbag1ReaderOptions,

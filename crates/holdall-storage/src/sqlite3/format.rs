@@ -20,19 +20,19 @@ pub const CREATE_TABLES: [&str; 6] = [
 ];
 
 /// The schema version that is written.
-pub const SCHEMA_VERSION: i64 = 4;
+pub(crate) const SCHEMA_VERSION: i64 = 4;
 
 /// Our own table for named text records that rosbag2 cannot store; created with the first one.
-pub const CREATE_RECORDS: &str = "CREATE TABLE IF NOT EXISTS holdall_records(id INTEGER PRIMARY KEY,\
+pub(crate) const CREATE_RECORDS: &str = "CREATE TABLE IF NOT EXISTS holdall_records(id INTEGER PRIMARY KEY,\
      record INTEGER NOT NULL,name TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL)";
 
 /// Our own table for topics that hold one publisher's messages (each has a row in `topics`); created with the
 /// first one. The number of messages is stored when the file is closed.
-pub const CREATE_PUBLISHERS: &str = "CREATE TABLE IF NOT EXISTS holdall_publishers(topic_id INTEGER PRIMARY KEY,\
+pub(crate) const CREATE_PUBLISHERS: &str = "CREATE TABLE IF NOT EXISTS holdall_publishers(topic_id INTEGER PRIMARY KEY,\
      gid TEXT NOT NULL,node TEXT,host TEXT,transport TEXT,message_count INTEGER)";
 
 /// The name of that table.
-pub const PUBLISHERS: &str = "holdall_publishers";
+pub(crate) const PUBLISHERS: &str = "holdall_publishers";
 
 /// The record that rosbag2 keeps in the table `metadata`, and its key.
 pub const ROSBAG2_RECORD: &str = "rosbag2";
@@ -40,7 +40,8 @@ pub const ROSBAG2_RECORD: &str = "rosbag2";
 pub const ROSBAG2_KEY: &str = "serialized_metadata";
 
 /// Inserts a message.
-pub const INSERT_MESSAGE: &str = "INSERT INTO messages (timestamp, topic_id, data) VALUES (?1, ?2, ?3)";
+pub(crate) const INSERT_MESSAGE: &str =
+    "INSERT INTO messages (timestamp, topic_id, data) VALUES (?1, ?2, ?3)";
 
 /// The columns and tables of a database, by the distribution that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ pub mod writer;
 
 pub use options::SqliteOptions;
 pub use reader::SqliteReader;
-pub use writer::SqliteWriter;
+pub(crate) use writer::SqliteWriter;
 
 use crate::{
     check::{FileCheck, Progress},
@@ -26,7 +26,7 @@ use std::path::Path;
 
 /// The SQLite3 backend.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SqliteStorage;
+pub(crate) struct SqliteStorage;
 
 impl SqliteStorage {
     fn options(options: &StorageOptions) -> StorageResult<SqliteOptions> {

@@ -5,7 +5,7 @@ use crate::error::{StorageError, StorageResult};
 use serde::Deserialize;
 
 /// Presets by name, as in rosbag2.
-pub const PRESETS: [&str; 2] = ["none", "resilient"];
+pub(crate) const PRESETS: [&str; 2] = ["none", "resilient"];
 /// Characters that a pragma must not have, because it becomes part of a statement.
 const FORBIDDEN: [char; 3] = ['\'', '"', ';'];
 

@@ -52,7 +52,7 @@ struct Gathered {
 }
 
 /// One database that is being written.
-pub struct SqliteWriter {
+pub(crate) struct SqliteWriter {
     path: PathBuf,
     file: FileId,
     connection: Connection,

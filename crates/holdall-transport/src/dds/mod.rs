@@ -55,4 +55,4 @@ mod type_description;
 #[cfg(feature = "dds")]
 pub(crate) use transport::BACKEND;
 #[cfg(feature = "dds")]
-pub use transport::{DdsOptions, DdsTransport, SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT};
+pub use transport::{DdsOptions, DdsTransport};

@@ -39,7 +39,7 @@ pub(crate) static BACKEND: Backend = Backend {
 };
 
 /// Socket receive buffer to request by default, in bytes: 4 × 6.2 MB at 30 Hz lost nothing from 32 MB on.
-pub const SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT: usize = 64 << 20;
+pub(crate) const SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT: usize = 64 << 20;
 
 /// How to join a ROS domain.
 #[derive(Clone, Debug)]

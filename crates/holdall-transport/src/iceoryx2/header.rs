@@ -50,7 +50,7 @@ impl HeaderLayout {
     }
 
     /// Whether the bag's own fields for stamp, sequence and publisher hold everything in it.
-    pub fn is_told_whole(self) -> bool {
+    pub(crate) fn is_told_whole(self) -> bool {
         self != Self::Unknown
     }
 

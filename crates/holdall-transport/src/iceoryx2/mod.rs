@@ -29,4 +29,4 @@ const NAME: &str = "iceoryx2";
 
 /// The encoding of service payloads that are not CDR: the user header's bytes, then the payload's, as in
 /// memory.
-pub const SERIALIZATION_FORMAT: &str = "iceoryx2";
+pub(crate) const SERIALIZATION_FORMAT: &str = "iceoryx2";

@@ -91,7 +91,7 @@ impl KnownService {
         })
     }
 
-    pub fn publisher_count(&self) -> usize {
+    pub(crate) fn publisher_count(&self) -> usize {
         self.publishers.len()
     }
 

@@ -46,7 +46,7 @@ impl TypeFacts {
     }
 
     /// As iceoryx2's own type; fails for names that are too long for iceoryx2.
-    pub fn detail(&self) -> Result<TypeDetail, String> {
+    pub(crate) fn detail(&self) -> Result<TypeDetail, String> {
         let variant = if self.is_slice {
             TypeVariant::Dynamic
         } else {
@@ -99,7 +99,7 @@ impl ServiceFacts {
     }
 
     /// The description of a service for CDR messages of a ROS type, as `rmw_iceoryx2` makes them.
-    pub fn for_ros(topic: &str, type_name: &str, type_hash: Option<&str>, qos: &QosProfile) -> Self {
+    pub(crate) fn for_ros(topic: &str, type_name: &str, type_hash: Option<&str>, qos: &QosProfile) -> Self {
         let hash = type_hash.map(|hash| (HASH_ATTRIBUTES[0].to_owned(), hash.to_owned()));
         let is_latched = qos.durability == Durability::TransientLocal;
         let depth = usize::try_from(qos.depth).unwrap_or(usize::MAX).clamp(1, 1024);
@@ -150,7 +150,7 @@ impl ServiceFacts {
     }
 
     /// How its user header is read.
-    pub fn header_layout(&self) -> HeaderLayout {
+    pub(crate) fn header_layout(&self) -> HeaderLayout {
         let is_declared = self.attribute(&[LAYOUT_ATTRIBUTE]) == Some(LAYOUT_VALUE);
         HeaderLayout::of(&self.header.name, self.header.size, is_declared)
     }
@@ -170,7 +170,7 @@ impl ServiceFacts {
     }
 
     /// How many bytes of the user header are part of a recorded message.
-    pub fn recorded_header_bytes(&self) -> usize {
+    pub(crate) fn recorded_header_bytes(&self) -> usize {
         if self.is_cdr() { 0 } else { self.header.size }
     }
 
@@ -194,7 +194,7 @@ impl ServiceFacts {
     }
 
     /// The details for the bag, from which it can be offered again.
-    pub fn to_details(&self) -> BTreeMap<String, String> {
+    pub(crate) fn to_details(&self) -> BTreeMap<String, String> {
         let mut details = BTreeMap::new();
         let mut note = |key: &str, value: String| details.insert(key.to_owned(), value);
         note("service", self.name.clone());
@@ -218,7 +218,7 @@ impl ServiceFacts {
     }
 
     /// Reads what [`Self::to_details`] has written; the error states what is missing or wrong.
-    pub fn from_details(details: &BTreeMap<String, String>) -> Result<Self, String> {
+    pub(crate) fn from_details(details: &BTreeMap<String, String>) -> Result<Self, String> {
         let types = |kind: &str| -> Result<TypeFacts, String> {
             let alignment: usize = read(details, &format!("{kind}_alignment"))?;
             if !alignment.is_power_of_two() || alignment > 1 << 20 {

@@ -27,7 +27,6 @@ pub struct MemoryTransport {
     id: TransportId,
     node: NodeName,
     clock: Arc<dyn Clock>,
-    warnings: Vec<String>,
 }
 
 impl MemoryTransport {
@@ -38,14 +37,7 @@ impl MemoryTransport {
             network: network.clone(),
             node,
             clock,
-            warnings: Vec::new(),
         }
-    }
-
-    /// The warnings that [`Transport::warnings`] returns.
-    pub fn with_warnings(mut self, warnings: Vec<String>) -> Self {
-        self.warnings = warnings;
-        self
     }
 }
 
@@ -91,10 +83,6 @@ impl Transport for MemoryTransport {
 
     fn poll_type_descriptions(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
         self.network.take_replies(self.id, replies);
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.warnings.clone()
     }
 
     fn now(&self) -> Timestamp {

@@ -62,7 +62,7 @@ impl State {
     }
 
     /// A GUID that is not used yet.
-    pub fn new_gid(&mut self) -> Gid {
+    pub(crate) fn new_gid(&mut self) -> Gid {
         self.next_id += 1;
         let mut gid = [0; 16];
         gid[8..].copy_from_slice(&self.next_id.to_be_bytes());

@@ -36,7 +36,7 @@ impl History {
     }
 
     /// The messages for a subscription that requests them.
-    pub fn for_late(&self, request: &QosProfile) -> Vec<Kept> {
+    pub(crate) fn for_late(&self, request: &QosProfile) -> Vec<Kept> {
         if request.durability == Durability::TransientLocal {
             self.messages.iter().cloned().collect()
         } else {

@@ -47,7 +47,7 @@ impl PartialFile {
     }
 
     /// As [`PartialFile::finish`], without a sync: for many small files, whose folder is synced at the end.
-    pub fn finish_unsynced(self) -> Result<(), ExportError> {
+    pub(crate) fn finish_unsynced(self) -> Result<(), ExportError> {
         self.complete(|_| Ok(())).map(drop)
     }
 

@@ -124,7 +124,7 @@ impl ClockTopic {
     }
 
     /// Publishes the stamp of a message that is about to be published, if messages drive the clock.
-    pub fn before_message(&mut self, publication: usize, stamp: Timestamp) {
+    pub(crate) fn before_message(&mut self, publication: usize, stamp: Timestamp) {
         let drives = match &self.drive {
             Drive::Every { .. } => false,
             Drive::Before(indexes) => indexes.contains(&publication),

@@ -135,7 +135,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Takes the next command.
-    pub fn next_command(&self) -> Option<Command> {
+    pub(crate) fn next_command(&self) -> Option<Command> {
         self.commands
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -143,7 +143,7 @@ impl Shared {
     }
 
     /// True when a stop waits to be taken.
-    pub fn is_stop_asked(&self) -> bool {
+    pub(crate) fn is_stop_asked(&self) -> bool {
         self.commands
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

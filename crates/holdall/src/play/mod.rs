@@ -14,9 +14,8 @@ mod range;
 mod read_ahead;
 pub mod schedule;
 pub mod status;
-pub mod topic_choice;
+mod topic_choice;
 
 pub use control::PlayControl;
 pub use error::PlayError;
 pub use player::Player;
-pub use topic_choice::TopicChoice;

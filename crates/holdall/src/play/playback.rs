@@ -114,7 +114,7 @@ impl<S: Source> Playback<S> {
     }
 
     /// Takes the playback apart after its end.
-    pub fn into_played(self) -> Played<S> {
+    pub(crate) fn into_played(self) -> Played<S> {
         Played {
             parts: self.parts,
             began: self.began,
@@ -342,7 +342,7 @@ impl<S: Source> Playback<S> {
 
     /// Puts another message in the place of the next one.
     #[cfg(test)]
-    pub fn replace_head(&mut self, message: PlayMessage) {
+    pub(crate) fn replace_head(&mut self, message: PlayMessage) {
         self.head = Some(message);
     }
 

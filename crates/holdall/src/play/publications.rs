@@ -89,7 +89,7 @@ impl Publications {
     }
 
     /// The topics as the bag has them: name and type.
-    pub fn recorded_topics(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn recorded_topics(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|publication| {
             (
                 publication.report.name.as_str(),
@@ -99,7 +99,7 @@ impl Publications {
     }
 
     /// The topics' names in the bag.
-    pub fn recorded_names(&self) -> Vec<&str> {
+    pub(crate) fn recorded_names(&self) -> Vec<&str> {
         self.recorded_topics().map(|(name, _)| name).collect()
     }
 
@@ -142,7 +142,7 @@ impl Publications {
     }
 
     /// Notes what was not acknowledged until now.
-    pub fn count_unacknowledged(&mut self) {
+    pub(crate) fn count_unacknowledged(&mut self) {
         for Publication {
             report,
             publisher,
@@ -154,7 +154,7 @@ impl Publications {
     }
 
     /// Notes what was overwritten before it was acknowledged; for a playback that was stopped, whose last messages are not waited for.
-    pub fn count_given_up(&mut self) {
+    pub(crate) fn count_given_up(&mut self) {
         for publication in &mut self.0 {
             publication.report.unacknowledged = publication.unacknowledged.given_up;
         }
@@ -208,7 +208,7 @@ impl Publications {
     }
 
     /// What was played of each topic.
-    pub fn into_reports(self) -> Vec<TopicReport> {
+    pub(crate) fn into_reports(self) -> Vec<TopicReport> {
         self.0.into_iter().map(|publication| publication.report).collect()
     }
 }

@@ -8,7 +8,7 @@ const RATE_MIN: f64 = 1e-6;
 const RATE_MAX: f64 = 1e9;
 
 /// True for a rate that a schedule can run at: finite, above zero and not absurd.
-pub fn is_rate_valid(rate: f64) -> bool {
+pub(crate) fn is_rate_valid(rate: f64) -> bool {
     rate.is_finite() && (RATE_MIN..=RATE_MAX).contains(&rate)
 }
 
@@ -34,7 +34,7 @@ pub struct Schedule {
 impl Schedule {
     /// A schedule at rest at `start`, which waits for `delay` once it is resumed.
     ///
-    /// `rate` must satisfy [`is_rate_valid`]; another one is taken as 1.
+    /// `rate` must be from `RATE_MIN` to `RATE_MAX`; another one is taken as 1.
     pub fn paused(start: Timestamp, rate: f64, delay: Duration) -> Self {
         Self {
             rate: if is_rate_valid(rate) { rate } else { 1.0 },
@@ -81,7 +81,7 @@ impl Schedule {
     }
 
     /// True while bag time does not advance.
-    pub fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         matches!(self.state, State::Paused { .. })
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The choice of topics, as `ros2 bag play` understands it: excluded topics never, then listed ones, then those that match.
 #[derive(Clone, Debug)]
-pub struct TopicChoice {
+pub(crate) struct TopicChoice {
     topics: BTreeSet<String>,
     exclude_topics: BTreeSet<String>,
     regex: Option<WholePattern>,

@@ -9,6 +9,11 @@ use std::{
 };
 
 /// Why a bag cannot be read; the text is one clause and names the path.
+///
+/// ```
+/// let error = holdall::Bag::open("/proc/self/fd").unwrap_err();
+/// assert!(matches!(error, holdall::ReadError::NotABag { .. }), "{error}");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

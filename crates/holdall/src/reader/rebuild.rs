@@ -105,7 +105,7 @@ impl Rebuild {
     }
 
     /// Adds a file that is in memory only.
-    pub fn add_in_memory(&mut self, bag: &Path, memory: InMemory) {
+    pub(crate) fn add_in_memory(&mut self, bag: &Path, memory: InMemory) {
         let InMemory {
             path,
             reader,

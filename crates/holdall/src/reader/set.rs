@@ -22,6 +22,28 @@ use std::{
 const SENT_SLACK: Duration = Duration::from_secs(10);
 
 /// The messages to read, and their order.
+///
+/// ```
+/// use holdall::{BagSet, MessageFilter, Timestamp};
+/// use std::sync::Arc;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("lab");
+/// # let mut writer = holdall::Writer::create(&path)?;
+/// # for name in ["/odom", "/tf"] {
+/// #     let topic = writer.add_topic(name, "std_msgs/msg/UInt8")?;
+/// #     writer.write(topic, holdall::Timestamp::from_nanos(5), &[0, 1, 0, 0, 7])?;
+/// # }
+/// # writer.close()?;
+/// let filter = MessageFilter {
+///     from: Some(Timestamp::from_nanos(5)),
+///     topics: Some(Arc::new(["/odom".to_owned()].into())),
+///     ..MessageFilter::default()
+/// };
+/// assert_eq!(BagSet::open(&[path])?.messages(&filter).count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct MessageFilter {
     /// Excludes messages stamped earlier.
@@ -67,6 +89,26 @@ impl MessageFilter {
 }
 
 /// A message of a bag.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("lab");
+/// # let mut writer = holdall::Writer::create(&path)?;
+/// # for name in ["/odom", "/tf"] {
+/// #     let topic = writer.add_topic(name, "std_msgs/msg/UInt8")?;
+/// #     writer.write(topic, holdall::Timestamp::from_nanos(5), &[0, 1, 0, 0, 7])?;
+/// # }
+/// # writer.close()?;
+/// for message in holdall::Bag::open(&path)?.messages() {
+///     let message = message?;
+///     assert_eq!(message.topic.type_name, "std_msgs/msg/UInt8");
+///     // CDR: four bytes of encapsulation header, then the field.
+///     assert_eq!(message.payload[4], 7);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BagMessage {
     /// Its topic, and its publisher if the bag stores it.
@@ -87,6 +129,24 @@ pub struct BagMessage {
 pub type Messages = Box<dyn Iterator<Item = Result<BagMessage, ReadError>> + Send>;
 
 /// Bags that are read together; clones share them.
+///
+/// ```
+/// use holdall::{BagSet, MessageFilter};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("lab");
+/// # let mut writer = holdall::Writer::create(&path)?;
+/// # for name in ["/odom", "/tf"] {
+/// #     let topic = writer.add_topic(name, "std_msgs/msg/UInt8")?;
+/// #     writer.write(topic, holdall::Timestamp::from_nanos(5), &[0, 1, 0, 0, 7])?;
+/// # }
+/// # writer.close()?;
+/// let bags = BagSet::open(&[&path, &path])?;
+/// assert_eq!(bags.topics().len(), 2, "each topic once");
+/// assert_eq!(bags.messages(&MessageFilter::default()).count(), 4);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct BagSet(Arc<[Bag]>);
 
@@ -141,7 +201,7 @@ impl BagSet {
     }
 
     /// First and last log time of all bags; `None` when none has a message.
-    pub fn log_times(&self) -> Option<(Timestamp, Timestamp)> {
+    pub(crate) fn log_times(&self) -> Option<(Timestamp, Timestamp)> {
         let starts = self.0.iter().filter_map(|bag| bag.metadata().starting_time);
         let ends = self.0.iter().filter_map(|bag| bag.metadata().ending_time());
         starts.min().zip(ends.max())

@@ -93,7 +93,7 @@ impl RecordControl {
 
     /// Continues in a new file because the current one makes no progress; the ledger records this and the
     /// reason.
-    pub fn go_on_in_new_file(&self, reason: String) {
+    pub(crate) fn go_on_in_new_file(&self, reason: String) {
         self.drain.restart(reason);
         self.cache.wake();
     }

@@ -6,6 +6,14 @@ use holdall_storage::StorageError;
 use holdall_transport::TransportError;
 
 /// Why a recording could not be started; nothing was recorded then.
+///
+/// ```
+/// use holdall::{RecordError, RecordOptions, Recorder, Selection};
+///
+/// // A selection that selects nothing is refused before a bag is made.
+/// let refused = Recorder::start(RecordOptions::new("lab", Selection::default()), Vec::new());
+/// assert!(matches!(refused, Err(RecordError::Selection(_))));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {

@@ -16,10 +16,10 @@ use std::{
 };
 
 /// The topic of events about losses.
-pub const MESSAGES_LOST_TOPIC: &str = "/events/rosbag2_messages_lost";
+pub(crate) const MESSAGES_LOST_TOPIC: &str = "/events/rosbag2_messages_lost";
 
 /// The topic of events about finished files.
-pub const WRITE_SPLIT_TOPIC: &str = "/events/write_split";
+pub(crate) const WRITE_SPLIT_TOPIC: &str = "/events/write_split";
 
 /// A type that came after Jazzy: a recorder of an older distribution beside us fails in each round of its discovery when it finds a topic of
 /// a type that it does not have, and never comes to the topics that follow.
@@ -52,7 +52,7 @@ pub struct EventOptions {
 
 /// A finished storage file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FinishedFile {
+pub(crate) struct FinishedFile {
     /// The finished file.
     pub closed: PathBuf,
     /// The one that came after it; `None` at the end.

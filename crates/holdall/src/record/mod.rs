@@ -1,13 +1,13 @@
 //! Recording: topic -> subscription -> cache -> drain -> storage writer.
 
 mod assembly;
-pub mod cache;
+pub(crate) mod cache;
 mod control;
 mod error;
 pub mod events;
 mod lock;
 pub mod options;
-pub mod receive;
+pub(crate) mod receive;
 mod recorder;
 mod setting;
 pub mod status;
@@ -15,7 +15,7 @@ mod stepped;
 #[cfg(test)]
 mod tests;
 mod view;
-pub mod write;
+pub(crate) mod write;
 
 pub use assembly::RescueMemory;
 pub use control::RecordControl;

@@ -10,6 +10,17 @@ use holdall_model::qos::QosProfile;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Everything about one recording.
+///
+/// ```
+/// use holdall::{RecordOptions, Selection};
+/// use std::time::Duration;
+///
+/// let options = RecordOptions {
+///     max_loss_window: Some(Duration::from_millis(500)),
+///     ..RecordOptions::new("lab", Selection::of_topics(["/odom", "/tf"]))
+/// };
+/// assert_eq!(options.storage_id, "mcap");
+/// ```
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// Which topics.

@@ -78,6 +78,18 @@ impl RecordStatus {
 }
 
 /// The report of an ended recording.
+///
+/// ```
+/// /// What a program does after [`Recorder::stop`](holdall::Recorder::stop).
+/// fn summary(report: &holdall::RecordReport) -> String {
+///     match &report.failure {
+///         Some(reason) => format!("ended early: {reason}"),
+///         None if report.has_loss() => format!("{} messages lost", report.status.lost),
+///         None => format!("{} messages in {}", report.status.recorded, report.bag.display()),
+///     }
+/// }
+/// # assert_eq!(summary(&holdall::RecordReport::default()), "0 messages in ");
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct RecordReport {
     /// The final counters.

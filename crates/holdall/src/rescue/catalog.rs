@@ -82,7 +82,7 @@ impl Topic {
     }
 
     /// Whether messages of a publisher were counted as dropped after they had been received.
-    pub fn has_dropped(&self, number: u32) -> bool {
+    pub(crate) fn has_dropped(&self, number: u32) -> bool {
         let losses = self.publisher(number).map(|place| &self.publishers[place].losses);
         let mut losses = losses.into_iter().flatten();
         losses.any(|loss| matches!(loss, Loss::Missing(interval) if AFTER_ARRIVAL.contains(&interval.stage)))
@@ -111,7 +111,7 @@ pub(super) struct Catalog {
 
 impl Catalog {
     /// Reads the log. The last line may have been cut off by the kill; any other that cannot be read makes the log incomplete.
-    pub fn from_log(log: &[u8]) -> Self {
+    pub(crate) fn from_log(log: &[u8]) -> Self {
         let mut catalog = Self::default();
         let mut lines = log
             .split(|byte| *byte == b'\n')

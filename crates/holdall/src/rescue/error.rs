@@ -6,7 +6,7 @@ use holdall_storage::StorageError;
 
 /// Why what is in memory could not be written. It still is there.
 #[derive(Debug, thiserror::Error)]
-pub enum RescueError {
+pub(crate) enum RescueError {
     /// The bag or the memory cannot be read.
     #[error(transparent)]
     Bag(#[from] ReadError),

@@ -25,7 +25,7 @@ struct Leftover {
 }
 
 /// Logs for which bags `directory` holds memory of killed recorders of this user, and what to do about it.
-pub fn report_leftovers(directory: &Path) {
+pub(crate) fn report_leftovers(directory: &Path) {
     for line in leftovers(directory) {
         tracing::warn!("{line}");
     }

@@ -7,11 +7,11 @@ mod leftovers;
 mod missing;
 mod write;
 
-pub use error::RescueError;
+pub(crate) use error::RescueError;
 #[cfg(test)]
 pub(crate) use leftovers::leftovers;
-pub use leftovers::report_leftovers;
-pub use write::{REPAIR_RECORD, RESCUED_KEY, into_bag};
+pub(crate) use leftovers::report_leftovers;
+pub(crate) use write::{REPAIR_RECORD, RESCUED_KEY, into_bag};
 
 use crate::{
     reader::{BagFile, ReadError, SharedReader},

@@ -29,10 +29,10 @@ use std::{
 };
 
 /// Name of the record that a repair leaves in a file.
-pub const REPAIR_RECORD: &str = "holdall:repair";
+pub(crate) const REPAIR_RECORD: &str = "holdall:repair";
 
 /// Key in `custom_data` of a bag's metadata: how many messages came from the memory of a recorder that was killed.
-pub const RESCUED_KEY: &str = "holdall.rescued";
+pub(crate) const RESCUED_KEY: &str = "holdall.rescued";
 
 /// Memory for one file that is being written.
 const BLOCKS: BlockPoolOptions = BlockPoolOptions {
@@ -46,7 +46,7 @@ const BLOCKS: BlockPoolOptions = BlockPoolOptions {
 ///
 /// # Errors
 /// A bag that cannot be read, a file that cannot be written: it can be tried again then.
-pub fn into_bag(directory: &Path, is_copy: bool) -> Result<Option<u64>, RescueError> {
+pub(crate) fn into_bag(directory: &Path, is_copy: bool) -> Result<Option<u64>, RescueError> {
     let rescue = match Rescue::find(directory) {
         Ok(Some(rescue)) => rescue,
         Ok(None) => return Ok(None),

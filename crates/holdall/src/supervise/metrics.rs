@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The counters as text, with the closing `# EOF`.
-pub fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
+pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
     let mut text = String::new();
     let topics = || status.topics.iter();
     let by_topic = |value: fn(&crate::record::status::TopicStatus) -> u64| {
@@ -172,7 +172,7 @@ fn escaped(label: &str) -> String {
 ///
 /// # Errors
 /// The file system's errors.
-pub fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
+pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
     write_atomically_unsynced(path, text.as_bytes())
 }
 

@@ -6,7 +6,7 @@ pub mod metrics;
 mod progress;
 mod service_manager;
 
-pub use progress::{ProgressChange, ProgressWatch};
+pub(crate) use progress::{ProgressChange, ProgressWatch};
 pub use service_manager::ServiceManager;
 
 use crate::record::{RecordControl, status::RecordStatus};

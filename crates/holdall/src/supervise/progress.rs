@@ -8,7 +8,7 @@ const STALL_MIN: Duration = Duration::from_secs(2);
 
 /// A change that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgressChange {
+pub(crate) enum ProgressChange {
     /// There was no progress for this long.
     Stalled(Duration),
     /// Progress resumed after this long.
@@ -17,7 +17,7 @@ pub enum ProgressChange {
 
 /// Compares what arrives with what becomes durable.
 #[derive(Clone, Debug, Default)]
-pub struct ProgressWatch {
+pub(crate) struct ProgressWatch {
     /// Time of the last progress, or when nothing was pending.
     since: Option<Duration>,
     received: u64,
@@ -59,17 +59,17 @@ impl ProgressWatch {
 
     /// Excludes a span in which this process did not run (it was stopped, or the machine was suspended): no
     /// message could become durable then.
-    pub fn leave_out(&mut self, span: Duration) {
+    pub(crate) fn leave_out(&mut self, span: Duration) {
         self.since = self.since.map(|since| since + span);
     }
 
     /// True while no progress is made.
-    pub fn is_stalled(&self) -> bool {
+    pub(crate) fn is_stalled(&self) -> bool {
         self.stalled
     }
 
     /// The longest stall.
-    pub fn longest_stall(&self) -> Option<Duration> {
+    pub(crate) fn longest_stall(&self) -> Option<Duration> {
         self.longest
     }
 }

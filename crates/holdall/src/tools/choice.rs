@@ -119,14 +119,14 @@ impl Chooser {
     }
 
     /// Whether the messages of a storage file's channel are selected.
-    pub fn takes_channel(&self, topic: &TopicInfo) -> bool {
+    pub(crate) fn takes_channel(&self, topic: &TopicInfo) -> bool {
         let publishers = self.publishers.as_ref();
         publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_deref()))
             && self.takes_topic(&topic.name, &topic.type_name)
     }
 
     /// Whether a message of a selected topic is selected by its topic's rate.
-    pub fn takes_now(&mut self, topic: &str, log_time: Timestamp) -> bool {
+    pub(crate) fn takes_now(&mut self, topic: &str, log_time: Timestamp) -> bool {
         let Some(period) = self.periods.get(topic).or_else(|| self.periods.get("")) else {
             return true;
         };

@@ -1,6 +1,6 @@
 //! Repairs a bag that was not ended: each torn file gets its end, and `metadata.yaml` is written from what the files hold.
 
-pub use crate::rescue::REPAIR_RECORD;
+pub(crate) use crate::rescue::REPAIR_RECORD;
 
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
@@ -32,7 +32,7 @@ use std::{
 };
 
 /// Key in `custom_data` that marks a bag as repaired: what was lost at its end is not known, and not 0.
-pub const REPAIRED_KEY: &str = "holdall.repaired";
+pub(crate) const REPAIRED_KEY: &str = "holdall.repaired";
 
 const METADATA_FILE: &str = "metadata.yaml";
 

@@ -1,6 +1,6 @@
 //! Writing a bag: a directory of storage files, split when due, with its `metadata.yaml`.
 
-mod bag;
+pub(crate) mod bag;
 mod folder;
 mod metadata;
 mod options;
@@ -11,23 +11,39 @@ mod split;
 #[cfg(test)]
 mod tests;
 
-pub use bag::{
-    BagEnd, BagOptions, BagTopic, BagWriter, ClosedBag, EndRecords, OpenDisk, PublisherSlot, TopicCount,
-    TornFile, UndefinedTopic, os_disk,
+pub(crate) use bag::{
+    BagEnd, BagOptions, BagWriter, ClosedBag, EndRecords, PublisherSlot, ROSBAG2_RECORD, STATE_KEY,
+    TopicCount, TornFile, rosbag2_record,
 };
-pub(crate) use bag::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
+pub use bag::{BagTopic, OpenDisk, UndefinedTopic, os_disk};
 pub use folder::{BagFolder, FileIdentity, OsFolder};
 pub(crate) use metadata::{BagFacts, FileFacts, bag_metadata};
 pub use options::{CompressionMode, CompressionOptions, SplitOptions};
-pub use pack_payloads::{CopiedPayload, PayloadPacking};
+pub(crate) use pack_payloads::{CopiedPayload, PayloadPacking};
 pub use simple::Writer;
-pub use split::SplitRule;
+pub(crate) use split::SplitRule;
 
 use holdall_io::disk::DiskError;
 use holdall_storage::StorageError;
 use std::path::PathBuf;
 
 /// Why a bag could not be written.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("lab");
+/// # let mut writer = holdall::Writer::create(&path)?;
+/// # for name in ["/odom", "/tf"] {
+/// #     let topic = writer.add_topic(name, "std_msgs/msg/UInt8")?;
+/// #     writer.write(topic, holdall::Timestamp::from_nanos(5), &[0, 1, 0, 0, 7])?;
+/// # }
+/// # writer.close()?;
+/// let error = holdall::Writer::create(&path).err().expect("a bag is never overwritten");
+/// assert!(matches!(error, holdall::WriteError::Exists { .. }), "{error}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {

@@ -31,7 +31,7 @@ pub struct CompressionOptions {
 
 impl CompressionOptions {
     /// How many threads that is.
-    pub fn thread_count(&self) -> usize {
+    pub(crate) fn thread_count(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         self.threads.unwrap_or_else(processors).min(THREADS_MAX)
     }

@@ -82,7 +82,7 @@ impl FilePacker {
     }
 
     /// A file that is done; with `wait`, waits for one, which must have been submitted.
-    pub fn take_done(&self, wait: bool) -> Option<PackedFile> {
+    pub(crate) fn take_done(&self, wait: bool) -> Option<PackedFile> {
         if wait {
             self.done.recv().ok()
         } else {

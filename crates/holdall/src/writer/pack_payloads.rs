@@ -49,7 +49,7 @@ impl Shared {
 }
 
 /// Packs payloads. `T` comes back with each.
-pub struct PayloadPacking<T> {
+pub(crate) struct PayloadPacking<T> {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     /// In order; the first one has number `first`.
@@ -99,7 +99,7 @@ impl<T> PayloadPacking<T> {
     }
 
     /// Whether a full queue drops its oldest payload instead of waiting.
-    pub fn gives_up(&self) -> bool {
+    pub(crate) fn gives_up(&self) -> bool {
         self.queue_max.is_some()
     }
 
@@ -118,7 +118,7 @@ impl<T> PayloadPacking<T> {
     }
 
     /// Drops the oldest payload that no thread has begun.
-    pub fn give_up_oldest(&mut self) -> Option<T> {
+    pub(crate) fn give_up_oldest(&mut self) -> Option<T> {
         let (number, payload) = self.shared.lock().waiting.pop_front()?;
         drop(payload);
         let slot = self.slots.get_mut((number - self.first) as usize)?;
@@ -207,7 +207,7 @@ fn work(shared: &Shared, mut packer: PayloadPacker) {
 }
 
 /// A payload that was copied.
-pub struct CopiedPayload(pub Box<[u8]>);
+pub(crate) struct CopiedPayload(pub Box<[u8]>);
 
 impl Loan for CopiedPayload {
     fn len(&self) -> usize {

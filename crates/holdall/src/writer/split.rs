@@ -9,7 +9,7 @@ const MESSAGE_OVERHEAD_BYTES: u64 = 128;
 
 /// Watches one file after the other.
 #[derive(Clone, Debug)]
-pub struct SplitRule {
+pub(crate) struct SplitRule {
     options: SplitOptions,
     /// The file's length was at most this when it was last read, plus what was written since.
     bytes_at_most: u64,
@@ -72,7 +72,7 @@ impl SplitRule {
     }
 
     /// True when the next file should be opened and reserved, so that it is there when it is needed.
-    pub fn is_near(&self) -> bool {
+    pub(crate) fn is_near(&self) -> bool {
         let near_bytes = self
             .options
             .bytes_max
@@ -91,13 +91,8 @@ impl SplitRule {
 
     /// Reads the file's length before the next message, because the file grew by something other than
     /// messages.
-    pub fn ask_again(&mut self) {
+    pub(crate) fn ask_again(&mut self) {
         self.must_ask = true;
-    }
-
-    /// The options that it uses.
-    pub fn options(&self) -> &SplitOptions {
-        &self.options
     }
 }
 

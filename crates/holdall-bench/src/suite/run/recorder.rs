@@ -20,7 +20,8 @@ use crate::{
     },
 };
 use holdall::{
-    record::{options::CacheOptions, write::durability::DEFAULT_LOSS_WINDOW},
+    internals::DEFAULT_LOSS_WINDOW,
+    record::options::CacheOptions,
     writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{clock::Clock, os::DiskMode};

@@ -92,7 +92,7 @@ pub struct Restart {
 
 impl Ledger {
     /// Version that is written.
-    pub const VERSION: u32 = 1;
+    pub(crate) const VERSION: u32 = 1;
 
     /// An empty ledger.
     pub fn new() -> Self {

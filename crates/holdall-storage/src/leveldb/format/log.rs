@@ -15,7 +15,7 @@ const LAST: u8 = 4;
 
 /// Encodes records of a log; tracks the log's length.
 #[derive(Clone, Debug, Default)]
-pub struct LogWriter {
+pub(crate) struct LogWriter {
     /// Offset in the current block.
     block_offset: usize,
 }
@@ -55,7 +55,7 @@ impl LogWriter {
 
 /// A record and its offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogRecord {
+pub(crate) struct LogRecord {
     /// Offset from the start of the log.
     pub offset: u64,
     /// Its bytes.
@@ -65,7 +65,7 @@ pub struct LogRecord {
 /// Reads a log block by block. A damaged piece is returned as an error and reading continues with the next
 /// block, as in LevelDB. A log that ends within a record is not damaged: LevelDB leaves it like that when it
 /// stops.
-pub struct LogReader<R> {
+pub(crate) struct LogReader<R> {
     read: R,
     block: Vec<u8>,
     /// Offset of the block in the log.
@@ -96,7 +96,7 @@ impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
     ///
     /// # Errors
     /// The errors of `read`.
-    pub fn next_record(&mut self) -> Result<Option<Result<LogRecord, Malformed>>, E> {
+    pub(crate) fn next_record(&mut self) -> Result<Option<Result<LogRecord, Malformed>>, E> {
         while !self.is_done {
             if self.block.is_empty() {
                 self.block.resize(BLOCK_BYTES, 0);

@@ -89,13 +89,13 @@ impl Version {
     }
 
     /// True for a log that belongs to the database.
-    pub fn has_log(&self, number: u64) -> bool {
+    pub(crate) fn has_log(&self, number: u64) -> bool {
         number >= self.log_number || number == self.previous_log
     }
 }
 
 /// The change that creates a database.
-pub fn first_edit(comparator: &str, log_number: u64) -> Vec<u8> {
+pub(crate) fn first_edit(comparator: &str, log_number: u64) -> Vec<u8> {
     let mut out = Vec::new();
     put_varint(&mut out, COMPARATOR);
     put_bytes(&mut out, comparator.as_bytes());
@@ -111,7 +111,12 @@ pub fn first_edit(comparator: &str, log_number: u64) -> Vec<u8> {
 }
 
 /// The change that adds tables, and removes the logs before `log_number`.
-pub fn tables_edit(tables: &[TableInfo], log_number: u64, next_file: u64, last_sequence: u64) -> Vec<u8> {
+pub(crate) fn tables_edit(
+    tables: &[TableInfo],
+    log_number: u64,
+    next_file: u64,
+    last_sequence: u64,
+) -> Vec<u8> {
     let mut out = Vec::new();
     for (tag, value) in [
         (LOG_NUMBER, log_number),

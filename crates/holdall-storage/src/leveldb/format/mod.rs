@@ -15,26 +15,26 @@ pub const METADATA_SUFFIX: &str = "_ldb_metadata";
 pub const MESSAGE_SUFFIX: &str = "_ldb_message";
 
 /// The comparator of message databases: it compares keys as 64-bit numbers. Its name is stored in the file.
-pub const TIMESTAMP_COMPARATOR: &str = "Timestamp Comparator";
+pub(crate) const TIMESTAMP_COMPARATOR: &str = "Timestamp Comparator";
 /// LevelDB's own comparator, used by databases that describe topics.
-pub const BYTEWISE_COMPARATOR: &str = "leveldb.BytewiseComparator";
+pub(crate) const BYTEWISE_COMPARATOR: &str = "leveldb.BytewiseComparator";
 
 /// Keys of the database that describes a topic.
-pub const KEY_NAME: &[u8] = b"N";
+pub(crate) const KEY_NAME: &[u8] = b"N";
 /// See [`KEY_NAME`].
-pub const KEY_TYPE: &[u8] = b"T";
+pub(crate) const KEY_TYPE: &[u8] = b"T";
 /// See [`KEY_NAME`].
-pub const KEY_SERIALIZATION_FORMAT: &[u8] = b"SF";
+pub(crate) const KEY_SERIALIZATION_FORMAT: &[u8] = b"SF";
 /// See [`KEY_NAME`].
-pub const KEY_QOS: &[u8] = b"QF";
+pub(crate) const KEY_QOS: &[u8] = b"QF";
 /// The byte order of the stamps in the message database: `L` or `B`.
-pub const KEY_BYTE_ORDER: &[u8] = b"E";
+pub(crate) const KEY_BYTE_ORDER: &[u8] = b"E";
 
 /// Our own file next to the databases, for what LevelDB cannot store: one JSON object per line.
-pub const RECORDS_FILE: &str = "holdall_records.jsonl";
+pub(crate) const RECORDS_FILE: &str = "holdall_records.jsonl";
 
 /// Largest value that is read, in bytes.
-pub const VALUE_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
 
 /// Invalid bytes: one clause each for what was expected and what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Malformed {
 
 /// The CRC-32C of some pieces as LevelDB stores it: rotated and offset, so that the CRC of bytes that contain
 /// a CRC stays useful.
-pub fn masked_crc(pieces: &[&[u8]]) -> u32 {
+pub(crate) fn masked_crc(pieces: &[&[u8]]) -> u32 {
     let crc = pieces
         .iter()
         .fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
@@ -68,12 +68,12 @@ pub fn masked_crc(pieces: &[&[u8]]) -> u32 {
 }
 
 /// A checksum as LevelDB stores it.
-pub fn mask_crc(crc: u32) -> u32 {
+pub(crate) fn mask_crc(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 /// Takes a little-endian base-128 number from the front; `None` when it is invalid.
-pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for place in 0..10 {
         let (&byte, rest) = bytes.split_first()?;
@@ -91,7 +91,7 @@ pub fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Takes bytes that are preceded by their length from the front; `None` when there are fewer.
-pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::try_from(take_varint(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(len)?;
     *bytes = rest;
@@ -99,14 +99,14 @@ pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Takes a fixed number of bytes from the front.
-pub fn take_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+pub(crate) fn take_array<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, rest) = bytes.split_first_chunk::<N>()?;
     *bytes = rest;
     Some(*taken)
 }
 
 /// Appends a little-endian base-128 number.
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);
         value >>= 7;
@@ -115,7 +115,7 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends bytes, preceded by their length.
-pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
@@ -183,12 +183,12 @@ pub fn batch<'a>(sequence: u64, entries: impl ExactSizeIterator<Item = (&'a [u8]
 }
 
 /// The tail of a key in a table: sequence and kind.
-pub fn key_tag(sequence: u64) -> [u8; 8] {
+pub(crate) fn key_tag(sequence: u64) -> [u8; 8] {
     ((sequence << 8) | u64::from(VALUE)).to_le_bytes()
 }
 
 /// Splits a table's key into the user's key, the sequence, and whether it has a value.
-pub fn split_key(key: &[u8]) -> Option<(&[u8], u64, bool)> {
+pub(crate) fn split_key(key: &[u8]) -> Option<(&[u8], u64, bool)> {
     let (user, tag) = key.split_last_chunk::<8>()?;
     let tag = u64::from_le_bytes(*tag);
     Some((user, tag >> 8, tag as u8 == VALUE))
@@ -196,7 +196,7 @@ pub fn split_key(key: &[u8]) -> Option<(&[u8], u64, bool)> {
 
 /// The byte order of stamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ByteOrder {
+pub(crate) enum ByteOrder {
     /// `L`.
     #[default]
     Little,

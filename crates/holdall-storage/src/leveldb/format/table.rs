@@ -6,7 +6,7 @@ use bytes::Bytes;
 /// Last bytes of a table.
 const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 /// Length of the footer.
-pub const FOOTER_BYTES: usize = 48;
+pub(crate) const FOOTER_BYTES: usize = 48;
 /// Kind of compression and CRC after each block.
 const TRAILER_BYTES: usize = 5;
 /// Number of entries after which a key is stored whole.
@@ -16,7 +16,7 @@ const SNAPPY_RATIO_MAX: u64 = 64;
 
 /// The place of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BlockHandle {
+pub(crate) struct BlockHandle {
     /// Offset from the start of the file.
     pub offset: u64,
     /// Its length without trailer.
@@ -37,7 +37,7 @@ impl BlockHandle {
     }
 
     /// Its length with trailer; `None` if it exceeds the file.
-    pub fn stored_bytes(self, file_bytes: u64) -> Option<usize> {
+    pub(crate) fn stored_bytes(self, file_bytes: u64) -> Option<usize> {
         let bytes = self.bytes.checked_add(TRAILER_BYTES as u64)?;
         let end = self.offset.checked_add(bytes)?;
         (end <= file_bytes).then_some(bytes as usize)
@@ -48,7 +48,7 @@ impl BlockHandle {
 ///
 /// # Errors
 /// A file of another format.
-pub fn index_handle(footer: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<BlockHandle, Malformed> {
+pub(crate) fn index_handle(footer: &[u8; FOOTER_BYTES], file_bytes: u64) -> Result<BlockHandle, Malformed> {
     let at = file_bytes.saturating_sub(FOOTER_BYTES as u64);
     let magic = footer.last_chunk::<8>().copied().map(u64::from_le_bytes);
     if magic != Some(MAGIC) {
@@ -158,7 +158,7 @@ impl BlockEntries {
 ///
 /// # Errors
 /// A damaged index.
-pub fn index_entries(index: Bytes, offset: u64) -> Result<Vec<(Vec<u8>, BlockHandle)>, Malformed> {
+pub(crate) fn index_entries(index: Bytes, offset: u64) -> Result<Vec<(Vec<u8>, BlockHandle)>, Malformed> {
     let mut entries = BlockEntries::new(index);
     let mut blocks = Vec::new();
     let damaged = || Malformed::at(offset, "an index of blocks", "other bytes");
@@ -222,7 +222,7 @@ impl BlockBuilder {
 
 /// Builds a table without compression, like the plugin's.
 #[derive(Default)]
-pub struct TableBuilder {
+pub(crate) struct TableBuilder {
     out: Vec<u8>,
     block: BlockBuilder,
     index: BlockBuilder,
@@ -232,7 +232,7 @@ pub struct TableBuilder {
 }
 
 /// A complete table, to be written.
-pub struct BuiltTable {
+pub(crate) struct BuiltTable {
     /// All its bytes.
     pub bytes: Vec<u8>,
     /// Its first key with tag.
@@ -299,7 +299,7 @@ fn append_end(out: &mut Vec<u8>, base: u64, index: &mut BlockBuilder) {
 
 /// A table of one entry; the caller writes the value between head and tail, so that a large one is not
 /// copied.
-pub struct LoneTable {
+pub(crate) struct LoneTable {
     /// The key with its tag.
     pub key: Vec<u8>,
     /// The bytes before the value.

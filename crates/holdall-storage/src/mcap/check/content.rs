@@ -136,7 +136,7 @@ impl Content {
     }
 
     /// Resets what belongs to the current chunk.
-    pub fn end_chunk(&mut self) {
+    pub(crate) fn end_chunk(&mut self) {
         for place in self.in_chunk.drain(..) {
             let channel = &mut self.channels[place];
             (channel.in_chunk, channel.indexed) = (EntrySum::default(), None);

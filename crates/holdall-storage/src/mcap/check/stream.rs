@@ -55,20 +55,20 @@ impl<'a> FileStream<'a> {
     }
 
     /// Starts a new checksum at the next byte.
-    pub fn restart_crc(&mut self) {
+    pub(crate) fn restart_crc(&mut self) {
         self.crc = crc32fast::Hasher::new();
         self.summed = Some(self.start);
     }
 
     /// From here on the caller sums what it consumes and passes the result to [`Self::resume_summing`]: no
     /// byte is summed twice.
-    pub fn pause_summing(&mut self) {
+    pub(crate) fn pause_summing(&mut self) {
         self.sum_up_to(self.start);
         self.summed = None;
     }
 
     /// Adds the checksum of exactly what was consumed since [`Self::pause_summing`].
-    pub fn resume_summing(&mut self, passed: &crc32fast::Hasher) {
+    pub(crate) fn resume_summing(&mut self, passed: &crc32fast::Hasher) {
         self.crc.combine(passed);
         self.summed = Some(self.start);
     }
@@ -81,7 +81,7 @@ impl<'a> FileStream<'a> {
     }
 
     /// The read error, if that is why the check failed.
-    pub fn take_failure(&mut self) -> Option<DiskError> {
+    pub(crate) fn take_failure(&mut self) -> Option<DiskError> {
         self.failure.take()
     }
 

@@ -5,11 +5,11 @@
 use super::{Fields, FormatError, RECORD_PREFIX_BYTES, encode::put_record, op};
 
 /// Offsets of the anchor's two slots, each in its own sector: one is rewritten while the other stays valid.
-pub const SLOT_OFFSETS: [u64; 2] = [4096, 6144];
+pub(crate) const SLOT_OFFSETS: [u64; 2] = [4096, 6144];
 /// Length of the header, the anchor and its slots; bytes after it are never rewritten.
 pub const HEAD_BYTES: usize = 8192;
 /// The part of the head that is rewritten: one disk block.
-pub const ANCHOR_BLOCK: std::ops::Range<usize> = 4096..8192;
+pub(crate) const ANCHOR_BLOCK: std::ops::Range<usize> = 4096..8192;
 
 /// First bytes of the content of an anchor and of a checkpoint.
 const ANCHOR_MAGIC: &[u8; 8] = b"holdallA";
@@ -56,13 +56,13 @@ impl Slot {
 }
 
 /// Pads `start` (a file's magic and header) to [`HEAD_BYTES`] with an anchor whose slots are empty.
-pub fn append_anchor(start: &mut Vec<u8>) {
+pub(crate) fn append_anchor(start: &mut Vec<u8>) {
     let body_bytes = HEAD_BYTES - start.len() - RECORD_PREFIX_BYTES;
     put_record(start, op::ANCHOR, |out| out.resize(out.len() + body_bytes, 0));
 }
 
 /// The whole slots of a file's head, newest first.
-pub fn newest_slots(head: &[u8]) -> Vec<Slot> {
+pub(crate) fn newest_slots(head: &[u8]) -> Vec<Slot> {
     let at = |offset: &u64| head.get(usize::try_from(*offset).ok()?..).and_then(Slot::decode);
     let mut slots: Vec<Slot> = SLOT_OFFSETS.iter().filter_map(at).collect();
     slots.sort_by_key(|slot| std::cmp::Reverse(slot.number));

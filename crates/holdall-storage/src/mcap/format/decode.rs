@@ -95,7 +95,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The fields of an attachment record before its data, as an index entry without offset and length.
-    pub fn attachment_head(fields: &mut Self) -> Result<AttachmentIndex, FormatError> {
+    pub(crate) fn attachment_head(fields: &mut Self) -> Result<AttachmentIndex, FormatError> {
         fields.take(9, "record")?;
         Ok(AttachmentIndex {
             log_time: fields.u64("log time")?,
@@ -277,7 +277,7 @@ impl<'a> Record<'a> {
 }
 
 /// A record whose body is not parsed yet: opcode and body.
-pub type RawRecord<'a> = (u8, &'a [u8]);
+pub(crate) type RawRecord<'a> = (u8, &'a [u8]);
 
 /// Takes the next record from the front of `bytes`; `None` at the end.
 ///

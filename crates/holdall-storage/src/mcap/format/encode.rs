@@ -58,7 +58,7 @@ pub fn put_record(out: &mut Vec<u8>, opcode: u8, fill: impl FnOnce(&mut Vec<u8>)
 
 /// The 31 bytes of a message record before its payload.
 #[inline]
-pub fn message_prefix(header: &MessageHeader, payload_bytes: usize) -> [u8; MESSAGE_PREFIX_BYTES] {
+pub(crate) fn message_prefix(header: &MessageHeader, payload_bytes: usize) -> [u8; MESSAGE_PREFIX_BYTES] {
     let mut bytes = [0u8; MESSAGE_PREFIX_BYTES];
     bytes[0] = op::MESSAGE;
     bytes[1..9].copy_from_slice(&((MESSAGE_HEADER_BYTES + payload_bytes) as u64).to_le_bytes());
@@ -137,7 +137,7 @@ impl ChunkIndex {
 }
 
 /// Appends the message index of one channel of a chunk: log time and offset of each message.
-pub fn encode_message_index(out: &mut Vec<u8>, channel_id: u16, entries: &[(u64, u64)]) {
+pub(crate) fn encode_message_index(out: &mut Vec<u8>, channel_id: u16, entries: &[(u64, u64)]) {
     put_record(out, op::MESSAGE_INDEX, |out| {
         put_u16(out, channel_id);
         put_sized(out, |out| {
@@ -223,7 +223,7 @@ pub fn encode_data_end(out: &mut Vec<u8>, data_section_crc: u32) {
 
 impl ChunkHeader<'_> {
     /// Length of the record before the content of its records field.
-    pub fn prefix_bytes(&self) -> usize {
+    pub(crate) fn prefix_bytes(&self) -> usize {
         RECORD_PREFIX_BYTES + 8 + 8 + 8 + 4 + 4 + self.compression.len() + 8
     }
 

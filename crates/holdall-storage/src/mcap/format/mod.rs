@@ -8,32 +8,33 @@ pub mod checkpoint;
 mod decode;
 mod encode;
 
-pub use decode::{Fields, RawRecord, take_record};
-pub use encode::{encode_data_end, encode_message_index, encode_metadata, message_prefix, put_record};
+pub use decode::{Fields, take_record};
+pub use encode::{encode_data_end, encode_metadata, put_record};
+pub(crate) use encode::{encode_message_index, message_prefix};
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 /// First and last eight bytes of every file.
 pub const MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', 0x30, b'\r', b'\n'];
 /// Bytes of opcode and length before each body.
-pub const RECORD_PREFIX_BYTES: usize = 9;
+pub(crate) const RECORD_PREFIX_BYTES: usize = 9;
 /// Bytes of a message's body before its payload.
-pub const MESSAGE_HEADER_BYTES: usize = 22;
+pub(crate) const MESSAGE_HEADER_BYTES: usize = 22;
 /// Bytes of a message record before its payload.
-pub const MESSAGE_PREFIX_BYTES: usize = RECORD_PREFIX_BYTES + MESSAGE_HEADER_BYTES;
+pub(crate) const MESSAGE_PREFIX_BYTES: usize = RECORD_PREFIX_BYTES + MESSAGE_HEADER_BYTES;
 /// Bytes of the footer record and the magic after it.
 pub const FOOTER_AND_MAGIC_BYTES: usize = RECORD_PREFIX_BYTES + 20 + MAGIC.len();
 /// Bytes of one entry of a message index: log time and offset.
-pub const INDEX_ENTRY_BYTES: usize = 16;
+pub(crate) const INDEX_ENTRY_BYTES: usize = 16;
 /// Bytes of a message index record before its entries: prefix, channel, length of the array.
-pub const INDEX_PREFIX_BYTES: usize = RECORD_PREFIX_BYTES + 2 + 4;
+pub(crate) const INDEX_PREFIX_BYTES: usize = RECORD_PREFIX_BYTES + 2 + 4;
 
 /// Opcodes of the records.
 pub mod op {
     /// First record of the file.
     pub const HEADER: u8 = 0x01;
     /// Last record of the file.
-    pub const FOOTER: u8 = 0x02;
+    pub(crate) const FOOTER: u8 = 0x02;
     /// A message definition.
     pub const SCHEMA: u8 = 0x03;
     /// A topic.
@@ -47,29 +48,29 @@ pub mod op {
     /// Offset and lengths of a chunk.
     pub const CHUNK_INDEX: u8 = 0x08;
     /// A file inside the file.
-    pub const ATTACHMENT: u8 = 0x09;
+    pub(crate) const ATTACHMENT: u8 = 0x09;
     /// Offset of an attachment.
-    pub const ATTACHMENT_INDEX: u8 = 0x0a;
+    pub(crate) const ATTACHMENT_INDEX: u8 = 0x0a;
     /// Counts and times.
     pub const STATISTICS: u8 = 0x0b;
     /// A named map of texts.
-    pub const METADATA: u8 = 0x0c;
+    pub(crate) const METADATA: u8 = 0x0c;
     /// Offset of a metadata record.
     pub const METADATA_INDEX: u8 = 0x0d;
     /// Offset of the summary's records of one kind.
-    pub const SUMMARY_OFFSET: u8 = 0x0e;
+    pub(crate) const SUMMARY_OFFSET: u8 = 0x0e;
     /// Separates data and summary.
     pub const DATA_END: u8 = 0x0f;
     /// Ours, in the head of a file that is being written: points to the last checkpoint.
-    pub const ANCHOR: u8 = 0x80;
+    pub(crate) const ANCHOR: u8 = 0x80;
     /// Ours: the index since the previous checkpoint.
-    pub const CHECKPOINT: u8 = 0x81;
+    pub(crate) const CHECKPOINT: u8 = 0x81;
     /// Ours: a torn chunk that must no longer be read.
-    pub const TORN: u8 = 0x82;
+    pub(crate) const TORN: u8 = 0x82;
 }
 
 /// Texts by key, in key order in the file.
-pub type StringMap = BTreeMap<String, String>;
+pub(crate) type StringMap = BTreeMap<String, String>;
 
 /// Bytes that violate the format; the offset is relative to the body that was parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

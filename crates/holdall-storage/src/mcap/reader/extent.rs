@@ -74,7 +74,7 @@ impl Wanted {
     }
 
     /// Whether all messages of the extent are wanted, as far as its index shows.
-    pub fn takes_all(&self, extent: &Extent) -> bool {
+    pub(crate) fn takes_all(&self, extent: &Extent) -> bool {
         extent.times.0 >= self.start
             && extent.times.1 <= self.end
             && match &extent.channels {
@@ -86,7 +86,7 @@ impl Wanted {
     }
 
     /// Whether the extent may have wanted messages.
-    pub fn may_be_in(&self, extent: &Extent) -> bool {
+    pub(crate) fn may_be_in(&self, extent: &Extent) -> bool {
         extent.times.0 <= self.end
             && extent.times.1 >= self.start
             && extent
@@ -296,7 +296,7 @@ impl Records {
     }
 
     /// Log time and offset of each message in file order, by channel number: the content of message indexes.
-    pub fn message_indexes(&self) -> StorageResult<BTreeMap<u16, Vec<(u64, u64)>>> {
+    pub(crate) fn message_indexes(&self) -> StorageResult<BTreeMap<u16, Vec<(u64, u64)>>> {
         let mut indexes: BTreeMap<u16, Vec<(u64, u64)>> = BTreeMap::new();
         self.for_each_message(|header, offset| {
             let entries = indexes.entry(header.channel_id).or_default();

@@ -76,7 +76,7 @@ impl Definitions {
     }
 
     /// Whether the channel's schema is known, or the channel has none.
-    pub fn has_schema(&self, channel: &Channel) -> bool {
+    pub(crate) fn has_schema(&self, channel: &Channel) -> bool {
         channel.schema_id == 0 || self.schemas.contains_key(&channel.schema_id)
     }
 
@@ -313,7 +313,7 @@ impl FileIndex {
     }
 
     /// The parts that hold messages, in file order; found at the first call.
-    pub fn extents(&self) -> StorageResult<Arc<[Extent]>> {
+    pub(crate) fn extents(&self) -> StorageResult<Arc<[Extent]>> {
         if let Some(extents) = self.extents.get() {
             return Ok(Arc::clone(extents));
         }

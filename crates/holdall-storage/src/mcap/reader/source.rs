@@ -77,12 +77,12 @@ impl Source {
     }
 
     /// Up to `len` bytes from `offset` on, fewer at the end.
-    pub fn read_up_to(&self, offset: u64, len: u64) -> StorageResult<Bytes> {
+    pub(crate) fn read_up_to(&self, offset: u64, len: u64) -> StorageResult<Bytes> {
         self.read(offset, len.min(self.len.saturating_sub(offset)), "bytes")
     }
 
     /// The content, if it is in memory.
-    pub fn as_memory(&self) -> Option<&Bytes> {
+    pub(crate) fn as_memory(&self) -> Option<&Bytes> {
         match &self.content {
             Content::Memory(bytes) => Some(bytes),
             Content::File(_) => None,
@@ -98,7 +98,7 @@ impl Source {
     }
 
     /// Advises the system that these bytes will be read soon.
-    pub fn will_need(&self, offset: u64, len: u64) {
+    pub(crate) fn will_need(&self, offset: u64, len: u64) {
         if let Content::File(file) = &self.content {
             file.expect_read(offset, len);
         }
@@ -120,7 +120,7 @@ impl Source {
     }
 
     /// The error for a body at `offset` that could not be parsed.
-    pub fn unparsed(&self, offset: u64, error: FormatError) -> StorageError {
+    pub(crate) fn unparsed(&self, offset: u64, error: FormatError) -> StorageError {
         self.malformed(offset + error.offset as u64, error.expected, error.found)
     }
 }

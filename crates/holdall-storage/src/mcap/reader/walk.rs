@@ -35,7 +35,7 @@ pub(crate) struct RecordPlace {
 
 impl RecordPlace {
     /// Offset of the body.
-    pub fn body_start(&self) -> u64 {
+    pub(crate) fn body_start(&self) -> u64 {
         self.start + RECORD_PREFIX_BYTES as u64
     }
 
@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The header of a message record; `None` when its body is too short for one.
-    pub fn message_header(&mut self, place: &RecordPlace) -> StorageResult<Option<MessageHeader>> {
+    pub(crate) fn message_header(&mut self, place: &RecordPlace) -> StorageResult<Option<MessageHeader>> {
         let bytes = self.peek(
             place.body_start(),
             place.body_bytes.min(MESSAGE_HEADER_BYTES as u64),

@@ -95,7 +95,7 @@ impl<'a, 'd> Copier<'a, 'd> {
     }
 
     /// Copies or unpacks one extent.
-    pub fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
+    pub(crate) fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
         if self.codec.is_none()
             && self.numbers.is_kept[input]
             && wanted.takes_all(extent)

@@ -63,7 +63,7 @@ impl Tail {
     /// Adds bytes by the checksum that their file states for them; `None` when it states none.
     ///
     /// If these bytes are damaged, the checksum of the whole does not match either: damage stays detectable.
-    pub fn sum_known(&mut self, crc: Option<u32>, count: u64) {
+    pub(crate) fn sum_known(&mut self, crc: Option<u32>, count: u64) {
         match (&mut self.crc, crc) {
             (Crc::Known(all), Some(crc)) => {
                 all.combine(&crc32fast::Hasher::new_with_initial_len(crc, count));
@@ -73,7 +73,7 @@ impl Tail {
     }
 
     /// Adds a chunk to the index.
-    pub fn note_chunk(&mut self, index: &ChunkIndex, counts: impl Iterator<Item = (u16, u64)>) {
+    pub(crate) fn note_chunk(&mut self, index: &ChunkIndex, counts: impl Iterator<Item = (u16, u64)>) {
         index.encode(
             &mut self.chunk_indexes,
             index
@@ -95,7 +95,7 @@ impl Tail {
     }
 
     /// Adds a metadata record to the index.
-    pub fn note_metadata(&mut self, offset: u64, length: u64, name: &str) {
+    pub(crate) fn note_metadata(&mut self, offset: u64, length: u64, name: &str) {
         self.metadata_count += 1;
         MetadataIndex {
             offset,

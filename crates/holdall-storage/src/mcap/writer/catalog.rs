@@ -151,7 +151,7 @@ impl Catalog {
 
     /// Counts one message outside of chunks.
     #[inline]
-    pub fn note_message(&mut self, channel: u16, log_time: u64) {
+    pub(crate) fn note_message(&mut self, channel: u16, log_time: u64) {
         self.message_count += 1;
         self.channels[usize::from(channel)].message_count += 1;
         self.widen(log_time, log_time);
@@ -163,7 +163,7 @@ impl Catalog {
     }
 
     /// Counts the messages of a closed chunk, wherever it is now.
-    pub fn note_content(&mut self, content: &ChunkContent) {
+    pub(crate) fn note_content(&mut self, content: &ChunkContent) {
         self.message_count += content.message_count;
         if content.message_count > 0 {
             self.widen(content.times.0, content.times.1);
@@ -174,7 +174,12 @@ impl Catalog {
     }
 
     /// Notes a chunk that is in the file with its message indexes right after it.
-    pub fn note_chunk(&mut self, chunk: WrittenChunk<'_>, content: &ChunkContent, options: &McapOptions) {
+    pub(crate) fn note_chunk(
+        &mut self,
+        chunk: WrittenChunk<'_>,
+        content: &ChunkContent,
+        options: &McapOptions,
+    ) {
         self.chunk_count += 1;
         if !(options.summary && options.chunk_index) {
             return;
@@ -214,7 +219,7 @@ impl Catalog {
     }
 
     /// Notes a metadata record.
-    pub fn note_metadata(&mut self, offset: u64, length: u64, name: &str) {
+    pub(crate) fn note_metadata(&mut self, offset: u64, length: u64, name: &str) {
         self.metadata_count += 1;
         MetadataIndex {
             offset,

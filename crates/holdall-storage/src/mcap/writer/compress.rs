@@ -144,7 +144,7 @@ impl<T: Send + 'static> Compressor<T> {
     }
 
     /// Uncompressed length of what is in flight.
-    pub fn bytes_in_flight(&self) -> u64 {
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
         self.bytes_in_flight
     }
 

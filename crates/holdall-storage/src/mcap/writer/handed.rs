@@ -31,7 +31,7 @@ impl ChunksOnTheirWay {
     }
 
     /// A chunk is in the stream, which ends at `end` now.
-    pub fn placed(&mut self, end: u64, first: u64) {
+    pub(crate) fn placed(&mut self, end: u64, first: u64) {
         self.placed.push_back((end, first));
     }
 

@@ -147,20 +147,20 @@ impl Lane {
 
     /// Whether the open chunk cannot take so many bytes more; true when none is open.
     #[inline]
-    pub fn lacks_room(&self, bytes: u64) -> bool {
+    pub(crate) fn lacks_room(&self, bytes: u64) -> bool {
         self.bytes + bytes > self.bytes_max
     }
 
     /// Whether the channel's record must still be written before its first message here.
     #[inline]
-    pub fn lacks_channel(&self, channel: u16) -> bool {
+    pub(crate) fn lacks_channel(&self, channel: u16) -> bool {
         self.channels
             .get(usize::from(channel))
             .is_none_or(|state| !state.is_introduced)
     }
 
     /// Marks the channel as introduced; true when its schema must still be written before it.
-    pub fn introduce(&mut self, channel: u16, schema: u16) -> bool {
+    pub(crate) fn introduce(&mut self, channel: u16, schema: u16) -> bool {
         if self.channels.len() <= usize::from(channel) {
             self.channels
                 .resize(usize::from(channel) + 1, ChannelState::default());
@@ -189,7 +189,11 @@ impl Lane {
     /// Appends a message record to the buffer. Returns how many bytes the payload delivered; always as many
     /// as it announced are written.
     #[inline]
-    pub fn put_message(&mut self, prefix: &[u8; MESSAGE_PREFIX_BYTES], payload: PayloadRef<'_>) -> u64 {
+    pub(crate) fn put_message(
+        &mut self,
+        prefix: &[u8; MESSAGE_PREFIX_BYTES],
+        payload: PayloadRef<'_>,
+    ) -> u64 {
         self.buffer.reserve(MESSAGE_PREFIX_BYTES + payload.len());
         self.buffer.extend_from_slice(prefix);
         match payload {
@@ -210,12 +214,12 @@ impl Lane {
 
     /// Whether the chunk, if one is open, spans more than `span_max` at `log_time`.
     #[inline]
-    pub fn is_overdue(&self, log_time: u64, span_max: u64) -> bool {
+    pub(crate) fn is_overdue(&self, log_time: u64, span_max: u64) -> bool {
         self.place != Place::Closed && log_time.saturating_sub(self.first_time) >= span_max
     }
 
     /// Whether a record of this length should rather begin a chunk of its own.
-    pub fn should_close_before(&self, record_bytes: u64) -> bool {
+    pub(crate) fn should_close_before(&self, record_bytes: u64) -> bool {
         !self.entries.is_empty() && record_bytes > self.chunk_bytes
     }
 

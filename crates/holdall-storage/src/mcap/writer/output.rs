@@ -67,7 +67,7 @@ impl Output {
     }
 
     /// Begins the file with bytes of which [`ANCHOR_BLOCK`] may be rewritten later.
-    pub fn put_head(&mut self, q: &mut DiskQueue, head: Vec<u8>) -> Result<(), DiskError> {
+    pub(crate) fn put_head(&mut self, q: &mut DiskQueue, head: Vec<u8>) -> Result<(), DiskError> {
         self.stream.append(q, &head)?;
         self.head = head;
         Ok(())
@@ -75,7 +75,12 @@ impl Output {
 
     /// Rewrites a part of [`ANCHOR_BLOCK`]. The block must have been given to the disk: everything after it
     /// was synced.
-    pub fn rewrite_head(&mut self, q: &mut DiskQueue, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+    pub(crate) fn rewrite_head(
+        &mut self,
+        q: &mut DiskQueue,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), DiskError> {
         let mut block = q.take_block()?;
         // The caller's places are constants inside of the head.
         let start = offset as usize;
@@ -91,7 +96,7 @@ impl Output {
     }
 
     /// Checksum of everything after the head so far; `None` when the data section has none. No chunk is open.
-    pub fn crc_behind_head(&mut self, q: &mut DiskQueue) -> Result<Option<u32>, DiskError> {
+    pub(crate) fn crc_behind_head(&mut self, q: &mut DiskQueue) -> Result<Option<u32>, DiskError> {
         self.settle(q)?;
         Ok(self.checksums.data.then(|| self.section_crc.clone().finalize()))
     }
@@ -103,7 +108,7 @@ impl Output {
     }
 
     /// How large the records of a chunk that begins here may grow.
-    pub fn chunk_capacity(&self, q: &DiskQueue) -> u64 {
+    pub(crate) fn chunk_capacity(&self, q: &DiskQueue) -> u64 {
         let used = self.run_bytes as u64 + CHUNK_PREFIX_BYTES;
         self.stream.hold_capacity_left(q).saturating_sub(used)
     }
@@ -151,7 +156,7 @@ impl Output {
     /// Appends a message record. Returns how many bytes the payload delivered; always as many as it announced
     /// are written.
     #[inline]
-    pub fn put_message(
+    pub(crate) fn put_message(
         &mut self,
         q: &mut DiskQueue,
         prefix: &[u8; MESSAGE_PREFIX_BYTES],
@@ -178,7 +183,11 @@ impl Output {
     }
 
     /// Appends a payload, see [`Self::put_message`].
-    pub fn put_payload(&mut self, q: &mut DiskQueue, payload: PayloadRef<'_>) -> Result<u64, DiskError> {
+    pub(crate) fn put_payload(
+        &mut self,
+        q: &mut DiskQueue,
+        payload: PayloadRef<'_>,
+    ) -> Result<u64, DiskError> {
         let mut outcome = Ok(());
         let delivered = visit_exactly(payload, |slice| {
             if outcome.is_ok() {
@@ -206,7 +215,7 @@ impl Output {
     }
 
     /// Opens a chunk whose records follow with [`Self::put`]. Its blocks are kept back until [`Self::end_chunk`].
-    pub fn begin_chunk(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+    pub(crate) fn begin_chunk(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
         self.settle(q)?;
         self.stream.hold();
         let start = self.stream.position();
@@ -221,7 +230,7 @@ impl Output {
     }
 
     /// Closes the open chunk: fills in its header. `None` when none is open.
-    pub fn end_chunk(
+    pub(crate) fn end_chunk(
         &mut self,
         q: &mut DiskQueue,
         times: (u64, u64),
@@ -257,7 +266,7 @@ impl Output {
     }
 
     /// Ends the section: the checksum over it so far, zero when none is wanted; the next section begins here.
-    pub fn end_section(&mut self, q: &mut DiskQueue, checksum_next: bool) -> Result<u32, DiskError> {
+    pub(crate) fn end_section(&mut self, q: &mut DiskQueue, checksum_next: bool) -> Result<u32, DiskError> {
         self.settle(q)?;
         let rest = std::mem::take(&mut self.section_crc);
         let mut crc = Hasher::new();

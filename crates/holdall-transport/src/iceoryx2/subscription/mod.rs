@@ -58,7 +58,7 @@ impl Slot {
     }
 
     /// Removes the receiver; samples that have arrived are offered first.
-    pub fn detach(&self) {
+    pub(crate) fn detach(&self) {
         if let Some(mut receiver) = self.receiver().take() {
             receiver.take(&*self.sink);
         }

@@ -85,12 +85,12 @@ impl Receiver {
     }
 
     /// True while its publishers notify of new samples, so that it need not be polled.
-    pub fn is_notified(&self) -> bool {
+    pub(crate) fn is_notified(&self) -> bool {
         self.is_notified
     }
 
     /// The file descriptor that becomes readable on a notification.
-    pub fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(ffi::wake_descriptor)
     }
 

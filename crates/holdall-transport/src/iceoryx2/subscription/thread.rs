@@ -56,7 +56,7 @@ impl Receiving {
     }
 
     /// The slots that are not closed.
-    pub fn open_slots(&self) -> Vec<Arc<Slot>> {
+    pub(crate) fn open_slots(&self) -> Vec<Arc<Slot>> {
         let mut slots = self.lock();
         let before = slots.len();
         slots.retain(|slot| !slot.is_closed());

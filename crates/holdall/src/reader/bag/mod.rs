@@ -31,6 +31,24 @@ use std::{
 const METADATA_FILE: &str = "metadata.yaml";
 
 /// A bag that can be read. Opening one reads its metadata only, unless that has to be rebuilt.
+///
+/// ```
+/// use holdall::Bag;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("lab");
+/// # let mut writer = holdall::Writer::create(&path)?;
+/// # for name in ["/odom", "/tf"] {
+/// #     let topic = writer.add_topic(name, "std_msgs/msg/UInt8")?;
+/// #     writer.write(topic, holdall::Timestamp::from_nanos(5), &[0, 1, 0, 0, 7])?;
+/// # }
+/// # writer.close()?;
+/// let bag = Bag::open(&path)?;
+/// assert_eq!(bag.topics().iter().map(|topic| topic.name.as_str()).collect::<Vec<_>>(), ["/odom", "/tf"]);
+/// assert_eq!(bag.messages().count(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Bag {
     path: PathBuf,
@@ -161,7 +179,7 @@ impl Bag {
     ///
     /// # Errors
     /// One of these files cannot be read; called before work on the bag starts.
-    pub fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, ReadError> {
+    pub(crate) fn unlisted_topics(&self) -> Result<Vec<TopicInfo>, ReadError> {
         let mut unlisted: Vec<TopicInfo> = Vec::new();
         let key = |topic: &TopicInfo| (topic.name.clone(), topic.type_name.clone());
         let listed = self.metadata.topics_with_message_count.iter();
@@ -205,7 +223,7 @@ impl Bag {
     ///
     /// # Errors
     /// One of the files cannot be read.
-    pub fn all_definitions(&self) -> Result<Vec<MessageDefinition>, ReadError> {
+    pub(crate) fn all_definitions(&self) -> Result<Vec<MessageDefinition>, ReadError> {
         definitions_of(self.files.iter())
     }
 

@@ -21,10 +21,10 @@ const HAS_RANGES: u32 = 16;
 const IS_RELEASED: u32 = 32;
 
 /// Bytes of the header before a run of gathered messages.
-pub const RUN_HEADER_BYTES: usize = HEADER_BYTES;
+pub(crate) const RUN_HEADER_BYTES: usize = HEADER_BYTES;
 
 /// The header before a segment's messages, `bytes` long, where several segments are gathered in one arena.
-pub fn run_header(order: u64, bytes: usize) -> [u8; RUN_HEADER_BYTES] {
+pub(crate) fn run_header(order: u64, bytes: usize) -> [u8; RUN_HEADER_BYTES] {
     let mut header = [0; RUN_HEADER_BYTES];
     header[0..8].copy_from_slice(&order.to_le_bytes());
     // An arena has at most 256 KiB.
@@ -35,7 +35,7 @@ pub fn run_header(order: u64, bytes: usize) -> [u8; RUN_HEADER_BYTES] {
 
 /// A message as it was found in an arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SurvivedMessage {
+pub(crate) struct SurvivedMessage {
     /// Its header.
     pub entry: CacheEntry,
     /// Where its payload is.
@@ -44,7 +44,7 @@ pub struct SurvivedMessage {
 
 /// Where the payload of a message is that was found in an arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SurvivedPayload {
+pub(crate) enum SurvivedPayload {
     /// In the arena.
     Arena(std::ops::Range<usize>),
     /// In the region's buffers, in pieces.
@@ -55,7 +55,7 @@ pub enum SurvivedPayload {
 
 /// Messages that follow each other in an arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SurvivedRun {
+pub(crate) struct SurvivedRun {
     /// The segment that they are of, where they were gathered.
     pub order: Option<u64>,
     /// The messages.
@@ -107,7 +107,7 @@ pub fn survived(bytes: &[u8]) -> Vec<SurvivedRun> {
 }
 
 /// Marks that the bytes to which an arena's headers refer are going to be released: their messages survive without payload.
-pub fn forget_ranges(arena: &mut Arena) {
+pub(crate) fn forget_ranges(arena: &mut Arena) {
     let mut at = 0;
     while let Some(header) = arena
         .as_slice()

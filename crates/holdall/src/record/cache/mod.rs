@@ -10,13 +10,15 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use layout::{
-    RUN_HEADER_BYTES, SurvivedMessage, SurvivedPayload, SurvivedRun, forget_ranges, run_header, survived,
+pub use layout::survived;
+pub(crate) use layout::{
+    RUN_HEADER_BYTES, SurvivedMessage, SurvivedPayload, SurvivedRun, forget_ranges, run_header,
 };
 pub use options::{CacheOptions, CachePolicy};
 pub use policy::Admission;
-pub use ranges::BufferRange;
-pub use segment::{ArenaSource, HeldLoan, KIND_MESSAGES, KeptBytes, Place, Segment, SegmentShape, Stored};
+pub(crate) use ranges::BufferRange;
+pub(crate) use segment::HeldLoan;
+pub use segment::{ArenaSource, KIND_MESSAGES, KeptBytes, Place, Segment, SegmentShape, Stored};
 pub use shared::{Offered, SharedCache, Waited};
 
 use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};
@@ -25,7 +27,7 @@ use segment::LOAN_OVERHEAD_BYTES;
 use std::{collections::VecDeque, time::Duration};
 
 /// The smallest cache, in bytes; smaller requests (rosbag2's 0, "write each message straight") get this.
-pub const CACHE_BYTES_MIN: usize = 64 * 1024;
+pub(crate) const CACHE_BYTES_MIN: usize = 64 * 1024;
 
 /// Segments that may always exist: one being filled, one being written, and two to change with.
 const SEGMENTS_MIN: usize = 4;
@@ -69,7 +71,7 @@ impl Body<'_> {
 }
 
 /// Why a message could not enter at once.
-pub enum Blocked {
+pub(crate) enum Blocked {
     /// There is no room for it: it is dropped.
     Refused,
     /// A segment is needed: make one outside the lock, hand it to [`Cache::add_segment`], try again.
@@ -127,7 +129,7 @@ impl Cache {
     }
 
     /// As [`Cache::new`], with memory from `source`.
-    pub fn with_source(options: &CacheOptions, source: ArenaSource) -> Self {
+    pub(crate) fn with_source(options: &CacheOptions, source: ArenaSource) -> Self {
         let bytes_max = options.bytes_max.max(CACHE_BYTES_MIN);
         let shape = SegmentShape::for_cache(bytes_max);
         let segments_min = (bytes_max / 16 / shape.footprint_bytes()).clamp(SEGMENTS_MIN, SEGMENTS_READY_MAX);
@@ -180,7 +182,7 @@ impl Cache {
     }
 
     /// Segments that hold messages to be written, the one being filled included.
-    pub fn queued_segments(&self) -> usize {
+    pub(crate) fn queued_segments(&self) -> usize {
         self.full.len() + self.dumped.len() + usize::from(!self.current.is_empty())
     }
 
@@ -343,13 +345,13 @@ impl Cache {
     }
 
     /// Adds a segment that was requested by [`Blocked::NeedsSegment`] or [`Taken::NeedsSegment`], or reserved before.
-    pub fn add_segment(&mut self, segment: Segment) {
+    pub(crate) fn add_segment(&mut self, segment: Segment) {
         self.spare.push(segment);
     }
 
     /// Reserves one more segment while fewer than two are ready, so that a burst finds memory that is mapped in already.
     /// When true, hand one to [`Cache::add_segment`].
-    pub fn reserve_spare(&mut self) -> bool {
+    pub(crate) fn reserve_spare(&mut self) -> bool {
         let reserve = self.spare.len() < 2 && self.may_add_segment();
         self.segments += usize::from(reserve);
         reserve
@@ -405,7 +407,7 @@ impl Cache {
     }
 
     /// Snapshot mode: takes out what is left in the ring at the end, to be counted and not written.
-    pub fn take_undumped_ring(&mut self) -> Option<Segment> {
+    pub(crate) fn take_undumped_ring(&mut self) -> Option<Segment> {
         if !self.snapshot {
             return None;
         }
@@ -423,13 +425,13 @@ impl Cache {
     /// True when so much is in use that the drain must not sleep. Not less than an eighth: the thread that
     /// wakes the drain may have to wait until it has written what waits (2 ms for 8 MiB on two cores).
     #[inline]
-    pub fn is_pressing(&self) -> bool {
+    pub(crate) fn is_pressing(&self) -> bool {
         self.has_dumped() || (!self.snapshot && self.used_bytes() > self.bytes_max / 8)
     }
 
     /// True when there is a full segment to take.
     #[inline]
-    pub fn has_full(&self) -> bool {
+    pub(crate) fn has_full(&self) -> bool {
         let pinned = self.current.pinned_bytes() >= self.pinned_batch_bytes;
         self.has_dumped() || (!self.snapshot && (pinned || !self.full.is_empty()))
     }
@@ -440,7 +442,7 @@ impl Cache {
 
     /// True when there is something to take.
     #[inline]
-    pub fn has_any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         let filled = !self.full.is_empty() || !self.current.is_empty();
         self.has_dumped() || (!self.snapshot && filled)
     }
@@ -469,7 +471,7 @@ impl Cache {
     }
 
     /// Takes out the segments that a backlog needed and that are not needed now, to be freed outside the lock.
-    pub fn take_idle(&mut self) -> Vec<Segment> {
+    pub(crate) fn take_idle(&mut self) -> Vec<Segment> {
         let surplus = self
             .segments
             .saturating_sub(self.segments_min)

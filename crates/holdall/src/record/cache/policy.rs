@@ -48,7 +48,7 @@ impl Admission {
     }
 
     /// Bytes that one topic holds.
-    pub fn topic_held_bytes(&self, topic: TopicId) -> usize {
+    pub(crate) fn topic_held_bytes(&self, topic: TopicId) -> usize {
         self.topic_held_bytes.get(topic.0 as usize).copied().unwrap_or(0)
     }
 
@@ -57,7 +57,7 @@ impl Admission {
     /// what remains *after* the message: otherwise one large message takes what small ones of other topics
     /// need.
     #[inline]
-    pub fn admits(&self, topic: TopicId, used_bytes: usize, bytes: usize) -> bool {
+    pub(crate) fn admits(&self, topic: TopicId, used_bytes: usize, bytes: usize) -> bool {
         if self.policy != CachePolicy::Fair {
             return true;
         }

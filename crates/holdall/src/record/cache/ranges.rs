@@ -14,7 +14,7 @@ const LENGTH_BYTES: usize = 4;
 
 /// Equal pieces of a payload at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferRange {
+pub(crate) struct BufferRange {
     /// Where the first piece is in the buffers.
     pub start: u64,
     /// Bytes of a piece.
@@ -33,7 +33,7 @@ impl BufferRange {
     }
 
     /// Where its last piece is.
-    pub fn last_start(self) -> u64 {
+    pub(crate) fn last_start(self) -> u64 {
         let pieces = u64::from(self.count.saturating_sub(1));
         self.start
             .saturating_add(pieces.saturating_mul(u64::from(self.stride)))
@@ -84,7 +84,12 @@ impl BufferRange {
 
 /// Writes the ranges of a loan into `list`, which is at most `bytes_max` long then. Returns what keeps them in their place; `None` when
 /// some of the payload is elsewhere.
-pub fn list_ranges(loan: &dyn Loan, region: &Region, list: &mut Vec<u8>, bytes_max: usize) -> Option<Kept> {
+pub(crate) fn list_ranges(
+    loan: &dyn Loan,
+    region: &Region,
+    list: &mut Vec<u8>,
+    bytes_max: usize,
+) -> Option<Kept> {
     let kept = loan.keep()?;
     list.clear();
     list.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -115,14 +120,14 @@ pub fn list_ranges(loan: &dyn Loan, region: &Region, list: &mut Vec<u8>, bytes_m
 
 /// Bytes of the list that these bytes begin with; `None` when it is cut off or cannot be one.
 #[inline]
-pub fn list_bytes(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn list_bytes(bytes: &[u8]) -> Option<usize> {
     let ranges_bytes = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
     let whole = LENGTH_BYTES + ranges_bytes;
     (ranges_bytes.is_multiple_of(RANGE_BYTES) && whole <= bytes.len()).then_some(whole)
 }
 
 /// Reads a list of [`list_ranges`].
-pub fn read_ranges(list: &[u8]) -> Vec<BufferRange> {
+pub(crate) fn read_ranges(list: &[u8]) -> Vec<BufferRange> {
     let (ranges, _) = list.get(LENGTH_BYTES..).unwrap_or_default().as_chunks();
     ranges.iter().map(BufferRange::from_bytes).collect()
 }

@@ -16,7 +16,7 @@ use std::sync::{
 };
 
 /// What a loan costs its topic in addition to what it pins, in bytes: header, place in the list, allocation.
-pub const LOAN_OVERHEAD_BYTES: usize = 128;
+pub(crate) const LOAN_OVERHEAD_BYTES: usize = 128;
 
 /// How much one segment holds; all segments of a cache have the same shape, so that they can be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl SegmentShape {
     }
 
     /// Memory that one segment uses, in bytes, full or not, without what its loans pin.
-    pub const fn footprint_bytes(&self) -> usize {
+    pub(crate) const fn footprint_bytes(&self) -> usize {
         self.arena_bytes + self.loans_max * size_of::<Option<HeldLoan>>()
     }
 
@@ -73,7 +73,7 @@ pub struct Stored<'a> {
 }
 
 /// A loan with what it pins, queried once.
-pub struct HeldLoan {
+pub(crate) struct HeldLoan {
     /// The payload.
     pub loan: Box<dyn Loan>,
     /// What it pins, in bytes.
@@ -141,7 +141,7 @@ pub struct ArenaSource {
 
 impl ArenaSource {
     /// Slots of this region, which hold an arena of the cache's shape each.
-    pub fn of_region(region: Region) -> Self {
+    pub(crate) fn of_region(region: Region) -> Self {
         Self {
             region: Some(region),
             ..Self::default()
@@ -154,20 +154,20 @@ impl ArenaSource {
     }
 
     /// An arena that survives the process; `None` when there is no memory for one.
-    pub fn surviving_arena(&self) -> Option<Arena> {
+    pub(crate) fn surviving_arena(&self) -> Option<Arena> {
         self.region
             .as_ref()
             .and_then(|region| region.arena(KIND_MESSAGES))
     }
 
     /// Sets what is called when messages may not survive.
-    pub fn on_incomplete(&self, call: impl Fn() + Send + Sync + 'static) {
+    pub(crate) fn on_incomplete(&self, call: impl Fn() + Send + Sync + 'static) {
         // Set once, where the source is made.
         drop(self.on_incomplete.set(Box::new(call)));
     }
 
     /// Reports that messages may not survive the process.
-    pub fn report_incomplete(&self) {
+    pub(crate) fn report_incomplete(&self) {
         if let Some(call) = self.on_incomplete.get() {
             call();
         }
@@ -235,7 +235,7 @@ impl Segment {
     }
 
     /// Whether payloads of it were in memory that does not survive.
-    pub fn has_unkept(&self) -> bool {
+    pub(crate) fn has_unkept(&self) -> bool {
         self.unkept > 0
     }
 
@@ -255,24 +255,24 @@ impl Segment {
     }
 
     /// Gives the segment another arena, and returns the one that has its messages. Nothing but [`Segment::clear`] may follow.
-    pub fn exchange_arena(&mut self, empty: Arena) -> Arena {
+    pub(crate) fn exchange_arena(&mut self, empty: Arena) -> Arena {
         std::mem::replace(&mut self.arena, empty)
     }
 
     /// True when a payload of this many bytes can be copied in.
     #[inline]
-    pub fn fits_copy(&self, payload_bytes: usize) -> bool {
+    pub(crate) fn fits_copy(&self, payload_bytes: usize) -> bool {
         self.shape.arena_bytes - self.arena.len() >= payload_bytes + HEADER_BYTES
     }
 
     /// True when one more loan with so many bytes of ranges can be held.
-    pub fn fits_loan(&self, ranges_bytes: usize) -> bool {
+    pub(crate) fn fits_loan(&self, ranges_bytes: usize) -> bool {
         self.fits_copy(ranges_bytes) && self.loans.len() < self.shape.loans_max
     }
 
     /// Appends a message and copies its payload; the caller has asked [`Segment::fits_copy`].
     #[inline]
-    pub fn push_copy(&mut self, entry: CacheEntry, payload: &[u8]) {
+    pub(crate) fn push_copy(&mut self, entry: CacheEntry, payload: &[u8]) {
         debug_assert!(
             self.fits_copy(payload.len()),
             "copied into a segment without room"
@@ -288,7 +288,7 @@ impl Segment {
     }
 
     /// Appends a message whose payload stays where it is, with where that is; the caller has asked [`Segment::fits_loan`].
-    pub fn push_loan(&mut self, entry: CacheEntry, mut held: HeldLoan, ranges: &[u8]) {
+    pub(crate) fn push_loan(&mut self, entry: CacheEntry, mut held: HeldLoan, ranges: &[u8]) {
         debug_assert!(
             self.fits_loan(ranges.len()),
             "moved a loan into a segment without room"
@@ -337,12 +337,12 @@ impl Segment {
     }
 
     /// The first message's log time.
-    pub fn first_log_time(&self) -> Option<Timestamp> {
+    pub(crate) fn first_log_time(&self) -> Option<Timestamp> {
         (self.messages > 0).then_some(self.first_log_time)
     }
 
     /// The last message's log time.
-    pub fn last_log_time(&self) -> Option<Timestamp> {
+    pub(crate) fn last_log_time(&self) -> Option<Timestamp> {
         (self.messages > 0).then_some(self.last_log_time)
     }
 

@@ -1,10 +1,9 @@
 //! The cache as threads share it: one short lock per message, memory and counting outside of it, and few wake-ups.
 
 use super::{
-    Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, HeldLoan, Place, Segment, SegmentShape, Stored,
-    Taken, own_bytes::OwnBytes, ranges::list_ranges,
+    Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, CacheOptions, HeldLoan, Place, Segment,
+    SegmentShape, Stored, Taken, own_bytes::OwnBytes, ranges::list_ranges,
 };
-use crate::record::cache::CacheOptions;
 use holdall_model::{
     message::{Loan, Payload},
     time::Timestamp,
@@ -85,9 +84,9 @@ struct Returned {
 }
 
 /// Called for each message that was evicted after it had been stored; outside the lock, on the thread that needed the room.
-pub type CountEvicted = Box<dyn Fn(&CacheEntry) + Send + Sync>;
+pub(crate) type CountEvicted = Box<dyn Fn(&CacheEntry) + Send + Sync>;
 
-/// A [`Cache`] between receiving threads and one draining thread.
+/// A `Cache` between receiving threads and one draining thread.
 pub struct SharedCache {
     inner: Mutex<Inner>,
     returned: Mutex<Returned>,
@@ -117,8 +116,8 @@ impl SharedCache {
     }
 
     /// An empty cache with memory from `source`.
-    pub fn with_source(options: &CacheOptions, source: ArenaSource, count_evicted: CountEvicted) -> Self {
-        Self::over(Cache::with_source(options, source), count_evicted)
+    pub(crate) fn with_source(options: &CacheOptions, source: ArenaSource, evicted: CountEvicted) -> Self {
+        Self::over(Cache::with_source(options, source), evicted)
     }
 
     /// An empty cache with another rule of admission, to compare.
@@ -399,7 +398,7 @@ impl SharedCache {
     }
 
     /// As [`SharedCache::give_back`]; `keep` may take the arena that has the messages before they are forgotten.
-    pub fn give_back_after(&self, mut segment: Segment, keep: impl FnOnce(&mut Segment)) {
+    pub(crate) fn give_back_after(&self, mut segment: Segment, keep: impl FnOnce(&mut Segment)) {
         // A receiving thread that evicts does not wait for the drain: it makes lists of its own.
         let mut shared = self.sums.try_lock().ok();
         let mut own = Sums::default();
@@ -447,7 +446,7 @@ impl SharedCache {
     }
 
     /// Frees the segments that a backlog needed and that are not needed now.
-    pub fn free_idle(&self) {
+    pub(crate) fn free_idle(&self) {
         let idle = self.lock().cache.take_idle();
         drop(idle);
     }
@@ -466,7 +465,7 @@ impl SharedCache {
     }
 
     /// Segments that hold messages to be written, the one being filled included.
-    pub fn queued_segments(&self) -> usize {
+    pub(crate) fn queued_segments(&self) -> usize {
         self.lock().cache.queued_segments()
     }
 

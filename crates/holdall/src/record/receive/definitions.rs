@@ -109,7 +109,7 @@ impl Definitions {
     }
 
     /// Adds a node that publishes a type; it is asked when the definition is still missing.
-    pub fn add_node(&mut self, type_name: &str, announced_hash: &str, node: &NodeName) {
+    pub(crate) fn add_node(&mut self, type_name: &str, announced_hash: &str, node: &NodeName) {
         let key = (type_name.to_owned(), announced_hash.to_owned());
         if let Some(question) = self.questions.get_mut(&key)
             && question.nodes.insert(node.clone())
@@ -139,7 +139,7 @@ impl Definitions {
     }
 
     /// Whether a node was asked for the first time less than `within` ago and has not answered.
-    pub fn has_just_asked(&self, now: Duration, within: Duration) -> bool {
+    pub(crate) fn has_just_asked(&self, now: Duration, within: Duration) -> bool {
         let is_recent = |asked: Duration| now.saturating_sub(asked) < within;
         self.questions
             .values()

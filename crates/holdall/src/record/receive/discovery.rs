@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What the graph asks the recorder to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GraphDecision {
+pub(crate) enum GraphDecision {
     /// Record this topic from now on. A [`GraphDecision::Publisher`] follows for each of its publishers.
     Record(TopicPlan),
     /// A recorded topic has this publisher, new or better known than before; its type may be another one than the topic's.
@@ -52,7 +52,7 @@ impl TopicPlan {
 }
 
 /// Nodes that may know a publisher's type: its own, or those of its participant while that is not known.
-pub fn nodes_to_ask(publisher: &EndpointInfo) -> &[NodeName] {
+pub(crate) fn nodes_to_ask(publisher: &EndpointInfo) -> &[NodeName] {
     match &publisher.node {
         Some(node) => std::slice::from_ref(node),
         None => &publisher.neighbours,
@@ -128,7 +128,7 @@ impl Discovery {
     }
 
     /// Counts a topic as recorded that was not found in the graph (`--static-topics-path`).
-    pub fn add_recorded(&mut self, topic: &str, type_name: &str) {
+    pub(crate) fn add_recorded(&mut self, topic: &str, type_name: &str) {
         let topic = self.topics.entry(topic.to_owned()).or_default();
         topic.state = State::Recorded;
         type_name.clone_into(&mut topic.type_name);

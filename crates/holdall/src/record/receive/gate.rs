@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// Whether a message may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Passage {
+pub(crate) enum Passage {
     /// It is wanted.
     Open,
     /// The recording is paused, or waits for the first `/clock`.
@@ -38,7 +38,7 @@ impl Gate {
 
     /// Whether a message may pass; replaces its stamp with simulation time where that is in use.
     #[inline]
-    pub fn passage(&self, log_time: &mut Timestamp) -> Passage {
+    pub(crate) fn passage(&self, log_time: &mut Timestamp) -> Passage {
         if let Some(sim_time) = &self.sim_time_nanos {
             let nanos = sim_time.load(Ordering::Relaxed);
             if nanos == NO_CLOCK_YET {
@@ -54,7 +54,7 @@ impl Gate {
     }
 
     /// Not storing what arrives, because the user asked for it.
-    pub fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
     }
 
@@ -64,19 +64,13 @@ impl Gate {
     }
 
     /// Pauses when running and resumes when paused; returns whether it is paused now.
-    pub fn toggle_paused(&self) -> bool {
+    pub(crate) fn toggle_paused(&self) -> bool {
         !self.paused.fetch_xor(true, Ordering::Relaxed)
-    }
-
-    /// The last `/clock`; `None` before the first, or when it is not in use.
-    pub fn sim_time(&self) -> Option<Timestamp> {
-        let nanos = self.sim_time_nanos.as_ref()?.load(Ordering::Relaxed);
-        (nanos != NO_CLOCK_YET).then(|| Timestamp::from_nanos(nanos))
     }
 }
 
 /// A sink for `/clock` that sets a gate's simulation time.
-pub struct ClockSink(pub std::sync::Arc<Gate>);
+pub(crate) struct ClockSink(pub std::sync::Arc<Gate>);
 
 impl Sink for ClockSink {
     fn offer(&self, _header: MessageHeader, payload: Payload<'_>) {

@@ -73,11 +73,16 @@ struct State {
 /// The latest messages of one topic. Each is matched with at most one of every other transport, so that a node that sends the same
 /// bytes again and again is recorded as often as it sends.
 #[derive(Default)]
-pub struct Merging(Mutex<State>);
+pub(crate) struct Merging(Mutex<State>);
 
 impl Merging {
     /// Whether a message that comes over `transport` has come over another one; otherwise it is remembered.
-    pub fn is_duplicate(&self, transport: usize, header: &MessageHeader, payload: &Payload<'_>) -> bool {
+    pub(crate) fn is_duplicate(
+        &self,
+        transport: usize,
+        header: &MessageHeader,
+        payload: &Payload<'_>,
+    ) -> bool {
         let fingerprint = Fingerprint::of(payload);
         let bit = 1_u64 << transport.min(63);
         let sent = (header.publish_time, header.sequence);

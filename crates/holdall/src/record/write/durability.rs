@@ -45,7 +45,7 @@ struct Flight {
 /// The scheduler. Uses neither clock nor disk: callers report what happened and when, in monotonic time, so
 /// that steps of the wall clock move no deadline.
 #[derive(Debug)]
-pub struct LossWindow {
+pub(crate) struct LossWindow {
     window: Option<Duration>,
     costs: VecDeque<Duration>,
     /// When the oldest message was received that no sync covers.
@@ -81,7 +81,7 @@ impl LossWindow {
     }
 
     /// When the next sync should begin; `None` while nothing waits or one is in flight.
-    pub fn next_begin(&self) -> Option<Duration> {
+    pub(crate) fn next_begin(&self) -> Option<Duration> {
         let (Some(window), Some(oldest), None) = (self.window, self.oldest, self.flight) else {
             return None;
         };
@@ -110,7 +110,7 @@ impl LossWindow {
     }
 
     /// Whether a sync is in flight.
-    pub fn is_in_flight(&self) -> bool {
+    pub(crate) fn is_in_flight(&self) -> bool {
         self.flight.is_some()
     }
 
@@ -203,7 +203,7 @@ impl LossWindow {
 /// Computes when the oldest message of a segment can have been received at the earliest, from how many
 /// segments there were at which time.
 #[derive(Debug, Default)]
-pub struct Arrivals {
+pub(crate) struct Arrivals {
     /// Time, and how many segments had been begun by then; both ascend.
     samples: VecDeque<(Duration, u64)>,
     taken: u64,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What to do when the disk is nearly full: less than [`RecordOptions::min_free_space_bytes`] is left.
+/// What to do when the disk is nearly full: less than `RecordOptions::min_free_space_bytes` is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDiskFull {
     /// End the recording; what was received until then is in the bag.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 /// Arenas, and the transport's memory to which they refer, are kept for at most so many bytes; from half of it on the storage writer is
 /// asked to hand over what it holds.
-pub const RETAINED_BYTES_MAX: usize = 128 << 20;
+pub(crate) const RETAINED_BYTES_MAX: usize = 128 << 20;
 
 /// Gathered messages refer to at most about so much of the transport's memory: it is released together.
 const GATHERED_KEPT_BYTES_MAX: usize = 8 << 20;
@@ -75,7 +75,7 @@ impl Held {
 }
 
 /// The arenas, oldest first.
-pub struct Retained {
+pub(crate) struct Retained {
     source: ArenaSource,
     shape: SegmentShape,
     arenas: VecDeque<Held>,
@@ -252,7 +252,7 @@ impl Retained {
     }
 
     /// Whether the storage writer must hand over what it holds.
-    pub fn is_pressing(&self) -> bool {
+    pub(crate) fn is_pressing(&self) -> bool {
         self.bytes() > self.bytes_max / 2
     }
 }

@@ -164,7 +164,7 @@ impl SurvivalLog {
     }
 
     /// The log for a ledger's changes; `None` where nothing survives.
-    pub fn for_accounts(&self) -> Option<Arc<dyn AccountLog>> {
+    pub(crate) fn for_accounts(&self) -> Option<Arc<dyn AccountLog>> {
         self.0.as_ref()?;
         Some(Arc::new(self.clone()))
     }
@@ -191,7 +191,7 @@ impl AccountLog for SurvivalLog {
 
 /// Where to find a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pointer {
+pub(crate) struct Pointer {
     /// The file.
     pub path: PathBuf,
     /// What it can be recognised by.
@@ -261,7 +261,7 @@ impl Survival {
     }
 
     /// Writes into the bag's directory where the memory is.
-    pub fn leave_word(&self, bag: &Path) {
+    pub(crate) fn leave_word(&self, bag: &Path) {
         let Some(region) = self.source.region() else {
             return;
         };

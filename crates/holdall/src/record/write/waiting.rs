@@ -16,7 +16,7 @@ const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
 const DEFINITION_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The payload of a message that is held back.
-pub enum HeldPayload {
+pub(crate) enum HeldPayload {
     /// Copied out of its segment.
     Bytes(Box<[u8]>),
     /// The transport's memory, with what it pins in bytes.
@@ -25,7 +25,7 @@ pub enum HeldPayload {
 
 impl HeldPayload {
     /// As a storage writer sees it.
-    pub fn as_payload(&self) -> PayloadRef<'_> {
+    pub(crate) fn as_payload(&self) -> PayloadRef<'_> {
         match self {
             Self::Bytes(bytes) => PayloadRef::Bytes(bytes),
             Self::Loan(loan, _) => PayloadRef::Loan(loan.as_ref()),
@@ -46,7 +46,7 @@ pub type Held = VecDeque<(CacheEntry, HeldPayload)>;
 
 /// A topic that waits no longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenUp {
+pub(crate) struct GivenUp {
     /// Its number.
     pub id: TopicId,
     /// Its name.
@@ -56,7 +56,7 @@ pub struct GivenUp {
 
 impl GivenUp {
     /// The definition that it is recorded with.
-    pub fn without_definition(&self) -> MessageDefinition {
+    pub(crate) fn without_definition(&self) -> MessageDefinition {
         MessageDefinition::unknown(&self.type_name)
     }
 }
@@ -70,7 +70,7 @@ struct WaitingTopic {
 }
 
 /// All topics that wait.
-pub struct WaitingTopics {
+pub(crate) struct WaitingTopics {
     wait_max: Duration,
     bytes_max: usize,
     held_bytes: usize,
@@ -141,7 +141,7 @@ impl WaitingTopics {
     }
 
     /// Topics whose messages have waited for too long.
-    pub fn overdue(&self, now: Duration) -> Vec<GivenUp> {
+    pub(crate) fn overdue(&self, now: Duration) -> Vec<GivenUp> {
         let late = |topic: &WaitingTopic| {
             topic
                 .since

@@ -14,7 +14,7 @@ const OF_FILE_MAX: usize = 1 << 15;
 
 /// A publisher of a topic, as the caller numbers them: small numbers from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PublisherSlot(pub u32);
+pub(crate) struct PublisherSlot(pub u32);
 
 /// Who sent a message, and where its channel was.
 type Last = (Option<PublisherSlot>, ChannelIndex);
@@ -249,7 +249,7 @@ impl BagWriter {
     }
 
     /// From now on a slot is another publisher's.
-    pub fn forget_publisher(&mut self, topic: BagTopic, slot: PublisherSlot) {
+    pub(crate) fn forget_publisher(&mut self, topic: BagTopic, slot: PublisherSlot) {
         if let Some(current) = &mut self.current {
             current.channels.forget(topic, slot);
         }

@@ -56,7 +56,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// When it cannot be removed.
-    pub fn give_up_oldest(&mut self) -> Result<Option<u64>, WriteError> {
+    pub(crate) fn give_up_oldest(&mut self) -> Result<Option<u64>, WriteError> {
         let bytes = self.past.front().map(|oldest| oldest.content.summary.bytes);
         if !self.remove_oldest("to make room on the disk")? {
             return Ok(None);
@@ -65,7 +65,7 @@ impl BagWriter {
     }
 
     /// Whether a finished file will be there to be removed as soon as the disk has closed it.
-    pub fn has_file_to_give_up(&self) -> bool {
+    pub(crate) fn has_file_to_give_up(&self) -> bool {
         !self.past.is_empty()
     }
 

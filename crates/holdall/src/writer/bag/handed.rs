@@ -25,7 +25,7 @@ pub(super) struct Handed {
 
 impl BagWriter {
     /// Announces that [`BagWriter::handed`] will be called; call it before the first message.
-    pub fn track_handed(&mut self) {
+    pub(crate) fn track_handed(&mut self) {
         self.handed.is_wanted = true;
     }
 

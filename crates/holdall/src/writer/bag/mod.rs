@@ -11,7 +11,7 @@ mod repeated;
 mod ring;
 mod vanished;
 
-pub use channels::PublisherSlot;
+pub(crate) use channels::PublisherSlot;
 pub(crate) use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 
 use super::{
@@ -66,7 +66,7 @@ pub struct BagOptions {
     pub storage_options: StorageOptions,
     /// When to split into a new file.
     pub split: SplitOptions,
-    /// rosbag2's own compression: closed files are packed here, payloads by the caller that writes messages ([`super::PayloadPacking`]).
+    /// rosbag2's own compression: closed files are packed here, payloads by the caller that writes messages (`PayloadPacking`).
     pub compression: CompressionOptions,
     /// Goes to `custom_data`.
     pub custom_data: BTreeMap<String, String>,
@@ -214,7 +214,7 @@ struct NextFile {
 
 /// Records that a file carries at its end in addition to what every bag has. Called when a file other than the last
 /// is closed, with the bytes that the records may use: a short file must not be filled with what all files repeat.
-pub type EndRecords = Box<dyn Fn(u64) -> Vec<(String, MetadataEntries)> + Send>;
+pub(crate) type EndRecords = Box<dyn Fn(u64) -> Vec<(String, MetadataEntries)> + Send>;
 
 /// Writes one bag. Owned by one thread (or a simulator's step); waits for the disk only when no block is free.
 pub struct BagWriter {
@@ -314,12 +314,12 @@ impl BagWriter {
 
     /// Writes `metadata.yaml` at the end only, for a bag that appears complete or not at all: the file lists all topics and all
     /// files, and would be written anew for each file.
-    pub fn set_unseen(&mut self) {
+    pub(crate) fn set_unseen(&mut self) {
         self.is_unseen = true;
     }
 
     /// Sets what files carry at their end that are closed before the last one.
-    pub fn set_end_records(&mut self, end_records: EndRecords) {
+    pub(crate) fn set_end_records(&mut self, end_records: EndRecords) {
         self.end_records = Some(end_records);
     }
 
@@ -355,7 +355,7 @@ impl BagWriter {
     /// Sets the definition of a topic that was added without. Where the storage can have several channels of a topic, the current file gets
     /// a new one with it, at the topic's next message or at the end; other storages store it from the next file on. Returns the topic's
     /// name when the definition is news.
-    pub fn set_definition(&mut self, topic: BagTopic, definition: MessageDefinition) -> Option<&str> {
+    pub(crate) fn set_definition(&mut self, topic: BagTopic, definition: MessageDefinition) -> Option<&str> {
         let info = self.topics.get_mut(topic.0 as usize)?;
         let is_news =
             info.definition.encoding == DefinitionEncoding::Unknown && info.definition != definition;
@@ -398,7 +398,7 @@ impl BagWriter {
     /// # Errors
     /// As [`Self::write`].
     #[inline]
-    pub fn write_of(
+    pub(crate) fn write_of(
         &mut self,
         (topic, publisher): (BagTopic, Option<PublisherSlot>),
         message: StoredMessage<'_>,
@@ -444,7 +444,7 @@ impl BagWriter {
     }
 
     /// The file being written.
-    pub fn current_path(&self) -> Option<PathBuf> {
+    pub(crate) fn current_path(&self) -> Option<PathBuf> {
         self.current
             .as_ref()
             .map(|current| self.options.directory.join(&current.name))
@@ -452,7 +452,7 @@ impl BagWriter {
 
     /// The number of the file being written; the first one is 0.
     #[inline]
-    pub fn file_number(&self) -> Option<u32> {
+    pub(crate) fn file_number(&self) -> Option<u32> {
         self.current.as_ref().map(|current| current.number)
     }
 

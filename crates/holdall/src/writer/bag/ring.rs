@@ -78,7 +78,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A failed disk.
-    pub fn wait_settled(&mut self) -> Result<(), WriteError> {
+    pub(crate) fn wait_settled(&mut self) -> Result<(), WriteError> {
         for past in &mut self.past {
             if let Some(file) = past.closing {
                 self.queue.wait_closed(file)?;
@@ -91,7 +91,7 @@ impl BagWriter {
     }
 
     /// Messages in files that the ring has removed since the last call.
-    pub fn take_removed(&mut self) -> Vec<TopicCount> {
+    pub(crate) fn take_removed(&mut self) -> Vec<TopicCount> {
         std::mem::take(&mut self.removed)
     }
 }

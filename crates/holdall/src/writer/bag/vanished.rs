@@ -20,7 +20,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// A new file that cannot be begun.
-    pub fn replace_vanished(&mut self) -> Result<bool, WriteError> {
+    pub(crate) fn replace_vanished(&mut self) -> Result<bool, WriteError> {
         self.replace(Made::Perhaps)
     }
 
@@ -29,7 +29,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// As [`Self::replace_vanished`].
-    pub fn replace_vanished_at_end(&mut self) -> Result<bool, WriteError> {
+    pub(crate) fn replace_vanished_at_end(&mut self) -> Result<bool, WriteError> {
         let is_unidentified = |current: &CurrentFile| {
             current.identity == FileIdentity::Unknown && current.writer.summary().message_count > 0
         };
@@ -45,7 +45,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// As [`Self::replace_vanished`].
-    pub fn replace_vanished_after(&mut self, error: &WriteError) -> Result<bool, WriteError> {
+    pub(crate) fn replace_vanished_after(&mut self, error: &WriteError) -> Result<bool, WriteError> {
         let is_bug = matches!(error, WriteError::Internal);
         if is_bug || !self.queue.makes_files() {
             return Ok(false);
@@ -110,7 +110,7 @@ impl BagWriter {
     }
 
     /// Messages in files that vanished since the last call.
-    pub fn take_vanished(&mut self) -> Vec<TopicCount> {
+    pub(crate) fn take_vanished(&mut self) -> Vec<TopicCount> {
         std::mem::take(&mut self.vanished)
     }
 

@@ -5,7 +5,7 @@ use holdall_model::{loss::LossStage, topic::Gid};
 
 impl Intake {
     /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many.
-    pub fn publisher_gone(&self, gid: Gid) {
+    pub(crate) fn publisher_gone(&self, gid: Gid) {
         let mut state = self.lock();
         if state.by_gid.contains_key(&Some(gid)) && !state.gone.contains(&gid) {
             state.gone.push_back(gid);

@@ -31,11 +31,11 @@ use std::{
 };
 
 /// Publishers of a topic whose accounts are kept one by one; beyond that, those that are gone are summed up.
-pub const PUBLISHERS_KEPT_MAX: usize = 256;
+pub(crate) const PUBLISHERS_KEPT_MAX: usize = 256;
 
 /// Whether a publisher was there before the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PublisherOrigin {
+pub(crate) enum PublisherOrigin {
     /// It was; what it sent before is no loss.
     Before,
     /// It appeared while recording: everything that it ever sent is wanted.
@@ -159,7 +159,7 @@ impl Intake {
 
     /// As [`Intake::sink`], for a subscription of `transport`: a message that another transport has brought is left out, and counted
     /// at stage `policy`.
-    pub fn merging_sink(
+    pub(crate) fn merging_sink(
         self: &Arc<Self>,
         number: usize,
         transport: usize,
@@ -174,7 +174,7 @@ impl Intake {
     }
 
     /// Sets what discovery knows about a publisher, before or after its first message.
-    pub fn publisher_discovered(&self, gid: Gid, origin: PublisherOrigin, who: Option<PublisherInfo>) {
+    pub(crate) fn publisher_discovered(&self, gid: Gid, origin: PublisherOrigin, who: Option<PublisherInfo>) {
         let mut state = self.lock();
         state.gone.retain(|gone| *gone != gid);
         let index = self.track(&mut state, Some(gid));
@@ -202,7 +202,7 @@ impl Intake {
     }
 
     /// True when all that publishers announced has arrived.
-    pub fn is_caught_up(&self) -> bool {
+    pub(crate) fn is_caught_up(&self) -> bool {
         let state = self.lock();
         state
             .by_gid

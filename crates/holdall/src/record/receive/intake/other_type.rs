@@ -43,7 +43,7 @@ impl OtherTypes {
 
 impl Intake {
     /// Sets that a publisher has another type than the topic, before or after its first message.
-    pub fn publisher_of_type(&self, publisher: Option<Gid>, type_name: &Arc<str>) {
+    pub(crate) fn publisher_of_type(&self, publisher: Option<Gid>, type_name: &Arc<str>) {
         let mut state = self.lock();
         if !state.other_types.add(publisher, type_name) {
             return;
@@ -56,7 +56,7 @@ impl Intake {
     }
 
     /// As [`Intake::sink`], for a subscription to publishers of another type. Their messages are counted as lost unless `is_kept`.
-    pub fn sink_of_type(
+    pub(crate) fn sink_of_type(
         self: &Arc<Self>,
         number: usize,
         type_name: &Arc<str>,

@@ -13,8 +13,9 @@ mod types;
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
 use packing::InPacking;
+pub(crate) use shared::COMMANDS_MAX;
 use shared::DrainRequests;
-pub use shared::{COMMANDS_MAX, DrainShared, DrainStatus};
+pub use shared::{DrainShared, DrainStatus};
 pub use thread::DrainThread;
 use types::OtherTypes;
 
@@ -143,7 +144,7 @@ impl Drain {
     ///
     /// # Errors
     /// When the system gives no threads for it.
-    pub fn with_compression(mut self, options: &CompressionOptions) -> Result<Self, WriteError> {
+    pub(crate) fn with_compression(mut self, options: &CompressionOptions) -> Result<Self, WriteError> {
         if options.mode == CompressionMode::Message {
             self.packing = Some(PayloadPacking::start(options).map_err(WriteError::Threads)?);
         }

@@ -25,7 +25,7 @@ pub struct DrainStatus {
 }
 
 /// The most commands that wait for the drain: it waits for the disk, and nodes bring topics in that time.
-pub const COMMANDS_MAX: usize = 1024;
+pub(crate) const COMMANDS_MAX: usize = 1024;
 
 /// Requests that wait for the drain. Those of one kind are one: no message comes between them.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ pub struct DrainShared {
 
 impl DrainShared {
     /// Logs topics and definitions for a rescue before their messages come.
-    pub fn surviving(survival: SurvivalLog) -> Self {
+    pub(crate) fn surviving(survival: SurvivalLog) -> Self {
         Self {
             survival,
             ..Self::default()
@@ -92,7 +92,7 @@ impl DrainShared {
     }
 
     /// Files that were finished since the last call; the last one of a recording is not among them.
-    pub fn take_finished(&self) -> Vec<FinishedFile> {
+    pub(crate) fn take_finished(&self) -> Vec<FinishedFile> {
         std::mem::take(&mut *lock(&self.finished))
     }
 
@@ -102,7 +102,7 @@ impl DrainShared {
     }
 
     /// The recording should be ended.
-    pub fn must_end(&self) -> bool {
+    pub(crate) fn must_end(&self) -> bool {
         lock(&self.status).must_end.is_some()
     }
 
