@@ -19,7 +19,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<(String, String)>, UsageErro
         path: path.to_owned(),
         reason,
     };
-    let file: StaticTopicsFile = serde_yaml_ng::from_str(text).map_err(|error| {
+    let file: StaticTopicsFile = holdall_model::yaml::read_into(text).map_err(|error| {
         broken(format!(
             "{error}; expected static_topics_and_types_list: a list of [/topic, package/msg/Type]"
         ))

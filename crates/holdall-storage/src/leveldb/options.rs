@@ -62,7 +62,7 @@ impl LeveldbOptions {
             expected,
             found,
         };
-        let parsed: Option<ConfigFile> = serde_yaml_ng::from_str(text).map_err(|error| {
+        let parsed: Option<ConfigFile> = holdall_model::yaml::read_into(text).map_err(|error| {
             let expected =
                 "`open_options` with `write_buffer_size`, `max_open_files`, `block_size`, `max_file_size`";
             setting("configuration file", expected.into(), error.to_string())

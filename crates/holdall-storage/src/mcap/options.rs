@@ -233,7 +233,7 @@ impl McapOptions {
     /// # Errors
     /// Text that is not YAML, an unknown key, a value out of range.
     pub fn with_config(mut self, text: &str) -> StorageResult<Self> {
-        let parsed: Option<ConfigFile> = serde_yaml_ng::from_str(text).map_err(|error| {
+        let parsed: Option<ConfigFile> = holdall_model::yaml::read_into(text).map_err(|error| {
             setting(
                 "configuration file",
                 "the keys and values of rosbag2's MCAP storage",

@@ -113,7 +113,7 @@ impl SqliteOptions {
     /// # Errors
     /// Text that is not YAML, an unknown key, a pragma with a quote or semicolon.
     pub fn with_config(mut self, text: &str) -> StorageResult<Self> {
-        let parsed: Option<ConfigFile> = serde_yaml_ng::from_str(text).map_err(|error| {
+        let parsed: Option<ConfigFile> = holdall_model::yaml::read_into(text).map_err(|error| {
             setting(
                 "configuration file",
                 "`read` and `write` with lists of `pragmas`",

@@ -5,9 +5,10 @@ use crate::writer::{CompressionMode, CompressionOptions};
 use holdall_model::{
     selection::{Selection, parse_pattern},
     time::Timestamp,
+    yaml::read_into,
 };
 use holdall_storage::StorageOptions;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use std::{
     collections::BTreeMap,
     num::NonZeroU32,
@@ -52,7 +53,7 @@ struct Entry {
     storage_preset_profile: String,
     storage_config_uri: String,
     snapshot_mode: bool,
-    snapshot_duration: serde_yaml_ng::Value,
+    snapshot_duration: IgnoredAny,
     start_time_ns: Option<i64>,
     end_time_ns: Option<i64>,
     max_bag_files: u64,
@@ -84,13 +85,13 @@ struct Entry {
     include_unpublished_topics: bool,
     ignore_leaf_topics: bool,
     is_discovery_disabled: bool,
-    topic_polling_interval: serde_yaml_ng::Value,
+    topic_polling_interval: IgnoredAny,
     node_prefix: String,
     start_paused: bool,
     use_sim_time: bool,
     disable_keyboard_controls: bool,
-    topic_qos_profile_overrides: serde_yaml_ng::Value,
-    repeat_transient_local: serde_yaml_ng::Value,
+    topic_qos_profile_overrides: IgnoredAny,
+    repeat_transient_local: IgnoredAny,
     repeat_all_transient_local: bool,
 }
 
@@ -115,7 +116,7 @@ pub fn output_bags(
     text: &str,
     read_file: &mut dyn FnMut(&Path) -> Result<String, String>,
 ) -> Result<Vec<OutputBag>, String> {
-    let outputs: Outputs = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+    let outputs: Outputs = read_into(text).map_err(|error| error.to_string())?;
     within("output_bags", outputs.output_bags.len())?;
     let entries = outputs.output_bags.into_iter().enumerate();
     entries
@@ -130,7 +131,7 @@ pub fn output_bags(
 /// # Errors
 /// As [`output_bags`].
 pub fn input_bags(text: &str) -> Result<Vec<InputBag>, String> {
-    let inputs: Inputs = serde_yaml_ng::from_str(text).map_err(|error| error.to_string())?;
+    let inputs: Inputs = read_into(text).map_err(|error| error.to_string())?;
     within("input_bags", inputs.input_bags.len())?;
     let entries = inputs.input_bags.into_iter().enumerate();
     entries
