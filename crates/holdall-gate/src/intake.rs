@@ -13,6 +13,7 @@ use holdall::{
     record::options::CacheOptions,
     writer::{CompressionOptions, OsFolder, SplitOptions},
 };
+use holdall_io::mutex::lock;
 use holdall_io::{
     block::BlockPoolOptions, clock::Clock, memory::MemoryDisk, queue::DiskQueue, sim::SimClock,
 };
@@ -24,7 +25,7 @@ use std::{
     alloc::System,
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -113,10 +114,7 @@ impl Stepped {
         let drain = Drain::new(bag, parts.0, parts.1, parts.2, options);
         let mut sinks = Vec::new();
         for channel in channels() {
-            let id = ledger
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .add_topic(&channel.topic.name);
+            let id = lock(&ledger).add_topic(&channel.topic.name);
             shared.command(DrainCommand::AddTopic {
                 topic: id,
                 info: channel.topic,
@@ -179,7 +177,7 @@ impl Stepped {
 
     /// Checks that the ledger counts `expected` messages.
     fn account(&self, expected: u64, count: impl Fn(&Ledger) -> u64) -> Result<(), Failed> {
-        let found = count(&self.ledger.lock().unwrap_or_else(PoisonError::into_inner));
+        let found = count(&lock(&self.ledger));
         if found == expected {
             Ok(())
         } else {

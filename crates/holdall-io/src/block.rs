@@ -1,9 +1,10 @@
 //! Blocks: page-aligned memory from a bounded pool, the unit in which bytes travel to the disk.
 
+use crate::mutex::lock;
 use std::{
     io,
     ptr::NonNull,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// Alignment of a block's memory and of every offset and length that a disk is given, in bytes.
@@ -119,12 +120,7 @@ impl BlockPool {
 
     /// Takes a free block; `None` while all are in use. Its content is whatever was last in it.
     pub fn take(&self) -> Option<Block> {
-        let index = self
-            .region
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop()?;
+        let index = lock(&self.region.free).pop()?;
         // SAFETY: `index` is below `block_count`, so the pointer stays inside the mapping.
         let start = unsafe { self.region.base.add(index as usize * self.region.block_bytes) };
         Some(Block {
@@ -137,11 +133,7 @@ impl BlockPool {
 
     /// Blocks that can be taken now.
     pub fn free_count(&self) -> usize {
-        self.region
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len()
+        lock(&self.region.free).len()
     }
 
     /// Blocks in all.
@@ -231,11 +223,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.region
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(self.index);
+        lock(&self.region.free).push(self.index);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod fs;
 pub mod limits;
 pub mod lock;
 pub mod memory;
+pub mod mutex;
 pub mod new_file;
 pub mod os;
 pub mod output;

@@ -1,5 +1,6 @@
 //! A disk that keeps its files in memory: for benchmarks of encoders and for tests.
 
+use crate::mutex::lock;
 use crate::{
     block::Block,
     disk::{Completion, Disk, DiskError, FileId, Operation, Wait, check_write, invalid_input},
@@ -8,7 +9,7 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// The files of a [`MemoryDisk`], shared with its readers.
@@ -29,7 +30,7 @@ impl MemoryFiles {
     }
 
     fn with<T>(&self, action: impl FnOnce(&mut BTreeMap<PathBuf, Vec<u8>>) -> T) -> T {
-        action(&mut self.files.lock().unwrap_or_else(PoisonError::into_inner))
+        action(&mut lock(&self.files))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Files and started programs that must not outlive this one: lists of them, so that a program that a signal
 //! ends leaves nothing on the disk and no child running.
 
+use crate::mutex::lock;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 /// Everything that is unfinished in this process. Few threads create such things at once.
@@ -55,7 +56,7 @@ impl Drop for Unfinished {
 }
 
 fn list() -> std::sync::MutexGuard<'static, Vec<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&UNFINISHED)
 }
 
 /// Creates something that is unfinished: either before [`remove_all_and_hold`] removes everything, or never.
@@ -94,7 +95,7 @@ impl Drop for StartedProgram {
 }
 
 fn started() -> std::sync::MutexGuard<'static, Vec<u32>> {
-    STARTED.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&STARTED)
 }
 
 /// Ends every program that was started and not yet waited for, by force. A thread that starts or ends one

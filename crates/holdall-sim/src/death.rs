@@ -9,6 +9,7 @@ use holdall::{
     internals::{POINTER_FILE, Survival},
     writer::BagFolder,
 };
+use holdall_io::mutex::lock;
 use holdall_io::{
     block::{Block, BlockPool},
     disk::{Completion, Disk, DiskError, FileId, Wait},
@@ -19,7 +20,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// What a dead recorder leaves.
@@ -87,7 +88,7 @@ pub struct DeathWatch(Arc<Mutex<State>>);
 
 impl DeathWatch {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Begins: before this no point counts.

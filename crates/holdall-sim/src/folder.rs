@@ -1,6 +1,7 @@
 //! The simulated bag directory: its metadata as text that a power cut may take back, its storage files on the simulated disk.
 
 use holdall::writer::BagFolder;
+use holdall_io::mutex::lock;
 use holdall_io::{
     disk::{DiskError, Operation},
     sim::{SimDiskHandle, SimRng},
@@ -10,7 +11,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// The errno of a full disk.
@@ -43,7 +44,7 @@ impl SimFolder {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Text>> {
-        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.texts)
     }
 
     /// What a reader sees now.

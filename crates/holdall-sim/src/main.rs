@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use holdall_io::clock::{Clock, SystemClock};
+use holdall_io::mutex::lock;
 use holdall_sim::{
     mutation::Mutation,
     plan::{DEATH_FROM, Plan},
@@ -129,7 +130,7 @@ fn run_all(
         more,
         mutation,
         |summary, failure| {
-            let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut progress = lock(&progress);
             progress.report(summary, failure, mutation, (begun, clock.monotonic()));
         },
     );

@@ -1,6 +1,7 @@
 //! The simulated network: publishers that burst, lose, delay, restart and announce, and the truth about every message they sent.
 
 use crate::payload::{self, PAYLOAD_BYTES_MIN};
+use holdall_io::mutex::lock;
 use holdall_io::{
     clock::Clock,
     sim::{SimClock, SimRng},
@@ -18,7 +19,7 @@ use holdall_transport::{
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -211,7 +212,7 @@ impl Network {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The truth so far.

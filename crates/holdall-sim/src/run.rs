@@ -7,6 +7,7 @@ use crate::{
     verdict::{Invariant, Violation},
     world::World,
 };
+use holdall_io::mutex::lock;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
@@ -138,7 +139,7 @@ pub fn run_many(
             }
             let seed = seed_of(number);
             let outcome = run(&Plan::new(seed), mutation);
-            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut summary = lock(&summary);
             match outcome {
                 Ok(tally) => {
                     summary.tally.add(tally);

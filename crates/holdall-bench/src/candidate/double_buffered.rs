@@ -10,9 +10,10 @@ use super::{
 };
 use crate::error::BenchResult;
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::message::{MessageHeader, Payload};
 use holdall_transport::Sink;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// The buffer that is being filled.
 #[derive(Default)]
@@ -138,11 +139,6 @@ fn take(shared: &Shared, taken: &mut Vec<Waiting>) -> bool {
     std::mem::swap(&mut filling.messages, taken);
     filling.bytes = 0;
     filling.closed
-}
-
-/// A panic elsewhere leaves the buffer in its state between two messages.
-fn lock(mutex: &Mutex<Filling>) -> MutexGuard<'_, Filling> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

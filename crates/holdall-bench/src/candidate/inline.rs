@@ -6,6 +6,7 @@ use crate::{
     measure::Latencies,
     workload::{Plan, Schedule},
 };
+use holdall_io::mutex::lock;
 use holdall_io::{
     clock::{Clock, wake_this_thread_exactly},
     process::thread_cpu_time,
@@ -100,19 +101,13 @@ fn offer_all(
         });
         offered += 1;
         if held_bytes >= batch_bytes || batch.len() == BATCH_MESSAGES_MAX {
-            writer
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .write_batch(&batch)?;
+            lock(writer).write_batch(&batch)?;
             batch.clear();
             held_bytes = 0;
         }
     }
     if !batch.is_empty() {
-        writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .write_batch(&batch)?;
+        lock(writer).write_batch(&batch)?;
     }
     Ok(Produced {
         offered,

@@ -2,6 +2,7 @@
 //! to completion.
 
 use crate::measure::{Latencies, LatencySummary};
+use holdall_io::mutex::lock;
 use holdall_io::{
     block::{Block, BlockPool},
     clock::Clock,
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::HashMap,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -54,11 +55,6 @@ pub fn counted(counts: &SharedDiskCounts) -> DiskResult {
         sync: counts.syncs.summary(),
         close: counts.closes.summary(),
     }
-}
-
-/// A panic elsewhere leaves the counts in their state between two events.
-fn lock(counts: &SharedDiskCounts) -> MutexGuard<'_, DiskCounts> {
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The disk.

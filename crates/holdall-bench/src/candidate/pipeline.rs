@@ -19,6 +19,7 @@ use holdall::{
     writer::{CompressionOptions, OsFolder, SplitOptions},
 };
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::loss::{
     LossStage,
     ledger::{Ledger, TopicAccount},
@@ -28,7 +29,7 @@ use holdall_transport::Sink;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -233,11 +234,6 @@ impl Pipeline {
             splits,
         })
     }
-}
-
-/// A panic elsewhere leaves the ledger in its state between two counts.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Wraps the recorder's error, which users read as one clause.

@@ -11,11 +11,12 @@ use super::{
 };
 use crate::error::BenchResult;
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::message::{MessageHeader, Payload};
 use holdall_transport::Sink;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
 };
 
 /// Queues of all topics and the state that the writing thread reads.
@@ -168,11 +169,6 @@ impl Taker {
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
-}
-
-/// A panic elsewhere leaves the queues in their state between two messages.
-fn lock(mutex: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,15 +4,13 @@
 //! line ends. A process in the background must not touch the terminal (the system would stop it), so each
 //! change checks first.
 
+use holdall_io::mutex::lock;
 use rustix::{
     process::getpgrp,
     stdio::stdin,
     termios::{LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcsetattr},
 };
-use std::{
-    os::fd::BorrowedFd,
-    sync::{Mutex, PoisonError},
-};
+use std::{os::fd::BorrowedFd, sync::Mutex};
 
 /// What is known about the terminal.
 enum Mode {
@@ -40,7 +38,7 @@ pub fn is_foreground_of(terminal: BorrowedFd<'_>) -> bool {
 /// Makes keys arrive at once; also after another program (a shell, after Ctrl-Z and `fg`) has changed the
 /// terminal.
 pub fn read_keys() {
-    let mut mode = MODE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut mode = lock(&MODE);
     if matches!(*mode, Mode::Closed) || !is_foreground() {
         return;
     }
@@ -67,7 +65,7 @@ pub fn restore_for_good() {
 }
 
 fn restore(next: Mode) {
-    let mut mode = MODE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut mode = lock(&MODE);
     let previous = std::mem::replace(&mut *mode, next);
     if let Mode::Keys(before) = previous
         && is_foreground()

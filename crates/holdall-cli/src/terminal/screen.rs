@@ -11,6 +11,7 @@ use super::{
     mode,
 };
 use holdall_io::clock::{Clock, SystemClock};
+use holdall_io::mutex::lock;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -19,7 +20,7 @@ use rustix::{
 };
 use std::{
     os::fd::BorrowedFd,
-    sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
+    sync::{Condvar, Mutex, OnceLock, PoisonError, TryLockError},
     thread,
     time::Duration,
 };
@@ -99,10 +100,6 @@ fn drawn() -> &'static Mutex<Drawn> {
             status: Vec::new(),
         })
     })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From now on a thread writes to standard error, and no other thread ever waits for it. For verbs that must

@@ -2,6 +2,7 @@
 //! writes.
 
 use super::buffered::WriteBack;
+use crate::mutex::lock;
 use crate::{
     block::Block,
     disk::{DiskError, FileId, Operation},
@@ -21,7 +22,7 @@ use std::{
         unix::fs::{FileExt, OpenOptionsExt},
     },
     path::Path,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     thread::JoinHandle,
 };
 
@@ -162,10 +163,6 @@ impl Outbox {
 
 fn new_eventfd() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a helper still has to do. Bounded by what its owner submits.

@@ -7,6 +7,7 @@ use super::{
     rng::SimRng,
     state::{Action, Crash, Plan, State},
 };
+use crate::mutex::lock;
 use crate::{
     block::Block,
     disk::{Completion, Disk, DiskError, FileId, Operation, Wait, check_write},
@@ -14,7 +15,7 @@ use crate::{
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -64,10 +65,6 @@ pub struct SimDisk {
 #[derive(Clone)]
 pub struct SimDiskHandle {
     state: Arc<Mutex<State>>,
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SimDisk {

@@ -3,7 +3,8 @@
 //! Such code asks the process, not a region, so one region of the process serves it: the oldest one that is to. A buffer stays
 //! where it is until it is released, also when its region is gone by then.
 
-use super::{Mapping, PAGE_BYTES, Region, lock};
+use super::{Mapping, PAGE_BYTES, Region};
+use crate::mutex::lock;
 use crate::os::available_bytes;
 use std::{
     path::Path,

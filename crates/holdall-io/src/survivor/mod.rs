@@ -13,6 +13,7 @@ pub mod ordinary;
 mod reader;
 mod received;
 
+use crate::mutex::lock;
 pub use arena::Arena;
 pub use reader::{Survivor, SurvivorError, SurvivorSlot, own_user, owner_of};
 pub use received::ReceivedBytes;
@@ -30,7 +31,7 @@ use std::{
     path::{Path, PathBuf},
     ptr::NonNull,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64},
     },
 };
@@ -283,10 +284,6 @@ impl std::fmt::Debug for Region {
             .field("free_slots", &self.free_slots())
             .finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a file that did not exist, which only its owner may read.

@@ -3,7 +3,8 @@
 //! Not the allocator's: what it keeps of a backlog can only be had back by a call that holds its locks, and a receiving thread that
 //! allocates meanwhile waits for it. Here each buffer goes back by itself, and no lock is held during a system call.
 
-use super::{buffers::BUFFER_BYTES, lock};
+use super::buffers::BUFFER_BYTES;
+use crate::mutex::lock;
 use std::{
     ptr::{self, NonNull},
     sync::{Mutex, OnceLock},

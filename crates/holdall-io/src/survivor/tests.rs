@@ -1,6 +1,7 @@
 //! Tests of memory that survives: published bytes are read back, and everything else is rejected.
 
 use super::*;
+use crate::mutex::lock;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 const SHAPE: RegionShape = RegionShape {

@@ -9,13 +9,14 @@ use crate::{
     storage::{Storage, StorageOptions},
     writer::{ChannelInfo, MetadataEntries, StorageWriter},
 };
+use holdall_io::mutex::lock;
 use holdall_io::{disk::FileId, queue::DiskQueue};
 use reader::MemoryReader;
 use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 use writer::MemoryWriter;
 
@@ -38,7 +39,7 @@ pub struct MemoryFile {
 type Files = Arc<Mutex<BTreeMap<PathBuf, MemoryFile>>>;
 
 fn with_files<T>(files: &Files, action: impl FnOnce(&mut BTreeMap<PathBuf, MemoryFile>) -> T) -> T {
-    action(&mut files.lock().unwrap_or_else(PoisonError::into_inner))
+    action(&mut lock(files))
 }
 
 /// The backend; each instance has its own files. The queue's file stays empty.

@@ -4,8 +4,9 @@ use super::{
     ffi_entity::{DdsError, Participant, Writer},
     node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeEntities, ParticipantEntities, graph_qos},
 };
+use holdall_io::mutex::lock;
 use holdall_model::topic::{Gid, NodeName};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Announces our node and its endpoints to other participants.
 pub(super) struct NodeAnnouncement {
@@ -51,7 +52,7 @@ impl NodeAnnouncement {
     }
 
     fn change(&self, kind: EndpointKind, change: impl FnOnce(&mut Vec<Gid>)) {
-        let mut entities = self.entities.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entities = lock(&self.entities);
         if let Some(node) = entities.nodes.first_mut() {
             change(match kind {
                 EndpointKind::Reader => &mut node.readers,

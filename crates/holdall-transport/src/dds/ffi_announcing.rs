@@ -17,6 +17,7 @@ use super::{
     repeats::Repeats,
 };
 use cyclors::{dds_entity_t, dds_return_t, ddsrt_iovec_t};
+use holdall_io::mutex::lock;
 use std::{
     collections::BTreeSet,
     ffi::c_void,
@@ -232,11 +233,7 @@ impl Announcing {
     /// Announces our participant to these addresses, which Cyclone does not know; does nothing before Cyclone has announced it once.
     pub(super) fn announce_to(&self, peers: &[SocketAddrV4]) {
         let state = &self.0;
-        let packet = state
-            .announcement
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let packet = lock(&state.announcement).clone();
         let socket = state.to_peers.get().map_or_else(
             || {
                 let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
@@ -353,7 +350,7 @@ impl State {
 
     /// Keeps an announcement that is meant for all, until a farewell.
     fn remember(&self, packet: &[u8]) {
-        let mut announcement = self.announcement.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut announcement = lock(&self.announcement);
         if is_farewell(packet) {
             *announcement = None;
             self.repeats.iter().for_each(Repeats::stop);

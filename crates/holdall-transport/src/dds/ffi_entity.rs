@@ -10,6 +10,7 @@ use super::{
     qos::DdsQos,
 };
 use cyclors::*;
+use holdall_io::mutex::lock;
 use holdall_model::topic::Gid;
 use std::{
     collections::BTreeSet,
@@ -17,7 +18,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -65,7 +66,7 @@ struct DomainId(u32);
 
 impl DomainId {
     fn new(wish: u32) -> Self {
-        let mut in_use = IDS_IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_use = lock(&IDS_IN_USE);
         let mut id = wish;
         while !in_use.insert(id) {
             id = if id < SECOND_ID_FIRST {
@@ -80,10 +81,7 @@ impl DomainId {
 
 impl Drop for DomainId {
     fn drop(&mut self) {
-        IDS_IN_USE
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.0);
+        lock(&IDS_IN_USE).remove(&self.0);
     }
 }
 

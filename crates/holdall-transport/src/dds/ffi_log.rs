@@ -3,11 +3,12 @@
 use super::log_limit::LogLimit;
 use cyclors::{dds_log_data_t, dds_set_log_sink};
 use holdall_io::clock::{Clock as _, SystemClock};
+use holdall_io::mutex::lock;
 use std::{
     ffi::c_void,
     panic::catch_unwind,
     ptr, slice,
-    sync::{Mutex, Once, PoisonError},
+    sync::{Mutex, Once},
 };
 
 /// `DDS_LC_FATAL`, `DDS_LC_ERROR` and `DDS_LC_WARNING`.
@@ -36,10 +37,7 @@ unsafe extern "C" fn log(_: *mut c_void, data: *const dds_log_data_t) {
             tracing::debug!("Cyclone DDS: {}", message.trim_end());
             return;
         }
-        let admitted = LIMIT
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .admit(&message, SystemClock.monotonic());
+        let admitted = lock(&LIMIT).admit(&message, SystemClock.monotonic());
         if let Some(message) = admitted {
             tracing::warn!("Cyclone DDS: {message}");
         }

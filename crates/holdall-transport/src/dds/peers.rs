@@ -4,6 +4,7 @@
 //! network does.
 
 use super::{config::NamedPeer, ffi_entity::Domain, locators::announcement_ports};
+use holdall_io::mutex::lock;
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs},
@@ -60,7 +61,7 @@ impl NamedPeers {
 
 impl Drop for NamedPeers {
     fn drop(&mut self) {
-        *self.0.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.0.is_set) = true;
         self.0.changed.notify_all();
     }
 }
@@ -68,7 +69,7 @@ impl Drop for NamedPeers {
 impl Stop {
     /// Waits so long; false when the thread is to end.
     fn wait(&self, at_most: Duration) -> bool {
-        let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_set = lock(&self.is_set);
         let waited = self
             .changed
             .wait_timeout_while(is_set, at_most, |is_set| !*is_set);

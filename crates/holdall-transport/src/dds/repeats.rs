@@ -8,6 +8,7 @@
 //! for those that are in flight. Fast DDS ignores a request for what was acknowledged before it came.
 
 use holdall_io::clock::{Clock, SystemClock};
+use holdall_io::mutex::lock;
 use std::{
     collections::VecDeque,
     net::{SocketAddrV4, UdpSocket},
@@ -143,7 +144,7 @@ impl Repeats {
 
     /// Sends a packet again that a participant has just been sent.
     pub(super) fn add(&self, participant: GuidPrefix, to: SocketAddrV4, packet: &[u8]) {
-        let mut queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.0.queue);
         if queue.add(participant, to, packet, SystemClock.monotonic()) {
             self.0.changed.notify_all();
         }
@@ -151,7 +152,7 @@ impl Repeats {
 
     /// Sends a packet a little later, once; false when it has to be sent now.
     pub(super) fn send_later(&self, to: SocketAddrV4, packet: Vec<u8>) -> bool {
-        let mut queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.0.queue);
         let is_kept = queue.add_later(to, packet, SystemClock.monotonic());
         self.0.changed.notify_all();
         is_kept
@@ -159,7 +160,7 @@ impl Repeats {
 
     /// Sends nothing more: what follows a farewell would be taken for a return.
     pub(super) fn stop(&self) {
-        let mut queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.0.queue);
         queue.is_stopped = true;
         queue.followed.clear();
         queue.later.clear();
@@ -175,7 +176,7 @@ impl Drop for Repeats {
 
 impl Shared {
     fn run(&self, socket: &UdpSocket) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         while !queue.is_stopped {
             let now = SystemClock.monotonic();
             // Under the lock, so that nothing is sent once `stop` has returned; the socket never blocks.

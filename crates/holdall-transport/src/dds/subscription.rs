@@ -7,6 +7,7 @@ use super::{
     qos::{dds_topic, reader_qos},
 };
 use crate::{Sink, SubscribeRequest, Subscription};
+use holdall_io::mutex::lock;
 use holdall_io::{clock::Clock, survivor::buffers::may_be_buffer};
 use holdall_model::{
     message::{Kept, Loan, MessageHeader, Payload},
@@ -16,7 +17,7 @@ use holdall_model::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// Payloads of at least this size are lent, smaller ones offered for copying: a loan pins whole receive
@@ -30,7 +31,7 @@ pub(super) struct PinnedBuffers(Mutex<HashMap<usize, u32>>);
 impl PinnedBuffers {
     /// Counts a loan on each of `buffers`; returns how many were not pinned before.
     fn pin(&self, buffers: &[usize]) -> usize {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.0);
         let mut new = 0;
         for buffer in buffers {
             let count = counts.entry(*buffer).or_insert(0);
@@ -41,7 +42,7 @@ impl PinnedBuffers {
     }
 
     fn unpin(&self, buffers: &[usize]) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.0);
         for buffer in buffers {
             if let Some(count) = counts.get_mut(buffer) {
                 *count -= 1;
@@ -156,7 +157,7 @@ impl SinkHandler {
         } else if let Some(bytes) = sample.contiguous() {
             self.sink.offer(header, Payload::Borrowed(bytes));
         } else {
-            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scratch = lock(&self.scratch);
             scratch.clear();
             sample.pieces().for_each(|piece| scratch.extend_from_slice(piece));
             self.sink.offer(header, Payload::Borrowed(&scratch));

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::GraphEvent;
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use iceoryx2::{
     node::Node,
     prelude::{CallbackProgression, Service as _},
@@ -71,7 +72,7 @@ impl DiscoveryWake {
     }
 
     fn lock(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.wanted)
     }
 }
 
@@ -135,10 +136,7 @@ impl Discovery {
             service.look(&self.node, &mut seen.nodes, &mut events);
         }
         self.leave_deserted(seen, &mut events);
-        self.events
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .append(&mut events);
+        lock(&self.events).append(&mut events);
         self.serve_slots(seen);
     }
 

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{EndpointInfo, GraphEvent};
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::topic::NodeName;
 use iceoryx2::{
     identifiers::UniqueNodeId,
@@ -18,7 +19,7 @@ use iceoryx2::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// Names of nodes that were looked up, by id; includes nodes without a name.
@@ -63,7 +64,7 @@ fn log_unopened(
 ) -> impl Fn(DegradationCause, &DegradationInfo) -> DegradationAction + Send + use<> {
     let (topic, logged) = (topic.to_owned(), Mutex::new(BTreeSet::new()));
     move |_, info| {
-        let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = lock(&logged);
         if logged.insert(info.sender_port_id) {
             tracing::warn!(
                 "{topic}: the shared memory of publisher {} cannot be opened; its messages are not recorded, and how many they are is unknown",

@@ -13,6 +13,7 @@ use crate::{
     registry::Backend,
 };
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
 use iceoryx2::{
     node::Node,
@@ -20,7 +21,7 @@ use iceoryx2::{
 };
 use std::{
     fmt::Display,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread::JoinHandle,
 };
 
@@ -111,7 +112,7 @@ impl Transport for Iceoryx2Transport {
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
-        events.append(&mut self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        events.append(&mut lock(&self.events));
         if self.threads.iter().any(JoinHandle::is_finished) {
             return Err(TransportError::Failed {
                 transport: NAME,

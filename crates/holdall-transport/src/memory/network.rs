@@ -2,6 +2,7 @@
 
 use super::{discovery::Inbox, publisher::MemoryPublisher, qos::History, subscription::Delivery};
 use crate::{EndpointInfo, GraphEvent, PublishRequest, TypeDescriptionReply, TypeSource};
+use holdall_io::mutex::lock;
 use holdall_io::{clock::Clock, survivor::Region};
 use holdall_model::{
     message::MessageHeader,
@@ -10,7 +11,7 @@ use holdall_model::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// A participant's number.
@@ -164,7 +165,7 @@ impl MemoryNetwork {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(super) fn join(&self) -> TransportId {

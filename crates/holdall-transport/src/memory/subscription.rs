@@ -2,6 +2,7 @@
 
 use super::network::{Kept, MemoryNetwork, Request, State, TransportId};
 use crate::{EndpointInfo, GraphEvent, Sink, SubscribeRequest, Subscription};
+use holdall_io::mutex::lock;
 use holdall_io::{
     clock::Clock,
     survivor::{ReceivedBytes, Region},
@@ -10,7 +11,7 @@ use holdall_model::{
     message::{Kept as LoanKept, Loan, MessageHeader, Payload},
     topic::{Gid, NodeName},
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Payloads of at least this size are lent, as by the DDS transport.
 const LOAN_BYTES_MIN: usize = 64 << 10;
@@ -71,11 +72,11 @@ pub(super) struct Delivery {
 impl Delivery {
     /// See [`MemoryNetwork::receive_into`].
     pub fn receive_into(&self, region: &Region) {
-        *self.region.lock().unwrap_or_else(PoisonError::into_inner) = Some(region.clone());
+        *lock(&self.region) = Some(region.clone());
     }
 
     fn loan(&self, payload: &Arc<[u8]>) -> Box<dyn Loan> {
-        let region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
+        let region = lock(&self.region);
         let received = region
             .as_ref()
             .and_then(|region| region.receive(payload, SLICE_BYTES_MAX));
@@ -90,7 +91,7 @@ impl Delivery {
 
     /// Stamps a message and passes it to the sink.
     pub fn deliver(&self, kept: &Kept) {
-        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
+        let sink = lock(&self.sink);
         let Some(sink) = &*sink else { return };
         let header = MessageHeader {
             log_time: self.clock.now(),
@@ -105,13 +106,13 @@ impl Delivery {
 
     /// Passes an announcement to the sink.
     pub fn announce(&self, publisher: Gid, last_sequence: u64) {
-        if let Some(sink) = &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(sink) = &*lock(&self.sink) {
             sink.announced(publisher, last_sequence);
         }
     }
 
     fn close(&self) {
-        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.sink) = None;
     }
 }
 

@@ -3,13 +3,14 @@
 
 use super::token::{EntityKind, Token, TokenTopic, gid_of};
 use crate::{EndpointInfo, GraphEvent};
+use holdall_io::mutex::lock;
 use holdall_model::{
     qos::Durability,
     topic::{Gid, NodeName},
 };
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// Malformed tokens that are logged, one line each; after so many the cause is no single token any more.
@@ -76,7 +77,7 @@ impl Graph {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Notes a token that appeared. Called on zenoh's threads.

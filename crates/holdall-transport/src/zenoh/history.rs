@@ -6,10 +6,11 @@ use ::zenoh::{
     Wait,
     query::{ConsolidationMode, QueryTarget, Reply, ReplyKeyExpr},
 };
+use holdall_io::mutex::lock;
 use holdall_model::topic::Gid;
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -71,7 +72,7 @@ pub(super) struct SeenSequences(Mutex<HashMap<Gid, BTreeSet<u64>>>);
 impl SeenSequences {
     /// Notes a message; false when it arrived before.
     pub(super) fn is_new(&self, publisher: Gid, sequence: u64) -> bool {
-        let mut publishers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut publishers = lock(&self.0);
         if publishers.len() >= PUBLISHERS_MAX && !publishers.contains_key(&publisher) {
             publishers.clear();
         }

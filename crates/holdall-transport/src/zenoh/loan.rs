@@ -2,6 +2,7 @@
 
 use super::discovery::Graph;
 use ::zenoh::{bytes::ZBytes, shm::ShmBuf};
+use holdall_io::mutex::lock;
 use holdall_model::{
     message::{Loan, Payload},
     topic::Gid,
@@ -9,7 +10,7 @@ use holdall_model::{
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -81,7 +82,7 @@ impl Lender {
 
 impl SharedLoans {
     fn take(self: &Arc<Self>, owner: Arc<str>, bytes: usize) -> Option<Credit> {
-        let mut lent = self.lent_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lent = lock(&self.lent_bytes);
         let of_owner = lent.entry(Arc::clone(&owner)).or_insert(0);
         if *of_owner > 0 && *of_owner + bytes > SHARED_LENT_BYTES_MAX {
             return None;
@@ -104,11 +105,7 @@ struct Credit {
 
 impl Drop for Credit {
     fn drop(&mut self) {
-        let mut lent = self
-            .loans
-            .lent_bytes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut lent = lock(&self.loans.lent_bytes);
         if let Some(of_owner) = lent.get_mut(&self.owner) {
             *of_owner -= self.bytes;
             if *of_owner == 0 {

@@ -6,9 +6,10 @@ use ::zenoh::{
     sample::SampleKind,
     session::{TransportEvent, TransportEventsListener},
 };
+use holdall_io::mutex::lock;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -50,7 +51,7 @@ impl RouterWatch {
             .history(true)
             .callback(move |event: TransportEvent| {
                 let here = event.kind() == SampleKind::Put;
-                let mut changes = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut changes = lock(&noted);
                 changes.reached |= here;
                 if event.transport().whatami() == WhatAmI::Router {
                     changes.routers.insert(event.transport().zid().to_string(), here);
@@ -68,7 +69,7 @@ impl RouterWatch {
 
     /// Logs what has changed.
     pub(super) fn look(&mut self, now: Duration) {
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = lock(&self.changes);
         let routers = std::mem::take(&mut changes.routers);
         let reached = changes.reached;
         drop(changes);

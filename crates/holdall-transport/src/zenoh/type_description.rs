@@ -14,10 +14,11 @@ use ::zenoh::{
     Wait,
     query::{ConsolidationMode, QueryTarget, Reply},
 };
+use holdall_io::mutex::lock;
 use holdall_model::topic::NodeName;
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -94,10 +95,6 @@ impl TypeDescriptions {
     pub(super) fn poll(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
         replies.append(&mut lock(&self.state).answers);
     }
-}
-
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A request in flight; until the query has ended.

@@ -5,6 +5,7 @@ use super::{
     status::{LatenessMeter, PlayPhase, PlayStatus},
 };
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
 use std::{
     collections::VecDeque,
@@ -41,20 +42,20 @@ pub(super) struct Wake {
 impl Wake {
     /// Ends the current wait, or the next one.
     pub fn notify(&self) {
-        *self.called.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.called) = true;
         self.signal.notify_all();
     }
 
     /// Waits to be notified; false when `timeout` ran out.
     pub fn wait_for(&self, timeout: Duration) -> bool {
-        let called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let called = lock(&self.called);
         let waited = self.signal.wait_timeout_while(called, timeout, |called| !*called);
         std::mem::take(&mut waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// Waits to be notified, however long it takes.
     pub fn wait(&self) {
-        let called = self.called.lock().unwrap_or_else(PoisonError::into_inner);
+        let called = lock(&self.called);
         let mut called = self
             .signal
             .wait_while(called, |called| !*called)
@@ -136,26 +137,17 @@ pub(super) struct Shared {
 impl Shared {
     /// Takes the next command.
     pub(crate) fn next_command(&self) -> Option<Command> {
-        self.commands
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
+        lock(&self.commands).pop_front()
     }
 
     /// True when a stop waits to be taken.
     pub(crate) fn is_stop_asked(&self) -> bool {
-        self.commands
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&Command::Stop)
+        lock(&self.commands).contains(&Command::Stop)
     }
 
     /// The snapshot for users.
     pub fn status(&self) -> PlayStatus {
-        self.progress
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .status(self.clock.monotonic())
+        lock(&self.progress).status(self.clock.monotonic())
     }
 }
 
@@ -211,11 +203,7 @@ impl PlayControl {
     }
 
     fn send(&self, command: Command) {
-        let mut commands = self
-            .shared
-            .commands
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut commands = lock(&self.shared.commands);
         if commands.len() < COMMANDS_MAX || command == Command::Stop {
             commands.push_back(command);
         }

@@ -9,9 +9,10 @@ use super::{
     schedule::Schedule,
     status::PlayPhase,
 };
+use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -354,6 +355,6 @@ impl<S: Source> Playback<S> {
     }
 
     fn lock_progress(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.progress)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::control::Wake;
 use bytes::Bytes;
+use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
 use std::{
     collections::VecDeque,
@@ -104,7 +105,7 @@ enum Turn {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change below leaves the state whole, so that what a panicked thread left can be used.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Holds the reading thread until there is room for `bytes` more.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::reader::MessageOrder;
 use holdall_io::fs::{self, About, File};
+use holdall_io::mutex::lock;
 use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
 use holdall_storage::{
     Storage,
@@ -21,7 +22,7 @@ use holdall_storage::{
 };
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// First bytes of a Git LFS pointer, which a clone has instead of the file.
@@ -85,7 +86,7 @@ impl UnpackedFiles {
     /// The reader of a packed file, which is unpacked unless it is one of the last files.
     pub fn open(&self, path: &Path, payloads: Payloads) -> Result<SharedReader, ReadError> {
         // Locked while unpacking, so that a file that two callers open is unpacked once.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if let Some((_, reader)) = kept.iter().find(|(known, _)| known == path) {
             return Ok(Arc::clone(reader));
         }

@@ -3,7 +3,6 @@
 use super::{
     RecordControl, RecordError,
     cache::{CacheEntry, SharedCache},
-    lock::lock,
     options::RecordOptions,
     receive::{
         gate::Gate,
@@ -18,6 +17,7 @@ use super::{
 };
 use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, CompressionMode, OpenDisk};
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::loss::{
     LossStage,
     ledger::{Interval, Ledger},

@@ -1,6 +1,7 @@
 //! Control of a running recording, from any thread.
 
 use super::{cache::SharedCache, receive::gate::Gate, write::drain::DrainShared};
+use holdall_io::mutex::lock;
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -21,7 +22,7 @@ struct RequestBox {
 
 impl RequestBox {
     fn lock(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.requests)
     }
 
     fn wait(&self, at_most: Duration, until: impl Fn(&Requests) -> bool) -> bool {

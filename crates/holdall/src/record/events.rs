@@ -1,6 +1,6 @@
 //! Publishes the recording's events to other nodes, losses and finished files, on rosbag2's topics and in its message types.
 
-use super::lock::lock;
+use holdall_io::mutex::lock;
 use holdall_model::{
     cdr::CdrWriter,
     interface::bundle::Bundle,

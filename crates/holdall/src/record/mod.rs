@@ -5,7 +5,6 @@ pub(crate) mod cache;
 mod control;
 mod error;
 pub mod events;
-mod lock;
 pub mod options;
 pub(crate) mod receive;
 mod recorder;

@@ -3,13 +3,13 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, RescueMemory, report},
-    lock::lock,
     options::RecordOptions,
     status::{RecordReport, RecordStatus},
     write::survival::Survival,
 };
 use crate::writer::{BagFolder, OpenDisk};
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::loss::ledger::Ledger;
 use holdall_storage::Storage;
 use holdall_transport::Transport;

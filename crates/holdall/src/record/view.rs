@@ -1,11 +1,11 @@
 //! The state of a recording: the counters of all its parts, put together on request.
 
 use super::{
-    lock::lock,
     receive::session::{LiveTopic, Parts},
     status::{RecordStatus, TopicStatus},
 };
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::loss::{LossStage, ledger::TopicAccount};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,6 @@
 //! The bag directory: made new, small text files replaced atomically, a ring's files removed.
 
+use holdall_io::mutex::lock;
 use holdall_io::{
     disk::DiskError,
     fs,
@@ -134,7 +135,7 @@ struct Shared {
 impl Shared {
     /// A panic elsewhere leaves the state unchanged since the last job.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn wait_while(&self, condition: impl FnMut(&mut State) -> bool) -> MutexGuard<'_, State> {

@@ -1,6 +1,7 @@
 //! rosbag2's file compression: separate threads pack closed storage files while the recording continues.
 
 use crate::writer::CompressionOptions;
+use holdall_io::mutex::lock;
 use holdall_io::process::set_thread_nice;
 use holdall_storage::{
     StorageResult,
@@ -10,7 +11,7 @@ use std::{
     io,
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
@@ -55,9 +56,7 @@ impl FilePacker {
                     .spawn(move || {
                         be_nice(nice);
                         // The lock is held while waiting for a job, not while at work.
-                        while let Ok(plain) =
-                            { waiting.lock().unwrap_or_else(PoisonError::into_inner).recv() }
-                        {
+                        while let Ok(plain) = { lock(&waiting).recv() } {
                             let result = pack_file(&plain, &packed_name(&plain));
                             if finished.send(PackedFile { plain, result }).is_err() {
                                 return;

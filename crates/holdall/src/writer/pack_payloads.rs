@@ -2,6 +2,7 @@
 
 use super::pack_files::be_nice;
 use crate::writer::CompressionOptions;
+use holdall_io::mutex::lock;
 use holdall_model::message::Loan;
 use holdall_storage::compression::PayloadPacker;
 use std::{
@@ -44,7 +45,7 @@ struct Shared {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 

@@ -4,13 +4,14 @@ use crate::{
     error::{BenchError, BenchResult},
     measure::{ProcessUse, process_use},
 };
+use holdall_io::mutex::lock;
 use holdall_io::{clock::Clock, unfinished::StartedProgram};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::{
     collections::VecDeque,
     io::{BufRead, BufReader, Read, Write},
     process::{ChildStdin, Command, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -76,7 +77,7 @@ impl Program {
             .map_err(BenchError::io("start", command.get_program()))?;
         let running = Some(StartedProgram::new(process.id()));
         let output = Arc::new(Output::default());
-        lock(&output).open_streams = 2;
+        lock(&output.lines).open_streams = 2;
         let stdout: Option<Box<dyn Read + Send>> = process.stdout.take().map(|stream| Box::new(stream) as _);
         let stderr: Option<Box<dyn Read + Send>> = process.stderr.take().map(|stream| Box::new(stream) as _);
         let readers = [stdout, stderr]
@@ -125,7 +126,7 @@ impl Program {
     pub fn wait_for<T>(&self, within: Duration, mut pick: impl FnMut(&str) -> Option<T>) -> BenchResult<T> {
         let deadline = self.clock.monotonic() + within;
         let mut seen = 0;
-        let mut lines = lock(&self.output);
+        let mut lines = lock(&self.output.lines);
         loop {
             let new = lines.kept.iter().filter(|(number, _)| *number >= seen);
             if let Some(found) = new.map(|(_, line)| line).find_map(|line| pick(line)) {
@@ -169,7 +170,7 @@ impl Program {
         while matches!(waitid(WaitId::Pid(self.pid), options), Ok(None)) {
             let now = self.clock.monotonic();
             if now >= deadline {
-                let words = last_words(&lock(&self.output));
+                let words = last_words(&lock(&self.output.lines));
                 return Err(self.failed(&format!("did not end in time; its output: {words}")));
             }
             self.clock.sleep_until(now + POLL_PERIOD);
@@ -187,7 +188,7 @@ impl Program {
         Ok(Ended {
             code: status.code(),
             used,
-            lines: lock(&self.output)
+            lines: lock(&self.output.lines)
                 .kept
                 .iter()
                 .map(|(_, line)| line.clone())
@@ -219,7 +220,7 @@ fn read_lines(stream: Box<dyn Read + Send>, output: &Output) {
     loop {
         bytes.clear();
         let read = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut bytes);
-        let mut lines = lock(output);
+        let mut lines = lock(&output.lines);
         if !matches!(read, Ok(1..)) {
             lines.open_streams -= 1;
             output.changed.notify_all();
@@ -245,11 +246,6 @@ fn last_words(lines: &Lines) -> String {
     } else {
         shown.join(" | ")
     }
-}
-
-/// A panic elsewhere leaves the lines in their state between two of them.
-fn lock(output: &Output) -> MutexGuard<'_, Lines> {
-    output.lines.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

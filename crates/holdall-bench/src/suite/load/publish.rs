@@ -7,11 +7,12 @@ use super::{
 };
 use crate::error::{BenchError, BenchResult};
 use holdall_io::clock::Clock;
+use holdall_io::mutex::lock;
 use holdall_model::message::{MessageHeader, Payload};
 use holdall_transport::{PublishRequest, Publisher, Sink, Transport};
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -37,7 +38,7 @@ struct PublisherSink {
 impl PublisherSink {
     /// A panic elsewhere leaves a publisher in its state between two messages.
     fn lock(&self) -> MutexGuard<'_, Box<dyn Publisher>> {
-        self.publisher.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.publisher)
     }
 }
 

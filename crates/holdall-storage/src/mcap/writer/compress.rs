@@ -4,11 +4,12 @@ use crate::mcap::{
     RecordPacker,
     options::{Compression, McapOptions},
 };
+use holdall_io::mutex::lock;
 use std::{
     collections::VecDeque,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::JoinHandle,
@@ -260,7 +261,7 @@ fn start<T: Send + 'static>(
 
 fn run_worker<T>(mut codec: Codec, work: &Mutex<Receiver<Job<T>>>, finished: &SyncSender<Done<T>>) {
     loop {
-        let job = work.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = lock(work).recv();
         let Ok(job) = job else { return };
         let number = job.number;
         let result = codec.run(job.tag, job.raw, job.buffer);

@@ -9,8 +9,9 @@ pub(super) use thread::{RECEIVE_THREAD, Receiving};
 
 use super::discovery::DiscoveryWake;
 use crate::{Sink, Subscription};
+use holdall_io::mutex::lock;
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
@@ -46,7 +47,7 @@ impl Slot {
 
     /// The receiver, while there is a service.
     pub fn receiver(&self) -> MutexGuard<'_, Option<Receiver>> {
-        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.receiver)
     }
 
     /// Gives it a receiver, unless it has been closed.

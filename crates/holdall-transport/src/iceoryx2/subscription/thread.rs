@@ -1,6 +1,7 @@
 //! The receive thread: polls every subscriber, sleeps until a notification or until the next poll is due.
 
 use super::{Slot, pace::Pace, receiver::TURN_MAX};
+use holdall_io::mutex::lock;
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     fd::{AsFd, OwnedFd},
@@ -8,7 +9,7 @@ use rustix::{
 };
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
@@ -84,7 +85,7 @@ impl Receiving {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Slot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 
     fn run(&self) {

@@ -4,6 +4,7 @@ use super::{
     Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, CacheOptions, HeldLoan, Place, Segment,
     SegmentShape, Stored, Taken, own_bytes::OwnBytes, ranges::list_ranges,
 };
+use holdall_io::mutex::lock;
 use holdall_model::{
     message::{Loan, Payload},
     time::Timestamp,
@@ -151,7 +152,7 @@ impl SharedCache {
     /// state between two steps: messages in it are still good.
     #[inline]
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = lock(&self.inner);
         if self.has_returned.load(Ordering::Acquire) {
             self.take_in_returned(&mut inner.cache);
         }
@@ -159,7 +160,7 @@ impl SharedCache {
     }
 
     fn lock_returned(&self) -> MutexGuard<'_, Returned> {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.returned)
     }
 
     #[cold]

@@ -1,5 +1,6 @@
 //! Recognises a message that comes a second time over another transport, because a bridge repeats it.
 
+use holdall_io::mutex::lock;
 use holdall_model::{
     message::{MessageHeader, Payload},
     time::Timestamp,
@@ -7,7 +8,7 @@ use holdall_model::{
 use std::{
     collections::{HashMap, VecDeque},
     hash::{DefaultHasher, Hasher},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 /// A bridge that takes longer than this brings a new message.
@@ -86,7 +87,7 @@ impl Merging {
         let fingerprint = Fingerprint::of(payload);
         let bit = 1_u64 << transport.min(63);
         let sent = (header.publish_time, header.sequence);
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         state.forget_before(header.log_time);
         let same = state.by_content.entry(fingerprint).or_default();
         let open = |seen: &Seen| seen.transports & bit == 0;

@@ -1,10 +1,8 @@
 //! Keeps the ledger in the bag: its sums now and then while a file is written, all of it at the end of each file.
 
 use super::journal::Journal;
-use crate::{
-    record::lock::lock,
-    writer::{BagEnd, EndRecords, TopicCount},
-};
+use crate::writer::{BagEnd, EndRecords, TopicCount};
+use holdall_io::mutex::lock;
 use holdall_model::{
     loss::ledger::{CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
     time::Timestamp,

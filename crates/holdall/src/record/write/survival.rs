@@ -5,6 +5,7 @@ use crate::record::{
     Setting,
     cache::{ArenaSource, CACHE_BYTES_MIN, CacheOptions, SegmentShape},
 };
+use holdall_io::mutex::lock;
 use holdall_io::{
     fs,
     survivor::{
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 /// Slots of a region with this kind hold parts of the log, in order.
@@ -159,7 +160,7 @@ impl SurvivalLog {
     #[inline]
     pub fn add(&self, event: impl FnOnce() -> Event) {
         if let Some(log) = &self.0 {
-            log.lock().unwrap_or_else(PoisonError::into_inner).add(&event());
+            lock(log).add(&event());
         }
     }
 
@@ -172,7 +173,7 @@ impl SurvivalLog {
     /// Notes that the account of what survives is not complete.
     pub fn give_up(&self) {
         if let Some(log) = &self.0 {
-            log.lock().unwrap_or_else(PoisonError::into_inner).give_up();
+            lock(log).give_up();
         }
     }
 }

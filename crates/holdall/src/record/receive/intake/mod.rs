@@ -7,6 +7,7 @@ mod sequences;
 mod sinks;
 
 use first_inline::FirstInline;
+use holdall_io::mutex::lock;
 use other_type::OtherTypes;
 use sinks::{MergingSink, SubscriptionSink};
 
@@ -27,7 +28,7 @@ use holdall_model::{
 use holdall_transport::Sink;
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// Publishers of a topic whose accounts are kept one by one; beyond that, those that are gone are summed up.
@@ -211,11 +212,11 @@ impl Intake {
     }
 
     fn lock(&self) -> MutexGuard<'_, IntakeState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ledger)
     }
 
     fn miss(

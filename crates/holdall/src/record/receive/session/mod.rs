@@ -4,6 +4,7 @@ mod definitions;
 mod source;
 mod topics;
 
+use holdall_io::mutex::lock;
 pub use source::INITIAL_DISCOVERY;
 use source::Source;
 
@@ -16,8 +17,7 @@ use super::{
     subscriptions::RecordedTopic,
 };
 use crate::record::{
-    cache::SharedCache, events::EventPublishers, lock::lock, options::RecordOptions,
-    write::drain::DrainShared,
+    cache::SharedCache, events::EventPublishers, options::RecordOptions, write::drain::DrainShared,
 };
 use holdall_model::{
     interface::bundle::Bundle,

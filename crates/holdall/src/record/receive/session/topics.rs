@@ -2,7 +2,6 @@
 
 use super::{Decided, LiveTopic, Session};
 use crate::record::{
-    lock::lock,
     receive::{
         discovery::{GraphDecision, TopicPlan, nodes_to_ask},
         intake::{Intake, PublisherOrigin},
@@ -10,6 +9,7 @@ use crate::record::{
     },
     write::drain::{COMMANDS_MAX, DrainCommand},
 };
+use holdall_io::mutex::lock;
 use holdall_model::topic::{MessageDefinition, TopicInfo, TopicOrigin};
 use holdall_transport::{EndpointInfo, TransportError};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

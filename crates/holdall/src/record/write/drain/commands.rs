@@ -1,7 +1,8 @@
 //! The commands of the drain: topics and their definitions, in order, and requests for new files and snapshots, which are merged.
 
 use super::{Drain, DrainRequests};
-use crate::record::{events::FinishedFile, lock::lock};
+use crate::record::events::FinishedFile;
+use holdall_io::mutex::lock;
 use holdall_model::{
     loss::ledger::Restart,
     topic::{MessageDefinition, TopicId, TopicInfo},

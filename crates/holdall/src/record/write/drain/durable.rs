@@ -2,9 +2,10 @@
 
 use super::Drain;
 use crate::{
-    record::{Setting, lock::lock, write::durability::Verdict},
+    record::{Setting, write::durability::Verdict},
     writer::WriteError,
 };
+use holdall_io::mutex::lock;
 use std::time::Duration;
 
 impl Drain {

@@ -12,6 +12,7 @@ mod types;
 
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
+use holdall_io::mutex::lock;
 use packing::InPacking;
 pub(crate) use shared::COMMANDS_MAX;
 use shared::DrainRequests;
@@ -27,10 +28,7 @@ use super::{
     waiting::{HeldPayload, WaitingTopics},
 };
 use crate::{
-    record::{
-        cache::{CacheEntry, Place, Segment, SharedCache, Stored},
-        lock::lock,
-    },
+    record::cache::{CacheEntry, Place, Segment, SharedCache, Stored},
     writer::{
         BagTopic, BagWriter, ClosedBag, CompressionMode, CompressionOptions, PayloadPacking, PublisherSlot,
         WriteError,

@@ -1,7 +1,7 @@
 //! Places of publishers that are gone: when the bag forgets who had them, and when others may take them.
 
 use super::{Drain, PublisherSlot};
-use crate::record::lock::lock;
+use holdall_io::mutex::lock;
 
 impl Drain {
     /// Forgets publishers whose places others may have taken, before messages of these are written: all of theirs are in the bag.

@@ -1,7 +1,8 @@
 //! What the drain shares with the recorder: its queue of commands, its state, and the files that it has finished.
 
 use super::DrainCommand;
-use crate::record::{events::FinishedFile, lock::lock, write::survival::SurvivalLog};
+use crate::record::{events::FinishedFile, write::survival::SurvivalLog};
+use holdall_io::mutex::lock;
 use holdall_model::loss::DurabilityStatus;
 use std::{collections::VecDeque, path::PathBuf, sync::Mutex};
 

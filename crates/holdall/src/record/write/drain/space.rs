@@ -4,7 +4,6 @@ use super::Drain;
 use crate::{
     record::{
         Setting,
-        lock::lock,
         write::{
             options::{OnDiskFull, RING_FREE_SPACE_BYTES},
             space::too_little_space,
@@ -12,6 +11,7 @@ use crate::{
     },
     writer::WriteError,
 };
+use holdall_io::mutex::lock;
 use std::time::Duration;
 
 /// How often the disk's free space is reported.

@@ -1,10 +1,8 @@
 //! Topics with publishers of several types: each further type is a topic of the bag of its own, with the same name.
 
 use super::Drain;
-use crate::{
-    record::{cache::CacheEntry, lock::lock},
-    writer::BagTopic,
-};
+use crate::{record::cache::CacheEntry, writer::BagTopic};
+use holdall_io::mutex::lock;
 use holdall_model::loss::ledger::PublisherIndex;
 use holdall_model::topic::{MessageDefinition, TopicId, TopicInfo};
 use holdall_storage::writer::ChannelInfo;
