@@ -330,7 +330,11 @@ impl<'a> UndefinedJson<'a> {
 
 /// One topic whose type nothing defines.
 fn undefined_line(topic: &UndefinedTopic) -> String {
-    format!("Topic: {} | Type: {}", topic.name, topic.type_name)
+    format!(
+        "Topic: {} | Type: {}",
+        Outside(&topic.name),
+        Outside(&topic.type_name)
+    )
 }
 
 #[derive(Serialize)]
