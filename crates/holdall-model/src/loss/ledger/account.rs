@@ -225,26 +225,8 @@ impl TopicAccount {
 
     /// What does not add up, one sentence each.
     pub(super) fn audit(&self) -> Vec<String> {
-        let mut faults: Vec<String> = self
-            .publishers
-            .iter()
-            .filter(|publisher| !publisher.is_balanced())
-            .map(|publisher| {
-                format!(
-                    "{}: publisher {} {} {}, but {} recorded and {} missing are accounted for",
-                    self.name,
-                    publisher.gid.as_deref().unwrap_or("unknown"),
-                    if publisher.sent.is_some() {
-                        "sent"
-                    } else {
-                        "was heard"
-                    },
-                    publisher.expected().unwrap_or(0),
-                    publisher.recorded,
-                    publisher.missing_total(),
-                )
-            })
-            .collect();
+        let publishers = self.publishers.iter();
+        let mut faults: Vec<String> = publishers.filter_map(|one| self.audit_of(one)).collect();
         let by_stage = total(self.missing.values());
         let (recorded, missing) = (self.recorded_by_publishers(), self.missing_by_publishers());
         // A checkpoint of sums only has no publishers to compare with.
@@ -264,6 +246,23 @@ impl TopicAccount {
             ));
         }
         faults
+    }
+
+    /// What does not add up of one publisher, in a sentence.
+    fn audit_of(&self, publisher: &PublisherAccount) -> Option<String> {
+        let knows = match (publisher.is_balanced(), publisher.covers_others()) {
+            (false, _) if publisher.sent.is_some() => format!("sent {}", publisher.sent.unwrap_or(0)),
+            (false, _) => format!("was heard {}", publisher.received.unwrap_or(0)),
+            (true, Some([first, last])) => format!("has the sequence numbers {first} to {last}"),
+            (true, None) => return None,
+        };
+        Some(format!(
+            "{}: publisher {} {knows}, but {} recorded and {} missing are accounted for",
+            self.name,
+            publisher.gid.as_deref().unwrap_or("unknown"),
+            publisher.recorded,
+            publisher.missing_total(),
+        ))
     }
 
     /// Missing messages by publisher, summed up.

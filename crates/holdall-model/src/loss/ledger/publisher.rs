@@ -84,6 +84,17 @@ impl PublisherAccount {
             .is_none_or(|expected| expected == self.recorded.saturating_add(self.missing_total()))
     }
 
+    /// The covered sequence numbers, where they are not as many as are recorded and missing. Claims that are not believable have no number.
+    pub(super) fn covers_others(&self) -> Option<[u64; 2]> {
+        let numbered =
+            self.recorded.saturating_add(self.missing_total()) - self.missing(LossStage::NotBelievable);
+        let is_same = |[first, last]: &[u64; 2]| {
+            let more = numbered.checked_sub(1);
+            more.is_some() && last.checked_sub(*first) == more
+        };
+        self.covered.filter(|covered| !is_same(covered))
+    }
+
     /// True when the account is closed and adds up, and so nothing is in flight.
     pub(super) fn is_settled(&self) -> bool {
         self.expected().is_some() && self.is_balanced()

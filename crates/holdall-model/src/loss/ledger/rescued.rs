@@ -54,12 +54,13 @@ impl TopicAccount {
     }
 
     /// Sets which sequence numbers the account of the publisher at a place covers: from `first`, or what is missing before it, as many as
-    /// are recorded or missing. To be called when both are known.
+    /// are recorded or missing with a number. To be called when both are known.
     pub fn cover(&mut self, place: usize, first: u64) {
         let Some(publisher) = self.publishers.get_mut(place) else {
             return;
         };
         let all = publisher.recorded.saturating_add(publisher.missing_total());
+        let all = all - publisher.missing(LossStage::NotBelievable);
         let missing = publisher
             .intervals
             .iter()

@@ -114,6 +114,33 @@ proptest! {
 }
 
 #[test]
+fn counts_that_were_lowered_do_not_fit_the_sequence_numbers() {
+    let mut ledger = ledger();
+    ledger.record(TOPIC, PUBLISHER, 7, 70);
+    ledger.miss(TOPIC, PUBLISHER, gap(4, 6));
+    ledger.miss(
+        TOPIC,
+        PUBLISHER,
+        Interval::of_unknown(LossStage::NotBelievable, 1),
+    );
+    let close = |ledger: &mut Ledger, sent| {
+        let publisher = &mut ledger.topics[0].publishers[0];
+        (publisher.sent, publisher.covered) = (Some(sent), Some([1, 10]));
+    };
+    close(&mut ledger, 11);
+    assert_eq!(ledger.audit(), [""; 0]);
+    ledger.topics[0].recorded = 6;
+    ledger.topics[0].publishers[0].recorded = 6;
+    close(&mut ledger, 10);
+    let faults = ledger.audit();
+    assert!(
+        faults.len() == 1
+            && faults[0].contains("has the sequence numbers 1 to 10, but 6 recorded and 4 missing"),
+        "{faults:?}"
+    );
+}
+
+#[test]
 fn of_many_restarts_the_first_are_kept_and_the_rest_counted() {
     let mut ledger = Ledger::new();
     for number in 0..1000 {

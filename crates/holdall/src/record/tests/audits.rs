@@ -97,6 +97,11 @@ fn a_bag_that_lost_a_message_afterwards_does_not_add_up() {
 
 /// Writes a file anew; the tenth message on `/t` is left out, or gets another sequence number.
 pub(super) fn rewrite(file: &Path, replaced: Option<u32>) {
+    rewrite_with(file, replaced, |_| {});
+}
+
+/// As [`rewrite`], and changes the metadata records.
+pub(super) fn rewrite_with(file: &Path, replaced: Option<u32>, edit: impl Fn(&mut mcap::records::Metadata)) {
     let bytes = fs::read(file).unwrap();
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
     let copy = file.with_extension("copy");
@@ -116,7 +121,8 @@ pub(super) fn rewrite(file: &Path, replaced: Option<u32>) {
         writer.write(&message).unwrap();
     }
     for index in &summary.metadata_indexes {
-        let record = mcap::read::metadata(&bytes, index).unwrap();
+        let mut record = mcap::read::metadata(&bytes, index).unwrap();
+        edit(&mut record);
         writer.write_metadata(&record).unwrap();
     }
     writer.finish().unwrap();

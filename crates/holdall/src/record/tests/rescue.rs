@@ -11,6 +11,7 @@ use crate::{
     tools::repair::repair,
     writer::CompressionMode,
 };
+use holdall_model::loss::ledger::Ledger;
 use std::{os::unix::fs::PermissionsExt, process::Command};
 
 const POINTER: &str = ".holdall-rescue.json";
@@ -421,12 +422,41 @@ fn a_rescued_bag_that_was_changed_afterwards_does_not_add_up() {
                 assert!(text.contains("/t: the sequence numbers"), "{lost}: {text}");
                 super::audits::rewrite(&file.path, None);
                 assert!(!audit().is_balanced());
+                fs::write(&file.path, &before).unwrap();
+                super::audits::rewrite_with(&file.path, None, lower_counts);
+                let described = bag.join("metadata.yaml");
+                let metadata = fs::read_to_string(&described).unwrap();
+                fs::write(
+                    &described,
+                    metadata.replace("message_count: 100", "message_count: 99"),
+                )
+                .unwrap();
+                let text = audit().faults.join("\n");
+                assert!(
+                    text.starts_with("/t: publisher") && text.contains("has the sequence numbers 1 to"),
+                    "{lost}: {text}"
+                );
+                fs::write(&described, metadata).unwrap();
                 fs::write(&file.path, before).unwrap();
                 assert!(audit().is_balanced());
             }
             has_ten
         });
         assert!(tampered.count() > 0);
+    }
+}
+
+/// Makes all counts of the account of /t's first publisher one less, as if a message had never been sent.
+fn lower_counts(record: &mut mcap::records::Metadata) {
+    if let Some(text) = record.metadata.get_mut("ledger") {
+        let mut ledger = Ledger::from_json(text).unwrap();
+        let topic = ledger.topics.iter_mut().find(|topic| topic.name == "/t").unwrap();
+        topic.recorded -= 1;
+        let publisher = &mut topic.publishers[0];
+        publisher.recorded -= 1;
+        publisher.sent = publisher.sent.map(|count| count - 1);
+        publisher.received = publisher.received.map(|count| count - 1);
+        *text = ledger.to_json();
     }
 }
 
