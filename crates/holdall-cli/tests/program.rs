@@ -244,7 +244,7 @@ fn an_existing_output_is_refused_and_not_touched() {
 }
 
 #[test]
-fn broken_settings_files_are_told_with_path_key_and_cause() {
+fn broken_settings_files_are_reported_with_path_key_and_cause() {
     let folder = empty();
     let mut sentences = Vec::new();
     for (flag, text) in [
@@ -322,7 +322,7 @@ fn info_for_programs_has_the_names_of_rosbag2() {
 }
 
 #[test]
-fn what_is_no_bag_is_told_in_one_sentence() {
+fn what_is_no_bag_is_reported_in_one_sentence() {
     let folder = empty();
     fs::create_dir(folder.path().join("empty")).unwrap();
     fs::write(folder.path().join("nothing.mcap"), "").unwrap();
@@ -449,7 +449,7 @@ fn cat_gives_the_payload_bytes_as_they_are() {
 }
 
 #[test]
-fn diff_tells_what_differs_by_its_exit_code_too() {
+fn diff_reports_what_differs_by_its_exit_code_too() {
     let folder = empty();
     let (one, other) = (data("mcap_split3"), data("mcap_zstd_small"));
     let same = run(folder.path(), &["diff", &one, &one]);

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_leave_nothing_behind() {
+    fn limits_leave_nothing() {
         let dir = tempfile::tempdir().unwrap();
         assert!(measure_buffered_write(dir.path(), 1 << 20, 64 << 10).unwrap() > 0.0);
         // Not every file system supports direct writes; even then the test's file must be removed.

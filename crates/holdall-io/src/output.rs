@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_and_parts_of_files_come_one_behind_the_other() {
+    fn bytes_and_parts_of_files_come_one_after_the_other() {
         let dir = tempfile::tempdir().unwrap();
         let from = dir.path().join("from");
         let content: Vec<u8> = (0..9_000_000u32).map(|n| (n % 251) as u8).collect();

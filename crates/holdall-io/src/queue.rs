@@ -368,12 +368,12 @@ impl DiskQueue {
         let mut completions = std::mem::take(&mut self.completions);
         self.disk.reap(wait, &mut completions);
         for completion in completions.drain(..) {
-            self.take_in(completion);
+            self.apply(completion);
         }
         self.completions = completions;
     }
 
-    fn take_in(&mut self, completion: Completion) {
+    fn apply(&mut self, completion: Completion) {
         match completion {
             Completion::Created { file, result } => {
                 let Some(state) = self.files.get_mut(&file) else {

@@ -27,26 +27,26 @@ pub fn udp_sockets() -> BTreeSet<RawFd> {
 /// Returns the smallest size reached, in bytes; `None` when no socket was left to query. Sizes are as
 /// requested: the kernel reserves twice as much for its own bookkeeping.
 pub fn raise_receive_buffers(sockets: &BTreeSet<RawFd>, bytes: usize) -> Option<usize> {
-    let wish = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
+    let wanted = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
     sockets
         .iter()
-        .filter_map(|fd| raise_receive_buffer(*fd, wish))
+        .filter_map(|fd| raise_receive_buffer(*fd, wanted))
         .min()
 }
 
-fn raise_receive_buffer(fd: RawFd, wish: c_int) -> Option<usize> {
+fn raise_receive_buffer(fd: RawFd, wanted: c_int) -> Option<usize> {
     let size = |fd| option(fd, libc::SO_RCVBUF).and_then(|doubled| usize::try_from(doubled / 2).ok());
-    if size(fd)? >= usize::try_from(wish).unwrap_or(0) {
+    if size(fd)? >= usize::try_from(wanted).unwrap_or(0) {
         return size(fd);
     }
     for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-        // SAFETY: `wish` is a readable int of the given size; a closed descriptor only makes the call fail.
+        // SAFETY: `wanted` is a readable int of the given size; a closed descriptor only makes the call fail.
         let outcome = unsafe {
             libc::setsockopt(
                 fd,
                 libc::SOL_SOCKET,
                 option,
-                (&raw const wish).cast::<c_void>(),
+                (&raw const wanted).cast::<c_void>(),
                 INT_BYTES,
             )
         };
@@ -146,16 +146,16 @@ mod tests {
 
         let small = option(socket.as_raw_fd(), libc::SO_RCVBUF).unwrap();
         let ours = BTreeSet::from([socket.as_raw_fd()]);
-        let wish = usize::try_from(small).unwrap() / 2 + 4096;
-        let reached = raise_receive_buffers(&ours, wish).unwrap();
+        let wanted = usize::try_from(small).unwrap() / 2 + 4096;
+        let reached = raise_receive_buffers(&ours, wanted).unwrap();
         let limit: usize = fs::read_to_string("/proc/sys/net/core/rmem_max")
             .unwrap()
             .trim()
             .parse()
             .unwrap();
         assert!(
-            reached == wish || reached == limit,
-            "{reached} of {wish}, limit {limit}"
+            reached == wanted || reached == limit,
+            "{reached} of {wanted}, limit {limit}"
         );
     }
 

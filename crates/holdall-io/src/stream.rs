@@ -114,7 +114,7 @@ impl BlockStream {
     fn make_spare(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
         match &self.block {
             Some(block) if self.filled < block.capacity() => Ok(()),
-            _ => self.turn_over(q),
+            _ => self.change_block(q),
         }
     }
 
@@ -134,7 +134,7 @@ impl BlockStream {
 
     /// Passes the current block on when it is full (held back or to the queue) and takes another.
     #[cold]
-    fn turn_over(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+    fn change_block(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
         if let Some(block) = self.block.take() {
             let (offset, len) = (self.block_offset, self.filled);
             self.block_offset += len as u64;

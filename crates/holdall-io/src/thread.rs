@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn only_threads_that_are_meant_are_preferred() {
+    fn only_threads_that_are_named_are_preferred() {
         assert_eq!(prefer_threads(1, |_| false).expect("nothing is asked for"), 0);
     }
 }

@@ -159,7 +159,7 @@ mod tests {
     /// A child process is made to remove what is unfinished at every moment of two threads' work: one creates
     /// the directory with its parents again and again, the other files in it.
     #[test]
-    fn nothing_is_made_again_behind_the_removal() {
+    fn nothing_is_made_again_after_the_removal() {
         const CHILD: &str = "HOLDALL_TEST_MADE_AGAIN";
         if let Some(path) = std::env::var_os(CHILD) {
             let around = PathBuf::from(path);
@@ -198,7 +198,7 @@ mod tests {
                 std::process::exit(if is_made_again { 1 } else { 7 });
             });
         }
-        let name = "unfinished::tests::nothing_is_made_again_behind_the_removal";
+        let name = "unfinished::tests::nothing_is_made_again_after_the_removal";
         for _ in 0..10 {
             let folder = tempfile::tempdir().unwrap();
             let around = folder.path().join("around");

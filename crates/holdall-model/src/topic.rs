@@ -85,7 +85,7 @@ impl TopicInfo {
 ///     node: Some("/left/camera".to_owned()),
 ///     ..Default::default()
 /// };
-/// assert!(camera.is_meant_by("camera") && camera.is_meant_by("0110f3"));
+/// assert!(camera.is_named("camera") && camera.is_named("0110f3"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PublisherInfo {
@@ -139,7 +139,7 @@ impl PublisherInfo {
 
     /// Whether `who` names this publisher: its node's full name or the last part of it, the beginning of its
     /// identifier (six digits or more), or its host.
-    pub fn is_meant_by(&self, who: &str) -> bool {
+    pub fn is_named(&self, who: &str) -> bool {
         let is_node = self.node.as_deref().is_some_and(|node| {
             let last = node.rsplit('/').next().unwrap_or(node);
             node == who || (!who.starts_with('/') && (last == who || node.strip_prefix('/') == Some(who)))
@@ -306,11 +306,11 @@ mod tests {
             "0110F3A2",
             "robot7",
         ] {
-            assert!(camera().is_meant_by(who), "{who}");
+            assert!(camera().is_named(who), "{who}");
         }
         for who in ["/camera", "left", "0110f", "f3a2b4", "robot", "", "/left"] {
-            assert!(!camera().is_meant_by(who), "{who}");
+            assert!(!camera().is_named(who), "{who}");
         }
-        assert!(!PublisherInfo::default().is_meant_by("abcdef"));
+        assert!(!PublisherInfo::default().is_named("abcdef"));
     }
 }

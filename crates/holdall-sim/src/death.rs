@@ -264,13 +264,13 @@ impl BagFolder for WatchedFolder {
         self.watched(|folder| folder.cut(path, length_bytes))
     }
 
-    fn give_end(
+    fn complete_file(
         &self,
         storage: &dyn Storage,
         path: &Path,
         records: &[(&str, MetadataEntries)],
     ) -> StorageResult<()> {
-        self.watched(|folder| folder.give_end(storage, path, records))
+        self.watched(|folder| folder.complete_file(storage, path, records))
     }
 }
 

@@ -134,7 +134,7 @@ impl BagFolder for SimFolder {
         Ok(())
     }
 
-    fn give_end(
+    fn complete_file(
         &self,
         storage: &dyn Storage,
         path: &Path,

@@ -278,7 +278,7 @@ impl CrashingDisk {
 }
 
 impl RepairDisk for CrashingDisk {
-    fn give_end(
+    fn complete_file(
         &mut self,
         _: &dyn Storage,
         path: &Path,

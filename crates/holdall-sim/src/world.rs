@@ -215,7 +215,7 @@ impl<'a> World<'a> {
             }
             Event::TogglePause => {
                 let paused = self.pauses.last().is_some_and(|(_, paused)| !paused);
-                if mutation::obeys_pause(self.mutation) {
+                if mutation::pauses_on_request(self.mutation) {
                     self.recorder.control().toggle_pause();
                 }
                 self.network.set_paused(paused);

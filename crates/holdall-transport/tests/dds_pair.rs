@@ -45,7 +45,7 @@ fn payloads_without_encapsulation_header_are_refused() {
 }
 
 #[test]
-fn a_publisher_tells_when_it_was_made_whoever_asks_and_however_late() {
+fn a_publisher_reports_when_it_was_made_whoever_asks_and_however_late() {
     let (domain, topic) = (domain(), topic("made"));
     let mut there = transport(domain, "there");
     let mut early = transport(domain, "early");

@@ -27,7 +27,7 @@ fn padded(mut payload: Vec<u8>) -> Vec<u8> {
 }
 
 /// After the text of a String message there are only the zeros that DDS adds up to a multiple of four.
-fn assert_only_padding_behind_text(payload: &[u8]) {
+fn assert_only_padding_after_text(payload: &[u8]) {
     let len = 8 + u32::from_le_bytes(payload[4..8].try_into().unwrap()) as usize;
     assert_eq!(payload.len(), len.next_multiple_of(4));
     assert!(payload[len..].iter().all(|byte| *byte == 0));
@@ -66,7 +66,7 @@ fn a_thousand_strings_arrive_byte_for_byte() {
     let payloads = keeper.payloads();
     payloads
         .iter()
-        .for_each(|payload| assert_only_padding_behind_text(payload));
+        .for_each(|payload| assert_only_padding_after_text(payload));
     assert_eq!(
         md5_of(&payloads),
         done["sent"][&topic][0]["md5"].as_str().unwrap()
@@ -146,7 +146,7 @@ fn latched_messages_reach_a_late_subscription() {
 }
 
 #[test]
-fn nodes_are_named_and_two_publishers_are_told_apart() {
+fn nodes_are_named_and_two_publishers_are_distinguished() {
     let Some(python) = python() else { return };
     let (domain, topic) = (domain(), topic("shared"));
     let mut ours = transport(domain, "recorder");
@@ -233,7 +233,7 @@ fn a_restarted_publisher_is_followed() {
 }
 
 #[test]
-fn a_node_tells_the_sources_of_its_types() {
+fn a_node_reports_the_sources_of_its_types() {
     let Some(python) = python() else { return };
     let (domain, topic) = (domain(), topic("described"));
     let mut ours = transport(domain, "recorder");

@@ -190,7 +190,7 @@ fn malformed_tokens_are_left_out_and_the_others_are_seen() {
 }
 
 #[test]
-fn shared_memory_is_referenced_and_given_back() {
+fn shared_memory_is_referenced_and_released() {
     use ::zenoh::shm::{BlockOn, GarbageCollect, ShmProviderBuilder};
     let meeting = Meeting::new();
     let mut ours = meeting.host("recorder", "peer");

@@ -181,7 +181,7 @@ fn drain(cache: &SharedCache, budget: &mut i64, writing: &mut VecDeque<(Segment,
             }
             None => {
                 if let Some((segment, _)) = writing.pop_front() {
-                    cache.give_back(segment);
+                    cache.release(segment);
                 }
             }
         }

@@ -118,7 +118,7 @@ fn cache_way(settings: &Settings) -> Way {
             match taking.wait(Duration::from_millis(5), Duration::from_millis(100)) {
                 Waited::Segment(segment) => {
                     taken += segment.len() as u64;
-                    taking.give_back(segment);
+                    taking.release(segment);
                 }
                 Waited::Idle => {}
                 Waited::Finished => return taken,

@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_tells_the_loss_window_and_restarts() {
+    fn the_account_reports_the_loss_window_and_restarts() {
         let (metadata, lost) = (metadata(), LostByTopic::new());
         let account = AccountSummary {
             recorded: 291,
@@ -656,7 +656,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_that_was_cut_off_tells_how_far_its_account_goes() {
+    fn a_recording_that_was_cut_off_reports_how_far_its_account_goes() {
         let (metadata, lost) = (metadata(), LostByTopic::new());
         let account = AccountSummary {
             lost: 7,

@@ -227,12 +227,12 @@ mod tests {
     }
 
     #[test]
-    fn live_lines_show_where_playback_stands() {
+    fn live_lines_show_where_playback_is() {
         insta::assert_snapshot!(live(&report().status, "SPACE pause", Paint::Plain, 100).join("\n"));
     }
 
     #[test]
-    fn the_end_tells_what_was_played_and_what_was_not() {
+    fn the_end_reports_what_was_played_and_what_was_not() {
         insta::assert_snapshot!(summary(&report(), Paint::Plain).join("\n"));
     }
 

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_come_fast_are_bounded() {
+    fn polls_that_come_fast_are_bounded() {
         let mut meter = RateMeter::default();
         for tick in 0..10_000 {
             meter.update(Duration::from_micros(tick), tick, tick);

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_by_stage_and_topic_the_worst_first() {
+    fn losses_are_reported_by_stage_and_topic_the_worst_first() {
         insta::assert_snapshot!(summary(&lossy(), Paint::Plain).join("\n"));
     }
 
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_losses_and_an_early_end_are_told() {
+    fn unknown_losses_and_an_early_end_are_reported() {
         let mut report = lossy();
         report.status.topics[2].loss_unknown = true;
         report.failure = Some("lab/lab_0.mcap: no space left on device".to_owned());

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_are_told_with_flag_and_cause() {
+    fn bad_names_are_reported_with_flag_and_cause() {
         let error = full_name("--topics", "/bad topic").unwrap_err().to_string();
         assert!(
             error.starts_with("--topics \"/bad topic\": not a valid topic name: ' ' at byte 4"),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn bags_are_merged_and_storage_ids_behind_them_left_out() {
+    fn bags_are_merged_and_storage_ids_after_them_left_out() {
         let options = options("one -i two mcap -i three sqlite3");
         assert_eq!(options.inputs, ["one", "two", "three"].map(PathBuf::from));
         let fake = Fake {

@@ -49,7 +49,7 @@ fn an_empty_rescue_directory_is_none() {
 }
 
 #[test]
-fn topics_may_stand_alone_or_behind_the_flag_and_become_full_names() {
+fn topics_may_be_alone_or_after_the_flag_and_become_full_names() {
     assert_eq!(options("chatter /tf").selection.topics, ["/chatter", "/tf"]);
     let options = options("--topics /a b -o out --services add --topic-types std_msgs/msg/String");
     assert_eq!(options.selection.topics, ["/a", "/b"]);

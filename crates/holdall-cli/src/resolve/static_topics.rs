@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_path_key_and_place() {
+    fn what_is_wrong_is_reported_with_path_key_and_place() {
         for (text, word) in [
             ("static_topics_and_types_list:\n - [/a]\n", "line 2"),
             ("topics:\n - [/a, b]\n", "topics"),

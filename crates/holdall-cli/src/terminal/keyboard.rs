@@ -70,7 +70,7 @@ fn read(events: &EventSender) {
         mode::read_keys();
         match poll(&mut fds, Some(&LOOK_AGAIN)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {
-                decoder.give_up();
+                decoder.flush_escape();
                 continue;
             }
             Ok(_) => {}
@@ -141,7 +141,7 @@ impl Decoder {
     }
 
     /// A lone ESC was the Escape key.
-    fn give_up(&mut self) {
+    fn flush_escape(&mut self) {
         self.state = DecoderState::Plain;
     }
 }
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(decoder.key(b'['), None);
         assert_eq!(decoder.key(b'A'), Some(Key::Up));
         assert_eq!(decoder.key(0x1b), None);
-        decoder.give_up();
+        decoder.flush_escape();
         assert_eq!(decoder.key(b' '), Some(Key::Space));
     }
 }

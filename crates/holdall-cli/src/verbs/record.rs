@@ -210,7 +210,7 @@ struct Live {
 impl Live {
     /// Shows the state of the recording, and has it supervised.
     fn update(&mut self, status: &RecordStatus, control: &RecordControl) {
-        self.supervision.look(status, control, SystemClock.monotonic());
+        self.supervision.check(status, control, SystemClock.monotonic());
         self.draw(status);
     }
 

@@ -150,12 +150,12 @@ impl Ring {
             Err(error) => self.broken = Some(Arc::new(error)),
         }
         if self.broken.is_some() {
-            self.give_up(done);
+            self.fail_all(done);
         }
     }
 
     /// The ring is broken: every write in it has failed. The kernel may still read the blocks, so they are never used again.
-    fn give_up(&mut self, done: &mut Vec<Done>) {
+    fn fail_all(&mut self, done: &mut Vec<Done>) {
         let Some(source) = &self.broken else { return };
         for in_flight in self.slots.iter_mut().filter_map(Option::take) {
             let write = in_flight.write;
@@ -191,13 +191,13 @@ impl Ring {
             if user_data == WAKE {
                 self.wake_armed = false;
             } else if let Ok(slot) = usize::try_from(user_data) {
-                self.take_in(slot, result, done);
+                self.apply(slot, result, done);
             }
         }
         self.outbox.clear_event();
     }
 
-    fn take_in(&mut self, slot: usize, result: i32, done: &mut Vec<Done>) {
+    fn apply(&mut self, slot: usize, result: i32, done: &mut Vec<Done>) {
         let Some(in_flight) = self.slots.get_mut(slot).and_then(Option::as_mut) else {
             return;
         };

@@ -183,7 +183,7 @@ impl OsDisk {
         }
     }
 
-    fn take_in(&mut self, done: Done) {
+    fn apply(&mut self, done: Done) {
         match done {
             Done::Created { file, result } => self.created(file, result),
             Done::Reserved { file, to } => {
@@ -304,7 +304,7 @@ impl OsDisk {
         }
         self.outbox.take(&mut done);
         for one in done.drain(..) {
-            self.take_in(one);
+            self.apply(one);
         }
         // Writes started in the call may have failed at once and be in `self.done`.
         done.append(&mut self.done);

@@ -18,7 +18,7 @@ use std::{
 /// Bytes of one buffer.
 pub const BUFFER_BYTES: usize = 1 << 20;
 
-/// Free buffers that keep their memory until [`give_back_idle`]: what was written last is used first, and costs no page faults. As many as a recording of large and
+/// Free buffers that keep their memory until [`free_idle_buffers`]: what was written last is used first, and costs no page faults. As many as a recording of large and
 /// small messages releases at once (64 MiB, when the storage writer is asked to close what is open); with half of that each megabyte
 /// received cost a hundred page faults.
 const READY_MAX: usize = 96;
@@ -159,7 +159,7 @@ pub fn release(start: NonNull<u8>) -> bool {
 }
 
 /// Gives the memory of free buffers back, one after the other: to be called when a backlog is over. No thread waits for it.
-pub fn give_back_idle() {
+pub fn free_idle_buffers() {
     for _ in 0..READY_MAX {
         let mut areas = lock(&AREAS);
         let Some((mapping, number)) = areas.iter_mut().find_map(|area| {

@@ -13,7 +13,7 @@ use std::{
 /// Most buffers: address space, of which only buffers that were used have memory. Fewer where the address space is limited.
 const COUNTS_MAX: [u32; 3] = [4096, 1024, 256];
 
-/// Free buffers that keep their memory until [`give_back_idle`], for the reason that those of a region do.
+/// Free buffers that keep their memory until [`free_idle_buffers`], for the reason that those of a region do.
 const READY_MAX: usize = 96;
 
 /// All buffers.
@@ -139,7 +139,7 @@ pub fn release(start: NonNull<u8>) -> bool {
 }
 
 /// Gives the memory of free buffers back, one after the other: to be called when a backlog is over. No thread waits for it.
-pub fn give_back_idle() {
+pub fn free_idle_buffers() {
     let Some(Some(buffers)) = BUFFERS.get() else {
         return;
     };
@@ -185,7 +185,7 @@ mod tests {
                 "beyond what is kept each goes at once"
             );
         }
-        give_back_idle();
+        free_idle_buffers();
         assert_eq!(resident(&stall), 0);
         let again = allocate().unwrap();
         assert!(stall.contains(&again) && is_buffer(again.addr().get()));

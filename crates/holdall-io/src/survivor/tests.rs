@@ -167,7 +167,7 @@ fn bytes_in_buffers_are_read_back_and_outlive_the_region() {
     let before = occupied();
     assert!(buffers::release(other));
     assert_eq!(occupied(), before, "it is kept for the next one");
-    buffers::give_back_idle();
+    buffers::free_idle_buffers();
     assert!(occupied() <= before - buffers::BUFFER_BYTES as u64);
     assert_eq!(&read(&region), b"where", "one in use stays");
     assert_eq!(buffers::allocate(), Some(other));

@@ -234,7 +234,7 @@ impl SequenceTracker {
     }
 
     /// Counts the tail as missing, because no more is expected; a message of the tail that still comes is [`Observation::Late`].
-    pub fn give_up_tail(&mut self) -> Option<MissingInterval> {
+    pub fn miss_tail(&mut self) -> Option<MissingInterval> {
         let tail = self.tail()?;
         self.add_missing(tail.first, tail.last);
         let begin = self.covered.map_or(tail.first, |(begin, _)| begin);
@@ -373,12 +373,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_that_was_given_up_is_missing_until_it_comes() {
+    fn a_tail_that_was_dropped_is_missing_until_it_comes() {
         let mut tracker = SequenceTracker::new();
-        assert_eq!(tracker.give_up_tail(), None);
+        assert_eq!(tracker.miss_tail(), None);
         tracker.observe(2);
         tracker.announced(5);
-        assert_eq!(tracker.give_up_tail(), Some(MissingInterval::whole(3, 5)));
+        assert_eq!(tracker.miss_tail(), Some(MissingInterval::whole(3, 5)));
         assert_eq!((tracker.tail(), tracker.missing_count()), (None, 3));
         assert_eq!(tracker.observe(4), Observation::Late);
         assert_eq!(tracker.observe(6), Observation::InOrder);

@@ -175,7 +175,7 @@ pub fn storage(mutation: Option<Mutation>) -> &'static dyn Storage {
 }
 
 /// Whether a pause that the user asks for is carried out.
-pub fn obeys_pause(mutation: Option<Mutation>) -> bool {
+pub fn pauses_on_request(mutation: Option<Mutation>) -> bool {
     mutation != Some(Mutation::PauseIgnored)
 }
 

@@ -120,10 +120,10 @@ impl SqliteReader {
         let ids = "SELECT (SELECT max(id) FROM messages) - (SELECT min(id) FROM messages) + 1";
         let connection = self.place.connect().ok()?;
         let rows: i64 = connection.query_row(ids, [], |row| row.get(0)).ok()?;
-        let mut told: HashMap<(&str, &str), u64> = HashMap::new();
+        let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
         for topic in &metadata.topics_with_message_count {
             let about = &topic.topic_metadata;
-            told.insert((&about.name, &about.type_name), topic.message_count);
+            counts.insert((&about.name, &about.type_name), topic.message_count);
         }
         let counts: Option<Vec<u64>> = self
             .outline
@@ -135,7 +135,8 @@ impl SqliteReader {
                 if about.publisher.is_some() {
                     return self.publisher_counts.get(id).copied();
                 }
-                told.get(&(about.name.as_str(), about.type_name.as_str()))
+                counts
+                    .get(&(about.name.as_str(), about.type_name.as_str()))
                     .copied()
             })
             .collect();

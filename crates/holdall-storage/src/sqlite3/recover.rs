@@ -70,7 +70,7 @@ impl Place {
 
 /// A file next to a database that a killed program left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LeftBehind {
+enum Leftover {
     /// Messages that are not in the database yet.
     WriteAheadLog,
     /// The database's state before a transaction that did not end.
@@ -87,7 +87,7 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
         immutable,
         copy: None,
     };
-    let Some(left) = left_behind(path)? else {
+    let Some(left) = leftover(path)? else {
         // With locks, if none of them needs its own file; another program may be writing.
         let has_log = header.get(READ_VERSION_AT) == Some(&2);
         if !has_log && let Ok(connection) = in_place(false).try_connect() {
@@ -100,8 +100,8 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
     match copy(path, left).and_then(|place| Ok((place.connect()?, place))) {
         Ok((connection, place)) => {
             let condition = match left {
-                LeftBehind::WriteAheadLog => complete,
-                LeftBehind::Journal => damaged(
+                Leftover::WriteAheadLog => complete,
+                Leftover::Journal => damaged(
                     "a program stopped in a transaction, which is rolled back in a copy: its messages are not there"
                         .into(),
                 ),
@@ -111,37 +111,37 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
         Err(error) => {
             let connection = in_place(true).connect()?;
             let what = match left {
-                LeftBehind::WriteAheadLog => {
+                Leftover::WriteAheadLog => {
                     "its write-ahead log cannot be read here: the newest messages are missing"
                 }
-                LeftBehind::Journal => "a program stopped in a transaction that cannot be rolled back here",
+                Leftover::Journal => "a program stopped in a transaction that cannot be rolled back here",
             };
             Ok((in_place(true), connection, damaged(format!("{what} ({error})"))))
         }
     }
 }
 
-fn left_behind(path: &Path) -> StorageResult<Option<LeftBehind>> {
+fn leftover(path: &Path) -> StorageResult<Option<Leftover>> {
     let log = beside(path, "-wal");
     if fs::exists(&log)? && fs::file_len(&log)? > LOG_HEADER_BYTES {
-        return Ok(Some(LeftBehind::WriteAheadLog));
+        return Ok(Some(Leftover::WriteAheadLog));
     }
     let journal = beside(path, "-journal");
     if fs::exists(&journal)? {
         let mut begin = [0; JOURNAL_MAGIC.len()];
         let read = File::open(&journal)?.read_at(&mut begin, 0)?;
         if read == begin.len() && begin == JOURNAL_MAGIC {
-            return Ok(Some(LeftBehind::Journal));
+            return Ok(Some(Leftover::Journal));
         }
     }
     Ok(None)
 }
 
 /// Copies a database with the files next to it.
-fn copy(path: &Path, left: LeftBehind) -> StorageResult<Place> {
+fn copy(path: &Path, left: Leftover) -> StorageResult<Place> {
     let suffix = match left {
-        LeftBehind::WriteAheadLog => "-wal",
-        LeftBehind::Journal => "-journal",
+        Leftover::WriteAheadLog => "-wal",
+        Leftover::Journal => "-journal",
     };
     let directory = crate::compression::scratch_directory()?;
     let to = directory.path().join(path.file_name().unwrap_or_default());

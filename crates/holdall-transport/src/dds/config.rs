@@ -309,13 +309,13 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
 }
 
 /// The warning for a user when socket buffers are smaller than requested.
-pub(super) fn small_buffer_warning(reached_bytes: usize, wish_bytes: usize) -> Option<String> {
-    (reached_bytes < wish_bytes).then(|| {
+pub(super) fn small_buffer_warning(reached_bytes: usize, wanted_bytes: usize) -> Option<String> {
+    (reached_bytes < wanted_bytes).then(|| {
         format!(
             "the DDS sockets can hold {} KiB instead of {} KiB, so large or fast topics may lose messages; raise the system's \
-             limit: sudo sysctl -w net.core.rmem_max={wish_bytes}",
+             limit: sudo sysctl -w net.core.rmem_max={wanted_bytes}",
             reached_bytes >> 10,
-            wish_bytes >> 10,
+            wanted_bytes >> 10,
         )
     })
 }
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn small_buffers_are_told_with_the_remedy() {
+    fn small_buffers_are_reported_with_the_remedy() {
         assert_eq!(small_buffer_warning(4096, 4096), None);
         let warning = small_buffer_warning(212_992, 64 << 20).unwrap();
         assert!(

@@ -65,9 +65,9 @@ const SECOND_ID_FIRST: u32 = 1000;
 struct DomainId(u32);
 
 impl DomainId {
-    fn new(wish: u32) -> Self {
+    fn new(wanted: u32) -> Self {
         let mut in_use = lock(&IDS_IN_USE);
-        let mut id = wish;
+        let mut id = wanted;
         while !in_use.insert(id) {
             id = if id < SECOND_ID_FIRST {
                 SECOND_ID_FIRST

@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn an_announcement_behind_a_first_acknowledgement_is_not_missed() {
+    fn an_announcement_after_a_first_acknowledgement_is_not_missed() {
         let both = |address: &[(u16, Ipv4Addr)], begin| {
             let mut packed = acknowledgement(VENDOR_FAST_DDS, begin, 0);
             packed.extend(&packet(address, false)[HEADER_BYTES..]);

@@ -112,7 +112,7 @@ impl Discovery {
     fn run(self) {
         let mut seen = Seen::default();
         loop {
-            self.look(&mut seen);
+            self.poll(&mut seen);
             if !self.wake.wait() {
                 break;
             }
@@ -122,7 +122,7 @@ impl Discovery {
         }
     }
 
-    fn look(&self, seen: &mut Seen) {
+    fn poll(&self, seen: &mut Seen) {
         let is_sound = self.folders_are_sound(seen);
         if is_sound && seen.looks.is_multiple_of(LOOKS_PER_CLEANUP) {
             self.clean_up();
@@ -133,7 +133,7 @@ impl Discovery {
             self.follow(seen, listed, &mut events);
         }
         for service in seen.services.values_mut() {
-            service.look(&self.node, &mut seen.nodes, &mut events);
+            service.poll(&self.node, &mut seen.nodes, &mut events);
         }
         self.leave_deserted(seen, &mut events);
         lock(&self.events).append(&mut events);

@@ -50,7 +50,7 @@ impl HeaderLayout {
     }
 
     /// Whether the bag's own fields for stamp, sequence and publisher hold everything in it.
-    pub(crate) fn is_told_whole(self) -> bool {
+    pub(crate) fn is_reported_whole(self) -> bool {
         self != Self::Unknown
     }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_too_short_tells_nothing() {
+    fn a_header_that_is_too_short_reports_nothing() {
         assert_eq!(
             HeaderLayout::StampAndSequence.read(&[0; 3]),
             HeaderFacts::default()

@@ -166,7 +166,7 @@ impl Publisher for Iceoryx2Publisher {
         // Subscribers detect losses by these numbers, so they count this publisher's messages, not the
         // recorded publisher's.
         let own;
-        let header = if self.layout.is_told_whole() {
+        let header = if self.layout.is_reported_whole() {
             own = self.layout.write(self.gid, self.clock.now(), self.sequence);
             &own
         } else {

@@ -119,7 +119,7 @@ impl KnownService {
     }
 
     /// Appends which publishers appeared and left.
-    pub fn look(&mut self, node: &Node<Service>, names: &mut NodeNames, events: &mut Vec<GraphEvent>) {
+    pub fn poll(&mut self, node: &Node<Service>, names: &mut NodeNames, events: &mut Vec<GraphEvent>) {
         let mut here = BTreeSet::new();
         let mut found = Vec::new();
         self.open.dynamic_config().list_publishers(|details| {

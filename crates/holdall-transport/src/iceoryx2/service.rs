@@ -161,7 +161,7 @@ impl ServiceFacts {
         is_ros_type(self.type_name())
             && self.payload.is_slice
             && self.payload.size == 1
-            && self.header_layout().is_told_whole()
+            && self.header_layout().is_reported_whole()
     }
 
     /// How messages are serialized in the bag; empty for CDR.

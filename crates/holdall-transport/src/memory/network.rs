@@ -54,7 +54,7 @@ pub(super) struct State {
 
 impl State {
     /// Reports an event to every participant but `owner`.
-    pub fn tell(&mut self, owner: Option<TransportId>, event: &GraphEvent) {
+    pub fn notify(&mut self, owner: Option<TransportId>, event: &GraphEvent) {
         for (id, inbox) in &mut self.inboxes {
             if Some(*id) != owner {
                 inbox.events.push(event.clone());
@@ -150,7 +150,7 @@ impl MemoryNetwork {
             ..EndpointInfo::default()
         };
         let gid = info.gid;
-        state.tell(owner, &GraphEvent::Publisher(info.clone()));
+        state.notify(owner, &GraphEvent::Publisher(info.clone()));
         state.offers.insert(
             gid,
             Offer {

@@ -111,7 +111,7 @@ impl Drop for MemoryPublisher {
     fn drop(&mut self) {
         let mut state = self.network.state();
         if let Some(offer) = state.offers.remove(&self.gid) {
-            state.tell(offer.owner, &GraphEvent::PublisherGone(self.gid));
+            state.notify(offer.owner, &GraphEvent::PublisherGone(self.gid));
         }
     }
 }

@@ -154,7 +154,7 @@ impl MemorySubscription {
             .filter(|offer| State::matches(&offer.info, &info))
             .flat_map(|offer| offer.history.for_late(&info.qos))
             .collect();
-        state.tell(Some(owner), &GraphEvent::Subscription(info.clone()));
+        state.notify(Some(owner), &GraphEvent::Subscription(info.clone()));
         state.requests.insert(
             gid,
             Request {
@@ -196,7 +196,7 @@ impl Drop for MemorySubscription {
         let Some(request) = state.requests.remove(&self.gid) else {
             return;
         };
-        state.tell(Some(request.owner), &GraphEvent::SubscriptionGone(self.gid));
+        state.notify(Some(request.owner), &GraphEvent::SubscriptionGone(self.gid));
         drop(state);
         request.delivery.close();
     }

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_and_went_between_two_looks_is_no_news() {
+    fn what_came_and_went_between_two_polls_is_no_news() {
         let graph = Graph::new("me");
         let publisher = token("them", 1, "MP", LATCHED);
         graph.appeared(&publisher);

@@ -68,7 +68,7 @@ impl RouterWatch {
     }
 
     /// Logs what has changed.
-    pub(super) fn look(&mut self, now: Duration) {
+    pub(super) fn check(&mut self, now: Duration) {
         let mut changes = lock(&self.changes);
         let routers = std::mem::take(&mut changes.routers);
         let reached = changes.reached;

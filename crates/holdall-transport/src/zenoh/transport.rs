@@ -146,7 +146,7 @@ impl Transport for ZenohTransport {
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
-        self.routers.look(self.surroundings.clock.monotonic());
+        self.routers.check(self.surroundings.clock.monotonic());
         let publishers = self.surroundings.graph.poll(events);
         if !publishers.is_empty() {
             self.ask_late_publishers(&publishers);

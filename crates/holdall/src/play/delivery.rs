@@ -37,7 +37,7 @@ pub(super) struct Unacknowledged {
     /// Nothing was acknowledged for too long; no more waiting until something is.
     is_given_up: bool,
     /// Messages that were overwritten before all subscriptions had acknowledged them.
-    pub given_up: u64,
+    pub dropped: u64,
 }
 
 impl Unacknowledged {
@@ -79,7 +79,7 @@ impl Unacknowledged {
             _ => publisher.delivery().map_or(0, |delivery| delivery.kept_max),
         };
         while self.sizes.len() as u64 > kept_max {
-            self.given_up += u64::from(kept_max > 0);
+            self.dropped += u64::from(kept_max > 0);
             self.forget_oldest();
         }
     }
@@ -91,7 +91,7 @@ impl Unacknowledged {
             return 0;
         };
         self.acknowledged(delivery);
-        self.given_up + self.sizes.len() as u64
+        self.dropped + self.sizes.len() as u64
     }
 
     fn is_nearly_full(&self, len: usize) -> bool {
@@ -174,7 +174,7 @@ mod tests {
         );
         assert_eq!(waiting.admit(&publisher, 100, at(2100)), Admission::Publish);
         waiting.published(&publisher, 100);
-        assert_eq!(waiting.given_up, 1);
+        assert_eq!(waiting.dropped, 1);
         assert_eq!(
             waiting.admit(&publisher, 100, at(2101)),
             Admission::Publish,

@@ -225,7 +225,7 @@ fn play(
         }
     }
     if stopped {
-        parts.publications.count_given_up();
+        parts.publications.count_abandoned();
     } else {
         parts.publications.count_unacknowledged();
     }

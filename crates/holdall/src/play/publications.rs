@@ -154,9 +154,9 @@ impl Publications {
     }
 
     /// Notes what was overwritten before it was acknowledged; for a playback that was stopped, whose last messages are not waited for.
-    pub(crate) fn count_given_up(&mut self) {
+    pub(crate) fn count_abandoned(&mut self) {
         for publication in &mut self.0 {
-            publication.report.unacknowledged = publication.unacknowledged.given_up;
+            publication.report.unacknowledged = publication.unacknowledged.dropped;
         }
     }
 

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bag_that_only_fails_is_given_up() {
+    fn a_bag_that_only_fails_is_abandoned() {
         let open: OpenStream = Box::new(|_| Box::new(std::iter::repeat_with(|| Err("torn".to_owned()))));
         let (mut source, wake) = start(open, true, 10, 1000);
         assert_eq!(next(&mut source, &wake), Poll::End(Some("torn".to_owned())));

@@ -125,7 +125,7 @@ impl PublisherChoice {
         known.extend(lost.iter().map(|(topic, publisher)| (*topic, publisher)));
         let mut choice = Self::default();
         for who in who {
-            let matching = || known.iter().filter(|(_, publisher)| publisher.is_meant_by(who));
+            let matching = || known.iter().filter(|(_, publisher)| publisher.is_named(who));
             if matching().next().is_none() {
                 return Err(ReadError::Publishers {
                     path,

@@ -124,7 +124,7 @@ impl Assembly {
         };
         survival.log.add(|| event);
         let bag = BagWriter::create(bag_options, open_disk, folder)?;
-        survival.leave_word(&directory);
+        survival.write_pointer(&directory);
         let drain = Drain::new(
             bag,
             Arc::clone(&parts.cache),

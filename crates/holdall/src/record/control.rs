@@ -94,7 +94,7 @@ impl RecordControl {
 
     /// Continues in a new file because the current one makes no progress; the ledger records this and the
     /// reason.
-    pub(crate) fn go_on_in_new_file(&self, reason: String) {
+    pub(crate) fn continue_in_new_file(&self, reason: String) {
         self.drain.restart(reason);
         self.cache.wake();
     }

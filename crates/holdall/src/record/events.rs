@@ -73,7 +73,7 @@ pub(super) struct EventPublishers {
     lost: Vec<Option<Box<dyn Publisher>>>,
     split: Vec<Box<dyn Publisher>>,
     /// What was published, in the ledger's order of topics.
-    told: Vec<Lost>,
+    reported: Vec<Lost>,
     next_lost: Duration,
     published: bool,
 }
@@ -88,7 +88,7 @@ impl EventPublishers {
             options,
             lost: Vec::new(),
             split: Vec::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
             next_lost: Duration::ZERO,
             published: false,
         };
@@ -133,7 +133,7 @@ impl EventPublishers {
     }
 
     /// Publishes what was lost since the last event, unless that event is too recent.
-    pub(super) fn tell_lost(&mut self, ledger: &Mutex<Ledger>, now: Duration) {
+    pub(super) fn publish_lost_when_due(&mut self, ledger: &Mutex<Ledger>, now: Duration) {
         let Some(interval) = self.options.lost_interval else {
             return;
         };
@@ -164,8 +164,8 @@ impl EventPublishers {
     /// What was lost and not yet published, by topic.
     fn news(&mut self, ledger: &Ledger) -> Vec<(String, Lost)> {
         let mut news = Vec::new();
-        self.told.resize(ledger.topics.len(), Lost::default());
-        for (topic, told) in ledger.topics.iter().zip(&mut self.told) {
+        self.reported.resize(ledger.topics.len(), Lost::default());
+        for (topic, reported) in ledger.topics.iter().zip(&mut self.reported) {
             if topic.missing.is_empty() {
                 continue;
             }
@@ -173,12 +173,12 @@ impl EventPublishers {
             // A message that was counted and came late makes the sum smaller; further losses are published
             // only once they exceed what was published.
             let new = Lost {
-                in_transport: total.in_transport.saturating_sub(told.in_transport),
-                in_recorder: total.in_recorder.saturating_sub(told.in_recorder),
+                in_transport: total.in_transport.saturating_sub(reported.in_transport),
+                in_recorder: total.in_recorder.saturating_sub(reported.in_recorder),
             };
             if new != Lost::default() {
-                told.in_transport += new.in_transport;
-                told.in_recorder += new.in_recorder;
+                reported.in_transport += new.in_transport;
+                reported.in_recorder += new.in_recorder;
                 news.push((topic.name.clone(), new));
             }
         }
@@ -186,7 +186,7 @@ impl EventPublishers {
     }
 
     /// Publishes a finished file.
-    pub(super) fn tell_finished(&mut self, file: &FinishedFile) {
+    pub(super) fn publish_finished(&mut self, file: &FinishedFile) {
         let event = write_split(&self.options.node_name, file);
         self.published |= publish(&mut self.split, &event);
     }
@@ -197,7 +197,7 @@ impl EventPublishers {
             self.publish_lost(ledger);
         }
         if let Some(closed) = last_file {
-            self.tell_finished(&FinishedFile {
+            self.publish_finished(&FinishedFile {
                 closed: closed.to_owned(),
                 opened: None,
             });
@@ -323,7 +323,7 @@ mod tests {
             (LossStage::Storage, 16),
             (LossStage::Policy, 32),
         ]);
-        let told = lost(&missing);
-        assert_eq!((told.in_transport, told.in_recorder), (6, 24));
+        let reported = lost(&missing);
+        assert_eq!((reported.in_transport, reported.in_recorder), (6, 24));
     }
 }

@@ -37,7 +37,7 @@ const BACKLOG_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the end waits for messages that publishers have announced and that have not arrived.
 const CATCH_UP_MAX: Duration = Duration::from_millis(300);
 
-/// What a recording runs on. The default is the machine itself; tests and programs with wishes of their own replace parts of it.
+/// What a recording runs on. The default is the machine itself; tests and programs with needs of their own replace parts of it.
 pub struct Platform {
     /// Stamps messages and paces the threads.
     pub clock: Arc<dyn Clock>,
@@ -204,9 +204,9 @@ struct Recording {
 }
 
 /// Reports that the recording has ended, also when it ended by a panic.
-struct TellFinished(RecordControl);
+struct ReportFinished(RecordControl);
 
-impl Drop for TellFinished {
+impl Drop for ReportFinished {
     fn drop(&mut self) {
         self.0.set_finished();
     }
@@ -214,7 +214,7 @@ impl Drop for TellFinished {
 
 impl Recording {
     fn run(mut self) -> RecordReport {
-        let _finished = TellFinished(self.control.clone());
+        let _finished = ReportFinished(self.control.clone());
         let survived = survives(|| {
             self.record_until_stopped();
             self.await_definitions();
@@ -230,16 +230,16 @@ impl Recording {
     }
 
     fn record_until_stopped(&mut self) {
-        let (mut backlog, mut next_look) = (Backlog::default(), Duration::ZERO);
+        let (mut backlog, mut next_check) = (Backlog::default(), Duration::ZERO);
         loop {
             let now = self.view.clock.monotonic();
             let moved = self.session.step(now);
-            if now >= next_look {
-                next_look = now + BACKLOG_INTERVAL;
+            if now >= next_check {
+                next_check = now + BACKLOG_INTERVAL;
                 if backlog.note(self.view.parts.cache.held_bytes(), now) {
                     self.view.parts.cache.free_idle();
-                    buffers::give_back_idle();
-                    ordinary::give_back_idle();
+                    buffers::free_idle_buffers();
+                    ordinary::free_idle_buffers();
                 }
             }
             if self.view.parts.drain.has_failed() {
@@ -254,7 +254,7 @@ impl Recording {
             let tick = if moved > 0 {
                 TICK_BUSY
             } else {
-                TICK.min(self.session.until_next_look(now))
+                TICK.min(self.session.until_next_poll(now))
             };
             if self.control.wait_stop(tick) {
                 break;
@@ -278,7 +278,7 @@ impl Recording {
     fn catch_up(&mut self) {
         let clock = Arc::clone(&self.view.clock);
         let deadline = clock.monotonic() + CATCH_UP_MAX;
-        self.session.look_at_announcements();
+        self.session.poll_announcements();
         while !self.session.is_caught_up() && clock.monotonic() < deadline {
             self.session.pump();
             clock.sleep_until(clock.monotonic() + TICK_BUSY);
@@ -306,7 +306,7 @@ impl Recording {
         let closed = drain.close(&*view.clock);
         survival.end(&closed.directory);
         let mut report = report(closed, &view);
-        session.tell_end(report.files.last().map(PathBuf::as_path));
+        session.publish_end(report.files.last().map(PathBuf::as_path));
         report.failure = report.failure.or_else(|| session.lost_transports());
         // The bag is closed: how its transports end takes nothing from the report.
         if !survives(|| drop(session)) {

@@ -111,7 +111,7 @@ impl SteppedRecorder {
 
     /// As [`SteppedRecorder::stop`], with the ledger from memory: a bag on a failed disk does not have it.
     pub fn stop_with_ledger(mut self) -> (RecordReport, Ledger) {
-        self.0.session.look_at_announcements();
+        self.0.session.poll_announcements();
         self.0.session.close();
         self.0.view.parts.cache.close();
         // Bounded by what the cache holds: nothing comes in any more.

@@ -106,9 +106,9 @@ impl Supervision {
 
     /// Checks the status; called several times a second, also while the bag is being closed. `now` is
     /// monotonic.
-    pub fn look(&mut self, status: &RecordStatus, control: &RecordControl, now: Duration) {
+    pub fn check(&mut self, status: &RecordStatus, control: &RecordControl, now: Duration) {
         let watched = !(status.paused || self.snapshot_mode);
-        match self.progress.look(status, watched, now) {
+        match self.progress.check(status, watched, now) {
             Some(ProgressChange::Stalled(span)) => {
                 let reason = format!(
                     "messages arrive, but none has become durable in {} for {:.1} s: the disk does not accept writes",
@@ -117,7 +117,7 @@ impl Supervision {
                 );
                 tracing::error!("no progress: {reason}");
                 if self.restart_on_stall {
-                    control.go_on_in_new_file(reason);
+                    control.continue_in_new_file(reason);
                 }
             }
             Some(ProgressChange::Resumed(span)) => {

@@ -29,7 +29,7 @@ pub(crate) struct ProgressWatch {
 impl ProgressWatch {
     /// Compares the counters with those of the last call. `watched` is false while no messages are to be
     /// stored, on request.
-    pub fn look(&mut self, status: &RecordStatus, watched: bool, now: Duration) -> Option<ProgressChange> {
+    pub fn check(&mut self, status: &RecordStatus, watched: bool, now: Duration) -> Option<ProgressChange> {
         let received = status.topics.iter().map(|topic| topic.received).sum();
         let kept = match status.durability.window {
             Some(_) => status.durability.durable,
@@ -99,16 +99,16 @@ mod tests {
     #[test]
     fn messages_that_never_become_durable_are_a_stall_reported_once() {
         let mut watch = ProgressWatch::default();
-        assert_eq!(watch.look(&status(10, 10), true, SECOND), None);
-        assert_eq!(watch.look(&status(20, 10), true, 2 * SECOND), None);
+        assert_eq!(watch.check(&status(10, 10), true, SECOND), None);
+        assert_eq!(watch.check(&status(20, 10), true, 2 * SECOND), None);
         assert_eq!(
-            watch.look(&status(30, 10), true, 3 * SECOND),
+            watch.check(&status(30, 10), true, 3 * SECOND),
             Some(ProgressChange::Stalled(2 * SECOND))
         );
-        assert_eq!(watch.look(&status(40, 10), true, 4 * SECOND), None);
+        assert_eq!(watch.check(&status(40, 10), true, 4 * SECOND), None);
         assert!(watch.is_stalled());
         assert_eq!(
-            watch.look(&status(50, 40), true, 5 * SECOND),
+            watch.check(&status(50, 40), true, 5 * SECOND),
             Some(ProgressChange::Resumed(4 * SECOND))
         );
         assert!(!watch.is_stalled());
@@ -120,18 +120,18 @@ mod tests {
         let mut watch = ProgressWatch::default();
         for second in 0..10 {
             assert_eq!(
-                watch.look(&status(10, 10), true, second * SECOND),
+                watch.check(&status(10, 10), true, second * SECOND),
                 None,
                 "silence"
             );
         }
         for second in 10..20 {
             let paused = status(u64::from(second) * 10, 10);
-            assert_eq!(watch.look(&paused, false, second * SECOND), None, "paused");
+            assert_eq!(watch.check(&paused, false, second * SECOND), None, "paused");
         }
         for second in 20..30 {
             let steady = status(u64::from(second) * 10, u64::from(second) * 10 - 5);
-            assert_eq!(watch.look(&steady, true, second * SECOND), None, "steady");
+            assert_eq!(watch.check(&steady, true, second * SECOND), None, "steady");
         }
         assert_eq!(watch.longest_stall(), None);
     }
@@ -140,11 +140,11 @@ mod tests {
     #[test]
     fn messages_that_were_excluded_on_request_are_not_pending() {
         let mut watch = ProgressWatch::default();
-        assert_eq!(watch.look(&status(95, 0), false, SECOND), None);
+        assert_eq!(watch.check(&status(95, 0), false, SECOND), None);
         let mut paused = status(100, 0);
         paused.topics[0].left_out = 100;
         for second in 2..20 {
-            assert_eq!(watch.look(&paused, true, second * SECOND), None);
+            assert_eq!(watch.check(&paused, true, second * SECOND), None);
         }
         assert_eq!(watch.longest_stall(), None);
     }
@@ -152,13 +152,13 @@ mod tests {
     #[test]
     fn a_process_that_was_stopped_has_no_stalled_disk() {
         let mut watch = ProgressWatch::default();
-        assert_eq!(watch.look(&status(10, 10), true, SECOND), None);
-        assert_eq!(watch.look(&status(20, 10), true, 2 * SECOND), None);
+        assert_eq!(watch.check(&status(10, 10), true, SECOND), None);
+        assert_eq!(watch.check(&status(20, 10), true, 2 * SECOND), None);
         watch.leave_out(5 * SECOND);
-        assert_eq!(watch.look(&status(30, 10), true, 7 * SECOND), None);
+        assert_eq!(watch.check(&status(30, 10), true, 7 * SECOND), None);
         assert_eq!(watch.longest_stall(), None);
         assert_eq!(
-            watch.look(&status(30, 10), true, 8 * SECOND),
+            watch.check(&status(30, 10), true, 8 * SECOND),
             Some(ProgressChange::Stalled(2 * SECOND)),
             "the time before and after it counts"
         );
@@ -171,7 +171,7 @@ mod tests {
         wide.durability.window = Some(10 * SECOND);
         for second in 0..19 {
             wide.topics[0].received += 1;
-            assert_eq!(watch.look(&wide, true, second * SECOND), None);
+            assert_eq!(watch.check(&wide, true, second * SECOND), None);
         }
     }
 }

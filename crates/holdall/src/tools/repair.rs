@@ -73,7 +73,7 @@ pub trait RepairDisk {
     ///
     /// # Errors
     /// As there.
-    fn give_end(
+    fn complete_file(
         &mut self,
         storage: &dyn Storage,
         path: &Path,
@@ -92,7 +92,7 @@ pub trait RepairDisk {
 struct OsFiles;
 
 impl RepairDisk for OsFiles {
-    fn give_end(
+    fn complete_file(
         &mut self,
         storage: &dyn Storage,
         path: &Path,
@@ -355,8 +355,8 @@ fn is_ended(path: &Path, bag: &Bag) -> bool {
         return false;
     }
     let text = fs::read_to_string(&path.join(METADATA_FILE), METADATA_BYTES_MAX);
-    let told = text.ok().and_then(|text| BagMetadata::from_yaml(&text).ok());
-    told.is_some_and(|told| !told.custom_data.contains_key(STATE_KEY)) && bag.notices().is_empty()
+    let stored = text.ok().and_then(|text| BagMetadata::from_yaml(&text).ok());
+    stored.is_some_and(|stored| !stored.custom_data.contains_key(STATE_KEY)) && bag.notices().is_empty()
 }
 
 /// What the files hold, with a note that something may be missing after it.
@@ -442,12 +442,12 @@ fn repair_file(
     if let Some(ledger) = ledger {
         records.push((LEDGER_RECORD, entry(LEDGER_KEY, ledger.to_json())));
     }
-    if let Some(repaired) = disk.give_end(storage, path, &records, is_copy)? {
+    if let Some(repaired) = disk.complete_file(storage, path, &records, is_copy)? {
         report.repaired = true;
         report.messages = Some(repaired.messages);
         report.tail_bytes = repaired.tail_bytes;
-        let told = |what: &String| format!("{}: {what}", path.display());
-        unsaved.extend(repaired.unsaved.iter().map(told));
+        let stored = |what: &String| format!("{}: {what}", path.display());
+        unsaved.extend(repaired.unsaved.iter().map(stored));
     }
     Ok(report)
 }

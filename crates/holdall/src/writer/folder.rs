@@ -95,7 +95,7 @@ pub trait BagFolder: Send {
     ///
     /// # Errors
     /// When it cannot be written; what could be read of it still can.
-    fn give_end(
+    fn complete_file(
         &self,
         storage: &dyn Storage,
         path: &Path,
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_replaced_and_leaves_nothing_behind() {
+    fn a_text_is_replaced_and_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("metadata.yaml");
         let folder = OsFolder::default();

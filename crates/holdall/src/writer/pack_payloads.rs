@@ -100,7 +100,7 @@ impl<T> PayloadPacking<T> {
     }
 
     /// Whether a full queue drops its oldest payload instead of waiting.
-    pub(crate) fn gives_up(&self) -> bool {
+    pub(crate) fn drops_oldest(&self) -> bool {
         self.queue_max.is_some()
     }
 
@@ -119,7 +119,7 @@ impl<T> PayloadPacking<T> {
     }
 
     /// Drops the oldest payload that no thread has begun.
-    pub(crate) fn give_up_oldest(&mut self) -> Option<T> {
+    pub(crate) fn drop_oldest(&mut self) -> Option<T> {
         let (number, payload) = self.shared.lock().waiting.pop_front()?;
         drop(payload);
         let slot = self.slots.get_mut((number - self.first) as usize)?;
@@ -266,12 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_and_what_comes_back_is_all_there_was() {
+    fn what_is_dropped_and_what_comes_back_is_all_there_was() {
         let mut packing = PayloadPacking::start(&options(Some(2))).unwrap();
-        let (mut given_up, mut back) = (Vec::new(), Vec::new());
+        let (mut dropped, mut back) = (Vec::new(), Vec::new());
         for n in 0..2000 {
             while packing.is_full() {
-                given_up.extend(packing.give_up_oldest());
+                dropped.extend(packing.drop_oldest());
             }
             packing.submit(n, Box::new(CopiedPayload(vec![1; 20_000].into())));
             back.extend(packing.take_ready(false).map(|(n, _)| n));
@@ -282,7 +282,7 @@ mod tests {
         }
         assert!(back.is_sorted());
         assert!(back.contains(&1999), "the newest is kept");
-        back.extend(given_up);
+        back.extend(dropped);
         back.sort_unstable();
         assert_eq!(back, (0..2000).collect::<Vec<_>>());
         assert_eq!(packing.bytes, 0);

@@ -91,7 +91,7 @@ impl SplitRule {
 
     /// Reads the file's length before the next message, because the file grew by something other than
     /// messages.
-    pub(crate) fn ask_again(&mut self) {
+    pub(crate) fn reread_length(&mut self) {
         self.must_ask = true;
     }
 }

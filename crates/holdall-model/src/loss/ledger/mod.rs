@@ -209,7 +209,7 @@ impl Ledger {
 
     /// To be called when what was recorded before the last call can no longer be taken back: places of
     /// publishers that were folded before it can be taken by others.
-    pub fn turn_places(&mut self) {
+    pub fn release_places(&mut self) {
         if self.has_folded {
             self.topics.iter_mut().for_each(|topic| topic.places.turn());
         }

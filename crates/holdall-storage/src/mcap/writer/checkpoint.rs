@@ -57,10 +57,10 @@ impl McapWriter {
         for channel in &catalog.channels[checkpoints.channels..] {
             records.extend_from_slice(&channel.record);
         }
-        let mut told = checkpoints.chunk_index_bytes;
+        let mut stored_bytes = checkpoints.chunk_index_bytes;
         for piece in &catalog.chunk_indexes {
-            let skipped = told.min(piece.len() as u64);
-            told -= skipped;
+            let skipped = stored_bytes.min(piece.len() as u64);
+            stored_bytes -= skipped;
             // At most the length of the piece.
             records.extend_from_slice(&piece[skipped as usize..]);
         }
@@ -73,7 +73,7 @@ impl McapWriter {
         Checkpoint {
             offset,
             previous: checkpoints.last,
-            crc: self.output.crc_behind_head(q)?,
+            crc: self.output.crc_after_head(q)?,
             records: &records,
         }
         .encode(&mut record);

@@ -66,7 +66,7 @@ impl McapWriter {
         let records = std::mem::take(&mut self.lanes[lane].buffer);
         if self.options.compression == Compression::None {
             self.append_records(q, &records, content)?;
-            self.give_back(records);
+            self.recycle(records);
             return Ok(());
         }
         while self.compressor.is_full() {
@@ -78,7 +78,7 @@ impl McapWriter {
         Ok(())
     }
 
-    fn give_back(&mut self, mut buffer: Vec<u8>) {
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
         let kept_max = LANE_COUNT + self.compressor.in_flight_max();
         if self.spare_buffers.len() < kept_max && buffer.capacity() as u64 <= BUFFER_KEPT_BYTES_MAX {
@@ -197,7 +197,7 @@ impl McapWriter {
         };
         self.append_stored(q, (compression, stored, size, crc), content)?;
         let records = self.compressor.recycle(done);
-        self.give_back(records);
+        self.recycle(records);
         Ok(true)
     }
 
@@ -234,7 +234,7 @@ impl McapWriter {
         self.output.put(q, prefix)?;
         let delivered = self.output.put_payload(q, message.payload)?;
         self.end_chunk(q, place, ("", size, size), content)?;
-        self.give_back(definitions);
+        self.recycle(definitions);
         self.check_delivered(message.payload, delivered)
     }
 }

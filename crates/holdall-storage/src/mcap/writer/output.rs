@@ -96,7 +96,7 @@ impl Output {
     }
 
     /// Checksum of everything after the head so far; `None` when the data section has none. No chunk is open.
-    pub(crate) fn crc_behind_head(&mut self, q: &mut DiskQueue) -> Result<Option<u32>, DiskError> {
+    pub(crate) fn crc_after_head(&mut self, q: &mut DiskQueue) -> Result<Option<u32>, DiskError> {
         self.settle(q)?;
         Ok(self.checksums.data.then(|| self.section_crc.clone().finalize()))
     }

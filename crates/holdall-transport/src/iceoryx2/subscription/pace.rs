@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_buffers_are_looked_at_more_often_until_they_are_not_full_any_more() {
+    fn full_buffers_are_polled_more_often_until_they_are_not_full_any_more() {
         let mut pace = Pace::new();
         for _ in 0..20 {
             pace.after(100, 100, 100);

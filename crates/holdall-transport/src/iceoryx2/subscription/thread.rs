@@ -98,15 +98,15 @@ impl Receiving {
             if seen.replace(generation) != Some(generation) {
                 watched = Watched::of(self.lock().clone());
             }
-            let look = watched.look();
-            let sleep = match look.smallest_polled_buffer {
+            let polled = watched.poll();
+            let sleep = match polled.smallest_polled_buffer {
                 Some(smallest) => {
-                    let (fullest, buffer_size) = look.fullest;
+                    let (fullest, buffer_size) = polled.fullest;
                     pace.after(fullest, buffer_size, smallest)
                 }
                 None => NOTIFIED_REST,
             };
-            if !look.has_more {
+            if !polled.has_more {
                 self.sleep(&watched.descriptors, sleep);
             }
         }
@@ -138,7 +138,7 @@ struct Watched {
 
 /// What a poll of all slots found.
 #[derive(Default)]
-struct Look {
+struct Polled {
     /// Samples of one publisher and the size of their buffer, for the fullest buffer; only of subscribers
     /// without notifications.
     fullest: (usize, usize),
@@ -160,26 +160,26 @@ impl Watched {
         Self { slots, descriptors }
     }
 
-    fn look(&self) -> Look {
-        let mut look = Look {
+    fn poll(&self) -> Polled {
+        let mut polled = Polled {
             fullest: (0, 1),
-            ..Look::default()
+            ..Polled::default()
         };
         for slot in &self.slots {
             let mut place = slot.receiver();
             let Some(receiver) = place.as_mut() else { continue };
             let taken = receiver.take(&*slot.sink);
-            look.has_more |= taken.samples >= TURN_MAX;
+            polled.has_more |= taken.samples >= TURN_MAX;
             if receiver.is_notified() {
                 continue;
             }
             let size = receiver.buffer_size.max(1);
-            let smallest = look.smallest_polled_buffer.get_or_insert(size);
+            let smallest = polled.smallest_polled_buffer.get_or_insert(size);
             *smallest = (*smallest).min(size);
-            if taken.fullest * look.fullest.1 > look.fullest.0 * size {
-                look.fullest = (taken.fullest, size);
+            if taken.fullest * polled.fullest.1 > polled.fullest.0 * size {
+                polled.fullest = (taken.fullest, size);
             }
         }
-        look
+        polled
     }
 }

@@ -218,7 +218,7 @@ impl Cache {
         if self.is_current_stale(entry.log_time) {
             self.rotate()?;
         }
-        self.give_up_expired(entry.log_time)?;
+        self.evict_expired(entry.log_time)?;
         match body {
             Body::Copy(payload) => {
                 if !self.current.fits_copy(payload.len()) {
@@ -327,7 +327,7 @@ impl Cache {
     }
 
     /// Evicts the oldest segment when all of it is older than the limit.
-    fn give_up_expired(&mut self, now: Timestamp) -> Result<(), Blocked> {
+    fn evict_expired(&mut self, now: Timestamp) -> Result<(), Blocked> {
         let Some(duration_max) = self.duration_max else {
             return Ok(());
         };

@@ -32,7 +32,7 @@ pub enum Offered {
 
 /// What the drain found after waiting.
 pub enum Waited {
-    /// The oldest messages, to be returned with [`SharedCache::give_back`].
+    /// The oldest messages, to be returned with [`SharedCache::release`].
     Segment(Segment),
     /// Nothing came, or [`SharedCache::wake`] was called.
     Idle,
@@ -154,7 +154,7 @@ impl SharedCache {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = lock(&self.inner);
         if self.has_returned.load(Ordering::Acquire) {
-            self.take_in_returned(&mut inner.cache);
+            self.collect_returned(&mut inner.cache);
         }
         inner
     }
@@ -164,7 +164,7 @@ impl SharedCache {
     }
 
     #[cold]
-    fn take_in_returned(&self, cache: &mut Cache) {
+    fn collect_returned(&self, cache: &mut Cache) {
         let mut returned = self.lock_returned();
         let Returned {
             segments,
@@ -288,18 +288,18 @@ impl SharedCache {
                 self.lock().cache.add_segment(segment);
             }
             Blocked::Surplus(segment) => drop(segment),
-            Blocked::Evicted(segment) => self.give_up(segment),
+            Blocked::Evicted(segment) => self.evict_segment(segment),
         }
     }
 
     /// Counts all messages of a segment as evicted and returns it.
-    fn give_up(&self, segment: Segment) {
+    fn evict_segment(&self, segment: Segment) {
         let mut place = Place::default();
         while let Some(stored) = segment.message(place) {
             (self.count_evicted)(&stored.entry);
             place = stored.next;
         }
-        self.give_back(segment);
+        self.release(segment);
     }
 
     /// Takes the oldest messages, or waits for them: for `gather` while a segment fills and for a while after the last message, then
@@ -394,12 +394,12 @@ impl SharedCache {
     }
 
     /// Takes a segment back whose messages were written or counted; loans still in it are returned.
-    pub fn give_back(&self, segment: Segment) {
-        self.give_back_after(segment, |_| {});
+    pub fn release(&self, segment: Segment) {
+        self.release_after(segment, |_| {});
     }
 
-    /// As [`SharedCache::give_back`]; `keep` may take the arena that has the messages before they are forgotten.
-    pub(crate) fn give_back_after(&self, mut segment: Segment, keep: impl FnOnce(&mut Segment)) {
+    /// As [`SharedCache::release`]; `keep` may take the arena that has the messages before they are forgotten.
+    pub(crate) fn release_after(&self, mut segment: Segment, keep: impl FnOnce(&mut Segment)) {
         // A receiving thread that evicts does not wait for the drain: it makes lists of its own.
         let mut shared = self.sums.try_lock().ok();
         let mut own = Sums::default();
@@ -460,7 +460,7 @@ impl SharedCache {
             let Some(segment) = self.lock().cache.take_undumped_ring() else {
                 break;
             };
-            self.give_up(segment);
+            self.evict_segment(segment);
         }
         self.wake();
     }

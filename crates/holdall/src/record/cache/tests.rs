@@ -200,7 +200,7 @@ impl Bench {
             }
             Step::GiveBackOldest => {
                 if let Some(segment) = self.out.pop_front() {
-                    self.cache.give_back(segment);
+                    self.cache.release(segment);
                 }
             }
             Step::Dump => self.cache.dump(),
@@ -226,7 +226,7 @@ impl Bench {
         self.cache.close();
         while self.take() || !self.out.is_empty() {
             if let Some(segment) = self.out.pop_front() {
-                self.cache.give_back(segment);
+                self.cache.release(segment);
             }
         }
         let evicted = self.evicted.lock().unwrap();
@@ -296,7 +296,7 @@ fn drop_new_refuses_and_keeps_the_oldest() {
 }
 
 #[test]
-fn drop_old_takes_in_and_gives_up_the_oldest() {
+fn drop_old_accepts_and_drops_the_oldest() {
     let mut bench = Bench::new(&options(CachePolicy::DropOld, 100_000));
     assert!((0..200).all(|_| bench.offer(0, 1000, None) == Offered::Stored));
     let evicted = bench.evicted.lock().unwrap().clone();
@@ -321,7 +321,7 @@ fn fair_keeps_a_slow_topic_whole_while_a_busy_one_overflows() {
             drops += usize::from(bench.offer(1, 1000, None) != Offered::Stored);
             if round % 4 == 0 && bench.take() {
                 let segment = bench.out.pop_front().unwrap();
-                bench.cache.give_back(segment);
+                bench.cache.release(segment);
             }
         }
         bench.finish();
@@ -341,7 +341,7 @@ fn a_message_larger_than_the_cache_is_taken_alone() {
     assert_eq!(bench.offer(0, 300_000, None), Offered::Full);
     assert!(bench.take());
     let segment = bench.out.pop_front().unwrap();
-    bench.cache.give_back(segment);
+    bench.cache.release(segment);
     assert_eq!(bench.offer(0, 300_000, None), Offered::Stored);
     bench.finish();
 }
@@ -358,7 +358,7 @@ fn the_ring_is_written_only_when_asked() {
     bench.cache.dump();
     while bench.take() {
         let segment = bench.out.pop_front().unwrap();
-        bench.cache.give_back(segment);
+        bench.cache.release(segment);
     }
     assert_eq!(
         bench.taken.last().unwrap().1,
@@ -371,7 +371,7 @@ fn the_ring_is_written_only_when_asked() {
 }
 
 #[test]
-fn messages_older_than_the_limit_are_given_up() {
+fn messages_older_than_the_limit_are_dropped() {
     let mut bench = Bench::new(&CacheOptions {
         duration_max: Some(Duration::from_millis(100)),
         ..options(CachePolicy::Fair, 1 << 20)
@@ -403,7 +403,7 @@ fn what_a_backlog_has_needed_is_freed_after_it() {
     assert!(cache.memory_bytes() > 30 << 20, "{}", cache.memory_bytes());
     while let Some(mut segment) = cache.try_take() {
         segment.clear();
-        cache.give_back(segment);
+        cache.release(segment);
     }
     assert!(cache.memory_bytes() > 30 << 20, "kept for the next burst");
     cache.free_idle();
@@ -438,7 +438,7 @@ fn a_waiting_drain_is_woken_by_the_first_message() {
                 match cache.wait(Duration::from_millis(1), Duration::from_secs(60)) {
                     Waited::Segment(segment) => {
                         taken += segment.len();
-                        cache.give_back(segment);
+                        cache.release(segment);
                     }
                     Waited::Idle => {}
                     Waited::Finished => return taken,

@@ -140,7 +140,7 @@ impl Discovery {
     }
 
     /// Applies changes of the graph; returns what must be done about them, in order.
-    pub fn take_in(&mut self, events: Vec<GraphEvent>) -> Vec<GraphDecision> {
+    pub fn apply(&mut self, events: Vec<GraphEvent>) -> Vec<GraphDecision> {
         let mut decisions = Vec::new();
         let mut changed = BTreeSet::new();
         for event in events {
@@ -292,15 +292,15 @@ mod tests {
     #[test]
     fn a_new_topic_is_recorded_once_and_its_publishers_are_reported() {
         let mut discovery = discovery(&all());
-        let first = discovery.take_in(vec![
+        let first = discovery.apply(vec![
             publisher(1, "/a", STRING, None),
             publisher(2, "/a", STRING, None),
         ]);
         assert_eq!(recorded(&first), ["/a"]);
         assert_eq!(first.len(), 3);
-        let later = discovery.take_in(vec![publisher(3, "/a", STRING, None)]);
+        let later = discovery.apply(vec![publisher(3, "/a", STRING, None)]);
         assert!(matches!(&later[..], [GraphDecision::Publisher(endpoint)] if endpoint.gid == Gid([3; 16])));
-        let gone = discovery.take_in(vec![GraphEvent::PublisherGone(Gid([3; 16]))]);
+        let gone = discovery.apply(vec![GraphEvent::PublisherGone(Gid([3; 16]))]);
         assert!(matches!(&gone[..], [GraphDecision::PublisherGone { .. }]));
     }
 
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn publishers_of_every_type_are_received() {
         let mut discovery = discovery(&all());
-        let first = discovery.take_in(vec![
+        let first = discovery.apply(vec![
             publisher(1, "/a", STRING, Some("RIHS01_a")),
             publisher(2, "/a", HEADER, Some("RIHS01_b")),
         ]);
@@ -332,7 +332,7 @@ mod tests {
             (HEADER, "RIHS01_b")
         );
         assert_eq!((recorded(&first).len(), served(&first)), (1, vec![1, 2]));
-        let later = discovery.take_in(vec![publisher(3, "/a", STRING, None)]);
+        let later = discovery.apply(vec![publisher(3, "/a", STRING, None)]);
         assert_eq!((recorded(&later).len(), served(&later)), (0, vec![3]));
     }
 
@@ -344,9 +344,9 @@ mod tests {
         };
         let mut discovery = discovery(&selection);
         let events = vec![publisher(1, "/a", STRING, None), publisher(2, "/a", HEADER, None)];
-        assert_eq!(served(&discovery.take_in(events)), [1]);
+        assert_eq!(served(&discovery.apply(events)), [1]);
         assert_eq!(
-            served(&discovery.take_in(vec![publisher(3, "/a", HEADER, None)])),
+            served(&discovery.apply(vec![publisher(3, "/a", HEADER, None)])),
             [] as [u8; 0]
         );
     }
@@ -359,12 +359,12 @@ mod tests {
         });
         let subscription =
             |number, type_name| GraphEvent::Subscription(endpoint(number, "/a", type_name, None));
-        let refused = discovery.take_in(vec![subscription(8, STRING), subscription(9, HEADER)]);
+        let refused = discovery.apply(vec![subscription(8, STRING), subscription(9, HEADER)]);
         assert!(
             matches!(&refused[..], [GraphDecision::RefusedTypes { type_names, .. }] if type_names.len() == 2)
         );
-        assert!(discovery.take_in(vec![subscription(7, STRING)]).is_empty());
-        let found = discovery.take_in(vec![publisher(1, "/a", STRING, None)]);
+        assert!(discovery.apply(vec![subscription(7, STRING)]).is_empty());
+        let found = discovery.apply(vec![publisher(1, "/a", STRING, None)]);
         assert_eq!((recorded(&found), served(&found)), (vec!["/a"], vec![1]));
     }
 
@@ -381,7 +381,7 @@ mod tests {
                 publisher(1, "/a", STRING, hashes[0]),
                 publisher(2, "/a", STRING, hashes[1]),
             ];
-            let decisions = discovery.take_in(events);
+            let decisions = discovery.apply(events);
             let Some(GraphDecision::Record(plan)) = decisions.first() else {
                 panic!("{decisions:?}")
             };
@@ -393,9 +393,9 @@ mod tests {
     fn a_topic_without_publisher_waits_for_one() {
         let mut discovery = discovery(&all());
         let subscription = GraphEvent::Subscription(endpoint(9, "/a", STRING, None));
-        assert!(discovery.take_in(vec![subscription]).is_empty());
+        assert!(discovery.apply(vec![subscription]).is_empty());
         assert_eq!(
-            recorded(&discovery.take_in(vec![publisher(1, "/a", STRING, None)])),
+            recorded(&discovery.apply(vec![publisher(1, "/a", STRING, None)])),
             ["/a"]
         );
     }
@@ -403,9 +403,9 @@ mod tests {
     #[test]
     fn after_the_one_poll_only_recorded_topics_are_followed() {
         let mut discovery = discovery(&all());
-        discovery.take_in(vec![publisher(1, "/a", STRING, None)]);
+        discovery.apply(vec![publisher(1, "/a", STRING, None)]);
         discovery.close();
-        let decisions = discovery.take_in(vec![
+        let decisions = discovery.apply(vec![
             publisher(2, "/b", STRING, None),
             publisher(3, "/a", STRING, None),
         ]);

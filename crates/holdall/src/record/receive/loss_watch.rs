@@ -7,16 +7,16 @@ use std::collections::BTreeSet;
 /// Losses that were already logged.
 #[derive(Debug, Default)]
 pub(in crate::record) struct LossWatch {
-    told: BTreeSet<(usize, LossStage)>,
+    logged: BTreeSet<(usize, LossStage)>,
 }
 
 impl LossWatch {
     /// Logs each topic and stage that has its first loss; returns how many were logged.
-    pub(in crate::record) fn look(&mut self, ledger: &Ledger) -> usize {
-        let before = self.told.len();
+    pub(in crate::record) fn log_new(&mut self, ledger: &Ledger) -> usize {
+        let before = self.logged.len();
         for (index, topic) in ledger.topics.iter().enumerate() {
             for (&stage, count) in &topic.missing {
-                if stage == LossStage::Policy || !self.told.insert((index, stage)) {
+                if stage == LossStage::Policy || !self.logged.insert((index, stage)) {
                     continue;
                 }
                 match stage {
@@ -37,7 +37,7 @@ impl LossWatch {
                 }
             }
         }
-        self.told.len() - before
+        self.logged.len() - before
     }
 }
 
@@ -75,8 +75,8 @@ mod tests {
         let topic = ledger.add_topic("/t");
         let publisher = ledger.add_publisher(topic, None);
         let mut watch = LossWatch::default();
-        assert_eq!(watch.look(&ledger), 0);
-        for (stage, told) in [
+        assert_eq!(watch.log_new(&ledger), 0);
+        for (stage, logged) in [
             (LossStage::Cache, 1),
             (LossStage::Cache, 0),
             (LossStage::Policy, 0),
@@ -87,7 +87,7 @@ mod tests {
                 publisher,
                 Interval::of_message(stage, None, Timestamp::from_nanos(1)),
             );
-            assert_eq!(watch.look(&ledger), told, "{stage:?}");
+            assert_eq!(watch.log_new(&ledger), logged, "{stage:?}");
         }
     }
 }

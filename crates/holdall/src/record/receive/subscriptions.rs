@@ -214,7 +214,7 @@ impl RecordedTopic {
     }
 
     /// Applies what publishers announce to have sent.
-    pub(in crate::record) fn look_at_announcements(&self) {
+    pub(in crate::record) fn poll_announcements(&self) {
         for open in &self.subscriptions {
             let announced = open.subscription.announced_sequences();
             for (gid, next) in self.intake.announced_sequences(&announced) {

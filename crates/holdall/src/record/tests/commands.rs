@@ -68,7 +68,7 @@ fn requests_for_a_new_file_that_wait_are_one() {
     let mut recorder = stepped(&world);
     for _ in 0..1000 {
         recorder.control().split();
-        recorder.control().go_on_in_new_file("no progress".to_owned());
+        recorder.control().continue_in_new_file("no progress".to_owned());
     }
     recorder.step_drain();
     recorder.control().split();

@@ -71,7 +71,7 @@ fn whole_directories_are_not_packed() {
 }
 
 #[test]
-fn messages_that_a_short_compression_queue_gives_up_are_in_the_ledger() {
+fn messages_that_a_short_compression_queue_drops_are_in_the_ledger() {
     let mut world = World::new();
     world.options.compression = CompressionOptions {
         mode: CompressionMode::Message,

@@ -93,7 +93,7 @@ impl Disk for HoleDisk {
 }
 
 #[test]
-fn what_lies_behind_a_hole_is_no_message_even_when_the_close_fails_too() {
+fn what_is_after_a_hole_is_no_message_even_when_the_close_fails_too() {
     for preset in ["fastwrite", ""] {
         let mut world = World::new();
         world.options.storage_preset = preset.to_owned();

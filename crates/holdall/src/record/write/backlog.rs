@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_given_back_once_after_a_large_backlog() {
+    fn memory_is_released_once_after_a_large_backlog() {
         let (mut backlog, second) = (Backlog::default(), Duration::from_secs(1));
         assert!(!backlog.note(WORTH_BYTES - 1, second));
         assert!(!backlog.note(0, 9 * second), "too small");

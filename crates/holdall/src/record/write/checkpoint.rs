@@ -96,20 +96,20 @@ pub(in crate::record) fn ledger_record(ledger: &Ledger) -> (String, MetadataEntr
 /// the number.
 pub(in crate::record) fn account_for(
     ledger: &mut Ledger,
-    of_bag: &[TopicId],
+    topic_of_bag: &[TopicId],
     end: &BagEnd,
     journal: &Journal,
 ) -> BTreeMap<String, String> {
     for torn in &end.torn {
-        journal.compare(torn, of_bag, ledger);
+        journal.compare(torn, topic_of_bag, ledger);
     }
     for count in &end.removed {
-        if let Some(topic) = of_bag.get(count.topic.0 as usize) {
+        if let Some(topic) = topic_of_bag.get(count.topic.0 as usize) {
             ledger.remove(*topic, count.messages);
         }
     }
     if end.failed {
-        let in_files = by_topic_of_recording(of_bag, &end.messages);
+        let in_files = by_topic_of_recording(topic_of_bag, &end.messages);
         for (index, count) in in_files.into_iter().enumerate() {
             ledger.found(TopicId(index as u32), count);
         }
@@ -121,12 +121,12 @@ pub(in crate::record) fn account_for(
     entries
 }
 
-/// Messages in the bag's files, by the recording's numbers of topics. `of_bag` has these by the bag's numbers.
-pub(in crate::record) fn by_topic_of_recording(of_bag: &[TopicId], counts: &[TopicCount]) -> Vec<u64> {
-    let topics = of_bag.iter().map(|topic| topic.0 as usize + 1).max();
+/// Messages in the bag's files, by the recording's numbers of topics. `topic_of_bag` has these by the bag's numbers.
+pub(in crate::record) fn by_topic_of_recording(topic_of_bag: &[TopicId], counts: &[TopicCount]) -> Vec<u64> {
+    let topics = topic_of_bag.iter().map(|topic| topic.0 as usize + 1).max();
     let mut messages = vec![0; topics.unwrap_or(0)];
     for count in counts {
-        if let Some(topic) = of_bag.get(count.topic.0 as usize) {
+        if let Some(topic) = topic_of_bag.get(count.topic.0 as usize) {
             // A topic with several types has several in the bag.
             messages[topic.0 as usize] += count.messages;
         }

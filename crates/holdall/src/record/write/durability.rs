@@ -145,7 +145,7 @@ impl LossWindow {
     }
 
     /// Checks whether the promise is being broken while a sync takes long or cannot begin.
-    pub fn look(&mut self, now: Duration) -> Verdict {
+    pub fn check(&mut self, now: Duration) -> Verdict {
         let Some(window) = self.window else {
             return Verdict::Kept;
         };
@@ -281,14 +281,14 @@ mod tests {
         let mut window = LossWindow::new(Some(ms(1000)));
         window.received(ms(0));
         window.begun(ms(650));
-        assert_eq!(window.look(ms(1000)), Verdict::Kept);
-        assert_eq!(window.look(ms(1001)), Verdict::FirstMiss(ms(1001)));
-        assert_eq!(window.look(ms(3000)), Verdict::Kept, "told once");
+        assert_eq!(window.check(ms(1000)), Verdict::Kept);
+        assert_eq!(window.check(ms(1001)), Verdict::FirstMiss(ms(1001)));
+        assert_eq!(window.check(ms(3000)), Verdict::Kept, "told once");
         window.received(ms(700));
         assert_eq!(window.ended(ms(3650), 1), Verdict::Kept, "told already");
         assert_eq!(window.status().achieved, Some(ms(3650)));
         assert!(window.is_due(ms(3650)), "what came meanwhile is late already");
-        assert_eq!(window.look(ms(3650)), Verdict::Missed(ms(2950)));
+        assert_eq!(window.check(ms(3650)), Verdict::Missed(ms(2950)));
         window.begun(ms(3650));
         window.ended(ms(3700), 2);
         window.received(ms(3700));
@@ -316,7 +316,7 @@ mod tests {
         let mut window = LossWindow::new(None);
         window.received(ms(0));
         assert_eq!(window.next_begin(), None);
-        assert_eq!(window.look(ms(1_000_000)), Verdict::Kept);
+        assert_eq!(window.check(ms(1_000_000)), Verdict::Kept);
         assert_eq!(window.closed(ms(1_000_000), 5), Verdict::Kept);
         assert_eq!(window.status().durable, 5);
     }
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_given_up_make_messages_seem_older_never_younger() {
+    fn segments_dropped_make_messages_seem_older_never_younger() {
         let mut arrivals = Arrivals::default();
         arrivals.sample(ms(0), 0);
         arrivals.sample(ms(100), 5);

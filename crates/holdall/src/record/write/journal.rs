@@ -110,12 +110,12 @@ impl Journal {
     }
 
     /// Compares with what can be read of a file that the disk has failed, and corrects the ledger.
-    pub(in crate::record) fn compare(&self, torn: &TornFile, of_bag: &[TopicId], ledger: &mut Ledger) {
+    pub(in crate::record) fn compare(&self, torn: &TornFile, topic_of_bag: &[TopicId], ledger: &mut Ledger) {
         let places = self.places(torn.number);
         let Some(earliest) = self.entries.range(places.clone()).map(|it| it.log_time).min() else {
             return;
         };
-        let mut readable = readable(torn, of_bag, earliest);
+        let mut readable = readable(torn, topic_of_bag, earliest);
         for written in self.entries.range(places) {
             let same = readable.get_mut(&(written.topic, written.log_time));
             // The low half is all that a file has, and some storages have none.
@@ -140,10 +140,10 @@ impl Journal {
     }
 }
 
-/// Sequence numbers by topic and log time of what can be read, from a log time on. `of_bag` has the recording's topics by the bag's numbers.
+/// Sequence numbers by topic and log time of what can be read, from a log time on. `topic_of_bag` has the recording's topics by the bag's numbers.
 fn readable(
     torn: &TornFile,
-    of_bag: &[TopicId],
+    topic_of_bag: &[TopicId],
     earliest: Timestamp,
 ) -> HashMap<(TopicId, Timestamp), Vec<u32>> {
     let mut found: HashMap<_, Vec<u32>> = HashMap::new();
@@ -158,7 +158,7 @@ fn readable(
     // What cannot be read is not there.
     for message in reader.messages(&query).into_iter().flatten().flatten() {
         let in_bag = torn.topics.get(message.channel.0 as usize).copied().flatten();
-        if let Some(topic) = in_bag.and_then(|topic| of_bag.get(topic.0 as usize)) {
+        if let Some(topic) = in_bag.and_then(|topic| topic_of_bag.get(topic.0 as usize)) {
             let key = (*topic, message.log_time);
             found.entry(key).or_default().push(message.sequence);
         }

@@ -352,7 +352,7 @@ mod tests {
         };
         let source = ArenaSource::of_region(Region::create(memory.path(), region).unwrap());
         let log = survival.log.clone();
-        source.on_incomplete(move || log.give_up());
+        source.on_incomplete(move || log.mark_incomplete());
         let mut retained = Retained::new(&source, shape).unwrap();
         keep_one(&mut retained, &source, shape, 1);
         assert!(is_marked(survival, retained));

@@ -111,7 +111,7 @@ impl Log {
         let mut line = serde_json::to_vec(event).unwrap_or_default();
         line.push(b'\n');
         if self.bytes + line.len() > bytes_max || !self.append(&line) {
-            self.give_up();
+            self.mark_incomplete();
         }
     }
 
@@ -138,7 +138,7 @@ impl Log {
     }
 
     /// Notes that the log is incomplete from here on.
-    fn give_up(&mut self) {
+    fn mark_incomplete(&mut self) {
         if std::mem::replace(&mut self.is_incomplete, true) {
             return;
         }
@@ -171,9 +171,9 @@ impl SurvivalLog {
     }
 
     /// Notes that the account of what survives is not complete.
-    pub fn give_up(&self) {
+    pub fn mark_incomplete(&self) {
         if let Some(log) = &self.0 {
-            lock(log).give_up();
+            lock(log).mark_incomplete();
         }
     }
 }
@@ -253,7 +253,7 @@ impl Survival {
         };
         let log = SurvivalLog(Some(Arc::new(Mutex::new(log))));
         let incomplete = log.clone();
-        source.on_incomplete(move || incomplete.give_up());
+        source.on_incomplete(move || incomplete.mark_incomplete());
         Ok(Self {
             source,
             log,
@@ -262,7 +262,7 @@ impl Survival {
     }
 
     /// Writes into the bag's directory where the memory is.
-    pub(crate) fn leave_word(&self, bag: &Path) {
+    pub(crate) fn write_pointer(&self, bag: &Path) {
         let Some(region) = self.source.region() else {
             return;
         };

@@ -46,7 +46,7 @@ pub type Held = VecDeque<(CacheEntry, HeldPayload)>;
 
 /// A topic that waits no longer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GivenUp {
+pub(crate) struct Overdue {
     /// Its number.
     pub id: TopicId,
     /// Its name.
@@ -54,7 +54,7 @@ pub(crate) struct GivenUp {
     type_name: String,
 }
 
-impl GivenUp {
+impl Overdue {
     /// The definition that it is recorded with.
     pub(crate) fn without_definition(&self) -> MessageDefinition {
         MessageDefinition::unknown(&self.type_name)
@@ -115,7 +115,7 @@ impl WaitingTopics {
     /// Holds a message back that was received at `received` or later: time in the cache counts toward its
     /// wait and toward the loss window. Returns the topics that must not wait any longer because too much is
     /// held.
-    pub fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) -> Vec<GivenUp> {
+    pub fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) -> Vec<Overdue> {
         let bytes = payload.held_bytes() + size_of::<(CacheEntry, HeldPayload)>();
         if let Some(topic) = self.topics.get_mut(&entry.topic) {
             topic.since.get_or_insert(received);
@@ -128,7 +128,7 @@ impl WaitingTopics {
         }
         let largest = self.topics.iter().max_by_key(|(_, topic)| topic.held_bytes);
         largest
-            .map(|(id, topic)| given_up(*id, topic))
+            .map(|(id, topic)| overdue_topic(*id, topic))
             .into_iter()
             .collect()
     }
@@ -141,7 +141,7 @@ impl WaitingTopics {
     }
 
     /// Topics whose messages have waited for too long.
-    pub(crate) fn overdue(&self, now: Duration) -> Vec<GivenUp> {
+    pub(crate) fn overdue(&self, now: Duration) -> Vec<Overdue> {
         let late = |topic: &WaitingTopic| {
             topic
                 .since
@@ -150,7 +150,7 @@ impl WaitingTopics {
         self.topics
             .iter()
             .filter(|(_, topic)| late(topic))
-            .map(|(id, topic)| given_up(*id, topic))
+            .map(|(id, topic)| overdue_topic(*id, topic))
             .collect()
     }
 
@@ -160,16 +160,16 @@ impl WaitingTopics {
     }
 
     /// All topics that wait.
-    pub fn all(&self) -> Vec<GivenUp> {
+    pub fn all(&self) -> Vec<Overdue> {
         self.topics
             .iter()
-            .map(|(id, topic)| given_up(*id, topic))
+            .map(|(id, topic)| overdue_topic(*id, topic))
             .collect()
     }
 }
 
-fn given_up(id: TopicId, topic: &WaitingTopic) -> GivenUp {
-    GivenUp {
+fn overdue_topic(id: TopicId, topic: &WaitingTopic) -> Overdue {
+    Overdue {
         id,
         name: topic.info.name.clone(),
         type_name: topic.info.type_name.clone(),

@@ -23,7 +23,7 @@ impl BagWriter {
         }
         // A bug here has broken nothing on the disk.
         let is_bug = matches!(first_error, Some(WriteError::Internal));
-        self.give_up_current();
+        self.cut_current();
         let (mut torn, mut absent) = (Vec::new(), Vec::new());
         for index in 0..self.past.len() {
             let Some(file) = self.past[index].closing.take() else {
@@ -41,7 +41,7 @@ impl BagWriter {
                 if is_absent || self.is_gone(index) || self.is_left_empty(index) {
                     absent.push(self.past[index].name.clone());
                 } else if is_full || is_bug {
-                    self.give_end(index);
+                    self.complete_file(index);
                 }
                 first_error = first_error.or(closed.err().map(WriteError::from));
             }
@@ -171,7 +171,7 @@ impl BagWriter {
     }
 
     /// After a failure: cuts the current file after what is written, so that it can be read up to there.
-    fn give_up_current(&mut self) {
+    fn cut_current(&mut self) {
         let Some(current) = self.current.take() else {
             return;
         };

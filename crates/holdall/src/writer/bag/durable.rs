@@ -56,7 +56,7 @@ impl BagWriter {
     ///
     /// # Errors
     /// When it cannot be removed.
-    pub(crate) fn give_up_oldest(&mut self) -> Result<Option<u64>, WriteError> {
+    pub(crate) fn remove_oldest_file(&mut self) -> Result<Option<u64>, WriteError> {
         let bytes = self.past.front().map(|oldest| oldest.content.summary.bytes);
         if !self.remove_oldest("to make room on the disk")? {
             return Ok(None);
@@ -65,7 +65,7 @@ impl BagWriter {
     }
 
     /// Whether a finished file will be there to be removed as soon as the disk has closed it.
-    pub(crate) fn has_file_to_give_up(&self) -> bool {
+    pub(crate) fn has_removable_file(&self) -> bool {
         !self.past.is_empty()
     }
 
@@ -88,11 +88,11 @@ impl BagWriter {
     /// Writes the summary and footer of a file that the full disk has torn: it was cut after what is whole,
     /// so that there is room again. Not after other errors: what a failing disk reads back is not what it
     /// will have tomorrow. A file that cannot get its end is read without.
-    pub(super) fn give_end(&self, index: usize) {
+    pub(super) fn complete_file(&self, index: usize) {
         let path = self.options.directory.join(&self.past[index].name);
         let metadata = rosbag2_record(&self.own_metadata(&self.past[index]));
         let records = [(ROSBAG2_RECORD, metadata)];
-        if let Err(error) = self.folder.give_end(self.options.storage, &path, &records) {
+        if let Err(error) = self.folder.complete_file(self.options.storage, &path, &records) {
             tracing::warn!(
                 "{} has no end, `holdall repair` adds one: {error}",
                 path.display()

@@ -330,7 +330,7 @@ impl BagWriter {
     pub fn write_record(&mut self, name: &str, entries: &MetadataEntries) -> Result<(), WriteError> {
         if let Some(current) = &mut self.current {
             current.writer.write_metadata(&mut self.queue, name, entries)?;
-            self.split.ask_again();
+            self.split.reread_length();
         }
         Ok(())
     }
@@ -346,7 +346,7 @@ impl BagWriter {
         }
         self.topics_bytes += metadata_bytes(&info.topic);
         self.channels_bytes += channel_bytes(&info);
-        self.split.ask_again();
+        self.split.reread_length();
         self.topics.push(info);
         // More topics than 32 bits can count do not fit into memory.
         Ok(BagTopic((self.topics.len() - 1) as u32))

@@ -59,7 +59,7 @@ impl Intake {
             track.sequence.drop_announcements();
             self.not_believed(track, None);
         }
-        if let Some(tail) = track.sequence.give_up_tail() {
+        if let Some(tail) = track.sequence.miss_tail() {
             track.numbered = true;
             let stage = self.unless_paused(LossStage::Tail);
             self.miss(track, stage, tail.first, tail.last, [track.last_time, None]);

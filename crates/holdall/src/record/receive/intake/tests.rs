@@ -71,10 +71,10 @@ impl Bench {
                 stored.push((entry.publisher.0, entry.sequence));
                 place = next;
             }
-            self.cache.give_back(segment);
+            self.cache.release(segment);
         }
         // All of it is durable at once.
-        self.ledger.lock().unwrap().turn_places();
+        self.ledger.lock().unwrap().release_places();
         stored
     }
 

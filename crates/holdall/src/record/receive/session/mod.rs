@@ -84,10 +84,10 @@ pub(in crate::record) struct Session {
     /// Keeps simulation time going.
     clock_subscriptions: Vec<Box<dyn Subscription>>,
     started: Duration,
-    next_look: Duration,
+    next_poll: Duration,
     next_announcements: Duration,
     losses: LossWatch,
-    next_loss_look: Duration,
+    next_loss_check: Duration,
     events: Option<EventPublishers>,
     failure: Option<String>,
     /// Of one poll of the graph: there is no other one before all are carried out.
@@ -129,10 +129,10 @@ impl Session {
             topics: BTreeMap::new(),
             clock_subscriptions: Vec::new(),
             started: now,
-            next_look: now,
+            next_poll: now,
             next_announcements: now,
             losses: LossWatch::default(),
-            next_loss_look: now,
+            next_loss_check: now,
             events: None,
             failure: None,
             decided: VecDeque::new(),
@@ -184,17 +184,17 @@ impl Session {
     pub(in crate::record) fn step(&mut self, now: Duration) -> usize {
         let moved = self.pump();
         let has_news = |source: &Source| source.failure.is_none() && source.transport.has_graph_news();
-        if !self.decided.is_empty() || now >= self.next_look || self.sources.iter().any(has_news) {
-            self.next_look = now + self.options.polling_interval;
-            self.look_at_graph(now);
+        if !self.decided.is_empty() || now >= self.next_poll || self.sources.iter().any(has_news) {
+            self.next_poll = now + self.options.polling_interval;
+            self.poll_graph(now);
         }
         if now >= self.next_announcements {
             self.next_announcements = now + ANNOUNCEMENT_INTERVAL;
-            self.look_at_announcements();
+            self.poll_announcements();
         }
-        if now >= self.next_loss_look {
-            self.next_loss_look = now + LOSS_INTERVAL;
-            self.losses.look(&lock(&self.parts.ledger));
+        if now >= self.next_loss_check {
+            self.next_loss_check = now + LOSS_INTERVAL;
+            self.losses.log_new(&lock(&self.parts.ledger));
         }
         self.publish_events(now);
         self.ask_for_definitions(now);
@@ -204,19 +204,19 @@ impl Session {
     fn publish_events(&mut self, now: Duration) {
         let finished = self.parts.drain.take_finished();
         if let Some(events) = &mut self.events {
-            events.tell_lost(&self.parts.ledger, now);
+            events.publish_lost_when_due(&self.parts.ledger, now);
             for file in &finished {
-                events.tell_finished(file);
+                events.publish_finished(file);
             }
         }
     }
 
     /// Publishes the recording's end to other nodes.
-    pub(in crate::record) fn tell_end(&mut self, last_file: Option<&Path>) {
+    pub(in crate::record) fn publish_end(&mut self, last_file: Option<&Path>) {
         let finished = self.parts.drain.take_finished();
         if let Some(events) = &mut self.events {
             for file in &finished {
-                events.tell_finished(file);
+                events.publish_finished(file);
             }
             events.finish(&self.parts.ledger, last_file);
         }
@@ -249,8 +249,8 @@ impl Session {
     }
 
     /// Time until the next poll of the graph.
-    pub(in crate::record) fn until_next_look(&self, now: Duration) -> Duration {
-        self.next_look.saturating_sub(now)
+    pub(in crate::record) fn until_next_poll(&self, now: Duration) -> Duration {
+        self.next_poll.saturating_sub(now)
     }
 
     /// Moves messages for transports without threads of their own; returns how many.
@@ -263,7 +263,7 @@ impl Session {
         clock + self.topics.values_mut().map(RecordedTopic::pump).sum::<usize>()
     }
 
-    fn look_at_graph(&mut self, now: Duration) {
+    fn poll_graph(&mut self, now: Duration) {
         self.carry_out_decided();
         if !self.decided.is_empty() {
             return;
@@ -283,7 +283,7 @@ impl Session {
             if let Some(publishers) = &mut self.events {
                 publishers.notice(number, source.transport.as_mut(), &events);
             }
-            let decisions = source.discovery.take_in(events);
+            let decisions = source.discovery.apply(events);
             if let Err(error) = polled {
                 self.transport_failed(number, &error);
             }
@@ -292,10 +292,8 @@ impl Session {
         }
     }
 
-    pub(in crate::record) fn look_at_announcements(&self) {
-        self.topics
-            .values()
-            .for_each(RecordedTopic::look_at_announcements);
+    pub(in crate::record) fn poll_announcements(&self) {
+        self.topics.values().for_each(RecordedTopic::poll_announcements);
     }
 
     /// True when everything that publishers announced has arrived.

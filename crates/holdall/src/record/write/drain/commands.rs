@@ -111,8 +111,8 @@ impl Drain {
         }) {
             Ok(added) => {
                 self.topics[topic.0 as usize] = Some(added);
-                self.of_bag.push(topic);
-                debug_assert_eq!(self.of_bag.len(), added.0 as usize + 1, "bags count from 0");
+                self.topic_of_bag.push(topic);
+                debug_assert_eq!(self.topic_of_bag.len(), added.0 as usize + 1, "bags count from 0");
             }
             Err(error) => self.fail(error),
         }

@@ -18,7 +18,7 @@ impl Drain {
         }
         self.bag.step()?;
         self.maintain_durability(now)?;
-        self.give_places_free();
+        self.free_places();
         self.count_removed();
         if let Some((name, entries)) = self.checkpoints.record(&self.ledger, now) {
             self.bag.write_record(&name, &entries)?;
@@ -37,7 +37,7 @@ impl Drain {
             status.durability = durability;
             std::mem::swap(&mut status.durable, &mut self.syncing);
         }
-        let verdict = self.window.look(now);
+        let verdict = self.window.check(now);
         self.warn_of(verdict);
         if self.window.is_due(now) {
             self.write_packed(true);
@@ -82,12 +82,12 @@ impl Drain {
             self.update_status(|_| {});
         }
         for count in vanished {
-            if let Some(topic) = self.of_bag.get(count.topic.0 as usize) {
+            if let Some(topic) = self.topic_of_bag.get(count.topic.0 as usize) {
                 lock(&self.ledger).lose_recorded(*topic, count.messages);
             }
         }
         for count in self.bag.take_removed() {
-            if let Some(topic) = self.of_bag.get(count.topic.0 as usize) {
+            if let Some(topic) = self.topic_of_bag.get(count.topic.0 as usize) {
                 lock(&self.ledger).remove(*topic, count.messages);
             }
         }

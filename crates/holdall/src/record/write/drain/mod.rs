@@ -66,7 +66,7 @@ pub struct Drain {
     /// Indexed by [`TopicId`]; `None` while the topic's definition is being waited for.
     topics: Vec<Option<BagTopic>>,
     /// The other way round: indexed by [`BagTopic`].
-    of_bag: Vec<TopicId>,
+    topic_of_bag: Vec<TopicId>,
     other_types: OtherTypes,
     waiting: WaitingTopics,
     runs: Vec<Run>,
@@ -110,7 +110,7 @@ impl Drain {
             ledger,
             shared,
             topics: Vec::new(),
-            of_bag: Vec::new(),
+            topic_of_bag: Vec::new(),
             other_types: OtherTypes::default(),
             waiting,
             runs: Vec::new(),
@@ -205,7 +205,7 @@ impl Drain {
             self.checkpoints.written_until(last);
         }
         self.count_runs();
-        self.give_back(segment, holds_waiting);
+        self.release_segment(segment, holds_waiting);
     }
 
     #[inline]
@@ -347,7 +347,7 @@ impl Drain {
         let Self {
             bag,
             ledger,
-            of_bag,
+            topic_of_bag,
             failure,
             shared,
             mut window,
@@ -365,11 +365,11 @@ impl Drain {
                 lock(&shared.status).durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
             }
             lock(&shared.status).durability = window.status().clone();
-            let mut custom_data = account_for(&mut lock(&ledger), &of_bag, end, &journal);
+            let mut custom_data = account_for(&mut lock(&ledger), &topic_of_bag, end, &journal);
             custom_data.extend(window.status().custom_data());
             custom_data
         });
-        let in_files = by_topic_of_recording(&of_bag, &closed.messages);
+        let in_files = by_topic_of_recording(&topic_of_bag, &closed.messages);
         let account_faults = lock(&ledger).audit_files(&in_files);
         ClosedBag {
             account_faults,

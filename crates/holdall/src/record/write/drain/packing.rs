@@ -55,8 +55,8 @@ impl Drain {
         };
         // Each turn takes one out of what is in flight.
         while let Some(packing) = self.packing.as_mut().filter(|packing| packing.is_full()) {
-            let given_up = packing.gives_up().then(|| packing.give_up_oldest()).flatten();
-            if let Some(oldest) = given_up {
+            let dropped = packing.drops_oldest().then(|| packing.drop_oldest()).flatten();
+            if let Some(oldest) = dropped {
                 self.progress.packed += 1;
                 self.lose(&oldest.entry, LossStage::Compression);
                 self.cache.loan_returned(oldest.entry.topic, oldest.held_bytes);

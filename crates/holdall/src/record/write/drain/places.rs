@@ -17,11 +17,11 @@ impl Drain {
 
     /// Releases the places of folded publishers whose messages the journal has forgotten, for other
     /// publishers.
-    pub(super) fn give_places_free(&mut self) {
+    pub(super) fn free_places(&mut self) {
         let is_new = self.journal.end() != self.places_given;
         if is_new && self.journal.start() >= self.places_given {
             self.places_given = self.journal.end();
-            lock(&self.ledger).turn_places();
+            lock(&self.ledger).release_places();
         }
     }
 }

@@ -48,10 +48,10 @@ impl Drain {
     }
 
     /// Returns a segment whose messages were given to the storage writer, the packing, or the waiting topics.
-    pub(super) fn give_back(&mut self, segment: Segment, holds_waiting: bool) {
+    pub(super) fn release_segment(&mut self, segment: Segment, holds_waiting: bool) {
         self.has_large |= segment.has_unkept();
         let (retained, progress) = (&mut self.retained, self.progress);
-        self.cache.give_back_after(segment, |segment| {
+        self.cache.release_after(segment, |segment| {
             if let Some(retained) = retained {
                 retained.keep(segment, holds_waiting, progress);
             }

@@ -43,12 +43,12 @@ impl Drain {
         let Some(available) = self.bag.available_bytes().filter(|available| *available < wanted) else {
             return Ok(());
         };
-        if ring && let Some(bytes) = self.bag.give_up_oldest()? {
+        if ring && let Some(bytes) = self.bag.remove_oldest_file()? {
             // The system frees the blocks of a removed file in the background.
             self.next_space_guard += Duration::from_nanos(bytes / FREED_BYTES_PER_NANO);
             return Ok(());
         }
-        let can_wait = ring && self.bag.has_file_to_give_up();
+        let can_wait = ring && self.bag.has_removable_file();
         if !can_wait && lock(&self.shared.status).must_end.is_none() {
             let on_full = self.options.on_disk_full;
             let reason = too_little_space(self.bag.directory(), available, wanted, on_full);

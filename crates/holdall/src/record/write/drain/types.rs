@@ -37,8 +37,8 @@ impl Drain {
             definition,
         }) {
             Ok(added) => {
-                self.of_bag.push(topic);
-                debug_assert_eq!(self.of_bag.len(), added.0 as usize + 1, "bags count from 0");
+                self.topic_of_bag.push(topic);
+                debug_assert_eq!(self.topic_of_bag.len(), added.0 as usize + 1, "bags count from 0");
                 let types = self.other_types.topics.entry(topic).or_default();
                 types.push((type_name, added));
             }
