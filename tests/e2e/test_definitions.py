@@ -126,7 +126,7 @@ def test_a_node_that_answers_late_still_defines_its_type(bare):
     recorder = record(bare)
     recorder.wait_until_says("recorded without")
     talker.process.send_signal(signal.SIGUSR1)
-    recorder.wait_until_says("/own: its message definition has come")
+    recorder.wait_until_says("/own: a node sent the message definition")
     code, said = recorder.stop()
     talker.interrupt()
     talker.done()

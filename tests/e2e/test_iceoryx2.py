@@ -244,7 +244,7 @@ def test_a_service_without_a_place_for_a_subscriber_is_told_once_and_recorded_wh
     taken = shm.peer("subscribe", "Full", count=10**9, size=64)
     taken.wait_for("ready")
     recorder = shm.record("-a", "--control-socket", "control")
-    recorder.wait_until_says("no subscriber can be made")
+    recorder.wait_until_says("cannot create a subscriber")
     time.sleep(0.5)
     taken.process.kill()
     taken.process.wait()
@@ -252,7 +252,7 @@ def test_a_service_without_a_place_for_a_subscriber_is_told_once_and_recorded_wh
     wait_until_received(shm, "/Full", 1)
     publisher.process.kill()
     code, said = recorded_after_a_fault(shm, recorder)
-    assert said.count("no subscriber can be made") == 1, said
+    assert said.count("cannot create a subscriber") == 1, said
     assert "/Full" in said
     assert messages_of(shm.folder / "bag")["/Full"], "a place became free"
 

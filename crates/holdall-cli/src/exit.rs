@@ -30,8 +30,8 @@ pub const LOST: u8 = 3;
 pub const HELP: &str = "\
 Exit codes:
   0  done
-  1  failed on the way: a damaged bag, a full disk; also what check, audit or diff found
-  2  refused before anything was done: wrong flags, no such file, not a bag, nothing chosen
+  1  failed: a damaged bag, a full disk; or check, audit or diff found something
+  2  refused before anything was done: wrong flags, no such file, not a bag, nothing selected
   3  done, but messages were lost (the report says how many, where and of which topic)";
 
 /// How a run ended when nothing failed.

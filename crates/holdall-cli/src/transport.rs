@@ -37,7 +37,7 @@ pub fn join(
             Ok(transport) => joined.push((id, transport)),
             Err(failure) if by_name => return Err(failure),
             Err(Failure::Refused(reason)) => tracing::debug!("{reason}"),
-            Err(Failure::Failed(reason)) => tracing::warn!("{reason}; going on without it"),
+            Err(Failure::Failed(reason)) => tracing::warn!("{reason}; continuing without it"),
         }
     }
     if joined.is_empty() {

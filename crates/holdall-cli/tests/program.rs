@@ -431,7 +431,7 @@ fn cat_filters_by_fields_and_says_what_is_wrong() {
     let wrong = one_sentence(folder.path(), &["cat", &bag, "-t", "/nowhere"], 2);
     assert_eq!(
         wrong,
-        "there is no topic /nowhere in the bag; there are /chatter, /empty/never_published, /imu/data, /map/latched"
+        "there is no topic /nowhere in the bag; its topics are /chatter, /empty/never_published, /imu/data, /map/latched"
     );
 }
 

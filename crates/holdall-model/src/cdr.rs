@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CdrError {
     /// The data ends early.
-    #[error("data ends at byte {len} while {needed} bytes at {offset} are read")]
+    #[error("data ends at byte {len}, expected {needed} bytes at byte {offset}")]
     Truncated {
         /// Where it is read, from the end of the encapsulation header.
         offset: usize,

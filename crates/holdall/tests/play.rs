@@ -577,7 +577,7 @@ fn what_cannot_be_played_is_refused_in_one_sentence() {
     refuse(&|options| options.regex = Some("(".into()), "regular expression");
     refuse(
         &|options| options.topics = vec!["/nowhere".into()],
-        "none of the topics fits; there are ",
+        "none of the topics matches; there are ",
     );
     refuse(
         &|options| options.regex = Some("a".into()),
@@ -585,7 +585,7 @@ fn what_cannot_be_played_is_refused_in_one_sentence() {
     );
     refuse(
         &|options| options.regex = Some("cam".into()),
-        "none of the topics fits; there are ",
+        "none of the topics matches; there are ",
     );
     refuse(
         &|options| options.start_offset = Duration::from_secs(5),

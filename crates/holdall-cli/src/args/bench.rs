@@ -423,7 +423,7 @@ pub struct WriteArguments {
     #[arg(long, value_name = "N", requires = "max_bag_size")]
     pub max_bag_files: Option<u32>,
 
-    /// After a power cut at most the messages of the last S seconds are missing; 0 syncs at the end only
+    /// Sync so often that a power cut loses at most the last S seconds; 0 syncs at the end only
     #[arg(long, value_name = "S", default_value = "2", value_parser = parse_seconds)]
     pub max_loss_window: Duration,
 
@@ -443,9 +443,9 @@ pub struct WriteArguments {
 /// Codecs of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompressionName {
-    /// Fast, little.
+    /// Fast, lower ratio.
     Lz4,
-    /// Slower, more.
+    /// Slower, higher ratio.
     Zstd,
 }
 

@@ -20,7 +20,7 @@ Values:
   else their bytes are shown as base64. Times are nanoseconds since 1970. YAML ends each message
   with ---, JSON writes one line each. Lists and texts come in full unless a flag cuts them. JSON
   has no NaN: it and the infinities are \"NaN\", \"Infinity\" and \"-Infinity\"; in YAML .nan, .inf
-  and -.inf. Messages that are JSON texts are shown as they are.
+  and -.inf. Messages that are JSON texts are shown unchanged.
 
 Expressions:
   ||  &&  !  or  and  not      == != < <= > >=      =~ !~ (regular expression)      + - * / %
@@ -44,7 +44,7 @@ pub struct CatArguments {
     #[command(flatten)]
     pub choice: ChoiceArguments,
 
-    /// In the order in which they were sent, not received
+    /// Order messages by when they were sent, not received
     #[arg(long, help_heading = "Which messages")]
     pub by_publish_time: bool,
 
@@ -62,19 +62,19 @@ pub struct CatArguments {
     #[arg(long, conflicts_with = "format", help_heading = "How they are shown")]
     pub json: bool,
 
-    /// The serialized bytes of the messages, one after the other
+    /// Write the serialized bytes of the messages, one after the other
     #[arg(long, conflicts_with_all = ["format", "json", "truncate_length", "no_arr", "no_str", "base64"], help_heading = "How they are shown")]
     pub raw: bool,
 
-    /// Cut lists and texts that are longer
+    /// Cut lists and strings after this many elements
     #[arg(short = 'l', long, value_name = "N", help_heading = "How they are shown")]
     pub truncate_length: Option<usize>,
 
-    /// Instead of lists what they hold and how many
+    /// Show lists as their type and length
     #[arg(long, help_heading = "How they are shown")]
     pub no_arr: bool,
 
-    /// Instead of texts how long they are
+    /// Show strings as their length
     #[arg(long, help_heading = "How they are shown")]
     pub no_str: bool,
 

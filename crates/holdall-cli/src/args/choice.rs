@@ -31,7 +31,7 @@ pub struct ChoiceArguments {
     #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "Which messages")]
     pub topic_types: Vec<String>,
 
-    /// Of this topic only messages for which the expression holds; may be given for several topics
+    /// Only messages of this topic for which the expression is true; may be given for several topics
     #[arg(
         short = 'w',
         long = "where",
@@ -40,19 +40,19 @@ pub struct ChoiceArguments {
     )]
     pub questions: Vec<String>,
 
-    /// Not before this time, in seconds since 1970 (1700000000.25)
+    /// Skip messages before this time, in seconds since 1970 (1700000000.25)
     #[arg(long, value_name = "S", value_parser = units::parse_instant, help_heading = "Which messages")]
     pub start: Option<i64>,
 
-    /// Not after this time, in seconds since 1970
+    /// Skip messages after this time, in seconds since 1970
     #[arg(long, value_name = "S", value_parser = units::parse_instant, help_heading = "Which messages")]
     pub end: Option<i64>,
 
-    /// Leave out the beginning of the bag, in seconds
+    /// Skip the beginning of the bag, in seconds
     #[arg(long, value_name = "S", default_value = "0", value_parser = units::parse_seconds, help_heading = "Which messages")]
     pub start_offset: Duration,
 
-    /// Only this much from there, in seconds
+    /// Stop after this many seconds from there
     #[arg(long, value_name = "S", value_parser = units::parse_seconds, help_heading = "Which messages")]
     pub duration: Option<Duration>,
 

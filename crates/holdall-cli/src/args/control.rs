@@ -22,7 +22,7 @@ pub struct ControlArguments {
     #[arg(value_name = "PATH")]
     pub socket: PathBuf,
 
-    /// What to ask
+    /// The request
     #[arg(value_name = "REQUEST", value_parser = PossibleValuesParser::new(REQUESTS))]
     pub request: String,
 }

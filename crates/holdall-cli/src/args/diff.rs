@@ -34,11 +34,11 @@ pub struct DiffArguments {
     #[arg(value_name = "SECOND")]
     pub second: PathBuf,
 
-    /// Compare what the bags say about themselves, not their messages
+    /// Compare metadata only, not messages
     #[arg(short = 's', long)]
     pub summary: bool,
 
-    /// Show this many of the messages that differ
+    /// Show at most this many differing messages
     #[arg(short = 'n', long, value_name = "N", default_value = "10")]
     pub count: usize,
 

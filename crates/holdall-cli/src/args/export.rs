@@ -25,10 +25,10 @@ Tables:
 Images:
   sensor_msgs/msg/Image and CompressedImage; other topics are left out. Files are named by the log
   time of the message, in a folder for each topic. 8-bit and 16-bit mono, rgb, bgr, rgba, bgra;
-  bayer as it is, yuv422 as RGB; 32FC1 (metres) as millimetres in 16 bits, 0 where nothing was
-  measured; 16 bits are always PNG. Images that are compressed already are written as they are.
+  bayer unchanged, yuv422 as RGB; 32FC1 (metres) as millimetres in 16 bits, 0 where nothing was
+  measured; 16 bits are always PNG. Images that are compressed already are written unchanged.
 
-Files appear under their names when they are complete; what exists is not overwritten.";
+Files get their names when they are complete; existing files are not overwritten.";
 
 /// What is made of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,15 +62,15 @@ pub struct ExportArguments {
     #[command(flatten)]
     pub choice: ChoiceArguments,
 
-    /// What is made of them
+    /// Format of the output
     #[arg(short = 'f', long, value_name = "FORMAT", help_heading = "What is written")]
     pub format: ExportFormat,
 
-    /// Folder to write into; the bag's name and the format when it is not given
+    /// Output directory [default: the bag's name and the format]
     #[arg(short = 'o', long, value_name = "FOLDER", help_heading = "What is written")]
     pub output: Option<PathBuf>,
 
-    /// Replace files that exist
+    /// Overwrite existing files
     #[arg(long, help_heading = "What is written")]
     pub overwrite: bool,
 

@@ -30,7 +30,7 @@ pub struct InfoArguments {
     #[arg(value_name = "BAG")]
     pub bag: PathBuf,
 
-    /// Names of topics only
+    /// Show topic names only
     #[arg(short = 't', long, conflicts_with_all = ["verbose", "json"])]
     pub topic_name: bool,
 

@@ -36,14 +36,14 @@ const ENVIRONMENT: &str = "\
 Environment:
   ROS_DOMAIN_ID                  the ROS domain, 0 to 232 (default 0)
   ROS_AUTOMATIC_DISCOVERY_RANGE  SUBNET, LOCALHOST, OFF or SYSTEM_DEFAULT
-  ROS_STATIC_PEERS               hosts to look for, divided by ;
+  ROS_STATIC_PEERS               hosts to discover, separated by ;
   ROS_LOCALHOST_ONLY             1 keeps to this host; overrules range and peers (deprecated)
   CYCLONEDDS_URI                 configuration of the DDS layer, used unchanged
   RMW_IMPLEMENTATION             rmw_zenoh_cpp makes zenoh the default transport
   ZENOH_SESSION_CONFIG_URI       configuration file of zenoh, instead of rmw_zenoh's defaults
-  ZENOH_CONFIG_OVERRIDE          key=value pairs on top of it, divided by ;
+  ZENOH_CONFIG_OVERRIDE          key=value pairs that override it, separated by ;
   ZENOH_ROUTER_CHECK_ATTEMPTS    below 0: no router is expected
-  ROS_DISTRO, AMENT_PREFIX_PATH  noted in the bag; searched for message definitions
+  ROS_DISTRO, AMENT_PREFIX_PATH  stored in the bag; searched for message definitions
   NO_COLOR                       no colours";
 
 /// Colours of help and errors.
@@ -53,9 +53,9 @@ const STYLES: styling::Styles = styling::Styles::styled()
     .literal(styling::AnsiColor::Cyan.on_default())
     .placeholder(styling::AnsiColor::Cyan.on_default());
 
-/// Record live ROS 2 systems into bags, look at bags and play them back.
+/// Record live ROS 2 systems into bags, inspect bags and play them back.
 ///
-/// Needs no ROS installation. Bags are those of `ros2 bag`: MCAP files beside a metadata.yaml, read by `ros2 bag`, the
+/// Needs no ROS installation. Bags have the format of `ros2 bag`: MCAP files next to a metadata.yaml, read by `ros2 bag`, the
 /// mcap tools and Foxglove too. Every message that was sent and is not in the bag is counted and reported.
 #[derive(Debug, Parser)]
 #[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = STYLES, args_override_self = true, max_term_width = 110)]
@@ -85,22 +85,22 @@ pub enum Verb {
     /// Show messages, decoded, as YAML or JSON
     #[command(after_help = cat::EXAMPLES, after_long_help = format!("{}\n\n{}", cat::EXAMPLES, cat::NOTES))]
     Cat(Box<cat::CatArguments>),
-    /// Check bags whole: records, checksums, indexes, counts, definitions
+    /// Check whole bags: records, checksums, indexes, counts, definitions
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArguments),
-    /// Give a bag whose recorder was killed its end: index, ledger, metadata.yaml
+    /// Complete a bag whose recorder was killed: index, ledger, metadata.yaml
     #[command(after_help = repair::EXAMPLES, after_long_help = format!("{}\n\n{}", repair::EXAMPLES, repair::NOTES))]
     Repair(repair::RepairArguments),
     /// Write messages as tables (CSV, Parquet) or image files
     #[command(after_help = export::EXAMPLES, after_long_help = format!("{}\n\n{}", export::EXAMPLES, export::NOTES))]
     Export(Box<export::ExportArguments>),
-    /// Show what one bag has and another has not
+    /// Show the differences between two bags
     #[command(after_help = diff::EXAMPLES, after_long_help = format!("{}\n\n{}", diff::EXAMPLES, diff::NOTES))]
     Diff(diff::DiffArguments),
     /// Count what is in a bag and compare it with the recording's account of every message
     #[command(after_help = audit::EXAMPLES, after_long_help = audit::after_long_help())]
     Audit(audit::AuditArguments),
-    /// Convert bags to another storage, compression or choice of messages
+    /// Convert bags to another storage or compression, or to a selection of their messages
     #[command(after_help = tools::CONVERT_EXAMPLES)]
     Convert(Box<tools::ConvertArguments>),
     /// Make one bag out of several
@@ -118,7 +118,7 @@ pub enum Verb {
     /// Make an uncompressed bag out of a compressed one
     #[command(after_help = tools::DECOMPRESS_EXAMPLES)]
     Decompress(tools::DecompressArguments),
-    /// Make metadata.yaml anew, and the index of MCAP files that have none
+    /// Rebuild metadata.yaml, and the index of MCAP files that have none
     #[command(after_help = tools::REINDEX_EXAMPLES)]
     Reindex(tools::ReindexArguments),
     /// List storages and codecs, or the topics and chunks of a bag
@@ -128,10 +128,10 @@ pub enum Verb {
         #[command(subcommand)]
         what: tools::ListWhat,
     },
-    /// Ask something of a running recording
+    /// Send a request to a running recording
     #[command(after_help = control::EXAMPLES)]
     Control(control::ControlArguments),
-    /// Measure what recording costs and reaches on this machine
+    /// Benchmark recording on this machine: speed, cost, losses
     #[command(after_help = bench::EXAMPLES)]
     Bench {
         /// What to measure.
@@ -156,7 +156,7 @@ pub enum Verb {
 pub enum TransportName {
     /// The transport with this id.
     Id(&'static str),
-    /// Each one that this build has and that can be started here.
+    /// Every transport of this build that can be started here.
     Auto,
 }
 
@@ -178,23 +178,23 @@ impl ValueEnum for TransportName {
                 PossibleValue::new(entry.id).help(entry.about)
             }
             Self::Auto => {
-                PossibleValue::new("auto").help("Each one that this build has and that can be started here")
+                PossibleValue::new("auto").help("Every transport of this build that can be started here")
             }
         })
     }
 }
 
-/// How much is logged (`--log-level`).
+/// Lowest severity to log (`--log-level`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// Everything, for developers of holdall.
+    /// Everything; for developers of holdall.
     Debug,
-    /// What happens: subscriptions, splits, publishers that come and go.
+    /// Events: subscriptions, splits, publishers that appear and leave.
     #[default]
     Info,
-    /// What may be wrong.
+    /// Possible problems.
     Warn,
-    /// What failed.
+    /// Failures.
     Error,
     /// Only why the program ended.
     Fatal,

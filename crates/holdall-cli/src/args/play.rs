@@ -17,7 +17,7 @@ Examples:
 
 const KEYS: &str = "\
 Keys and signals:
-  SPACE       pause, go on (on a terminal)
+  SPACE       pause, resume (on a terminal)
   →           play the next message while paused
   ↑ ↓         rate + 0.1, rate - 0.1
   Ctrl-C      end (also SIGTERM and SIGHUP)
@@ -46,7 +46,7 @@ pub struct PlayArguments {
     #[arg(value_name = "BAG", help_heading = "What to play")]
     pub bags: Vec<PathBuf>,
 
-    /// A further bag; the storage id after it is optional
+    /// A bag to play; may be given several times; the storage id after it is optional
     #[arg(short = 'i', long, value_names = ["BAG", "STORAGE"], num_args = 1..=2, action = clap::ArgAction::Append,
           help_heading = "What to play")]
     pub input: Vec<PathBuf>,
@@ -83,7 +83,7 @@ pub struct PlayArguments {
     #[arg(short = 'm', long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What to play")]
     pub remap: Vec<String>,
 
-    /// How topics are published; may be given several times; auto is each one that can be started here
+    /// Transports to publish on; may be given several times
     /// [default: zenoh where RMW_IMPLEMENTATION is rmw_zenoh_cpp, else dds]
     #[arg(
         long,
@@ -93,7 +93,7 @@ pub struct PlayArguments {
     )]
     pub transport: Vec<TransportName>,
 
-    /// YAML file with the QoS to publish with, by topic, instead of the recorded one
+    /// YAML file with QoS overrides by topic; without one the recorded QoS is offered
     #[arg(long, value_name = "FILE", help_heading = "What to play")]
     pub qos_profile_overrides_path: Option<PathBuf>,
 
@@ -102,7 +102,7 @@ pub struct PlayArguments {
           help_heading = "When")]
     pub rate: f64,
 
-    /// Begin again at the end, for ever
+    /// Start again at the end, forever
     #[arg(short = 'l', long, help_heading = "When")]
     pub r#loop: bool,
 
@@ -119,7 +119,7 @@ pub struct PlayArguments {
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_endless, help_heading = "When")]
     pub playback_duration: Option<Span>,
 
-    /// Play until this time of the bag, in seconds since 1970; the later one of this and --playback-duration counts
+    /// Play until this time of the bag, in seconds since 1970; with --playback-duration, the later end counts
     #[arg(
         long,
         value_name = "S",
@@ -133,11 +133,11 @@ pub struct PlayArguments {
     #[arg(long, value_name = "NS", allow_negative_numbers = true, help_heading = "When")]
     pub playback_until_nsec: Option<i64>,
 
-    /// Which stamp orders and spaces the messages
+    /// Which stamp sets the order and the spacing of messages
     #[arg(long, value_name = "STAMP", default_value = "received", help_heading = "When")]
     pub message_order: MessageOrderName,
 
-    /// Publish /clock this many times a second, 40 when no number is given; a recorded /clock is left out
+    /// Publish /clock at this rate in Hz, 40 when no number is given; a recorded /clock is left out
     #[arg(long, value_name = "HZ", num_args = 0..=1, allow_negative_numbers = true, default_missing_value = "40", value_parser = parse_positive,
           conflicts_with_all = ["clock_topics", "clock_topics_all"], help_heading = "Clock")]
     pub clock: Option<f64>,
@@ -154,21 +154,21 @@ pub struct PlayArguments {
     #[arg(short = 'p', long, help_heading = "While it runs")]
     pub start_paused: bool,
 
-    /// Messages to read ahead of time
+    /// Number of messages to read ahead
     #[arg(long, value_name = "N", default_value = "1000", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..),
           help_heading = "While it runs")]
     pub read_ahead_queue_size: u32,
 
-    /// Wait at the end until all reliable subscriptions have everything, at most this many ms; 0 waits for ever
+    /// At the end wait until all reliable subscriptions have acknowledged everything, at most this many ms; 0 waits forever
     #[arg(long, value_name = "MS", allow_negative_numbers = true, value_parser = units::parse_milliseconds,
           help_heading = "While it runs")]
     pub wait_for_all_acked: Option<Duration>,
 
-    /// Do not read keys
+    /// Disable keyboard controls
     #[arg(long, help_heading = "While it runs")]
     pub disable_keyboard_controls: bool,
 
-    /// How much is logged
+    /// Lowest severity to log
     #[arg(
         long,
         value_name = "LEVEL",

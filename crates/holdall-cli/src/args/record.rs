@@ -18,17 +18,17 @@ Examples:
   holdall record -e ^/camera --exclude-topics /camera/depth
                                                 what begins with /camera, without one
   holdall record -a -b 1GB --max-bag-files 20   a new file each GB, the newest 20 are kept
-  holdall record -a --compression-mode file     each file is packed with zstd when it is closed
-  holdall record -a -b 1GB --on-disk-full ring  until stopped: gives up its oldest files when the disk is full
+  holdall record -a --compression-mode file     each file is compressed with zstd when it is closed
+  holdall record -a -b 1GB --on-disk-full ring  until stopped: deletes its oldest files when the disk is full
   holdall record -a --max-loss-window 500ms     a power cut takes at most half a second
   holdall record -a --transport zenoh           topics of systems with rmw_zenoh
   holdall record -a --json > report.json        the final report for programs";
 
 const KEYS: &str = "\
 Keys and signals:
-  SPACE            pause, go on (on a terminal)
+  SPACE            pause, resume (on a terminal)
   Ctrl-C           end the recording and close the bag (also SIGTERM and SIGHUP)
-  Ctrl-C again     after half a second: end now, and say what is abandoned
+  Ctrl-C again     after half a second: end now, and report what is abandoned
   SIGUSR1, s       write a snapshot (with --snapshot-mode)
 
 Sizes are bytes, or 100MiB (powers of 1024), 1GB (powers of 1000).
@@ -55,19 +55,19 @@ fn preset_help() -> String {
 /// What to do when the cache is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CachePolicyName {
-    /// No topic starves another: refuse newcomers of topics that hold more than their share.
+    /// Drop new messages of topics that use more than their share, so that no topic starves another.
     #[default]
     Fair,
-    /// Refuse newcomers, as rosbag2 does.
+    /// Drop new messages, as rosbag2 does.
     DropNew,
-    /// Give up the oldest messages.
+    /// Drop the oldest messages.
     DropOld,
 }
 
 /// What rosbag2's own compression packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CompressionModeName {
-    /// Nothing.
+    /// No compression.
     #[default]
     None,
     /// Each file, when it is closed.
@@ -79,20 +79,20 @@ pub enum CompressionModeName {
 /// What to do when the disk is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnDiskFullName {
-    /// End the recording; what was received until then is in a whole bag.
+    /// End the recording; everything received until then is in a complete bag.
     #[default]
     Stop,
-    /// Remove this recording's own oldest files, report and count them, and continue.
+    /// Delete the oldest files of this recording, report and count them, and continue.
     Ring,
 }
 
 /// How storage files are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum DiskModeName {
-    /// Direct where the file system takes it, buffered where not.
+    /// Direct where the file system supports it, else buffered.
     #[default]
     Auto,
-    /// Past the page cache (`O_DIRECT`), and nothing else.
+    /// Bypass the page cache (`O_DIRECT`); fail where that is not supported.
     Direct,
     /// Through the page cache, with early write-back.
     Buffered,
@@ -105,11 +105,11 @@ pub struct RecordArguments {
     #[arg(value_name = "TOPIC", help_heading = "What to record")]
     pub positional_topics: Vec<String>,
 
-    /// Record all topics and services, hidden ones left out
+    /// Record all topics and services except hidden ones
     #[arg(short = 'a', long, help_heading = "What to record")]
     pub all: bool,
 
-    /// Record all topics, hidden ones left out
+    /// Record all topics except hidden ones
     #[arg(long, help_heading = "What to record")]
     pub all_topics: bool,
 
@@ -149,7 +149,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "What to record")]
     pub exclude_topic_types: Vec<String>,
 
-    /// Also record hidden topics: those with a part that begins with _
+    /// Also record hidden topics: those with a name part that begins with _
     #[arg(long, help_heading = "What to record")]
     pub include_hidden_topics: bool,
 
@@ -161,7 +161,7 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "What to record")]
     pub ignore_leaf_topics: bool,
 
-    /// How topics are reached; may be given several times; auto is each one that can be started here
+    /// Transports to record from; may be given several times
     /// [default: zenoh where RMW_IMPLEMENTATION is rmw_zenoh_cpp, else dds]
     #[arg(
         long,
@@ -171,15 +171,15 @@ pub struct RecordArguments {
     )]
     pub transport: Vec<TransportName>,
 
-    /// Record a message that several transports bring, because of a bridge, once (same bytes within 10 s)
+    /// Record a message once when a bridge brings it over several transports (same bytes within 10 s)
     #[arg(long, help_heading = "Discovery")]
     pub merge_duplicates: bool,
 
-    /// Look for topics at the start only; ones that appear later are not recorded
+    /// Discover topics at the start only; topics that appear later are not recorded
     #[arg(long, help_heading = "Discovery")]
     pub no_discovery: bool,
 
-    /// Time between two searches for new topics and publishers, in ms
+    /// Time between polls for new topics and publishers, in ms
     #[arg(short = 'p', long, value_name = "MS", default_value = "100", allow_negative_numbers = true, value_parser = units::parse_milliseconds,
           help_heading = "Discovery")]
     pub polling_interval: Duration,
@@ -188,7 +188,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "FILE", help_heading = "Discovery")]
     pub static_topics_path: Option<PathBuf>,
 
-    /// YAML file with the QoS to subscribe with, by topic, instead of the one adapted to the publishers
+    /// YAML file with QoS overrides by topic; without one the QoS is adapted to the publishers
     #[arg(long, value_name = "FILE", help_heading = "Discovery")]
     pub qos_profile_overrides_path: Option<PathBuf>,
 
@@ -212,7 +212,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "PRESET", value_parser = Known::presets(), hide_possible_values = true, help = preset_help(), help_heading = "Bag")]
     pub storage_preset_profile: Option<String>,
 
-    /// YAML file with settings of the storage, laid over the preset
+    /// YAML file with settings of the storage; they override the preset
     #[arg(long, value_name = "FILE", help_heading = "Bag")]
     pub storage_config_file: Option<PathBuf>,
 
@@ -220,8 +220,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "MODE", default_value = "auto", help_heading = "Bag")]
     pub disk_mode: DiskModeName,
 
-    /// Pack the bag as rosbag2 does: each file when it is closed, or each message by itself. To pack the content of the file, chunk by
-    /// chunk, use a preset of mcap: zstd_fast
+    /// Compress the bag as rosbag2 does: each file when it is closed, or each message. To compress chunks within MCAP files, use --storage-preset-profile zstd_fast
     #[arg(
         long,
         value_name = "MODE",
@@ -235,8 +234,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "FORMAT", help_heading = "Compression")]
     pub compression_format: Option<String>,
 
-    /// Messages that may wait to be packed; when more come, the oldest is given up and counted. 0 gives up none: messages wait in
-    /// the cache (rosbag2 has 1)
+    /// Messages that may wait for compression; when more arrive, the oldest is dropped and counted. 0 drops none: messages wait in the cache (rosbag2's default is 1)
     #[arg(
         long,
         value_name = "N",
@@ -246,7 +244,7 @@ pub struct RecordArguments {
     )]
     pub compression_queue_size: u32,
 
-    /// Threads for all kinds of compression; 0 for as many as there are processors
+    /// Compression threads; 0 for one per processor
     #[arg(
         long,
         value_name = "N",
@@ -256,7 +254,7 @@ pub struct RecordArguments {
     )]
     pub compression_threads: u32,
 
-    /// How nice compression threads are to others: -20 (before all) to 19 (after all)
+    /// Nice value of the compression threads: -20 (highest priority) to 19 (lowest)
     #[arg(long, value_name = "NICE", default_value = "0", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19),
           help_heading = "Compression")]
     pub compression_threads_priority: i32,
@@ -265,21 +263,21 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "Bag")]
     pub merge_publishers: bool,
 
-    /// Keep these key=value pairs in the bag's metadata
+    /// Store these key=value pairs in metadata.yaml
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Bag")]
     pub custom_data: Vec<String>,
 
-    /// Continue in a new file when this many bytes are written; 0 never
+    /// Split after this many bytes; 0 never
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_bytes,
           help_heading = "Split")]
     pub max_bag_size: u64,
 
-    /// Continue in a new file after this many seconds; 0 never
+    /// Split after this many seconds; 0 never
     #[arg(short = 'd', long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds,
           help_heading = "Split")]
     pub max_bag_duration: Duration,
 
-    /// Keep only this many newest files, delete older ones; 0 keeps all; needs -b or -d
+    /// Keep only this many of the newest files and delete older ones; 0 keeps all; needs -b or -d
     #[arg(
         long,
         value_name = "N",
@@ -289,16 +287,16 @@ pub struct RecordArguments {
     )]
     pub max_bag_files: u32,
 
-    /// After a power cut at most the messages of the last S seconds are missing; 0 syncs at the end only
+    /// Sync so often that a power cut loses at most the last S seconds; 0 syncs at the end only
     #[arg(long, value_name = "S", default_value = "2", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Safety")]
     pub max_loss_window: Duration,
 
-    /// Directory in memory that keeps what the disk does not have yet, for `holdall repair` after the recorder was killed; empty for none
+    /// In-memory directory for messages that are not on disk yet, so that `holdall repair` can recover them after the recorder was killed; empty for none
     // clap's own parser of paths refuses the empty one.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm", value_parser = OsStringValueParser::new().map(PathBuf::from), help_heading = "Safety")]
     pub rescue_directory: PathBuf,
 
-    /// When less than this is free the disk counts as full; 0: when a write fails [default: 0, with --on-disk-full ring 1GiB]
+    /// Treat the disk as full when less than this is free; 0: only when a write fails [default: 0, with --on-disk-full ring 1GiB]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Safety")]
     pub min_free_space: Option<u64>,
 
@@ -306,12 +304,12 @@ pub struct RecordArguments {
     #[arg(long, value_name = "POLICY", default_value = "stop", help_heading = "Safety")]
     pub on_disk_full: OnDiskFullName,
 
-    /// Memory for messages that wait for the disk, all in all; 0 is as little as possible, or by --max-cache-duration alone [default: a
+    /// Memory for messages that wait for the disk; 0 is as little as possible, or limited by --max-cache-duration alone [default: a
     /// sixteenth of the memory, at least 100MiB, at most 512MiB; 100MiB with --snapshot-mode]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Cache")]
     pub max_cache_size: Option<u64>,
 
-    /// Longest time that messages may wait in the cache, in seconds; 0 is by size only
+    /// Longest time that messages may wait in the cache, in seconds; 0 limits by size only
     #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Cache")]
     pub max_cache_duration: Duration,
 
@@ -319,7 +317,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "POLICY", default_value = "fair", help_heading = "Cache")]
     pub cache_policy: CachePolicyName,
 
-    /// Keep the newest messages in the cache and write them only when a snapshot is asked for
+    /// Keep the newest messages in the cache and write them only when a snapshot is requested
     #[arg(long, help_heading = "Cache")]
     pub snapshot_mode: bool,
 
@@ -333,7 +331,7 @@ pub struct RecordArguments {
 
     /// Publish losses on events/rosbag2_messages_lost at most this often, in Hz; 0 never
     ///
-    /// By default once a second, as soon as another node has the type: Jazzy does not have it
+    /// By default once a second, as soon as another node has the type; Jazzy lacks it
     #[arg(
         long,
         alias = "stats_max_publishing_rate",
@@ -343,15 +341,15 @@ pub struct RecordArguments {
     )]
     pub stats_max_publishing_rate: Option<f64>,
 
-    /// Take requests on this local socket (see holdall control); only this user may
+    /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub control_socket: Option<PathBuf>,
 
-    /// Keep the counters in this file as OpenMetrics text, replaced each second
+    /// Write the counters to this file each second, as OpenMetrics text
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub metrics_file: Option<PathBuf>,
 
-    /// Continue in a new file when messages arrive and nothing becomes durable for 2 s (or twice the loss window)
+    /// Continue in a new file when messages arrive but nothing becomes durable for 2 s (or twice the loss window)
     #[arg(long, help_heading = "While it runs")]
     pub restart_on_stall: bool,
 
@@ -369,11 +367,11 @@ pub struct RecordArguments {
           help_heading = "While it runs")]
     pub rt_priority: Option<u8>,
 
-    /// Do not read keys
+    /// Disable keyboard controls
     #[arg(long, help_heading = "While it runs")]
     pub disable_keyboard_controls: bool,
 
-    /// How much is logged
+    /// Lowest severity to log
     #[arg(
         long,
         value_name = "LEVEL",

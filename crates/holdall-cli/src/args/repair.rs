@@ -17,7 +17,7 @@ read, and marks what cannot: whenever it is interrupted, everything that could b
 What was lost at the end of the recording is not known then, and the bag says so. The result is read whole and checked, as by
 `holdall check`. A bag that is being recorded is refused.
 
-Exit code 3 when something could not be saved, 1 when a problem remains that a repair cannot mend; each is listed.";
+Exit code 3 when something could not be saved, 1 when a problem remains that a repair cannot fix; each is listed.";
 
 /// All flags of `holdall repair`.
 #[derive(Args, Clone, Debug)]
@@ -26,7 +26,7 @@ pub struct RepairArguments {
     #[arg(value_name = "BAG")]
     pub bag: PathBuf,
 
-    /// Repair a copy, which must not exist, and leave the bag unchanged
+    /// Repair a copy in this new bag and leave the original unchanged
     #[arg(short = 'o', long, value_name = "NEW")]
     pub output: Option<PathBuf>,
 

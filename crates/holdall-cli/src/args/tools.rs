@@ -126,19 +126,19 @@ pub struct SelectionArguments {
     #[arg(long, value_name = "PUBLISHER", num_args = 1.., help_heading = "Which messages")]
     pub publisher: Vec<String>,
 
-    /// Not before: seconds or nanoseconds since 1970, or +S seconds after the first message
+    /// Skip messages before this time: seconds or nanoseconds since 1970, or +S seconds after the first message
     #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = "Which messages")]
     pub start: Option<Moment>,
 
-    /// Not after; as --start
+    /// Skip messages after this time; as --start
     #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = "Which messages")]
     pub end: Option<Moment>,
 
-    /// At most so many messages a second: of one topic, or of each that has no limit of its own
+    /// Keep at most this many messages a second: of one topic, or of each topic without a limit of its own
     #[arg(long = "rate", value_name = "[TOPIC=]HZ", help_heading = "Which messages")]
     pub rates: Vec<String>,
 
-    /// Of this topic only messages for which the expression holds; may be given for several topics
+    /// Only messages of this topic for which the expression is true; may be given for several topics
     #[arg(
         short = 'w',
         long = "where",
@@ -151,11 +151,11 @@ pub struct SelectionArguments {
 /// How chunks of MCAP files are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Codec {
-    /// Not at all.
+    /// No compression.
     None,
-    /// Fast, little.
+    /// Fast, lower ratio.
     Lz4,
-    /// Slower, more.
+    /// Slower, higher ratio.
     Zstd,
 }
 
@@ -177,7 +177,7 @@ pub enum Level {
 /// What rosbag2's own compression packs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PackMode {
-    /// Nothing.
+    /// No compression.
     None,
     /// Each storage file.
     File,
@@ -192,11 +192,11 @@ pub struct OutputArguments {
     #[arg(short = 's', long, value_name = "ID", help_heading = "Output", value_parser = Known::storages(), hide_possible_values = true)]
     pub storage: Option<String>,
 
-    /// Preset of the storage, as `holdall record` has it
+    /// Preset of the storage, as for `holdall record`
     #[arg(long, value_name = "PRESET", help_heading = "Output", value_parser = Known::presets(), hide_possible_values = true)]
     pub storage_preset_profile: Option<String>,
 
-    /// YAML file with settings of the storage, laid over the preset
+    /// YAML file with settings of the storage; they override the preset
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub storage_config_file: Option<PathBuf>,
 
@@ -204,7 +204,7 @@ pub struct OutputArguments {
     #[arg(long, value_name = "CODEC", help_heading = "Output")]
     pub compression: Option<Codec>,
 
-    /// How much effort that takes
+    /// Compression level
     #[arg(long, value_name = "LEVEL", requires = "compression", help_heading = "Output")]
     pub level: Option<Level>,
 
@@ -212,11 +212,11 @@ pub struct OutputArguments {
     #[arg(long, value_name = "MODE", help_heading = "Output")]
     pub compression_mode: Option<PackMode>,
 
-    /// Goes to custom_data of metadata.yaml
+    /// Store these key=value pairs in custom_data of metadata.yaml
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Output")]
     pub custom_data: Vec<String>,
 
-    /// Print what was made as one JSON object
+    /// Print a report as one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
@@ -224,19 +224,19 @@ pub struct OutputArguments {
 /// Where the output continues in a new file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DivisionArguments {
-    /// Files of at most this many bytes
+    /// Split after this many bytes
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = units::parse_bytes, help_heading = "Files")]
     pub max_bag_size: Option<u64>,
 
-    /// Files of at most this span, in seconds
+    /// Split after this span, in seconds
     #[arg(short = 'd', long, value_name = "S", value_parser = units::parse_seconds, help_heading = "Files")]
     pub max_bag_duration: Option<Duration>,
 
-    /// Files of at most this many messages
+    /// Split after this many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Files")]
     pub count: Option<u64>,
 
-    /// Begin a new file at these times: seconds or nanoseconds since 1970, or +S seconds after the first message
+    /// Split at these times: seconds or nanoseconds since 1970, or +S seconds after the first message
     #[arg(long, value_name = "TIME", num_args = 1.., value_parser = parse_moment, help_heading = "Files")]
     pub at: Vec<Moment>,
 }
@@ -248,7 +248,7 @@ pub struct ConvertArguments {
     #[arg(value_name = "BAG")]
     pub bags: Vec<PathBuf>,
 
-    /// A bag to read, as `ros2 bag convert` has it; a storage id after it is not needed
+    /// A bag to read, as for `ros2 bag convert`; the storage id after it is optional
     #[arg(short = 'i', long = "input", value_name = "URI [STORAGE]", num_args = 1..=2, action = clap::ArgAction::Append)]
     pub input: Vec<String>,
 
@@ -368,11 +368,11 @@ pub struct CompressArguments {
     #[arg(long, value_name = "CODEC", default_value = "zstd")]
     pub codec: Codec,
 
-    /// How much effort it takes to compress chunks
+    /// Compression level of chunks
     #[arg(long, value_name = "LEVEL", default_value = "default")]
     pub level: Level,
 
-    /// Print what was made as one JSON object
+    /// Print a report as one JSON object
     #[arg(long)]
     pub json: bool,
 }
@@ -388,7 +388,7 @@ pub struct DecompressArguments {
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: PathBuf,
 
-    /// Print what was made as one JSON object
+    /// Print a report as one JSON object
     #[arg(long)]
     pub json: bool,
 }

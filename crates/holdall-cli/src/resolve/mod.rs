@@ -20,12 +20,12 @@ use std::{
 pub enum UsageError {
     /// Nothing selects topics to record.
     #[error(
-        "nothing says what to record; use -a for everything, or name topics, or one of --all-topics, --all-services, \
+        "nothing is selected to record; use -a for everything, or name topics, or one of --all-topics, --all-services, \
          --services, --topic-types, --regex, --static-topics-path"
     )]
     NothingSelected,
     /// A flag that narrows a broad choice, without one.
-    #[error("{flag} only narrows a broad choice; add one of {broad}")]
+    #[error("{flag} excludes from a broad selection; add one of {broad}")]
     ExcludeWithoutBroadChoice {
         /// The flag that was given.
         flag: &'static str,

@@ -77,7 +77,7 @@ pub fn remove_unfinished_at_end() {
         .spawn(wait)
         .is_err()
     {
-        tracing::warn!("no thread to wait for signals: end with Ctrl-\\");
+        tracing::warn!("cannot start the thread that waits for signals; stop with Ctrl-\\");
     }
 }
 

@@ -102,7 +102,7 @@ pub fn message_count(bags: &BagSet) -> u64 {
 /// The sentence for a choice that leaves nothing of bags that have messages.
 pub fn nothing_chosen(bags: &BagSet) -> String {
     format!(
-        "nothing is chosen: none of {} fits",
+        "nothing is selected: none of {} matches",
         plural(message_count(bags), "message")
     )
 }

@@ -27,7 +27,7 @@ pub enum SurvivorError {
         path: PathBuf,
     },
     /// It is another file than the expected one.
-    #[error("{} is not the memory that was meant: {reason}", path.display())]
+    #[error("{} is not the expected shared memory: {reason}", path.display())]
     Other {
         /// Where it is.
         path: PathBuf,

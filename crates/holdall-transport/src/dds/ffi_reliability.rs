@@ -201,7 +201,7 @@ unsafe fn domain_of(sertype: *const ddsi_sertype, participant: Gid) -> Option<*c
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(
-            "some losses at head and tail stay unknown: Cyclone DDS has another layout than expected"
+            "some losses at head and tail cannot be counted: Cyclone DDS has an unexpected memory layout"
         );
     });
     None

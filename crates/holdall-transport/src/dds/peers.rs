@@ -121,7 +121,7 @@ impl Peers {
             Err(reason) => {
                 if self.unresolved.insert(host.clone()) {
                     tracing::warn!(
-                        "ROS_STATIC_PEERS: {host} has no address ({reason}); it is tried again every {} s, \
+                        "ROS_STATIC_PEERS: {host} has no address ({reason}); retrying every {} s, \
                          everything else is recorded",
                         ANNOUNCE_EVERY.as_secs()
                     );

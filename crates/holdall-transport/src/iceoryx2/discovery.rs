@@ -199,7 +199,7 @@ impl Discovery {
                 topic.push_str("_2");
                 if seen.refused.insert(name.clone()) {
                     tracing::warn!(
-                        "iceoryx2: the service {name:?} is recorded as {topic}: another one has its topic"
+                        "iceoryx2: service {name:?} is recorded as {topic}: another service has its topic"
                     );
                 }
             }
@@ -209,7 +209,7 @@ impl Discovery {
                 }
                 Err(reason) if seen.refused.insert(name.clone()) => {
                     tracing::warn!(
-                        "iceoryx2: the service {name:?} cannot be opened ({reason}) and is not recorded"
+                        "iceoryx2: service {name:?} cannot be opened ({reason}); it is not recorded"
                     );
                 }
                 Err(_) => {}
@@ -263,7 +263,7 @@ impl Discovery {
                 self.receiving.changed();
             }
             Err(reason) if unheard.insert(slot.topic.clone()) => tracing::warn!(
-                "{}: no subscriber can be made for the service {:?} ({reason}); it is not recorded until one can",
+                "{}: cannot create a subscriber for service {:?} ({reason}); it is not recorded until that works",
                 slot.topic,
                 service.facts.name
             ),

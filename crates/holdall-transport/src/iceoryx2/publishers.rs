@@ -67,7 +67,7 @@ fn log_unopened(
         let mut logged = lock(&logged);
         if logged.insert(info.sender_port_id) {
             tracing::warn!(
-                "{topic}: the shared memory of publisher {} cannot be opened; its messages are not recorded, and how many they are is unknown",
+                "{topic}: the shared memory of publisher {} cannot be opened; its messages are not recorded, and their number is unknown",
                 gid(info.sender_port_id)
             );
         }

@@ -88,7 +88,7 @@ impl Graph {
             Err(error) => {
                 let mut state = self.lock();
                 if state.refused.len() < REFUSED_TOLD_MAX && state.refused.insert(gid) {
-                    tracing::warn!("zenoh: {key:?} is no token of rmw_zenoh, so it is left out: {error}");
+                    tracing::warn!("zenoh: ignoring {key:?}, which is no token of rmw_zenoh: {error}");
                 }
                 return;
             }

@@ -78,7 +78,7 @@ impl RouterWatch {
             match (here, missing) {
                 (false, None) => {
                     tracing::warn!(
-                        "zenoh router {router} is gone; what reaches this session without it goes on, and the rest when it is back"
+                        "lost zenoh router {router}; until it is back, only what reaches this session without it is recorded"
                     );
                     // Routers that never come back must not fill memory.
                     self.missing.truncate(15);
@@ -97,7 +97,7 @@ impl RouterWatch {
         } else if self.warn_at.is_some_and(|at| now >= at) {
             self.warn_at = None;
             tracing::warn!(
-                "no zenoh router or peer is reached yet (connect/endpoints {}); is a router running, `ros2 run rmw_zenoh_cpp rmw_zenohd` or `zenohd`?",
+                "no zenoh router or peer reached yet (connect/endpoints {}); is a router running, `ros2 run rmw_zenoh_cpp rmw_zenohd` or `zenohd`?",
                 self.endpoints
             );
         }

@@ -90,7 +90,7 @@ impl Receiver {
         let Some(attachment) = attachment else {
             if first_time(&self.logged.bare) {
                 tracing::warn!(
-                    "{}: a message without rmw_zenoh's attachment; it is kept, but losses of its publisher cannot be seen",
+                    "{}: a message has no rmw_zenoh attachment; it is recorded, but losses of its publisher cannot be detected",
                     self.topic
                 );
             }
@@ -101,7 +101,7 @@ impl Receiver {
             Err(error) => {
                 if first_time(&self.logged.malformed) {
                     tracing::warn!(
-                        "{}: a message with a malformed attachment ({error}); it is kept, but losses of its publisher cannot be seen",
+                        "{}: a message has a malformed attachment ({error}); it is recorded, but losses of its publisher cannot be detected",
                         self.topic
                     );
                 }

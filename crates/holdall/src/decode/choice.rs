@@ -75,7 +75,7 @@ pub enum ChoiceError {
     #[error(transparent)]
     Bag(#[from] ReadError),
     /// A named topic is not in the bags.
-    #[error("there is no topic {topic} in the bag; there are {known}")]
+    #[error("there is no topic {topic} in the bag; its topics are {known}")]
     UnknownTopic {
         /// The name that was given.
         topic: String,
@@ -83,7 +83,7 @@ pub enum ChoiceError {
         known: String,
     },
     /// No message is selected.
-    #[error("nothing is chosen: {reason}")]
+    #[error("nothing is selected: {reason}")]
     Nothing {
         /// The cause, and what to enter instead.
         reason: String,
@@ -152,7 +152,7 @@ pub(crate) fn why_no_topic(names: &[&str], pattern: Option<&str>) -> String {
             )
         }
         None => format!(
-            "none of the topics fits; there are {}",
+            "none of the topics matches; there are {}",
             listed(names.iter().copied())
         ),
     }
@@ -315,7 +315,7 @@ mod tests {
         assert!(why_no_topic(&names, Some("cam|lidar")).contains("try \".*(cam|lidar).*\""));
         for excluded_otherwise in [Some("/cam.*"), Some("lidar"), None] {
             let text = why_no_topic(&names, excluded_otherwise);
-            assert_eq!(text, "none of the topics fits; there are /camera, /imu");
+            assert_eq!(text, "none of the topics matches; there are /camera, /imu");
         }
     }
 }

@@ -49,7 +49,7 @@ pub enum PlayError {
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// A thread could not be started.
-    #[error("cannot start a thread to play with: {0}")]
+    #[error("cannot start the playback thread: {0}")]
     Thread(std::io::Error),
 }
 

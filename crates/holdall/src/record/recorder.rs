@@ -310,9 +310,7 @@ impl Recording {
         report.failure = report.failure.or_else(|| session.lost_transports());
         // The bag is closed: how its transports end takes nothing from the report.
         if !survives(|| drop(session)) {
-            tracing::error!(
-                "a transport failed while it was ended; the bag is closed, and nothing is missing for it"
-            );
+            tracing::error!("a transport failed while it was shut down; the bag is complete");
         }
         report
     }

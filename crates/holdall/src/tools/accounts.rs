@@ -184,7 +184,7 @@ fn is_of(ledger: &Ledger, bag: &Bag, counts: &BTreeMap<String, TopicCount>) -> b
             .all(|topic| topic.in_bag() == count(&topic.name));
     if !is_of {
         tracing::warn!(
-            "{}: its account is that of the whole recording, of which this is one file; it is not copied",
+            "{}: the account is not copied: it covers the whole recording, of which this is one file",
             bag.path().display()
         );
     }

@@ -183,11 +183,11 @@ pub(super) fn check_result(
     }
     if choice.is_lenient {
         let place = directory.display();
-        tracing::warn!("{place}: no message is chosen for this bag");
+        tracing::warn!("{place}: no message is selected for this bag");
         return Ok(());
     }
     Err(ToolError::Choice(ChoiceError::Nothing {
-        reason: format!("none of {count} messages fits; no bag was made"),
+        reason: format!("none of {count} messages is selected; no bag was created"),
     }))
 }
 

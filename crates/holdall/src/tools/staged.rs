@@ -110,7 +110,7 @@ fn remove_left_over(place: &Path, name: &OsStr) {
         {
             let removed: Result<(), DiskError> = remove_dir_all(&entry.path);
             if let Err(error) = removed {
-                tracing::warn!("cannot remove what a killed run has left: {error}");
+                tracing::warn!("cannot remove what a killed run left: {error}");
             }
         }
     }

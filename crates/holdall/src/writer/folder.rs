@@ -226,7 +226,7 @@ fn hold(directory: &Path) -> Option<WriteLock> {
         Ok(Locking::Held(lock)) => Some(lock),
         Ok(Locking::Impossible) => None,
         Ok(Locking::Taken(other)) => {
-            tracing::warn!("{}: {other} has locked the new bag", directory.display());
+            tracing::warn!("{}: {other} locked the new bag", directory.display());
             None
         }
         Err(error) => {

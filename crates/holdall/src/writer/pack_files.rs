@@ -105,6 +105,6 @@ pub(super) fn be_nice(nice: i32) {
     if nice != 0
         && let Err(error) = set_thread_nice(nice)
     {
-        tracing::warn!("a compression thread cannot have priority {nice}: {error}");
+        tracing::warn!("cannot set the nice value {nice} of a compression thread: {error}");
     }
 }

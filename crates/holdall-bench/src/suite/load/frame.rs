@@ -20,7 +20,7 @@ const ENCODED_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The definition is not available.
-    #[error("messages of type {type_name} cannot be made: {source}")]
+    #[error("cannot make messages of type {type_name}: {source}")]
     Definition {
         /// The type.
         type_name: String,
@@ -29,7 +29,7 @@ pub enum FrameError {
     },
     /// The type's fixed arrays are too large.
     #[error(
-        "messages of type {type_name} cannot be made: a value of it takes more than {ENCODED_BYTES_MAX} bytes"
+        "cannot make messages of type {type_name}: a value of it takes more than {ENCODED_BYTES_MAX} bytes"
     )]
     TooLarge {
         /// The type.

@@ -180,7 +180,7 @@ impl ArenaSource {
         self.surviving_arena().unwrap_or_else(|| {
             if !self.is_ordinary.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
-                    "the shared memory is full: if this process is killed, messages that wait in ordinary memory are lost"
+                    "the shared memory is full: if this process is killed, messages in ordinary memory are lost"
                 );
                 self.report_incomplete();
             }

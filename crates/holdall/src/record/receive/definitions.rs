@@ -84,7 +84,7 @@ impl Definitions {
             return Some(found);
         }
         if announced_hash.is_empty() {
-            tracing::warn!("{type_name}: no message definition on this machine; recorded without");
+            tracing::warn!("{type_name}: no message definition on this machine; recorded without one");
             let unknown = MessageDefinition::unknown(type_name);
             self.known.insert(key, unknown.clone());
             return Some(unknown);

@@ -134,7 +134,7 @@ impl RecordedTopic {
             .unwrap_or_else(|| strongest_request(&publisher.qos));
         if !is_compatible(&publisher.qos, &request) && self.refused.insert(publisher.gid) {
             tracing::warn!(
-                "{}: publisher {} cannot be recorded with the QoS asked for in the overrides",
+                "{}: publisher {} is not recorded: the QoS overrides are incompatible with what it offers",
                 self.name,
                 publisher.gid
             );
@@ -190,7 +190,7 @@ impl RecordedTopic {
         if !is_first {
             let (reliability, durability) = (request.reliability, request.durability);
             tracing::info!(
-                "{}: one more subscription ({reliability:?}, {durability:?}), because its publishers differ",
+                "{}: subscribed once more ({reliability:?}, {durability:?}) because the QoS of its publishers differs",
                 self.name
             );
         } else if other.is_none_or(|other| other.is_kept) {

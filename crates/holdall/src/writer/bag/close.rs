@@ -62,7 +62,7 @@ impl BagWriter {
         };
         if let Err(error) = self.write_last_metadata(&account(&end)) {
             tracing::error!(
-                "{}: its last metadata could not be written, and the account of losses is not in the bag: {error}",
+                "{}: cannot write the last metadata; the account of losses is not in the bag: {error}",
                 self.options.directory.display()
             );
             first_error.get_or_insert(error);
@@ -107,7 +107,7 @@ impl BagWriter {
         }
         if let Err(error) = self.folder.cut(&path, whole) {
             tracing::error!(
-                "{}: what follows byte {whole} may never have been written, and cannot be cut off: {error}",
+                "{}: cannot cut off what follows byte {whole}, which may never have been written: {error}",
                 path.display()
             );
         }

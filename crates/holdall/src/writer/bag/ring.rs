@@ -68,7 +68,7 @@ impl BagWriter {
                 }
                 Err(error) => {
                     past.packing = Packing::No;
-                    tracing::warn!("{} stays as it is: {error}", plain.display());
+                    tracing::warn!("{} was not compressed: {error}", plain.display());
                 }
             }
         }

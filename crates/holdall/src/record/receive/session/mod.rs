@@ -244,7 +244,7 @@ impl Session {
             // The end of the recording reports it.
             self.failure = self.lost_transports();
         } else {
-            tracing::error!("{error}; the other transports record on");
+            tracing::error!("{error}; recording continues on the other transports");
         }
     }
 
@@ -307,7 +307,7 @@ impl Session {
         let unheard = self.decided.iter().filter(is_new).count();
         if unheard > 0 {
             tracing::warn!(
-                "{unheard} topics were never subscribed to: the disk was busy from when they came to the end"
+                "{unheard} topics were never subscribed to: the disk was busy from their appearance to the end"
             );
         }
         self.clock_subscriptions.clear();

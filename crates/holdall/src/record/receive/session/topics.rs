@@ -71,7 +71,7 @@ impl Session {
         self.parts.cache.wake();
         if !std::mem::replace(&mut self.is_delay_known, true) {
             tracing::warn!(
-                "more than {COMMANDS_MAX} topics came while the disk was busy; further ones are recorded later"
+                "more than {COMMANDS_MAX} topics appeared while the disk was busy; further ones are recorded later"
             );
         }
     }

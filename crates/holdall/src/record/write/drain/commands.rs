@@ -143,7 +143,7 @@ impl Drain {
                 if let Some(Some(topic)) = self.topics.get(topic.0 as usize)
                     && let Some(name) = self.bag.set_definition(*topic, definition)
                 {
-                    tracing::info!("{name}: its message definition has come, and is in the bag");
+                    tracing::info!("{name}: a node sent the message definition; it is in the bag now");
                 }
             }
         }

@@ -162,7 +162,7 @@ impl Drain {
         self.arrivals.sample(now, self.cache.queued_segments() as u64);
         for topic in self.waiting.overdue(now) {
             tracing::warn!(
-                "{}: no node sent its message definition in time; recorded without",
+                "{}: no node sent its message definition in time; recorded without one",
                 topic.name
             );
             self.define(topic.id, topic.without_definition());
@@ -218,7 +218,7 @@ impl Drain {
     fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
         for topic in self.waiting.hold(entry, payload, received) {
             tracing::warn!(
-                "{}: too many messages wait for its definition; recorded without",
+                "{}: too many messages wait for its definition; recorded without one",
                 topic.name
             );
             self.define(topic.id, topic.without_definition());

@@ -85,7 +85,7 @@ impl Drain {
         match packed {
             Ok(packed) => self.write(entry, PayloadRef::Bytes(&packed), bytes),
             Err(error) => {
-                tracing::error!("a message could not be packed: {error}");
+                tracing::error!("cannot compress a message: {error}");
                 self.lose(&entry, LossStage::Compression);
             }
         }

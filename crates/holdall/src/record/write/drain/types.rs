@@ -78,7 +78,7 @@ impl Drain {
         };
         if let Some(name) = self.bag.set_definition(other, definition.clone()) {
             tracing::info!(
-                "{name}: the message definition of {} has come, and is in the bag",
+                "{name}: a node sent the message definition of {}; it is in the bag now",
                 definition.type_name
             );
         }
