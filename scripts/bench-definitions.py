@@ -11,38 +11,17 @@ Run it with a Python that has rclpy and test_msgs (.venv/bin/python of `make set
 import argparse
 import json
 import os
-import queue
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
+from programs import lines_of, wait_for
+
 NODE = Path(__file__).parent.parent / "tests" / "nodes" / "own_types.py"
-
-
-def lines_of(process):
-    lines = queue.Queue()
-
-    def read():
-        for line in process.stdout:
-            lines.put((time.monotonic(), line))
-        lines.put((time.monotonic(), None))
-
-    threading.Thread(target=read, daemon=True).start()
-    return lines
-
-
-def wait_for(lines, wanted):
-    while True:
-        at, line = lines.get(timeout=60)
-        if line is None:
-            raise SystemExit(f"a program ended before {wanted!r}")
-        if wanted in line:
-            return at
 
 
 def one_try(options, number, folder):
@@ -77,8 +56,8 @@ def one_try(options, number, folder):
                 recorder = lines
             if len(started) == 1:
                 time.sleep(0.3 + 0.1 * (number % 7))
-        found = wait_for(recorder, "recording /own")
-        return wait_for(recorder, "a node has sent its definition") - found
+        found, _ = wait_for(recorder, "recording /own")
+        return wait_for(recorder, "a node has sent its definition")[0] - found
     finally:
         for process in started:
             process.send_signal(signal.SIGINT)

@@ -11,14 +11,14 @@ Run it with a Python that has rclpy (.venv/bin/python of `make setup`), for Cycl
 import argparse
 import json
 import os
-import queue
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+
+from programs import lines_of, wait_for
 
 
 def fastdds_node(topics):
@@ -65,29 +65,6 @@ def run_node(kind, topics):
     print(json.dumps({"first": first, "all": time.time() if count == topics else None, "count": count}), flush=True)
     sys.stdin.read()
     leave()
-
-
-def lines_of(process):
-    lines = queue.Queue()
-
-    def read():
-        for line in process.stdout:
-            lines.put((time.time(), line))
-        lines.put((time.time(), None))
-
-    threading.Thread(target=read, daemon=True).start()
-    return lines
-
-
-def wait_for(lines, wanted):
-    said = []
-    while True:
-        at, line = lines.get(timeout=60)
-        if line is None:
-            raise SystemExit(f"a program ended before it said {wanted!r}:\n" + "".join(said))
-        said.append(line)
-        if wanted in line:
-            return at, line
 
 
 def one_try(options, number, folder):

@@ -31,11 +31,7 @@ pub fn ids(root: &Path) -> BTreeSet<String> {
 
 /// Finds places outside of a backend's folder and its registry that write its id as a text. Tests may.
 pub fn check_ids(shown: &str, text: &str, ids: &BTreeSet<String>, breaches: &mut Vec<String>) {
-    let is_test = ["/tests/", "/examples/", "/fuzz/"]
-        .iter()
-        .any(|part| shown.contains(part))
-        || shown.ends_with("tests.rs");
-    if is_test || PLACES_ALLOWED.iter().any(|place| shown.starts_with(place)) {
+    if crate::lengths::is_test(shown) || PLACES_ALLOWED.iter().any(|place| shown.starts_with(place)) {
         return;
     }
     let product = crate::lengths::product(text);

@@ -21,6 +21,12 @@ pub fn is_long_file(lines: usize) -> bool {
     lines > FILE_LINES_MAX
 }
 
+/// Whether a file holds tests, examples or fuzz targets only.
+pub fn is_test(shown: &str) -> bool {
+    let folders = ["/tests/", "/examples/", "/benches/", "/fuzz/"];
+    folders.iter().any(|folder| shown.contains(folder)) || shown.ends_with("tests.rs")
+}
+
 /// A source without its module of tests.
 pub fn product(text: &str) -> &str {
     const MARK: &str = "\n#[cfg(test)]\n";

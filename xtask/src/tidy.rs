@@ -184,9 +184,7 @@ fn check_lengths(root: &Path, files: &[PathBuf], breaches: &mut Vec<String>) {
     let (mut functions, mut long_files) = (Vec::new(), Vec::new());
     for file in files {
         let shown = file.strip_prefix(root).unwrap_or(file).display().to_string();
-        let is_product = !["/tests/", "/examples/", "/fuzz/", "tests.rs"]
-            .iter()
-            .any(|part| shown.contains(part));
+        let is_product = !crate::lengths::is_test(&shown);
         let Some(text) = fs::read_to_string(file).ok().filter(|_| is_product) else {
             continue;
         };

@@ -12,11 +12,7 @@ const PLACES_ALLOWED: [&str; 3] = [
 
 /// Finds texts with a decimal unit. Tests and examples may have them.
 pub fn check_units(shown: &str, text: &str, breaches: &mut Vec<String>) {
-    let is_other = ["/tests/", "/examples/", "/benches/", "/fuzz/"]
-        .iter()
-        .any(|part| shown.contains(part));
-    if is_other || shown.ends_with("tests.rs") || PLACES_ALLOWED.iter().any(|place| shown.starts_with(place))
-    {
+    if crate::lengths::is_test(shown) || PLACES_ALLOWED.iter().any(|place| shown.starts_with(place)) {
         return;
     }
     for (number, line) in crate::lengths::product(text).lines().enumerate() {

@@ -6,7 +6,6 @@ use holdall_model::text::{Outside, escape_unless};
 use rustix::{io::Errno, termios::tcgetattr};
 use std::{
     borrow::Cow,
-    fs::File,
     io::{self, IsTerminal, Write},
     path::Path,
     sync::mpsc::{RecvTimeoutError, sync_channel},
@@ -96,8 +95,8 @@ fn is_terminal() -> bool {
 /// As [`result`], and when the file cannot be read.
 pub fn file(path: &Path) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    let copied = File::open(path).and_then(|mut file| io::copy(&mut file, &mut stdout));
-    wanted(copied.and_then(|_| stdout.flush())).map(drop)
+    let copied = holdall_io::fs::copy_to(path, &mut stdout);
+    wanted(copied.and_then(|()| stdout.flush())).map(drop)
 }
 
 /// Standard output for long results.

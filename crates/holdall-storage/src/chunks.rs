@@ -24,24 +24,33 @@ pub trait ChunkStorage: Send + Sync {
     /// Settings that are not valid.
     fn check_codec(&self, options: &StorageOptions) -> StorageResult<()>;
 
-    /// Makes the file `to` from the messages of `inputs` that `choice` selects: parts in the order of their
+    /// Makes a file from the messages of others that a choice selects: parts in the order of their
     /// first log time, then of the inputs. The file is durable once the disk is finished.
     ///
-    /// The inputs' metadata records are not copied; `opening` and `closing` are written. Attachments are
-    /// copied. `progress` receives the number of bytes processed.
+    /// The inputs' metadata records are not copied. Attachments are copied.
     ///
     /// # Errors
     /// An input of another storage, that cannot be read or is damaged where it is unpacked; a disk that fails
     /// or is full. The part written so far is not removed.
-    fn splice(
-        &self,
-        inputs: &[Box<dyn ChunkFile>],
-        choice: &SpliceChoice,
-        to: (&mut OutputDisk, &Path),
-        opening: &[(&str, MetadataEntries)],
-        closing: ClosingRecords<'_>,
-        progress: &mut dyn FnMut(u64),
-    ) -> StorageResult<Spliced>;
+    fn splice(&self, job: SpliceJob<'_>) -> StorageResult<Spliced>;
+}
+
+/// A file that is made from chunks of others.
+pub struct SpliceJob<'a> {
+    /// The files that it is made from.
+    pub inputs: &'a [Box<dyn ChunkFile>],
+    /// Which of their messages it gets.
+    pub choice: &'a SpliceChoice,
+    /// The disk that it is written to.
+    pub disk: &'a mut OutputDisk,
+    /// Its path.
+    pub path: &'a Path,
+    /// Metadata records at its beginning.
+    pub opening: &'a [(&'a str, MetadataEntries)],
+    /// Metadata records at its end.
+    pub closing: ClosingRecords<'a>,
+    /// Receives the number of bytes processed.
+    pub progress: &'a mut dyn FnMut(u64),
 }
 
 /// A file that is made of chunks.

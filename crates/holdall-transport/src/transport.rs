@@ -31,8 +31,8 @@ pub struct EndpointInfo {
     pub host: Option<String>,
     /// When it was created, on the clock of its own machine, where discovery reports it.
     pub created: Option<Timestamp>,
-    /// How its payloads are serialized; empty for `cdr`.
-    pub serialization_format: &'static str,
+    /// How its payloads are serialized where that is not `cdr`.
+    pub serialization_format: Option<&'static str>,
     /// What the transport needs, in addition to name, type and QoS, to offer such a topic again
     /// ([`holdall_model::topic::TopicOrigin`]).
     pub details: BTreeMap<String, String>,

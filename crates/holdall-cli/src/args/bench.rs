@@ -1,6 +1,9 @@
 //! The arguments of `holdall bench`.
 
-use super::TransportName;
+use super::{
+    TransportName,
+    record::{CachePolicyName, DiskModeName},
+};
 use crate::units::{parse_bytes, parse_seconds};
 use clap::{Args, Subcommand, ValueEnum};
 use std::{path::PathBuf, time::Duration};
@@ -108,6 +111,10 @@ pub struct ReportArguments {
     /// Folder for the page [default: the first folder with results]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+
+    /// Write only a short page in Markdown, with one plot beside it: at most 800 words
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "out"])]
+    pub summary: Option<PathBuf>,
 }
 
 /// Shown below the help of `holdall bench gate`.
@@ -279,30 +286,6 @@ pub enum BenchTransportName {
     Iceoryx2,
     /// Zenoh.
     Zenoh,
-}
-
-/// How files are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DiskModeName {
-    /// Direct where the file system and the kernel can, else buffered.
-    #[default]
-    Auto,
-    /// Past the page cache.
-    Direct,
-    /// Through the page cache, written back early.
-    Buffered,
-}
-
-/// What to do when the cache is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum CachePolicyName {
-    /// Refuse the newcomer.
-    DropNew,
-    /// Give up the oldest.
-    DropOld,
-    /// Refuse newcomers of topics that hold more than their share.
-    #[default]
-    Fair,
 }
 
 /// Flags of both benchmarks.

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cat;
 pub mod check;
 pub mod choice;
+pub mod console;
 pub mod control;
 pub mod diff;
 pub mod export;

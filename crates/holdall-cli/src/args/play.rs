@@ -1,6 +1,6 @@
 //! The arguments of `holdall play`: the flags of `ros2 bag play`, same names and meaning.
 
-use super::{LogLevel, TransportName};
+use super::{TransportName, console::ConsoleArguments};
 use crate::units;
 use clap::{Args, ValueEnum};
 use std::{path::PathBuf, time::Duration};
@@ -164,26 +164,8 @@ pub struct PlayArguments {
           help_heading = "While it runs")]
     pub wait_for_all_acked: Option<Duration>,
 
-    /// Disable keyboard controls
-    #[arg(long, help_heading = "While it runs")]
-    pub disable_keyboard_controls: bool,
-
-    /// Lowest severity to log
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "info",
-        help_heading = "While it runs"
-    )]
-    pub log_level: LogLevel,
-
-    /// Show a table of all topics at the end
-    #[arg(short = 'v', long, help_heading = "While it runs")]
-    pub verbose: bool,
-
-    /// Write the final report to standard output as one JSON object
-    #[arg(long, help_heading = "While it runs")]
-    pub json: bool,
+    #[command(flatten)]
+    pub console: ConsoleArguments,
 }
 
 /// A span that may be without end.

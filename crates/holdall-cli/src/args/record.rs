@@ -1,6 +1,6 @@
 //! The arguments of `holdall record`: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
 
-use super::{LogLevel, TransportName, known::Known};
+use super::{TransportName, console::ConsoleArguments, known::Known};
 use crate::units;
 use clap::{
     Args, ValueEnum,
@@ -367,24 +367,6 @@ pub struct RecordArguments {
           help_heading = "While it runs")]
     pub rt_priority: Option<u8>,
 
-    /// Disable keyboard controls
-    #[arg(long, help_heading = "While it runs")]
-    pub disable_keyboard_controls: bool,
-
-    /// Lowest severity to log
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "info",
-        help_heading = "While it runs"
-    )]
-    pub log_level: LogLevel,
-
-    /// Show a table of all topics at the end
-    #[arg(short = 'v', long, help_heading = "While it runs")]
-    pub verbose: bool,
-
-    /// Write the final report to standard output as one JSON object
-    #[arg(long, help_heading = "While it runs")]
-    pub json: bool,
+    #[command(flatten)]
+    pub console: ConsoleArguments,
 }

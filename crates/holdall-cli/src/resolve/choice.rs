@@ -13,13 +13,6 @@ use holdall_model::time::Timestamp;
 /// # Errors
 /// The first argument that cannot be used.
 pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageChoice, UsageError> {
-    let questions = args.questions.iter().map(|text| {
-        Question::parse(text).map_err(|error| UsageError::BadValue {
-            flag: "--where",
-            value: text.clone(),
-            reason: error.to_string(),
-        })
-    });
     Ok(MessageChoice {
         topics: names::full_names("--topics", &args.topics)?,
         regex: pattern::compile_whole("--regex", args.regex.as_deref())?,
@@ -35,8 +28,20 @@ pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageC
         } else {
             MessageOrder::Received
         },
-        questions: questions.collect::<Result<_, _>>()?,
+        questions: questions(&args.questions)?,
     })
+}
+
+/// The expressions of `--where`.
+pub fn questions(texts: &[String]) -> Result<Vec<Question>, UsageError> {
+    let question = |text: &String| {
+        Question::parse(text).map_err(|error| UsageError::BadValue {
+            flag: "--where",
+            value: text.clone(),
+            reason: error.to_string(),
+        })
+    };
+    texts.iter().map(question).collect()
 }
 
 #[cfg(test)]

@@ -92,11 +92,7 @@ pub fn resolve(
         ros_distro: surroundings.variable("ROS_DISTRO").unwrap_or_default(),
         ament_prefixes: ament_prefixes(surroundings),
     };
-    let disk_mode = match args.disk_mode {
-        DiskModeName::Auto => DiskMode::Auto,
-        DiskModeName::Direct => DiskMode::Direct,
-        DiskModeName::Buffered => DiskMode::Buffered,
-    };
+    let disk_mode = disk_mode(args.disk_mode);
     Ok(ResolvedRecord {
         options,
         disk_mode,
@@ -396,13 +392,27 @@ fn cache(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<Cach
     Ok(CacheOptions {
         bytes_max,
         duration_max: some_unless_zero(args.max_cache_duration),
-        policy: match args.cache_policy {
-            CachePolicyName::Fair => CachePolicy::Fair,
-            CachePolicyName::DropNew => CachePolicy::DropNew,
-            CachePolicyName::DropOld => CachePolicy::DropOld,
-        },
+        policy: cache_policy(args.cache_policy),
         snapshot: args.snapshot_mode,
     })
+}
+
+/// How files are written.
+pub fn disk_mode(name: DiskModeName) -> DiskMode {
+    match name {
+        DiskModeName::Auto => DiskMode::Auto,
+        DiskModeName::Direct => DiskMode::Direct,
+        DiskModeName::Buffered => DiskMode::Buffered,
+    }
+}
+
+/// What happens when the cache is full.
+pub fn cache_policy(name: CachePolicyName) -> CachePolicy {
+    match name {
+        CachePolicyName::Fair => CachePolicy::Fair,
+        CachePolicyName::DropNew => CachePolicy::DropNew,
+        CachePolicyName::DropOld => CachePolicy::DropOld,
+    }
 }
 
 /// `KEY=VALUE` pairs; the last one of a key counts.

@@ -42,21 +42,12 @@ pub fn real(now: holdall_model::time::Timestamp) -> Surroundings<'static> {
     }
 }
 
-fn read_small_file(path: &Path) -> io::Result<String> {
-    use io::Read;
-    let file = std::fs::File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory));
-    }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            "larger than 16 MiB, not a file of settings",
-        ));
-    }
-    Ok(text)
+/// The text of a file of settings.
+///
+/// # Errors
+/// As [`holdall_io::fs::read_any_to_string`].
+pub fn read_small_file(path: &Path) -> io::Result<String> {
+    holdall_io::fs::read_any_to_string(path, FILE_BYTES_MAX)
 }
 
 /// The system's error, without the number at its end (`os error 2`).

@@ -1,9 +1,10 @@
 //! Resolves the arguments of the verbs that work on bags: choices, outputs and divisions.
 
-use super::{UsageError, names, pattern, read_file, record::custom_data, surroundings::Surroundings};
+use super::{
+    UsageError, choice::questions, names, pattern, read_file, record::custom_data, surroundings::Surroundings,
+};
 use crate::args::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
 use holdall::{
-    decode::Question,
     tools::{Choice, OutputOptions, SplitAt},
     writer::{CompressionMode, CompressionOptions},
 };
@@ -16,13 +17,6 @@ use std::path::Path;
 /// # Errors
 /// The first argument that cannot be used.
 pub fn choice(args: &SelectionArguments) -> Result<Choice, UsageError> {
-    let questions = args.questions.iter().map(|text| {
-        Question::parse(text).map_err(|error| UsageError::BadValue {
-            flag: "--where",
-            value: text.clone(),
-            reason: error.to_string(),
-        })
-    });
     Ok(Choice {
         selection: Selection {
             topics: names::full_names("--topics", &args.topics)?,
@@ -46,7 +40,7 @@ pub fn choice(args: &SelectionArguments) -> Result<Choice, UsageError> {
             .iter()
             .map(|text| rate(text))
             .collect::<Result<_, _>>()?,
-        questions: questions.collect::<Result<_, _>>()?,
+        questions: questions(&args.questions)?,
         is_lenient: false,
     })
 }

@@ -9,7 +9,7 @@ use signal_hook::{
     iterator::Signals,
     low_level::emulate_default_handler,
 };
-use std::{fs, io, thread};
+use std::{io, path::Path, thread};
 
 /// With this many requests to end that no verb has handled, the program hangs: the next one ends it as if it
 /// had no handler.
@@ -88,9 +88,13 @@ fn do_default(number: i32) {
     let _ = emulate_default_handler(number);
 }
 
+/// More than the kernel ever writes there.
+const STATUS_BYTES_MAX: u64 = 1 << 20;
+
 /// Whether a signal was ignored when the program was started.
 fn is_ignored(number: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status =
+        holdall_io::fs::read_to_string(Path::new("/proc/self/status"), STATUS_BYTES_MAX).unwrap_or_default();
     ignored_mask(&status).is_some_and(|mask| mask >> (number - 1) & 1 == 1)
 }
 

@@ -3,19 +3,22 @@
 use super::{bench_gate, bench_live, bench_suite};
 use crate::{
     VerbResult,
-    args::bench::{
-        BenchVerb, CachePolicyName, CompressionName, DiskModeName, SharedArguments, StorageArguments,
-        ToolsArguments, WriteArguments,
+    args::{
+        bench::{
+            BenchVerb, CompressionName, SharedArguments, StorageArguments, ToolsArguments, WriteArguments,
+        },
+        record::DiskModeName,
     },
     exit::{Failure, Outcome},
     output,
+    resolve::{
+        record::{cache_policy, disk_mode},
+        surroundings::read_small_file,
+    },
     terminal::log,
     units::parse_bytes,
 };
-use holdall::{
-    record::options::{CacheOptions, CachePolicy},
-    writer::SplitOptions,
-};
+use holdall::{record::options::CacheOptions, writer::SplitOptions};
 use holdall_bench::{
     BenchError,
     candidate::{ours::DiskChoice, producers::OfferOptions},
@@ -30,11 +33,10 @@ use holdall_bench::{
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
-    os::DiskMode,
     process::memory_bytes,
 };
 use holdall_storage::StorageOptions;
-use std::{fs, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 use tracing::{info, level_filters::LevelFilter, warn};
 
 /// Measures.
@@ -90,9 +92,7 @@ fn run_comparison(args: &StorageArguments, config: &Path) -> VerbResult {
     let report = storage::run_comparison(&options, &SystemClock, &mut show_progress).map_err(failure)?;
     if args.csv {
         let path = &report.runs[0].csv;
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::failed(format!("cannot read {}: {error}", path.display())))?;
-        output::result(&text)?;
+        output::file(path)?;
     } else {
         show(args.shared.json, &report, || comparison_table(&report))?;
     }
@@ -172,21 +172,13 @@ pub(super) fn size_mix(text: &str, flag: &str) -> Result<SizeMix, Failure> {
         .map_err(|_| Failure::refused(format!("{flag} {text}: too large")))
 }
 
-fn disk_mode(name: DiskModeName) -> DiskMode {
-    match name {
-        DiskModeName::Auto => DiskMode::Auto,
-        DiskModeName::Direct => DiskMode::Direct,
-        DiskModeName::Buffered => DiskMode::Buffered,
-    }
-}
-
 fn bytes_in_memory(bytes: u64, flag: &str) -> Result<usize, Failure> {
     usize::try_from(bytes).map_err(|_| Failure::refused(format!("{flag} {bytes}: larger than memory can be")))
 }
 
 fn storage_config(args: &WriteArguments) -> Result<Option<String>, Failure> {
     let read = |path: &Path| {
-        fs::read_to_string(path)
+        read_small_file(path)
             .map_err(|error| Failure::refused(format!("cannot read {}: {error}", path.display())))
     };
     let of_codec = |codec| {
@@ -212,9 +204,8 @@ fn paced_bytes(args: &WriteArguments, mix: &SizeMix) -> Option<u64> {
 }
 
 fn cache_bytes(args: &WriteArguments) -> u64 {
-    args.max_cache_size.unwrap_or_else(|| {
-        CacheOptions::bytes_max_by_memory(memory_bytes(|path| fs::read_to_string(path)), false)
-    })
+    args.max_cache_size
+        .unwrap_or_else(|| CacheOptions::bytes_max_by_memory(memory_bytes(read_small_file), false))
 }
 
 fn write_options(args: &WriteArguments) -> Result<WriteOptions, Failure> {
@@ -225,11 +216,7 @@ fn write_options(args: &WriteArguments) -> Result<WriteOptions, Failure> {
         .map(|name| name.parse())
         .collect::<Result<_, _>>()
         .map_err(failure)?;
-    let policy = match args.cache_policy {
-        CachePolicyName::DropNew => CachePolicy::DropNew,
-        CachePolicyName::DropOld => CachePolicy::DropOld,
-        CachePolicyName::Fair => CachePolicy::Fair,
-    };
+    let policy = cache_policy(args.cache_policy);
     Ok(WriteOptions {
         load: Load {
             content: content(&args.shared)?,

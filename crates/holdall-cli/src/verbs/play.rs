@@ -38,7 +38,7 @@ const RATE_STEP: f64 = 0.1;
 pub fn run(args: &PlayArguments) -> VerbResult {
     let mut options = resolve::play::resolve(args, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
-    log::start(args.log_level.filter());
+    log::start(args.console.log_level.filter());
     screen::never_wait();
     // Keeps the copy of standard input until the end.
     let named = input::resolve(&options.inputs)?;
@@ -67,7 +67,7 @@ pub fn run(args: &PlayArguments) -> VerbResult {
         warn!("{notice}");
     }
     info!("playing {}", player.topics().join(", "));
-    let keyboard = if args.disable_keyboard_controls {
+    let keyboard = if args.console.disable_keyboard_controls {
         None
     } else {
         Keyboard::start(sender)
@@ -134,12 +134,12 @@ fn press(control: &PlayControl, key: Key) {
 }
 
 fn show(report: &PlayReport, args: &PlayArguments) -> Result<(), Failure> {
-    if args.json {
+    if args.console.json {
         let text = serde_json::to_string_pretty(&render::play::json(report)).map_err(Failure::failed)?;
         return output::result(&text);
     }
     let mut lines = Vec::new();
-    if args.verbose && !report.topics.is_empty() {
+    if args.console.verbose && !report.topics.is_empty() {
         lines.push(render::play::table(&report.topics, output::columns()));
     }
     lines.extend(render::play::summary(report, Paint::stdout()));

@@ -49,7 +49,7 @@ const REPEATED_SIGNAL: Duration = Duration::from_millis(500);
 pub fn run(args: &RecordArguments) -> VerbResult {
     let resolved = resolve::record::resolve(args, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
-    log::start(args.log_level.filter());
+    log::start(args.console.log_level.filter());
     // Before any thread is started.
     keep_to_cores(&args.cpu_affinity)?;
     screen::never_wait();
@@ -80,7 +80,7 @@ pub fn run(args: &RecordArguments) -> VerbResult {
     supervision.ready();
     // In the words of rosbag2: scripts wait for them.
     info!("Listening for topics...");
-    let keyboard = if args.disable_keyboard_controls {
+    let keyboard = if args.console.disable_keyboard_controls {
         None
     } else {
         Keyboard::start(sender)
@@ -312,7 +312,7 @@ fn dropped(topic: &TopicStatus) -> u64 {
 }
 
 fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Result<(), Failure> {
-    if args.json {
+    if args.console.json {
         let mut object = render::record::json(report);
         if let Some(object) = object.as_object_mut() {
             object.extend(request.json(&report.status));
@@ -321,7 +321,7 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
         return output::result(&text);
     }
     let mut lines = Vec::new();
-    if args.verbose && !report.status.topics.is_empty() {
+    if args.console.verbose && !report.status.topics.is_empty() {
         lines.push(render::record::table(&report.status, output::columns()));
     }
     lines.extend(render::record::summary(report, Paint::stdout()));

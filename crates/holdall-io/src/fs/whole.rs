@@ -26,6 +26,33 @@ pub fn read_to_string(path: &Path, bytes_max: u64) -> Result<String, DiskError> 
     })
 }
 
+/// The text of a small file that may be a pipe or a device, too (`<(…)` of a shell).
+///
+/// # Errors
+/// When it cannot be read, is a directory, is larger than `bytes_max`, or is not UTF-8.
+pub fn read_any_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let file = fs::File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory));
+    }
+    let mut text = String::new();
+    file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        let what = format!("larger than {} MiB, not a file of settings", bytes_max >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(text)
+}
+
+/// Copies the bytes of a file to `out`, for example to standard output.
+///
+/// # Errors
+/// When it cannot be read, or `out` written.
+pub fn copy_to(path: &Path, out: &mut dyn Write) -> io::Result<()> {
+    let mut file = open_regular(path)?;
+    io::copy(&mut file, out).map(drop)
+}
+
 /// The bytes of a small file.
 ///
 /// # Errors

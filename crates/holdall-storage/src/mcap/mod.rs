@@ -18,14 +18,14 @@ pub use writer::McapWriter;
 
 use crate::{
     check::{FileCheck, Progress},
-    chunks::{ChunkFile, ChunkStorage, ClosingRecords, SpliceChoice, Spliced},
+    chunks::{ChunkFile, ChunkStorage, SpliceJob, Spliced},
     error::StorageResult,
     reader::StorageReader,
     repair::{RepairPlan, Repaired},
     storage::{Storage, StorageOptions},
     writer::{MetadataEntries, StorageWriter},
 };
-use holdall_io::{disk::FileId, output::OutputDisk, queue::DiskQueue};
+use holdall_io::{disk::FileId, queue::DiskQueue};
 use splice::{ChunkCodec, SpliceInput};
 use std::path::Path;
 
@@ -164,15 +164,7 @@ impl ChunkStorage for McapStorage {
         ChunkCodec::of(options).map(drop)
     }
 
-    fn splice(
-        &self,
-        inputs: &[Box<dyn ChunkFile>],
-        choice: &SpliceChoice,
-        to: (&mut OutputDisk, &Path),
-        opening: &[(&str, MetadataEntries)],
-        closing: ClosingRecords<'_>,
-        progress: &mut dyn FnMut(u64),
-    ) -> StorageResult<Spliced> {
-        splice::splice(inputs, choice, to, opening, closing, progress)
+    fn splice(&self, job: SpliceJob<'_>) -> StorageResult<Spliced> {
+        splice::splice(job)
     }
 }

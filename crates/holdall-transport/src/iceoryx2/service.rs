@@ -164,9 +164,9 @@ impl ServiceFacts {
             && self.header_layout().is_reported_whole()
     }
 
-    /// How messages are serialized in the bag; empty for CDR.
-    pub fn serialization_format(&self) -> &'static str {
-        if self.is_cdr() { "" } else { SERIALIZATION_FORMAT }
+    /// How messages are serialized in the bag where that is not `cdr`.
+    pub fn serialization_format(&self) -> Option<&'static str> {
+        (!self.is_cdr()).then_some(SERIALIZATION_FORMAT)
     }
 
     /// How many bytes of the user header are part of a recorded message.
@@ -324,14 +324,14 @@ mod tests {
 
     #[test]
     fn bytes_of_a_ros_type_are_cdr_and_nothing_else_is() {
-        assert_eq!(ros().serialization_format(), "");
+        assert_eq!(ros().serialization_format(), None);
         assert_eq!(ros().recorded_header_bytes(), 0);
         let of = |change: fn(&mut ServiceFacts)| {
             let mut facts = ros();
             change(&mut facts);
             (facts.serialization_format(), facts.recorded_header_bytes())
         };
-        let native = (SERIALIZATION_FORMAT, 16);
+        let native = (Some(SERIALIZATION_FORMAT), 16);
         assert_eq!(of(|facts| facts.payload.is_slice = false), native, "a struct");
         assert_eq!(of(|facts| facts.header.name = "Mine".to_owned()), native);
         let other = of(|facts| {

@@ -13,7 +13,7 @@ use holdall_io::{fs, output::OutputDisk};
 use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};
 use holdall_storage::{
     Storage, StorageOptions,
-    chunks::{ChunkFile, ChunkStorage, SpliceChoice, Spliced},
+    chunks::{ChunkFile, ChunkStorage, SpliceChoice, SpliceJob, Spliced},
     writer::{FileSummary, MetadataEntries},
 };
 use std::{
@@ -359,10 +359,15 @@ impl Output<'_> {
             }
             records
         };
-        let to = (disk, path.as_path());
-        let spliced = self
-            .chunks
-            .splice(inputs, choice, to, &opening, &mut closing, progress)?;
+        let spliced = self.chunks.splice(SpliceJob {
+            inputs,
+            choice,
+            disk,
+            path: &path,
+            opening: &opening,
+            closing: &mut closing,
+            progress,
+        })?;
         let summary = self.summary(&spliced, &path);
         self.written.messages += summary.message_count;
         self.written.bytes += spliced.bytes;

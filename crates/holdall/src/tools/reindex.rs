@@ -14,7 +14,7 @@ use holdall_model::{
 use holdall_storage::{
     Storage, StorageError,
     check::{FileCheck, check_file},
-    chunks::{ChunkFile, ChunkStorage, SpliceChoice},
+    chunks::{ChunkFile, ChunkStorage, SpliceChoice, SpliceJob},
     reader::FileCondition,
     storage_by_path,
     writer::MetadataEntries,
@@ -219,14 +219,15 @@ fn write_spliced(
 ) -> Result<(), StorageError> {
     let records: Vec<(String, MetadataEntries)> = input.summary().metadata.clone();
     let mut disk = OutputDisk::beside(path)?;
-    chunks.splice(
-        &[input],
+    chunks.splice(SpliceJob {
+        inputs: &[input],
         choice,
-        (&mut disk, path),
-        &[],
-        &mut |_| records.clone(),
-        &mut |_| (),
-    )?;
+        disk: &mut disk,
+        path,
+        opening: &[],
+        closing: &mut |_| records.clone(),
+        progress: &mut |_| (),
+    })?;
     Ok(disk.finish()?)
 }
 

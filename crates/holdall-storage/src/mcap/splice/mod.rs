@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     StorageError, StorageOptions,
-    chunks::{ChunkFile, ChunkSummary, ClosingRecords, SpliceChoice, Spliced},
+    chunks::{ChunkFile, ChunkSummary, SpliceChoice, SpliceJob, Spliced},
     error::StorageResult,
     mcap::{
         McapOptions,
@@ -26,7 +26,7 @@ use crate::{
     writer::{ChannelIndex, MetadataEntries},
 };
 use copy::Copier;
-use holdall_io::output::{OutputDisk, OutputFile};
+use holdall_io::output::OutputFile;
 use holdall_model::time::Timestamp;
 use ids::Numbers;
 use std::{any::Any, path::Path};
@@ -146,14 +146,16 @@ impl ChunkCodec {
 }
 
 /// As [`crate::chunks::ChunkStorage::splice`].
-pub(super) fn splice(
-    inputs: &[Box<dyn ChunkFile>],
-    choice: &SpliceChoice,
-    (disk, path): (&mut OutputDisk, &Path),
-    opening: &[(&str, MetadataEntries)],
-    closing: ClosingRecords<'_>,
-    progress: &mut dyn FnMut(u64),
-) -> StorageResult<Spliced> {
+pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
+    let SpliceJob {
+        inputs,
+        choice,
+        disk,
+        path,
+        opening,
+        closing,
+        progress,
+    } = job;
     let codec = choice.codec.as_ref().map(ChunkCodec::of).transpose()?;
     let inputs = &inputs
         .iter()

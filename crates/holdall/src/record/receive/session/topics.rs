@@ -156,11 +156,11 @@ impl Session {
     /// How the bag describes a topic.
     pub(super) fn topic_info(&self, number: usize, plan: &TopicPlan) -> TopicInfo {
         let endpoint = plan.publishers.first();
-        let format = endpoint.map_or("", |publisher| publisher.serialization_format);
+        let format = endpoint.and_then(|publisher| publisher.serialization_format);
         TopicInfo {
             name: plan.name.clone(),
             type_name: plan.type_name.clone(),
-            serialization_format: if format.is_empty() { CDR } else { format }.to_owned(),
+            serialization_format: format.unwrap_or(CDR).to_owned(),
             offered_qos_profiles: plan.publishers.iter().map(|publisher| publisher.qos).collect(),
             type_description_hash: plan.type_hash.clone(),
             origin: Some(TopicOrigin {
