@@ -18,6 +18,9 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Version of this program.
     pub holdall: String,
+    /// Whether it was compiled with optimization; absent in results of older versions.
+    #[serde(default)]
+    pub is_optimized: Option<bool>,
 }
 
 impl Machine {
@@ -34,6 +37,7 @@ impl Machine {
                 .and_then(|kib| kibibytes(&kib))
                 .unwrap_or(0),
             holdall: env!("CARGO_PKG_VERSION").to_owned(),
+            is_optimized: Some(!cfg!(debug_assertions)),
         }
     }
 }

@@ -242,6 +242,11 @@ pub fn report(args: &ReportArguments) -> VerbResult {
     for folder in &args.folders {
         loaded.append(suite_report::load(folder).map_err(failure)?);
     }
+    if let Some(path) = &args.summary {
+        suite_report::write_summary(&loaded, path).map_err(failure)?;
+        output::result(&path.display().to_string())?;
+        return Ok(Outcome::Done);
+    }
     let other = match &args.compare {
         Some(folder) => suite_report::load(folder).map_err(failure)?,
         None => suite_report::Results::default(),

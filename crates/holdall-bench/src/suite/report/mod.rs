@@ -5,9 +5,11 @@ mod compare;
 mod page;
 mod plots;
 mod storages;
+mod summary;
 
 pub use page::html;
 pub use storages::Storages;
+pub use summary::{WORDS_MAX, words, write_summary};
 
 use super::{
     config::Experiment,

@@ -1,0 +1,198 @@
+//! The short page: every experiment in one table, with one plot and one sentence for each question, in at most 800 words.
+
+use super::{Loaded, Results, plots};
+use crate::{
+    error::BenchResult,
+    machine::Machine,
+    statistics::median,
+    suite::{
+        noise::Noise,
+        table::{Row, rows},
+    },
+};
+use holdall_io::fs::write_atomically_unsynced;
+use holdall_model::units::{GIB, format_mebibyte_rate};
+use std::{collections::BTreeMap, fmt::Write, path::Path};
+
+/// The page's length.
+pub const WORDS_MAX: usize = 800;
+
+/// A plot that the page shows.
+struct Shown {
+    /// What it shows, one sentence.
+    title: String,
+    /// Its file beside the page.
+    file: String,
+}
+
+/// Writes the page to `path`, and the first plot of the first experiment beside it, with the ending `.svg`.
+///
+/// # Errors
+/// A plot that cannot be drawn, a file that cannot be written.
+pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
+    let mut shown = None;
+    if let Some(plot) = loaded.experiments.first().map(plots::of).transpose()?
+        && let Some(plot) = plot.into_iter().next()
+    {
+        let picture = path.with_extension("svg");
+        write_atomically_unsynced(&picture, plots::standalone(&plot.svg).as_bytes())?;
+        let name = picture.file_name().unwrap_or_default();
+        shown = Some(Shown {
+            title: plot.title,
+            file: name.to_string_lossy().into_owned(),
+        });
+    }
+    let page = markdown(loaded, shown.as_ref());
+    Ok(write_atomically_unsynced(path, page.as_bytes())?)
+}
+
+/// The page. Experiments that do not fit any more are in the report only.
+fn markdown(loaded: &Results, plot: Option<&Shown>) -> String {
+    let mut count = loaded.experiments.len();
+    loop {
+        let page = page(&loaded.experiments[..count], loaded.experiments.len(), plot);
+        if words(&page) <= WORDS_MAX || count == 0 {
+            return page;
+        }
+        count -= 1;
+    }
+}
+
+/// Words as a reader counts them: table lines and other signs are none.
+pub fn words(text: &str) -> usize {
+    let is_word = |word: &&str| word.chars().any(char::is_alphanumeric);
+    text.split_whitespace().filter(is_word).count()
+}
+
+fn page(experiments: &[Loaded], all: usize, plot: Option<&Shown>) -> String {
+    let mut out = String::from("# Results\n\n");
+    let mut put = |text: &str| {
+        out.push_str(text);
+        out.push('\n');
+    };
+    put("Written by `holdall bench report --summary`; the report without that flag has all figures.\n");
+    if let Some(first) = experiments.first() {
+        put(&machine(&first.result.machine));
+    }
+    put(
+        "\n| experiment | recorder | cases recorded whole | recorded of each case | durable | processor time |",
+    );
+    put("|---|---|---|---|---|---|");
+    for one in experiments {
+        for (recorder, rows) in &by_recorder(&rows(&one.result, one.experiment.as_ref())) {
+            put(&line(&one.result.experiment, recorder, rows));
+        }
+    }
+    put(
+        "\nRecorded: percent of the messages sent, lowest and highest case. Durable: the fastest case, close and sync included. Processor time: of the \
+         recorder for each GiB recorded, median of the cases.",
+    );
+    if let Some(plot) = plot {
+        put(&format!("\n![{}]({})", plot.title, plot.file));
+    }
+    put("");
+    for one in experiments {
+        put(&sentence(one));
+    }
+    if experiments.len() < all {
+        put(&format!("- {} more: see the report.", all - experiments.len()));
+    }
+    out
+}
+
+fn machine(machine: &Machine) -> String {
+    let mut text = format!(
+        "Machine: {} × {}, {:.0} GiB, Linux {}, {}; holdall {}.",
+        machine.cores,
+        machine.processor,
+        machine.memory_bytes as f64 / GIB,
+        machine.kernel,
+        machine.file_system,
+        machine.holdall,
+    );
+    if machine.is_optimized == Some(false) {
+        text.push_str(" **An unoptimized build: its processor time is several times that of a release.**");
+    }
+    text
+}
+
+type Rows<'r, 'a> = Vec<&'r Row<'a>>;
+
+/// The rows of each recorder with its storage, in the order of the result.
+fn by_recorder<'r, 'a>(rows: &'r [Row<'a>]) -> Vec<(String, Rows<'r, 'a>)> {
+    let mut places = BTreeMap::new();
+    let mut found: Vec<(String, Rows<'r, 'a>)> = Vec::new();
+    for row in rows {
+        let name = format!("{}, {}", row.recorder, row.storage());
+        let place = *places.entry(name.clone()).or_insert(found.len());
+        if place == found.len() {
+            found.push((name, Vec::new()));
+        }
+        found[place].1.push(row);
+    }
+    found
+}
+
+/// Recorded percent of a row, so that 100 means every message.
+fn percent(row: &Row<'_>) -> f64 {
+    row.recorded_percent.median
+}
+
+fn is_whole(row: &Row<'_>) -> bool {
+    row.runs.iter().all(|run| run.recorded == run.sent)
+}
+
+fn lowest<'r, 'a>(rows: &[&'r Row<'a>]) -> Option<&'r Row<'a>> {
+    let lower = |a: &&&Row<'_>, b: &&&Row<'_>| percent(a).total_cmp(&percent(b));
+    rows.iter().min_by(lower).copied()
+}
+
+fn line(experiment: &str, recorder: &str, rows: &[&Row<'_>]) -> String {
+    let whole = rows.iter().filter(|row| is_whole(row)).count();
+    let low = lowest(rows).map_or(0.0, percent);
+    let high = rows.iter().map(|row| percent(row)).fold(0.0, f64::max);
+    let durable = rows.iter().map(|row| row.median(|run| run.durable_bytes_per_s));
+    let cpu: Vec<f64> = rows
+        .iter()
+        .map(|row| row.median(|run| run.recorder_cpu_s / (run.recorded_bytes.max(1) as f64 / GIB)))
+        .collect();
+    format!(
+        "| {experiment} | {recorder} | {whole} of {} | {low:.2}–{high:.2} % | {} | {:.1} s/GiB |",
+        rows.len(),
+        format_mebibyte_rate(durable.fold(0.0, f64::max)),
+        median(&cpu).unwrap_or(0.0),
+    )
+}
+
+/// The question, and each recorder's answer in a few words.
+fn sentence(one: &Loaded) -> String {
+    let result = &one.result;
+    let rows = rows(result, one.experiment.as_ref());
+    let mut text = format!(
+        "- **{}, {}** (`{}`): ",
+        result.experiment, result.title, result.command
+    );
+    let recorders = by_recorder(&rows);
+    for (number, (recorder, rows)) in recorders.iter().enumerate() {
+        let lossy: Vec<&Row<'_>> = rows.iter().filter(|row| !is_whole(row)).copied().collect();
+        let separator = if number == 0 { "" } else { "; " };
+        // Writing to a String cannot fail.
+        let _ = match lowest(&lossy) {
+            None => write!(text, "{separator}{recorder} recorded everything"),
+            Some(worst) => write!(
+                text,
+                "{separator}{recorder} lost messages in {} of {} cases, most in {} ({:.2} % recorded)",
+                lossy.len(),
+                rows.len(),
+                worst.case,
+                percent(worst),
+            ),
+        };
+    }
+    text.push('.');
+    if let Some(noise) = Noise::of(&result.runs).too_noisy(result.machine.cores) {
+        text.push(' ');
+        text.push_str(&noise);
+    }
+    text
+}

@@ -1,0 +1,49 @@
+//! The page docs/benchmarks/results.md is what the command writes from the results beside it.
+
+use holdall_bench::suite::report;
+use std::{fs, path::Path};
+
+#[test]
+fn the_committed_page_is_written_from_the_committed_results() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    let loaded = report::load(&docs.join("results")).unwrap();
+    assert!(!loaded.experiments.is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("results.md");
+    report::write_summary(&loaded, &page).unwrap();
+    for name in ["results.md", "results.svg"] {
+        let written = fs::read_to_string(folder.path().join(name)).unwrap();
+        let committed = fs::read_to_string(docs.join(name)).unwrap_or_default();
+        assert!(
+            written == committed,
+            "{name} differs; write it anew: holdall bench report docs/benchmarks/results --summary docs/benchmarks/results.md"
+        );
+    }
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(report::words(&text) <= report::WORDS_MAX);
+    assert_eq!(text.matches("\n![").count(), 1, "one plot");
+    assert_eq!(text.matches("\n|---").count(), 1, "one table");
+    for one in &loaded.experiments {
+        let question = format!("\n- **{}, {}**", one.result.experiment, one.result.title);
+        assert_eq!(text.matches(&question).count(), 1, "{question}");
+    }
+}
+
+#[test]
+fn a_page_of_many_experiments_keeps_to_its_length() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    let mut loaded = report::Results::default();
+    for _ in 0..30 {
+        loaded.append(report::load(&docs.join("results")).unwrap());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("results.md");
+    report::write_summary(&loaded, &page).unwrap();
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(
+        report::words(&text) <= report::WORDS_MAX,
+        "{}",
+        report::words(&text)
+    );
+    assert!(report::words(&text) > report::WORDS_MAX / 2 && text.contains(" more: see the report."));
+}
