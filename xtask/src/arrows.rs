@@ -8,9 +8,12 @@ const ARROWS_FORBIDDEN: [(&str, &[&str]); 7] = [
     ),
     ("reader", &["record", "play", "tools", "supervise"]),
     ("tools", &["record", "play", "supervise"]),
-    ("rescue", &["play", "tools", "supervise"]),
+    (
+        "rescue",
+        &["writer", "reader", "record", "play", "tools", "supervise"],
+    ),
     ("decode", &["record", "play", "tools", "supervise"]),
-    ("record", &["play", "tools", "supervise"]),
+    ("record", &["reader", "play", "tools", "supervise"]),
     ("play", &["record", "tools", "supervise"]),
 ];
 

@@ -72,16 +72,16 @@ pub mod internals {
         record::{
             SteppedRecorder,
             cache::{
-                Admission, CacheEntry, KIND_MESSAGES, Offered, Place, Segment, SegmentShape, SharedCache,
-                Stored, Waited,
+                Admission, CacheEntry, Offered, Place, Segment, SegmentShape, SharedCache, Stored, Waited,
             },
             receive::{gate::Gate, intake::Intake},
             write::{
                 drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
                 durability::DEFAULT_LOSS_WINDOW,
-                survival::{KIND_LOG, POINTER_FILE, Survival},
+                survival::Survival,
             },
         },
+        rescue::{KIND_LOG, KIND_MESSAGES, POINTER_FILE},
         writer::bag::{BagOptions, BagWriter},
     };
 }

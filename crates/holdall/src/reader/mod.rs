@@ -24,7 +24,7 @@ pub use bag::{Bag, BagFile, LostByTopic, Ros1View};
 pub use contents::{BagContents, ServiceCounts};
 pub use error::ReadError;
 pub(crate) use error::io_error;
-pub(crate) use file::{SharedReader, expect_bag};
+pub(crate) use file::expect_bag;
 pub use order::MessageOrder;
 pub use pattern::WholePattern;
 pub use publishers::{PublisherChoice, TopicPublisher};

@@ -12,10 +12,13 @@ use super::{
     view::View,
     write::{
         drain::{Drain, DrainOptions, DrainShared},
-        survival::{Event, Survival},
+        survival::Survival,
     },
 };
-use crate::writer::{BagFolder, BagOptions, BagWriter, ClosedBag, CompressionMode, OpenDisk};
+use crate::{
+    rescue::Event,
+    writer::{BagFolder, BagOptions, BagWriter, ClosedBag, CompressionMode, OpenDisk},
+};
 use holdall_io::clock::Clock;
 use holdall_io::mutex::lock;
 use holdall_model::loss::{

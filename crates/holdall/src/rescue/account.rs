@@ -1,7 +1,6 @@
 //! The account of a rescued recording: what is missing according to its log, and what the bag has together with the messages from memory.
 
-use super::{Found, Rescue, catalog::Topic};
-use crate::reader::{BagFile, ReadError};
+use super::{Found, RecordedFile, Rescue, catalog::Topic};
 use holdall_model::{
     loss::ledger::{Interval, Ledger, Loss, PublisherAccount, PublisherIndex, TopicAccount},
     topic::TopicId,
@@ -12,7 +11,7 @@ use std::collections::HashMap;
 /// publishers.
 type Counts = HashMap<(String, Option<String>), u64>;
 
-fn counts_of(files: &[BagFile]) -> Result<Counts, ReadError> {
+fn counts_of<F: RecordedFile>(files: &[F]) -> Result<Counts, F::Error> {
     let mut counts = Counts::new();
     for file in files {
         for channel in &file.open()?.summary().channels {
@@ -26,9 +25,9 @@ fn counts_of(files: &[BagFile]) -> Result<Counts, ReadError> {
 
 /// Whether the first file of the recording is there. A process that dies while the ring of files removes the oldest has not logged
 /// that.
-fn has_first(files: &[BagFile]) -> bool {
-    let is_first = |file: &BagFile| {
-        let name = file.path.file_name().map(|name| name.to_string_lossy());
+fn has_first<F: RecordedFile>(files: &[F]) -> bool {
+    let is_first = |file: &F| {
+        let name = file.path().file_name().map(|name| name.to_string_lossy());
         let number = name.as_deref().and_then(|name| name.rsplit_once('_'));
         number.is_some_and(|(_, number)| number == "0" || number.starts_with("0."))
     };
@@ -38,13 +37,13 @@ fn has_first(files: &[BagFile]) -> bool {
 impl Rescue {
     /// The account of a bag that has these files and gets these messages. `kept` are messages of the bag that may have been counted as
     /// dropped before: a recorder that was killed while it dropped them had them still. `lost` were in memory by their header only.
-    pub(super) fn ledger(
+    pub(super) fn ledger<F: RecordedFile>(
         &self,
-        files: &[BagFile],
+        files: &[F],
         messages: &[Found],
         kept: &[(TopicId, PublisherIndex, Option<u64>)],
         lost: &[(TopicId, PublisherIndex, Interval)],
-    ) -> Result<Ledger, ReadError> {
+    ) -> Result<Ledger, F::Error> {
         let mut counts = counts_of(files)?;
         for Found { entry, .. } in messages {
             if let Some(topic) = self.catalog.topics.get(&entry.topic) {

@@ -1,6 +1,6 @@
 //! The log of a killed recorder: its topics, their definitions, publishers and losses.
 
-use crate::record::write::survival::Event;
+use super::Event;
 use holdall_model::{
     loss::ledger::{AFTER_ARRIVAL, AccountChange, Loss},
     topic::{MessageDefinition, PublisherInfo, TopicId, TopicInfo},

@@ -1,15 +1,11 @@
 //! Why what a killed recorder left in memory could not be written into its bag.
 
-use crate::reader::ReadError;
 use holdall_io::disk::DiskError;
 use holdall_storage::StorageError;
 
 /// Why what is in memory could not be written. It still is there.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RescueError {
-    /// The bag or the memory cannot be read.
-    #[error(transparent)]
-    Bag(#[from] ReadError),
     /// The new file of the bag.
     #[error(transparent)]
     Storage(#[from] StorageError),

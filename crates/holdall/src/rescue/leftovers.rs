@@ -1,7 +1,6 @@
 //! Memory of killed recorders whose bags were never repaired: it stays until then, so a user must know of it.
 
-use super::{POINTER_BYTES_MAX, catalog::Catalog};
-use crate::record::write::survival::{KIND_LOG, POINTER_FILE, Pointer};
+use super::{KIND_LOG, POINTER_BYTES_MAX, POINTER_FILE, Pointer, catalog::Catalog};
 use holdall_io::{
     fs,
     survivor::{NAME_PREFIX, Survivor, own_user},

@@ -1,7 +1,6 @@
 //! Which of the messages in memory the bag does not have.
 
-use super::{Found, Missing, Rescue};
-use crate::reader::{BagFile, ReadError};
+use super::{Found, Missing, RecordedFile, Rescue};
 use holdall_model::{
     loss::{
         LossStage,
@@ -39,7 +38,7 @@ fn hash_of(payload: &[u8]) -> u64 {
 }
 
 impl InBag {
-    fn read(files: &[BagFile], from: Timestamp, is_leveldb: bool) -> Result<Self, ReadError> {
+    fn read<F: RecordedFile>(files: &[F], from: Timestamp, is_leveldb: bool) -> Result<Self, F::Error> {
         let mut found = Self {
             later_max: if is_leveldb { LEVELDB_MOVED_NANOS_MAX } else { 0 },
             ..Self::default()
@@ -95,7 +94,7 @@ impl InBag {
 
 impl Rescue {
     /// Whether an earlier rescue has brought everything into these files: the last one has the account.
-    pub(super) fn is_in(&self, files: &[BagFile]) -> Result<bool, ReadError> {
+    pub(crate) fn is_in<F: RecordedFile>(&self, files: &[F]) -> Result<bool, F::Error> {
         let Some(last) = files.last() else {
             return Ok(false);
         };
@@ -106,7 +105,7 @@ impl Rescue {
     ///
     /// # Errors
     /// A file that cannot be opened.
-    pub(super) fn missing(&self, files: &[BagFile]) -> Result<Missing, ReadError> {
+    pub(crate) fn missing<F: RecordedFile>(&self, files: &[F]) -> Result<Missing, F::Error> {
         let is_leveldb = self.catalog.storage == leveldb::format::STORAGE_ID;
         let mut in_bag = match self.earliest() {
             Some(earliest) => InBag::read(files, earliest, is_leveldb)?,

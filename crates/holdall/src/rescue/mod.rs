@@ -1,27 +1,30 @@
-//! What a recorder that was killed had received and its bag does not have: found in the memory that survived it, and written into the bag.
+//! What a recorder that was killed had received and its bag does not have: the layout of the memory that survives it, which a recorder writes; found there again, and written
+//! into the bag.
 
 mod account;
 mod catalog;
 mod error;
+mod layout;
 mod leftovers;
+mod log;
 mod missing;
+mod ranges;
 mod write;
 
 pub(crate) use error::RescueError;
+pub use layout::{CacheEntry, KIND_MESSAGES};
+pub(crate) use layout::{
+    HEADER_BYTES, Header, RUN_HEADER_BYTES, SurvivedMessage, SurvivedPayload, SurvivedRun, forget_ranges,
+    run_header, survived,
+};
 #[cfg(test)]
 pub(crate) use leftovers::leftovers;
 pub(crate) use leftovers::report_leftovers;
-pub(crate) use write::{REPAIR_RECORD, RESCUED_KEY, into_bag};
+pub(crate) use log::{Event, Pointer};
+pub use log::{KIND_LOG, POINTER_FILE};
+pub(crate) use ranges::{BufferRange, list_bytes, list_ranges};
+pub(crate) use write::{REPAIR_RECORD, RESCUED_KEY};
 
-use crate::{
-    reader::{BagFile, ReadError, SharedReader},
-    record::{
-        cache::{
-            BufferRange, CacheEntry, KIND_MESSAGES, SurvivedMessage, SurvivedPayload, SurvivedRun, survived,
-        },
-        write::survival::{KIND_LOG, POINTER_FILE, Pointer},
-    },
-};
 use bytes::Bytes;
 use catalog::Catalog;
 use holdall_io::{
@@ -29,6 +32,7 @@ use holdall_io::{
     survivor::{Survivor, SurvivorError, owner_of},
 };
 use holdall_model::{loss::ledger::Ledger, time::Timestamp};
+use holdall_storage::reader::StorageReader;
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
@@ -107,6 +111,18 @@ pub(crate) struct Rescue {
     catalog: Catalog,
     /// In the order in which they were received.
     messages: Vec<Found>,
+}
+
+/// A storage file of a bag, as what reads bags opens it.
+pub(crate) trait RecordedFile {
+    /// Why it cannot be opened.
+    type Error;
+
+    /// Its path.
+    fn path(&self) -> &Path;
+
+    /// Its reader, which returns payloads as they were sent.
+    fn open(&self) -> Result<Arc<dyn StorageReader>, Self::Error>;
 }
 
 /// What a bag lacks, and its account with it.
@@ -212,7 +228,7 @@ pub(crate) struct InMemory {
     /// What it goes by.
     pub path: PathBuf,
     /// Reads it.
-    pub reader: SharedReader,
+    pub reader: Arc<dyn StorageReader>,
     /// The storage that the bag was recorded with.
     pub storage: String,
 }
@@ -227,11 +243,14 @@ pub fn has_memory(directory: &Path) -> bool {
 ///
 /// # Errors
 /// When what has survived cannot be read.
-pub(crate) fn as_reader(directory: &Path, files: &[BagFile]) -> Result<Option<InMemory>, String> {
+pub(crate) fn as_reader<F: RecordedFile>(directory: &Path, files: &[F]) -> Result<Option<InMemory>, String>
+where
+    F::Error: std::fmt::Display,
+{
     let Some(rescue) = Rescue::find(directory)? else {
         return Ok(None);
     };
-    let failed = |error: ReadError| error.to_string();
+    let failed = |error: F::Error| error.to_string();
     if rescue.is_in(files).map_err(failed)? {
         return Ok(None);
     }

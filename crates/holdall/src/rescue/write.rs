@@ -1,7 +1,6 @@
 //! Writes messages from memory: into one more file of the bag, or into a file in memory for a caller that only reads.
 
 use super::{Found, Missing, Rescue, RescueError, catalog::Catalog};
-use crate::reader::{Bag, SharedReader, listing::storage_files};
 use holdall_io::{
     block::BlockPoolOptions,
     disk::FileId,
@@ -20,12 +19,14 @@ use holdall_storage::{
     compression::{CompressionMode, FORMATS, PayloadPacker, unpacked_name},
     error::StorageResult,
     memory::MemoryStorage,
+    reader::StorageReader,
     storage_by_id,
     writer::{ChannelIndex, ChannelInfo, MetadataEntries, StorageWriter, StoredMessage},
 };
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Name of the record that a repair leaves in a file.
@@ -41,78 +42,70 @@ const BLOCKS: BlockPoolOptions = BlockPoolOptions {
     huge_pages: false,
 };
 
-/// Writes what the bag in `directory` lacks into one more file of it, and removes the memory that it was in; with `is_copy`, which is a
-/// copy of the bag, the memory stays. `None` when nothing had survived.
-///
-/// # Errors
-/// A bag that cannot be read, a file that cannot be written: it can be tried again then.
-pub(crate) fn into_bag(directory: &Path, is_copy: bool) -> Result<Option<u64>, RescueError> {
-    let rescue = match Rescue::find(directory) {
-        Ok(Some(rescue)) => rescue,
-        Ok(None) => return Ok(None),
-        Err(error) => {
-            tracing::warn!("messages in memory cannot be rescued: {error}");
-            return Ok(None);
-        }
-    };
-    let bag = Bag::open_files(directory);
-    let files = bag.as_ref().map_or(&[][..], Bag::files);
-    if rescue.is_in(files)? {
-        rescue.end(is_copy);
-        return Ok(Some(0));
-    }
-    let missing = rescue.missing(files)?;
-    let storage = storage_by_id(&rescue.catalog.storage)?;
-    let path = next_path(directory, storage)?;
-    drop(bag);
-    let custom = (RESCUED_KEY, missing.messages.len().to_string());
-    let mut metadata = holdall_model::metadata::BagMetadata::default();
-    storage.id().clone_into(&mut metadata.storage_identifier);
-    metadata.custom_data.insert(custom.0.to_owned(), custom.1);
-    if rescue.catalog.packed_payloads {
-        CompressionMode::Message
-            .as_metadata()
-            .clone_into(&mut metadata.compression_mode);
-        FORMATS[0].clone_into(&mut metadata.compression_format);
-    }
-    let records = [
-        (
-            "rosbag2",
-            MetadataEntries::from([(
-                "serialized_metadata".to_owned(),
-                metadata.to_yaml_without_wrapper(),
-            )]),
-        ),
-        (
-            REPAIR_RECORD,
-            MetadataEntries::from([(
-                "by".to_owned(),
-                concat!("holdall ", env!("CARGO_PKG_VERSION")).to_owned(),
-            )]),
-        ),
-    ];
-    let disk = OsDisk::open(directory, DiskMode::Buffered)?;
-    let mut q = DiskQueue::new(Box::new(disk), BLOCKS)?;
-    let made = storage.queue_path(&path);
-    if made != path {
-        fs::create_dir_new(&path)?;
-    }
-    let file = q.create_file(&made, 0)?;
-    write(
-        &mut q,
-        (file, &path),
-        storage,
-        &rescue.catalog,
-        &missing,
-        &records,
-    )?;
-    q.wait_closed(file)?;
-    rescue.end(is_copy);
-    Ok(Some(missing.messages.len() as u64))
-}
-
 impl Rescue {
-    fn end(self, is_copy: bool) {
+    /// The memory that a bag's directory points to; `None`, with a warning, where it cannot be read.
+    pub(crate) fn find_or_warn(directory: &Path) -> Option<Self> {
+        Self::find(directory).unwrap_or_else(|error| {
+            tracing::warn!("messages in memory cannot be rescued: {error}");
+            None
+        })
+    }
+
+    /// Writes what the bag in `directory` lacks, whose storage files are `listed`, into one more file of it, and removes the memory that it
+    /// was in; with `is_copy`, which is a copy of the bag, the memory stays. The number of messages.
+    ///
+    /// # Errors
+    /// A file that cannot be written: it can be tried again then.
+    pub(crate) fn write_into(
+        self,
+        directory: &Path,
+        listed: &[PathBuf],
+        missing: &Missing,
+        is_copy: bool,
+    ) -> Result<u64, RescueError> {
+        let storage = storage_by_id(&self.catalog.storage)?;
+        let path = next_path(directory, listed, storage);
+        let custom = (RESCUED_KEY, missing.messages.len().to_string());
+        let mut metadata = holdall_model::metadata::BagMetadata::default();
+        storage.id().clone_into(&mut metadata.storage_identifier);
+        metadata.custom_data.insert(custom.0.to_owned(), custom.1);
+        if self.catalog.packed_payloads {
+            CompressionMode::Message
+                .as_metadata()
+                .clone_into(&mut metadata.compression_mode);
+            FORMATS[0].clone_into(&mut metadata.compression_format);
+        }
+        let records = [
+            (
+                "rosbag2",
+                MetadataEntries::from([(
+                    "serialized_metadata".to_owned(),
+                    metadata.to_yaml_without_wrapper(),
+                )]),
+            ),
+            (
+                REPAIR_RECORD,
+                MetadataEntries::from([(
+                    "by".to_owned(),
+                    concat!("holdall ", env!("CARGO_PKG_VERSION")).to_owned(),
+                )]),
+            ),
+        ];
+        let disk = OsDisk::open(directory, DiskMode::Buffered)?;
+        let mut q = DiskQueue::new(Box::new(disk), BLOCKS)?;
+        let made = storage.queue_path(&path);
+        if made != path {
+            fs::create_dir_new(&path)?;
+        }
+        let file = q.create_file(&made, 0)?;
+        write(&mut q, (file, &path), storage, &self.catalog, missing, &records)?;
+        q.wait_closed(file)?;
+        self.end(is_copy);
+        Ok(missing.messages.len() as u64)
+    }
+
+    /// Removes the memory, which the bag does not need; of a copy of the bag its pointer only.
+    pub(crate) fn end(self, is_copy: bool) {
         if is_copy {
             self.forget();
         } else {
@@ -122,8 +115,7 @@ impl Rescue {
 }
 
 /// The next file of a bag: its name is the last one's with the next number.
-fn next_path(directory: &Path, storage: &dyn Storage) -> Result<PathBuf, RescueError> {
-    let listed = storage_files(directory)?;
+fn next_path(directory: &Path, listed: &[PathBuf], storage: &dyn Storage) -> PathBuf {
     let stem_of = |path: &Path| {
         let stem = unpacked_name(path)
             .file_stem()
@@ -131,7 +123,7 @@ fn next_path(directory: &Path, storage: &dyn Storage) -> Result<PathBuf, RescueE
         stem.unwrap_or_default()
     };
     let (mut head, mut number) = (None, 0u64);
-    for path in &listed {
+    for path in listed {
         let stem = stem_of(path);
         let name = stem.trim_end_matches(|letter: char| letter.is_ascii_digit());
         if let Ok(last) = stem[name.len()..].parse::<u64>() {
@@ -145,10 +137,10 @@ fn next_path(directory: &Path, storage: &dyn Storage) -> Result<PathBuf, RescueE
             .map(|name| name.to_string_lossy().into_owned());
         format!("{}_", name.unwrap_or_else(|| "bag".to_owned()))
     });
-    Ok(directory.join(match storage.extension() {
+    directory.join(match storage.extension() {
         None => format!("{head}{number}"),
         Some(extension) => format!("{head}{number}.{extension}"),
-    }))
+    })
 }
 
 /// The same as a file that is in memory only.
@@ -156,18 +148,18 @@ pub(super) fn in_memory(
     directory: &Path,
     catalog: &Catalog,
     missing: &Missing,
-) -> Result<(PathBuf, SharedReader), String> {
+) -> Result<(PathBuf, Arc<dyn StorageReader>), String> {
     let path = directory.join("messages in memory");
     let storage = MemoryStorage::new();
     let catalog = Catalog {
         packed_payloads: false,
         ..catalog.clone()
     };
-    let written = || -> StorageResult<SharedReader> {
+    let written = || -> StorageResult<Arc<dyn StorageReader>> {
         let mut q = DiskQueue::new(Box::new(MemoryDisk::new()), BLOCKS)?;
         let file = q.create_file(&path, 0)?;
         write(&mut q, (file, &path), &storage, &catalog, missing, &[])?;
-        Ok(SharedReader::from(storage.open_reader(&path)?))
+        Ok(Arc::from(storage.open_reader(&path)?))
     };
     let reader = written().map_err(|error| error.to_string())?;
     Ok((path, reader))

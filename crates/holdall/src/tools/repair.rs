@@ -5,7 +5,7 @@ pub(crate) use crate::rescue::REPAIR_RECORD;
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
     reader::{Bag, METADATA_BYTES_MAX, ReadError, expect_bag, listing},
-    rescue::{RESCUED_KEY, RescueError, has_memory, into_bag},
+    rescue::{RESCUED_KEY, Rescue, RescueError, has_memory},
     tools::{Staged, ToolError, check::check},
     writer::STATE_KEY,
 };
@@ -60,7 +60,6 @@ pub enum RepairError {
 impl From<RescueError> for RepairError {
     fn from(error: RescueError) -> Self {
         match error {
-            RescueError::Bag(error) => Self::Bag(error),
             RescueError::Storage(error) => Self::Storage(error),
             RescueError::Disk(error) => Self::Disk(error),
         }
@@ -308,9 +307,27 @@ fn refuse_without_repair(path: &Path) -> Result<(), RepairError> {
     }
 }
 
+/// Writes what the bag in `directory` lacks and a killed recorder left in memory into one more file of it. `None` when nothing had
+/// survived.
+fn write_rescued(directory: &Path, is_copy: bool) -> Result<Option<u64>, RepairError> {
+    let Some(rescue) = Rescue::find_or_warn(directory) else {
+        return Ok(None);
+    };
+    let bag = Bag::open_files(directory);
+    let files = bag.as_ref().map_or(&[][..], Bag::files);
+    if rescue.is_in(files)? {
+        rescue.end(is_copy);
+        return Ok(Some(0));
+    }
+    let missing = rescue.missing(files)?;
+    drop(bag);
+    let listed = listing::storage_files(directory)?;
+    Ok(Some(rescue.write_into(directory, &listed, &missing, is_copy)?))
+}
+
 fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
     let rescued = if fs::is_dir(path) {
-        into_bag(path, is_copy)?
+        write_rescued(path, is_copy)?
     } else {
         None
     };

@@ -1,12 +1,19 @@
 //! One storage file of a bag.
 
-use crate::reader::{
-    error::ReadError,
-    file::{self, Payloads, SharedReader, UnpackedFiles},
+use crate::{
+    reader::{
+        error::ReadError,
+        file::{self, Payloads, SharedReader, UnpackedFiles},
+    },
+    rescue::RecordedFile,
 };
 use holdall_model::time::Timestamp;
 use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic};
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// How ROS 1 messages are presented.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +89,18 @@ impl BagFile {
     /// True when each payload in the file is compressed (rosbag2's message compression).
     pub fn has_packed_payloads(&self) -> bool {
         self.payloads == Payloads::Packed
+    }
+}
+
+impl RecordedFile for BagFile {
+    type Error = ReadError;
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self) -> Result<SharedReader, ReadError> {
+        Self::open(self)
     }
 }
 

@@ -1,28 +1,22 @@
 //! The cache between receiving and writing: bounded in bytes really held, full according to a stated policy, without clock or thread.
 
-mod layout;
 mod options;
 mod own_bytes;
 mod policy;
-mod ranges;
 mod segment;
 mod shared;
 #[cfg(test)]
 mod tests;
 
-pub use layout::survived;
-pub(crate) use layout::{
-    RUN_HEADER_BYTES, SurvivedMessage, SurvivedPayload, SurvivedRun, forget_ranges, run_header,
-};
+pub use crate::rescue::CacheEntry;
 pub use options::{CacheOptions, CachePolicy};
 pub use policy::Admission;
-pub(crate) use ranges::BufferRange;
 pub(crate) use segment::HeldLoan;
-pub use segment::{ArenaSource, KIND_MESSAGES, KeptBytes, Place, Segment, SegmentShape, Stored};
+pub use segment::{ArenaSource, KeptBytes, Place, Segment, SegmentShape, Stored};
 pub use shared::{Offered, SharedCache, Waited};
 
-use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};
-use layout::HEADER_BYTES;
+use crate::rescue::HEADER_BYTES;
+use holdall_model::{time::Timestamp, topic::TopicId};
 use segment::LOAN_OVERHEAD_BYTES;
 use std::{collections::VecDeque, time::Duration};
 
@@ -35,21 +29,6 @@ const SEGMENTS_MIN: usize = 4;
 /// Where they take no more than a sixteenth of the cache there are so many from the start: a loan of some megabytes fills a segment by
 /// itself, and making one in the offer costs a system call and page faults, about 20 µs.
 const SEGMENTS_READY_MAX: usize = 16;
-
-/// What the cache keeps of a message besides its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheEntry {
-    /// When it was received, or the simulation's time then.
-    pub log_time: Timestamp,
-    /// When it was sent, where known.
-    pub publish_time: Option<Timestamp>,
-    /// The publisher's sequence number, where known.
-    pub sequence: Option<u64>,
-    /// Its topic.
-    pub topic: TopicId,
-    /// Its publisher.
-    pub publisher: PublisherIndex,
-}
 
 /// A payload to be put into the cache.
 pub enum Body<'a> {

@@ -1,10 +1,6 @@
 //! A segment: a run of messages in arrival order, header and small payload side by side in one arena, large payloads as loans.
 
-use super::{
-    CacheEntry,
-    layout::{HEADER_BYTES, Header},
-    ranges::list_bytes,
-};
+use crate::rescue::{CacheEntry, HEADER_BYTES, Header, KIND_MESSAGES, list_bytes};
 use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
     message::{Kept, Loan, PayloadRef},
@@ -124,9 +120,6 @@ impl KeptBytes {
         self.bytes = 0;
     }
 }
-
-/// Slots of a region with this kind hold messages as segments lay them out.
-pub const KIND_MESSAGES: u32 = 1;
 
 type OnIncomplete = Box<dyn Fn() + Send + Sync>;
 
@@ -249,7 +242,7 @@ impl Segment {
         self.arena.order()
     }
 
-    /// The bytes of its messages in memory; [`survived`] reads them.
+    /// The bytes of its messages in memory; [`survived`](crate::rescue::survived) reads them.
     pub fn bytes(&self) -> &[u8] {
         self.arena.as_slice()
     }

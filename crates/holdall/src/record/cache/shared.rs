@@ -2,8 +2,9 @@
 
 use super::{
     Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, CacheOptions, HeldLoan, Place, Segment,
-    SegmentShape, Stored, Taken, own_bytes::OwnBytes, ranges::list_ranges,
+    SegmentShape, Stored, Taken, own_bytes::OwnBytes,
 };
+use crate::rescue::list_ranges;
 use holdall_io::mutex::lock;
 use holdall_model::{
     message::{Loan, Payload},

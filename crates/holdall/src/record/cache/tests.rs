@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::cache::{CacheOptions, CachePolicy};
+use holdall_model::loss::ledger::PublisherIndex;
 use holdall_model::message::{Loan, Payload, PayloadRef};
 use proptest::prelude::*;
 use std::{

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     reader::{AccountKind, Bag, BagAudit, BagSet, MessageFilter},
-    record::write::survival::Pointer,
+    rescue::Pointer,
     tools::repair::repair,
     writer::CompressionMode,
 };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     reader::{Bag, BagAudit, BagSet, MessageFilter},
-    record::write::survival::Pointer,
+    rescue::Pointer,
     tools::{self, Choice, Job, OutputOptions, repair::repair},
 };
 use holdall_model::loss::LossStage;

@@ -1,7 +1,8 @@
 //! Arenas whose messages were given to the storage writer and which the system does not have yet: kept for a rescue, not used again.
 
-use crate::record::cache::{
-    ArenaSource, KeptBytes, RUN_HEADER_BYTES, Segment, SegmentShape, forget_ranges, run_header,
+use crate::{
+    record::cache::{ArenaSource, KeptBytes, Segment, SegmentShape},
+    rescue::{RUN_HEADER_BYTES, forget_ranges, run_header},
 };
 use holdall_io::survivor::{Arena, Region};
 use std::collections::VecDeque;
@@ -270,10 +271,9 @@ fn report_lost(is_reported: &mut bool, reason: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{
-        cache::{CacheEntry, CacheOptions},
-        tests::rescue::copy_sparse,
-        write::survival::{Event, KIND_LOG, Survival},
+    use crate::{
+        record::{cache::CacheOptions, tests::rescue::copy_sparse, write::survival::Survival},
+        rescue::{CacheEntry, Event, KIND_LOG},
     };
     use holdall_io::survivor::{RegionShape, Survivor, own_user};
     use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};

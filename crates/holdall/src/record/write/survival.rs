@@ -1,9 +1,12 @@
-//! What survives the recorder's process besides messages: a log of topics, publishers and losses in shared memory, and where it is.
+//! What survives the recorder's process besides messages: a log of topics, publishers and losses in shared memory, and where it is. What is in both is in [`crate::rescue`].
 
 use super::retained::{RETAINED_BYTES_MAX, Retained};
-use crate::record::{
-    Setting,
-    cache::{ArenaSource, CACHE_BYTES_MIN, CacheOptions, SegmentShape},
+use crate::{
+    record::{
+        Setting,
+        cache::{ArenaSource, CACHE_BYTES_MIN, CacheOptions, SegmentShape},
+    },
+    rescue::{Event, KIND_LOG, POINTER_FILE, Pointer},
 };
 use holdall_io::mutex::lock;
 use holdall_io::{
@@ -13,22 +16,12 @@ use holdall_io::{
         buffers::{BUFFER_BYTES, Serving},
     },
 };
-use holdall_model::{
-    loss::ledger::{AccountChange, AccountLog},
-    topic::{MessageDefinition, TopicId, TopicInfo},
-};
-use serde::{Deserialize, Serialize};
+use holdall_model::loss::ledger::{AccountChange, AccountLog};
 use std::{
     fmt, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex},
 };
-
-/// Slots of a region with this kind hold parts of the log, in order.
-pub const KIND_LOG: u32 = 2;
-
-/// The file in a bag's directory that says where its messages in memory are; removed when the recording is ended.
-pub const POINTER_FILE: &str = ".holdall-rescue.json";
 
 /// The log grows to this, in bytes; losses are kept one by one until half of it is full.
 const LOG_BYTES_MAX: usize = 32 << 20;
@@ -39,53 +32,6 @@ const SLOTS_MORE: usize = 64;
 /// A transport's receive buffers hold more than what the cache and the drain keep: what is incomplete, other messages, unused ends. The memory
 /// is allocated buffer by buffer.
 const BUFFERS_MORE: usize = 1024;
-
-/// Something that a rescue must know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Event {
-    /// How the bag is written.
-    Bag {
-        /// Its storage.
-        storage: String,
-        /// All messages of a topic have one channel.
-        merge_publishers: bool,
-        /// Payloads are packed one by one.
-        packed_payloads: bool,
-        /// Where it is, by its whole path.
-        directory: PathBuf,
-    },
-    /// Messages of this topic may come.
-    Topic {
-        /// Its number.
-        topic: TopicId,
-        /// How the bag describes it.
-        info: TopicInfo,
-        /// Its definition, where it is known.
-        definition: Option<MessageDefinition>,
-    },
-    /// Some publishers of this topic have another type.
-    Type {
-        /// Its topic's number.
-        topic: TopicId,
-        /// How the bag describes the topic of that type.
-        info: TopicInfo,
-        /// The type's definition, where it is known.
-        definition: MessageDefinition,
-    },
-    /// A topic's definition.
-    Define {
-        /// The topic.
-        topic: TopicId,
-        /// The definition.
-        definition: MessageDefinition,
-    },
-    /// From here on the log does not say everything.
-    Incomplete,
-    /// A change of the accounts.
-    #[serde(untagged)]
-    Account(AccountChange),
-}
 
 /// The log's memory.
 struct Log {
@@ -188,15 +134,6 @@ impl AccountLog for SurvivalLog {
     fn add(&self, change: AccountChange) {
         Self::add(self, || Event::Account(change));
     }
-}
-
-/// Where to find a region.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Pointer {
-    /// The file.
-    pub path: PathBuf,
-    /// What it can be recognised by.
-    pub id: String,
 }
 
 /// The memory of one recording that survives the process.

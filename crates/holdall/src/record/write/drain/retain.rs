@@ -1,10 +1,8 @@
 //! The drain keeps arenas until the system has their messages.
 
 use super::{Drain, DrainCommand, Retained};
-use crate::record::{
-    cache::Segment,
-    write::survival::{Event, SurvivalLog},
-};
+use crate::record::{cache::Segment, write::survival::SurvivalLog};
+use crate::rescue::Event;
 
 impl DrainCommand {
     pub(super) fn log_to(&self, survival: &SurvivalLog) {

@@ -1,11 +1,26 @@
 //! Messages in an arena: the layout of their headers, and the reader of an arena that has survived its process.
 
-use super::{
-    CacheEntry,
-    ranges::{BufferRange, list_bytes, read_ranges},
-};
+use super::ranges::{BufferRange, list_bytes, read_ranges};
 use holdall_io::survivor::Arena;
 use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};
+
+/// Slots of a region with this kind hold messages as segments lay them out.
+pub const KIND_MESSAGES: u32 = 1;
+
+/// What the cache keeps of a message besides its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheEntry {
+    /// When it was received, or the simulation's time then.
+    pub log_time: Timestamp,
+    /// When it was sent, where known.
+    pub publish_time: Option<Timestamp>,
+    /// The publisher's sequence number, where known.
+    pub sequence: Option<u64>,
+    /// Its topic.
+    pub topic: TopicId,
+    /// Its publisher.
+    pub publisher: PublisherIndex,
+}
 
 /// Bytes of a message's header in the arena: see [`Header`].
 pub const HEADER_BYTES: usize = 40;
@@ -129,7 +144,7 @@ pub(crate) fn forget_ranges(arena: &mut Arena) {
 
 /// A header in the arena's layout, little-endian: log time, publish time, sequence, topic, publisher, length
 /// of the payload (or number of the loan), flags.
-pub(super) struct Header {
+pub(crate) struct Header {
     pub entry: CacheEntry,
     pub len_or_loan: u32,
     pub is_loan: bool,
