@@ -8,6 +8,9 @@ use super::{
 };
 use crate::interface::Primitive;
 
+/// Most bytes of padding after the last value: some writers align the end to eight.
+const PADDING_BYTES_MAX: usize = 7;
+
 /// Bytes before the values: the encapsulation header, from whose end alignment is counted.
 pub(super) const HEAD_BYTES: usize = 4;
 
@@ -21,6 +24,9 @@ pub(super) struct Cursor<'a> {
     /// before them.
     second_version: bool,
     wide_slot_bytes: usize,
+    /// Bytes that `rmw_serialize` of Fast DDS may add at the end: it estimates the length, aligns also for
+    /// elements that are not there, and reserves four bytes for each wide character and a zero.
+    slack: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -53,6 +59,7 @@ impl<'a> Cursor<'a> {
             little_endian,
             second_version,
             wide_slot_bytes: 2,
+            slack: 0,
         })
     }
 
@@ -70,6 +77,12 @@ impl<'a> Cursor<'a> {
     /// Bytes not read yet.
     pub fn remaining(&self) -> usize {
         self.body.len().saturating_sub(self.at)
+    }
+
+    /// At the end of a message: true when more bytes are left than any writer of this message adds, so that it
+    /// was probably written with another definition.
+    pub fn is_longer(&self) -> bool {
+        self.remaining() > PADDING_BYTES_MAX.saturating_add(self.slack)
     }
 
     /// Alignment of the next value's offset, 0 to 7.
@@ -164,6 +177,8 @@ impl<'a> Cursor<'a> {
         let size = size_of(kind);
         if count > 0 {
             self.align(size);
+        } else if size >= 8 {
+            self.slack += 8;
         }
         let wanted = usize::try_from(count)
             .ok()
@@ -250,6 +265,7 @@ impl<'a> Cursor<'a> {
             ));
         }
         self.check_length(count, length_max, bytes.len())?;
+        self.slack += 8 + (4 * count).saturating_sub(bytes.len());
         Ok(text)
     }
 

@@ -8,8 +8,8 @@
 //!
 //! Plain CDR (`CDR_BE`, `CDR_LE`) as ROS 2 writes it, and plain XCDR2 (`CDR2_BE`, `CDR2_LE`) of final types
 //! are read. Parameter lists and delimited encodings (`PL_CDR`, `PL_CDR2`, `D_CDR2`), which ROS 2 does not
-//! use for messages, are refused. Wide characters take two bytes (Fast-CDR from version 2, ROS 2 Jazzy) or
-//! four (older Fast-CDR, `rmw_cyclonedds`): the bytes do not show which, so both are tried for each message.
+//! use for messages, are refused. Wide characters take four bytes (ROS 2 over Fast DDS and
+//! Cyclone DDS) or two (XTypes): the bytes do not show which, so both are tried for each message.
 //!
 //! Work and memory are bounded by the length of the payload: a count is accepted only when that many elements
 //! can follow.

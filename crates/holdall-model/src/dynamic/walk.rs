@@ -47,9 +47,11 @@ pub trait Visitor<'a> {
 /// What a walk found in addition to the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// Bytes after the last field. Up to three are padding (DDS sends multiples of four); more mean that the
-    /// message was written with another definition.
+    /// Bytes after the last field: padding (DDS sends multiples of four), and what `rmw_serialize` of Fast DDS
+    /// adds because it estimates the length.
     pub bytes_left: usize,
+    /// More bytes are left than any writer adds: the message was probably written with another definition.
+    pub is_longer: bool,
 }
 
 impl TypePlan {
@@ -71,6 +73,7 @@ impl TypePlan {
             walker.structure(self.root(), visitor)?;
             Ok(Walked {
                 bytes_left: walker.cursor.remaining(),
+                is_longer: walker.cursor.is_longer(),
             })
         };
         walk().map_err(|error: DecodeError| error.in_type(self.type_name()))
@@ -82,13 +85,22 @@ impl TypePlan {
         if !self.has_wide_text() {
             return Ok(cursor);
         }
-        // Four bytes a character fit a message of two bytes a character only where every wide text is empty.
-        let mut trial = Walker {
-            plan: self,
-            cursor: cursor.clone().with_wide_slots(4),
+        // Four bytes a character fit a message of two bytes a character only where every wide text is empty, or
+        // has one character before padding.
+        let fits = |slot_bytes: usize, ends: fn(&Cursor<'a>) -> bool| {
+            let mut trial = Walker {
+                plan: self,
+                cursor: cursor.clone().with_wide_slots(slot_bytes),
+            };
+            trial.skip_struct(self.root()).is_ok() && ends(&trial.cursor)
         };
-        let fits = trial.skip_struct(self.root()).is_ok() && trial.cursor.remaining() < 4;
-        Ok(if fits { cursor.with_wide_slots(4) } else { cursor })
+        let is_four = fits(4, |cursor| cursor.remaining() < 4)
+            || (!fits(2, |cursor| cursor.remaining() < 8) && fits(4, |_| true));
+        Ok(if is_four {
+            cursor.with_wide_slots(4)
+        } else {
+            cursor
+        })
     }
 }
 

@@ -185,8 +185,7 @@ impl Printer {
         _plan: &TypePlan,
         written: Result<holdall_model::dynamic::Walked, holdall_model::dynamic::text::TextError>,
     ) -> Result<(), String> {
-        // Up to seven: some writers align the end to eight.
-        let is_longer = matches!(&written, Ok(walked) if walked.bytes_left > 7);
+        let is_longer = matches!(&written, Ok(walked) if walked.is_longer);
         if written.is_ok() && !is_longer {
             return Ok(());
         }

@@ -9,9 +9,9 @@
 //! ```
 
 use super::{
-    DecodeError, ElementPlan, EncodeError, FieldPlan, Scalar, StructPlan, TypePlan, Visitor,
+    DecodeError, ElementPlan, EncodeError, FieldPlan, StructPlan, TypePlan,
     cursor::HEAD_BYTES,
-    encode::{Converter, Literal, LiteralError, Value, WideSlots, Writer},
+    encode::{Converter, Literal, LiteralError, Value, Writer},
     expression::{ExpressionError, FieldPath},
     select::{Step, place},
     walk::Walker,
@@ -21,8 +21,7 @@ use std::sync::Arc;
 
 /// Longest assignment, in bytes: it comes from a command line.
 const ASSIGNMENT_BYTES_MAX: usize = 1 << 20;
-/// More bytes after the last field mean that the message was written with another definition; up to seven are
-/// padding.
+/// More bytes after the last field are no padding: `rmw_serialize` of Fast DDS adds some that have no meaning.
 const PADDING_BYTES_MAX: usize = 7;
 
 /// Why an assignment cannot be made.
@@ -127,13 +126,18 @@ impl Editor {
         self.plan.type_name()
     }
 
+    /// The paths of the fields that are changed, in the order of the assignments.
+    pub fn paths(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.assignments.iter().map(|assignment| assignment.path.as_str())
+    }
+
     /// Writes a payload with its fields changed; `out` is overwritten. The encoding and all other
-    /// fields are unchanged; padding is, where it has the same length. Returns the number of values that were written: 0 when no list has the elements that the
-    /// assignments name.
+    /// fields are unchanged; padding is, where it has the same length. Returns the number of values that each
+    /// assignment wrote: 0 when no list has the elements that it names.
     ///
     /// # Errors
     /// A payload that does not fit the type. The content of `out` is then undefined.
-    pub fn apply(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<u64, EditError> {
+    pub fn apply(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<Vec<u64>, EditError> {
         self.edit(payload, out).map_err(|error| match error {
             EditError::Decode(error) => error.in_type(self.type_name()).into(),
             EditError::Encode(error) => error.in_type(self.type_name()).into(),
@@ -141,14 +145,10 @@ impl Editor {
         })
     }
 
-    fn edit(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<u64, EditError> {
+    fn edit(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<Vec<u64>, EditError> {
         let plan = &*self.plan;
         let cursor = plan.cursor(payload)?;
-        let mut representation = cursor.representation();
-        if representation.wide_slots == WideSlots::Four && !has_wide_characters(plan, payload)? {
-            // Texts without characters do not show their width: that of ROS 2 today is used.
-            representation.wide_slots = WideSlots::Two;
-        }
+        let representation = cursor.representation();
         let mut options = [0; 2];
         options.copy_from_slice(&payload[2..HEAD_BYTES]);
         let mut editing = Editing {
@@ -156,22 +156,27 @@ impl Editor {
             payload,
             walker: Walker { plan, cursor },
             writer: Writer::begin(out, representation, options),
-            written: 0,
+            written: vec![0; self.assignments.len()],
         };
-        let all: Vec<(&Assignment, &[Step])> = self
+        let all: Vec<Rest<'_>> = self
             .assignments
             .iter()
-            .map(|assignment| (assignment, assignment.steps.as_slice()))
+            .enumerate()
+            .map(|(index, assignment)| Rest {
+                index,
+                assignment,
+                steps: &assignment.steps,
+            })
             .collect();
         editing.structure(plan.root(), &all)?;
         let left = editing.walker.cursor.remaining();
-        if left > PADDING_BYTES_MAX {
+        if editing.walker.cursor.is_longer() {
             return Err(EditError::Longer {
                 type_name: plan.type_name().to_owned(),
                 bytes: left,
             });
         }
-        let written = editing.written;
+        let written = std::mem::take(&mut editing.written);
         editing.end(left)?;
         Ok(written)
     }
@@ -214,24 +219,13 @@ fn overlaps(first: &[Step], second: &[Step]) -> bool {
     })
 }
 
-/// Whether any `wstring` of a payload has characters.
-fn has_wide_characters(plan: &TypePlan, payload: &[u8]) -> Result<bool, DecodeError> {
-    struct Search(bool);
-    impl<'a> Visitor<'a> for Search {
-        fn scalar(&mut self, value: Scalar<'a>) {
-            self.0 |= matches!(value, Scalar::Wide(text) if !text.is_empty());
-        }
-        fn primitives(&mut self, _: &FieldPlan, _: super::Primitives<'a>) {}
-        fn begin_list(&mut self, _: &FieldPlan, _: u64) {}
-        fn end_list(&mut self, _: &FieldPlan, _: u64) {}
-    }
-    let mut search = Search(false);
-    plan.walk(payload, &mut search)?;
-    Ok(search.0)
+/// An assignment below a struct, a field or an element, with the rest of its path.
+#[derive(Clone, Copy)]
+struct Rest<'e> {
+    index: usize,
+    assignment: &'e Assignment,
+    steps: &'e [Step],
 }
-
-/// Assignments below a struct, a field or an element, each with the rest of its path.
-type Below<'e> = [(&'e Assignment, &'e [Step])];
 
 /// A payload that is being copied.
 struct Editing<'p, 'a, 'o> {
@@ -239,7 +233,8 @@ struct Editing<'p, 'a, 'o> {
     payload: &'a [u8],
     walker: Walker<'p, 'a>,
     writer: Writer<'o>,
-    written: u64,
+    /// By assignment.
+    written: Vec<u64>,
 }
 
 /// A place in the input, before padding and a value.
@@ -265,12 +260,12 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
             .filter(|_| place.is_same_phase)
     }
 
-    fn structure(&mut self, structure: &'p StructPlan, below: &Below<'_>) -> Result<(), EditError> {
+    fn structure(&mut self, structure: &'p StructPlan, below: &[Rest<'_>]) -> Result<(), EditError> {
         for (index, field) in structure.fields.iter().enumerate() {
             let inside: Vec<_> = below
                 .iter()
-                .filter_map(|(assignment, steps)| match steps {
-                    [Step::Field(wanted), rest @ ..] if *wanted == index => Some((*assignment, rest)),
+                .filter_map(|rest| match rest.steps {
+                    [Step::Field(wanted), steps @ ..] if *wanted == index => Some(Rest { steps, ..*rest }),
                     _ => None,
                 })
                 .collect();
@@ -285,11 +280,12 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
         Ok(())
     }
 
-    fn field(&mut self, field: &'p FieldPlan, below: &Below<'_>) -> Result<(), EditError> {
-        if let Some((assignment, _)) = below.iter().find(|(it, rest)| rest.is_empty() && it.is_list) {
+    fn field(&mut self, field: &'p FieldPlan, below: &[Rest<'_>]) -> Result<(), EditError> {
+        let whole = |rest: &&Rest<'_>| rest.steps.is_empty() && rest.assignment.is_list;
+        if let Some(rest) = below.iter().find(whole) {
             self.walker.skip_field(field)?;
-            self.writer.field(self.plan, field, &assignment.value)?;
-            self.written += 1;
+            self.writer.field(self.plan, field, &rest.assignment.value)?;
+            self.written[rest.index] += 1;
             return Ok(());
         }
         if below.is_empty() && self.copied_whole(field)? {
@@ -325,14 +321,14 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
         Ok(())
     }
 
-    fn items(&mut self, field: &'p FieldPlan, count: u64, below: &Below<'_>) -> Result<(), EditError> {
+    fn items(&mut self, field: &'p FieldPlan, count: u64, below: &[Rest<'_>]) -> Result<(), EditError> {
         for index in 0..count {
             let inside: Vec<_> = below
                 .iter()
-                .filter_map(|(assignment, steps)| match steps {
-                    [Step::All, rest @ ..] => Some((*assignment, rest)),
-                    [Step::Item(item), rest @ ..] if place(*item, count) == Some(index) => {
-                        Some((*assignment, rest))
+                .filter_map(|rest| match rest.steps {
+                    [Step::All, steps @ ..] => Some(Rest { steps, ..*rest }),
+                    [Step::Item(item), steps @ ..] if place(*item, count) == Some(index) => {
+                        Some(Rest { steps, ..*rest })
                     }
                     _ => None,
                 })
@@ -356,12 +352,12 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
         Ok(true)
     }
 
-    fn element(&mut self, field: &'p FieldPlan, below: &Below<'_>) -> Result<(), EditError> {
+    fn element(&mut self, field: &'p FieldPlan, below: &[Rest<'_>]) -> Result<(), EditError> {
         // The last one, where an element is named from both ends.
-        if let Some((assignment, _)) = below.iter().rfind(|(_, rest)| rest.is_empty()) {
+        if let Some(rest) = below.iter().rfind(|rest| rest.steps.is_empty()) {
             self.walker.skip_element(field)?;
-            self.writer.element(self.plan, field, &assignment.value)?;
-            self.written += 1;
+            self.writer.element(self.plan, field, &rest.assignment.value)?;
+            self.written[rest.index] += 1;
             return Ok(());
         }
         let begin = self.place();
@@ -387,7 +383,7 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
         Ok(())
     }
 
-    /// Ends the payload as the input ends: with the same bytes when their number fits, else padded to the same
+    /// Ends the payload as the input ends: with the same padding when its length fits, else padded to the same
     /// multiple.
     fn end(mut self, left: usize) -> Result<(), EditError> {
         let padding = self.walker.cursor.block(left)?;
@@ -396,7 +392,7 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
             .into_iter()
             .find(|multiple| left < *multiple && body.is_multiple_of(*multiple));
         match multiple {
-            _ if left == 0 => {}
+            _ if left == 0 || left > PADDING_BYTES_MAX => {}
             Some(multiple) if self.writer.phase() % multiple != (body - left) % multiple => {
                 self.writer.end_at_multiple(multiple, left);
             }

@@ -42,8 +42,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 /// elements.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
 
-/// How a payload is encoded. The default is what ROS 2 writes today: plain CDR, little endian, wide characters of
-/// two bytes.
+/// How a payload is encoded. The default is what ROS 2 writes: plain CDR, little endian, wide characters of four
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Representation {
     /// Byte order of numbers.
@@ -59,7 +59,7 @@ impl Default for Representation {
         Self {
             little_endian: true,
             second_version: false,
-            wide_slots: WideSlots::Two,
+            wide_slots: WideSlots::Four,
         }
     }
 }
@@ -67,9 +67,9 @@ impl Default for Representation {
 /// Bytes that a 16-bit character of a `wstring` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WideSlots {
-    /// Two (Fast-CDR from version 2, ROS 2 Jazzy).
+    /// Two, as XTypes has it (Fast-CDR from version 2 where it is used without ROS 2).
     Two,
-    /// Four (older Fast-CDR, `rmw_cyclonedds`).
+    /// Four (ROS 2 over Fast DDS and Cyclone DDS).
     Four,
 }
 

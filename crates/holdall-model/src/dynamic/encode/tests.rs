@@ -541,3 +541,131 @@ fn values_of_another_type_are_refused() {
     );
     assert_eq!(Plain::from(1.5_f32).scalar(), Scalar::F32(1.5));
 }
+
+/// Bytes of a hexadecimal text.
+fn bytes(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect()
+}
+
+#[test]
+fn what_rclpy_adds_after_the_last_field_is_no_fault() {
+    // `serialize_message` of Jazzy: the length is estimated, what is after the last field was not written.
+    let cases = [
+        (
+            TypePlan::compile(&Bundle::embedded().define("sensor_msgs/msg/JointState").unwrap()).unwrap(),
+            "00010000 00000000 00000000 02000000 6a007369 00000000 00000000 00000000 00000000 61737472 7470735f",
+            8,
+        ),
+        (
+            test_type("test_msgs/msg/WStrings", SourceFormat::Msg),
+            "00010000 03000000 61000000 62000000 ac200000 01000000 78000000 00000000 00000000 00000000 00000000 \
+             00000000 00000000 00000000 80e2a500 00000000 30a451dd 8d7f0000 a8daa500 00000000 0085a1e0",
+            28,
+        ),
+    ];
+    for (plan, text, left) in cases {
+        let payload = bytes(text);
+        let walked = plan
+            .write_json(&payload, &TextOptions::default(), &mut Vec::new())
+            .unwrap();
+        assert_eq!(
+            (walked.bytes_left, walked.is_longer),
+            (left, false),
+            "{}",
+            plan.type_name()
+        );
+        let mut again = Vec::new();
+        let decoded = plan.decode(&payload).unwrap();
+        plan.encode(&decoded.value, decoded.representation, &mut again)
+            .unwrap();
+        let fields = payload.len() - left;
+        assert_eq!(again.len(), fields);
+        assert_eq!(plan.decode(&payload[..fields]).unwrap().value, decoded.value);
+        let longer = [payload.as_slice(), &[0; 100]].concat();
+        let walked = plan
+            .write_json(&longer, &TextOptions::default(), &mut Vec::new())
+            .unwrap();
+        assert!(walked.is_longer);
+    }
+    let plan = test_type("test_msgs/msg/WStrings", SourceFormat::Msg);
+    let Value::Struct(fields) = plan
+        .decode(&bytes(
+            "00010000 03000000 61000000 62000000 ac200000 01000000 78000000 \
+        00000000 00000000 00000000 00000000 00000000 00000000 00000000",
+        ))
+        .unwrap()
+        .value
+    else {
+        panic!("a message is a struct");
+    };
+    assert_eq!(fields[0], Value::Wide(vec![0x61, 0x62, 0x20ac]));
+}
+
+/// All definition files below a folder with packages, as `package/kind/Name` with their texts.
+fn definition_files(folder: &Path, found: &mut std::collections::BTreeMap<String, InterfaceSource>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            definition_files(&path, found);
+            continue;
+        }
+        let format = path
+            .extension()
+            .and_then(|extension| SourceFormat::from_name(extension.to_str()?));
+        let names: Vec<_> = path
+            .with_extension("")
+            .iter()
+            .rev()
+            .take(3)
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        if let (Some(format), [name, kind, package]) = (format, names.as_slice()) {
+            let text = std::fs::read_to_string(&path).unwrap().into();
+            found.insert(
+                format!("{package}/{kind}/{name}"),
+                InterfaceSource { format, text },
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a folder of packages with definitions in HOLDALL_DEFINITIONS"]
+fn every_definition_of_a_folder_comes_back_byte_for_byte() {
+    let folder = std::env::var("HOLDALL_DEFINITIONS").expect("HOLDALL_DEFINITIONS is a folder");
+    let mut files = std::collections::BTreeMap::new();
+    definition_files(Path::new(&folder), &mut files);
+    let mut count = 0;
+    let mut without = Vec::new();
+    for (name, source) in &files {
+        let suffixes: &[&str] = match source.format {
+            SourceFormat::Srv => &["_Request", "_Response", "_Event"],
+            SourceFormat::Action => &["_Goal", "_Result", "_Feedback", "_SendGoal_Event"],
+            _ => &[""],
+        };
+        for suffix in suffixes {
+            let lookup = |wanted: &str| {
+                files
+                    .get(wanted)
+                    .cloned()
+                    .or_else(|| Bundle::embedded().get(wanted))
+            };
+            match Definition::resolve(&format!("{name}{suffix}"), lookup) {
+                Ok(definition) => {
+                    check_round_trips(&TypePlan::compile(&definition).unwrap());
+                    count += 1;
+                }
+                Err(error) => without.push(error.to_string()),
+            }
+        }
+    }
+    assert!(
+        count > 0 && without.is_empty(),
+        "{count} types; {}",
+        without.join("\n")
+    );
+}
