@@ -191,6 +191,7 @@ fn refuses_tool(error: &ToolError, named: &[PathBuf]) -> bool {
         ToolError::OutputExists { .. }
         | ToolError::OutputName { .. }
         | ToolError::Selection(_)
+        | ToolError::Change { .. }
         | ToolError::Unsupported { .. } => true,
         ToolError::Choice(error) => refuses_choice(error),
         ToolError::Lock(error) => refuses_lock(error, named),

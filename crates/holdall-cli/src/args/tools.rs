@@ -37,7 +37,8 @@ Examples:
   holdall filter lab -o cut --start +10 --end +20           ten seconds
   holdall filter lab -o slow --rate /camera=1 --rate 10     1 Hz of the camera, 10 Hz of all others
   holdall filter lab -o front --publisher /front/camera     what one node had published
-  holdall filter lab -o fast -w '/odom: twist.twist.linear.x > 2'";
+  holdall filter lab -o fast -w '/odom: twist.twist.linear.x > 2'
+  holdall filter lab -o new --set '/tf: transforms[*].header.frame_id = \"map\"'";
 
 /// Shown below `holdall compress --help`.
 pub const COMPRESS_EXAMPLES: &str = "\
@@ -332,6 +333,14 @@ pub struct FilterArguments {
     /// Which messages.
     #[command(flatten)]
     pub selection: SelectionArguments,
+
+    /// Give this field of a topic's messages another value, written as JSON; elements of lists as [0], [-1] or [*] for all; may be given several times
+    #[arg(
+        long = "set",
+        value_name = "TOPIC: FIELD = VALUE",
+        help_heading = "What is changed"
+    )]
+    pub changes: Vec<String>,
 
     /// How it is written.
     #[command(flatten)]

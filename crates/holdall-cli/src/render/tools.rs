@@ -28,8 +28,12 @@ pub fn written(written: &Written) -> String {
             format_bytes(written.copied_bytes)
         ),
     };
+    let changed = match written.changed_messages {
+        0 => String::new(),
+        count => format!("; {} changed", plural(count, "message")),
+    };
     format!(
-        "{}: {}, {}, {files}{copied}",
+        "{}: {}, {}, {files}{copied}{changed}",
         OutsidePath(&written.directory),
         plural(written.messages, "message"),
         format_bytes(written.bytes)
@@ -42,6 +46,7 @@ pub fn written_json(written: &Written) -> Value {
         "path": written.directory,
         "files": written.files,
         "message_count": written.messages,
+        "changed_message_count": written.changed_messages,
         "bytes": written.bytes,
         "copied_chunks": written.copied_chunks,
         "copied_bytes": written.copied_bytes,

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::args::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
 use holdall::{
-    tools::{Choice, OutputOptions, SplitAt},
+    tools::{Choice, FieldChange, OutputOptions, SplitAt},
     writer::{CompressionMode, CompressionOptions},
 };
 use holdall_model::selection::Selection;
@@ -70,6 +70,21 @@ fn rate(text: &str) -> Result<(String, f64), UsageError> {
     Ok((topic, hertz))
 }
 
+/// The fields that get other values.
+///
+/// # Errors
+/// The first that has no topic, field or value.
+pub fn changes(texts: &[String]) -> Result<Vec<FieldChange>, UsageError> {
+    let parsed = texts.iter().map(|text| {
+        FieldChange::parse(text).map_err(|reason| UsageError::BadValue {
+            flag: "--set",
+            value: text.clone(),
+            reason,
+        })
+    });
+    parsed.collect()
+}
+
 /// When an output is divided.
 pub fn division(args: &DivisionArguments) -> SplitAt {
     SplitAt {
@@ -112,6 +127,7 @@ pub fn output(
         split: self::division(division),
         split_moments: division.at.clone(),
         compression,
+        changes: Vec::new(),
         custom_data: custom_data(&args.custom_data)?,
     })
 }

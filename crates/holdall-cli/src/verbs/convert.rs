@@ -141,16 +141,23 @@ pub fn split(args: &SplitArguments) -> VerbResult {
 
 /// `holdall filter`.
 pub fn filter(args: &FilterArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
     let choice = resolve::tools::choice(&args.selection).map_err(Failure::refused)?;
+    let changes = resolve::tools::changes(&args.changes).map_err(Failure::refused)?;
+    let surroundings = resolve::surroundings::real(SystemClock.now());
     let division = DivisionArguments::default();
-    one(
-        &args.bags,
-        &args.output,
+    let output = resolve::tools::output(&args.output, &args.how, &division, &surroundings)
+        .map_err(Failure::refused)?;
+    let named = input::resolve(&args.bags)?;
+    let output = OutputOptions { changes, ..output };
+    make(
+        input::open_each(&named)?,
         choice,
-        &args.how,
-        &division,
+        output,
         "filtering",
-    )
+        args.how.json,
+    )?;
+    Ok(Outcome::Done)
 }
 
 /// `holdall compress`.

@@ -2,7 +2,7 @@
 
 use crate::{decode, live::LockError, reader, writer};
 use holdall_io::disk::DiskError;
-use holdall_model::selection::SelectionError;
+use holdall_model::{dynamic::edit::EditError, selection::SelectionError};
 use holdall_storage::StorageError;
 use std::path::PathBuf;
 
@@ -57,6 +57,26 @@ pub enum ToolError {
     /// An invalid expression on the fields of messages, or a message that it cannot be evaluated on.
     #[error(transparent)]
     Choice(#[from] decode::ChoiceError),
+    /// A change of fields that cannot be made.
+    #[error("{topic}: its fields cannot be changed: {reason}")]
+    Change {
+        /// The topic.
+        topic: String,
+        /// The cause.
+        reason: String,
+    },
+    /// A message whose fields cannot be changed.
+    #[error("{topic}, message {number}, of {log_time} ns: {source}; no bag was made")]
+    Edit {
+        /// The topic.
+        topic: String,
+        /// Its number among those of the topic that are written, from 1.
+        number: u64,
+        /// Reception time.
+        log_time: i64,
+        /// The cause.
+        source: EditError,
+    },
     /// The threads of a compression could not be started, or compression failed.
     #[error("cannot compress messages: {0}")]
     Compression(std::io::Error),

@@ -1,6 +1,7 @@
 //! Work on whole bags, one file or folder per verb: inputs never change, outputs appear whole or not at all.
 
 mod accounts;
+mod change;
 pub mod check;
 mod choice;
 mod copy;
@@ -13,6 +14,7 @@ mod rewrite;
 mod staged;
 pub mod yaml;
 
+pub use change::FieldChange;
 pub use choice::{Choice, Moment};
 pub use error::ToolError;
 pub use options::{OutputOptions, SplitAt};

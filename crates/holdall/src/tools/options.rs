@@ -51,6 +51,8 @@ pub struct OutputOptions {
     pub split_moments: Vec<super::Moment>,
     /// rosbag2's own compression, of files or of messages.
     pub compression: CompressionOptions,
+    /// New values for fields of messages.
+    pub changes: Vec<super::FieldChange>,
     /// Additional entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
 }

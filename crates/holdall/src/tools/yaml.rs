@@ -213,6 +213,7 @@ fn output_bag(
             ..SplitAt::default()
         },
         compression,
+        changes: Vec::new(),
         split_moments: Vec::new(),
         custom_data: entry.custom_data.unwrap_or_default(),
     };

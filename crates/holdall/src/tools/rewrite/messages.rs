@@ -4,7 +4,7 @@ use super::Written;
 use crate::{
     decode::{Decoders, MessageChoice},
     reader::{Bag, BagMessage, BagSet},
-    tools::{SplitAt, ToolError, choice::Chooser},
+    tools::{SplitAt, ToolError, change::Changer, choice::Chooser},
     writer::{
         BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, OsFolder, PayloadPacking,
         PublisherSlot, os_disk,
@@ -35,6 +35,9 @@ type TopicKey = (String, String);
 pub(super) struct Rewrite<'a> {
     set: &'a BagSet,
     chooser: Chooser,
+    changer: Changer,
+    /// The last payload that was changed.
+    changed: Vec<u8>,
     bag: BagWriter,
     topics: HashMap<TopicKey, Option<BagTopic>>,
     /// The target of each topic description that messages share, so that names are compared once per file.
@@ -67,7 +70,7 @@ impl<'a> Rewrite<'a> {
     pub(super) fn new(
         set: &'a BagSet,
         options: BagOptions,
-        chooser: Chooser,
+        (chooser, changer): (Chooser, Changer),
         split: SplitAt,
     ) -> Result<Self, ToolError> {
         let mut definitions = HashMap::new();
@@ -94,6 +97,8 @@ impl<'a> Rewrite<'a> {
         let mut rewrite = Self {
             set,
             chooser,
+            changer,
+            changed: Vec::new(),
             bag,
             topics: HashMap::new(),
             known: HashMap::new(),
@@ -191,6 +196,8 @@ impl<'a> Rewrite<'a> {
             .map(|file| holdall_io::fs::file_len(file).unwrap_or(0))
             .sum();
         self.written.files = closed.files;
+        self.written.changed_messages = self.changer.count;
+        self.changer.warn();
         Ok(self.written)
     }
 
@@ -217,13 +224,18 @@ impl<'a> Rewrite<'a> {
         while self.packing.as_ref().is_some_and(PayloadPacking::is_full) {
             self.write_packed()?;
         }
-        match &mut self.packing {
+        let mut changed = std::mem::take(&mut self.changed);
+        let is_changed = self.changer.change(message, &mut changed)?;
+        let payload: &[u8] = if is_changed { &changed } else { &message.payload };
+        let done = match &mut self.packing {
             Some(packing) => {
-                packing.submit(about, Box::new(CopiedPayload(message.payload.to_vec().into())));
+                packing.submit(about, Box::new(CopiedPayload(payload.to_vec().into())));
                 Ok(())
             }
-            None => self.write(&about, &message.payload),
-        }
+            None => self.write(&about, payload),
+        };
+        self.changed = changed;
+        done
     }
 
     /// Writes the oldest message that is being packed; false when there is none.

@@ -5,6 +5,7 @@ mod messages;
 use super::{
     Choice, OutputOptions, ToolError,
     accounts::{self, Accounts, Taken},
+    change::Changer,
     choice::{check_result, check_topics},
     copy::{self, Plan},
     staged::Staged,
@@ -41,6 +42,8 @@ pub struct Written {
     pub files: Vec<PathBuf>,
     /// Number of messages in it.
     pub messages: u64,
+    /// Number of messages whose fields were changed.
+    pub changed_messages: u64,
     /// Length of its storage files.
     pub bytes: u64,
     /// Number of chunks that were copied unchanged.
@@ -65,6 +68,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let set = BagSet::from(std::mem::take(&mut job.inputs));
     let chooser = chooser.among(&set, &job.choice)?;
     check_topics(&set, &job.choice, &chooser)?;
+    let changer = Changer::compile(&set, &job.output.changes, &chooser)?;
     let staged = Staged::begin(&job.output.directory)?;
     let first = set.log_times().map(|(first, _)| first);
     let start = job.choice.start.map(|moment| moment.resolve(first));
@@ -87,7 +91,10 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let codec = chunk_codec(storage, &job.output, beyond.is_some())?;
     // A file that is being recorded has no index yet.
     let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
-    let by_index = !is_live && job.choice.is_by_index() && (!job.output.is_rewritten || codec.is_some());
+    let by_index = !is_live
+        && job.output.changes.is_empty()
+        && job.choice.is_by_index()
+        && (!job.output.is_rewritten || codec.is_some());
     let plan = Plan {
         bags: set.bags(),
         chooser: &chooser,
@@ -123,7 +130,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 questions: job.choice.questions.clone(),
                 ..MessageChoice::default()
             };
-            Rewrite::new(&set, options, chooser, job.output.split.clone())?.run(
+            Rewrite::new(&set, options, (chooser, changer), job.output.split.clone())?.run(
                 &messages,
                 &|written| accounts.records(&taken, written),
                 progress,
