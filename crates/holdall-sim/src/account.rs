@@ -181,17 +181,22 @@ impl LifeJudge<'_> {
         Ok(())
     }
 
-    /// Whether a process died while it was being given this message, or one before which this one is missing.
+    /// Whether a process died while it was being given this message, or one that alone shows that this one is missing: the next one that
+    /// arrived, or, of those sent before the first that arrived, the one before.
     fn was_being_offered(&self, sequence: u64) -> bool {
         let Some((life, offered)) = self.after.death.as_ref().and_then(|death| death.offered) else {
             return false;
         };
-        let (before, _) = self
-            .life
-            .sent
-            .split_at((offered - 1).min(self.life.sent.len() as u64) as usize);
+        let place = (offered - 1).min(self.life.sent.len() as u64) as usize;
+        let (before, from) = self.life.sent.split_at(place);
         let last = before.iter().rposition(|sent| sent.arrival.is_some());
-        life == self.number && sequence <= offered && last.is_none_or(|last| sequence > last as u64 + 1)
+        let next = from.iter().skip(1).position(|sent| sent.arrival.is_some());
+        let shows = if sequence <= offered {
+            last.is_none_or(|last| sequence > last as u64 + 1)
+        } else {
+            last.is_none() && next.is_some_and(|next| sequence <= offered + next as u64)
+        };
+        life == self.number && shows
     }
 
     /// What was announced is counted at the end only, which a process that dies does not have.

@@ -113,7 +113,10 @@ pub fn read(directory: &Path, passes_over: bool) -> Result<FoundBag, String> {
             let times = [message.log_time, message.publish_time].map(|time| time.as_nanos().unsigned_abs());
             match found(number, &message.payload, times, message.sequence) {
                 Some(found) => {
-                    bag.types.insert((found.life, info.type_name.clone()));
+                    // The bytes of a hole name another publisher.
+                    if !passes_over || found.is_whole() {
+                        bag.types.insert((found.life, info.type_name.clone()));
+                    }
                     bag.messages.push((found, topic.clone()));
                 }
                 None if passes_over => {}

@@ -1,9 +1,16 @@
 //! The account of a rescued recording: what is missing according to its log, and what the bag has together with the messages from memory.
 
-use super::{Found, RecordedFile, Rescue, catalog::Topic};
+use super::{
+    Found, RecordedFile, Rescue,
+    catalog::{Publisher, Topic},
+};
 use holdall_model::{
-    loss::ledger::{Interval, Ledger, Loss, PublisherAccount, PublisherIndex, TopicAccount},
-    topic::TopicId,
+    loss::ledger::{AFTER_ARRIVAL, Interval, Ledger, Loss, PublisherAccount, PublisherIndex, TopicAccount},
+    topic::{PublisherInfo, TopicId},
+};
+use holdall_storage::{
+    reader::{ReadOrder, ReadQuery},
+    writer::ChannelIndex,
 };
 use std::collections::HashMap;
 
@@ -62,8 +69,11 @@ impl Rescue {
             let kept = kept.filter_map(|(_, publisher, sequence)| Some((publisher.0, (*sequence)?)));
             let lost = lost.iter().filter(|(of, ..)| of == id);
             let lost = lost.map(|(_, publisher, interval)| (publisher.0, *interval));
-            let begins = begins_of(*id, topic, messages);
-            let begins = begins.filter(|_| !self.catalog.merge_publishers && has_first(files));
+            let begins = if self.catalog.merge_publishers || !has_first(files) {
+                Vec::new()
+            } else {
+                begins_of(*id, topic, messages, files)?
+            };
             ledger
                 .topics
                 .push(account_of(topic, kept, lost, begins, &mut counts));
@@ -76,35 +86,83 @@ impl Rescue {
     }
 }
 
+/// The number of a message that had been counted as missing and came last: the process may have died before it was stored. What was counted
+/// after it may be what the cache dropped to make room for it.
+fn last_late(publisher: &Publisher) -> Option<u64> {
+    let makes_room =
+        |loss: &&Loss| matches!(loss, Loss::Missing(interval) if AFTER_ARRIVAL.contains(&interval.stage));
+    match publisher.losses.iter().rev().find(|loss| !makes_room(loss))? {
+        Loss::Late(sequence) => Some(*sequence),
+        Loss::Missing(_) => None,
+    }
+}
+
+/// Whether a publisher's message is in these files.
+fn is_in_files<F: RecordedFile>(
+    files: &[F],
+    topic: &str,
+    publisher: &Publisher,
+    sequence: u64,
+) -> Result<bool, F::Error> {
+    for file in files {
+        let reader = file.open()?;
+        let channels = reader.summary().channels.iter().enumerate();
+        let its = channels.filter(|(_, channel)| {
+            let of = &channel.info.topic;
+            let is_other = |info: &PublisherInfo| Some(&info.gid) != publisher.gid.as_ref();
+            of.name == topic && !of.publisher.as_deref().is_some_and(is_other)
+        });
+        let query = ReadQuery {
+            channels: Some(its.map(|(index, _)| ChannelIndex(index as u32)).collect()),
+            order: ReadOrder::File,
+            ..ReadQuery::default()
+        };
+        // What cannot be read is not there, and the files have the low 32 bits.
+        let mut messages = reader.messages(&query).into_iter().flatten().flatten();
+        if messages.any(|message| message.sequence == sequence as u32) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Where the sequence numbers of a topic's publishers begin, by place; none where the log does not say which numbers a publisher's account
-/// covers. `in_memory` are the messages that the bag gets.
-fn begins_of<'a>(
+/// covers. `in_memory` are the messages that the bag gets, next to those in its files.
+fn begins_of<F: RecordedFile>(
     id: TopicId,
-    topic: &'a Topic,
-    in_memory: &'a [Found],
-) -> impl Iterator<Item = (usize, u64)> + 'a {
-    let publishers = topic.publishers.iter().enumerate();
-    publishers.filter_map(move |(place, publisher)| {
+    topic: &Topic,
+    in_memory: &[Found],
+    files: &[F],
+) -> Result<Vec<(usize, u64)>, F::Error> {
+    let mut begins = Vec::new();
+    for (place, publisher) in topic.publishers.iter().enumerate() {
         // The bag has one count for all that have one identifier: for each life of a publisher that has restarted.
         let namesakes = topic.publishers.iter().filter(|other| other.gid == publisher.gid);
-        // The process may have died before this message was stored.
-        let is_stored = match publisher.losses.last() {
-            Some(Loss::Late(late)) => in_memory.iter().any(|Found { entry, .. }| {
-                let is_its = topic.publisher(entry.publisher.0) == Some(place);
-                is_its && entry.topic == id && entry.sequence == Some(*late)
-            }),
-            _ => true,
+        let Some(first) = publisher.first.filter(|_| namesakes.count() == 1) else {
+            continue;
         };
-        let begin = publisher.first.filter(|_| is_stored && namesakes.count() == 1);
-        Some((place, begin?))
-    })
+        let is_stored = match last_late(publisher) {
+            None => true,
+            Some(late) => {
+                let is_it = |Found { entry, .. }: &Found| {
+                    let is_its = topic.publisher(entry.publisher.0) == Some(place);
+                    is_its && entry.topic == id && entry.sequence == Some(late)
+                };
+                in_memory.iter().any(is_it) || is_in_files(files, &topic.info.name, publisher, late)?
+            }
+        };
+        if is_stored {
+            begins.push((place, first));
+        }
+    }
+    Ok(begins)
 }
 
 fn account_of(
     topic: &Topic,
     kept: impl Iterator<Item = (u32, u64)>,
     lost: impl Iterator<Item = (u32, Interval)>,
-    begins: impl Iterator<Item = (usize, u64)>,
+    begins: Vec<(usize, u64)>,
     counts: &mut Counts,
 ) -> TopicAccount {
     let mut account = TopicAccount::default();
@@ -135,7 +193,9 @@ fn account_of(
     let others = counts.extract_if(|(name, _), _| *name == account.name);
     let others: u64 = others.map(|(_, count)| count).sum();
     if others == 0 && account.removed == 0 {
-        begins.for_each(|(place, first)| account.cover(place, first));
+        for (place, first) in begins {
+            account.cover(place, first);
+        }
     }
     let others = others.saturating_add(account.removed);
     if others > 0 {
