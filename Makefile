@@ -25,8 +25,11 @@ demo: setup-build setup-demo ## record real ROS 2 nodes, look at the bag, play i
 	cargo build --profile demo -p holdall-cli --no-default-features --features dds
 	@HOLDALL_BIN=$(TARGET)/demo/holdall $(HOLDALL_VENV)/bin/python demo/run.py
 
-# Every seed of the simulator that ever failed, and every mutation, is in `unit`; `sim` looks for new ones.
-test: setup-build setup-nodes lint unit sim gate e2e ## run the whole test suite
+# Every seed of the simulator that ever failed, and every mutation, is in `unit`; `sim` looks for new ones. The end-to-end tests wait more than
+# they compute, so they run beside the rest; cargo's lock would make them wait for clippy, so the programs are built before.
+test: setup-build setup-nodes ## run the whole test suite
+	$(PROGRAMS)
+	@scripts/side-by-side.sh "$(MAKE) lint unit sim gate" "$(MAKE) e2e PROGRAMS=true"
 
 build: setup-build ## build the program: target/release/holdall
 	cargo build --release -p holdall-cli --features "$(FEATURES)"
