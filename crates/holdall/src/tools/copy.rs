@@ -14,7 +14,7 @@ use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};
 use holdall_storage::{
     Storage, StorageOptions,
     chunks::{ChunkFile, ChunkStorage, SpliceChoice, SpliceJob, Spliced},
-    writer::{FileSummary, MetadataEntries},
+    writer::{ChannelInfo, FileSummary, MetadataEntries},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -104,15 +104,18 @@ fn begin<'a>(
     inputs: &[Box<dyn ChunkFile>],
 ) -> Result<Output<'a>, ToolError> {
     fs::create_dir_new(plan.directory)?;
+    let topics = topics(plan, inputs);
+    let key = |topic: &TopicInfo| (topic.name.clone(), topic.type_name.clone());
     Ok(Output {
         plan,
+        places: topics.iter().map(key).zip(0..).collect(),
         storage,
         chunks,
         stem: plan
             .directory
             .file_name()
             .map_or_else(|| "bag".to_owned(), |name| name.to_string_lossy().into_owned()),
-        topics: topics(plan, inputs),
+        topics,
         files: Vec::new(),
         written: Written::default(),
     })
@@ -314,9 +317,31 @@ struct Output<'a> {
     chunks: &'static dyn ChunkStorage,
     stem: String,
     topics: Vec<TopicInfo>,
-    /// Name and content of each file, in the order of the topics.
-    files: Vec<(String, FileSummary)>,
+    /// The place of each topic, by name and type.
+    places: HashMap<(String, String), usize>,
+    files: Vec<MadeFile>,
     written: Written,
+}
+
+/// A file that was made.
+struct MadeFile {
+    name: String,
+    /// Without counts by channel.
+    summary: FileSummary,
+    /// Messages by the place of their topic, without topics that have none: a bag may have many files, and many topics.
+    messages: Vec<(usize, u64)>,
+}
+
+/// Counts by the place of their topic from counts by channel, without topics that have no message.
+fn by_place(places: &HashMap<(String, String), usize>, channels: &[(ChannelInfo, u64)]) -> Vec<(usize, u64)> {
+    let mut messages: BTreeMap<usize, u64> = BTreeMap::new();
+    for (info, count) in channels.iter().filter(|channel| channel.1 > 0) {
+        let key = (info.topic.name.clone(), info.topic.type_name.clone());
+        if let Some(place) = places.get(&key) {
+            *messages.entry(*place).or_default() += count;
+        }
+    }
+    messages.into_iter().collect()
 }
 
 impl Output<'_> {
@@ -340,7 +365,7 @@ impl Output<'_> {
         };
         let opening = [(ROSBAG2_RECORD, rosbag2_record(&opening))];
         let mut closing = |spliced: &Spliced| -> Vec<(String, MetadataEntries)> {
-            let mut files = vec![(name.clone(), self.summary(spliced, &path))];
+            let files = [self.made(name.clone(), spliced, &path)];
             // Only of this file: with all files in each, hundreds of short ones would contain little else.
             let topics = if is_last && self.files.is_empty() {
                 &self.topics[..]
@@ -350,12 +375,8 @@ impl Output<'_> {
             let record = rosbag2_record(&self.metadata(topics, &files));
             let mut records = vec![(ROSBAG2_RECORD.to_owned(), record)];
             if is_last {
-                files.extend(self.files.iter().cloned());
-                records.extend(
-                    self.plan
-                        .accounts
-                        .records(self.plan.taken, &self.by_topic(&files)),
-                );
+                let by_topic = self.by_topic(files.iter().chain(&self.files));
+                records.extend(self.plan.accounts.records(self.plan.taken, &by_topic));
             }
             records
         };
@@ -368,48 +389,44 @@ impl Output<'_> {
             closing: &mut closing,
             progress,
         })?;
-        let summary = self.summary(&spliced, &path);
-        self.written.messages += summary.message_count;
+        let made = self.made(name, &spliced, &path);
+        self.written.messages += made.summary.message_count;
         self.written.bytes += spliced.bytes;
         self.written.copied_chunks += spliced.copied_chunks;
         self.written.copied_bytes += spliced.copied_bytes;
         self.written.files.push(path);
-        self.files.push((name, summary));
+        self.files.push(made);
         Ok(())
     }
 
-    fn summary(&self, spliced: &Spliced, path: &Path) -> FileSummary {
-        let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
-        for (info, count) in &spliced.channels {
-            let key = (info.topic.name.as_str(), info.topic.type_name.as_str());
-            *counts.entry(key).or_default() += count;
-        }
-        let count_of = |topic: &TopicInfo| {
-            let key = (topic.name.as_str(), topic.type_name.as_str());
-            counts.get(&key).copied().unwrap_or(0)
-        };
-        FileSummary {
+    fn made(&self, name: String, spliced: &Spliced, path: &Path) -> MadeFile {
+        let summary = FileSummary {
             path: path.to_owned(),
             message_count: spliced.message_count(),
             starting_time: spliced.starting_time,
             ending_time: spliced.ending_time,
-            channel_message_counts: self.topics.iter().map(count_of).collect(),
+            channel_message_counts: Vec::new(),
             bytes: spliced.bytes,
+        };
+        MadeFile {
+            name,
+            summary,
+            messages: by_place(&self.places, &spliced.channels),
         }
     }
 
-    /// Number of messages in all files, by topic.
-    fn by_topic(&self, files: &[(String, FileSummary)]) -> BTreeMap<String, u64> {
-        let mut by_topic = BTreeMap::new();
-        for (_, summary) in files {
-            for (topic, count) in self.topics.iter().zip(&summary.channel_message_counts) {
-                *by_topic.entry(topic.name.clone()).or_default() += count;
-            }
+    /// Number of messages in these files, by topic; all topics are in it.
+    fn by_topic<'f>(&self, files: impl Iterator<Item = &'f MadeFile>) -> BTreeMap<String, u64> {
+        let mut by_topic: BTreeMap<String, u64> =
+            self.topics.iter().map(|topic| (topic.name.clone(), 0)).collect();
+        for (place, count) in files.flat_map(|file| &file.messages) {
+            *by_topic.entry(self.topics[*place].name.clone()).or_default() += count;
         }
         by_topic
     }
 
-    fn metadata(&self, topics: &[TopicInfo], files: &[(String, FileSummary)]) -> BagMetadata {
+    /// Of these files, with the first topics of the bag, or none.
+    fn metadata(&self, topics: &[TopicInfo], files: &[MadeFile]) -> BagMetadata {
         let facts = BagFacts {
             storage_id: self.storage.id(),
             compression: CompressionMode::None,
@@ -417,16 +434,16 @@ impl Output<'_> {
             ros_distro: &self.plan.accounts.ros_distro,
         };
         let mut counts = vec![0; topics.len()];
-        for (_, summary) in files {
-            for (sum, count) in counts.iter_mut().zip(&summary.channel_message_counts) {
+        for (place, count) in files.iter().flat_map(|file| &file.messages) {
+            if let Some(sum) = counts.get_mut(*place) {
                 *sum += count;
             }
         }
         let files: Vec<FileFacts<'_>> = files
             .iter()
-            .map(|(name, summary)| FileFacts {
-                name,
-                summary,
+            .map(|file| FileFacts {
+                name: &file.name,
+                summary: &file.summary,
                 is_packed: false,
             })
             .collect();
@@ -452,6 +469,24 @@ mod tests {
             .collect();
         let cuts = cuts_by_span(&parts, Duration::from_nanos(span), (None, None))?;
         Some(cuts.iter().map(|cut| cut.as_nanos()).collect())
+    }
+
+    #[test]
+    fn a_file_counts_the_topics_that_it_has_and_no_others() {
+        let channel = |name: &str, count| {
+            let mut info = ChannelInfo::default();
+            info.topic.name = name.to_owned();
+            (info, count)
+        };
+        let names = (0..100_000).map(|n| (format!("/{n}"), String::new()));
+        let places: HashMap<_, _> = names.zip(0..).collect();
+        let channels = [
+            channel("/77000", 5),
+            channel("/3", 1),
+            channel("/9", 0),
+            channel("/77000", 2),
+        ];
+        assert_eq!(by_place(&places, &channels), [(3, 1), (77_000, 7)]);
     }
 
     #[test]
