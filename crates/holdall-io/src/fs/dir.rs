@@ -49,6 +49,16 @@ pub fn create_dir_new(path: &Path) -> Result<(), DiskError> {
     sync_parent(path)
 }
 
+/// Makes a directory in an existing one; it must not exist. Not durable before [`sync_dir`] of its parent: that takes milliseconds, too many
+/// where thousands are made.
+///
+/// # Errors
+/// As [`create_dir_new`], and when its parent does not exist.
+pub fn create_dir_unsynced(path: &Path) -> Result<(), DiskError> {
+    while_nothing_is_removed(|| fs::create_dir(path))
+        .map_err(|source| DiskError::new(path, Operation::CreateDirectory, source))
+}
+
 /// Makes a directory that must not exist and that only its owner can enter.
 ///
 /// # Errors

@@ -9,8 +9,8 @@ mod tests;
 mod whole;
 
 pub use dir::{
-    DirEntry, create_dir_new, create_dirs, create_private_dir, list_dir, list_dir_up_to, remove_dir_all,
-    sync_dir,
+    DirEntry, create_dir_new, create_dir_unsynced, create_dirs, create_private_dir, list_dir, list_dir_up_to,
+    remove_dir_all, sync_dir,
 };
 pub use file::{EditedFile, File};
 pub use file_system::FileSystem;

@@ -62,7 +62,7 @@ pub(super) struct TopicWriter {
 
 /// Writes a database that holds nothing but a few keys; the file that is to be made durable.
 fn write_description(directory: &Path, topic: &TopicInfo) -> StorageResult<PathBuf> {
-    fs::create_dir_new(directory)?;
+    fs::create_dir_unsynced(directory)?;
     let qos = profiles_to_text(&topic.offered_qos_profiles);
     let byte_order: &[u8] = if cfg!(target_endian = "big") { b"B" } else { b"L" };
     let entries: [(&[u8], &[u8]); 5] = [
@@ -80,12 +80,13 @@ fn write_description(directory: &Path, topic: &TopicInfo) -> StorageResult<PathB
     Ok(path)
 }
 
-/// Writes what makes a directory a database whose log has number 2.
+/// Writes what makes a new directory a database whose log has number 2. It is none before the last of this, whole or not: a temporary name
+/// and a rename of each file would cost as much as all the rest of a topic.
 fn begin_database(directory: &Path, comparator: &str) -> StorageResult<LogWriter> {
     let (mut manifest, mut bytes) = (LogWriter::default(), Vec::new());
     manifest.append(&mut bytes, &first_edit(comparator, 2));
     fs::append(&directory.join(MANIFEST), &bytes)?;
-    fs::write_atomically_unsynced(&directory.join("CURRENT"), format!("{MANIFEST}\n").as_bytes())?;
+    fs::append(&directory.join("CURRENT"), format!("{MANIFEST}\n").as_bytes())?;
     Ok(manifest)
 }
 
@@ -99,9 +100,8 @@ impl TopicWriter {
     ) -> StorageResult<Self> {
         let description = write_description(&parent.join(format!("{base}{METADATA_SUFFIX}")), topic)?;
         let directory = parent.join(format!("{base}{MESSAGE_SUFFIX}"));
-        fs::create_dir_new(&directory)?;
+        fs::create_dir_unsynced(&directory)?;
         let manifest = begin_database(&directory, TIMESTAMP_COMPARATOR)?;
-        fs::append(&numbered(&directory, 2, "log"), &[])?;
         Ok(Self {
             directory,
             gathered: BTreeMap::new(),
@@ -369,6 +369,10 @@ impl TopicWriter {
         }
         if let Some(path) = &self.description {
             fs::make_durable(path)?;
+            // The names of its two directories.
+            if let Some(parent) = self.directory.parent() {
+                fs::sync_dir(parent)?;
+            }
         }
         self.write_out()?;
         self.settle()?;
