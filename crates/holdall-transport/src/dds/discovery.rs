@@ -104,6 +104,8 @@ impl Discovery {
     pub(super) fn new(participant: &Arc<Participant>) -> Result<Self, DdsError> {
         let qos = DdsQos {
             history: DdsHistory::KeepAll,
+            // We announce all our endpoints anew with each one: 72 MB waited here after 3 000 subscriptions.
+            ignores_own: true,
             ..graph_qos()
         };
         let has_news = Arc::new(AtomicBool::new(false));
@@ -181,7 +183,7 @@ impl Discovery {
                 return;
             }
             for received in batch.drain(..) {
-                // Messages of our own participant come without an origin; our endpoints are not reported.
+                // Messages of other participants of this process come without an origin; their endpoints are not reported.
                 let Some((writer, _)) = received.sample.origin() else {
                     continue;
                 };
@@ -260,4 +262,37 @@ fn created(endpoint: &BuiltinEndpoint) -> Option<Timestamp> {
     let tells = |vendor: &[u8; 2]| endpoint.gid.0.starts_with(vendor);
     let is_told = VENDORS_THAT_TELL_THE_TIME.iter().any(tells) && endpoint.announced_nanos > 0;
     is_told.then(|| Timestamp::from_nanos(endpoint.announced_nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dds::{
+        announcement::{EndpointKind, NodeAnnouncement},
+        ffi_entity::Domain,
+    };
+
+    #[test]
+    fn our_own_announcements_do_not_wait_in_our_memory() {
+        let settings = "<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast></General></Domain></CycloneDDS>";
+        let domain = Domain::new(97, false, |_| Ok(settings.to_owned())).unwrap();
+        let domain = Arc::new(domain);
+        let participant = Arc::new(Participant::new(Arc::clone(&domain), b"").unwrap());
+        let other = Arc::new(Participant::new(domain, b"").unwrap());
+        let discovery = Discovery::new(&participant).unwrap();
+        let waiting = || {
+            let mut batch = Vec::new();
+            discovery.graph_messages.take(&mut batch);
+            batch.len()
+        };
+        // Within a process a message is with its readers when it is written.
+        for (of, expected) in [(&participant, 0), (&other, 4)] {
+            let node = node_name("/recorder").unwrap();
+            let announcement = NodeAnnouncement::new(of, node).unwrap();
+            for byte in 0..3 {
+                announcement.add(EndpointKind::Reader, Gid([byte; 16]));
+            }
+            assert_eq!(waiting(), expected);
+        }
+    }
 }

@@ -45,7 +45,12 @@ impl QosHandle {
         let handle = Self::for_endpoint(qos);
         let representations = [XCDR1, XCDR2];
         // SAFETY: as above.
-        unsafe { dds_qset_data_representation(handle.0, 2, representations.as_ptr()) };
+        unsafe {
+            dds_qset_data_representation(handle.0, 2, representations.as_ptr());
+            if qos.ignores_own {
+                dds_qset_ignorelocal(handle.0, dds_ignorelocal_kind_DDS_IGNORELOCAL_PARTICIPANT);
+            }
+        }
         handle
     }
 

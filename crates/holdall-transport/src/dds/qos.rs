@@ -48,6 +48,8 @@ pub(super) struct DdsQos {
     /// What late readers of a transient local writer receive, where that differs from `history`.
     pub late_history: Option<DdsHistory>,
     pub user_data: Vec<u8>,
+    /// Of a reader: not from writers of its own participant.
+    pub ignores_own: bool,
 }
 
 impl Default for DdsQos {
@@ -63,6 +65,7 @@ impl Default for DdsQos {
             lease_nanos: INFINITE_NANOS,
             late_history: None,
             user_data: Vec::new(),
+            ignores_own: false,
         }
     }
 }
@@ -149,6 +152,7 @@ fn endpoint_qos(profile: &QosProfile) -> DdsQos {
         lease_nanos: nanos_of(profile.liveliness_lease_duration),
         late_history: None,
         user_data: Vec::new(),
+        ignores_own: false,
     }
 }
 
