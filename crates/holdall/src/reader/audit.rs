@@ -1,10 +1,6 @@
 //! Audits a bag: counts its messages, and compares them with the account that the recording stored.
 
-use super::{
-    bag::Bag,
-    error::ReadError,
-    set::{BagSet, MessageFilter},
-};
+use super::{bag::Bag, error::ReadError, message::MessageFilter, set::BagSet};
 use holdall_model::{
     loss::{LossStage, LossSums, ledger::TopicAccount},
     time::Timestamp,

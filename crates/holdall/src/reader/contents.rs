@@ -3,7 +3,8 @@
 use super::{
     bag::Bag,
     error::ReadError,
-    set::{BagMessage, BagSet, MessageFilter},
+    message::{BagMessage, MessageFilter},
+    set::BagSet,
 };
 use holdall_model::names::service_of_event_topic;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -1,24 +1,21 @@
 //! Opens one storage file of a bag with the backend that can read it.
 
 use super::{
-    bag::{BagFile, Ros1View},
     error::{ReadError, io_error},
-    listing, ros1,
-    set::{BagMessage, MessageFilter},
+    listing,
+    ros1::SharedReader,
 };
-use crate::reader::MessageOrder;
 use holdall_io::fs::{self, About, File};
 use holdall_io::mutex::lock;
-use holdall_model::{metadata::BagMetadata, topic::TopicInfo};
+use holdall_model::metadata::BagMetadata;
 use holdall_storage::{
     Storage,
     compression::{
         CompressionMode, FORMATS, PayloadUnpackingReader, UnpackedReader, ZSTD_MAGIC, has_packed_payloads,
     },
     readable_storages,
-    reader::{FileCondition, ReadMessage, ReadOrder, ReadQuery, StorageReader, StorageSummary},
-    storage_by_magic, storage_by_path, storage_of_directory,
-    writer::ChannelIndex,
+    reader::{FileCondition, StorageReader, StorageSummary},
+    storage_by_magic, storage_of_directory,
 };
 use std::{
     path::{Path, PathBuf},
@@ -30,26 +27,6 @@ const GIT_LFS_BEGIN: &[u8] = b"version https://";
 
 /// Longer files without metadata are opened without reading their first message.
 const UNDESCRIBED_BYTES_MAX: u64 = 4 << 30;
-/// The storage of ROS 1 bags.
-const ROS1_STORAGE: &str = holdall_storage::rosbag1::format::STORAGE_ID;
-
-/// A reader that several streams may share.
-pub(crate) type SharedReader = Arc<dyn StorageReader>;
-
-/// The reader in a view, and notices for the user.
-pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Vec<String>) {
-    let is_converted = match view {
-        Ros1View::BagsConverted => reader.summary().storage_id == ROS1_STORAGE,
-        Ros1View::AllConverted => true,
-        Ros1View::AsStored => false,
-    };
-    if is_converted {
-        ros1::as_ros2(reader)
-    } else {
-        (reader, Vec::new())
-    }
-}
-
 /// How payloads are stored in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Payloads {
@@ -248,81 +225,4 @@ pub(super) fn damage(summary: &StorageSummary) -> Option<String> {
             summary.message_count
         )),
     }
-}
-
-/// One sentence for a file that does not end correctly; reads only its last bytes, so that a long bag opens
-/// at once.
-pub(super) fn cut_short(file: &BagFile) -> Option<String> {
-    let magic = storage_by_path(&file.path)?.end_magic()?;
-    let mut tail = vec![0; magic.len()];
-    let whole = file.bytes.checked_sub(tail.len() as u64).is_some_and(|offset| {
-        let read = File::open(&file.path).and_then(|opened| opened.read_exact_at(&mut tail, offset));
-        read.is_ok() && tail == magic
-    });
-    if whole {
-        return None;
-    }
-    Some(match open(&file.path, Payloads::Plain) {
-        Ok(reader) => damage(reader.summary())?,
-        Err(error) => error.to_string(),
-    })
-}
-
-/// The messages of one file that `filter` selects, in its order.
-pub(super) fn messages(
-    file: &BagFile,
-    filter: &MessageFilter,
-) -> Result<impl Iterator<Item = Result<BagMessage, ReadError>> + Send + use<>, ReadError> {
-    let reader = file.open()?;
-    let channels = &reader.outline().channels;
-    let topics: Vec<Arc<TopicInfo>> = channels
-        .iter()
-        .map(|channel| Arc::new(channel.info.topic.clone()))
-        .collect();
-    let is_choice = filter.topics.is_some() || filter.publishers.is_some();
-    let taken = is_choice.then(|| {
-        let indexes = (0..).map(ChannelIndex).zip(&topics);
-        indexes
-            .filter(|(_, topic)| filter.takes_channel(topic))
-            .map(|(index, _)| index)
-            .collect()
-    });
-    let (start, end) = filter.log_times();
-    let order = match filter.order {
-        MessageOrder::Received => ReadOrder::LogTime,
-        MessageOrder::Sent => ReadOrder::PublishTime,
-    };
-    let messages = reader.messages(&ReadQuery {
-        channels: taken,
-        start,
-        end,
-        order,
-    })?;
-    let filter = filter.clone();
-    let converted = messages.filter_map(move |message| match message {
-        Ok(message) => bag_message(message, &topics, &filter).map(Ok),
-        Err(error) => Some(Err(ReadError::Storage(error))),
-    });
-    Ok(converted)
-}
-
-/// `None` for a message outside the filter's bounds.
-fn bag_message(
-    message: ReadMessage,
-    topics: &[Arc<TopicInfo>],
-    filter: &MessageFilter,
-) -> Option<BagMessage> {
-    let stamp = match filter.order {
-        MessageOrder::Received => message.log_time,
-        MessageOrder::Sent => message.publish_time,
-    };
-    let topic = Arc::clone(topics.get(message.channel.0 as usize)?);
-    filter.is_in_range(stamp).then_some(BagMessage {
-        topic,
-        stamp,
-        log_time: message.log_time,
-        publish_time: message.publish_time,
-        sequence: message.sequence,
-        payload: message.payload,
-    })
 }

@@ -1,6 +1,6 @@
 //! The publishers of a bag's messages: stored in the channels of the storage files, completed by the ledger.
 
-use super::{bag::Bag, error::ReadError, set::BagSet};
+use super::{bag::Bag, error::ReadError, message::PublisherChoice, set::BagSet};
 use holdall_model::topic::PublisherInfo;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,13 +89,6 @@ fn complete(known: &mut PublisherInfo, stored: &PublisherInfo) {
     }
 }
 
-/// A selection of publishers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PublisherChoice {
-    gids: BTreeSet<String>,
-    topics: BTreeSet<String>,
-}
-
 impl PublisherChoice {
     /// Selects publishers by `who`: nodes, prefixes of identifiers, hosts.
     ///
@@ -138,16 +131,6 @@ impl PublisherChoice {
             }
         }
         Ok(choice)
-    }
-
-    /// Whether the messages of a channel with this publisher are selected.
-    pub fn takes(&self, publisher: Option<&PublisherInfo>) -> bool {
-        publisher.is_some_and(|publisher| self.gids.contains(&publisher.gid))
-    }
-
-    /// Whether a topic has a selected publisher.
-    pub fn takes_topic(&self, topic: &str) -> bool {
-        self.topics.contains(topic)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Rebuilds a bag's metadata from the content of its storage files.
 
 use super::{
-    bag::{BagFile, Ros1View},
+    bag_file::BagFile,
     error::{ReadError, io_error},
     file::{self, Payloads, UnpackedFiles},
+    ros1::{self, Ros1View},
 };
 use crate::rescue::InMemory;
 use holdall_io::fs;
@@ -73,7 +74,7 @@ impl Rebuild {
                 return Ok(());
             }
         };
-        let (reader, notices) = file::in_view(reader, self.view);
+        let (reader, notices) = ros1::in_view(reader, self.view);
         let summary = reader.summary();
         if !is_written {
             self.notices.extend(file::damage(summary));

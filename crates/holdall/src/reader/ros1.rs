@@ -1,6 +1,5 @@
 //! Presents a storage file with ROS 1 messages as one of ROS 2: topics, definitions and payloads.
 
-use super::file::SharedReader;
 use bytes::Bytes;
 use holdall_model::{
     ros1::{Conversion, ROS1_SERIALIZATION, Ros1Definition},
@@ -28,6 +27,39 @@ struct AsRos2 {
     summary: StorageSummary,
     /// By channel; `None` for those that stay unchanged.
     conversions: Arc<[Option<Conversion>]>,
+}
+
+/// The storage of ROS 1 bags.
+const ROS1_STORAGE: &str = holdall_storage::rosbag1::format::STORAGE_ID;
+
+/// A reader that several streams may share.
+pub(crate) type SharedReader = Arc<dyn StorageReader>;
+
+/// How ROS 1 messages are presented.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ros1View {
+    /// Messages of ROS 1 bags as ROS 2 messages (types `pkg/msg/Type`, payloads in CDR, definitions in ROS
+    /// 2's format); those in files of ROS 2's storages as stored.
+    #[default]
+    BagsConverted,
+    /// All as ROS 2 messages, including those that an MCAP file stores in ROS 1 form.
+    AllConverted,
+    /// All as stored: types `pkg/Type`, serialization `ros1`.
+    AsStored,
+}
+
+/// The reader in a view, and notices for the user.
+pub(super) fn in_view(reader: SharedReader, view: Ros1View) -> (SharedReader, Vec<String>) {
+    let is_converted = match view {
+        Ros1View::BagsConverted => reader.summary().storage_id == ROS1_STORAGE,
+        Ros1View::AllConverted => true,
+        Ros1View::AsStored => false,
+    };
+    if is_converted {
+        as_ros2(reader)
+    } else {
+        (reader, Vec::new())
+    }
 }
 
 /// The reader itself if it has no ROS 1 messages, else one that converts them, and notices for the user, one

@@ -1,132 +1,27 @@
 //! Reads several bags as one: their topics together, their messages merged by time.
 
 use super::{
-    bag::{Bag, Ros1View},
+    bag::Bag,
     error::ReadError,
-    file,
     merge::{Merge, OpenStream, Stream},
-    publishers::PublisherChoice,
+    message::{self, BagMessage, MessageFilter, Messages, SENT_SLACK, before},
+    order::MessageOrder,
+    ros1::Ros1View,
 };
-use crate::reader::MessageOrder;
-use bytes::Bytes;
 use holdall_model::{time::Timestamp, topic::TopicInfo};
-use std::{
-    collections::{BTreeSet, HashMap},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
-/// Largest difference between publish time and log time at which a message is found by its publish time and
-/// ordered across files.
-const SENT_SLACK: Duration = Duration::from_secs(10);
-
-/// The messages to read, and their order.
-///
-/// ```
-/// use holdall::{BagSet, MessageFilter, Timestamp};
-/// use std::sync::Arc;
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("lab");
-/// # let mut writer = holdall::Writer::create(&path)?;
-/// # for name in ["/odom", "/tf"] {
-/// #     let topic = writer.add_topic(name, "std_msgs/msg/UInt8")?;
-/// #     writer.write(topic, holdall::Timestamp::from_nanos(5), &[0, 1, 0, 0, 7])?;
-/// # }
-/// # writer.close()?;
-/// let filter = MessageFilter {
-///     from: Some(Timestamp::from_nanos(5)),
-///     topics: Some(Arc::new(["/odom".to_owned()].into())),
-///     ..MessageFilter::default()
-/// };
-/// assert_eq!(BagSet::open(&[path])?.messages(&filter).count(), 1);
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct MessageFilter {
-    /// Excludes messages stamped earlier.
-    pub from: Option<Timestamp>,
-    /// Excludes messages stamped later.
-    pub until: Option<Timestamp>,
-    /// Only these topics; `None` for all.
-    pub topics: Option<Arc<BTreeSet<String>>>,
-    /// Only messages of these publishers; `None` for all.
-    pub publishers: Option<Arc<PublisherChoice>>,
-    /// The stamp that orders and bounds the messages.
-    pub order: MessageOrder,
-}
-
-impl MessageFilter {
-    /// True for a topic whose messages are read.
-    pub fn takes(&self, topic: &str) -> bool {
-        self.topics.as_ref().is_none_or(|topics| topics.contains(topic))
+impl Bag {
+    /// All messages in the order of their log times. For some topics, a range of time or several bags see [`BagSet`].
+    pub fn messages(&self) -> Messages {
+        BagSet::from(vec![self.clone()]).messages(&MessageFilter::default())
     }
 
-    /// True for a channel of a storage file whose messages are read.
-    pub(super) fn takes_channel(&self, topic: &TopicInfo) -> bool {
-        let publishers = self.publishers.as_ref();
-        self.takes(&topic.name)
-            && publishers.is_none_or(|publishers| publishers.takes(topic.publisher.as_deref()))
-    }
-
-    /// The bounds of the log times of all selected messages.
-    pub(super) fn log_times(&self) -> (Option<Timestamp>, Option<Timestamp>) {
-        match self.order {
-            MessageOrder::Received => (self.from, self.until),
-            MessageOrder::Sent => (
-                self.from.map(|from| before(from, SENT_SLACK)),
-                self.until.map(|until| until.saturating_add(SENT_SLACK)),
-            ),
-        }
-    }
-
-    /// True for a stamp within the bounds.
-    pub(super) fn is_in_range(&self, stamp: Timestamp) -> bool {
-        self.from.is_none_or(|from| stamp >= from) && self.until.is_none_or(|until| stamp <= until)
+    /// The topics, with all channels of a topic as one.
+    pub fn topics(&self) -> Vec<TopicInfo> {
+        BagSet::from(vec![self.clone()]).topics()
     }
 }
-
-/// A message of a bag.
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// # let path = folder.path().join("lab");
-/// # let mut writer = holdall::Writer::create(&path)?;
-/// # for name in ["/odom", "/tf"] {
-/// #     let topic = writer.add_topic(name, "std_msgs/msg/UInt8")?;
-/// #     writer.write(topic, holdall::Timestamp::from_nanos(5), &[0, 1, 0, 0, 7])?;
-/// # }
-/// # writer.close()?;
-/// for message in holdall::Bag::open(&path)?.messages() {
-///     let message = message?;
-///     assert_eq!(message.topic.type_name, "std_msgs/msg/UInt8");
-///     // CDR: four bytes of encapsulation header, then the field.
-///     assert_eq!(message.payload[4], 7);
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BagMessage {
-    /// Its topic, and its publisher if the bag stores it.
-    pub topic: Arc<TopicInfo>,
-    /// The stamp that orders it: log time or publish time, depending on the filter.
-    pub stamp: Timestamp,
-    /// Reception time.
-    pub log_time: Timestamp,
-    /// Send time; equal to `log_time` if the bag does not store it.
-    pub publish_time: Timestamp,
-    /// Low 32 bits of the publisher's sequence number, 0 if the bag does not store it.
-    pub sequence: u32,
-    /// The serialized bytes; they may keep a whole chunk of the file in memory.
-    pub payload: Bytes,
-}
-
-/// Messages of one or several bags in time order; equal stamps keep the order of bags, files and writing.
-pub type Messages = Box<dyn Iterator<Item = Result<BagMessage, ReadError>> + Send>;
 
 /// Bags that are read together; clones share them.
 ///
@@ -262,7 +157,7 @@ fn file_streams(
             let earliest = filter.from.map_or(earliest, |from| from.max(earliest));
             let filter = filter.clone();
             let open: OpenStream<BagMessage, ReadError> = Box::new(move || {
-                let messages = file::messages(&file, &filter)?;
+                let messages = message::messages(&file, &filter)?;
                 Ok(
                     Box::new(messages.map(|message| message.map(|message| (message.stamp, message))))
                         as Stream<BagMessage, ReadError>,
@@ -270,10 +165,4 @@ fn file_streams(
             });
             (earliest, open)
         })
-}
-
-/// A time minus a span.
-fn before(time: Timestamp, span: Duration) -> Timestamp {
-    let nanos = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
-    Timestamp::from_nanos(time.as_nanos().saturating_sub(nanos))
 }

@@ -1,18 +1,17 @@
 //! Opens a bag: a directory with or without valid `metadata.yaml`, or a single storage file.
 
 mod account;
-mod file;
 mod named;
 mod open;
 
 pub use account::LostByTopic;
-pub use file::{BagFile, Ros1View};
 pub(crate) use named::METADATA_BYTES_MAX;
 
 use super::{
+    bag_file::BagFile,
     error::{ReadError, io_error},
     listing,
-    set::{BagSet, MessageFilter, Messages},
+    ros1::Ros1View,
 };
 use crate::live::writer_of_bag;
 use holdall_io::{fs, lock::Holder};
@@ -73,16 +72,6 @@ impl Bag {
     /// file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReadError> {
         Self::open_with(path.as_ref(), Ros1View::default())
-    }
-
-    /// All messages in the order of their log times. For some topics, a range of time or several bags see [`BagSet`].
-    pub fn messages(&self) -> Messages {
-        BagSet::from(vec![self.clone()]).messages(&MessageFilter::default())
-    }
-
-    /// The topics, with all channels of a topic as one.
-    pub fn topics(&self) -> Vec<TopicInfo> {
-        BagSet::from(vec![self.clone()]).topics()
     }
 
     /// As [`Bag::open`], with ROS 1 messages shown as `view` selects.

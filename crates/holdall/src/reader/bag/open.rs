@@ -1,17 +1,12 @@
 //! Opens a bag's directory by its metadata, or by what its storage files hold.
 
 use super::{
-    Bag, METADATA_FILE, Ros1View,
+    Bag, BagFile, METADATA_FILE, Ros1View,
     named::{Unusable, named_files, read_metadata},
 };
 use crate::{
     live::writer_of_bag,
-    reader::{
-        error::ReadError,
-        file::{self, payloads},
-        listing,
-        rebuild::Rebuild,
-    },
+    reader::{error::ReadError, file::payloads, listing, rebuild::Rebuild},
     rescue,
     writer::STATE_KEY,
 };
@@ -109,7 +104,7 @@ impl Bag {
             unsupported(what, &reason)
         })?;
         let files = named_files(path, &metadata, payloads)?;
-        let notices = files.iter().filter_map(file::cut_short).collect();
+        let notices = files.iter().filter_map(BagFile::cut_short).collect();
         Ok(Self {
             path: path.to_owned(),
             metadata,

@@ -3,30 +3,19 @@
 use crate::{
     reader::{
         error::ReadError,
-        file::{self, Payloads, SharedReader, UnpackedFiles},
+        file::{self, Payloads, UnpackedFiles, damage},
+        ros1::{self, Ros1View, SharedReader},
     },
     rescue::RecordedFile,
 };
+use holdall_io::fs::File;
 use holdall_model::time::Timestamp;
-use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic};
+use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic, storage_by_path};
 use std::{
     fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-/// How ROS 1 messages are presented.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ros1View {
-    /// Messages of ROS 1 bags as ROS 2 messages (types `pkg/msg/Type`, payloads in CDR, definitions in ROS
-    /// 2's format); those in files of ROS 2's storages as stored.
-    #[default]
-    BagsConverted,
-    /// All as ROS 2 messages, including those that an MCAP file stores in ROS 1 form.
-    AllConverted,
-    /// All as stored: types `pkg/Type`, serialization `ros1`.
-    AsStored,
-}
 
 /// One storage file of a bag.
 #[derive(Clone)]
@@ -64,7 +53,7 @@ impl BagFile {
             None if self.is_packed() => self.unpacked.open(&self.path, self.payloads)?,
             None => file::open(&self.path, self.payloads)?,
         };
-        Ok(file::in_view(opened, self.view).0)
+        Ok(ros1::in_view(opened, self.view).0)
     }
 
     /// True for a file of rosbag2's file compression: opening it takes the time to unpack it.
@@ -89,6 +78,24 @@ impl BagFile {
     /// True when each payload in the file is compressed (rosbag2's message compression).
     pub fn has_packed_payloads(&self) -> bool {
         self.payloads == Payloads::Packed
+    }
+
+    /// One sentence for a file that does not end correctly; reads only its last bytes, so that a long bag opens
+    /// at once.
+    pub(super) fn cut_short(&self) -> Option<String> {
+        let magic = storage_by_path(&self.path)?.end_magic()?;
+        let mut tail = vec![0; magic.len()];
+        let whole = self.bytes.checked_sub(tail.len() as u64).is_some_and(|offset| {
+            let read = File::open(&self.path).and_then(|opened| opened.read_exact_at(&mut tail, offset));
+            read.is_ok() && tail == magic
+        });
+        if whole {
+            return None;
+        }
+        Some(match file::open(&self.path, Payloads::Plain) {
+            Ok(reader) => damage(reader.summary())?,
+            Err(error) => error.to_string(),
+        })
     }
 }
 
