@@ -161,6 +161,7 @@ def test_events_wake_the_recorder_and_rest_costs_nothing(shm):
     recorder = shm.record("-a")
     peer = shm.peer("publish", "Event", count=30, size=64, rate_hz=100, events=True, stay=6)
     peer.wait_for("done")
+    # Rest is the absence of events: only time brings it, and what it costs is used processor time.
     time.sleep(0.5)
 
     def cpu():
@@ -245,6 +246,7 @@ def test_a_service_without_a_place_for_a_subscriber_is_told_once_and_recorded_wh
     taken.wait_for("ready")
     recorder = shm.record("-a", "--control-socket", "control")
     recorder.wait_until_says("cannot create a subscriber")
+    # A second warning would come with the next tries.
     time.sleep(0.5)
     taken.process.kill()
     taken.process.wait()

@@ -50,7 +50,8 @@ pub fn measure_codec(
     options: &StorageOptions,
     clock: &dyn Clock,
 ) -> BenchResult<Option<CodecSpeed>> {
-    let mcap = McapOptions::preset(&options.preset)?.with_config(options.config.as_deref().unwrap_or(""))?;
+    let mcap = McapOptions::preset(options.preset.as_deref())?
+        .with_config(options.config.as_deref().unwrap_or(""))?;
     if mcap.compression == Compression::None {
         return Ok(None);
     }

@@ -91,7 +91,7 @@ fn each_candidate(plan: &Plan, dir: &Path) {
     for preset in ["", "fastwrite", "zstd_fast"] {
         let path = dir.join(format!("ours-{preset}.mcap"));
         let options = StorageOptions {
-            preset: preset.to_owned(),
+            preset: Some(preset.to_owned()).filter(|preset| !preset.is_empty()),
             ..StorageOptions::default()
         };
         let ours = OurWriter::create(

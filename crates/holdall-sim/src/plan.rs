@@ -229,7 +229,7 @@ impl fmt::Debug for Plan {
         writeln!(
             f,
             "preset {:?}, config {:?}, {:?}, {:?}, paused at start: {}, asks for one QoS: {}",
-            options.storage_preset,
+            options.storage_preset.as_deref().unwrap_or_default(),
             options.storage_config,
             options.cache,
             options.split,
@@ -302,8 +302,8 @@ impl Plan {
         if !rng.chance(150_000) {
             self.events.truncate(8 + rng.below(60) as usize);
         }
-        if self.options.storage_preset == "zstd_small" && !rng.chance(100_000) {
-            "zstd_fast".clone_into(&mut self.options.storage_preset);
+        if self.options.storage_preset.as_deref() == Some("zstd_small") && !rng.chance(100_000) {
+            self.options.storage_preset = Some("zstd_fast".to_owned());
         }
         // Files that may become long carry checkpoints of their index; long ones would take long.
         if self.options.storage_config.is_none() && rng.coin() {
@@ -344,7 +344,7 @@ impl Plan {
     /// Whether messages may have holes that no reader can detect: without chunks there are no checksums, and
     /// a crash takes sectors.
     pub fn leaves_holes(&self) -> bool {
-        self.ending != Ending::Stop && self.options.storage_preset == "fastwrite"
+        self.ending != Ending::Stop && self.options.storage_preset.as_deref() == Some("fastwrite")
     }
 
     /// Whether the disk is to fail or to fill up.
@@ -373,7 +373,8 @@ fn options(rng: &mut SimRng) -> RecordOptions {
             ..Selection::default()
         },
         output: PathBuf::from("/sim/bag"),
-        storage_preset: presets[rng.below(presets.len() as u64) as usize].to_owned(),
+        storage_preset: Some(presets[rng.below(presets.len() as u64) as usize].to_owned())
+            .filter(|preset| !preset.is_empty()),
         storage_config: configs[rng.below(configs.len() as u64) as usize].map(str::to_owned),
         cache: CacheOptions {
             bytes_max: (64 * 1024) << rng.below(4),

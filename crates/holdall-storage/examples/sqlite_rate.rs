@@ -39,7 +39,7 @@ fn ours(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> 
     let start = clock.monotonic();
     let file = q.create_file(&path, 0)?;
     let options = StorageOptions {
-        preset: preset.into(),
+        preset: Some(preset.to_owned()).filter(|preset| !preset.is_empty()),
         ..StorageOptions::default()
     };
     let mut writer = storage_by_id("sqlite3")?.create_writer(&mut q, file, &path, &options)?;
@@ -76,7 +76,7 @@ fn bare(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> 
     let path = dir.join("bare.db3");
     let start = clock.monotonic();
     let connection = Connection::open(&path)?;
-    for pragma in SqliteOptions::preset(preset)?.write_pragmas {
+    for pragma in SqliteOptions::preset(Some(preset).filter(|preset| !preset.is_empty()))?.write_pragmas {
         connection
             .query_row(&format!("PRAGMA {pragma}"), [], |_| Ok(()))
             .or_else(|error| match error {

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 /// A user's settings for writing files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageOptions {
-    /// Name of one of the backend's presets, empty for none.
-    pub preset: String,
+    /// Name of one of the backend's presets.
+    pub preset: Option<String>,
     /// Text of the backend's configuration file, overlaid on the preset.
     pub config: Option<String>,
     /// Worker threads for compression in the storage; with zero, the writing thread compresses.

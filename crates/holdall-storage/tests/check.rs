@@ -96,7 +96,7 @@ fn sample(preset: &str) -> Vec<u8> {
     let messages: Vec<Message> = (0..12).map(message).collect();
     let options = McapOptions {
         chunk_bytes: Some(300),
-        ..McapOptions::preset(preset).unwrap()
+        ..McapOptions::preset(Some(preset).filter(|preset| !preset.is_empty())).unwrap()
     };
     record(options, (1 << 20, 4), &topics, &messages).bytes
 }

@@ -114,7 +114,7 @@ fn committed(path: &Path) -> i64 {
 
 fn preset(name: &str) -> StorageOptions {
     StorageOptions {
-        preset: name.into(),
+        preset: Some(name.to_owned()).filter(|name| !name.is_empty()),
         ..StorageOptions::default()
     }
 }

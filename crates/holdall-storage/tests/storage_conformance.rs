@@ -71,7 +71,7 @@ fn begin(backend: &Backend, dir: &Path, preset: &str) -> Writing {
     let mut q = DiskQueue::new(Box::new(disk), BlockPoolOptions::default()).unwrap();
     let file = q.create_file_ahead(&made, 1 << 20);
     let options = StorageOptions {
-        preset: preset.into(),
+        preset: Some(preset.to_owned()).filter(|preset| !preset.is_empty()),
         ..StorageOptions::default()
     };
     backend.storage.check_options(&options).unwrap();
@@ -339,7 +339,7 @@ fn unknown_channels_settings_and_missing_files_are_errors() {
             StorageError::UnknownChannel { .. }
         ));
         let options = StorageOptions {
-            preset: "no such preset".into(),
+            preset: Some("no such preset".to_owned()),
             ..StorageOptions::default()
         };
         assert!(matches!(

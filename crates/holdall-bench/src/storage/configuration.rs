@@ -207,7 +207,7 @@ impl StorageConfiguration {
         Ok(match self.writer {
             Writer::Ours(id, preset, text) => {
                 let options = StorageOptions {
-                    preset: preset.to_owned(),
+                    preset: (!preset.is_empty()).then(|| preset.to_owned()),
                     config: (!text.is_empty()).then(|| text.to_owned()),
                     ..StorageOptions::default()
                 };

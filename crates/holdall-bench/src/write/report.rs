@@ -209,7 +209,7 @@ impl OptionsReport {
             topics: options.load.topics,
             rate_hz: options.load.rate_hz,
             offered_bytes_per_s,
-            preset: options.storage.preset.clone(),
+            preset: options.storage.preset.clone().unwrap_or_default(),
             storage_config: options.storage.config.clone(),
             compression_threads: options.storage.compression_threads,
             cache_bytes_max: options.cache.bytes_max,

@@ -55,8 +55,11 @@ pub fn resolve(
         Some(path) => static_topics::parse(path, &read_file(surroundings, "--static-topics-path", path)?)?,
         None => Vec::new(),
     };
-    let storage_preset = args.storage_preset_profile.clone().unwrap_or_default();
-    let storage_config = storage_config(args, &storage_preset, surroundings)?;
+    let storage_preset = args
+        .storage_preset_profile
+        .clone()
+        .filter(|preset| !preset.is_empty());
+    let storage_config = storage_config(args, storage_preset.as_deref(), surroundings)?;
     let options = RecordOptions {
         selection: selection(args)?,
         static_topics,
@@ -84,9 +87,9 @@ pub fn resolve(
         use_sim_time: args.use_sim_time,
         custom_data: custom_data(&args.custom_data)?,
         polling_interval: args.polling_interval,
-        // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         merge_duplicates: args.merge_duplicates,
         merge_publishers: args.merge_publishers,
+        // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
         events: Some(events(args)?),
         ros_distro: surroundings.variable("ROS_DISTRO").unwrap_or_default(),
@@ -212,20 +215,20 @@ fn check_numbers(args: &RecordArguments) -> Result<(), UsageError> {
 /// The text of the storage's configuration file, after all settings of the storage were tried.
 fn storage_config(
     args: &RecordArguments,
-    preset: &str,
+    preset: Option<&str>,
     surroundings: &Surroundings<'_>,
 ) -> Result<Option<String>, UsageError> {
     const FLAG: &str = "--storage-config-file";
     let storage = storage(args)?;
     let mut options = StorageOptions {
-        preset: preset.to_owned(),
+        preset: preset.map(str::to_owned),
         ..StorageOptions::default()
     };
     storage
         .check_options(&options)
         .map_err(|error| UsageError::BadValue {
             flag: "--storage-preset-profile",
-            value: preset.to_owned(),
+            value: preset.unwrap_or_default().to_owned(),
             reason: error.to_string(),
         })?;
     let Some(path) = &args.storage_config_file else {

@@ -137,7 +137,10 @@ fn storage_options(
     surroundings: &Surroundings<'_>,
 ) -> Result<StorageOptions, UsageError> {
     let mut options = StorageOptions {
-        preset: args.storage_preset_profile.clone().unwrap_or_default(),
+        preset: args
+            .storage_preset_profile
+            .clone()
+            .filter(|preset| !preset.is_empty()),
         ..StorageOptions::default()
     };
     let mut config = match &args.storage_config_file {

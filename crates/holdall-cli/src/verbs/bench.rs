@@ -231,7 +231,7 @@ fn write_options(args: &WriteArguments) -> Result<WriteOptions, Failure> {
         },
         candidates,
         storage: StorageOptions {
-            preset: args.preset.clone(),
+            preset: Some(args.preset.clone()).filter(|preset| !preset.is_empty()),
             config: storage_config(args)?,
             compression_threads: args.threads,
             ..StorageOptions::default()

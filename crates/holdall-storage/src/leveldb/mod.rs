@@ -32,12 +32,12 @@ pub(crate) struct LeveldbStorage;
 
 impl LeveldbStorage {
     fn options(options: &StorageOptions) -> StorageResult<LeveldbOptions> {
-        if !options.preset.is_empty() && options.preset != "none" {
+        if let Some(preset) = options.preset.as_deref().filter(|preset| *preset != "none") {
             return Err(StorageError::Setting {
                 storage: STORAGE_ID,
                 setting: "preset".into(),
                 expected: "none".into(),
-                found: format!("{:?}", options.preset),
+                found: format!("{preset:?}"),
             });
         }
         let leveldb = LeveldbOptions::default();

@@ -48,7 +48,7 @@ impl McapStorage {
     }
 
     fn options(options: &StorageOptions) -> StorageResult<McapOptions> {
-        let mut mcap = McapOptions::preset(&options.preset)?;
+        let mut mcap = McapOptions::preset(options.preset.as_deref())?;
         if let Some(text) = &options.config {
             mcap = mcap.with_config(text)?;
         }

@@ -193,32 +193,32 @@ fn setting(setting: &str, expected: impl Into<String>, found: impl Into<String>)
 }
 
 impl McapOptions {
-    /// The defaults changed by a preset (empty: none); checksums stay on unless turning them off is the
+    /// The defaults, changed by a preset; checksums stay on unless turning them off is the
     /// preset's purpose.
     ///
     /// # Errors
     /// An unknown preset.
-    pub fn preset(name: &str) -> StorageResult<Self> {
+    pub fn preset(name: Option<&str>) -> StorageResult<Self> {
         let defaults = Self::default();
         Ok(match name {
-            "" | "none" => defaults,
-            "fastwrite" => Self {
+            None | Some("none") => defaults,
+            Some("fastwrite") => Self {
                 chunking: false,
                 summary_crc: false,
                 ..defaults
             },
-            "zstd_fast" => Self {
+            Some("zstd_fast") => Self {
                 compression: Compression::Zstd,
                 compression_level: CompressionLevel::Fastest,
                 ..defaults
             },
-            "zstd_small" => Self {
+            Some("zstd_small") => Self {
                 compression: Compression::Zstd,
                 compression_level: CompressionLevel::Slowest,
                 chunk_bytes: Some(4 << 20),
                 ..defaults
             },
-            other => {
+            Some(other) => {
                 return Err(setting(
                     "preset",
                     format!("one of {}", PRESETS.join(", ")),
@@ -297,14 +297,14 @@ mod tests {
     #[test]
     fn presets_are_those_of_rosbag2() {
         for name in PRESETS {
-            McapOptions::preset(name).unwrap();
+            McapOptions::preset(Some(name)).unwrap();
         }
-        assert!(!McapOptions::preset("fastwrite").unwrap().chunking);
+        assert!(!McapOptions::preset(Some("fastwrite")).unwrap().chunking);
         assert_eq!(
-            McapOptions::preset("zstd_small").unwrap().chunk_bytes,
+            McapOptions::preset(Some("zstd_small")).unwrap().chunk_bytes,
             Some(4_194_304)
         );
-        let error = McapOptions::preset("fast").unwrap_err().to_string();
+        let error = McapOptions::preset(Some("fast")).unwrap_err().to_string();
         assert!(
             error.contains("fastwrite") && error.contains("\"fast\""),
             "{error}"
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn the_configuration_file_is_laid_over_the_preset() {
         let text = "noChunkCRC: false\nnoSummary: true\nchunkSize: 1000\ncompression: Lz4\ncompressionLevel: Slow\nenableDataCRC: false\n";
-        let options = McapOptions::preset("zstd_fast")
+        let options = McapOptions::preset(Some("zstd_fast"))
             .unwrap()
             .with_config(text)
             .unwrap();

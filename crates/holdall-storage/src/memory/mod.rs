@@ -98,14 +98,14 @@ impl Storage for MemoryStorage {
     }
 
     fn check_options(&self, options: &StorageOptions) -> StorageResult<()> {
-        if options.preset.is_empty() && options.config.is_none() {
+        if options.preset.is_none() && options.config.is_none() {
             return Ok(());
         }
         Err(StorageError::Setting {
             storage: STORAGE_ID,
             setting: "preset".into(),
             expected: "no settings".into(),
-            found: format!("{:?}", options.preset),
+            found: format!("{:?}", options.preset.as_deref().unwrap_or_default()),
         })
     }
 

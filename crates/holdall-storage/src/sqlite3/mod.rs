@@ -30,7 +30,7 @@ pub(crate) struct SqliteStorage;
 
 impl SqliteStorage {
     fn options(options: &StorageOptions) -> StorageResult<SqliteOptions> {
-        let sqlite = SqliteOptions::preset(&options.preset)?;
+        let sqlite = SqliteOptions::preset(options.preset.as_deref())?;
         options
             .config
             .as_ref()

@@ -83,23 +83,23 @@ fn overlay(pragmas: &mut Vec<String>, over: Vec<String>) -> StorageResult<()> {
 }
 
 impl SqliteOptions {
-    /// A preset's options: ours (empty), or those of rosbag2: fast, and damaged by a kill at a bad moment
+    /// A preset's options: ours without one, or those of rosbag2: fast, and damaged by a kill at a bad moment
     /// (`none`), or safe when the program or the machine stops (`resilient`).
     ///
     /// # Errors
     /// An unknown preset.
-    pub fn preset(name: &str) -> StorageResult<Self> {
+    pub fn preset(name: Option<&str>) -> StorageResult<Self> {
         match name {
-            "" => Ok(Self::default()),
-            "none" => Ok(Self {
+            None => Ok(Self::default()),
+            Some("none") => Ok(Self {
                 write_pragmas: vec!["journal_mode = MEMORY".into(), "synchronous = OFF".into()],
                 read_pragmas: Vec::new(),
             }),
-            "resilient" => Ok(Self {
+            Some("resilient") => Ok(Self {
                 write_pragmas: vec!["journal_mode = WAL".into(), "synchronous = NORMAL".into()],
                 read_pragmas: Vec::new(),
             }),
-            other => Err(setting(
+            Some(other) => Err(setting(
                 "preset",
                 format!("one of {}", PRESETS.join(", ")),
                 format!("{other:?}"),
@@ -153,7 +153,7 @@ mod tests {
             assert!(SqliteOptions::default().with_config(text).is_err(), "{text}");
         }
         assert!(
-            SqliteOptions::preset("fast")
+            SqliteOptions::preset(Some("fast"))
                 .unwrap_err()
                 .to_string()
                 .contains("resilient")

@@ -32,7 +32,7 @@ pub struct RecordOptions {
     /// Storage backend (`-s`), for example `mcap`.
     pub storage_id: String,
     /// Backend preset (`--storage-preset-profile`), empty for none.
-    pub storage_preset: String,
+    pub storage_preset: Option<String>,
     /// Text of the backend's configuration file (`--storage-config-file`), laid over the preset.
     pub storage_config: Option<String>,
     /// QoS to request instead of the adapted one, by topic.
@@ -95,7 +95,7 @@ impl Default for RecordOptions {
             static_topics: Vec::new(),
             output: PathBuf::from("rosbag2"),
             storage_id: holdall_storage::DEFAULT_STORAGE_ID.to_owned(),
-            storage_preset: String::new(),
+            storage_preset: None,
             storage_config: None,
             qos_overrides: BTreeMap::new(),
             max_loss_window: Some(super::write::durability::DEFAULT_LOSS_WINDOW),

@@ -202,7 +202,7 @@ fn output_bag(
             .filter(|id| !id.is_empty())
             .or_else(|| Some(holdall_storage::DEFAULT_STORAGE_ID.to_owned())),
         storage_options: StorageOptions {
-            preset: entry.storage_preset_profile,
+            preset: Some(entry.storage_preset_profile).filter(|preset| !preset.is_empty()),
             config,
             ..StorageOptions::default()
         },

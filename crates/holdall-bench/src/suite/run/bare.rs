@@ -54,7 +54,7 @@ pub fn bare_writer(
             let q = DiskChoice::Os(DiskMode::Buffered).queue(folder)?;
             let path = folder.join(format!("bag_0.{other}"));
             let options = StorageOptions {
-                preset: setting.storage_preset_profile.clone().unwrap_or_default(),
+                preset: setting.storage_preset_profile.clone(),
                 ..StorageOptions::default()
             };
             Ok(Box::new(OurWriter::create(

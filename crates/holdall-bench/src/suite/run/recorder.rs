@@ -236,7 +236,7 @@ impl Run<'_> {
             Some(name) => Some(fs::read_to_string(name).map_err(BenchError::io("read", name))?),
         };
         Ok(StorageOptions {
-            preset: self.setting.storage_preset_profile.clone().unwrap_or_default(),
+            preset: self.setting.storage_preset_profile.clone(),
             config,
             ..StorageOptions::default()
         })

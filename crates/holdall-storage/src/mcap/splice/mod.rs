@@ -116,7 +116,7 @@ impl ChunkCodec {
     /// # Errors
     /// Settings that are not valid.
     pub(super) fn of(options: &StorageOptions) -> StorageResult<Self> {
-        let options = McapOptions::preset(&options.preset)?
+        let options = McapOptions::preset(options.preset.as_deref())?
             .with_config(options.config.as_deref().unwrap_or_default())?;
         Ok(Self {
             compression: options.compression,

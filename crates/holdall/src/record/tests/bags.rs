@@ -34,7 +34,7 @@ fn an_unknown_storage_is_refused_before_anything_is_made() {
     assert!(error.contains("rosbag"), "{error}");
     assert!(!world.options.output.exists());
     world.options.storage_id = "mcap".to_owned();
-    world.options.storage_preset = "nonsense".to_owned();
+    world.options.storage_preset = Some("nonsense".to_owned());
     let error = world.try_record().err().unwrap().to_string();
     assert!(error.contains("nonsense"), "{error}");
     assert!(!world.options.output.exists());

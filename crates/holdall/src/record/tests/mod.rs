@@ -112,7 +112,7 @@ impl World {
             static_topics: Vec::new(),
             output: dir.path().join("bag"),
             storage_id: "mcap".to_owned(),
-            storage_preset: String::new(),
+            storage_preset: None,
             storage_config: None,
             qos_overrides: BTreeMap::new(),
             split: Default::default(),

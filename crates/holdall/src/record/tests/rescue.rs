@@ -106,7 +106,9 @@ fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
         ("mcap", |options| {
             options.compression.mode = CompressionMode::Message
         }),
-        ("mcap", |options| options.storage_preset = "zstd_fast".to_owned()),
+        ("mcap", |options| {
+            options.storage_preset = Some("zstd_fast".to_owned())
+        }),
         ("mcap", |options| options.split.bytes_max = Some(40_000)),
         ("sqlite3", |options| options.merge_publishers = true),
     ];
