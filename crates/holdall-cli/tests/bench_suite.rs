@@ -256,11 +256,11 @@ fn storages_alone_run_after_other_experiments_and_stand_on_the_same_page() {
         let line = format!("run B1 own.yaml {flags}{more}");
         bench(folder, &line.split(' ').collect::<Vec<_>>())
     };
-    let (code, told, stderr) = run("");
+    let (code, printed, stderr) = run("");
     assert_eq!(code, 0, "{stderr}");
     assert!(
-        told.contains("own: ") && told.contains("10KiB in batches of 1KiB"),
-        "{told}"
+        printed.contains("own: ") && printed.contains("10KiB in batches of 1KiB"),
+        "{printed}"
     );
     let (code, _, stderr) = run(" --resume");
     assert!(
@@ -311,11 +311,11 @@ fn nothing_that_bench_prints_or_draws_has_a_decimal_unit() {
         ("report out --compare out", ""),
         ("list", "GiB"),
     ] {
-        let (code, told, stderr) = bench(folder, &arguments.split(' ').collect::<Vec<_>>());
+        let (code, printed, stderr) = bench(folder, &arguments.split(' ').collect::<Vec<_>>());
         assert_eq!(code, 0, "{stderr}");
-        assert!(told.contains(unit), "{told}");
+        assert!(printed.contains(unit), "{printed}");
         let is_names = arguments == "list";
-        for line in told.lines().chain(stderr.lines()) {
+        for line in printed.lines().chain(stderr.lines()) {
             // The titles of shipped experiments name the published loads.
             let shown = if is_names {
                 line.rsplit("  ").next().unwrap()

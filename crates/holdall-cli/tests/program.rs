@@ -14,19 +14,19 @@ fn holdall(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-struct Told {
+struct Printed {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-fn run(folder: &Path, arguments: &[&str]) -> Told {
-    told(&mut holdall(folder, arguments))
+fn run(folder: &Path, arguments: &[&str]) -> Printed {
+    printed(&mut holdall(folder, arguments))
 }
 
-fn told(command: &mut Command) -> Told {
+fn printed(command: &mut Command) -> Printed {
     let output = command.output().unwrap();
-    Told {
+    Printed {
         code: output.status.code().unwrap(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -45,15 +45,20 @@ fn empty() -> tempfile::TempDir {
 #[track_caller]
 fn refused(folder: &Path, arguments: &[&str], code: i32) -> String {
     let before = fs::read_dir(folder).unwrap().count();
-    let told = run(folder, arguments);
-    assert_eq!((told.code, told.stdout.as_str()), (code, ""), "{}", told.stderr);
-    assert!(!told.stderr.contains("panicked"), "{}", told.stderr);
+    let printed = run(folder, arguments);
+    assert_eq!(
+        (printed.code, printed.stdout.as_str()),
+        (code, ""),
+        "{}",
+        printed.stderr
+    );
+    assert!(!printed.stderr.contains("panicked"), "{}", printed.stderr);
     assert_eq!(
         fs::read_dir(folder).unwrap().count(),
         before,
         "something was created"
     );
-    told.stderr
+    printed.stderr
 }
 
 #[track_caller]
@@ -77,9 +82,9 @@ fn help_teaches() {
         Some("completion"),
     ] {
         let arguments: Vec<&str> = verb.into_iter().chain(["--help"]).collect();
-        let told = run(folder.path(), &arguments);
-        assert_eq!((told.code, told.stderr.as_str()), (0, ""));
-        insta::assert_snapshot!(format!("help_{}", verb.unwrap_or("holdall")), told.stdout);
+        let printed = run(folder.path(), &arguments);
+        assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+        insta::assert_snapshot!(format!("help_{}", verb.unwrap_or("holdall")), printed.stdout);
     }
 }
 
@@ -124,9 +129,9 @@ fn help_is_also_a_verb_and_the_version_names_the_commit() {
 #[test]
 fn the_program_alone_shows_help_and_is_wrong_usage() {
     let folder = empty();
-    let told = run(folder.path(), &[]);
-    assert_eq!((told.code, told.stdout.as_str()), (2, ""));
-    assert!(told.stderr.contains("Usage: holdall"), "{}", told.stderr);
+    let printed = run(folder.path(), &[]);
+    assert_eq!((printed.code, printed.stdout.as_str()), (2, ""));
+    assert!(printed.stderr.contains("Usage: holdall"), "{}", printed.stderr);
 }
 
 #[test]
@@ -137,10 +142,10 @@ fn every_shell_gets_a_completion_script() {
         ("zsh", "#compdef holdall"),
         ("fish", "complete -c holdall"),
     ] {
-        let told = run(folder.path(), &["completion", shell]);
-        assert_eq!(told.code, 0, "{}", told.stderr);
+        let printed = run(folder.path(), &["completion", shell]);
+        assert_eq!(printed.code, 0, "{}", printed.stderr);
         assert!(
-            told.stdout.contains(word) && told.stdout.contains("exclude-topic-types"),
+            printed.stdout.contains(word) && printed.stdout.contains("exclude-topic-types"),
             "{shell}"
         );
     }
@@ -272,36 +277,36 @@ fn broken_settings_files_are_reported_with_path_key_and_cause() {
 #[test]
 fn info_shows_a_real_rosbag2_bag_as_ros2_bag_info_does() {
     let folder = empty();
-    let told = run(folder.path(), &["info", &data("mcap_split3")]);
-    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
-    insta::assert_snapshot!(told.stdout);
+    let printed = run(folder.path(), &["info", &data("mcap_split3")]);
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(printed.stdout);
 }
 
 #[test]
 fn info_of_a_single_file_needs_no_metadata() {
     let folder = empty();
-    let told = run(folder.path(), &["info", &data("mcap_split3/mcap_split3_1.mcap")]);
-    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
-    insta::assert_snapshot!(told.stdout);
+    let printed = run(folder.path(), &["info", &data("mcap_split3/mcap_split3_1.mcap")]);
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(printed.stdout);
 }
 
 #[test]
 fn info_verbose_reads_all_messages() {
     let folder = empty();
-    let told = run(
+    let printed = run(
         folder.path(),
         &["info", "-v", "--sort", "count", &data("mcap_zstd_small")],
     );
-    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
-    insta::assert_snapshot!(told.stdout);
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!(printed.stdout);
 }
 
 #[test]
 fn info_lists_topics() {
     let folder = empty();
-    let told = run(folder.path(), &["info", "-t", &data("mcap_split3")]);
+    let printed = run(folder.path(), &["info", "-t", &data("mcap_split3")]);
     assert_eq!(
-        told.stdout,
+        printed.stdout,
         "/chatter\n/empty/never_published\n/imu/data\n/map/latched\n"
     );
 }
@@ -309,8 +314,8 @@ fn info_lists_topics() {
 #[test]
 fn info_for_programs_has_the_names_of_rosbag2() {
     let folder = empty();
-    let told = run(folder.path(), &["info", "--json", &data("mcap_split3")]);
-    let json: serde_json::Value = serde_json::from_str(&told.stdout).unwrap();
+    let printed = run(folder.path(), &["info", "--json", &data("mcap_split3")]);
+    let json: serde_json::Value = serde_json::from_str(&printed.stdout).unwrap();
     assert_eq!(json["message_count"], 288);
     assert_eq!(
         json["starting_time"]["nanoseconds_since_epoch"],
@@ -362,12 +367,12 @@ fn a_build_without_dds_says_so() {
 fn a_wrong_domain_is_refused() {
     let folder = empty();
     for value in ["233", "-1", "robot"] {
-        let told = told(holdall(folder.path(), &["record", "-a"]).env("ROS_DOMAIN_ID", value));
-        assert_eq!(told.code, 2, "{}", told.stderr);
+        let printed = printed(holdall(folder.path(), &["record", "-a"]).env("ROS_DOMAIN_ID", value));
+        assert_eq!(printed.code, 2, "{}", printed.stderr);
         assert!(
-            told.stderr.contains("ROS_DOMAIN_ID") && told.stderr.contains(value),
+            printed.stderr.contains("ROS_DOMAIN_ID") && printed.stderr.contains(value),
             "{}",
-            told.stderr
+            printed.stderr
         );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -378,9 +383,9 @@ fn a_wrong_domain_is_refused() {
 fn cat_shows_messages_as_json_lines_and_yaml() {
     let folder = empty();
     let bag = data("mcap_split3");
-    let told = run(folder.path(), &["cat", &bag, "--json"]);
-    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
-    let lines: Vec<serde_json::Value> = told
+    let printed = run(folder.path(), &["cat", &bag, "--json"]);
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+    let lines: Vec<serde_json::Value> = printed
         .stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -391,19 +396,19 @@ fn cat_shows_messages_as_json_lines_and_yaml() {
         .map(|line| line["log_time"].as_i64().unwrap())
         .collect();
     assert!(times.is_sorted());
-    let told = run(
+    let printed = run(
         folder.path(),
         &["cat", &bag, "-t", "/chatter", "/imu/data", "-n", "2"],
     );
-    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
-    insta::assert_snapshot!("cat_yaml", told.stdout);
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
+    insta::assert_snapshot!("cat_yaml", printed.stdout);
 }
 
 #[test]
 fn cat_filters_by_fields_and_says_what_is_wrong() {
     let folder = empty();
     let bag = data("mcap_split3");
-    let told = run(
+    let printed = run(
         folder.path(),
         &[
             "cat",
@@ -415,13 +420,14 @@ fn cat_filters_by_fields_and_says_what_is_wrong() {
             "/imu/data: header.stamp.sec == 1700000001",
         ],
     );
-    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
     assert!(
-        told.stdout
+        printed
+            .stdout
             .lines()
             .all(|line| line.contains("\"sec\":1700000001"))
     );
-    let count = told.stdout.lines().count();
+    let count = printed.stdout.lines().count();
     assert!(count > 50 && count < 260, "{count}");
     let wrong = one_sentence(folder.path(), &["cat", &bag, "-w", "imu/data: speed > 1"], 2);
     assert!(
@@ -471,8 +477,8 @@ fn diff_reports_what_differs_by_its_exit_code_too() {
 #[test]
 fn export_writes_a_table_for_each_topic() {
     let folder = empty();
-    let told = run(folder.path(), &["export", &data("mcap_split3"), "-f", "csv"]);
-    assert_eq!((told.code, told.stderr.as_str()), (0, ""));
+    let printed = run(folder.path(), &["export", &data("mcap_split3"), "-f", "csv"]);
+    assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
     let table = fs::read_to_string(folder.path().join("mcap_split3_csv/imu.data.csv")).unwrap();
     let mut lines = table.lines();
     let columns = lines.next().unwrap().split(',').count();
@@ -491,7 +497,7 @@ fn a_storage_file_is_read_from_standard_input() {
     let folder = empty();
     let file = format!("{}/mcap_zstd_small_0.mcap", data("mcap_zstd_small"));
     let mut piped = holdall(folder.path(), &["cat", "-", "--json"]);
-    let piped = told(piped.write_stdin(fs::read(&file).unwrap()));
+    let piped = printed(piped.write_stdin(fs::read(&file).unwrap()));
     let named = run(folder.path(), &["cat", &file, "--json"]);
     assert_eq!((piped.code, piped.stderr.as_str()), (0, ""));
     assert!(piped.stdout == named.stdout && !piped.stdout.is_empty());

@@ -225,13 +225,13 @@ impl LifeJudge<'_> {
             .filter_map(|(index, sent)| Some((sent.arrival?.place, index as u64 + 1)))
             .collect();
         arrived.sort_unstable();
-        let told = self.life.told_last.filter(|_| counts_announced);
+        let announced = self.life.announced_last.filter(|_| counts_announced);
         let Some(&(_, first_arrived)) = arrived.first() else {
-            let before = self.life.told_before?;
-            return Some((before + 1, told?));
+            let before = self.life.announced_before?;
+            return Some((before + 1, announced?));
         };
         let mut begin = first_arrived;
-        if let Some(before) = self.life.told_before
+        if let Some(before) = self.life.announced_before
             && before + 1 < first_arrived
         {
             begin = before + 1;
@@ -240,7 +240,10 @@ impl LifeJudge<'_> {
             begin = begin.min(*sequence);
         }
         let last_arrived = arrived.iter().map(|(_, sequence)| *sequence).max()?;
-        Some((begin, told.map_or(last_arrived, |told| told.max(last_arrived))))
+        Some((
+            begin,
+            announced.map_or(last_arrived, |announced| announced.max(last_arrived)),
+        ))
     }
 
     /// Whether a message that is not in the bag must be in the ledger.

@@ -57,7 +57,7 @@ fn judge_stopped(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Viola
         ));
     }
     let Some((report, ledger)) = &after.stopped else {
-        return Err(Violation::new(Invariant::Runs, "the recorder told nothing"));
+        return Err(Violation::new(Invariant::Runs, "the recorder reported nothing"));
     };
     if let Some(fault) = report.audit_faults.first() {
         return Err(Violation::new(Invariant::Balanced, fault));
@@ -208,7 +208,7 @@ fn judge_order(_plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), 
             && place > arrival.place
         {
             let what = format!(
-                "{topic}: message {} of publisher {} comes behind message {sequence}, which arrived later",
+                "{topic}: message {} of publisher {} comes after message {sequence}, which arrived later",
                 message.sequence, message.life
             );
             return Err(Violation::new(Invariant::Order, what));

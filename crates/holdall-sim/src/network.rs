@@ -84,9 +84,9 @@ pub struct Life {
     /// Whether its creation time, which half of the publishers announce, was within the recording by the clock of that moment.
     pub made_during: bool,
     /// The first announcement that the recorder received before any of its messages arrived.
-    pub told_before: Option<u64>,
+    pub announced_before: Option<u64>,
     /// The highest sequence number that was announced to the recorder.
-    pub told_last: Option<u64>,
+    pub announced_last: Option<u64>,
     info: EndpointInfo,
     /// What a HEARTBEAT would say.
     announced: u64,
@@ -103,8 +103,8 @@ impl Life {
             sent: Vec::new(),
             discovered: Discovered::Never,
             made_during: false,
-            told_before: None,
-            told_last: None,
+            announced_before: None,
+            announced_last: None,
             info: EndpointInfo {
                 gid,
                 topic: request.topic.clone(),
@@ -127,9 +127,9 @@ impl Life {
 
     fn note_announced(&mut self, last: u64) {
         if !self.has_arrived {
-            self.told_before.get_or_insert(last);
+            self.announced_before.get_or_insert(last);
         }
-        self.told_last = self.told_last.max(Some(last));
+        self.announced_last = self.announced_last.max(Some(last));
     }
 
     fn keeps(&self) -> usize {
@@ -451,8 +451,8 @@ impl Transport for SimTransport {
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
         let mut state = self.0.lock();
         let now = state.step;
-        let told = std::mem::take(&mut state.events);
-        for event in &told {
+        let taken = std::mem::take(&mut state.events);
+        for event in &taken {
             if let GraphEvent::Publisher(info) = event
                 && let Some(life) = state.lives.iter_mut().find(|life| life.gid == info.gid)
                 && life.discovered == Discovered::Never
@@ -464,7 +464,7 @@ impl Transport for SimTransport {
                     !self.0.clock_was_set() && info.created.is_some_and(|made| recording.contains(&made));
             }
         }
-        events.extend(told);
+        events.extend(taken);
         Ok(())
     }
 
@@ -576,14 +576,14 @@ impl Subscription for SimSubscription {
         let Some(request) = requests.get(&self.key) else {
             return Vec::new();
         };
-        let mut told = Vec::new();
+        let mut announced = Vec::new();
         for life in lives.iter_mut().filter(|life| life.matches(&request.asked)) {
             if life.announced > 0 {
                 life.note_announced(life.announced);
-                told.push((life.gid, life.announced));
+                announced.push((life.gid, life.announced));
             }
         }
-        told
+        announced
     }
 }
 

@@ -91,11 +91,11 @@ pub fn judge(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation
             sector_bytes: plan.disk.sector_bytes,
             steps_left: (crashes_left > 0).then(|| rng.below(12)),
             crashed: false,
-            told: None,
+            fault: None,
             rng: SimRng::new(rng.next_u64()),
         };
         let repaired = repair_with(bag, &mut disk);
-        if let Some(what) = disk.told {
+        if let Some(what) = disk.fault {
             return Err(Violation::new(Invariant::Repair, what));
         }
         compare(plan, bag, before)?;
@@ -175,7 +175,7 @@ struct CrashingDisk {
     steps_left: Option<u64>,
     crashed: bool,
     /// What a repair must not do, and did.
-    told: Option<String>,
+    fault: Option<String>,
 }
 
 /// Something that was not synced.
@@ -229,7 +229,7 @@ impl CrashingDisk {
             }
         }
         if !unsynced.is_empty() {
-            self.told = Some("a repair ends without a sync".to_owned());
+            self.fault = Some("a repair ends without a sync".to_owned());
         }
         true
     }
@@ -269,7 +269,7 @@ impl CrashingDisk {
         };
         let is_small = |(offset, len): &(u64, usize)| *len <= CHANGE_BYTES_MAX && offset < tail;
         if !before.iter().all(is_small) || footer < tail {
-            self.told = Some(format!(
+            self.fault = Some(format!(
                 "{}: a repair rewrites more than it adds: {writes:?}",
                 plan.path.display()
             ));

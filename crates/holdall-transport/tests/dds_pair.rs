@@ -62,16 +62,16 @@ fn a_publisher_reports_when_it_was_made_whoever_asks_and_however_late() {
 /// When the only publisher of a topic was created, according to discovery.
 fn created(transport: &mut DdsTransport, topic: &str) -> Timestamp {
     let mut events = Vec::new();
-    let mut told = None;
+    let mut answer = None;
     assert!(wait_until(|| {
         transport.poll_graph(&mut events).unwrap();
-        told = events.iter().find_map(|event| match event {
+        answer = events.iter().find_map(|event| match event {
             GraphEvent::Publisher(info) if info.topic == topic => info.created,
             _ => None,
         });
-        told.is_some()
+        answer.is_some()
     }));
-    told.unwrap()
+    answer.unwrap()
 }
 
 /// The GUID prefix of a participant that a test plays; it begins like those of Fast DDS.

@@ -130,8 +130,8 @@ fn write_sparse(path: &Path) {
 
 /// Bytes that this thread has read so far, from whatever file.
 fn bytes_read() -> u64 {
-    let told = fs::read_to_string("/proc/thread-self/io").unwrap();
-    let line = told.lines().find(|line| line.starts_with("rchar:")).unwrap();
+    let counters = fs::read_to_string("/proc/thread-self/io").unwrap();
+    let line = counters.lines().find(|line| line.starts_with("rchar:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 

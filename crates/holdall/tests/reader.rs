@@ -112,7 +112,7 @@ fn info_of_a_bag_with_metadata_reads_no_storage_file() {
 #[test]
 fn missing_metadata_is_rebuilt_and_said_once() {
     let (_directory, path) = copy_of("rosbag2/mcap_split3");
-    let told = Bag::open(&path).expect("open").metadata().clone();
+    let written = Bag::open(&path).expect("open").metadata().clone();
     fs::remove_file(path.join("metadata.yaml")).unwrap();
     let bag = Bag::open(&path).expect("rebuilt");
     assert_eq!(bag.notices().len(), 1, "{:?}", bag.notices());
@@ -122,16 +122,16 @@ fn missing_metadata_is_rebuilt_and_said_once() {
         bag.notices()
     );
     let rebuilt = bag.metadata();
-    assert_eq!(rebuilt.message_count, told.message_count);
+    assert_eq!(rebuilt.message_count, written.message_count);
     assert_eq!(
         (rebuilt.starting_time, rebuilt.duration),
-        (told.starting_time, told.duration)
+        (written.starting_time, written.duration)
     );
-    assert_eq!(rebuilt.relative_file_paths, told.relative_file_paths);
-    assert_eq!(rebuilt.files, told.files);
+    assert_eq!(rebuilt.relative_file_paths, written.relative_file_paths);
+    assert_eq!(rebuilt.files, written.files);
     assert_eq!(
         (&rebuilt.ros_distro, &rebuilt.storage_identifier),
-        (&told.ros_distro, &told.storage_identifier)
+        (&written.ros_distro, &written.storage_identifier)
     );
     let counts = |metadata: &holdall_model::metadata::BagMetadata| -> BTreeMap<String, u64> {
         let topics = metadata
@@ -142,7 +142,7 @@ fn missing_metadata_is_rebuilt_and_said_once() {
             .map(|topic| (topic.topic_metadata.name.clone(), topic.message_count))
             .collect()
     };
-    assert_eq!(counts(rebuilt), counts(&told));
+    assert_eq!(counts(rebuilt), counts(&written));
     assert_eq!(read(&path, &MessageFilter::default()).len(), 288);
 }
 

@@ -106,14 +106,14 @@ fn every_sample_bag_goes_through_every_storage() {
     let manifest: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(bags.join("manifest.json")).unwrap()).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    for (name, told) in manifest.as_object().unwrap() {
-        let expected: BTreeMap<String, (u64, String)> = told["topics"]
+    for (name, described) in manifest.as_object().unwrap() {
+        let expected: BTreeMap<String, (u64, String)> = described["topics"]
             .as_object()
             .unwrap()
             .iter()
-            .map(|(topic, told)| {
-                let digest = told["md5"].as_str().unwrap().to_owned();
-                (topic.clone(), (told["count"].as_u64().unwrap(), digest))
+            .map(|(topic, described)| {
+                let digest = described["md5"].as_str().unwrap().to_owned();
+                (topic.clone(), (described["count"].as_u64().unwrap(), digest))
             })
             .filter(|(_, (count, _))| *count > 0)
             .collect();

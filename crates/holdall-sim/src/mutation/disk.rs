@@ -55,7 +55,7 @@ impl MutatedDisk {
                 result: Ok(()),
             }),
             Completion::Synced { file, token, .. } if self.ahead.contains(&(file, token)) => {
-                self.ahead.retain(|told| *told != (file, token));
+                self.ahead.retain(|claimed| *claimed != (file, token));
                 None
             }
             other => Some(other),

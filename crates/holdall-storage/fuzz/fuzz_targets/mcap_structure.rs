@@ -135,7 +135,7 @@ fn chunk(choices: &mut Choices<'_>, out: &mut Vec<u8>) -> Vec<u8> {
     let place = out.len() as u64;
     record(out, 6, &body);
     let length = out.len() as u64 - place;
-    let behind = out.len();
+    let data_end = out.len();
     let mut offsets = Vec::new();
     for id in 0..5u16 {
         let mut entries = Vec::new();
@@ -159,7 +159,7 @@ fn chunk(choices: &mut Choices<'_>, out: &mut Vec<u8>) -> Vec<u8> {
         index.extend(number.to_le_bytes());
     }
     text(&mut index, &offsets);
-    index.extend(((out.len() - behind) as u64).to_le_bytes());
+    index.extend(((out.len() - data_end) as u64).to_le_bytes());
     text(&mut index, codec);
     index.extend((stored.len() as u64).to_le_bytes());
     index.extend(size.to_le_bytes());

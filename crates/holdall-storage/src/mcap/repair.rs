@@ -142,13 +142,13 @@ fn reindexed_last(index: &FileIndex, found: &Scan) -> StorageResult<Option<(Chun
     let has_before = from_last
         .next()
         .is_none_or(|chunk| chunk.message_index_length > 0);
-    let mut behind = Walk::new(
+    let mut after_last = Walk::new(
         &index.source,
         last.chunk_start_offset + last.chunk_length,
         found.structure.end,
     );
     loop {
-        match behind.step()? {
+        match after_last.step()? {
             Step::Record(place) if place.opcode == op::MESSAGE_INDEX => {}
             Step::End if has_before => break,
             _ => return Ok(None),

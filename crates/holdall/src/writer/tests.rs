@@ -259,8 +259,8 @@ fn closed_files_are_packed_and_only_the_list_of_paths_shows_it() {
     let text = fs::read_to_string(path.join("metadata.yaml")).unwrap();
     let metadata = BagMetadata::from_yaml(&text).unwrap();
     assert_eq!(metadata.relative_file_paths, packed);
-    let told: Vec<_> = metadata.files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(told, ["b_2.mcap", "b_3.mcap", "b_4.mcap"]);
+    let paths: Vec<_> = metadata.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["b_2.mcap", "b_3.mcap", "b_4.mcap"]);
     let compression = (&*metadata.compression_format, &*metadata.compression_mode);
     assert_eq!(compression, ("zstd", "FILE"));
     let reader = crate::reader::Bag::open(&path).unwrap();

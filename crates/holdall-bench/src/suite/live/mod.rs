@@ -332,11 +332,11 @@ fn is_closed(lines: &[String]) -> bool {
 fn lost_of_holdall(lines: &[String], topics: &[String]) -> Vec<BTreeMap<LossStage, u64>> {
     let report = report_of_holdall(lines);
     let of = |topic: &String| {
-        let told = &report["topics"][topic];
+        let topic_account = &report["topics"][topic];
         let mut stages: BTreeMap<LossStage, u64> =
-            serde_json::from_value(told["lost_by_stage"].clone()).unwrap_or_default();
+            serde_json::from_value(topic_account["lost_by_stage"].clone()).unwrap_or_default();
         // No loss, and not in the bag either.
-        if let Some(before @ 1..) = told["sent_before_match"].as_u64() {
+        if let Some(before @ 1..) = topic_account["sent_before_match"].as_u64() {
             stages.insert(LossStage::Head, before);
         }
         stages

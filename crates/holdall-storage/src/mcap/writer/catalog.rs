@@ -195,7 +195,7 @@ impl Catalog {
             uncompressed_size: chunk.uncompressed_size,
             ..ChunkIndex::default()
         };
-        let behind = chunk.place.start + chunk.place.length;
+        let chunk_end = chunk.place.start + chunk.place.length;
         let indexed: &[_] = if options.message_index {
             &content.channels
         } else {
@@ -203,7 +203,7 @@ impl Catalog {
         };
         let offsets = indexed
             .iter()
-            .map(|(channel, _, begin)| (channel + 1, behind + u64::from(*begin)));
+            .map(|(channel, _, begin)| (channel + 1, chunk_end + u64::from(*begin)));
         if self
             .chunk_indexes
             .last()

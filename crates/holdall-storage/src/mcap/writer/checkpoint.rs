@@ -42,10 +42,10 @@ impl McapWriter {
         let Some(checkpoints) = &mut self.checkpoints else {
             return Ok(None);
         };
-        let behind = checkpoints
+        let last_end = checkpoints
             .last
             .map_or(HEAD_BYTES as u64, |(start, length)| start + length);
-        if checkpoints.pending.is_some() || offset < behind + checkpoints.interval_bytes {
+        if checkpoints.pending.is_some() || offset < last_end + checkpoints.interval_bytes {
             return Ok(None);
         }
         let catalog = &self.catalog;

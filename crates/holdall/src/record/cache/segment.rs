@@ -354,10 +354,10 @@ impl Segment {
             is_loan,
             has_ranges,
         } = self.header(place)?;
-        let behind = place.0 + HEADER_BYTES;
+        let after_header = place.0 + HEADER_BYTES;
         if is_loan {
             let ranges_bytes = if has_ranges {
-                list_bytes(self.arena.as_slice().get(behind..)?)?
+                list_bytes(self.arena.as_slice().get(after_header..)?)?
             } else {
                 0
             };
@@ -369,11 +369,11 @@ impl Segment {
                 entry,
                 payload,
                 charge_bytes: LOAN_OVERHEAD_BYTES,
-                next: Place(behind + ranges_bytes),
+                next: Place(after_header + ranges_bytes),
             });
         }
-        let end = behind + len_or_loan as usize;
-        let payload = PayloadRef::Bytes(self.arena.as_slice().get(behind..end)?);
+        let end = after_header + len_or_loan as usize;
+        let payload = PayloadRef::Bytes(self.arena.as_slice().get(after_header..end)?);
         Some(Stored {
             entry,
             payload,

@@ -32,7 +32,7 @@ fn record_two(world: &mut World, count: usize) -> Recorded {
     recording.stop()
 }
 
-fn told(bag: &Bag) -> Vec<(String, Option<String>, u64)> {
+fn messages_by_node(bag: &Bag) -> Vec<(String, Option<String>, u64)> {
     let tell = |it: TopicPublisher| (it.topic, it.publisher.and_then(|who| who.node), it.message_count);
     bag.publishers().unwrap().into_iter().map(tell).collect()
 }
@@ -70,7 +70,7 @@ fn each_publisher_has_a_channel_and_the_topic_is_listed_once() {
             ("/a".to_owned(), Some("/right".to_owned()), 5),
             ("/b".to_owned(), Some("/right".to_owned()), 1),
         ];
-        let mut found = told(&bag);
+        let mut found = messages_by_node(&bag);
         found.sort();
         assert_eq!(found, expected, "{storage}");
         let rebuilt = Bag::rebuild(&recorded.output).unwrap();
@@ -116,7 +116,10 @@ fn messages_are_chosen_by_node_and_by_identifier() {
         assert_eq!(numbers(&set, &["/left"]), [0, 2, 4, 6, 8], "{storage}");
         assert_eq!(numbers(&set, &["right"]), [1, 3, 5, 7, 9, 7], "{storage}");
         let publishers = bag(&recorded).publishers().unwrap();
-        let of_b = publishers.iter().find(|told| told.topic == "/b").unwrap();
+        let of_b = publishers
+            .iter()
+            .find(|publisher| publisher.topic == "/b")
+            .unwrap();
         let gid = &of_b.publisher.as_ref().unwrap().gid;
         assert_eq!(numbers(&set, &[gid]), [7], "{storage}");
         let error = PublisherChoice::resolve(&set, &["/middle".to_owned()]).unwrap_err();
@@ -180,7 +183,7 @@ fn tools_keep_and_choose_publishers_by_chunks_and_message_by_message() {
             ("/a".to_owned(), Some("/right".to_owned()), 5),
             ("/b".to_owned(), Some("/right".to_owned()), 1),
         ];
-        assert_eq!(told(&made), expected, "{name}");
+        assert_eq!(messages_by_node(&made), expected, "{name}");
         let audit = BagAudit::of(&made).unwrap();
         assert!(audit.faults.is_empty(), "{name}: {:?}", audit.faults);
     }
@@ -246,14 +249,14 @@ fn a_split_recording_lists_publishers_in_each_file() {
     let recorded = recording.stop();
     assert!(recorded.report.files.len() > 2, "{:?}", recorded.report.files);
     for file in &recorded.report.files {
-        let told = told(&Bag::open(file).unwrap());
+        let messages_by_node = messages_by_node(&Bag::open(file).unwrap());
         assert!(
-            matches!(&told[..], [(topic, Some(node), 1..)] if topic == "/a" && node == "/talker"),
-            "{told:?}"
+            matches!(&messages_by_node[..], [(topic, Some(node), 1..)] if topic == "/a" && node == "/talker"),
+            "{messages_by_node:?}"
         );
     }
     assert_eq!(
-        told(&bag(&recorded)),
+        messages_by_node(&bag(&recorded)),
         [("/a".to_owned(), Some("/talker".to_owned()), 40)]
     );
 }
@@ -273,5 +276,5 @@ fn publishers_that_come_and_go_are_never_taken_for_each_other() {
     let recorded = recording.stop();
     let publishers = bag(&recorded).publishers().unwrap();
     assert_eq!(publishers.len(), count);
-    assert!(publishers.iter().all(|told| told.message_count == 1));
+    assert!(publishers.iter().all(|publisher| publisher.message_count == 1));
 }

@@ -40,8 +40,8 @@ fn every_message_is_recorded_byte_exact_and_in_order() {
             .offered_qos_profiles,
         [RELIABLE]
     );
-    let told: Vec<_> = metadata.custom_data.keys().collect();
-    assert_eq!(told, ["holdall.loss_window"], "no loss, nothing of the user's");
+    let keys: Vec<_> = metadata.custom_data.keys().collect();
+    assert_eq!(keys, ["holdall.loss_window"], "no loss, nothing of the user's");
     assert_eq!(
         account(&recorded.ledger(), "/chatter").publishers[0].recorded,
         1000

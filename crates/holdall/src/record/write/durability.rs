@@ -283,9 +283,9 @@ mod tests {
         window.begun(ms(650));
         assert_eq!(window.check(ms(1000)), Verdict::Kept);
         assert_eq!(window.check(ms(1001)), Verdict::FirstMiss(ms(1001)));
-        assert_eq!(window.check(ms(3000)), Verdict::Kept, "told once");
+        assert_eq!(window.check(ms(3000)), Verdict::Kept, "reported once");
         window.received(ms(700));
-        assert_eq!(window.ended(ms(3650), 1), Verdict::Kept, "told already");
+        assert_eq!(window.ended(ms(3650), 1), Verdict::Kept, "reported already");
         assert_eq!(window.status().achieved, Some(ms(3650)));
         assert!(window.is_due(ms(3650)), "what came meanwhile is late already");
         assert_eq!(window.check(ms(3650)), Verdict::Missed(ms(2950)));

@@ -283,10 +283,10 @@ fn messages_that_come_after_the_intake_was_closed_are_accounted_for() {
     bench.receive_over(0, None, None);
     let (stored, account) = bench.finish();
     assert_eq!(stored.len(), 2);
-    let told: Vec<u64> = [LossStage::Shutdown, LossStage::Tail, LossStage::Transport]
+    let counts: Vec<u64> = [LossStage::Shutdown, LossStage::Tail, LossStage::Transport]
         .map(|stage| missing(&account, stage))
         .to_vec();
-    assert_eq!(told, [3, 2, 2]);
+    assert_eq!(counts, [3, 2, 2]);
     assert_eq!(account.publishers[0].sent, Some(7));
 }
 
