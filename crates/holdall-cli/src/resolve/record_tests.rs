@@ -138,9 +138,9 @@ fn static_topics_alone_turn_discovery_off() {
 
 #[test]
 fn nothing_selected_is_refused() {
-    assert!(refusal("").contains("what to record"));
-    assert!(refusal("--regex= ").contains("what to record"));
-    assert!(refusal("-o out").contains("what to record"));
+    assert!(refusal("").contains("nothing is selected to record"));
+    assert!(refusal("--regex= ").contains("nothing is selected to record"));
+    assert!(refusal("-o out").contains("nothing is selected to record"));
 }
 
 #[test]
