@@ -26,6 +26,52 @@ pub enum PlanError {
     },
 }
 
+/// What the errors about a field have in common.
+macro_rules! about_a_field {
+    ($error:ident) => {
+        impl $error {
+            /// What was expected.
+            pub fn expected(&self) -> &str {
+                &self.0.expected
+            }
+
+            /// What was found.
+            pub fn found(&self) -> &str {
+                &self.0.found
+            }
+
+            /// Adds the field's name to the path.
+            #[must_use]
+            pub(super) fn in_field(mut self, name: &str) -> Self {
+                prepend_field(&mut self.0.path, name);
+                self
+            }
+
+            /// Adds the element's index to the path.
+            #[must_use]
+            pub(super) fn in_item(mut self, index: u64) -> Self {
+                prepend_item(&mut self.0.path, index);
+                self
+            }
+
+            #[must_use]
+            pub(super) fn in_type(mut self, type_name: &str) -> Self {
+                type_name.clone_into(&mut self.0.type_name);
+                self
+            }
+        }
+
+        impl fmt::Debug for $error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+about_a_field!(DecodeError);
+about_a_field!(EncodeError);
+
 /// Why a payload cannot be decoded: where, in which field, what was expected and what was found.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub struct DecodeError(Box<Fault>);
@@ -59,36 +105,6 @@ impl DecodeError {
     pub fn offset(&self) -> usize {
         self.0.offset
     }
-
-    /// What was expected.
-    pub fn expected(&self) -> &str {
-        &self.0.expected
-    }
-
-    /// What was found.
-    pub fn found(&self) -> &str {
-        &self.0.found
-    }
-
-    /// Adds the field's name to the path.
-    #[must_use]
-    pub(super) fn in_field(mut self, name: &str) -> Self {
-        prepend_field(&mut self.0.path, name);
-        self
-    }
-
-    /// Adds the element's index to the path.
-    #[must_use]
-    pub(super) fn in_item(mut self, index: u64) -> Self {
-        prepend_item(&mut self.0.path, index);
-        self
-    }
-
-    #[must_use]
-    pub(super) fn in_type(mut self, type_name: &str) -> Self {
-        type_name.clone_into(&mut self.0.type_name);
-        self
-    }
 }
 
 impl fmt::Display for DecodeError {
@@ -105,12 +121,6 @@ impl fmt::Display for DecodeError {
             write!(f, " {path}")?;
         }
         write!(f, " at byte {offset}: expected {expected}, found {found}")
-    }
-}
-
-impl fmt::Debug for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 
@@ -145,34 +155,6 @@ impl EncodeError {
     pub fn field(&self) -> &str {
         &self.0.path
     }
-
-    /// What was expected.
-    pub fn expected(&self) -> &str {
-        &self.0.expected
-    }
-
-    /// What was found.
-    pub fn found(&self) -> &str {
-        &self.0.found
-    }
-
-    #[must_use]
-    pub(super) fn in_field(mut self, name: &str) -> Self {
-        prepend_field(&mut self.0.path, name);
-        self
-    }
-
-    #[must_use]
-    pub(super) fn in_item(mut self, index: u64) -> Self {
-        prepend_item(&mut self.0.path, index);
-        self
-    }
-
-    #[must_use]
-    pub(super) fn in_type(mut self, type_name: &str) -> Self {
-        type_name.clone_into(&mut self.0.type_name);
-        self
-    }
 }
 
 impl fmt::Display for EncodeError {
@@ -189,12 +171,6 @@ impl fmt::Display for EncodeError {
             place => write!(f, "{place}: ")?,
         }
         write!(f, "expected {expected}, found {found}")
-    }
-}
-
-impl fmt::Debug for EncodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }
 

@@ -182,6 +182,8 @@ impl Intake {
                 continue;
             }
             if !is_counted {
+                // Once, also where the subscription keeps announcing it.
+                track.last_not_believed = Some(last);
                 self.not_believed(track, None);
             }
             misled.push((gid, next));

@@ -209,6 +209,23 @@ fn what_was_announced_and_never_came_is_lost_at_the_tail() {
 }
 
 #[test]
+fn an_announcement_that_cannot_be_believed_is_counted_once_and_changes_nothing_else() {
+    let bench = Bench::new();
+    for sequence in 1..=3 {
+        bench.receive(A, sequence);
+    }
+    for _ in 0..5 {
+        assert_eq!(bench.intake.announced_sequences(&[(A, 1 << 50)]), [(A, 4)]);
+    }
+    // What the publisher really sends next.
+    assert_eq!(bench.intake.announced_sequences(&[(A, 5)]), []);
+    bench.receive(A, 4);
+    let (_, account) = bench.finish();
+    assert_eq!(missing(&account, LossStage::NotBelievable), 1);
+    assert_eq!(missing(&account, LossStage::Tail), 1);
+}
+
+#[test]
 fn a_new_publisher_of_which_nothing_came_is_lost_whole() {
     let bench = Bench::new();
     bench
