@@ -20,9 +20,9 @@ IMU, TF, TEXT = "sensor_msgs/msg/Imu", "tf2_msgs/msg/TFMessage", "std_msgs/msg/S
 
 
 def holdall(*arguments, code=0):
-    told = subprocess.run([HOLDALL, *map(str, arguments)], capture_output=True, text=True, timeout=120)
-    assert told.returncode == code, told.stdout + told.stderr
-    return told
+    done = subprocess.run([HOLDALL, *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
 
 
 def messages(bag):
@@ -83,12 +83,12 @@ def test_others_read_what_was_changed_and_the_rest_is_as_it_was(tmp_path, storag
         '/tf: transforms[1].child_frame_id="é: [=]"',
     ]
     flags = [word for change in changes for word in ("--set", change)]
-    told = holdall("filter", source, "-o", tmp_path / "out", *flags, "--json")
+    done = holdall("filter", source, "-o", tmp_path / "out", *flags, "--json")
     # A third of the TF messages has no transform.
-    assert json.loads(told.stdout)["changed_message_count"] == 30 + 20
-    warned = [line for line in told.stderr.splitlines() if "/tf" in line]
-    assert len(warned) == 2 and "10 of 30 messages have no transforms[*].header.frame_id" in told.stderr, told.stderr
-    assert "20 of 30 messages have no transforms[1].child_frame_id" in told.stderr
+    assert json.loads(done.stdout)["changed_message_count"] == 30 + 20
+    warned = [line for line in done.stderr.splitlines() if "/tf" in line]
+    assert len(warned) == 2 and "10 of 30 messages have no transforms[*].header.frame_id" in done.stderr, done.stderr
+    assert "20 of 30 messages have no transforms[1].child_frame_id" in done.stderr
     assert "sound" in holdall("check", tmp_path / "out").stdout
     out = tmp_path / "out"
     if storage == "leveldb":
@@ -138,10 +138,10 @@ def test_what_cannot_be_changed_is_refused_before_the_copy_begins(tmp_path):
         ("/text: data", "--set"),
         ("data = 1", "--set"),
     ]:
-        told = holdall("filter", tmp_path / "bag", "-o", tmp_path / "out", "--set", change, code=2)
-        assert len(told.stderr.splitlines()) == 1 and reason in told.stderr, told.stderr
-    told = holdall("filter", tmp_path / "bag", "-o", tmp_path / "out", "--topics", "/imu", "--set", '/text: data = ""', code=2)
-    assert "/text: its fields cannot be changed: it is not among the topics that are chosen" in told.stderr
+        done = holdall("filter", tmp_path / "bag", "-o", tmp_path / "out", "--set", change, code=2)
+        assert len(done.stderr.splitlines()) == 1 and reason in done.stderr, done.stderr
+    done = holdall("filter", tmp_path / "bag", "-o", tmp_path / "out", "--topics", "/imu", "--set", '/text: data = ""', code=2)
+    assert "/text: its fields cannot be changed: it is not among the topics that are chosen" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["bag"]
 
 
@@ -159,14 +159,14 @@ def write_mcap(path, name, definition, payloads, topic="/t"):
 def test_a_topic_without_definition_and_a_message_that_does_not_fit_are_refused(tmp_path):
     good, short = b"\0\1\0\0\x07\0\0\0", b"\0\1\0\0\x07\0"
     write_mcap(tmp_path / "unknown.mcap", "own_msgs/msg/Own", "", [good])
-    told = holdall("filter", tmp_path / "unknown.mcap", "-o", tmp_path / "out", "--set", "/t: x = 1", code=2)
-    assert "/t: its fields cannot be changed: no definition of own_msgs/msg/Own is in the bag" in told.stderr
+    done = holdall("filter", tmp_path / "unknown.mcap", "-o", tmp_path / "out", "--set", "/t: x = 1", code=2)
+    assert "/t: its fields cannot be changed: no definition of own_msgs/msg/Own is in the bag" in done.stderr
     write_mcap(tmp_path / "short.mcap", "own_msgs/msg/Own", "uint32 x", [good, good, short, good])
-    told = holdall("filter", tmp_path / "short.mcap", "-o", tmp_path / "out", "--set", "/t: x = 1", code=1)
-    assert f"/t, message 3, of {START + 2} ns: own_msgs/msg/Own x at byte 4: expected 4 bytes, found 2 bytes before the end" in told.stderr
+    done = holdall("filter", tmp_path / "short.mcap", "-o", tmp_path / "out", "--set", "/t: x = 1", code=1)
+    assert f"/t, message 3, of {START + 2} ns: own_msgs/msg/Own x at byte 4: expected 4 bytes, found 2 bytes before the end" in done.stderr
     write_mcap(tmp_path / "long.mcap", "own_msgs/msg/Own", "uint32 x", [good, good + b"\0" * 8])
-    told = holdall("filter", tmp_path / "long.mcap", "-o", tmp_path / "out", "--set", "/t: x = 1", code=1)
-    assert "/t, message 2," in told.stderr and "8 bytes follow the last field" in told.stderr
+    done = holdall("filter", tmp_path / "long.mcap", "-o", tmp_path / "out", "--set", "/t: x = 1", code=1)
+    assert "/t, message 2," in done.stderr and "8 bytes follow the last field" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["long.mcap", "short.mcap", "unknown.mcap"]
 
 
@@ -180,12 +180,12 @@ def test_the_account_of_a_recording_stays_right(world):
     talker.done()
     code, said = recorder.stop()
     assert code == 0, said
-    told = world.run("filter", world.folder / "bag", "-o", world.folder / "out", "--set", '/changed: data = "a text of another length"')
-    assert told.returncode == 0 and "200 messages changed" in told.stdout, told.stdout + told.stderr
+    done = world.run("filter", world.folder / "bag", "-o", world.folder / "out", "--set", '/changed: data = "a text of another length"')
+    assert done.returncode == 0 and "200 messages changed" in done.stdout, done.stdout + done.stderr
     for bag in ("bag", "out"):
-        told = world.run("audit", "--json", world.folder / bag)
-        account = json.loads(told.stdout)
-        assert (told.returncode, account["balanced"]) == (0, True), told.stdout
+        done = world.run("audit", "--json", world.folder / bag)
+        account = json.loads(done.stdout)
+        assert (done.returncode, account["balanced"]) == (0, True), done.stdout
         assert {name: topic["recorded"] for name, topic in account["topics"].items()} == {"/changed": 200, "/kept": 200}
     before, after = messages(world.folder / "bag"), messages(world.folder / "out")
     assert [one for one in before if one[0] == "/kept"] == [one for one in after if one[0] == "/kept"]
