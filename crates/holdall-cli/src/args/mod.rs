@@ -1,6 +1,7 @@
 //! The arguments of the command line: what clap reads, before anything is looked up or combined.
 
 pub mod audit;
+#[cfg(feature = "bench")]
 pub mod bench;
 pub mod cat;
 pub mod check;
@@ -133,6 +134,7 @@ pub enum Verb {
     #[command(after_help = control::EXAMPLES)]
     Control(control::ControlArguments),
     /// Benchmark recording on this machine: speed, cost, losses
+    #[cfg(feature = "bench")]
     #[command(after_help = bench::EXAMPLES)]
     Bench {
         /// What to measure.

@@ -1,9 +1,13 @@
 //! One file per verb: from its arguments to its work and its output.
 
 mod audit;
+#[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "bench")]
 mod bench_gate;
+#[cfg(feature = "bench")]
 mod bench_live;
+#[cfg(feature = "bench")]
 mod bench_suite;
 mod cat;
 mod check;
@@ -51,6 +55,7 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::List { what } => list::run(&what),
         Verb::Man(arguments) => man::run(&arguments),
         Verb::Control(arguments) => control::run(&arguments),
+        #[cfg(feature = "bench")]
         Verb::Bench { verb } => bench::run(&verb),
         Verb::Completion { shell } => completion::run(shell),
     }
