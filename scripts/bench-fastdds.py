@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """What it costs to record from Fast DDS publishers: CPU of recorder and publishers, bytes on loopback for each byte of payload, the publishers' own rate.
 
-Usage: bench-fastdds.py PROGRAM... [--case images|megabytes|small] [--rounds 3] [--seconds 5] [--folder /tmp]
+Usage: bench-fastdds.py PROGRAM... [--case images|megabytes|small] [--rate HZ] [--rounds 3] [--seconds 5] [--folder /tmp]
 
-Runs each PROGRAM (holdall before and after a change) in turn, as many rounds, each in a network namespace of its own (root), range LOCALHOST, with four
-rclpy processes of one publisher each: `images` are 6 220 800 bytes at 30 Hz, `megabytes` 1 000 000 at 20 Hz, `small` are 1 KiB as fast as it goes. Prints a line for each run.
+Runs each PROGRAM (holdall before and after a change; flags of `record` may follow in the same argument) in turn, as many rounds, each in a network namespace of its own (root), range LOCALHOST, with four
+rclpy processes of one publisher each: `images` are 6 220 800 bytes at 30 Hz, `megabytes` 1 000 000 at 20 Hz, `small` are 1 KiB as fast as it goes; --rate sets another rate for each publisher, for a ladder to the first loss. Prints a line for each run.
 Run it with a Python that has rclpy (.venv/bin/python of `make setup`).
 """
 
 import argparse
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -78,9 +79,11 @@ def inside(options):
     folder = tempfile.mkdtemp(dir=options.folder)
     env = {**os.environ, "ROS_DOMAIN_ID": "7", "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_LOG_DIR": folder}
     try:
-        recorder = Child([options.programs[0], "record", "-a", "-o", f"{folder}/bag", "--disable-keyboard-controls"], env)
+        program, *flags = shlex.split(options.programs[0])
+        recorder = Child([program, "record", "-a", "-o", f"{folder}/bag", "--disable-keyboard-controls", *flags], env)
         recorder.wait_for("Listening")
         plan = dict(CASES[options.case])
+        plan["rate_hz"] = plan["rate_hz"] if options.rate is None else options.rate
         plan["count"] = plan["rate_hz"] * options.seconds or None
         # Publishers begin as soon as they are matched, so discovery is counted too: some tens of kilobytes.
         before = sent_bytes()
@@ -114,6 +117,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("programs", nargs="+")
     parser.add_argument("--case", choices=CASES, default="images")
+    parser.add_argument("--rate", type=int, help="messages a second of each publisher")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--folder", default="/tmp")
@@ -123,7 +127,8 @@ def main():
         return inside(options)
     for _ in range(options.rounds):
         for program in options.programs:
-            again = [sys.executable, __file__, program, "--inside", "--case", options.case, "--seconds", str(options.seconds), "--folder", options.folder]
+            rate = [] if options.rate is None else ["--rate", str(options.rate)]
+            again = [sys.executable, __file__, program, "--inside", "--case", options.case, "--seconds", str(options.seconds), "--folder", options.folder, *rate]
             subprocess.run(["unshare", "-n", *again], check=True)
 
 
