@@ -158,19 +158,19 @@ def test_a_recorder_that_is_killed_leaves_publishers_alone(shm):
 
 
 def test_events_wake_the_recorder_and_rest_costs_nothing(shm):
-    recorder = shm.record("-a")
-    peer = shm.peer("publish", "Event", count=30, size=64, rate_hz=100, events=True, stay=6)
+    recorder = shm.record("-a", "--control-socket", "control")
+    peer = shm.peer("publish", "Event", count=30, size=64, rate_hz=100, events=True, stay=3)
     peer.wait_for("done")
-    # Rest is the absence of events: only time brings it, and what it costs is used processor time.
-    time.sleep(0.5)
+    wait_until_received(shm, "/Event", 30)
 
     def cpu():
         with open(f"/proc/{recorder.process.pid}/stat") as stat:
             fields = stat.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    # At rest until the publisher, which has sent everything, ends.
     before, begun = cpu(), time.monotonic()
-    time.sleep(2)
+    peer.process.wait()
     used = (cpu() - before) / (time.monotonic() - begun)
     code, said = recorder.stop()
     assert code == 0, said
@@ -246,8 +246,9 @@ def test_a_service_without_a_place_for_a_subscriber_is_told_once_and_recorded_wh
     taken.wait_for("ready")
     recorder = shm.record("-a", "--control-socket", "control")
     recorder.wait_until_says("cannot create a subscriber")
-    # A second warning would come with the next tries.
-    time.sleep(0.5)
+    # A service that came later is recorded: the recorder has looked again, and a second warning would have come.
+    shm.peer("publish", "Later", count=1, size=64, rate_hz=100, stay=1)
+    recorder.wait_until_says("recording /Later")
     taken.process.kill()
     taken.process.wait()
     recorder.wait_until_says("recording /Full")

@@ -97,17 +97,20 @@ class Meeting:
         recorder.wait_until_says("Listening for topics")
         return recorder
 
-    def await_received(self, topic, count, counter="received"):
+    def await_status(self, is_reached):
         end = time.monotonic() + DEADLINE_S
         with socket.socket(socket.AF_UNIX) as control:
             control.connect(str(self.world.folder / "control"))
             replies = control.makefile()
             while True:
                 control.sendall(b'{"request": "status"}\n')
-                topics = json.loads(replies.readline())["status"]["topics"]
-                if topics.get(topic, {}).get(counter, 0) >= count:
+                status = json.loads(replies.readline())["status"]
+                if is_reached(status):
                     return
-                assert time.monotonic() < end, f"{count} messages of {topic} never came: {topics}"
+                assert time.monotonic() < end, status
+
+    def await_received(self, topic, count, counter="received"):
+        self.await_status(lambda status: status["topics"].get(topic, {}).get(counter, 0) >= count)
 
     def bag(self):
         return messages_of(self.world.folder / "bag")
@@ -286,7 +289,7 @@ def test_what_was_sent_before_the_match_is_counted_at_the_head(meeting):
     recorder = meeting.record("-a")
     # Publishers that exist in the first two seconds may have sent for hours; later ones must
     # be recorded from their first message on.
-    time.sleep(2.2)
+    meeting.await_status(lambda status: status["elapsed_s"] > 2.1)
     gid = talker.advertise("/late", by="plain")["gid"]
     talker.do("await_subscription", topic="/late")
     # As if it had sent five before: whether really sent ones come before the match depends on microseconds.
