@@ -93,7 +93,7 @@ impl Stepped {
             split: SplitOptions::default(),
             compression: CompressionOptions::default(),
             custom_data: BTreeMap::new(),
-            ros_distro: String::new(),
+            ros_distro: None,
         };
         let open = |_: &Path| DiskQueue::new(Box::new(MemoryDisk::discarding()), BlockPoolOptions::default());
         let bag = BagWriter::create(bag, Box::new(open), Box::<OsFolder>::default())?;

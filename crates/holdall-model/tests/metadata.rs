@@ -47,7 +47,7 @@ fn a_real_bag_is_understood() {
         Durability::TransientLocal
     );
     assert_eq!(metadata.custom_data["origin"], "peer_bench");
-    assert_eq!(metadata.ros_distro, "jazzy");
+    assert_eq!(metadata.ros_distro.as_deref(), Some("jazzy"));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn an_empty_bag_is_written_as_rosbag2_opens_a_file() {
             ..FileInformation::default()
         }],
         custom_data: BTreeMap::from([("origin".to_owned(), "peer_bench".to_owned())]),
-        ros_distro: "jazzy".to_owned(),
+        ros_distro: Some("jazzy".to_owned()),
         ..BagMetadata::default()
     };
     // The first `serialized_metadata` of mcap_default_0.mcap, written by rosbag2 (Jazzy).
@@ -110,7 +110,7 @@ fn a_sorted_single_quoted_version_5_is_read() {
     );
     assert_eq!(qos.deadline, QosDuration::INFINITE);
     assert_eq!(metadata.files[0].path, "talker_0.db3");
-    assert!(metadata.custom_data.is_empty() && metadata.ros_distro.is_empty());
+    assert!(metadata.custom_data.is_empty() && metadata.ros_distro.is_none());
     assert_eq!(topic.topic_metadata.type_description_hash, "");
 }
 
@@ -315,7 +315,7 @@ fn every_version_is_read_in_every_key_order_and_quoting() {
                 topic.type_description_hash.len(),
                 if version >= 7 { 71 } else { 0 }
             );
-            assert_eq!(found.ros_distro, if version >= 8 { "jazzy" } else { "" });
+            assert_eq!(found.ros_distro.as_deref(), (version >= 8).then_some("jazzy"));
             assert_eq!(&found, first.get_or_insert_with(|| found.clone()), "{text}");
         }
     }
@@ -416,7 +416,7 @@ prop_compose! {
         relative_file_paths in prop::collection::vec(any_text(), 0..3),
         files in prop::collection::vec(any_file(), 0..3),
         custom_data in prop::collection::btree_map(any_text(), any_text(), 0..3),
-        ros_distro in any_text(),
+        ros_distro in proptest::option::of(any_text().prop_filter("empty is unset", |text| !text.is_empty())),
     ) -> BagMetadata {
         BagMetadata {
             version: 9, storage_identifier, duration, starting_time, message_count, topics_with_message_count,

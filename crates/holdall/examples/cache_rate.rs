@@ -165,7 +165,7 @@ fn bag(settings: &Settings) -> BagWriter {
         },
         compression: CompressionOptions::default(),
         custom_data: BTreeMap::new(),
-        ros_distro: String::new(),
+        ros_distro: None,
     };
     let blocks = BlockPoolOptions::default();
     let (disk, folder): (OpenDisk, Box<dyn BagFolder>) = match settings.out {

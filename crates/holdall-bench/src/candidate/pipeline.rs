@@ -113,7 +113,7 @@ impl Pipeline {
             split: options.split.clone(),
             compression: options.compression.clone(),
             custom_data: BTreeMap::new(),
-            ros_distro: String::new(),
+            ros_distro: None,
         };
         let bag = BagWriter::create(
             bag,

@@ -133,7 +133,7 @@ fn write_input(path: &Path, number: i64, options: &ToolsBenchOptions) -> Result<
         split: SplitOptions::default(),
         compression: CompressionOptions::default(),
         custom_data: BTreeMap::new(),
-        ros_distro: String::new(),
+        ros_distro: None,
     };
     let disk = os_disk(DiskMode::Auto, BlockPoolOptions::default());
     let mut bag = BagWriter::create(bag, disk, Box::<OsFolder>::default())?;

@@ -99,11 +99,7 @@ impl BagView<'_> {
         let service_events: u64 = services.iter().map(|topic| topic.message_count).sum();
         let start = metadata.starting_time.unwrap_or_default();
         let end = start.saturating_add(metadata.duration);
-        let distro = if metadata.ros_distro.is_empty() {
-            "unknown"
-        } else {
-            &metadata.ros_distro
-        };
+        let distro = metadata.ros_distro.as_deref().unwrap_or("unknown");
         let mut text = String::from("\n");
         let files: Vec<String> = metadata
             .relative_file_paths

@@ -92,7 +92,7 @@ pub fn resolve(
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
         events: Some(events(args)?),
-        ros_distro: surroundings.variable("ROS_DISTRO").unwrap_or_default(),
+        ros_distro: surroundings.variable("ROS_DISTRO"),
         ament_prefixes: ament_prefixes(surroundings),
     };
     let disk_mode = disk_mode(args.disk_mode);

@@ -105,7 +105,7 @@ fn custom_data_and_environment_go_to_the_metadata() {
             .map(|(k, v)| (k.into(), v.into()))
             .into()
     );
-    assert_eq!(options.ros_distro, "jazzy");
+    assert_eq!(options.ros_distro.as_deref(), Some("jazzy"));
     assert_eq!(
         options.ament_prefixes,
         [PathBuf::from("/opt/ros/jazzy"), PathBuf::from("/ws/install")]

@@ -40,8 +40,8 @@ pub struct BagMetadata {
     pub files: Vec<FileInformation>,
     /// Texts that the user wants to keep, by key.
     pub custom_data: BTreeMap<String, String>,
-    /// `ROS_DISTRO` of the recorder, or empty.
-    pub ros_distro: String,
+    /// `ROS_DISTRO` of the recorder, where it was set.
+    pub ros_distro: Option<String>,
 }
 
 impl Default for BagMetadata {
@@ -58,7 +58,7 @@ impl Default for BagMetadata {
             relative_file_paths: Vec::new(),
             files: Vec::new(),
             custom_data: BTreeMap::new(),
-            ros_distro: String::new(),
+            ros_distro: None,
         }
     }
 }

@@ -110,7 +110,7 @@ fn read_metadata(node: &Node, version: u32) -> Result<BagMetadata, YamlError> {
         relative_file_paths: relative_file_paths.collect::<Result<_, _>>()?,
         files: read_files(node, version)?,
         custom_data: read_custom_data(node, version)?,
-        ros_distro: text_since(node, "ros_distro", version, 8)?,
+        ros_distro: Some(text_since(node, "ros_distro", version, 8)?).filter(|distro| !distro.is_empty()),
     })
 }
 
@@ -267,7 +267,10 @@ mod tests {
             ros_distro: jazzy\n";
         let read = BagMetadata::from_yaml_without_lists(text).unwrap();
         assert_eq!(
-            (read.compression_mode.as_str(), read.ros_distro.as_str()),
+            (
+                read.compression_mode.as_str(),
+                read.ros_distro.as_deref().unwrap_or_default()
+            ),
             ("FILE", "jazzy")
         );
         assert_eq!(read.custom_data["files"], "- x");

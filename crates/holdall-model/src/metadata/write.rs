@@ -60,7 +60,7 @@ impl Lines {
         );
         self.list("files", &metadata.files, Self::file);
         self.custom_data(&metadata.custom_data);
-        self.string("ros_distro", &metadata.ros_distro);
+        self.string("ros_distro", metadata.ros_distro.as_deref().unwrap_or_default());
     }
 
     fn topic(&mut self, topic: &TopicWithMessageCount) {

@@ -162,7 +162,7 @@ impl Rebuild {
             .and_then(|text| BagMetadata::from_yaml_without_lists(text).ok());
         if let Some(described) = described {
             metadata.custom_data.extend(described.custom_data);
-            if !described.ros_distro.is_empty() {
+            if described.ros_distro.is_some() {
                 metadata.ros_distro = described.ros_distro;
             }
         }

@@ -66,8 +66,8 @@ pub struct RecordOptions {
     pub merge_duplicates: bool,
     /// All messages of a topic go into one channel, as rosbag2 writes them (`--merge-publishers`); else each publisher has its own.
     pub merge_publishers: bool,
-    /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, or empty.
-    pub ros_distro: String,
+    /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, where it is set.
+    pub ros_distro: Option<String>,
     /// Events for other nodes, `None` for none.
     pub events: Option<super::events::EventOptions>,
     /// `share` prefixes to search for message definitions (`AMENT_PREFIX_PATH`, split).
@@ -112,7 +112,7 @@ impl Default for RecordOptions {
             no_discovery: false,
             merge_duplicates: false,
             merge_publishers: false,
-            ros_distro: String::new(),
+            ros_distro: None,
             events: None,
             ament_prefixes: Vec::new(),
         }

@@ -31,7 +31,7 @@ pub(super) struct Accounts {
     /// Entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
     /// The newest distribution that an input names.
-    pub ros_distro: String,
+    pub ros_distro: Option<String>,
 }
 
 /// Messages of a topic in the inputs.
@@ -137,7 +137,7 @@ pub(super) fn gather(
     let mut seen = BTreeSet::new();
     for bag in bags {
         let metadata = bag.metadata();
-        if !metadata.ros_distro.is_empty() {
+        if metadata.ros_distro.is_some() {
             accounts.ros_distro.clone_from(&metadata.ros_distro);
         }
         for (key, value) in &metadata.custom_data {

@@ -431,7 +431,7 @@ impl Output<'_> {
             storage_id: self.storage.id(),
             compression: CompressionMode::None,
             custom_data: &self.plan.accounts.custom_data,
-            ros_distro: &self.plan.accounts.ros_distro,
+            ros_distro: self.plan.accounts.ros_distro.as_deref(),
         };
         let mut counts = vec![0; topics.len()];
         for (place, count) in files.iter().flat_map(|file| &file.messages) {

@@ -94,9 +94,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         }
     }
     metadata.custom_data.remove(crate::writer::STATE_KEY);
-    if metadata.ros_distro.is_empty() {
-        metadata.ros_distro = kept.ros_distro;
-    }
+    metadata.ros_distro = metadata.ros_distro.or(kept.ros_distro);
     let all = accounts::Taken {
         topic: &|_, _| true,
         publishers: None,

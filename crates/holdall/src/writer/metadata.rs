@@ -26,7 +26,7 @@ pub(crate) struct BagFacts<'a> {
     pub storage_id: &'a str,
     pub compression: CompressionMode,
     pub custom_data: &'a BTreeMap<String, String>,
-    pub ros_distro: &'a str,
+    pub ros_distro: Option<&'a str>,
 }
 
 /// The metadata of a bag with these topics, each with the number of its messages, and files.
@@ -56,7 +56,7 @@ pub(crate) fn bag_metadata<'a>(
         relative_file_paths: files.iter().map(relative_path).collect(),
         files: files.iter().map(file_information).collect(),
         custom_data: bag.custom_data.clone(),
-        ros_distro: bag.ros_distro.to_owned(),
+        ros_distro: bag.ros_distro.map(str::to_owned),
         ..BagMetadata::default()
     }
 }

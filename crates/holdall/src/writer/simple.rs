@@ -73,7 +73,7 @@ impl Writer {
             split,
             compression: CompressionOptions::default(),
             custom_data: BTreeMap::new(),
-            ros_distro: String::new(),
+            ros_distro: None,
         };
         let disk = os_disk(DiskMode::Auto, BlockPoolOptions::default());
         let bag = BagWriter::create(options, disk, Box::<OsFolder>::default())?;

@@ -55,7 +55,7 @@ fn bag_in(
             ..CompressionOptions::default()
         },
         custom_data: BTreeMap::new(),
-        ros_distro: String::new(),
+        ros_distro: None,
     };
     BagWriter::create(options, os_disk(DiskMode::Buffered, BLOCKS), folder).unwrap()
 }

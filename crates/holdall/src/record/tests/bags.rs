@@ -174,7 +174,7 @@ fn custom_data_and_distribution_are_in_the_metadata() {
         .options
         .custom_data
         .insert("robot".to_owned(), "r2".to_owned());
-    world.options.ros_distro = "jazzy".to_owned();
+    world.options.ros_distro = Some("jazzy".to_owned());
     let metadata = world.record().stop().metadata();
     assert_eq!(
         metadata.custom_data,
@@ -185,7 +185,10 @@ fn custom_data_and_distribution_are_in_the_metadata() {
         ])
     );
     assert_eq!(
-        (metadata.ros_distro.as_str(), metadata.storage_identifier.as_str()),
+        (
+            metadata.ros_distro.as_deref().unwrap_or_default(),
+            metadata.storage_identifier.as_str()
+        ),
         ("jazzy", "mcap")
     );
 }

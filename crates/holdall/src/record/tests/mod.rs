@@ -129,7 +129,7 @@ impl World {
             no_discovery: false,
             merge_duplicates: false,
             merge_publishers: false,
-            ros_distro: String::new(),
+            ros_distro: None,
             events: None,
             ament_prefixes: Vec::new(),
         };

@@ -64,7 +64,7 @@ impl BagWriter {
             storage_id: self.options.storage.id(),
             compression: self.options.compression.mode,
             custom_data: &custom_data,
-            ros_distro: &self.options.ros_distro,
+            ros_distro: self.options.ros_distro.as_deref(),
         };
         let past = self.past.iter().map(|past| &past.content);
         let messages = past.chain(&content).flat_map(|content| &content.messages);

@@ -71,7 +71,7 @@ pub struct BagOptions {
     /// Goes to `custom_data`.
     pub custom_data: BTreeMap<String, String>,
     /// Goes to `ros_distro`.
-    pub ros_distro: String,
+    pub ros_distro: Option<String>,
 }
 
 /// Messages of a topic.

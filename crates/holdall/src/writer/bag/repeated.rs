@@ -74,7 +74,7 @@ impl BagWriter {
             storage_id: self.options.storage.id(),
             compression: self.options.compression.mode,
             custom_data: &self.options.custom_data,
-            ros_distro: &self.options.ros_distro,
+            ros_distro: self.options.ros_distro.as_deref(),
         };
         let file = FileFacts {
             name: &past.name,
