@@ -45,7 +45,7 @@ pub struct CodecSpeed {
 ///
 /// # Errors
 /// Options that are not valid, a codec that fails.
-pub fn measure_codec(
+pub(crate) fn measure_codec(
     plan: &Plan,
     options: &StorageOptions,
     clock: &dyn Clock,

@@ -17,7 +17,7 @@ const SPARE_BYTES: u64 = 256 << 20;
 
 /// A folder with nothing but this program's files, and the files being measured while a run lasts.
 #[derive(Debug)]
-pub struct BenchFolder {
+pub(crate) struct BenchFolder {
     path: PathBuf,
     /// Removed at the end with its content.
     scratch: PathBuf,
@@ -61,7 +61,7 @@ impl BenchFolder {
     ///
     /// # Errors
     /// Too little free space.
-    pub fn check_space(&self, needed_bytes: u64) -> BenchResult<()> {
+    pub(crate) fn check_space(&self, needed_bytes: u64) -> BenchResult<()> {
         let disk = OsDisk::open(&self.scratch, DiskMode::Buffered)?;
         let available_bytes = disk.available_bytes(&self.scratch)?;
         let needed_bytes = needed_bytes.saturating_add(SPARE_BYTES);

@@ -31,7 +31,7 @@ pub struct DirectShape {
 
 /// Measures the limits of one folder repeatedly, always in the same way.
 #[derive(Debug, Default)]
-pub struct LimitMeter {
+pub(crate) struct LimitMeter {
     /// Absent where no disk is written to; then the disk has no limits.
     dir: Option<PathBuf>,
     bytes: u64,
@@ -64,7 +64,7 @@ impl LimitMeter {
     }
 
     /// Limits of memory alone, for runs that write to no disk.
-    pub fn of_memory() -> Self {
+    pub(crate) fn of_memory() -> Self {
         Self::default()
     }
 
@@ -100,7 +100,7 @@ impl LimitMeter {
     }
 
     /// Stores the speed of the codec that compresses the output.
-    pub fn set_codec(&mut self, codec: Option<CodecSpeed>) {
+    pub(crate) fn set_codec(&mut self, codec: Option<CodecSpeed>) {
         self.codec = codec;
     }
 
@@ -171,13 +171,6 @@ pub struct Limits {
     pub buffered_samples: Vec<f64>,
 }
 
-impl Limits {
-    /// Direct where the file system allows it, else buffered.
-    pub fn disk_bytes_per_s(&self) -> Option<f64> {
-        self.direct_write_bytes_per_s.or(self.buffered_write_bytes_per_s)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,7 +185,6 @@ mod tests {
         assert_eq!(limits.direct_write_bytes_per_s, direct);
         assert_eq!(limits.direct_samples.len(), usize::from(direct.is_some()));
         assert_eq!(limits.buffered_samples, [buffered]);
-        assert_eq!(limits.disk_bytes_per_s(), direct.or(Some(buffered)));
         assert_eq!(limits.direct_refused.is_none(), direct.is_some());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -11,7 +11,7 @@ const RESAMPLES: usize = 10_000;
 const CONFIDENCE: f64 = 0.95;
 
 /// Fewer repetitions than this give no interval: two values do not show how they scatter.
-pub const REPETITIONS_FOR_INTERVAL_MIN: usize = 3;
+pub(crate) const REPETITIONS_FOR_INTERVAL_MIN: usize = 3;
 
 /// The ends of a 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Estimate {
     /// time.
     ///
     /// Dividing first and taking the median afterwards lets a drift of the machine cancel within each pair.
-    pub fn of_ratio(numerators: &[f64], denominators: &[f64], seed: u64) -> Option<Self> {
+    pub(crate) fn of_ratio(numerators: &[f64], denominators: &[f64], seed: u64) -> Option<Self> {
         let ratios: Vec<f64> = numerators
             .iter()
             .zip(denominators)
@@ -134,7 +134,7 @@ fn median_in_place(samples: &mut [f64]) -> Option<f64> {
 /// Percentile bootstrap of the median with a fixed seed, so that the same samples give the same interval.
 ///
 /// With very few samples it is the range between the smallest and the largest, all that they can show.
-pub fn bootstrap_interval(samples: &[f64], seed: u64) -> Option<Interval> {
+pub(crate) fn bootstrap_interval(samples: &[f64], seed: u64) -> Option<Interval> {
     if samples.len() < REPETITIONS_FOR_INTERVAL_MIN {
         return None;
     }
@@ -154,7 +154,7 @@ pub fn bootstrap_interval(samples: &[f64], seed: u64) -> Option<Interval> {
 }
 
 /// The value at `share` (0 to 1) of sorted samples, linear between neighbours; `None` without samples.
-pub fn quantile_sorted(sorted: &[f64], share: f64) -> Option<f64> {
+pub(crate) fn quantile_sorted(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share.clamp(0.0, 1.0) * last as f64;
     // `place` is within 0..=last, so both conversions are exact enough to be indices.

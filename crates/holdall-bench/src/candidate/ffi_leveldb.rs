@@ -15,7 +15,7 @@ use std::{
 const LIBRARY_NAMES: [&str; 3] = ["libleveldb.so.1d", "libleveldb.so.1", "libleveldb.so"];
 
 /// How to install it.
-pub const INSTALL: &str = "LevelDB is not installed: there is no libleveldb (Debian: libleveldb1d)";
+pub(crate) const INSTALL: &str = "LevelDB is not installed: there is no libleveldb (Debian: libleveldb1d)";
 
 /// `leveldb_no_compression` of its C header.
 const NO_COMPRESSION: c_int = 0;
@@ -54,7 +54,7 @@ struct Calls {
 }
 
 /// The library.
-pub struct LevelDb {
+pub(crate) struct LevelDb {
     calls: Calls,
     /// The library of these functions. It is never unloaded: LevelDB's compaction thread, once started, waits
     /// in its code until the program ends.

@@ -26,7 +26,7 @@ const BATCH_MESSAGES_MAX: usize = 4096;
 ///
 /// # Errors
 /// The storage's error; a thread that cannot be started.
-pub fn run_inline(
+pub(crate) fn run_inline(
     plan: &Plan,
     writer: Box<dyn RawWriter>,
     batch_bytes: usize,

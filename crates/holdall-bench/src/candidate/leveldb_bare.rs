@@ -17,12 +17,12 @@ use std::{
 };
 
 /// Why it cannot be measured here; `None` when it can.
-pub fn absence() -> Option<&'static str> {
+pub(crate) fn absence() -> Option<&'static str> {
     LevelDb::find().is_none().then_some(INSTALL)
 }
 
 /// A storage of the plugin's layout.
-pub struct LeveldbBareWriter {
+pub(crate) struct LeveldbBareWriter {
     path: PathBuf,
     /// By topic.
     messages: Vec<Database>,

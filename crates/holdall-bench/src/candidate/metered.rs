@@ -43,7 +43,7 @@ pub struct DiskResult {
 }
 
 /// Shared with the reader of the counts.
-pub type SharedDiskCounts = Arc<Mutex<DiskCounts>>;
+pub(crate) type SharedDiskCounts = Arc<Mutex<DiskCounts>>;
 
 /// The counts so far.
 pub fn counted(counts: &SharedDiskCounts) -> DiskResult {
@@ -58,7 +58,7 @@ pub fn counted(counts: &SharedDiskCounts) -> DiskResult {
 }
 
 /// The disk.
-pub struct MeteredDisk {
+pub(crate) struct MeteredDisk {
     inner: Box<dyn Disk>,
     counts: SharedDiskCounts,
     clock: Arc<dyn Clock>,

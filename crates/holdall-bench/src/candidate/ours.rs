@@ -28,10 +28,10 @@ use holdall_storage::{
 use std::{fs, path::Path, sync::Arc};
 
 /// The ROS type of all messages of a benchmark.
-pub const TYPE_NAME: &str = "holdall_bench/msg/Payload";
+pub(crate) const TYPE_NAME: &str = "holdall_bench/msg/Payload";
 
 /// Its definition.
-pub const TYPE_TEXT: &str = "uint8[] data\n";
+pub(crate) const TYPE_TEXT: &str = "uint8[] data\n";
 
 /// Where a candidate's bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl DiskChoice {
     ///
     /// # Errors
     /// As [`Self::queue`].
-    pub fn metered_queue(
+    pub(crate) fn metered_queue(
         self,
         dir: &Path,
         counts: &SharedDiskCounts,

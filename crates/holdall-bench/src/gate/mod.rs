@@ -11,7 +11,11 @@ mod measure;
 mod program;
 mod valgrind;
 
-pub use baseline::{Baseline, Costs};
-pub use compare::{Comparison, Figure, FunctionChange, GateReport, Judgement};
+pub use baseline::Baseline;
+pub use baseline::Costs;
+pub use compare::Figure;
+pub use compare::FunctionChange;
+pub use compare::Judgement;
+pub use compare::{Comparison, GateReport};
 pub use measure::{GateProgress, measure};
 pub use program::{BASELINE_FILE, WorkloadProgram, build, source_tree};

@@ -43,7 +43,7 @@ pub(super) struct Instructions {
 
 impl Instructions {
     /// Total of the program itself.
-    pub fn own_total(&self) -> u64 {
+    pub(crate) fn own_total(&self) -> u64 {
         self.own.values().sum()
     }
 }

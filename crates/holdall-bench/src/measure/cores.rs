@@ -21,7 +21,7 @@ pub struct CoreSample {
 
 /// Samples until it is stopped.
 #[derive(Debug)]
-pub struct CoreSampler(Sampling<Vec<CoreSample>>);
+pub(crate) struct CoreSampler(Sampling<Vec<CoreSample>>);
 
 /// Busy and total ticks of one processor.
 type Ticks = (u64, u64);

@@ -51,7 +51,7 @@ pub struct ThreadUse {
 }
 
 /// What process `id` has used so far; also of one that has ended and is not yet reaped, without its memory.
-pub fn process_use(name: &str, id: u32) -> ProcessUse {
+pub(crate) fn process_use(name: &str, id: u32) -> ProcessUse {
     let (user, system) = cpu_seconds(&fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default());
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     ProcessUse {
@@ -136,7 +136,7 @@ fn kibibytes(status: &str, field: &str) -> u64 {
 
 /// Samples processes until it is stopped.
 #[derive(Debug)]
-pub struct ProcessSampler(Sampling<Vec<ProcessUse>>);
+pub(crate) struct ProcessSampler(Sampling<Vec<ProcessUse>>);
 
 impl ProcessSampler {
     /// Starts sampling these processes.

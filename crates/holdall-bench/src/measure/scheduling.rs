@@ -21,7 +21,7 @@ const PERIOD: Duration = Duration::from_millis(1);
 /// A thread that only sleeps until a point in time and records how much later it ran. When it is due, it
 /// competes for a processor as every thread of the program does: its worst is the least that such a thread
 /// has to expect.
-pub struct SchedulingProbe {
+pub(crate) struct SchedulingProbe {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<(Latencies, Duration)>,
 }

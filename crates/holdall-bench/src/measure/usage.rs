@@ -55,7 +55,7 @@ fn status_field(status: &str, name: &str) -> Option<u64> {
 }
 
 /// Resident memory of the process in bytes: now, and the highest since [`UsageMeter::start`].
-pub fn resident_bytes() -> (u64, u64) {
+pub(crate) fn resident_bytes() -> (u64, u64) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name| status_field(&status, name).unwrap_or(0) * 1024;
     (field("VmRSS:"), field("VmHWM:"))
@@ -87,7 +87,7 @@ pub struct Usage {
 }
 
 /// A running measurement.
-pub struct UsageMeter<'a> {
+pub(crate) struct UsageMeter<'a> {
     clock: &'a dyn Clock,
     started: Duration,
     cpu: CpuTime,

@@ -8,7 +8,7 @@ pub use table::{comparison_table, storage_table, write_table};
 use crate::write::{Run, WriteReport};
 
 /// One row for each run of `bench write`.
-pub fn write_csv(report: &WriteReport) -> String {
+pub(crate) fn write_csv(report: &WriteReport) -> String {
     const COLUMNS: [&str; 16] = [
         "candidate",
         "repetition",

@@ -7,9 +7,15 @@ mod measure;
 mod report;
 mod rounds;
 
-pub use comparison::{ComparisonOptions, ComparisonReport, ComparisonRun, run_comparison};
-pub use comparison_config::{ComparisonConfig, ComparisonTopic};
+pub use comparison::ComparisonReport;
+pub use comparison::ComparisonRun;
+pub use comparison::{ComparisonOptions, run_comparison};
+pub use comparison_config::ComparisonConfig;
+pub use comparison_config::ComparisonTopic;
 pub use configuration::{StorageConfiguration, absent_configurations, default_configurations};
 use measure::LIMIT_BYTES_MIN;
 pub use measure::{StorageBenchOptions, run};
-pub use report::{Cell, StorageReport, StorageRun, batch_label};
+pub use report::Cell;
+pub use report::StorageReport;
+pub use report::StorageRun;
+pub(crate) use report::batch_label;

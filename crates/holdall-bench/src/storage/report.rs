@@ -153,7 +153,7 @@ impl StorageReport {
 }
 
 /// Names of batches in the published CSV.
-pub fn batch_label(bytes: u64) -> String {
+pub(crate) fn batch_label(bytes: u64) -> String {
     match bytes {
         mib if mib > 0 && mib.is_multiple_of(1 << 20) => format!("{}MiB", mib >> 20),
         kib if kib > 0 && kib.is_multiple_of(1 << 10) => format!("{}KiB", kib >> 10),

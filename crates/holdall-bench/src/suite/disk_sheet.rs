@@ -10,7 +10,7 @@ use crate::measure::LatencySummary;
 use holdall_model::units::format_bytes;
 
 /// The table; without rows where no disk was measured.
-pub fn sheet(rows: &[&Row<'_>]) -> Sheet {
+pub(crate) fn sheet(rows: &[&Row<'_>]) -> Sheet {
     let is_known = |row: &&&Row<'_>| {
         row.runs
             .iter()

@@ -4,7 +4,7 @@ use super::{config::Experiment, table::Row};
 
 /// The result of a recorder on a ladder.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Climb {
+pub(crate) struct Climb {
     /// The ladder.
     pub ladder: String,
     /// Recorder and storage.
@@ -16,7 +16,7 @@ pub struct Climb {
 }
 
 /// All recorders on all ladders of an experiment.
-pub fn climbs(rows: &[Row<'_>], experiment: &Experiment) -> Vec<Climb> {
+pub(crate) fn climbs(rows: &[Row<'_>], experiment: &Experiment) -> Vec<Climb> {
     let ladder_of = |case: &str| {
         experiment
             .cases

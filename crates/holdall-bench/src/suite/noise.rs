@@ -58,7 +58,7 @@ impl Noise {
 
     /// Why the runs cannot be compared, in a sentence; `None` when the machine was quiet. It was not when the
     /// limits of the disk changed by more than [`SPREAD_MAX`] between runs, or when other programs kept it busy.
-    pub fn too_noisy(&self, cores: usize) -> Option<String> {
+    pub(crate) fn too_noisy(&self, cores: usize) -> Option<String> {
         let mut causes = Vec::new();
         if let Some([low, _, high]) = self.direct.filter(|[low, _, high]| *high > low * SPREAD_MAX) {
             causes.push(format!(
@@ -81,7 +81,7 @@ impl Noise {
     }
 
     /// The limits in a sentence.
-    pub fn limits_text(&self) -> String {
+    pub(crate) fn limits_text(&self) -> String {
         let direct = self
             .direct
             .map_or("none".to_owned(), |[_, middle, _]| rate(middle));

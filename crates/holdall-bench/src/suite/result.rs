@@ -118,7 +118,7 @@ pub struct RunLimits {
 impl RunLimits {
     /// Direct writing around the run, in bytes a second: the mean of before and after, because disks change
     /// from minute to minute.
-    pub fn direct_around_bytes_per_s(&self) -> Option<f64> {
+    pub(crate) fn direct_around_bytes_per_s(&self) -> Option<f64> {
         let before = self.direct_write_bytes_per_s?;
         let after = self.direct_write_after_bytes_per_s.unwrap_or(before);
         Some(f64::midpoint(before, after))
@@ -305,7 +305,7 @@ impl RunResult {
 
     /// Bytes written to the disk divided by bytes of messages in the bag: as the recorder's own disk counts
     /// them, else the kernel, else the size of the bag's files.
-    pub fn write_amplification(&self) -> Option<f64> {
+    pub(crate) fn write_amplification(&self) -> Option<f64> {
         let written = match (self.disk, self.written_bytes) {
             (Some(disk), _) => disk.written_bytes,
             (None, Some(bytes)) => bytes,
@@ -320,18 +320,18 @@ impl RunResult {
     }
 
     /// Bytes recorded, in percent of those sent.
-    pub fn recorded_bytes_percent(&self) -> f64 {
+    pub(crate) fn recorded_bytes_percent(&self) -> f64 {
         percent(self.recorded_bytes, self.sent_bytes)
     }
 
     /// The largest sampled number of bytes that were written and not yet on the disk.
-    pub fn dirty_max_bytes(&self) -> u64 {
+    pub(crate) fn dirty_max_bytes(&self) -> u64 {
         let each = self.cores.iter().map(|sample| sample.dirty_bytes);
         each.max().unwrap_or(0)
     }
 
     /// The mean share of each processor that was busy, in percent.
-    pub fn core_percents(&self) -> Vec<f64> {
+    pub(crate) fn core_percents(&self) -> Vec<f64> {
         let cores = self
             .cores
             .iter()
@@ -485,7 +485,7 @@ fn row(run: &RunResult, group: &GroupResult, cores: usize) -> Vec<String> {
 }
 
 /// Runs of the same case, transport and setting, in the order in which they first occur.
-pub fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
+pub(crate) fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
     let mut all: Vec<Vec<&RunResult>> = Vec::new();
     for run in runs {
         let same = |other: &&mut Vec<&RunResult>| {
@@ -502,7 +502,7 @@ pub fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
 }
 
 /// A recorder's name in tables, with its transport and everything special about it.
-pub fn recorder_label(transport: Transport, setting: &Setting) -> String {
+pub(crate) fn recorder_label(transport: Transport, setting: &Setting) -> String {
     let mut text = match setting.recorder {
         RecorderKind::Holdall => "holdall".to_owned(),
         RecorderKind::Synchronous => "synchronous".to_owned(),

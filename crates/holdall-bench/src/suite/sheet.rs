@@ -4,7 +4,7 @@ use crate::report::TABLE_STYLE;
 use comfy_table::{CellAlignment, Table};
 
 /// A table to be drawn as text or HTML: the first columns are words, the others figures.
-pub struct Sheet {
+pub(crate) struct Sheet {
     /// What it shows.
     pub title: &'static str,
     /// Names of the columns.

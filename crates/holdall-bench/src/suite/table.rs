@@ -51,7 +51,7 @@ impl Row<'_> {
     }
 
     /// `cache 12, transport 3`, or nothing.
-    pub fn missing_text(&self) -> String {
+    pub(crate) fn missing_text(&self) -> String {
         let each: Vec<String> = self
             .missing()
             .iter()
@@ -72,7 +72,7 @@ impl Row<'_> {
     }
 
     /// How many publishers got subscriptions, and how late the last of them, the worst of all repetitions.
-    pub fn discovery_text(&self) -> String {
+    pub(crate) fn discovery_text(&self) -> String {
         let each: Vec<_> = self.runs.iter().filter_map(|run| run.discovery).collect();
         if each.is_empty() {
             return DASH.to_owned();
@@ -106,7 +106,7 @@ impl Row<'_> {
 
     /// Recorded percent with its interval. `≈` where the interval does not distinguish it from the first row
     /// of the same case.
-    pub fn recorded_text(&self) -> String {
+    pub(crate) fn recorded_text(&self) -> String {
         let estimate = &self.recorded_percent;
         let doubt = if self.is_carried == Some(false) {
             "≈ "
@@ -191,7 +191,7 @@ pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> Stri
 
 /// The tables of a result: what was recorded, processor time, work on the disk, and playback; those without
 /// rows are left out.
-pub fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
+pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
         rows.iter().partition(|row| row.setting.play_rate.is_some());
     let sheets = [
@@ -421,7 +421,7 @@ fn machine(result: &ExperimentResult) -> String {
 }
 
 /// The columns that a name does not explain, for the terminal and for the page.
-pub const EXPLANATIONS: [(&str, &str); 10] = [
+pub(crate) const EXPLANATIONS: [(&str, &str); 10] = [
     (
         "case",
         "named as in its file or publication, whose units are powers of 1000; whatever is measured is in KiB, MiB and GiB, powers of 1024",

@@ -6,4 +6,6 @@ mod report;
 mod rivals;
 
 pub use measure::{ToolsBenchOptions, run};
-pub use report::{ToolRow, ToolsReport, table};
+pub use report::ToolRow;
+pub use report::ToolsReport;
+pub use report::table;

@@ -56,7 +56,7 @@ impl fmt::Display for Content {
 
 /// Bytes that payloads are cut from; cheap to clone, clones share the bytes.
 #[derive(Clone)]
-pub struct Corpus {
+pub(crate) struct Corpus {
     bytes: Arc<[u8]>,
 }
 

@@ -60,7 +60,7 @@ impl SizeMix {
     }
 
     /// The sizes.
-    pub fn classes(&self) -> &[SizeClass] {
+    pub(crate) fn classes(&self) -> &[SizeClass] {
         &self.classes
     }
 
@@ -75,7 +75,7 @@ impl SizeMix {
     }
 
     /// Bytes of one cycle.
-    pub fn cycle_bytes(&self) -> u64 {
+    pub(crate) fn cycle_bytes(&self) -> u64 {
         self.classes
             .iter()
             .map(|class| class.bytes as u64 * u64::from(class.per_cycle))

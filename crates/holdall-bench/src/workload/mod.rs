@@ -5,7 +5,12 @@ pub mod mix;
 pub mod schedule;
 pub mod stream;
 
-pub use content::{Content, Corpus};
+pub use content::Content;
+pub(crate) use content::Corpus;
 pub use mix::{SizeClass, SizeMix};
 pub use schedule::Schedule;
-pub use stream::{Load, LoadError, MESSAGE_BYTES_MAX, MessagePlan, Plan, ProducerStream, TopicPlan};
+pub use stream::LoadError;
+pub(crate) use stream::MESSAGE_BYTES_MAX;
+pub use stream::MessagePlan;
+pub use stream::ProducerStream;
+pub use stream::{Load, Plan, TopicPlan};

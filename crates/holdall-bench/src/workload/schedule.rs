@@ -34,7 +34,7 @@ impl Schedule {
 }
 
 /// The rate in thousandths of a hertz; `None` when it is not positive, not finite or too small to represent.
-pub fn rate_millihz(rate_hz: f64) -> Option<u64> {
+pub(crate) fn rate_millihz(rate_hz: f64) -> Option<u64> {
     let scaled = rate_hz * 1000.0;
     // In range, so the conversion keeps the value.
     (scaled.is_finite() && (1.0..1e15).contains(&scaled)).then_some(scaled.round() as u64)

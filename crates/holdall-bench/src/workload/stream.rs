@@ -74,7 +74,7 @@ pub enum LoadError {
 }
 
 /// The largest message accepted, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 impl Load {
     /// The smallest number of topics that this load can have.
@@ -251,7 +251,7 @@ impl Plan {
     }
 
     /// Size of the payload bytes in memory.
-    pub fn corpus_bytes(&self) -> u64 {
+    pub(crate) fn corpus_bytes(&self) -> u64 {
         self.corpora
             .iter()
             .map(|class| class.corpus.bytes().len() as u64)
@@ -309,7 +309,7 @@ impl Plan {
     }
 
     /// The content of message `sequence` (from 1) of a topic; `None` when the topic has no such message.
-    pub fn expected_payload(&self, topic: u32, sequence: u64) -> Option<&[u8]> {
+    pub(crate) fn expected_payload(&self, topic: u32, sequence: u64) -> Option<&[u8]> {
         let plan = self.topics.get(topic as usize)?;
         let class = self.corpora.get(plan.class)?;
         let siblings = self.sibling_count(plan);

@@ -5,5 +5,10 @@ mod options;
 mod report;
 
 pub use measure::{Progress, run};
-pub use options::{WriteCandidate, WriteOptions};
-pub use report::{BOOTSTRAP_SEED, CandidateReport, Comparison, OptionsReport, Run, WriteReport};
+pub use options::WriteCandidate;
+pub use options::WriteOptions;
+pub(crate) use report::BOOTSTRAP_SEED;
+pub use report::CandidateReport;
+pub use report::OptionsReport;
+pub use report::WriteReport;
+pub use report::{Comparison, Run};

@@ -125,7 +125,7 @@ impl WriteOptions {
     }
 
     /// An upper bound for the size of the load's bag on the disk, with records, indexes and reserved space.
-    pub fn bag_bytes_max(&self, message_count: u64) -> u64 {
+    pub(crate) fn bag_bytes_max(&self, message_count: u64) -> u64 {
         // A message record takes 31 bytes and an index entry 16; databases less than twice that.
         let whole = self.load.total_bytes + message_count * 100 + (256 << 20);
         match (self.split.bytes_max, self.split.files_max) {
@@ -136,7 +136,7 @@ impl WriteOptions {
     }
 
     /// Bytes that must be free before anything is written.
-    pub fn space_bytes(&self, message_count: u64) -> u64 {
+    pub(crate) fn space_bytes(&self, message_count: u64) -> u64 {
         if self.discard {
             return 0;
         }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Seed of all bootstraps: the same runs give the same intervals.
-pub const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
+pub(crate) const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
 
 /// One run of a candidate.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The same start, with wide characters of `bytes` bytes.
-    pub fn with_wide_slots(mut self, bytes: usize) -> Self {
+    pub(crate) fn with_wide_slots(mut self, bytes: usize) -> Self {
         self.wide_slot_bytes = bytes;
         self
     }
@@ -104,7 +104,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// True for XCDR2, for which the sizes of XCDR1 do not hold.
-    pub fn is_second_version(&self) -> bool {
+    pub(crate) fn is_second_version(&self) -> bool {
         self.second_version
     }
 
@@ -206,7 +206,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Refuses a number of elements for which the payload has no room.
-    pub fn check_room(&self, count: u64, element_bytes_min: u64) -> Result<(), DecodeError> {
+    pub(crate) fn check_room(&self, count: u64, element_bytes_min: u64) -> Result<(), DecodeError> {
         let left = self.body.len().saturating_sub(self.at) as u64;
         if count.saturating_mul(element_bytes_min) > left {
             let expected = format!("{count} elements of at least {element_bytes_min} bytes");
@@ -216,7 +216,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// In XCDR2, lists of anything but plain values begin with their length in bytes.
-    pub fn list_head(&mut self) -> Result<(), DecodeError> {
+    pub(crate) fn list_head(&mut self) -> Result<(), DecodeError> {
         if self.second_version {
             self.u32("the length of a list")?;
         }
@@ -232,7 +232,7 @@ impl<'a> Cursor<'a> {
 
     /// A `string`, with the zero at its end if it has one.
     #[inline]
-    pub fn text_with_end(&mut self, length_max: Option<u64>) -> Result<&'a [u8], DecodeError> {
+    pub(crate) fn text_with_end(&mut self, length_max: Option<u64>) -> Result<&'a [u8], DecodeError> {
         let length = self.u32("the length of a text")? as usize;
         let bytes = self.take(length, &|| format!("a text of {length} bytes"))?;
         let text_bytes = length - usize::from(bytes.last() == Some(&0));
@@ -241,7 +241,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A `wstring`.
-    pub fn wide_text(&mut self, length_max: Option<u64>) -> Result<WideText<'a>, DecodeError> {
+    pub(crate) fn wide_text(&mut self, length_max: Option<u64>) -> Result<WideText<'a>, DecodeError> {
         let count = self.u32("the length of a wide text")? as usize;
         let slot_bytes = self.wide_slot_bytes;
         let bytes = match count.checked_mul(slot_bytes) {

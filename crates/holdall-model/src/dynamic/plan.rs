@@ -80,14 +80,6 @@ impl TypePlan {
         Self::with_defaults(&definition.description(), definition.defaults())
     }
 
-    /// Compiles a type description, which has no default values.
-    ///
-    /// # Errors
-    /// As [`TypePlan::compile`].
-    pub fn from_description(description: &TypeDescription<'_>) -> Result<Self, PlanError> {
-        Self::with_defaults(description, BTreeMap::new())
-    }
-
     fn with_defaults(
         description: &TypeDescription<'_>,
         defaults: BTreeMap<String, BTreeMap<String, FieldDefault>>,
@@ -168,7 +160,7 @@ impl StructPlan {
 
 impl FieldPlan {
     /// The type as `.msg` files write it, for example `float64[9]`.
-    pub fn type_text(&self, plan: &TypePlan) -> String {
+    pub(crate) fn type_text(&self, plan: &TypePlan) -> String {
         let element = match self.element {
             ElementPlan::Primitive(primitive) => primitive_name(primitive).to_owned(),
             ElementPlan::Text { length_max: None } => "string".to_owned(),
@@ -190,7 +182,7 @@ impl FieldPlan {
     }
 
     /// The type of one element as `ros2 topic echo` names it.
-    pub fn element_text(&self, plan: &TypePlan) -> String {
+    pub(crate) fn element_text(&self, plan: &TypePlan) -> String {
         let one = Self {
             arity: Arity::One,
             ..self.clone()

@@ -180,7 +180,7 @@ impl<'p, 'a> Walker<'p, 'a> {
     }
 
     /// Reads the number of a list's elements, up to the first element.
-    pub fn count_of(&mut self, field: &FieldPlan) -> Result<u64, DecodeError> {
+    pub(crate) fn count_of(&mut self, field: &FieldPlan) -> Result<u64, DecodeError> {
         if !matches!(field.element, ElementPlan::Primitive(_)) {
             self.cursor.list_head()?;
         }
@@ -195,7 +195,7 @@ impl<'p, 'a> Walker<'p, 'a> {
         }
     }
 
-    pub fn skip_struct(&mut self, structure: &'p StructPlan) -> Result<(), DecodeError> {
+    pub(crate) fn skip_struct(&mut self, structure: &'p StructPlan) -> Result<(), DecodeError> {
         for field in &structure.fields {
             self.skip_field(field)
                 .map_err(|error| error.in_field(&field.name))?;
@@ -204,7 +204,7 @@ impl<'p, 'a> Walker<'p, 'a> {
     }
 
     /// Skips a field, at once where its size is known.
-    pub fn skip_field(&mut self, field: &'p FieldPlan) -> Result<(), DecodeError> {
+    pub(crate) fn skip_field(&mut self, field: &'p FieldPlan) -> Result<(), DecodeError> {
         if let Some(sizes) = &field.sizes
             && !self.cursor.is_second_version()
         {
@@ -218,7 +218,7 @@ impl<'p, 'a> Walker<'p, 'a> {
     }
 
     /// Skips elements of a list that was begun.
-    pub fn skip_elements(
+    pub(crate) fn skip_elements(
         &mut self,
         field: &'p FieldPlan,
         indices: std::ops::Range<u64>,
@@ -233,7 +233,7 @@ impl<'p, 'a> Walker<'p, 'a> {
         Ok(())
     }
 
-    pub fn skip_element(&mut self, field: &'p FieldPlan) -> Result<(), DecodeError> {
+    pub(crate) fn skip_element(&mut self, field: &'p FieldPlan) -> Result<(), DecodeError> {
         match field.element {
             ElementPlan::Struct(index) => {
                 let structure = self.plan.structure(index);

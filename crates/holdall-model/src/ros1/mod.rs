@@ -30,7 +30,6 @@ pub const ROS1_SERIALIZATION: &str = "ros1";
 pub struct Conversion {
     definition: MessageDefinition,
     plan: Plan,
-    is_known_type: bool,
 }
 
 impl Conversion {
@@ -45,7 +44,7 @@ impl Conversion {
         if let Ok(known) = bundle.define(&name)
             && matching.adopts(source.type_name(), &known)
         {
-            return Self::to(source, &known, &matching, true);
+            return Self::to(source, &known, &matching);
         }
         let own = Definition::resolve(&name, |wanted| {
             if wanted != name
@@ -64,30 +63,23 @@ impl Conversion {
             })
         })?;
         matching.require(source.type_name(), &own)?;
-        Self::to(source, &own, &matching, false)
+        Self::to(source, &own, &matching)
     }
 
     fn to(
         source: &Ros1Definition,
         target: &Definition,
         matching: &Matching<'_>,
-        is_known_type: bool,
     ) -> Result<Self, InterfaceError> {
         Ok(Self {
             definition: target.message_definition(),
             plan: Plan::compile(source, target, matching)?,
-            is_known_type,
         })
     }
 
     /// The ROS 2 type, its definition as bags store it, and its hash.
     pub fn definition(&self) -> &MessageDefinition {
         &self.definition
-    }
-
-    /// Whether the type is one that ROS 2 itself has under this name, with the same hash.
-    pub fn is_known_type(&self) -> bool {
-        self.is_known_type
     }
 
     /// Converts one payload; `cdr` is overwritten. It grows to at most a small multiple of the payload.

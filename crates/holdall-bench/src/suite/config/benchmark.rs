@@ -229,7 +229,7 @@ impl BenchmarkConfig {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn from_node(node: &Node) -> Result<Self, YamlError> {
+    pub(crate) fn from_node(node: &Node) -> Result<Self, YamlError> {
         let mut keys = Keys::of(node)?;
         // The older name of the same key; the newer one wins.
         let older = keys.optional("db_root_folder");

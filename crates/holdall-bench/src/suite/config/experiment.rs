@@ -211,7 +211,7 @@ impl Experiment {
     }
 
     /// The same with fewer or more messages of each publisher.
-    pub fn scaled(mut self, scale: f64) -> Self {
+    pub(crate) fn scaled(mut self, scale: f64) -> Self {
         for case in &mut self.cases {
             case.producers = case.producers.scaled(scale);
         }

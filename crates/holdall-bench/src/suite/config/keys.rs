@@ -84,7 +84,10 @@ pub fn positive<T: std::str::FromStr + PartialOrd + From<u8>>(node: &Node) -> Re
 ///
 /// # Errors
 /// An empty list, or what `one` refuses.
-pub fn one_or_more<T>(node: &Node, one: impl Fn(&Node) -> Result<T, YamlError>) -> Result<Vec<T>, YamlError> {
+pub(crate) fn one_or_more<T>(
+    node: &Node,
+    one: impl Fn(&Node) -> Result<T, YamlError>,
+) -> Result<Vec<T>, YamlError> {
     match &node.value {
         Value::Sequence(items) if items.is_empty() => {
             Err(node.error("expected a list of one or more values, found none"))

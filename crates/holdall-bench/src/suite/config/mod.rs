@@ -7,11 +7,17 @@ mod keys;
 mod producers;
 mod setting;
 
-pub use benchmark::{BenchmarkConfig, Matrix};
+pub use benchmark::BenchmarkConfig;
+pub use benchmark::Matrix;
 pub use experiment::{Case, Experiment, Published};
 pub(crate) use keys::{Keys, decimal};
-pub use producers::{MSG_TYPE_DEFAULT, ProducerConfig, PublisherGroup};
-pub use setting::{PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport};
+pub(crate) use producers::MSG_TYPE_DEFAULT;
+pub use producers::ProducerConfig;
+pub use producers::PublisherGroup;
+pub use setting::PlayRate;
+pub use setting::PublisherKind;
+pub use setting::SelectionKind;
+pub use setting::{RecorderKind, Setting, Transport};
 
 use holdall_model::yaml::YamlError;
 use std::{

@@ -12,7 +12,7 @@ use holdall_model::{
 use std::path::Path;
 
 /// The type of a group that names none: a message of one byte array.
-pub const MSG_TYPE_DEFAULT: &str = "rosbag2_performance_benchmarking_msgs/msg/ByteArray";
+pub(crate) const MSG_TYPE_DEFAULT: &str = "rosbag2_performance_benchmarking_msgs/msg/ByteArray";
 
 /// The root key of a producer file.
 const ROOT: &str = "rosbag2_performance_benchmarking_node";
@@ -53,7 +53,7 @@ impl PublisherGroup {
     }
 
     /// How long it sends, in seconds.
-    pub fn duration_s(&self) -> f64 {
+    pub(crate) fn duration_s(&self) -> f64 {
         self.msg_count_each as f64 / self.rate_hz
     }
 }
@@ -98,7 +98,7 @@ impl ProducerConfig {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn from_node(node: &Node) -> Result<Self, YamlError> {
+    pub(crate) fn from_node(node: &Node) -> Result<Self, YamlError> {
         let mut keys = Keys::of(node)?;
         let names = keys.required("publisher_groups")?;
         let wait_for_subscriptions = keys
@@ -126,7 +126,7 @@ impl ProducerConfig {
     }
 
     /// The same with message counts multiplied by `scale`; each publisher keeps at least one message.
-    pub fn scaled(&self, scale: f64) -> Self {
+    pub(crate) fn scaled(&self, scale: f64) -> Self {
         let mut scaled = self.clone();
         for group in &mut scaled.groups {
             // Counts stay far below 2^53.
@@ -162,7 +162,7 @@ impl ProducerConfig {
     }
 
     /// How long the longest group sends, in seconds.
-    pub fn duration_s(&self) -> f64 {
+    pub(crate) fn duration_s(&self) -> f64 {
         self.groups
             .iter()
             .map(PublisherGroup::duration_s)

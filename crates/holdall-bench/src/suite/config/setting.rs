@@ -87,7 +87,7 @@ impl RecorderKind {
     }
 
     /// Whether this transport can reach it.
-    pub fn is_reached_over(self, transport: Transport) -> bool {
+    pub(crate) fn is_reached_over(self, transport: Transport) -> bool {
         match transport {
             Transport::None => !self.is_foreign(),
             _ => self != Self::Discard,
@@ -103,7 +103,7 @@ impl RecorderKind {
     }
 
     /// Whether it is another project's program, which can only be reached over a transport.
-    pub fn is_foreign(self) -> bool {
+    pub(crate) fn is_foreign(self) -> bool {
         matches!(self, Self::Ros2Bag | Self::Rosbag)
     }
 }
@@ -262,7 +262,7 @@ pub struct Setting {
 
 impl Setting {
     /// The folder of a run, named as in rosbag2's launch file; settings that it does not have follow.
-    pub fn run_folder(&self, repetition: u32) -> String {
+    pub(crate) fn run_folder(&self, repetition: u32) -> String {
         let or = |value: &Option<String>, absent: &str| value.clone().unwrap_or_else(|| absent.to_owned());
         let config = or(&self.storage_config_file, "default_config");
         // A path would create subfolders.

@@ -40,7 +40,7 @@ struct Output {
 }
 
 /// The program; killed when dropped before its end.
-pub struct Program {
+pub(crate) struct Program {
     name: String,
     process: std::process::Child,
     pid: Pid,
@@ -154,7 +154,7 @@ impl Program {
     }
 
     /// Closes its standard input.
-    pub fn close_stdin(&mut self) {
+    pub(crate) fn close_stdin(&mut self) {
         self.stdin = None;
     }
 

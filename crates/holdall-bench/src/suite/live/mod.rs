@@ -6,10 +6,12 @@ mod programs;
 mod rival;
 mod world;
 
-pub use child::{Ended, Program};
+pub use child::Ended;
+pub(crate) use child::Program;
 pub use installed::Named;
 pub use programs::{Absent, Programs};
-pub use rival::{Rival, RivalPlan, RivalReport};
+pub use rival::RivalReport;
+pub use rival::{Rival, RivalPlan};
 use world::World;
 
 use super::{
@@ -42,7 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Everything that a run over a transport needs.
-pub struct LiveRun<'a> {
+pub(crate) struct LiveRun<'a> {
     /// The publishers.
     pub producers: &'a ProducerConfig,
     /// The benchmark.

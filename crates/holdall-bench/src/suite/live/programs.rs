@@ -58,7 +58,7 @@ impl Programs {
     }
 
     /// Why a setting cannot run here; `None` when it can.
-    pub fn absence(&self, transport: Transport, setting: &Setting) -> Option<Absent> {
+    pub(crate) fn absence(&self, transport: Transport, setting: &Setting) -> Option<Absent> {
         let absent = |text: &str| Some(Absent(text.to_owned()));
         let needs_own_transport = setting.recorder != RecorderKind::Rosbag
             && !(setting.recorder == RecorderKind::Ros2Bag && setting.publishers == PublisherKind::Rclpy);

@@ -7,11 +7,14 @@ mod plan;
 mod publish;
 pub mod publishers;
 
-pub use frame::{Frame, FrameError};
+pub use frame::Frame;
+pub use frame::FrameError;
 pub use generator::{Sent, generate};
-pub use plan::{GroupPlan, INSTALLED_BYTE_ARRAY, PublishEvent, PublishPlan, PublishReport};
+pub use plan::GroupPlan;
+pub use plan::PublishReport;
+pub use plan::{PublishEvent, PublishPlan};
 pub use publish::publish;
 pub use publishers::{Publisher, Publishers};
 
 /// The ROS node whose topics are recorded; users' regular expressions name it.
-pub const NODE: &str = "/rosbag2_performance_benchmarking_node";
+pub(crate) const NODE: &str = "/rosbag2_performance_benchmarking_node";

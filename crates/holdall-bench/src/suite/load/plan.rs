@@ -11,7 +11,7 @@ use holdall_model::qos::{Durability, QosProfile, Reliability};
 use serde::{Deserialize, Serialize};
 
 /// The type that replaces [`MSG_TYPE_DEFAULT`] where real nodes publish, which only know installed types.
-pub const INSTALLED_BYTE_ARRAY: &str = "std_msgs/msg/UInt8MultiArray";
+pub(crate) const INSTALLED_BYTE_ARRAY: &str = "std_msgs/msg/UInt8MultiArray";
 
 /// One group of publishers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,7 +99,7 @@ impl PublishPlan {
     ///
     /// A message type that cannot be made.
     /// A message type that cannot be made.
-    pub fn with_frames(mut self) -> Result<Self, FrameError> {
+    pub(crate) fn with_frames(mut self) -> Result<Self, FrameError> {
         let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         for group in &mut self.groups {
             let frame = Frame::new(&group.msg_type, group.msg_size_bytes)?;

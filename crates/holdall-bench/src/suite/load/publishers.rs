@@ -120,7 +120,7 @@ impl Publishers {
     }
 
     /// The group of a publisher.
-    pub fn group_of(&self, publisher: usize) -> &Group {
+    pub(crate) fn group_of(&self, publisher: usize) -> &Group {
         &self.groups[self.publishers[publisher].group]
     }
 
@@ -136,7 +136,7 @@ impl Publishers {
     }
 
     /// Size of the payload bytes in memory.
-    pub fn corpus_bytes(&self) -> u64 {
+    pub(crate) fn corpus_bytes(&self) -> u64 {
         let mut seen: Vec<(Content, u64)> = Vec::new();
         for group in &self.groups {
             if !seen.iter().any(|(content, _)| *content == group.config.content) {
@@ -195,7 +195,7 @@ impl Group {
     }
 
     /// Writes message `index` (from 0) of publisher `place` of this group into `out`, replacing its content.
-    pub fn assemble(&self, place: u32, index: u64, out: &mut Vec<u8>) {
+    pub(crate) fn assemble(&self, place: u32, index: u64, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&self.head);
         out.extend_from_slice(&self.corpus.bytes()[self.bulk(place, index)]);

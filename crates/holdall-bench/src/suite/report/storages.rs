@@ -157,7 +157,7 @@ impl Storages {
     }
 
     /// All cells.
-    pub fn sheet(&self) -> Sheet {
+    pub(crate) fn sheet(&self) -> Sheet {
         Sheet {
             title: "Storages alone",
             header: vec![

@@ -20,7 +20,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn bare_writer(
+pub(crate) fn bare_writer(
     setting: &Setting,
     folder: &Path,
     channels: &[ChannelInfo],

@@ -21,7 +21,7 @@ impl TypePlan {
     ///
     /// # Errors
     /// A value that does not fit its field, or the name of a field that the type does not have.
-    pub fn value_of(&self, literal: &Literal) -> Result<Value, EncodeError> {
+    pub(crate) fn value_of(&self, literal: &Literal) -> Result<Value, EncodeError> {
         Converter::new(self)
             .structure(self.root(), literal)
             .map_err(|error| error.in_type(self.type_name()))

@@ -48,7 +48,7 @@ impl<'o> Writer<'o> {
 
     /// Ends a payload of which another one ended with `padding` bytes to a multiple of `size`. Some writers store
     /// their number in the encapsulation.
-    pub fn end_at_multiple(&mut self, size: usize, padding: usize) {
+    pub(crate) fn end_at_multiple(&mut self, size: usize, padding: usize) {
         let before = self.out.len();
         self.fill(size);
         let now = self.out.len() - before;
@@ -110,13 +110,13 @@ impl<'o> Writer<'o> {
     }
 
     /// A `string` as it was in another payload, with its zero if it has one.
-    pub fn copy_text(&mut self, text: &[u8]) -> Result<(), EncodeError> {
+    pub(crate) fn copy_text(&mut self, text: &[u8]) -> Result<(), EncodeError> {
         self.count(text.len())?;
         self.block(text)
     }
 
     /// A `wstring` of a payload with the same representation.
-    pub fn copy_wide(&mut self, text: WideText<'_>) -> Result<(), EncodeError> {
+    pub(crate) fn copy_wide(&mut self, text: WideText<'_>) -> Result<(), EncodeError> {
         self.count(text.len())?;
         self.block(text.bytes)
     }

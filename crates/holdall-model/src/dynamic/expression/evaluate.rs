@@ -40,7 +40,7 @@ pub(super) enum Comparison {
 }
 
 impl Comparison {
-    pub fn from_sign(sign: &str) -> Option<Self> {
+    pub(crate) fn from_sign(sign: &str) -> Option<Self> {
         Some(match sign {
             "==" => Self::Equal,
             "!=" => Self::Unequal,
@@ -76,7 +76,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    pub fn from_sign(sign: &str) -> Option<Self> {
+    pub(crate) fn from_sign(sign: &str) -> Option<Self> {
         Some(match sign {
             "+" => Self::Add,
             "-" => Self::Subtract,

@@ -27,7 +27,7 @@ use super::{
 use std::sync::Arc;
 
 /// Longest expression, in bytes.
-pub const EXPRESSION_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const EXPRESSION_BYTES_MAX: usize = 16 * 1024;
 /// Deepest nesting of an expression.
 const DEPTH_MAX: usize = 64;
 

@@ -119,11 +119,6 @@ impl Ledger {
         }
     }
 
-    /// How often the recording continued in a new file.
-    pub fn restart_count(&self) -> u64 {
-        self.restarts.len() as u64 + self.restarts_left_out
-    }
-
     /// Opens the account of the next topic.
     pub fn add_topic(&mut self, name: &str) -> TopicId {
         self.topics.push(TopicAccount {

@@ -150,9 +150,9 @@ fn of_many_restarts_the_first_are_kept_and_the_rest_counted() {
         });
     }
     assert_eq!(
-        (ledger.restarts.len(), ledger.restart_count()),
-        (RESTARTS_MAX, 1000)
+        (ledger.restarts.len(), ledger.restarts_left_out),
+        (RESTARTS_MAX, 744)
     );
     let read = Ledger::from_json(&ledger.checkpoint(Timestamp::from_nanos(7), false).to_json()).unwrap();
-    assert_eq!((read.restarts_left_out, read.restart_count()), (744, 1000));
+    assert_eq!((read.restarts.len(), read.restarts_left_out), (RESTARTS_MAX, 744));
 }

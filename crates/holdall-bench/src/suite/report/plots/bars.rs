@@ -22,7 +22,7 @@ const STEP: i32 = 26;
 const HEAD: i32 = 26;
 
 /// One setting.
-pub struct Bar {
+pub(crate) struct Bar {
     /// Its name.
     pub label: String,
     /// Bars of one series have one colour.
@@ -43,7 +43,7 @@ pub struct Group {
 
 /// The scale of all bars.
 #[derive(Clone, Copy)]
-pub struct Scale {
+pub(crate) struct Scale {
     /// The end of the axis.
     pub most: f64,
     /// Unit after each figure of the axis.

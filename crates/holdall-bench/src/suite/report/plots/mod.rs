@@ -23,15 +23,15 @@ pub(super) use bars::{Bar, Group, Scale};
 use holdall_model::units::format_bytes;
 use lines::{Axes, LOG_MIN, Line};
 use plotters::style::RGBColor;
-pub use png::Painter;
+pub(crate) use png::Painter;
 use std::fmt::Write;
 
 /// Ink of axes and text. The page maps it to a colour of its theme.
-pub const INK: RGBColor = RGBColor(0x11, 0x11, 0x11);
+pub(crate) const INK: RGBColor = RGBColor(0x11, 0x11, 0x11);
 /// Grid lines.
-pub const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
+pub(crate) const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 /// Published figures.
-pub const PUBLISHED: RGBColor = RGBColor(0xAA, 0xAA, 0xAA);
+pub(crate) const PUBLISHED: RGBColor = RGBColor(0xAA, 0xAA, 0xAA);
 /// Series, distinguished by hue and brightness.
 const SERIES: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xB2),
@@ -261,7 +261,7 @@ fn csv_of_recorded(csv: &mut String, row: &Row<'_>) {
 ///
 /// # Errors
 /// A plot that cannot be drawn.
-pub fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
+pub(crate) fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
     type Pick = fn(&Change) -> &[Estimate; 2];
     let one = |name: &str, title: &str, pick: Pick, scale: Scale, column: &str| {
         let mut groups: Vec<Group> = Vec::new();
@@ -431,6 +431,6 @@ fn percentiles(
 }
 
 /// A plot by itself: on white, because no page sets its theme.
-pub fn standalone(svg: &str) -> String {
+pub(crate) fn standalone(svg: &str) -> String {
     svg.replacen('>', "><rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>", 1)
 }

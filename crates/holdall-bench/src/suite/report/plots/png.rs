@@ -32,7 +32,7 @@ const SCALE: f32 = 2.0;
 const PIXELS_MAX: f32 = (64 << 20) as f32;
 
 /// Draws plots.
-pub struct Painter {
+pub(crate) struct Painter {
     options: Options<'static>,
     has_fonts_of_system: bool,
 }
