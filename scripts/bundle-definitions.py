@@ -24,10 +24,46 @@ KINDS = ("msg", "srv", "action")
 # Interfaces that only ROS 2's own tests use.
 LEFT_OUT = {"test_msgs"}
 
-# Of distributions after Jazzy, which holdall publishes where it is asked to. The hashes are those of rosbags.
+# Of distributions after Jazzy, and of services that Jazzy has and PyPI lacks, which holdall offers; and holdall's own. The hashes are those of rosbags.
+CODE = "int32 return_code\nstring error_string\n"
+MODES = "int32 {0}_MODE_NODE_TIME=0\nint32 {0}_MODE_PUBLISH_TIME=1\nint32 {0}_MODE_RECEIVE_TIME=2\n"
 NEWER = {
     "rosbag2_interfaces/msg/MessagesLostEventTopicStat": "string topic_name\nuint64 messages_lost_in_transport\nuint64 messages_lost_in_recorder\n",
     "rosbag2_interfaces/msg/MessagesLostEvent": "string node_name\nMessagesLostEventTopicStat[] messages_lost_statistics\n",
+    "rosbag2_interfaces/msg/StopRecordingEvent": "string base_folder\nstring reason\nstring node_name\n",
+    "rosbag2_interfaces/srv/Burst": "uint64 num_messages\n---\nuint64 actually_burst\n",
+    "rosbag2_interfaces/srv/GetRate": "---\nfloat64 rate\n",
+    "rosbag2_interfaces/srv/GetSubscribedTopics": "---\nstring[] topics\n",
+    "rosbag2_interfaces/srv/GetUri": "---\nstring uri\n",
+    "rosbag2_interfaces/srv/IsDiscoveryRunning": "---\nbool running\n",
+    "rosbag2_interfaces/srv/IsPaused": "---\nbool paused\n",
+    "rosbag2_interfaces/srv/IsRecording": "---\nbool recording\n",
+    "rosbag2_interfaces/srv/Pause": "---\n",
+    "rosbag2_interfaces/srv/Play": "builtin_interfaces/Time start_offset\nbuiltin_interfaces/Duration playback_duration\n"
+    "builtin_interfaces/Time playback_until_timestamp\n---\nbool success\n",
+    "rosbag2_interfaces/srv/PlayNext": "---\nbool success\n",
+    "rosbag2_interfaces/srv/Record": "string uri\nbuiltin_interfaces/Time start_time\n---\n" + CODE,
+    "rosbag2_interfaces/srv/Resume": MODES.format("RESUME")
+    + "builtin_interfaces/Time resume_time\nint32 resume_mode\nstring tracking_topic_name\n---\n"
+    "int32 RETURN_CODE_SUCCESS=0\nint32 RETURN_CODE_INVALID_RESUME_MODE=1\nint32 RETURN_CODE_INVALID_TRACKING_TOPIC=2\n"
+    "int32 RETURN_CODE_RESUME_FAILED=3\n" + CODE,
+    "rosbag2_interfaces/srv/Seek": "builtin_interfaces/Time time\n---\nbool success\n",
+    "rosbag2_interfaces/srv/SetRate": "float64 rate\n---\nbool success\n",
+    "rosbag2_interfaces/srv/Snapshot": "---\nbool success\n",
+    "rosbag2_interfaces/srv/SplitBagfile": MODES.format("SPLIT")
+    + "builtin_interfaces/Time split_time\nint32 split_mode\nstring tracking_topic_name\n---\n"
+    "int32 RETURN_CODE_SUCCESS=0\nint32 RETURN_CODE_NOT_RECORDING=1\nint32 RETURN_CODE_INVALID_SPLIT_MODE=2\n"
+    "int32 RETURN_CODE_INVALID_TRACKING_TOPIC=3\nint32 RETURN_CODE_SPLIT_FAILED=4\n" + CODE,
+    "rosbag2_interfaces/srv/StartDiscovery": "---\n" + CODE,
+    "rosbag2_interfaces/srv/Stop": "---\n" + CODE,
+    "rosbag2_interfaces/srv/StopDiscovery": "---\n" + CODE,
+    "rosbag2_interfaces/srv/SubscribeToTopics": "string[] topics\nstring[] topic_types\n---\n"
+    + CODE + "string[] subscribed_topics\nstring[] unavailable_topics\n",
+    "rosbag2_interfaces/srv/TogglePaused": "---\n",
+    "holdall_interfaces/srv/AddMarker": "string name\n---\nbool success\nstring message\n",
+    "holdall_interfaces/srv/GetStatistics": "---\nbool recording\nbool paused\nstring uri\nfloat64 elapsed\nuint64 topics\n"
+    "uint64 messages_recorded\nuint64 bytes_recorded\nuint64 messages_durable\nuint64 messages_lost\nuint64 messages_sent_before_match\n"
+    "uint64 cache_bytes\nuint64 cache_bytes_max\nstring json\n",
 }
 
 HEAD = """\
@@ -60,13 +96,41 @@ def stored():
             yield name, ("msg", store.hash_rihs01(name), text)
 
 
+def messages_of(name, text):
+    """The messages that a definition stands for: itself, or those that ROS 2 derives from a service."""
+    if "/srv/" not in name:
+        return {name: text}
+    request, response = text.split("---\n")
+    return {
+        f"{name}_Request": request or "uint8 structure_needs_at_least_one_member\n",
+        f"{name}_Response": response or "uint8 structure_needs_at_least_one_member\n",
+        f"{name}_Event": f"service_msgs/msg/ServiceEventInfo info\n{name}_Request[<=1] request\n{name}_Response[<=1] response\n",
+        name: f"{name}_Request request_message\n{name}_Response response_message\n{name}_Event event_message\n",
+    }
+
+
+def without_msg(value):
+    """Fields as rosbags has them, where it takes each type for a message: `p/srv/msg/X` is `p/srv/X`."""
+    if isinstance(value, str):
+        return value.replace("/srv/msg/", "/srv/")
+    if isinstance(value, tuple):
+        return tuple(map(without_msg, value))
+    return [without_msg(part) for part in value] if isinstance(value, list) else value
+
+
 def newer():
     """Definitions of newer distributions, with the hashes that rosbags computes."""
     store = get_typestore(Stores.ROS2_JAZZY)
+    # To ROS 2's generator a `char` is a `uint8`.
+    info = "uint8 event_type\nbuiltin_interfaces/Time stamp\nuint8[16] client_gid\nint64 sequence_number\n"
+    del store.fielddefs["service_msgs/msg/ServiceEventInfo"]
+    store.register(get_types_from_msg(info, "service_msgs/msg/ServiceEventInfo"))
     for name, text in NEWER.items():
-        store.register(get_types_from_msg(text, name))
+        for message, fields in messages_of(name, text).items():
+            types = get_types_from_msg(fields, message)
+            store.register({without_msg(each): tuple(map(without_msg, types[each])) for each in types})
     for name, text in NEWER.items():
-        yield name, ("msg", store.hash_rihs01(name), text)
+        yield name, ("srv" if "/srv/" in name else "msg", store.hash_rihs01(name), text)
 
 
 def main():

@@ -6,6 +6,7 @@ pub mod dds;
 pub mod iceoryx2;
 pub mod memory;
 pub mod registry;
+mod service;
 mod transport;
 #[cfg(any(test, feature = "dds", feature = "zenoh"))]
 #[cfg_attr(
@@ -16,4 +17,8 @@ mod type_messages;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
+pub use service::{
+    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
+    ServiceServer, ServiceWake,
+};
 pub use transport::*;

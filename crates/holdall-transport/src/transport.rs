@@ -1,5 +1,6 @@
 //! What every transport does: report the graph, subscribe without knowing types, publish serialized messages.
 
+use crate::service::{ServiceClient, ServiceDescription, ServiceServer, ServiceWake, no_services};
 use holdall_model::{
     interface::IndividualTypeDescription,
     message::{MessageHeader, Payload},
@@ -198,6 +199,30 @@ pub trait Transport: Send {
     /// When the name or the QoS is refused.
     fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError>;
 
+    /// Offers a service; `wake` is called when a request has arrived.
+    ///
+    /// # Errors
+    /// When the transport has no services, or refuses the name.
+    fn serve(
+        &mut self,
+        service: &ServiceDescription,
+        _wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceServer>, TransportError> {
+        Err(no_services(self.name(), service))
+    }
+
+    /// Creates a client of another node's service; `wake` is called when a reply has arrived.
+    ///
+    /// # Errors
+    /// When the transport has no services, or refuses the name.
+    fn client(
+        &mut self,
+        service: &ServiceDescription,
+        _wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceClient>, TransportError> {
+        Err(no_services(self.name(), service))
+    }
+
     /// Whether it carries payloads that are serialized this way.
     fn carries(&self, serialization_format: &str) -> bool {
         matches!(serialization_format, "" | "cdr")
@@ -245,6 +270,14 @@ pub enum TransportError {
     Publish {
         /// Full ROS topic name.
         topic: String,
+        /// One sentence.
+        reason: String,
+    },
+    /// A service cannot be offered or called, or a request or reply was refused.
+    #[error("service {service}: {reason}")]
+    Service {
+        /// Full ROS name.
+        service: String,
         /// One sentence.
         reason: String,
     },

@@ -11,7 +11,7 @@ use holdall_model::{
     qos::{Durability, History, QosProfile, Reliability},
     topic::NodeName,
 };
-use holdall_transport::{GraphEvent, Sink, SubscribeRequest, Transport, TransportError};
+use holdall_transport::{GraphEvent, ServiceDescription, Sink, SubscribeRequest, Transport, TransportError};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -263,6 +263,67 @@ fn loans_outlive_subscription_and_transport(Pair { mut ours, mut theirs }: Pair)
     .unwrap();
 }
 
+fn a_service_answers_each_client(Pair { mut ours, mut theirs }: Pair) {
+    let service = ServiceDescription {
+        name: topic("service"),
+        type_name: "std_srvs/srv/SetBool".to_owned(),
+        type_hash: None,
+    };
+    let woken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&woken);
+    let wake = Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let mut server = ours.serve(&service, wake).unwrap();
+    let mut clients = [(); 2].map(|()| theirs.client(&service, Arc::new(|| {})).unwrap());
+    assert!(wait_until(|| clients.iter_mut().all(|client| client.is_ready())));
+    let body = |number: u8| [&[0, 1, 0, 0][..], &[number; 4]].concat();
+    let sent: Vec<_> = clients
+        .iter_mut()
+        .zip([10, 20])
+        .flat_map(|(client, first)| [first, first + 1].map(|number| client.send(&body(number)).unwrap()))
+        .collect();
+    let mut requests = Vec::new();
+    assert!(wait_until(|| {
+        server.poll(&mut requests);
+        requests.len() == 4
+    }));
+    assert!(woken.load(Ordering::SeqCst) > 0);
+    for request in requests.iter().rev() {
+        server.reply(&request.id, &body(request.payload[4] + 100)).unwrap();
+    }
+    for (client, (first, numbers)) in clients.iter_mut().zip([10, 20].into_iter().zip(sent.chunks(2))) {
+        let mut replies = Vec::new();
+        assert!(wait_until(|| {
+            server.poll(&mut Vec::new());
+            client.poll(&mut replies);
+            replies.len() == 2
+        }));
+        replies.sort_by_key(|reply| reply.number);
+        let found: Vec<_> = replies.iter().map(|reply| (reply.number, reply.payload.clone())).collect();
+        let expected = [(numbers[0], Ok(body(first + 100))), (numbers[1], Ok(body(first + 101)))];
+        assert_eq!(found, expected);
+    }
+    drop(server);
+    let [client, _] = &mut clients;
+    assert!(wait_until(|| !client.is_ready()));
+    assert!(client.send(&body(1)).is_err());
+}
+
+fn services_refuse_bad_names_and_payloads(Pair { mut ours, .. }: Pair) {
+    let mut service = ServiceDescription {
+        name: "no slash".to_owned(),
+        type_name: "std_srvs/srv/Empty".to_owned(),
+        type_hash: None,
+    };
+    let refused = |error: TransportError| matches!(error, TransportError::Service { .. });
+    assert!(ours.serve(&service, Arc::new(|| {})).is_err_and(refused));
+    assert!(ours.client(&service, Arc::new(|| {})).is_err_and(refused));
+    service.name = topic("strict");
+    let mut client = ours.client(&service, Arc::new(|| {})).unwrap();
+    assert!(client.send(&[0, 1]).is_err_and(refused));
+}
+
 /// Makes a test of each statement for one transport.
 macro_rules! conformance {
     ($transport:ident, $pair:expr, [$($statement:ident),* $(,)?]) => {
@@ -283,6 +344,8 @@ macro_rules! conformance {
             the_last_announced_sequence_is_known_without_any_message,
             bad_names_are_refused_with_a_reason,
             loans_outlive_subscription_and_transport,
+            a_service_answers_each_client,
+            services_refuse_bad_names_and_payloads,
         ]);
     };
 }

@@ -1,7 +1,7 @@
-//! Changes some packets that Cyclone sends, above all participant announcements: a function in the place of Cyclone's own for sending.
+//! Changes some packets that Cyclone sends, participant announcements and replies of services: a function in the place of Cyclone's own for sending.
 //!
 //! Cyclone has one announcement for all peers, and nothing in its configuration changes that. Each of its connections has a pointer to the
-//! function that sends a packet; ours passes packets on unchanged but for those that [`super::locators`] is about.
+//! function that sends a packet; ours passes packets on unchanged but for those that [`super::locators`] and [`super::reply_identity`] are about.
 //! An announcement by multicast leaves twice: to other hosts, with the address of its interface, and to this host (time to live 0), with
 //! loopback's.
 //!
@@ -15,6 +15,7 @@ use super::{
         named_destination, needed, split_fragment_requests, unicast_destination, with_addresses,
     },
     repeats::Repeats,
+    reply_identity::{has_reply, with_identities},
 };
 use cyclors::{dds_entity_t, dds_return_t, ddsrt_iovec_t};
 use holdall_io::mutex::lock;
@@ -478,9 +479,10 @@ unsafe fn changed(
     };
     let address = destination.ipv4()?;
     let change = change_of(pieces_of());
+    let has_reply = has_reply(pieces_of());
     // SAFETY: the connection is live, and so is the domain that it points to.
     let domain = unsafe { (*connection).domain } as usize;
-    let state = if change.is_some() || ANY_GONE.load(Ordering::Acquire) {
+    let state = if change.is_some() || has_reply || ANY_GONE.load(Ordering::Acquire) {
         State::of(domain)?
     } else {
         return None;
@@ -491,11 +493,16 @@ unsafe fn changed(
         to.0 = state.loopback? as *mut Connection;
         to.1.address[12..].copy_from_slice(&Ipv4Addr::LOCALHOST.octets());
     }
-    if change.is_none() {
+    if change.is_none() && !has_reply {
         // SAFETY: the loopback connection lives as long as the domain.
         return Some(unsafe { original(to.0, &raw const to.1, pieces, flags, written) });
     }
-    let packet: Vec<u8> = pieces_of().flatten().copied().collect();
+    let mut packet: Vec<u8> = pieces_of().flatten().copied().collect();
+    // Cyclone expects as much as it wanted to send.
+    let wanted = packet.len();
+    if has_reply {
+        packet = with_identities(&packet);
+    }
     let is_announcement = change == Some(Change::Announcement);
     if is_announcement {
         state.remember(&packet);
@@ -509,7 +516,7 @@ unsafe fn changed(
         }
         if !written.is_null() {
             // SAFETY: Cyclone passes null or a writable place.
-            unsafe { *written = packet.len() };
+            unsafe { *written = wanted };
         }
         return Some(OK);
     }
@@ -517,7 +524,7 @@ unsafe fn changed(
         let Some(rest) = state.postpone(&packet, &to.1)? else {
             if !written.is_null() {
                 // SAFETY: as above.
-                unsafe { *written = packet.len() };
+                unsafe { *written = wanted };
             }
             return Some(OK);
         };
@@ -541,8 +548,8 @@ unsafe fn changed(
         state.repeat(&chosen, &to.1);
     }
     if !written.is_null() && code == OK {
-        // SAFETY: as above. Cyclone expects as much as it wanted to send.
-        unsafe { *written = packet.len() };
+        // SAFETY: as above.
+        unsafe { *written = wanted };
     }
     Some(code)
 }

@@ -86,8 +86,6 @@ impl Drop for DomainId {
 }
 
 /// A DDS domain of this process: sockets, threads and receive buffers. Loans keep it alive.
-/// Each one is independent: two in one process on the same ROS domain communicate over the network like two
-/// processes.
 /// Each one is independent: two in one process on the same ROS domain talk over the network like two processes.
 pub(super) struct Domain {
     entity: dds_entity_t,
@@ -329,6 +327,11 @@ impl Reader {
         self.gid
     }
 
+    /// Its handle, which is live as long as this value.
+    pub(super) fn entity(&self) -> dds_entity_t {
+        self.entity
+    }
+
     /// Takes the samples that have arrived, for readers without a handler; at most [`TAKE_MAX`] samples.
     pub(super) fn take(&self, batch: &mut Vec<Received>) {
         // SAFETY: the reader is live and of our sertype.
@@ -477,6 +480,11 @@ impl Writer {
     /// Its GUID.
     pub(super) fn gid(&self) -> Gid {
         self.gid
+    }
+
+    /// Its handle, which is live as long as this value.
+    pub(super) fn entity(&self) -> dds_entity_t {
+        self.entity
     }
 
     /// Sends one serialized sample; waits for slow reliable readers as long as its QoS allows.

@@ -88,6 +88,25 @@ impl Sample {
         (!raw.fragments.is_null() && raw.sequence != 0).then_some((Gid(raw.guid), raw.sequence))
     }
 
+    /// The inline QoS of the submessage that the payload's first fragment arrived in, where it has some, and whether its numbers are
+    /// little endian.
+    pub(super) fn inline_qos(&self) -> Option<(&[u8], bool)> {
+        let first = self.raw().fragments;
+        if first.is_null() {
+            return None;
+        }
+        // SAFETY: the chain and its packets live for as long as the sample. Cyclone has checked the submessage: its fixed part and its
+        // inline QoS are in front of the payload, and the field that says where these begin is in host byte order by now.
+        unsafe {
+            let (packet, begin) = ((*first).rmsg, usize::from((*first).submsg_zoff));
+            let flags = *packet_byte(packet, begin + 1);
+            let octets = packet_byte(packet, begin + 6).cast::<u16>().read_unaligned();
+            let (from, until) = (begin + 8 + usize::from(octets), usize::from((*first).payload_zoff));
+            let has_some = flags & 2 != 0 && from < until;
+            has_some.then(|| (slice::from_raw_parts(packet_byte(packet, from), until - from), flags & 1 != 0))
+        }
+    }
+
     /// The payload when it is in one piece.
     pub(super) fn contiguous(&self) -> Option<&[u8]> {
         let mut pieces = self.pieces();

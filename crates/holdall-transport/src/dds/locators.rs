@@ -93,7 +93,7 @@ pub(super) fn announcement_ports(address: Ipv4Addr, domain: u32, index_max: u32)
         .collect()
 }
 
-const HEADER_BYTES: usize = 20;
+pub(super) const HEADER_BYTES: usize = 20;
 const SUBMESSAGE_HEADER_BYTES: usize = 4;
 const PAD: u8 = 0x01;
 const INFO_TIMESTAMP: u8 = 0x09;
@@ -103,13 +103,13 @@ const INFO_DESTINATION: u8 = 0x0e;
 const NACK_FRAGMENTS: u8 = 0x12;
 /// `DATA` flags: little endian, with inline QoS, with payload.
 const FLAG_LITTLE_ENDIAN: u8 = 1;
-const FLAG_INLINE_QOS: u8 = 2;
+pub(super) const FLAG_INLINE_QOS: u8 = 2;
 const FLAG_PAYLOAD: u8 = 4;
 /// The first two bytes of the GUIDs of Fast DDS.
 const VENDOR_FAST_DDS: [u8; 2] = [0x01, 0x0f];
 /// `ENTITYID_SPDP_BUILTIN_PARTICIPANT_WRITER`.
 const PARTICIPANT_WRITER: [u8; 4] = [0x00, 0x01, 0x00, 0xc2];
-const PID_SENTINEL: u16 = 0x0001;
+pub(super) const PID_SENTINEL: u16 = 0x0001;
 /// `PID_DEFAULT_UNICAST_LOCATOR` and `PID_METATRAFFIC_UNICAST_LOCATOR`.
 const UNICAST_LOCATORS: [u16; 2] = [0x0031, 0x0032];
 const LOCATOR_BYTES: usize = 24;
@@ -117,23 +117,51 @@ const LOCATOR_BYTES: usize = 24;
 const KIND_UDP_V4: u32 = 1;
 
 /// A submessage inside a packet.
-struct Submessage {
-    id: u8,
-    flags: u8,
+pub(super) struct Submessage {
+    /// Its kind.
+    pub id: u8,
+    /// What follows, and in which byte order.
+    pub flags: u8,
     /// Where its header begins.
-    at: usize,
+    pub at: usize,
     /// One past its last byte.
-    end: usize,
+    pub end: usize,
+}
+
+impl Submessage {
+    /// The byte order of its numbers.
+    pub(super) fn order(&self) -> Order {
+        Order {
+            is_little: self.flags & FLAG_LITTLE_ENDIAN != 0,
+        }
+    }
 }
 
 /// Reads integers in the byte order of a submessage or payload.
 #[derive(Clone, Copy)]
-struct Order {
-    is_little: bool,
+pub(super) struct Order {
+    /// Little endian.
+    pub is_little: bool,
 }
 
 impl Order {
-    fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
+    pub(super) fn put_u16(self, bytes: &mut Vec<u8>, value: u16) {
+        bytes.extend_from_slice(&if self.is_little {
+            value.to_le_bytes()
+        } else {
+            value.to_be_bytes()
+        });
+    }
+
+    pub(super) fn put_u32(self, bytes: &mut Vec<u8>, value: u32) {
+        bytes.extend_from_slice(&if self.is_little {
+            value.to_le_bytes()
+        } else {
+            value.to_be_bytes()
+        });
+    }
+
+    pub(super) fn u16(self, bytes: &[u8], at: usize) -> Option<u16> {
         let bytes = bytes.get(at..at.checked_add(2)?)?.try_into().ok()?;
         Some(if self.is_little {
             u16::from_le_bytes(bytes)
@@ -142,7 +170,7 @@ impl Order {
         })
     }
 
-    fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
+    pub(super) fn u32(self, bytes: &[u8], at: usize) -> Option<u32> {
         let bytes = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
         Some(if self.is_little {
             u32::from_le_bytes(bytes)
@@ -153,7 +181,7 @@ impl Order {
 }
 
 /// The submessage at `at` of bytes that may end inside it.
-fn submessage(bytes: &[u8], at: usize) -> Option<Submessage> {
+pub(super) fn submessage(bytes: &[u8], at: usize) -> Option<Submessage> {
     let (id, flags) = (*bytes.get(at)?, *bytes.get(at + 1)?);
     let order = Order {
         is_little: flags & FLAG_LITTLE_ENDIAN != 0,

@@ -14,6 +14,8 @@ mod log_limit;
 mod node_graph;
 mod qos;
 mod repeats;
+mod reply_identity;
+mod service_header;
 
 pub use config::DdsEnvironment;
 
@@ -40,11 +42,15 @@ mod ffi_reliability;
 #[cfg(feature = "dds")]
 mod ffi_sertype;
 #[cfg(feature = "dds")]
+mod ffi_service;
+#[cfg(feature = "dds")]
 mod ffi_trial;
 #[cfg(feature = "dds")]
 mod peers;
 #[cfg(feature = "dds")]
 mod publisher;
+#[cfg(feature = "dds")]
+mod service;
 #[cfg(feature = "dds")]
 mod subscription;
 #[cfg(feature = "dds")]

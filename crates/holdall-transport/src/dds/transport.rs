@@ -9,13 +9,15 @@ use super::{
     ffi_log::take_over_messages,
     peers::NamedPeers,
     publisher::DdsPublisher,
+    service::{DdsClient, DdsServer},
     subscription::{DdsSubscription, PinnedBuffers},
     type_description::TypeDescriptions,
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
-    TypeDescriptionReply,
+    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake, Sink,
+    SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
     registry::{Backend, OpenError},
+    service::{check_service, service_error},
 };
 use holdall_io::{
     clock::Clock,
@@ -263,6 +265,32 @@ impl Transport for DdsTransport {
         DdsPublisher::new(&self.participant, &self.announcement, request)
             .map(|publisher| Box::new(publisher) as Box<dyn Publisher>)
             .map_err(|error| refused(&request.topic, &error))
+    }
+
+    fn serve(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceServer>, TransportError> {
+        check_service(service)?;
+        if self.participant.domain().announcing().is_none() {
+            // Cyclone's packets are not ours to change, see `reply_identity`.
+            tracing::debug!("{}: clients on Fast DDS get no replies without UDP over IPv4", service.name);
+        }
+        DdsServer::new(&self.participant, &self.announcement, service, wake, &self.clock)
+            .map(|server| Box::new(server) as Box<dyn ServiceServer>)
+            .map_err(|error| service_error(&service.name, error.to_string()))
+    }
+
+    fn client(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceClient>, TransportError> {
+        check_service(service)?;
+        DdsClient::new(&self.participant, Some(&self.announcement), service, wake)
+            .map(|client| Box::new(client) as Box<dyn ServiceClient>)
+            .map_err(|error| service_error(&service.name, error.to_string()))
     }
 
     fn request_type_description(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {

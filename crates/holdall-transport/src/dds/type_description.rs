@@ -6,21 +6,17 @@
 //! because a service keeps only ten for all its clients.
 
 use super::{
-    ffi_entity::{DdsError, Participant, Reader, Received, Writer},
-    qos::{DdsHistory, DdsQos, WRITE_BLOCK_NANOS_MAX, is_cyclone},
+    ffi_entity::{DdsError, Participant},
+    service::DdsClient,
 };
 use crate::{
-    TypeDescriptionReply,
-    type_messages::{ANSWER_BYTES_MAX, Mapping, Reply, answer, client_id, encode_request},
+    ServiceClient, ServiceDescription, ServiceReply, TypeDescriptionReply,
+    type_messages::{answer, decode_reply, encode_request},
 };
-use holdall_model::{
-    names::dds::{service_reply_to_dds, service_request_to_dds},
-    topic::{Gid, NodeName},
-};
+use holdall_model::topic::NodeName;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-const REQUEST_TYPE: &str = "type_description_interfaces::srv::dds_::GetTypeDescription_Request_";
-const REPLY_TYPE: &str = "type_description_interfaces::srv::dds_::GetTypeDescription_Response_";
+const SERVICE_TYPE: &str = "type_description_interfaces/srv/GetTypeDescription";
 
 /// How long to wait for a node's first answer before the request is repeated; doubled each time, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(75);
@@ -31,39 +27,27 @@ const RETRY_MAX: Duration = Duration::from_secs(2);
 /// Most requests that wait for an answer of one node; services keep ten.
 const IN_FLIGHT_MAX: usize = 8;
 
-/// `rmw_qos_profile_services_default`.
-fn service_qos() -> DdsQos {
-    DdsQos {
-        reliable: true,
-        max_blocking_nanos: WRITE_BLOCK_NANOS_MAX,
-        history: DdsHistory::KeepLast(10),
-        ..DdsQos::default()
-    }
-}
+/// Numbers of a repeated request whose answers are still accepted.
+const NUMBERS_MAX: usize = 16;
 
 /// A request that has no answer yet.
 struct Question {
     type_name: String,
     type_hash: String,
-    /// Distinguishes requests with [`Mapping::Header`].
-    number: u64,
+    /// What it was sent as, the last time last.
+    numbers: Vec<u64>,
     sent: Option<Duration>,
 }
 
 /// The client of one node.
 struct Client {
-    requests: Writer,
-    replies: Reader,
+    service: DdsClient,
     questions: Vec<Question>,
-    next_number: u64,
     /// The node has answered: it knows our reader.
     has_answered: bool,
     /// Time between the last request to a node that has not answered, and the next.
     retry: Duration,
     last_sent: Option<Duration>,
-    /// Set once a failure without a type's name came: one request at a time, so that the next one can be
-    /// distinguished.
-    one_by_one: bool,
 }
 
 /// All clients.
@@ -129,27 +113,18 @@ fn failure(type_name: &str, type_hash: &str, reason: String) -> TypeDescriptionR
 
 impl Client {
     fn new(participant: &Arc<Participant>, node: &NodeName) -> Result<Self, DdsError> {
-        let service = format!("{node}/get_type_description");
-        let qos = service_qos();
-        let reader_qos = DdsQos {
-            history: DdsHistory::KeepAll,
-            ..qos.clone()
+        let service = ServiceDescription {
+            name: format!("{node}/get_type_description"),
+            type_name: SERVICE_TYPE.to_owned(),
+            type_hash: None,
         };
         Ok(Self {
-            replies: Reader::new(
-                participant,
-                &service_reply_to_dds(&service),
-                REPLY_TYPE,
-                &reader_qos,
-                None,
-            )?,
-            requests: Writer::new(participant, &service_request_to_dds(&service), REQUEST_TYPE, &qos)?,
+            // Not shown under our node, which is announced anew with each endpoint.
+            service: DdsClient::new(participant, None, &service, Arc::new(|| {}))?,
             questions: Vec::new(),
-            next_number: 1,
             has_answered: false,
             retry: RETRY_MIN,
             last_sent: None,
-            one_by_one: false,
         })
     }
 
@@ -158,35 +133,19 @@ impl Client {
         if self.questions.iter().any(known) {
             return;
         }
-        let (type_name, type_hash) = (type_name.to_owned(), type_hash.to_owned());
         self.questions.push(Question {
-            type_name,
-            type_hash,
-            number: self.next_number,
+            type_name: type_name.to_owned(),
+            type_hash: type_hash.to_owned(),
+            numbers: Vec::new(),
             sent: None,
         });
-        self.next_number += 1;
-    }
-
-    fn mapping(&self, server: Gid) -> Mapping {
-        if is_cyclone(server) {
-            Mapping::Header {
-                client: client_id(self.requests.gid()),
-            }
-        } else {
-            Mapping::Bare
-        }
     }
 
     fn send_requests(&mut self, now: Duration) {
         // Replies get lost while the server does not know our reader yet.
-        let Some(server) = self.replies.matched_gids().first().copied() else {
-            return;
-        };
-        if self.requests.matched() == 0 {
+        if self.questions.is_empty() || !self.service.is_ready() {
             return;
         }
-        let mapping = self.mapping(server);
         if !self.has_answered {
             if self
                 .last_sent
@@ -205,11 +164,7 @@ impl Client {
                 .iter_mut()
                 .for_each(|question| question.sent = None);
         }
-        let in_flight_max = if self.one_by_one || !self.has_answered {
-            1
-        } else {
-            IN_FLIGHT_MAX
-        };
+        let in_flight_max = if self.has_answered { IN_FLIGHT_MAX } else { 1 };
         for question in self.questions.iter_mut().take(in_flight_max) {
             if question
                 .sent
@@ -218,83 +173,44 @@ impl Client {
                 continue;
             }
             question.sent = Some(now);
-            let request = encode_request(mapping, question.number, &question.type_name, &question.type_hash);
-            if let Err(error) = self.requests.write(&request) {
-                tracing::debug!("cannot ask for {}: {error}", question.type_name);
+            let request = encode_request(&question.type_name, &question.type_hash);
+            match self.service.send(&request) {
+                Ok(number) => {
+                    if question.numbers.len() == NUMBERS_MAX {
+                        question.numbers.remove(0);
+                    }
+                    question.numbers.push(number);
+                }
+                Err(error) => tracing::debug!("cannot ask for {}: {error}", question.type_name),
             }
         }
     }
 
     fn read_replies(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
-        let mut batch = Vec::new();
-        loop {
-            self.replies.take(&mut batch);
-            if batch.is_empty() {
-                return;
-            }
-            for received in batch.drain(..) {
-                self.read_reply(&received, replies);
-            }
+        let mut arrived = Vec::new();
+        self.service.poll(&mut arrived);
+        for reply in arrived {
+            replies.extend(self.take_reply(reply));
         }
     }
 
-    fn read_reply(&mut self, received: &Received, replies: &mut Vec<TypeDescriptionReply>) {
-        let Some((server, _)) = received.sample.origin() else {
-            return;
-        };
-        if received.sample.len() > ANSWER_BYTES_MAX {
-            tracing::debug!(
-                "a type description of {} bytes from {server} is not read",
-                received.sample.len()
-            );
-            return;
-        }
-        let mut payload = Vec::with_capacity(received.sample.len());
-        received
-            .sample
-            .pieces()
-            .for_each(|piece| payload.extend_from_slice(piece));
-        match Reply::decode(self.mapping(server), &payload) {
-            Ok(Some(reply)) => self.take_reply(reply, replies),
-            Ok(None) => {}
-            Err(error) => tracing::debug!("malformed type description from {server}: {error}"),
-        }
-    }
-
-    /// Finds the request that a reply answers. Replies for other clients of the service arrive as well.
-    fn take_reply(&mut self, reply: Reply, replies: &mut Vec<TypeDescriptionReply>) {
-        let position = match (&reply.number, &reply.outcome) {
-            (Some(number), _) => self
-                .questions
-                .iter()
-                .position(|question| question.number == *number),
-            (None, Ok(described)) => self
-                .questions
-                .iter()
-                .position(|question| question.type_name == described.type_name),
-            (None, Err(_)) if self.in_flight() == 1 => {
-                self.questions.iter().position(|question| question.sent.is_some())
-            }
-            (None, Err(_)) => {
-                self.one_by_one = true;
-                self.questions
-                    .iter_mut()
-                    .for_each(|question| question.sent = None);
-                None
+    fn take_reply(&mut self, reply: ServiceReply) -> Option<TypeDescriptionReply> {
+        let is_asked = |question: &Question| question.numbers.contains(&reply.number);
+        let position = self.questions.iter().position(is_asked)?;
+        let decoded = reply
+            .payload
+            .and_then(|payload| decode_reply(&payload).map_err(|error| error.to_string()));
+        let outcome = match decoded {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                tracing::debug!("malformed type description: {error}");
+                return None;
             }
         };
-        let Some(position) = position else { return };
         self.has_answered = true;
         let Question {
             type_name, type_hash, ..
         } = self.questions.remove(position);
-        replies.push(answer(type_name, type_hash, reply.outcome));
-    }
-
-    fn in_flight(&self) -> usize {
-        self.questions
-            .iter()
-            .filter(|question| question.sent.is_some())
-            .count()
+        Some(answer(type_name, type_hash, outcome))
     }
 }

@@ -6,18 +6,20 @@ mod discovery;
 mod network;
 mod publisher;
 mod qos;
+mod service;
 mod subscription;
 
 pub use network::MemoryNetwork;
 pub use publisher::MemoryPublisher;
 
 use crate::{
-    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
-    TypeDescriptionReply,
+    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake, Sink,
+    SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply, service::check_service,
 };
 use holdall_io::clock::Clock;
 use holdall_model::{time::Timestamp, topic::NodeName};
 use network::TransportId;
+use service::{MemoryClient, MemoryServer};
 use std::sync::Arc;
 use subscription::MemorySubscription;
 
@@ -75,6 +77,24 @@ impl Transport for MemoryTransport {
             request,
             &self.clock,
         )))
+    }
+
+    fn serve(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceServer>, TransportError> {
+        check_service(service)?;
+        Ok(Box::new(MemoryServer::new(&self.network, service, wake)))
+    }
+
+    fn client(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceClient>, TransportError> {
+        check_service(service)?;
+        Ok(Box::new(MemoryClient::new(&self.network, service, wake)))
     }
 
     fn request_type_description(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {

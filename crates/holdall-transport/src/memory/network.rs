@@ -1,6 +1,12 @@
 //! What the participants of a memory network share: endpoints, matches, events not yet polled.
 
-use super::{discovery::Inbox, publisher::MemoryPublisher, qos::History, subscription::Delivery};
+use super::{
+    discovery::Inbox,
+    publisher::MemoryPublisher,
+    qos::History,
+    service::{Calling, Offered},
+    subscription::Delivery,
+};
 use crate::{EndpointInfo, GraphEvent, PublishRequest, TypeDescriptionReply, TypeSource};
 use holdall_io::mutex::lock;
 use holdall_io::{clock::Clock, survivor::Region};
@@ -48,6 +54,8 @@ pub(super) struct State {
     inboxes: BTreeMap<TransportId, Inbox>,
     pub offers: BTreeMap<Gid, Offer>,
     pub requests: BTreeMap<Gid, Request>,
+    pub servers: BTreeMap<Gid, Offered>,
+    pub clients: BTreeMap<Gid, Calling>,
     descriptions: HashMap<(NodeName, String), Result<Vec<TypeSource>, String>>,
     failure: Option<String>,
 }

@@ -7,8 +7,8 @@ use super::{
     token::{data_key, gid_of},
 };
 use crate::{
-    TypeDescriptionReply,
-    type_messages::{ANSWER_BYTES_MAX, Mapping, Reply as Described, answer, encode_request},
+    SERVICE_BYTES_MAX, TypeDescriptionReply,
+    type_messages::{answer, decode_reply, encode_request},
 };
 use ::zenoh::{
     Wait,
@@ -79,7 +79,7 @@ impl TypeDescriptions {
                 &service_type,
                 service_hash.as_deref(),
             ))
-            .payload(encode_request(Mapping::Bare, self.asked, type_name, type_hash))
+            .payload(encode_request(type_name, type_hash))
             .attachment(attachment.encode())
             .target(QueryTarget::BestMatching)
             .consolidation(ConsolidationMode::None)
@@ -112,21 +112,17 @@ impl OpenQuestion {
         }
         let (node, type_name, type_hash) = &self.question;
         let described = match reply.result() {
-            Ok(sample) if sample.payload().len() > ANSWER_BYTES_MAX => {
+            Ok(sample) if sample.payload().len() > SERVICE_BYTES_MAX => {
                 Err(format!("{node} answers with {} bytes", sample.payload().len()))
             }
-            Ok(sample) => Described::decode(Mapping::Bare, &sample.payload().to_bytes())
+            Ok(sample) => decode_reply(&sample.payload().to_bytes())
                 .map_err(|error| format!("the answer of {node} is malformed: {error}")),
             Err(error) => Err(format!(
                 "{node} refuses: {}",
                 String::from_utf8_lossy(&error.payload().to_bytes())
             )),
         };
-        let outcome = match described {
-            Ok(Some(described)) => described.outcome,
-            Ok(None) => return,
-            Err(reason) => Err(reason),
-        };
+        let outcome = described.and_then(|outcome| outcome);
         state
             .answers
             .push(answer(type_name.clone(), type_hash.clone(), outcome));

@@ -1,0 +1,522 @@
+//! Services over DDS, for nodes on Fast DDS and on Cyclone DDS.
+//!
+//! Requests go to `rq/<service>Request`, replies to `rr/<service>Reply`, which all servers and clients of a service share. Which reply is
+//! whose, the two families of rmw say in two ways: rmw_fastrtps by the *related sample identity* of a reply
+//! ([`super::reply_identity`]), rmw_cyclonedds by a header in the payload ([`super::service_header`]). A client of the latter has
+//! `clientid=` in the user data of its request writer; a server is known by its vendor.
+
+use super::{
+    announcement::{EndpointKind, NodeAnnouncement},
+    ffi_entity::{DdsError, Participant, Reader, Received, SampleHandler, Writer},
+    ffi_service::{matched_readers, matched_writers},
+    qos::{DdsHistory, DdsQos, is_cyclone},
+    reply_identity::{ReplyIdentities, RequestIdentity, identity_in},
+    service_header::{client_id, header, header_of, parts, unwrapped, wrapped},
+};
+use crate::{
+    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
+    ServiceServer, ServiceWake, TransportError,
+    service::{Wrapping, check_payload, service_error},
+};
+use holdall_io::{clock::Clock, mutex::lock};
+use holdall_model::{
+    names::dds::{service_reply_to_dds, service_request_to_dds, type_to_dds},
+    topic::Gid,
+};
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    fmt::Write as _,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+/// Most bytes of requests or replies that wait.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
+/// How long a reply waits for a reader of its client.
+const CLIENT_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a request or a reply may wait for slow readers of others.
+const WRITE_BLOCK_NANOS: i64 = 50_000_000;
+
+/// Requests and replies that are kept until they are acknowledged; rmw keeps 10.
+const KEPT: u32 = 256;
+
+/// Clients whose way is remembered.
+const CLIENTS_MAX: usize = 4096;
+
+/// Requests of ours that may have a reply.
+const OPEN_MAX: usize = 4096;
+
+/// A sample that has arrived.
+struct Arrived {
+    from: Gid,
+    sequence: u64,
+    answers: Option<RequestIdentity>,
+    payload: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    samples: VecDeque<Arrived>,
+    bytes: usize,
+    dropped: u64,
+}
+
+/// Where samples wait until they are taken.
+struct Inbox {
+    waiting: Mutex<Waiting>,
+    wake: ServiceWake,
+}
+
+impl Inbox {
+    fn new(wake: ServiceWake) -> Arc<Self> {
+        Arc::new(Self {
+            waiting: Mutex::default(),
+            wake,
+        })
+    }
+
+    fn take(&self) -> VecDeque<Arrived> {
+        let mut waiting = lock(&self.waiting);
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.samples)
+    }
+
+    fn take_dropped(&self) -> u64 {
+        std::mem::take(&mut lock(&self.waiting).dropped)
+    }
+}
+
+/// Puts samples that are for us into an inbox.
+struct InboxHandler {
+    inbox: Arc<Inbox>,
+    is_ours: Box<dyn Fn(&Arrived) -> bool + Send + Sync>,
+}
+
+impl SampleHandler for InboxHandler {
+    fn on_samples(&self, batch: &mut Vec<Received>) {
+        let mut has_new = false;
+        for Received { sample, .. } in batch.drain(..) {
+            // Within this process there is no one to answer.
+            let Some((from, sequence)) = sample.origin() else {
+                continue;
+            };
+            let mut waiting = lock(&self.inbox.waiting);
+            let bytes = sample.len();
+            let has_room =
+                waiting.samples.len() < SERVICE_WAITING_MAX && waiting.bytes + bytes <= WAITING_BYTES_MAX;
+            if bytes > SERVICE_BYTES_MAX || !has_room {
+                waiting.dropped += 1;
+                continue;
+            }
+            let mut payload = Vec::with_capacity(bytes);
+            sample.pieces().for_each(|piece| payload.extend_from_slice(piece));
+            let answers = sample
+                .inline_qos()
+                .and_then(|(parameters, is_little)| identity_in(parameters, is_little));
+            let arrived = Arrived {
+                from,
+                sequence,
+                answers,
+                payload,
+            };
+            if (self.is_ours)(&arrived) {
+                waiting.bytes += bytes;
+                waiting.samples.push_back(arrived);
+                has_new = true;
+            }
+        }
+        if has_new {
+            (self.inbox.wake)();
+        }
+    }
+}
+
+/// `rmw_qos_profile_services_default`, with more that may wait.
+fn service_qos(user_data: &str) -> DdsQos {
+    DdsQos {
+        reliable: true,
+        max_blocking_nanos: WRITE_BLOCK_NANOS,
+        history: DdsHistory::KeepLast(KEPT),
+        user_data: user_data.as_bytes().to_vec(),
+        ..DdsQos::default()
+    }
+}
+
+/// What a service's endpoints have as user data: `<key>=<16 numbers>;`, and the hash of the service's type.
+fn user_data(participant: Gid, key: &str, service: &ServiceDescription) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let id: Vec<String> = participant.0[..12]
+        .iter()
+        .chain(&number)
+        .map(|byte| format!("{byte:x}"))
+        .collect();
+    let mut text = format!("{key}={};", id.join("."));
+    if let Some(hash) = &service.type_hash {
+        let _ = write!(text, "typehash={hash};");
+    }
+    text
+}
+
+/// The two endpoints of a service or a client.
+struct Endpoints {
+    reader: Reader,
+    writer: Writer,
+    announcement: Option<Arc<NodeAnnouncement>>,
+}
+
+impl Endpoints {
+    fn announce(&self) {
+        if let Some(announcement) = &self.announcement {
+            announcement.add(EndpointKind::Reader, self.reader.gid());
+            announcement.add(EndpointKind::Writer, self.writer.gid());
+        }
+    }
+}
+
+impl Drop for Endpoints {
+    fn drop(&mut self) {
+        if let Some(announcement) = &self.announcement {
+            announcement.remove(EndpointKind::Reader, self.reader.gid());
+            announcement.remove(EndpointKind::Writer, self.writer.gid());
+        }
+    }
+}
+
+/// Names and types of both topics of a service: requests, replies.
+fn topics(service: &ServiceDescription) -> [(String, String); 2] {
+    let of = |topic: fn(&str) -> String, end: &str| {
+        (topic(&service.name), type_to_dds(&format!("{}_{end}", service.type_name)))
+    };
+    [of(service_request_to_dds, "Request"), of(service_reply_to_dds, "Response")]
+}
+
+/// Whether two endpoints are of one participant.
+fn is_same_participant(one: Gid, other: Gid) -> bool {
+    one.0[..12] == other.0[..12]
+}
+
+/// A reply whose client does not hear us yet.
+struct Held {
+    id: RequestId,
+    payload: Vec<u8>,
+    until: Duration,
+}
+
+/// A service.
+pub(super) struct DdsServer {
+    name: String,
+    inbox: Arc<Inbox>,
+    endpoints: Endpoints,
+    // Goes after the writer, which may repeat replies until then.
+    identities: ReplyIdentities,
+    /// Whether a client has the header.
+    clients: HashMap<Gid, bool>,
+    written: u64,
+    held: VecDeque<Held>,
+    clock: Arc<dyn Clock>,
+}
+
+impl DdsServer {
+    /// Offers a service under our node.
+    pub(super) fn new(
+        participant: &Arc<Participant>,
+        announcement: &Arc<NodeAnnouncement>,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, DdsError> {
+        let [requests, replies] = topics(service);
+        let user_data = user_data(participant.gid(), "serviceid", service);
+        let inbox = Inbox::new(wake);
+        // The writer first: who sees the reader sends.
+        let writer = Writer::new(participant, &replies.0, &replies.1, &service_qos(&user_data))?;
+        let identities = ReplyIdentities::of(writer.gid());
+        let qos = DdsQos {
+            history: DdsHistory::KeepAll,
+            ignores_own: true,
+            ..service_qos(&user_data)
+        };
+        let handler = InboxHandler {
+            inbox: Arc::clone(&inbox),
+            is_ours: Box::new(|_| true),
+        };
+        let reader = Reader::new(participant, &requests.0, &requests.1, &qos, Some(Box::new(handler)))?;
+        let endpoints = Endpoints {
+            reader,
+            writer,
+            announcement: Some(Arc::clone(announcement)),
+        };
+        endpoints.announce();
+        Ok(Self {
+            name: service.name.clone(),
+            inbox,
+            endpoints,
+            identities,
+            clients: HashMap::new(),
+            written: 0,
+            held: VecDeque::new(),
+            clock: Arc::clone(clock),
+        })
+    }
+
+    fn has_header(&mut self, client: Gid) -> bool {
+        if let Some(known) = self.clients.get(&client) {
+            return *known;
+        }
+        if self.clients.len() >= CLIENTS_MAX {
+            self.clients.clear();
+        }
+        for (writer, user_data) in matched_writers(&self.endpoints.reader) {
+            let has_id = user_data.windows(9).any(|part| part == b"clientid=");
+            self.clients.insert(writer, has_id);
+        }
+        // One that is gone already hears no reply.
+        self.clients.get(&client).copied().unwrap_or(false)
+    }
+
+    fn request(&mut self, arrived: Arrived) -> Option<ServiceRequest> {
+        let (wrapping, payload) = if self.has_header(arrived.from) {
+            let Some((header, payload)) = unwrapped(arrived.payload) else {
+                tracing::warn!("{}: a request of {} is too short", self.name, arrived.from);
+                return None;
+            };
+            (Wrapping::Header(header), payload)
+        } else {
+            (Wrapping::Bare, arrived.payload)
+        };
+        let id = RequestId {
+            client: arrived.from,
+            number: arrived.sequence,
+            wrapping,
+        };
+        Some(ServiceRequest { id, payload })
+    }
+
+    fn hears(&self, client: Gid) -> bool {
+        matched_readers(&self.endpoints.writer)
+            .iter()
+            .any(|reader| is_same_participant(*reader, client))
+    }
+
+    fn write(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError> {
+        let next = self.written + 1;
+        let is_bare = id.wrapping == Wrapping::Bare;
+        if is_bare {
+            let request = RequestIdentity {
+                client: id.client,
+                sequence: id.number,
+            };
+            self.identities.add(next, request);
+        }
+        let written = self.endpoints.writer.write(&wrapped(payload, id.wrapping));
+        match written {
+            Ok(()) => {
+                self.written = next;
+                Ok(())
+            }
+            Err(error) => {
+                self.identities.remove(next);
+                Err(service_error(&self.name, error.to_string()))
+            }
+        }
+    }
+
+    fn send_held(&mut self) {
+        let now = self.clock.monotonic();
+        for _ in 0..self.held.len() {
+            let Some(held) = self.held.pop_front() else { return };
+            if self.hears(held.id.client) {
+                if let Err(error) = self.write(&held.id, &held.payload) {
+                    tracing::warn!("a reply is lost: {error}");
+                }
+            } else if now >= held.until {
+                tracing::debug!("{}: {} is gone before its reply", self.name, held.id.client);
+            } else {
+                self.held.push_back(held);
+            }
+        }
+    }
+}
+
+impl ServiceServer for DdsServer {
+    fn poll(&mut self, requests: &mut Vec<ServiceRequest>) {
+        self.send_held();
+        for arrived in self.inbox.take() {
+            let request = self.request(arrived);
+            requests.extend(request);
+        }
+    }
+
+    fn reply(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError> {
+        check_payload(&self.name, payload)?;
+        if self.hears(id.client) {
+            return self.write(id, payload);
+        }
+        if self.held.len() == SERVICE_WAITING_MAX {
+            self.held.pop_front();
+        }
+        self.held.push_back(Held {
+            id: *id,
+            payload: payload.to_vec(),
+            until: self.clock.monotonic() + CLIENT_WAIT,
+        });
+        Ok(())
+    }
+
+    fn has_waiting_replies(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    fn take_dropped(&mut self) -> u64 {
+        self.inbox.take_dropped()
+    }
+}
+
+/// A client of a service.
+pub(super) struct DdsClient {
+    name: String,
+    inbox: Arc<Inbox>,
+    endpoints: Endpoints,
+    /// How we are named in headers.
+    id: u64,
+    sent: u64,
+    /// Numbers of requests without a reply.
+    open: BTreeSet<u64>,
+}
+
+impl DdsClient {
+    /// Creates a client, which is shown under our node with an `announcement`.
+    pub(super) fn new(
+        participant: &Arc<Participant>,
+        announcement: Option<&Arc<NodeAnnouncement>>,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Self, DdsError> {
+        let [requests, replies] = topics(service);
+        let user_data = user_data(participant.gid(), "clientid", service);
+        let writer = Writer::new(participant, &requests.0, &requests.1, &service_qos(&user_data))?;
+        let (ours, id) = (writer.gid(), client_id(writer.gid()));
+        let qos = DdsQos {
+            history: DdsHistory::KeepAll,
+            ignores_own: true,
+            ..service_qos(&user_data)
+        };
+        let inbox = Inbox::new(wake);
+        let is_ours = move |arrived: &Arrived| match arrived.answers {
+            Some(request) => request.client == ours,
+            None if is_cyclone(arrived.from) => header_of(&arrived.payload).is_some_and(|header| parts(header).0 == id),
+            None => true,
+        };
+        let handler = InboxHandler {
+            inbox: Arc::clone(&inbox),
+            is_ours: Box::new(is_ours),
+        };
+        let reader = Reader::new(participant, &replies.0, &replies.1, &qos, Some(Box::new(handler)))?;
+        let endpoints = Endpoints {
+            reader,
+            writer,
+            announcement: announcement.map(Arc::clone),
+        };
+        endpoints.announce();
+        Ok(Self {
+            name: service.name.clone(),
+            inbox,
+            endpoints,
+            id,
+            sent: 0,
+            open: BTreeSet::new(),
+        })
+    }
+
+    /// The writer of replies of a server that is matched both ways.
+    fn server(&self) -> Option<Gid> {
+        if self.endpoints.reader.matched() == 0 || self.endpoints.writer.matched() == 0 {
+            return None;
+        }
+        let readers = matched_readers(&self.endpoints.writer);
+        let hears = |writer: &Gid| readers.iter().any(|reader| is_same_participant(*reader, *writer));
+        self.endpoints.reader.matched_gids().into_iter().find(hears)
+    }
+
+    /// Number and body of a reply.
+    fn reply(&self, arrived: Arrived) -> Option<(u64, Vec<u8>)> {
+        if let Some(request) = arrived.answers {
+            return Some((request.sequence, arrived.payload));
+        }
+        if is_cyclone(arrived.from) {
+            let (header, payload) = unwrapped(arrived.payload)?;
+            return Some((parts(header).1, payload));
+        }
+        // Other vendors: without an identity it can be known only while a single request is open.
+        let number = *self.open.first()?;
+        (self.open.len() == 1).then_some((number, arrived.payload))
+    }
+}
+
+impl ServiceClient for DdsClient {
+    fn is_ready(&mut self) -> bool {
+        self.server().is_some()
+    }
+
+    fn send(&mut self, payload: &[u8]) -> Result<u64, TransportError> {
+        check_payload(&self.name, payload)?;
+        let server = self
+            .server()
+            .ok_or_else(|| service_error(&self.name, "no server is there"))?;
+        let number = self.sent + 1;
+        let wrapping = if is_cyclone(server) {
+            Wrapping::Header(header(self.id, number))
+        } else {
+            Wrapping::Bare
+        };
+        let written = self.endpoints.writer.write(&wrapped(payload, wrapping));
+        written.map_err(|error| service_error(&self.name, error.to_string()))?;
+        self.sent = number;
+        if self.open.len() == OPEN_MAX {
+            self.open.pop_first();
+        }
+        self.open.insert(number);
+        Ok(number)
+    }
+
+    fn poll(&mut self, replies: &mut Vec<ServiceReply>) {
+        for arrived in self.inbox.take() {
+            if let Some((number, payload)) = self.reply(arrived)
+                && self.open.remove(&number)
+            {
+                replies.push(ServiceReply {
+                    number,
+                    payload: Ok(payload),
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_name_their_service_as_rmw_does() {
+        let service = ServiceDescription {
+            name: "/ns/add".to_owned(),
+            type_name: "pkg/srv/Add".to_owned(),
+            type_hash: Some("RIHS01_00".to_owned()),
+        };
+        let text = user_data(Gid([0x1f; 16]), "serviceid", &service);
+        let (id, hash) = text.split_once(';').unwrap();
+        assert_eq!(id.split('.').count(), 16);
+        assert!(id.starts_with("serviceid=1f.1f."), "{id}");
+        assert_eq!(hash, "typehash=RIHS01_00;");
+        let [requests, replies] = topics(&service);
+        assert_eq!(requests, ("rq/ns/addRequest".to_owned(), "pkg::srv::dds_::Add_Request_".to_owned()));
+        assert_eq!(replies, ("rr/ns/addReply".to_owned(), "pkg::srv::dds_::Add_Response_".to_owned()));
+    }
+}

@@ -1,0 +1,137 @@
+//! Services: answering the requests of other nodes, and sending requests to services of other nodes.
+//!
+//! Payloads are serialized requests and replies as their types define them, with their encapsulation header and without
+//! anything that a middleware wraps around them. Nothing here blocks: what arrives waits in bounded queues.
+
+use crate::TransportError;
+use holdall_model::topic::Gid;
+use std::sync::Arc;
+
+/// Longest request and reply that is accepted, in bytes.
+pub const SERVICE_BYTES_MAX: usize = 16 << 20;
+
+/// Most requests, or replies, that wait to be taken.
+pub const SERVICE_WAITING_MAX: usize = 1024;
+
+/// Called when something has arrived, on the transport's own threads: must not block.
+pub type ServiceWake = Arc<dyn Fn() + Send + Sync>;
+
+/// Which service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceDescription {
+    /// Full name, for example `/rosbag2_recorder/pause`.
+    pub name: String,
+    /// ROS type, for example `rosbag2_interfaces/srv/Pause`.
+    pub type_name: String,
+    /// RIHS01 hash of the type, where known.
+    pub type_hash: Option<String>,
+}
+
+/// Identifies a request for its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId {
+    /// The client.
+    pub(crate) client: Gid,
+    /// The client's number of the request.
+    pub(crate) number: u64,
+    /// How the client has to be answered, where it can be more than one way.
+    pub(crate) wrapping: Wrapping,
+}
+
+/// What precedes the body of a request and of its reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Wrapping {
+    /// Nothing: the transport relates replies to requests.
+    #[default]
+    Bare,
+    /// The client's own identifier and number, sent back unchanged.
+    Header([u8; 16]),
+}
+
+/// A request that waits for its reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceRequest {
+    /// For the reply.
+    pub id: RequestId,
+    /// The serialized request.
+    pub payload: Vec<u8>,
+}
+
+/// A service that we offer; dropping it ends it.
+pub trait ServiceServer: Send {
+    /// Appends the requests that have arrived, and sends replies whose client can hear them now; never blocks.
+    fn poll(&mut self, requests: &mut Vec<ServiceRequest>);
+
+    /// Answers a request, at once or with a later [`ServiceServer::poll`] as soon as the client can hear it.
+    ///
+    /// # Errors
+    /// When the reply cannot be sent.
+    fn reply(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError>;
+
+    /// Whether replies wait for their clients: poll again soon.
+    fn has_waiting_replies(&self) -> bool {
+        false
+    }
+
+    /// Requests that were dropped because too many waited or they were too long, since the last call.
+    fn take_dropped(&mut self) -> u64 {
+        0
+    }
+}
+
+/// A reply that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceReply {
+    /// What [`ServiceClient::send`] returned for the request.
+    pub number: u64,
+    /// The serialized reply, or why there is none.
+    pub payload: Result<Vec<u8>, String>,
+}
+
+/// A client of another node's service; dropping it ends it.
+pub trait ServiceClient: Send {
+    /// Whether a server is there and matched both ways, so that no request and no reply is lost.
+    fn is_ready(&mut self) -> bool;
+
+    /// Sends a request; returns its number.
+    ///
+    /// # Errors
+    /// When no server is there, or the request cannot be sent.
+    fn send(&mut self, payload: &[u8]) -> Result<u64, TransportError>;
+
+    /// Appends the replies to our own requests that have arrived; never blocks.
+    fn poll(&mut self, replies: &mut Vec<ServiceReply>);
+}
+
+/// The refusal of a transport without services.
+pub(crate) fn no_services(transport: &'static str, service: &ServiceDescription) -> TransportError {
+    TransportError::Service {
+        service: service.name.clone(),
+        reason: format!("{transport} has no services"),
+    }
+}
+
+/// Checks the name of a service and what is sent.
+pub(crate) fn check_service(service: &ServiceDescription) -> Result<(), TransportError> {
+    holdall_model::names::validate_full_name(&service.name)
+        .map_err(|error| service_error(&service.name, error.to_string()))
+}
+
+/// Something that a service refuses.
+pub(crate) fn service_error(service: &str, reason: impl Into<String>) -> TransportError {
+    TransportError::Service {
+        service: service.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+/// Refuses a request or a reply that has no encapsulation header or is too long.
+pub(crate) fn check_payload(service: &str, payload: &[u8]) -> Result<(), TransportError> {
+    let len = payload.len();
+    if (4..=SERVICE_BYTES_MAX).contains(&len) {
+        Ok(())
+    } else {
+        let reason = format!("a request or reply has 4 to {SERVICE_BYTES_MAX} bytes, not {len}");
+        Err(service_error(service, reason))
+    }
+}
