@@ -18,7 +18,7 @@ mod type_messages;
 pub mod zenoh;
 
 pub use service::{
-    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
-    ServiceServer, ServiceWake,
+    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply,
+    ServiceRequest, ServiceServer, ServiceWake,
 };
 pub use transport::*;

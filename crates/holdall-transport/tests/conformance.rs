@@ -290,7 +290,9 @@ fn a_service_answers_each_client(Pair { mut ours, mut theirs }: Pair) {
     }));
     assert!(woken.load(Ordering::SeqCst) > 0);
     for request in requests.iter().rev() {
-        server.reply(&request.id, &body(request.payload[4] + 100)).unwrap();
+        server
+            .reply(&request.id, &body(request.payload[4] + 100))
+            .unwrap();
     }
     for (client, (first, numbers)) in clients.iter_mut().zip([10, 20].into_iter().zip(sent.chunks(2))) {
         let mut replies = Vec::new();
@@ -300,8 +302,14 @@ fn a_service_answers_each_client(Pair { mut ours, mut theirs }: Pair) {
             replies.len() == 2
         }));
         replies.sort_by_key(|reply| reply.number);
-        let found: Vec<_> = replies.iter().map(|reply| (reply.number, reply.payload.clone())).collect();
-        let expected = [(numbers[0], Ok(body(first + 100))), (numbers[1], Ok(body(first + 101)))];
+        let found: Vec<_> = replies
+            .iter()
+            .map(|reply| (reply.number, reply.payload.clone()))
+            .collect();
+        let expected = [
+            (numbers[0], Ok(body(first + 100))),
+            (numbers[1], Ok(body(first + 101))),
+        ];
         assert_eq!(found, expected);
     }
     drop(server);

@@ -82,7 +82,12 @@ fn a_real_node_answers_every_call() {
     let mut other = ours.client(&service, Arc::new(|| {})).unwrap();
     assert!(!client.is_ready());
     assert!(client.send(&basic_types(0, "too early")).is_err());
-    let mut node = Node::start(&python, "service_node.py", domain, &json!({"serve": service.name}));
+    let mut node = Node::start(
+        &python,
+        "service_node.py",
+        domain,
+        &json!({"serve": service.name}),
+    );
     node.wait_for("ready");
     assert!(wait_until(|| client.is_ready() && other.is_ready()));
     for round in 0..10 {

@@ -101,9 +101,17 @@ impl Sample {
             let (packet, begin) = ((*first).rmsg, usize::from((*first).submsg_zoff));
             let flags = *packet_byte(packet, begin + 1);
             let octets = packet_byte(packet, begin + 6).cast::<u16>().read_unaligned();
-            let (from, until) = (begin + 8 + usize::from(octets), usize::from((*first).payload_zoff));
+            let (from, until) = (
+                begin + 8 + usize::from(octets),
+                usize::from((*first).payload_zoff),
+            );
             let has_some = flags & 2 != 0 && from < until;
-            has_some.then(|| (slice::from_raw_parts(packet_byte(packet, from), until - from), flags & 1 != 0))
+            has_some.then(|| {
+                (
+                    slice::from_raw_parts(packet_byte(packet, from), until - from),
+                    flags & 1 != 0,
+                )
+            })
         }
     }
 

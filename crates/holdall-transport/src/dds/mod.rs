@@ -52,6 +52,8 @@ mod publisher;
 #[cfg(feature = "dds")]
 mod service;
 #[cfg(feature = "dds")]
+mod service_inbox;
+#[cfg(feature = "dds")]
 mod subscription;
 #[cfg(feature = "dds")]
 mod transport;

@@ -195,7 +195,10 @@ pub(super) fn identity_in(parameters: &[u8], is_little: bool) -> Option<RequestI
     let order = Order { is_little };
     let mut at = 0;
     loop {
-        let (id, len) = (order.u16(parameters, at)?, usize::from(order.u16(parameters, at + 2)?));
+        let (id, len) = (
+            order.u16(parameters, at)?,
+            usize::from(order.u16(parameters, at + 2)?),
+        );
         if id == PID_SENTINEL {
             return None;
         }

@@ -7,18 +7,19 @@
 
 use super::{
     announcement::{EndpointKind, NodeAnnouncement},
-    ffi_entity::{DdsError, Participant, Reader, Received, SampleHandler, Writer},
+    ffi_entity::{DdsError, Participant, Reader, Writer},
     ffi_service::{matched_readers, matched_writers},
     qos::{DdsHistory, DdsQos, is_cyclone},
-    reply_identity::{ReplyIdentities, RequestIdentity, identity_in},
+    reply_identity::{ReplyIdentities, RequestIdentity},
     service_header::{client_id, header, header_of, parts, unwrapped, wrapped},
+    service_inbox::{Arrived, Inbox, InboxHandler},
 };
 use crate::{
-    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
+    RequestId, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
     ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, service_error},
 };
-use holdall_io::{clock::Clock, mutex::lock};
+use holdall_io::clock::Clock;
 use holdall_model::{
     names::dds::{service_reply_to_dds, service_request_to_dds, type_to_dds},
     topic::Gid,
@@ -27,14 +28,11 @@ use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     fmt::Write as _,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
-
-/// Most bytes of requests or replies that wait.
-const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// How long a reply waits for a reader of its client.
 const CLIENT_WAIT: Duration = Duration::from_secs(1);
@@ -50,91 +48,6 @@ const CLIENTS_MAX: usize = 4096;
 
 /// Requests of ours that may have a reply.
 const OPEN_MAX: usize = 4096;
-
-/// A sample that has arrived.
-struct Arrived {
-    from: Gid,
-    sequence: u64,
-    answers: Option<RequestIdentity>,
-    payload: Vec<u8>,
-}
-
-#[derive(Default)]
-struct Waiting {
-    samples: VecDeque<Arrived>,
-    bytes: usize,
-    dropped: u64,
-}
-
-/// Where samples wait until they are taken.
-struct Inbox {
-    waiting: Mutex<Waiting>,
-    wake: ServiceWake,
-}
-
-impl Inbox {
-    fn new(wake: ServiceWake) -> Arc<Self> {
-        Arc::new(Self {
-            waiting: Mutex::default(),
-            wake,
-        })
-    }
-
-    fn take(&self) -> VecDeque<Arrived> {
-        let mut waiting = lock(&self.waiting);
-        waiting.bytes = 0;
-        std::mem::take(&mut waiting.samples)
-    }
-
-    fn take_dropped(&self) -> u64 {
-        std::mem::take(&mut lock(&self.waiting).dropped)
-    }
-}
-
-/// Puts samples that are for us into an inbox.
-struct InboxHandler {
-    inbox: Arc<Inbox>,
-    is_ours: Box<dyn Fn(&Arrived) -> bool + Send + Sync>,
-}
-
-impl SampleHandler for InboxHandler {
-    fn on_samples(&self, batch: &mut Vec<Received>) {
-        let mut has_new = false;
-        for Received { sample, .. } in batch.drain(..) {
-            // Within this process there is no one to answer.
-            let Some((from, sequence)) = sample.origin() else {
-                continue;
-            };
-            let mut waiting = lock(&self.inbox.waiting);
-            let bytes = sample.len();
-            let has_room =
-                waiting.samples.len() < SERVICE_WAITING_MAX && waiting.bytes + bytes <= WAITING_BYTES_MAX;
-            if bytes > SERVICE_BYTES_MAX || !has_room {
-                waiting.dropped += 1;
-                continue;
-            }
-            let mut payload = Vec::with_capacity(bytes);
-            sample.pieces().for_each(|piece| payload.extend_from_slice(piece));
-            let answers = sample
-                .inline_qos()
-                .and_then(|(parameters, is_little)| identity_in(parameters, is_little));
-            let arrived = Arrived {
-                from,
-                sequence,
-                answers,
-                payload,
-            };
-            if (self.is_ours)(&arrived) {
-                waiting.bytes += bytes;
-                waiting.samples.push_back(arrived);
-                has_new = true;
-            }
-        }
-        if has_new {
-            (self.inbox.wake)();
-        }
-    }
-}
 
 /// `rmw_qos_profile_services_default`, with more that may wait.
 fn service_qos(user_data: &str) -> DdsQos {
@@ -191,9 +104,15 @@ impl Drop for Endpoints {
 /// Names and types of both topics of a service: requests, replies.
 fn topics(service: &ServiceDescription) -> [(String, String); 2] {
     let of = |topic: fn(&str) -> String, end: &str| {
-        (topic(&service.name), type_to_dds(&format!("{}_{end}", service.type_name)))
+        (
+            topic(&service.name),
+            type_to_dds(&format!("{}_{end}", service.type_name)),
+        )
     };
-    [of(service_request_to_dds, "Request"), of(service_reply_to_dds, "Response")]
+    [
+        of(service_request_to_dds, "Request"),
+        of(service_reply_to_dds, "Response"),
+    ]
 }
 
 /// Whether two endpoints are of one participant.
@@ -246,7 +165,13 @@ impl DdsServer {
             inbox: Arc::clone(&inbox),
             is_ours: Box::new(|_| true),
         };
-        let reader = Reader::new(participant, &requests.0, &requests.1, &qos, Some(Box::new(handler)))?;
+        let reader = Reader::new(
+            participant,
+            &requests.0,
+            &requests.1,
+            &qos,
+            Some(Box::new(handler)),
+        )?;
         let endpoints = Endpoints {
             reader,
             writer,
@@ -410,7 +335,9 @@ impl DdsClient {
         let inbox = Inbox::new(wake);
         let is_ours = move |arrived: &Arrived| match arrived.answers {
             Some(request) => request.client == ours,
-            None if is_cyclone(arrived.from) => header_of(&arrived.payload).is_some_and(|header| parts(header).0 == id),
+            None if is_cyclone(arrived.from) => {
+                header_of(&arrived.payload).is_some_and(|header| parts(header).0 == id)
+            }
             None => true,
         };
         let handler = InboxHandler {
@@ -516,7 +443,19 @@ mod tests {
         assert!(id.starts_with("serviceid=1f.1f."), "{id}");
         assert_eq!(hash, "typehash=RIHS01_00;");
         let [requests, replies] = topics(&service);
-        assert_eq!(requests, ("rq/ns/addRequest".to_owned(), "pkg::srv::dds_::Add_Request_".to_owned()));
-        assert_eq!(replies, ("rr/ns/addReply".to_owned(), "pkg::srv::dds_::Add_Response_".to_owned()));
+        assert_eq!(
+            requests,
+            (
+                "rq/ns/addRequest".to_owned(),
+                "pkg::srv::dds_::Add_Request_".to_owned()
+            )
+        );
+        assert_eq!(
+            replies,
+            (
+                "rr/ns/addReply".to_owned(),
+                "pkg::srv::dds_::Add_Response_".to_owned()
+            )
+        );
     }
 }

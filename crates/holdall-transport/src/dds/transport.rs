@@ -14,8 +14,8 @@ use super::{
     type_description::TypeDescriptions,
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake, Sink,
-    SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
+    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
     registry::{Backend, OpenError},
     service::{check_service, service_error},
 };
@@ -275,7 +275,10 @@ impl Transport for DdsTransport {
         check_service(service)?;
         if self.participant.domain().announcing().is_none() {
             // Cyclone's packets are not ours to change, see `reply_identity`.
-            tracing::debug!("{}: clients on Fast DDS get no replies without UDP over IPv4", service.name);
+            tracing::debug!(
+                "{}: clients on Fast DDS get no replies without UDP over IPv4",
+                service.name
+            );
         }
         DdsServer::new(&self.participant, &self.announcement, service, wake, &self.clock)
             .map(|server| Box::new(server) as Box<dyn ServiceServer>)

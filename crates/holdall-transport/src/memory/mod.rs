@@ -13,8 +13,9 @@ pub use network::MemoryNetwork;
 pub use publisher::MemoryPublisher;
 
 use crate::{
-    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake, Sink,
-    SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply, service::check_service,
+    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
+    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    service::check_service,
 };
 use holdall_io::clock::Clock;
 use holdall_model::{time::Timestamp, topic::NodeName};

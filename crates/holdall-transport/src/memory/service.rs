@@ -2,8 +2,8 @@
 
 use super::network::{MemoryNetwork, State};
 use crate::{
-    RequestId, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest, ServiceServer,
-    ServiceWake, TransportError,
+    RequestId, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
+    ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, service_error},
 };
 use holdall_model::topic::Gid;
