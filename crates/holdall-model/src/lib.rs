@@ -6,6 +6,7 @@ pub mod cdr;
 pub mod dynamic;
 pub mod interface;
 pub mod loss;
+pub mod marker;
 pub mod message;
 pub mod metadata;
 pub mod names;

@@ -8,6 +8,7 @@ use holdall::reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopi
 use holdall_io::lock::Holder;
 use holdall_model::{
     loss::{LossStage, LossSums, ledger::Restart},
+    marker::Marker,
     metadata::{BagMetadata, TopicWithMessageCount},
     names::{service_of_event_topic, service_of_event_type},
     text::{Outside, one_line},
@@ -57,6 +58,8 @@ pub struct BagView<'a> {
     pub publishers: &'a [TopicPublisher],
     /// Topics without a definition.
     pub undefined: &'a [UndefinedTopic],
+    /// Named marks, by time.
+    pub markers: &'a [Marker],
     /// The process that is recording the bag.
     pub writer: Option<Holder>,
     /// Order of topics and services.
@@ -141,6 +144,14 @@ impl BagView<'_> {
         let undefined: Vec<String> = self.undefined.iter().map(undefined_line).collect();
         if !undefined.is_empty() {
             push_list(&mut text, "Without definition:", LABEL_CELLS + 1, &undefined);
+        }
+        let markers: Vec<String> = self
+            .markers
+            .iter()
+            .map(|marker| marker_line(marker, zone))
+            .collect();
+        if !markers.is_empty() {
+            push_list(&mut text, "Markers:", LABEL_CELLS, &markers);
         }
         push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines(zone));
         if let Some(account) = self.account {
@@ -283,6 +294,7 @@ impl BagView<'_> {
             bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
             publishers: self.publishers.iter().map(PublisherJson::of).collect(),
             undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
+            markers: self.markers.iter().map(MarkerJson::of).collect(),
         })
     }
 }
@@ -306,6 +318,29 @@ struct BagJson<'a> {
     publishers: Vec<PublisherJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     undefined_topics: Vec<UndefinedJson<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    markers: Vec<MarkerJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct MarkerJson<'a> {
+    name: &'a str,
+    /// Nanoseconds since 1970.
+    time: i64,
+}
+
+impl<'a> MarkerJson<'a> {
+    fn of(marker: &'a Marker) -> Self {
+        Self {
+            name: &marker.name,
+            time: marker.time.as_nanos(),
+        }
+    }
+}
+
+/// One named mark.
+fn marker_line(marker: &Marker, zone: &TimeZone) -> String {
+    format!("{}: {}", time_point(marker.time, zone), Outside(&marker.name))
 }
 
 #[derive(Serialize)]
@@ -554,6 +589,7 @@ mod tests {
             contents: None,
             publishers: &[],
             undefined: &[],
+            markers: &[],
             writer: None,
             sort: Sort::Name,
         }
@@ -587,6 +623,7 @@ mod tests {
             contents: Some(&contents),
             publishers: &[],
             undefined: &[],
+            markers: &[],
             writer: None,
             ..view(&metadata, &lost)
         };

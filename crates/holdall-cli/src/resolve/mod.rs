@@ -24,6 +24,12 @@ pub enum UsageError {
          --services, --topic-types, --regex, --static-topics-path"
     )]
     NothingSelected,
+    /// A request of `holdall control` without its argument.
+    #[error("the request {0} needs an argument")]
+    RequestNeedsArgument(String),
+    /// A request of `holdall control` with an argument that it has no use for.
+    #[error("the request {0} takes no argument")]
+    RequestTakesNoArgument(String),
     /// A flag that narrows a broad choice, without one.
     #[error("{flag} excludes from a broad selection; add one of {broad}")]
     ExcludeWithoutBroadChoice {

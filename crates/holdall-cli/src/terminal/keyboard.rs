@@ -29,6 +29,8 @@ pub enum Key {
     Down,
     /// The letter s.
     S,
+    /// The letter m.
+    M,
 }
 
 /// Keeps the terminal in key mode; dropping it restores the terminal.
@@ -134,6 +136,7 @@ impl Decoder {
                 match byte {
                     b' ' => Some(Key::Space),
                     b's' | b'S' => Some(Key::S),
+                    b'm' | b'M' => Some(Key::M),
                     _ => None,
                 }
             }
@@ -158,8 +161,8 @@ mod tests {
     #[test]
     fn space_and_cursor_keys_are_found_between_others() {
         assert_eq!(
-            keys(b"x \x1b[A\x1b[B\x1b[Cs"),
-            [Key::Space, Key::Up, Key::Down, Key::Right, Key::S]
+            keys(b"x \x1b[A\x1b[B\x1b[Csm"),
+            [Key::Space, Key::Up, Key::Down, Key::Right, Key::S, Key::M]
         );
         assert_eq!(keys(b"\x1bOA\x1bOC"), [Key::Up, Key::Right]);
     }

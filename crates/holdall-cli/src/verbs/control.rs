@@ -11,7 +11,8 @@ use serde_json::Value;
 
 /// Sends the request and shows the reply: metrics as text, all else as the JSON object received.
 pub fn run(args: &ControlArguments) -> VerbResult {
-    let reply = ask(&args.socket, &args.request).map_err(Failure::asking)?;
+    args.check().map_err(Failure::refused)?;
+    let reply = ask(&args.socket, &args.request, &args.arguments).map_err(Failure::asking)?;
     match reply.get("metrics").and_then(Value::as_str) {
         Some(text) => output::result(text.trim_end()),
         None => output::result(&reply.to_string()),

@@ -41,6 +41,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
         }
     }
     let undefined = bag.undefined_topics().map_err(Failure::failed)?;
+    let markers = bag.markers().map_err(Failure::failed)?;
     let view = BagView {
         metadata: bag.metadata(),
         bytes: bag.size_bytes(),
@@ -49,6 +50,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
         contents: contents.as_ref(),
         publishers: &publishers,
         undefined: &undefined,
+        markers: &markers,
         writer: bag.writer(),
         sort: args.sort,
     };

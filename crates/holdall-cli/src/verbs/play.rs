@@ -129,7 +129,7 @@ fn press(control: &PlayControl, key: Key) {
                 info!("rate {}", render::play::format_rate(rate));
             }
         }
-        Key::Right | Key::S => {}
+        Key::Right | Key::S | Key::M => {}
     }
 }
 

@@ -86,8 +86,8 @@ pub fn run(args: &RecordArguments) -> VerbResult {
         Keyboard::start(sender)
     };
     let hint = match (keyboard.is_some(), snapshot) {
-        (true, true) => "SPACE pause · s snapshot · Ctrl-C stop",
-        (true, false) => "SPACE pause · Ctrl-C stop",
+        (true, true) => "SPACE pause · m marker · s snapshot · Ctrl-C stop",
+        (true, false) => "SPACE pause · m marker · Ctrl-C stop",
         (false, _) => "Ctrl-C stop",
     };
     let mut live = Live {
@@ -239,6 +239,7 @@ impl Live {
 /// Handles keys and signals and shows the status, until the recording is to end or has ended.
 fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
     let control = recorder.control();
+    let mut markers = 0_u32;
     while !(recorder.wait_finished(Duration::ZERO) || panics::happened()) {
         live.update(&recorder.status(), &control);
         let before = SystemClock.monotonic();
@@ -249,6 +250,12 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
                 control.toggle_pause();
             }
             Some(Event::Key(Key::S) | Event::Snapshot) => snapshot(&control),
+            Some(Event::Key(Key::M)) => {
+                markers += 1;
+                if let Err(error) = control.add_marker(&format!("marker {markers}")) {
+                    warn!("{error}");
+                }
+            }
             Some(Event::Stop(signal)) => return control.stop(signal),
             Some(Event::Key(_)) | None => {}
         }

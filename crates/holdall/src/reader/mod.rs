@@ -8,6 +8,7 @@ mod contents;
 mod error;
 mod file;
 pub(crate) mod listing;
+mod markers;
 mod merge;
 mod message;
 mod order;

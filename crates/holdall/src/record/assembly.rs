@@ -8,6 +8,7 @@ use super::{
         gate::Gate,
         session::{Parts, Session},
     },
+    requests::SessionRequests,
     status::RecordReport,
     view::View,
     write::{
@@ -102,10 +103,10 @@ impl Assembly {
         let started = clock.monotonic();
         let parts = parts(&options, survival);
         let control = RecordControl::new(
-            Arc::clone(&parts.gate),
-            Arc::clone(&parts.cache),
-            Arc::clone(&parts.drain),
+            parts.clone(),
+            Arc::clone(&clock),
             options.cache.snapshot,
+            options.output.clone(),
         );
         let bag_options = bag_options(&options, storage)?;
         let compression = options.compression.clone();
@@ -193,6 +194,7 @@ fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
         )),
         ledger,
         drain: Arc::new(DrainShared::surviving(survival.log.clone())),
+        requests: Arc::new(SessionRequests::new(!options.no_discovery)),
         topics: Arc::default(),
     }
 }

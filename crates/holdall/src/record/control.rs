@@ -1,8 +1,13 @@
 //! Control of a running recording, from any thread.
 
-use super::{cache::SharedCache, receive::gate::Gate, write::drain::DrainShared};
-use holdall_io::mutex::lock;
+use super::{
+    receive::session::Parts,
+    requests::{SubscribeAnswer, SubscribeError},
+};
+use holdall_io::{clock::Clock, mutex::lock};
+use holdall_model::marker::{MARKERS_MAX, Marker, MarkerNameError};
 use std::{
+    path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -37,75 +42,154 @@ impl RequestBox {
 /// Controls a recording. Cheap to clone; does nothing to a recording that has ended.
 #[derive(Clone)]
 pub struct RecordControl {
-    gate: Arc<Gate>,
-    cache: Arc<SharedCache>,
-    drain: Arc<DrainShared>,
+    parts: Parts,
+    clock: Arc<dyn Clock>,
     snapshot_mode: bool,
+    directory: PathBuf,
     requests: Arc<RequestBox>,
 }
 
+/// Why a marker was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MarkError {
+    /// The name cannot be used.
+    #[error(transparent)]
+    Name(#[from] MarkerNameError),
+    /// Simulation time stamps messages, and has not begun.
+    #[error("there is no time for a marker before the first message on /clock")]
+    NoTime,
+    /// The recording has as many as it may have.
+    #[error("the recording has {MARKERS_MAX} markers already, which is the most")]
+    TooMany,
+    /// Nothing is recorded any more.
+    #[error("the recording has ended")]
+    Ended,
+}
+
 impl RecordControl {
-    pub(super) fn new(
-        gate: Arc<Gate>,
-        cache: Arc<SharedCache>,
-        drain: Arc<DrainShared>,
-        snapshot_mode: bool,
-    ) -> Self {
+    pub(super) fn new(parts: Parts, clock: Arc<dyn Clock>, snapshot_mode: bool, directory: PathBuf) -> Self {
         Self {
-            gate,
-            cache,
-            drain,
+            parts,
+            clock,
             snapshot_mode,
+            directory,
             requests: Arc::default(),
         }
     }
 
     /// Stores nothing that arrives from now on.
     pub fn pause(&self) {
-        if !self.gate.set_paused(true) {
+        if !self.parts.gate.set_paused(true) {
             tracing::info!("paused");
         }
     }
 
     /// Stores what arrives from now on.
     pub fn resume(&self) {
-        if self.gate.set_paused(false) {
+        if self.parts.gate.set_paused(false) {
             tracing::info!("resumed");
         }
     }
 
     /// Pauses or resumes; returns whether it is paused now.
     pub fn toggle_pause(&self) -> bool {
-        let paused = self.gate.toggle_paused();
+        let paused = self.parts.gate.toggle_paused();
         tracing::info!("{}", if paused { "paused" } else { "resumed" });
         paused
     }
 
     /// Whether it is paused.
     pub fn is_paused(&self) -> bool {
-        self.gate.is_paused()
+        self.parts.gate.is_paused()
     }
 
     /// Continues in a new file. Requests that come before it has begun are one.
     pub fn split(&self) {
-        self.drain.split();
-        self.cache.wake();
+        self.parts.drain.split();
+        self.parts.cache.wake();
     }
 
     /// Continues in a new file because the current one makes no progress; the ledger records this and the
     /// reason.
     pub(crate) fn continue_in_new_file(&self, reason: String) {
-        self.drain.restart(reason);
-        self.cache.wake();
+        self.parts.drain.restart(reason);
+        self.parts.cache.wake();
     }
 
     /// Writes what the ring holds; false when the recording is not in snapshot mode.
     pub fn snapshot(&self) -> bool {
         if self.snapshot_mode {
-            self.drain.snapshot();
-            self.cache.wake();
+            self.parts.drain.snapshot();
+            self.parts.cache.wake();
         }
         self.snapshot_mode
+    }
+
+    /// Records topics that appear from now on, and those that appeared since it was stopped.
+    pub fn start_discovery(&self) {
+        if !self.parts.requests.set_discovers(true) {
+            tracing::info!("topics that appear are recorded");
+        }
+    }
+
+    /// Records no topics that appear from now on; recorded topics continue, also with new publishers.
+    pub fn stop_discovery(&self) {
+        if self.parts.requests.set_discovers(false) {
+            tracing::info!("topics that appear from now on are not recorded");
+        }
+    }
+
+    /// Whether topics that appear are recorded.
+    pub fn is_discovery_running(&self) -> bool {
+        self.parts.requests.discovers()
+    }
+
+    /// Full names of the topics that are recorded, in the order in which they were found.
+    pub fn subscribed_topics(&self) -> Vec<String> {
+        let topics = lock(&self.parts.topics);
+        topics.iter().map(|topic| topic.name.clone()).collect()
+    }
+
+    /// Records these topics, whatever the selection says, if the graph has them; `types` is empty or has one for each topic, where an empty
+    /// text takes any. Waits for the answer, at most some seconds.
+    ///
+    /// # Errors
+    /// Too many topics, types that do not fit, or a recording that does not answer in time.
+    pub fn subscribe_to_topics(
+        &self,
+        topics: &[String],
+        types: &[String],
+    ) -> Result<SubscribeAnswer, SubscribeError> {
+        self.parts.requests.subscribe(topics, types)
+    }
+
+    /// Puts a named mark into the bag, at the present time.
+    ///
+    /// # Errors
+    /// A name that cannot be used, too many markers, or a recording that has ended or not begun.
+    pub fn add_marker(&self, name: &str) -> Result<Marker, MarkError> {
+        if !self.is_recording() {
+            return Err(MarkError::Ended);
+        }
+        let time = self.parts.gate.time(self.clock.now()).ok_or(MarkError::NoTime)?;
+        let marker = Marker::new(time, name)?;
+        if !self.parts.drain.mark(marker.clone()) {
+            return Err(MarkError::TooMany);
+        }
+        self.parts.cache.wake();
+        tracing::info!("marker {:?}", marker.name);
+        Ok(marker)
+    }
+
+    /// The bag's directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// True until an end was requested or came.
+    pub fn is_recording(&self) -> bool {
+        let requests = self.requests.lock();
+        requests.stop.is_none() && !requests.finished
     }
 
     /// Ends the recording; everything received is still stored. `reason` goes to the log; the first one counts.

@@ -18,7 +18,7 @@ use std::{
 };
 
 /// The requests, named like rosbag2's services where those exist.
-pub const REQUESTS: [&str; 9] = [
+pub const REQUESTS: [&str; 17] = [
     "status",
     "is_paused",
     "pause",
@@ -28,7 +28,33 @@ pub const REQUESTS: [&str; 9] = [
     "snapshot",
     "stop",
     "metrics",
+    "add_marker",
+    "is_recording",
+    "get_uri",
+    "get_subscribed_topics",
+    "subscribe_to_topics",
+    "start_discovery",
+    "stop_discovery",
+    "is_discovery_running",
 ];
+
+/// What a request needs in addition to its name: the key of its JSON object, and whether it has a list of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestArgument {
+    /// One text under this key.
+    Text(&'static str),
+    /// Texts under this key.
+    Texts(&'static str),
+}
+
+/// The argument that a request needs; `None` where it needs none.
+pub fn argument_of(request: &str) -> Option<RequestArgument> {
+    match request {
+        "add_marker" => Some(RequestArgument::Text("name")),
+        "subscribe_to_topics" => Some(RequestArgument::Texts("topics")),
+        _ => None,
+    }
+}
 
 /// Longest request in bytes.
 const REQUEST_BYTES_MAX: u64 = 64 * 1024;
@@ -235,7 +261,7 @@ impl Server {
             Err(error) => return refusal(&format!("the request is not a JSON object: {error}")),
         };
         match request.get("request").and_then(Value::as_str) {
-            Some(name) => self.carry_out(name),
+            Some(name) => self.carry_out(name, &request),
             None => refusal(&format!(
                 "the request has no text \"request\", for example {{\"request\": \"{}\"}}",
                 REQUESTS[0]
@@ -243,10 +269,10 @@ impl Server {
         }
     }
 
-    fn carry_out(&self, name: &str) -> Value {
+    fn carry_out(&self, name: &str, request: &Value) -> Value {
         let control = &self.control;
         match name {
-            "status" => json!({"ok": true, "status": status(&self.observer)}),
+            "status" => json!({"ok": true, "status": status_json(&self.observer)}),
             "metrics" => {
                 json!({"ok": true, "metrics": open_metrics(&self.observer.status(), self.stalled.is_set())})
             }
@@ -281,6 +307,28 @@ impl Server {
                 control.stop("asked for on the control socket");
                 json!({"ok": true})
             }
+            "add_marker" => {
+                let Some(marker) = request.get("name").and_then(Value::as_str) else {
+                    return refusal("add_marker needs a text \"name\"");
+                };
+                match control.add_marker(marker) {
+                    Ok(marker) => json!({"ok": true, "name": marker.name, "time": marker.time.as_nanos()}),
+                    Err(error) => refusal(&error.to_string()),
+                }
+            }
+            "is_recording" => json!({"ok": true, "recording": control.is_recording()}),
+            "get_uri" => json!({"ok": true, "uri": control.directory()}),
+            "get_subscribed_topics" => json!({"ok": true, "topics": control.subscribed_topics()}),
+            "subscribe_to_topics" => subscribe_to_topics(control, request),
+            "start_discovery" => {
+                control.start_discovery();
+                json!({"ok": true})
+            }
+            "stop_discovery" => {
+                control.stop_discovery();
+                json!({"ok": true})
+            }
+            "is_discovery_running" => json!({"ok": true, "running": control.is_discovery_running()}),
             other => refusal(&format!(
                 "there is no request {other:?}, expected one of {}",
                 REQUESTS.join(", ")
@@ -293,11 +341,33 @@ impl Server {
     }
 }
 
+fn subscribe_to_topics(control: &RecordControl, request: &Value) -> Value {
+    let texts = |key: &str| match request.get(key) {
+        None => Some(Vec::new()),
+        Some(list) => serde_json::from_value::<Vec<String>>(list.clone()).ok(),
+    };
+    let (Some(topics), Some(types)) = (texts("topics"), texts("topic_types")) else {
+        return refusal("\"topics\" and \"topic_types\" are lists of texts");
+    };
+    if topics.is_empty() {
+        return refusal("subscribe_to_topics needs a list \"topics\"");
+    }
+    match control.subscribe_to_topics(&topics, &types) {
+        Ok(answer) => json!({
+            "ok": true,
+            "subscribed_topics": answer.subscribed,
+            "unavailable_topics": answer.unavailable,
+        }),
+        Err(error) => refusal(&error.to_string()),
+    }
+}
+
 fn refusal(sentence: &str) -> Value {
     json!({"ok": false, "error": sentence})
 }
 
-fn status(observer: &RecordObserver) -> Value {
+/// The recording's state and its account so far, as an object.
+pub fn status_json(observer: &RecordObserver) -> Value {
     let (status, nodes) = (observer.status(), observer.nodes());
     let topics: serde_json::Map<String, Value> = status
         .topics
@@ -340,11 +410,17 @@ fn status(observer: &RecordObserver) -> Value {
     })
 }
 
-/// Sends one request and returns the reply.
+/// Sends one request and returns the reply. `arguments` are what [`argument_of`] the request asks for: one text may be several words.
 ///
 /// # Errors
 /// No recording listens, the reply is not valid, or the recording refuses.
-pub fn ask(path: &Path, request: &str) -> Result<Value, ControlError> {
+pub fn ask(path: &Path, request: &str, arguments: &[String]) -> Result<Value, ControlError> {
+    let mut message = json!({"request": request});
+    match argument_of(request) {
+        Some(RequestArgument::Text(key)) => message[key] = json!(arguments.join(" ")),
+        Some(RequestArgument::Texts(key)) => message[key] = json!(arguments),
+        None => {}
+    }
     let reach = |source| ControlError::Reach {
         path: path.to_owned(),
         source,
@@ -352,7 +428,7 @@ pub fn ask(path: &Path, request: &str) -> Result<Value, ControlError> {
     let mut stream = UnixStream::connect(path).map_err(reach)?;
     stream.set_read_timeout(Some(SILENCE_MAX)).map_err(reach)?;
     stream
-        .write_all(format!("{}\n", json!({"request": request})).as_bytes())
+        .write_all(format!("{message}\n").as_bytes())
         .map_err(reach)?;
     let mut line = String::new();
     BufReader::new(&stream)

@@ -8,8 +8,12 @@ use crate::{
     reader::{Bag, PublisherChoice},
     writer::STATE_KEY,
 };
-use holdall_model::loss::ledger::{
-    CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, PublisherAccount, TopicAccount,
+use holdall_model::{
+    loss::ledger::{
+        CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, PublisherAccount,
+        TopicAccount,
+    },
+    marker::{MARKERS_CUSTOM_KEY, Marker},
 };
 use holdall_storage::writer::MetadataEntries;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -134,20 +138,22 @@ pub(super) fn gather(
 ) -> Result<Accounts, ToolError> {
     let mut accounts = Accounts::default();
     let (mut ledger, mut without): (Option<Ledger>, Vec<BTreeMap<String, TopicCount>>) = (None, Vec::new());
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut markers) = (BTreeSet::new(), BTreeSet::new());
     for bag in bags {
         let metadata = bag.metadata();
         if metadata.ros_distro.is_some() {
             accounts.ros_distro.clone_from(&metadata.ros_distro);
         }
         for (key, value) in &metadata.custom_data {
-            if key != STATE_KEY && key != LEDGER_CUSTOM_KEY && !key.starts_with(LOST_KEY) {
+            let is_ours = [STATE_KEY, LEDGER_CUSTOM_KEY, MARKERS_CUSTOM_KEY].contains(&key.as_str());
+            if !is_ours && !key.starts_with(LOST_KEY) {
                 accounts
                     .custom_data
                     .entry(key.clone())
                     .or_insert_with(|| value.clone());
             }
         }
+        markers.extend(bag.markers()?);
         let counts = accounts.read_files(bag, taken, &mut seen)?;
         match bag.any_ledger()?.filter(|ledger| is_of(ledger, bag, &counts)) {
             Some(mut found) => {
@@ -166,6 +172,12 @@ pub(super) fn gather(
         accounts.custom_data.extend(ledger.custom_data());
     }
     accounts.ledger = ledger;
+    if !markers.is_empty() {
+        let list: Vec<Marker> = markers.into_iter().collect();
+        accounts
+            .custom_data
+            .insert(MARKERS_CUSTOM_KEY.to_owned(), Marker::list_to_json(&list));
+    }
     accounts.custom_data.extend(
         more_custom_data
             .iter()

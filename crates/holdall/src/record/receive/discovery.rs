@@ -90,6 +90,31 @@ impl TopicGraph {
         names.collect()
     }
 
+    /// Records it as a topic of this type, with its publishers.
+    fn record_as(
+        &mut self,
+        name: &str,
+        type_name: &str,
+        filter: &TopicFilter,
+        decisions: &mut Vec<GraphDecision>,
+    ) {
+        self.state = State::Recorded;
+        type_name.clone_into(&mut self.type_name);
+        let publishers = self.publishers.values();
+        let of_type: Vec<_> = publishers
+            .filter(|it| it.type_name == type_name)
+            .cloned()
+            .collect();
+        decisions.push(GraphDecision::Record(TopicPlan {
+            name: name.to_owned(),
+            type_name: type_name.to_owned(),
+            type_hash: agreed_hash(&of_type),
+            publishers: of_type,
+        }));
+        let publishers = self.publishers.values().filter(|it| self.takes(filter, it));
+        decisions.extend(publishers.cloned().map(Box::new).map(GraphDecision::Publisher));
+    }
+
     /// Whether a publisher's messages are requested: those of the type that the topic is recorded as always are.
     fn takes(&self, filter: &TopicFilter, publisher: &EndpointInfo) -> bool {
         let has_subscriptions = !self.subscriptions.is_empty();
@@ -137,6 +162,36 @@ impl Discovery {
     /// Adds no topics from now on; publishers of recorded topics are still followed.
     pub fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// Adds topics again, those that appeared in the meantime at once; returns what must be done about them.
+    pub(crate) fn open(&mut self) -> Vec<GraphDecision> {
+        let mut decisions = Vec::new();
+        if std::mem::take(&mut self.closed) {
+            let names: Vec<String> = self.topics.keys().cloned().collect();
+            for name in names {
+                self.decide(&name, &mut decisions);
+            }
+        }
+        decisions
+    }
+
+    /// Records a topic that the graph has, whatever the selection says; `None` when it has none of this name, or none of this type.
+    pub(crate) fn request(&mut self, name: &str, type_name: Option<&str>) -> Option<Vec<GraphDecision>> {
+        let topic = self.topics.get_mut(name)?;
+        if topic.state == State::Recorded {
+            let fits = type_name.is_none_or(|wanted| wanted == topic.type_name);
+            return fits.then(Vec::new);
+        }
+        let types = topic.type_names();
+        let wanted = match type_name {
+            Some(wanted) => types.into_iter().find(|it| *it == wanted),
+            None => types.into_iter().next(),
+        };
+        let wanted = wanted?.to_owned();
+        let mut decisions = Vec::new();
+        topic.record_as(name, &wanted, &self.filter, &mut decisions);
+        Some(decisions)
     }
 
     /// Applies changes of the graph; returns what must be done about them, in order.
@@ -213,21 +268,7 @@ impl Discovery {
             [] => {}
             // Each publisher is received as what it sends.
             [first, ..] if has_publishers || type_names.len() == 1 => {
-                topic.state = State::Recorded;
-                topic.type_name.clone_from(first);
-                let publishers = topic.publishers.values();
-                let of_type: Vec<_> = publishers.filter(|it| it.type_name == *first).cloned().collect();
-                decisions.push(GraphDecision::Record(TopicPlan {
-                    name: name.to_owned(),
-                    type_name: first.clone(),
-                    type_hash: agreed_hash(&of_type),
-                    publishers: of_type,
-                }));
-                let publishers = topic
-                    .publishers
-                    .values()
-                    .filter(|it| topic.takes(&self.filter, it));
-                decisions.extend(publishers.cloned().map(Box::new).map(GraphDecision::Publisher));
+                topic.record_as(name, first, &self.filter, decisions);
             }
             _ if topic.state == State::Seen => {
                 topic.state = State::Refused;

@@ -39,18 +39,25 @@ impl Gate {
     /// Whether a message may pass; replaces its stamp with simulation time where that is in use.
     #[inline]
     pub(crate) fn passage(&self, log_time: &mut Timestamp) -> Passage {
-        if let Some(sim_time) = &self.sim_time_nanos {
-            let nanos = sim_time.load(Ordering::Relaxed);
-            if nanos == NO_CLOCK_YET {
-                return Passage::Shut;
-            }
-            *log_time = Timestamp::from_nanos(nanos);
-        }
+        let Some(time) = self.time(*log_time) else {
+            return Passage::Shut;
+        };
+        *log_time = time;
         if self.is_paused() {
             Passage::Shut
         } else {
             Passage::Open
         }
+    }
+
+    /// The time that stamps messages, `now` unless simulation time is in use; `None` before the first `/clock`.
+    #[inline]
+    pub(crate) fn time(&self, now: Timestamp) -> Option<Timestamp> {
+        let Some(sim_time) = &self.sim_time_nanos else {
+            return Some(now);
+        };
+        let nanos = sim_time.load(Ordering::Relaxed);
+        (nanos != NO_CLOCK_YET).then(|| Timestamp::from_nanos(nanos))
     }
 
     /// Not storing what arrives, because the user asked for it.

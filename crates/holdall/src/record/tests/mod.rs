@@ -4,6 +4,7 @@ mod audits;
 mod bags;
 mod commands;
 mod compression;
+mod control;
 mod disks;
 mod faults;
 mod holes;

@@ -323,16 +323,17 @@ impl BagWriter {
         self.end_records = Some(end_records);
     }
 
-    /// Puts a named text record into the current file, after the messages written so far.
+    /// Puts a named text record into the current file, after the messages written so far; false when no file is open.
     ///
     /// # Errors
     /// A failed disk or storage file.
-    pub fn write_record(&mut self, name: &str, entries: &MetadataEntries) -> Result<(), WriteError> {
-        if let Some(current) = &mut self.current {
-            current.writer.write_metadata(&mut self.queue, name, entries)?;
-            self.split.reread_length();
-        }
-        Ok(())
+    pub fn write_record(&mut self, name: &str, entries: &MetadataEntries) -> Result<bool, WriteError> {
+        let Some(current) = &mut self.current else {
+            return Ok(false);
+        };
+        current.writer.write_metadata(&mut self.queue, name, entries)?;
+        self.split.reread_length();
+        Ok(true)
     }
 
     /// Adds a topic. Later files have it too, from its first message in them on or at their end.

@@ -17,7 +17,11 @@ use super::{
     subscriptions::RecordedTopic,
 };
 use crate::record::{
-    cache::SharedCache, events::EventPublishers, options::RecordOptions, write::drain::DrainShared,
+    cache::SharedCache,
+    events::EventPublishers,
+    options::RecordOptions,
+    requests::{SessionRequests, SubscribeAnswer},
+    write::drain::DrainShared,
 };
 use holdall_model::{
     interface::bundle::Bundle,
@@ -58,6 +62,7 @@ pub(in crate::record) struct Parts {
     pub cache: Arc<SharedCache>,
     pub ledger: Arc<Mutex<Ledger>>,
     pub drain: Arc<DrainShared>,
+    pub requests: Arc<SessionRequests>,
     /// In the order of subscription, as in the ledger.
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
 }
@@ -188,6 +193,7 @@ impl Session {
             self.next_poll = now + self.options.polling_interval;
             self.poll_graph(now);
         }
+        self.grant_wishes(now);
         if now >= self.next_announcements {
             self.next_announcements = now + ANNOUNCEMENT_INTERVAL;
             self.poll_announcements();
@@ -269,15 +275,22 @@ impl Session {
             return;
         }
         let elapsed = now.saturating_sub(self.started);
-        let initial = elapsed < INITIAL_DISCOVERY;
+        // Without discovery, topics of the start are still found.
+        let discovers =
+            self.parts.requests.discovers() || (self.options.no_discovery && elapsed < INITIAL_DISCOVERY);
         for number in 0..self.sources.len() {
             let source = &mut self.sources[number];
-            if self.options.no_discovery && !initial {
-                source.discovery.close();
-            }
             if source.failure.is_some() {
                 continue;
             }
+            let reopened = if discovers {
+                source.discovery.open()
+            } else {
+                source.discovery.close();
+                Vec::new()
+            };
+            self.defer(number, reopened, elapsed);
+            let source = &mut self.sources[number];
             let mut events = Vec::new();
             let polled = source.transport.poll_graph(&mut events);
             if let Some(publishers) = &mut self.events {
@@ -289,6 +302,33 @@ impl Session {
             }
             self.defer(number, decisions, elapsed);
             self.carry_out_decided();
+        }
+    }
+
+    /// Subscribes to topics that the control asked for.
+    fn grant_wishes(&mut self, now: Duration) {
+        let elapsed = now.saturating_sub(self.started);
+        for wish in self.parts.requests.take_wishes() {
+            let mut answer = SubscribeAnswer::default();
+            for (name, type_name) in wish.topics {
+                let mut is_there = false;
+                for number in 0..self.sources.len() {
+                    let found = self.sources[number]
+                        .discovery
+                        .request(&name, type_name.as_deref());
+                    is_there |= found.is_some();
+                    self.defer(number, found.into_iter().flatten(), elapsed);
+                }
+                let list = if is_there {
+                    &mut answer.subscribed
+                } else {
+                    &mut answer.unavailable
+                };
+                list.push(name);
+            }
+            self.carry_out_decided();
+            // Who asked may have stopped waiting.
+            let _ = wish.answer.try_send(answer);
         }
     }
 

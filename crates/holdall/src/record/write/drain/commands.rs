@@ -86,6 +86,7 @@ impl Drain {
         if requests.snapshot {
             self.cache.dump();
         }
+        self.unwritten_markers.extend(requests.markers);
     }
 
     pub(super) fn add_topic(

@@ -20,6 +20,7 @@ impl Drain {
         self.maintain_durability(now)?;
         self.free_places();
         self.count_removed();
+        self.write_markers()?;
         if let Some((name, entries)) = self.checkpoints.record(&self.ledger, now) {
             self.bag.write_record(&name, &entries)?;
         }

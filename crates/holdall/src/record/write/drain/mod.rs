@@ -2,6 +2,7 @@
 
 mod commands;
 mod durable;
+mod markers;
 mod packing;
 mod places;
 mod retain;
@@ -13,6 +14,7 @@ mod types;
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
 use holdall_io::mutex::lock;
+use markers::custom_data_of;
 use packing::InPacking;
 pub(crate) use shared::COMMANDS_MAX;
 use shared::DrainRequests;
@@ -40,6 +42,7 @@ use holdall_model::{
         DURABILITY_RECORD, LossStage,
         ledger::{Interval, Ledger, PublisherIndex},
     },
+    marker::Marker,
     message::PayloadRef,
     topic::TopicId,
 };
@@ -87,6 +90,9 @@ pub struct Drain {
     next_space: Duration,
     next_space_guard: Duration,
     checkpoints: Checkpoints,
+    /// In the files; and requested while no file was open.
+    markers: Vec<Marker>,
+    unwritten_markers: Vec<Marker>,
     /// There where messages survive the process.
     retained: Option<Retained>,
     progress: Progress,
@@ -126,6 +132,8 @@ impl Drain {
             next_space: Duration::ZERO,
             next_space_guard: Duration::ZERO,
             checkpoints: Checkpoints::default(),
+            markers: Vec::new(),
+            unwritten_markers: Vec::new(),
             retained: None,
             progress: Progress::default(),
             has_large: false,
@@ -344,6 +352,7 @@ impl Drain {
             self.fail(error);
         }
         self.count_removed();
+        self.write_markers_at_end();
         let Self {
             bag,
             ledger,
@@ -352,6 +361,7 @@ impl Drain {
             shared,
             mut window,
             journal,
+            markers,
             ..
         } = self;
         let mut records = vec![ledger_record(&lock(&ledger))];
@@ -367,6 +377,7 @@ impl Drain {
             lock(&shared.status).durability = window.status().clone();
             let mut custom_data = account_for(&mut lock(&ledger), &topic_of_bag, end, &journal);
             custom_data.extend(window.status().custom_data());
+            custom_data.extend(custom_data_of(&markers));
             custom_data
         });
         let in_files = by_topic_of_recording(&topic_of_bag, &closed.messages);

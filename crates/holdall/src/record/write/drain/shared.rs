@@ -3,8 +3,18 @@
 use super::DrainCommand;
 use crate::record::{events::FinishedFile, write::survival::SurvivalLog};
 use holdall_io::mutex::lock;
-use holdall_model::loss::DurabilityStatus;
-use std::{collections::VecDeque, path::PathBuf, sync::Mutex};
+use holdall_model::{
+    loss::DurabilityStatus,
+    marker::{MARKERS_MAX, Marker},
+};
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 /// What others may know about the drain.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +47,8 @@ pub(super) struct DrainRequests {
     pub restart: Option<String>,
     /// Write what the ring of snapshot mode holds.
     pub snapshot: bool,
+    /// Markers to put into the current file.
+    pub markers: Vec<Marker>,
 }
 
 /// What the drain shares with the recorder.
@@ -48,6 +60,8 @@ pub struct DrainShared {
     pub(super) status: Mutex<DrainStatus>,
     pub(super) finished: Mutex<Vec<FinishedFile>>,
     pub(super) survival: SurvivalLog,
+    /// Markers requested so far.
+    markers: AtomicUsize,
 }
 
 impl DrainShared {
@@ -90,6 +104,17 @@ impl DrainShared {
         let mut requests = lock(&self.requests);
         requests.new_file = true;
         requests.snapshot = true;
+    }
+
+    /// Requests a marker in the current file; false when the recording has as many as it may have.
+    pub fn mark(&self, marker: Marker) -> bool {
+        let has_room = self.markers.fetch_add(1, Ordering::Relaxed) < MARKERS_MAX;
+        if has_room {
+            lock(&self.requests).markers.push(marker);
+        } else {
+            self.markers.fetch_sub(1, Ordering::Relaxed);
+        }
+        has_room
     }
 
     /// Files that were finished since the last call; the last one of a recording is not among them.

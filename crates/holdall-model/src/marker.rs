@@ -1,0 +1,114 @@
+//! Named marks in a bag: moments that somebody wants to find again.
+
+use crate::time::Timestamp;
+use std::collections::BTreeMap;
+
+/// The record that carries a marker in a storage file.
+pub const MARKER_RECORD: &str = "holdall:marker";
+
+/// Where `custom_data` of `metadata.yaml` has all markers, as a JSON list of [`Marker::entries`], so that not every file
+/// has to be opened for them.
+pub const MARKERS_CUSTOM_KEY: &str = "holdall.markers";
+
+/// The longest name, in bytes.
+pub const MARKER_NAME_BYTES_MAX: usize = 256;
+
+/// The most markers of one recording.
+pub const MARKERS_MAX: usize = 1000;
+
+const NAME: &str = "name";
+const TIME: &str = "time";
+
+/// A moment with a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Marker {
+    /// The moment, on the clock of the messages' log times.
+    pub time: Timestamp,
+    /// What it is called.
+    pub name: String,
+}
+
+/// Why a text names no marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MarkerNameError {
+    /// Nothing but white space.
+    #[error("a marker needs a name")]
+    Empty,
+    /// Longer than [`MARKER_NAME_BYTES_MAX`].
+    #[error("a marker's name has at most {MARKER_NAME_BYTES_MAX} bytes, this one has {0}")]
+    TooLong(usize),
+}
+
+impl Marker {
+    /// A marker at `time`; white space around the name is removed.
+    ///
+    /// # Errors
+    /// A name that is empty or too long.
+    pub fn new(time: Timestamp, name: &str) -> Result<Self, MarkerNameError> {
+        let name = name.trim();
+        match name.len() {
+            0 => Err(MarkerNameError::Empty),
+            bytes if bytes > MARKER_NAME_BYTES_MAX => Err(MarkerNameError::TooLong(bytes)),
+            _ => Ok(Self {
+                time,
+                name: name.to_owned(),
+            }),
+        }
+    }
+
+    /// What a [`MARKER_RECORD`] consists of: the name, and the time in nanoseconds since 1970.
+    pub fn entries(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            (NAME.to_owned(), self.name.clone()),
+            (TIME.to_owned(), self.time.as_nanos().to_string()),
+        ])
+    }
+
+    /// The marker that a record describes; `None` when it describes none.
+    pub fn from_entries(entries: &BTreeMap<String, String>) -> Option<Self> {
+        let time = entries.get(TIME)?.parse().ok()?;
+        Self::new(Timestamp::from_nanos(time), entries.get(NAME)?).ok()
+    }
+
+    /// All markers as one text, for [`MARKERS_CUSTOM_KEY`].
+    pub fn list_to_json(markers: &[Self]) -> String {
+        serde_json::json!(markers.iter().map(Self::entries).collect::<Vec<_>>()).to_string()
+    }
+
+    /// The markers of such a text; those that are none are left out.
+    pub fn list_from_json(text: &str) -> Vec<Self> {
+        let entries: Vec<BTreeMap<String, String>> = serde_json::from_str(text).unwrap_or_default();
+        entries.iter().filter_map(Self::from_entries).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markers_survive_their_text() {
+        let first = Marker::new(Timestamp::from_nanos(7), " door \"opens\"\u{7} ").unwrap();
+        let second = Marker::new(Timestamp::from_nanos(i64::MAX), "é").unwrap();
+        assert_eq!(first.name, "door \"opens\"\u{7}");
+        let both = [first, second];
+        assert_eq!(Marker::list_from_json(&Marker::list_to_json(&both)), both);
+        assert_eq!(Marker::from_entries(&both[0].entries()).as_ref(), Some(&both[0]));
+    }
+
+    #[test]
+    fn what_is_no_marker_is_left_out() {
+        assert_eq!(
+            Marker::new(Timestamp::default(), " \n"),
+            Err(MarkerNameError::Empty)
+        );
+        let long = "x".repeat(MARKER_NAME_BYTES_MAX + 1);
+        assert_eq!(
+            Marker::new(Timestamp::default(), &long),
+            Err(MarkerNameError::TooLong(MARKER_NAME_BYTES_MAX + 1))
+        );
+        assert!(Marker::list_from_json("{").is_empty());
+        let text = r#"[{"name":"a"},{"name":"","time":"1"},{"name":"b","time":"x"},{"name":"c","time":"3"}]"#;
+        assert_eq!(Marker::list_from_json(text).len(), 1);
+    }
+}

@@ -1,0 +1,145 @@
+//! The control of a recording: markers, discovery on request, topics on request.
+
+use super::*;
+use crate::{
+    reader::Bag,
+    record::{MarkError, SubscribeAnswer, SubscribeError},
+    tools::{Choice, Job, OutputOptions},
+};
+use holdall_model::marker::{MARKERS_MAX, MarkerNameError};
+
+fn names(bag: &Bag) -> Vec<String> {
+    let markers = bag.markers().unwrap();
+    markers.into_iter().map(|marker| marker.name).collect()
+}
+
+#[test]
+fn markers_are_in_the_files_and_in_the_list() {
+    for storage in ["mcap", "sqlite3", "leveldb"] {
+        let mut world = World::new();
+        world.options.storage_id = storage.to_owned();
+        let publisher = world.publisher("/chatter", RELIABLE);
+        let recording = world.record();
+        recording.wait_matched(&publisher);
+        publisher.send(b"one");
+        recording.wait_recorded(1);
+        let first = recording.control.add_marker(" door opens ").unwrap();
+        recording.control.split();
+        publisher.send(b"two");
+        recording.wait_recorded(2);
+        recording.control.add_marker("door \u{1b}[31mcloses").unwrap();
+        let recorded = recording.stop();
+        let bag = Bag::open(&recorded.output).unwrap();
+        assert_eq!(bag.markers().unwrap()[0], first, "{storage}");
+        assert_eq!(names(&bag), ["door opens", "door \u{1b}[31mcloses"], "{storage}");
+        assert_eq!(recorded.metadata().message_count, 2);
+        // Without the list, each is still in its file.
+        fs::remove_file(recorded.output.join("metadata.yaml")).unwrap();
+        assert_eq!(names(&Bag::open(&recorded.output).unwrap()).len(), 2, "{storage}");
+    }
+}
+
+#[test]
+fn bags_that_are_made_of_others_have_their_markers() {
+    let mark = |name: &str| {
+        let mut world = World::new();
+        let recording = world.record();
+        recording.control.add_marker(name).unwrap();
+        (recording.stop().output, world)
+    };
+    let ((first, _first), (second, _second)) = (mark("first"), mark("second"));
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("merged");
+    let job = Job {
+        inputs: vec![Bag::open(&second).unwrap(), Bag::open(&first).unwrap()],
+        choice: Choice::default(),
+        output: OutputOptions {
+            directory: directory.clone(),
+            ..OutputOptions::default()
+        },
+    };
+    crate::tools::run(job, &mut |_, _| ()).unwrap();
+    assert_eq!(names(&Bag::open(&directory).unwrap()), ["first", "second"]);
+}
+
+#[test]
+fn a_marker_that_cannot_be_made_is_refused() {
+    let mut world = World::new();
+    world.options.use_sim_time = true;
+    let recording = world.record();
+    assert_eq!(recording.control.add_marker("early"), Err(MarkError::NoTime));
+    drop(recording.stop());
+    let mut world = World::new();
+    let recording = world.record();
+    let control = recording.control.clone();
+    assert_eq!(
+        control.add_marker(" "),
+        Err(MarkError::Name(MarkerNameError::Empty))
+    );
+    for number in 0..MARKERS_MAX {
+        control.add_marker(&number.to_string()).unwrap();
+    }
+    assert_eq!(control.add_marker("one more"), Err(MarkError::TooMany));
+    let recorded = recording.stop();
+    assert_eq!(control.add_marker("late"), Err(MarkError::Ended));
+    assert_eq!(names(&Bag::open(&recorded.output).unwrap()).len(), MARKERS_MAX);
+}
+
+#[test]
+fn topics_that_appear_while_discovery_is_stopped_come_when_it_starts() {
+    let mut world = World::new();
+    let first = world.publisher("/first", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&first);
+    assert!(recording.control.is_discovery_running());
+    recording.control.stop_discovery();
+    assert!(!recording.control.is_discovery_running());
+    let second = world.publisher("/second", RELIABLE);
+    // The first topic's next publisher is followed, so the graph was polled.
+    let other = world.publisher("/first", RELIABLE);
+    recording.wait_matched(&other);
+    assert_eq!(second.matched_subscriptions(), 0);
+    assert_eq!(recording.control.subscribed_topics(), ["/first"]);
+    recording.control.start_discovery();
+    recording.wait_matched(&second);
+    assert_eq!(recording.control.subscribed_topics(), ["/first", "/second"]);
+    assert!(recording.control.is_recording());
+    let (control, recorded) = (recording.control.clone(), recording.stop());
+    assert!(!control.is_recording());
+    assert_eq!(control.directory(), recorded.output);
+}
+
+#[test]
+fn topics_are_recorded_on_request_whatever_the_selection_says() {
+    let mut world = World::new();
+    world.options.selection = Selection {
+        topics: vec!["/chosen".to_owned()],
+        ..Selection::default()
+    };
+    let chosen = world.publisher("/chosen", RELIABLE);
+    let wanted = world.publisher("/wanted", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&chosen);
+    let ask = |topics: &[&str], types: &[&str]| {
+        let texts = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        recording
+            .control
+            .subscribe_to_topics(&texts(topics), &texts(types))
+    };
+    let of_other_type = ask(&["/wanted"], &["std_msgs/msg/Bool"]).unwrap();
+    assert_eq!(of_other_type.unavailable, ["/wanted"]);
+    assert_eq!(
+        ask(&["wanted", "/chosen", "/absent"], &[STRING, "", ""]).unwrap(),
+        SubscribeAnswer {
+            subscribed: vec!["/wanted".to_owned(), "/chosen".to_owned()],
+            unavailable: vec!["/absent".to_owned()],
+        }
+    );
+    assert_eq!(
+        ask(&["/a"], &["b", "c"]),
+        Err(SubscribeError::Types { topics: 1, types: 2 })
+    );
+    recording.wait_matched(&wanted);
+    wanted.send(b"now");
+    assert_eq!(recording.stop().payloads("/wanted"), [b"now"]);
+}
