@@ -116,6 +116,51 @@ def test_others_read_what_was_changed_and_the_rest_is_as_it_was(tmp_path, storag
         assert now == bytes(store.serialize_cdr(expected, kind, little_endian=was[1] == 1)), topic
 
 
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_topics_frames_and_stamps_get_others(tmp_path, storage):
+    store = write_bag(tmp_path / "bag", StoragePlugin.SQLITE3 if storage == "sqlite3" else StoragePlugin.MCAP)
+    flags = ["--rename", "/imu:=/front/imu", "--frame", "a:=a_longer_one", "ccc:=d", "--shift-time", "-90min"]
+    done = holdall("filter", tmp_path / "bag", "-o", tmp_path / "out", *flags, "--json")
+    before, after = messages(tmp_path / "bag"), messages(tmp_path / "out")
+    assert len(after) == len(before) == 90
+    frames = {"a": "a_longer_one", "ccc": "d"}
+    changed = 0
+    for (topic, stamp, was), (renamed, moved, now) in zip(before, after, strict=True):
+        assert (renamed, moved) == ({"/imu": "/front/imu"}.get(topic, topic), stamp - 90 * 60 * 10**9)
+        changed += was != now
+        if topic == "/text":
+            assert now == was
+            continue
+        kind = {"/imu": IMU, "/tf": TF}[topic]
+        expected = store.deserialize_cdr(was, kind)
+        for part in [expected] if kind == IMU else expected.transforms:
+            part.header.frame_id = frames.get(part.header.frame_id, part.header.frame_id)
+            if kind == TF:
+                part.child_frame_id = frames.get(part.child_frame_id, part.child_frame_id)
+        assert now == bytes(store.serialize_cdr(expected, kind, little_endian=was[1] == 1)), topic
+    assert json.loads(done.stdout)["changed_message_count"] == changed == 20
+    assert "sound" in holdall("check", tmp_path / "out").stdout
+
+
+def test_names_and_times_that_cannot_be_are_refused(tmp_path):
+    write_bag(tmp_path / "bag", StoragePlugin.MCAP)
+    for flags, reason in [
+        (["--rename", "/absent:=/b"], "/absent cannot be renamed to /b: no topic of the choice has this name"),
+        (["--rename", "/imu:=/text"], "/imu cannot be renamed to /text: /text would have this name, too"),
+        (["--rename", "/imu"], "expected old:=new"),
+        (["--frame", ":=b"], "expected old:=new"),
+        (["--shift-time", "-60 years"], "unknown unit"),
+        (["--shift-time", "-1700000001"], "would be moved to before 1970"),
+        (["--shift-time", "8000000000"], "too late for 64 bits"),
+    ]:
+        done = holdall("filter", tmp_path / "bag", "-o", tmp_path / "out", *flags, code=2)
+        assert reason in done.stderr and not (tmp_path / "out").exists(), done.stderr
+    # Two topics that exchange their names.
+    holdall("filter", tmp_path / "bag", "-o", tmp_path / "out", "--rename", "/imu:=/tf", "/tf:=/imu", "--topics", "/imu", "/tf")
+    with Reader(tmp_path / "out") as reader:
+        assert {connection.topic: connection.msgtype for connection in reader.connections} == {"/tf": IMU, "/imu": TF}
+
+
 def test_mcap_ros2_support_reads_what_was_changed(tmp_path):
     from mcap_ros2.reader import read_ros2_messages
 
@@ -180,6 +225,10 @@ def test_the_account_of_a_recording_stays_right(world):
     talker.done()
     code, said = recorder.stop()
     assert code == 0, said
+    renamed = world.run("filter", world.folder / "bag", "-o", world.folder / "renamed", "--rename", "/kept:=/other", "--shift-time", "1h")
+    assert renamed.returncode == 0, renamed.stderr
+    account = json.loads(world.run("audit", "--json", world.folder / "renamed").stdout)
+    assert account["balanced"] and {name: topic["recorded"] for name, topic in account["topics"].items()} == {"/changed": 200, "/other": 200}
     done = world.run("filter", world.folder / "bag", "-o", world.folder / "out", "--set", '/changed: data = "a text of another length"')
     assert done.returncode == 0 and "200 messages changed" in done.stdout, done.stdout + done.stderr
     for bag in ("bag", "out"):

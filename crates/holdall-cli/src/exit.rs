@@ -192,6 +192,8 @@ fn refuses_tool(error: &ToolError, named: &[PathBuf]) -> bool {
         | ToolError::OutputName { .. }
         | ToolError::Selection(_)
         | ToolError::Change { .. }
+        | ToolError::Rename { .. }
+        | ToolError::Shift { .. }
         | ToolError::Unsupported { .. } => true,
         ToolError::Choice(error) => refuses_choice(error),
         ToolError::Lock(error) => refuses_lock(error, named),

@@ -1,5 +1,6 @@
 //! Sizes and spans as people write and read them: `100MiB`, `200ms`, `62.4 KiB`, `1.49 GiB/s`.
 
+use holdall::tools::Shift;
 pub use holdall_model::units::{format_byte_rate, format_bytes};
 use std::time::Duration;
 
@@ -118,6 +119,17 @@ fn parse_span(text: &str, plain_unit: Duration, example: &'static str) -> Result
 /// When there is no number, the unit is unknown, or the value is negative or longer than 285 years.
 pub fn parse_seconds(text: &str) -> Result<Duration, UnitError> {
     parse_span(text, Duration::from_secs(1), "5 or 200ms")
+}
+
+/// How far times move: seconds without a unit, to earlier times with a minus sign.
+///
+/// # Errors
+/// When the text is no span.
+pub fn parse_shift(text: &str) -> Result<Shift, UnitError> {
+    match text.strip_prefix('-') {
+        Some(span) => parse_seconds(span).map(Shift::Earlier),
+        None => parse_seconds(text.strip_prefix('+').unwrap_or(text)).map(Shift::Later),
+    }
 }
 
 /// Reads a span of time; a plain number is milliseconds (`100`, `100ms`, `1s`).

@@ -3,7 +3,7 @@
 use super::known::Known;
 use crate::units;
 use clap::{Args, Subcommand, ValueEnum};
-use holdall::tools::Moment;
+use holdall::tools::{Moment, Shift};
 use holdall_model::time::Timestamp;
 use std::{path::PathBuf, time::Duration};
 
@@ -38,6 +38,8 @@ Examples:
   holdall filter lab -o slow --rate /camera=1 --rate 10     1 Hz of the camera, 10 Hz of all others
   holdall filter lab -o front --publisher /front/camera     what one node had published
   holdall filter lab -o fast -w '/odom: twist.twist.linear.x > 2'
+  holdall filter lab -o new --rename /scan:=/front/scan --frame laser:=front_laser
+  holdall filter lab -o new --shift-time -2h
   holdall filter lab -o new --set '/tf: transforms[*].header.frame_id = \"map\"'";
 
 /// Shown below `holdall compress --help`.
@@ -341,6 +343,18 @@ pub struct FilterArguments {
         help_heading = "What is changed"
     )]
     pub changes: Vec<String>,
+
+    /// Give a topic, a service or an action another name; may be given several times
+    #[arg(long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What is changed")]
+    pub rename: Vec<String>,
+
+    /// Give a coordinate frame another name, in every frame_id and child_frame_id; may be given several times
+    #[arg(long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What is changed")]
+    pub frame: Vec<String>,
+
+    /// Move the stamps of all messages by this many seconds, or 90min, -2h; stamps within messages stay
+    #[arg(long, value_name = "S", default_value = "0", allow_hyphen_values = true, value_parser = units::parse_shift, help_heading = "What is changed")]
+    pub shift_time: Shift,
 
     /// How it is written.
     #[command(flatten)]

@@ -5,12 +5,12 @@ use super::{
 };
 use crate::args::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
 use holdall::{
-    tools::{Choice, FieldChange, OutputOptions, SplitAt},
+    tools::{Choice, FieldChange, OutputOptions, Shift, SplitAt},
     writer::{CompressionMode, CompressionOptions},
 };
 use holdall_model::selection::Selection;
 use holdall_storage::{StorageOptions, storage_by_id};
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
 /// Which messages are selected.
 ///
@@ -85,6 +85,45 @@ pub fn changes(texts: &[String]) -> Result<Vec<FieldChange>, UsageError> {
     parsed.collect()
 }
 
+/// New names of topics by old.
+///
+/// # Errors
+/// The first rule that is none.
+pub fn renames(rules: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+    const FLAG: &str = "--rename";
+    let full = |name: String| names::full_name(FLAG, &name);
+    let pairs = pairs(FLAG, rules)?.into_iter();
+    pairs.map(|(old, new)| Ok((full(old)?, full(new)?))).collect()
+}
+
+/// New names of coordinate frames by old.
+///
+/// # Errors
+/// The first rule that is none.
+pub fn frames(rules: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+    pairs("--frame", rules)
+}
+
+/// `old:=new` rules by old name.
+fn pairs(flag: &'static str, rules: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+    let mut by_old = BTreeMap::new();
+    for rule in rules {
+        let bad = |reason: &str| UsageError::BadValue {
+            flag,
+            value: rule.clone(),
+            reason: reason.to_owned(),
+        };
+        let (old, new) = rule
+            .split_once(":=")
+            .filter(|(old, _)| !old.is_empty())
+            .ok_or_else(|| bad("expected old:=new"))?;
+        if by_old.insert(old.to_owned(), new.to_owned()).is_some() {
+            return Err(bad("there are two rules for this name"));
+        }
+    }
+    Ok(by_old)
+}
+
 /// When an output is divided.
 pub fn division(args: &DivisionArguments) -> SplitAt {
     SplitAt {
@@ -128,6 +167,9 @@ pub fn output(
         split_moments: division.at.clone(),
         compression,
         changes: Vec::new(),
+        frames: BTreeMap::new(),
+        renames: BTreeMap::new(),
+        shift: Shift::default(),
         custom_data: custom_data(&args.custom_data)?,
     })
 }

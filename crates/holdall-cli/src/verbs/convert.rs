@@ -144,12 +144,20 @@ pub fn filter(args: &FilterArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let choice = resolve::tools::choice(&args.selection).map_err(Failure::refused)?;
     let changes = resolve::tools::changes(&args.changes).map_err(Failure::refused)?;
+    let renames = resolve::tools::renames(&args.rename).map_err(Failure::refused)?;
+    let frames = resolve::tools::frames(&args.frame).map_err(Failure::refused)?;
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let division = DivisionArguments::default();
     let output = resolve::tools::output(&args.output, &args.how, &division, &surroundings)
         .map_err(Failure::refused)?;
     let named = input::resolve(&args.bags)?;
-    let output = OutputOptions { changes, ..output };
+    let output = OutputOptions {
+        changes,
+        frames,
+        renames,
+        shift: args.shift_time,
+        ..output
+    };
     make(
         input::open_each(&named)?,
         choice,

@@ -3,6 +3,7 @@
 use super::{
     ToolError,
     narrowing::{TopicCount, narrow},
+    relabel::Relabel,
 };
 use crate::{
     reader::{Bag, PublisherChoice},
@@ -13,7 +14,7 @@ use holdall_model::{
         CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, PublisherAccount,
         TopicAccount,
     },
-    marker::{MARKERS_CUSTOM_KEY, Marker},
+    marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
 };
 use holdall_storage::writer::MetadataEntries;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -83,6 +84,17 @@ impl Accounts {
         records
     }
 
+    /// Gives counts and records the names and times of the output.
+    fn relabel(&mut self, relabel: &Relabel) {
+        let counts = std::mem::take(&mut self.counts).into_iter();
+        self.counts = counts.map(|(name, count)| (relabel.name(&name), count)).collect();
+        for (_, entries) in self.records.iter_mut().filter(|(name, _)| name == MARKER_RECORD) {
+            if let Some(marker) = Marker::from_entries(entries) {
+                *entries = relabel.relabel_marker(marker).entries();
+            }
+        }
+    }
+
     /// Counts an input's messages and collects other programs' records. Returns the counts by topic.
     fn read_files(
         &mut self,
@@ -133,6 +145,7 @@ impl Accounts {
 pub(super) fn gather(
     bags: &[Bag],
     taken: &Taken<'_>,
+    relabel: &Relabel,
     takes: &dyn Fn(&str) -> bool,
     more_custom_data: &BTreeMap<String, String>,
 ) -> Result<Accounts, ToolError> {
@@ -169,11 +182,16 @@ pub(super) fn gather(
         for counts in without {
             add_unaccounted(ledger, counts, takes);
         }
+        relabel.relabel_ledger(ledger);
         accounts.custom_data.extend(ledger.custom_data());
     }
     accounts.ledger = ledger;
+    accounts.relabel(relabel);
     if !markers.is_empty() {
-        let list: Vec<Marker> = markers.into_iter().collect();
+        let list: Vec<Marker> = markers
+            .into_iter()
+            .map(|marker| relabel.relabel_marker(marker))
+            .collect();
         accounts
             .custom_data
             .insert(MARKERS_CUSTOM_KEY.to_owned(), Marker::list_to_json(&list));

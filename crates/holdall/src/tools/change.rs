@@ -45,6 +45,9 @@ impl FieldChange {
     }
 }
 
+/// The fields that name coordinate frames, in `std_msgs/msg/Header` and beside it.
+const FRAME_FIELDS: [&str; 2] = ["frame_id", "child_frame_id"];
+
 /// A topic's name and type.
 type TopicKey = (String, String);
 
@@ -74,7 +77,12 @@ impl Changer {
     /// # Errors
     /// A topic that the inputs do not have or that is not selected, one without a definition, a field that its type
     /// does not have, and a value that the field cannot hold.
-    pub fn compile(set: &BagSet, changes: &[FieldChange], chooser: &Chooser) -> Result<Self, ToolError> {
+    pub fn compile(
+        set: &BagSet,
+        changes: &[FieldChange],
+        frames: &BTreeMap<String, String>,
+        chooser: &Chooser,
+    ) -> Result<Self, ToolError> {
         let mut by_topic: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for change in changes {
             by_topic
@@ -119,10 +127,56 @@ impl Changer {
                 return Err(refused("it is not among the topics that are chosen".to_owned()));
             }
         }
+        changer.replace_frames(frames, &topics, &mut decoders, chooser)?;
         for notice in decoders.take_notices() {
             tracing::warn!("{notice}");
         }
         Ok(changer)
+    }
+
+    /// Adds the replacement of frames to all topics that have some.
+    fn replace_frames(
+        &mut self,
+        frames: &BTreeMap<String, String>,
+        topics: &[TopicInfo],
+        decoders: &mut Decoders,
+        chooser: &Chooser,
+    ) -> Result<(), ToolError> {
+        if frames.is_empty() {
+            return Ok(());
+        }
+        for topic in topics
+            .iter()
+            .filter(|it| chooser.takes_topic(&it.name, &it.type_name))
+        {
+            let key = (topic.name.clone(), topic.type_name.clone());
+            let known = self
+                .topics
+                .remove(&key)
+                .map(|known| (known.editor, known.without));
+            let (editor, without) = match (known, decoders.find(topic)?) {
+                (Some(known), _) => known,
+                (None, Decoder::Cdr(plan)) => match Editor::compile(plan, &[]) {
+                    Ok(editor) => (editor, Vec::new()),
+                    Err(_) => continue,
+                },
+                (None, Decoder::Json) => continue,
+                (None, Decoder::Opaque { reason }) => {
+                    tracing::warn!("{}: frames are unchanged: {reason}", topic.name);
+                    continue;
+                }
+            };
+            let editor = editor.replacing(&FRAME_FIELDS, frames);
+            if !editor.is_idle() {
+                let changes = OfTopic {
+                    editor,
+                    messages: 0,
+                    without,
+                };
+                self.topics.insert(key, changes);
+            }
+        }
+        Ok(())
     }
 
     /// Writes the payload of a message in the output to `out`; false when it is unchanged, and `out` then has no

@@ -65,6 +65,24 @@ pub enum ToolError {
         /// The cause.
         reason: String,
     },
+    /// A topic that cannot get another name.
+    #[error("{old} cannot be renamed to {new}: {reason}")]
+    Rename {
+        /// The topic.
+        old: String,
+        /// The name that it should get.
+        new: String,
+        /// The cause.
+        reason: String,
+    },
+    /// Stamps that a bag cannot store.
+    #[error("the stamps {first} to {last} ns would be moved to before 1970, or too late for 64 bits")]
+    Shift {
+        /// Of the first message.
+        first: i64,
+        /// Of the last message.
+        last: i64,
+    },
     /// A message whose fields cannot be changed.
     #[error("{topic}, message {number}, of {log_time} ns: {source}; no bag was made")]
     Edit {

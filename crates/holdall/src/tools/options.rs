@@ -53,6 +53,12 @@ pub struct OutputOptions {
     pub compression: CompressionOptions,
     /// New values for fields of messages.
     pub changes: Vec<super::FieldChange>,
+    /// New names of coordinate frames by old: in each `frame_id` and `child_frame_id` of all messages.
+    pub frames: BTreeMap<String, String>,
+    /// New names of topics by old; those that services and actions derive are renamed with them.
+    pub renames: BTreeMap<String, String>,
+    /// How far the messages' stamps move; those within messages stay.
+    pub shift: super::Shift,
     /// Additional entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
 }

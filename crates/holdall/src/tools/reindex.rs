@@ -1,6 +1,6 @@
 //! `reindex`: rewrites `metadata.yaml` from the storage files, and indexes MCAP files without an index.
 
-use super::{ToolError, accounts};
+use super::{ToolError, accounts, relabel::Relabel};
 use crate::{
     live::lock_bag,
     reader::{Bag, io_error, listing},
@@ -100,7 +100,13 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         publishers: None,
         is_partial: false,
     };
-    let accounts = accounts::gather(std::slice::from_ref(&bag), &all, &|_| true, &BTreeMap::new())?;
+    let accounts = accounts::gather(
+        std::slice::from_ref(&bag),
+        &all,
+        &Relabel::default(),
+        &|_| true,
+        &BTreeMap::new(),
+    )?;
     metadata.custom_data.extend(accounts.custom_data);
     fs::write_atomically(&path.join("metadata.yaml"), metadata.to_yaml().as_bytes())?;
     done.messages = metadata.message_count;

@@ -1,6 +1,6 @@
 //! rosbag2's files for `convert`: `output_bags` and `input_bags`, with all storage and record options.
 
-use super::{Choice, Moment, OutputOptions, SplitAt};
+use super::{Choice, Moment, OutputOptions, Shift, SplitAt};
 use crate::writer::{CompressionMode, CompressionOptions};
 use holdall_model::{
     selection::{Selection, parse_pattern},
@@ -214,6 +214,9 @@ fn output_bag(
         },
         compression,
         changes: Vec::new(),
+        frames: BTreeMap::new(),
+        renames: BTreeMap::new(),
+        shift: Shift::default(),
         split_moments: Vec::new(),
         custom_data: entry.custom_data.unwrap_or_default(),
     };

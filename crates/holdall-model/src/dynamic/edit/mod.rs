@@ -17,7 +17,7 @@ use super::{
     walk::Walker,
 };
 use crate::interface::{Arity, Primitive};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Longest assignment, in bytes: it comes from a command line.
 const ASSIGNMENT_BYTES_MAX: usize = 1 << 20;
@@ -94,6 +94,26 @@ struct Assignment {
 pub struct Editor {
     plan: Arc<TypePlan>,
     assignments: Vec<Assignment>,
+    texts: Option<Arc<Texts>>,
+}
+
+/// Texts that get another value wherever they are, in fields of certain names.
+#[derive(Debug)]
+struct Texts {
+    /// Names of the fields, whatever struct they are in.
+    fields: &'static [&'static str],
+    /// New values by old.
+    values: BTreeMap<Vec<u8>, Value>,
+}
+
+impl Texts {
+    /// The new value of a text, which may end in a zero.
+    fn value_of(&self, field: &FieldPlan, text: &[u8]) -> Option<&Value> {
+        if !self.fields.contains(&field.name.as_str()) {
+            return None;
+        }
+        self.values.get(text.strip_suffix(&[0]).unwrap_or(text))
+    }
 }
 
 impl Editor {
@@ -118,7 +138,35 @@ impl Editor {
                 });
             }
         }
-        Ok(Self { plan, assignments })
+        Ok(Self {
+            plan,
+            assignments,
+            texts: None,
+        })
+    }
+
+    /// Also gives texts another value in all fields of these names, at any depth; `values` has the new texts by the old.
+    #[must_use]
+    pub fn replacing(mut self, fields: &'static [&'static str], values: &BTreeMap<String, String>) -> Self {
+        let is_text = |field: &FieldPlan| matches!(field.element, ElementPlan::Text { .. });
+        let has_some = (0..self.plan.structure_count())
+            .flat_map(|index| &self.plan.structure(index).fields)
+            .any(|field| is_text(field) && fields.contains(&field.name.as_str()));
+        self.texts = has_some.then(|| {
+            let values = values.iter();
+            Arc::new(Texts {
+                fields,
+                values: values
+                    .map(|(old, new)| (old.clone().into_bytes(), Value::Text(new.clone().into_bytes())))
+                    .collect(),
+            })
+        });
+        self
+    }
+
+    /// True when no message would be changed.
+    pub fn is_idle(&self) -> bool {
+        self.assignments.is_empty() && self.texts.is_none()
     }
 
     /// The type of the messages.
@@ -133,7 +181,8 @@ impl Editor {
 
     /// Writes a payload with its fields changed; `out` is overwritten. The encoding and all other
     /// fields are unchanged; padding is, where it has the same length. Returns the number of values that each
-    /// assignment wrote: 0 when no list has the elements that it names.
+    /// assignment wrote, 0 when no list has the elements that it names; where texts are replaced, one more: how
+    /// many.
     ///
     /// # Errors
     /// A payload that does not fit the type. The content of `out` is then undefined.
@@ -156,7 +205,8 @@ impl Editor {
             payload,
             walker: Walker { plan, cursor },
             writer: Writer::begin(out, representation, options),
-            written: vec![0; self.assignments.len()],
+            written: vec![0; self.assignments.len() + usize::from(self.texts.is_some())],
+            texts: self.texts.as_deref(),
         };
         let all: Vec<Rest<'_>> = self
             .assignments
@@ -233,8 +283,9 @@ struct Editing<'p, 'a, 'o> {
     payload: &'a [u8],
     walker: Walker<'p, 'a>,
     writer: Writer<'o>,
-    /// By assignment.
+    /// By assignment; where texts are replaced, the last one counts these.
     written: Vec<u64>,
+    texts: Option<&'o Texts>,
 }
 
 /// A place in the input, before padding and a value.
@@ -367,6 +418,11 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
             ElementPlan::Primitive(kind) => self.primitives(kind, 1)?,
             ElementPlan::Text { length_max } => {
                 let text = cursor.text_with_end(length_max)?;
+                if let Some(value) = self.texts.and_then(|texts| texts.value_of(field, text)) {
+                    self.writer.element(self.plan, field, value)?;
+                    self.count_replaced();
+                    return Ok(());
+                }
                 match self.read_since(begin) {
                     Some(bytes) => self.writer.block(bytes)?,
                     None => self.writer.copy_text(text)?,
@@ -381,6 +437,12 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
             }
         }
         Ok(())
+    }
+
+    fn count_replaced(&mut self) {
+        if let Some(count) = self.written.last_mut() {
+            *count += 1;
+        }
     }
 
     /// Ends the payload as the input ends: with the same padding when its length fits, else padded to the same

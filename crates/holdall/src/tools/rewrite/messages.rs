@@ -4,7 +4,7 @@ use super::Written;
 use crate::{
     decode::{Decoders, MessageChoice},
     reader::{Bag, BagMessage, BagSet},
-    tools::{SplitAt, ToolError, change::Changer, choice::Chooser},
+    tools::{SplitAt, ToolError, change::Changer, choice::Chooser, relabel::Relabel},
     writer::{
         BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, OsFolder, PayloadPacking,
         PublisherSlot, os_disk,
@@ -36,6 +36,7 @@ pub(super) struct Rewrite<'a> {
     set: &'a BagSet,
     chooser: Chooser,
     changer: Changer,
+    relabel: Relabel,
     /// The last payload that was changed.
     changed: Vec<u8>,
     bag: BagWriter,
@@ -70,7 +71,7 @@ impl<'a> Rewrite<'a> {
     pub(super) fn new(
         set: &'a BagSet,
         options: BagOptions,
-        (chooser, changer): (Chooser, Changer),
+        (chooser, changer, relabel): (Chooser, Changer, Relabel),
         split: SplitAt,
     ) -> Result<Self, ToolError> {
         let mut definitions = HashMap::new();
@@ -98,6 +99,7 @@ impl<'a> Rewrite<'a> {
             set,
             chooser,
             changer,
+            relabel,
             changed: Vec::new(),
             bag,
             topics: HashMap::new(),
@@ -129,7 +131,10 @@ impl<'a> Rewrite<'a> {
                 .get(&info.type_name)
                 .or_else(|| self.definitions.get(service));
             Some(self.bag.add_topic(ChannelInfo {
-                topic: info.as_whole(),
+                topic: TopicInfo {
+                    name: self.relabel.name(&info.name),
+                    ..info.as_whole()
+                },
                 definition: definition.cloned().unwrap_or_else(|| MessageDefinition {
                     type_name: info.type_name.clone(),
                     ..MessageDefinition::default()
@@ -186,7 +191,11 @@ impl<'a> Rewrite<'a> {
             }
         }
         while self.write_packed()? {}
-        let closed = self.bag.close(records(&self.by_topic), None, |_| BTreeMap::new());
+        let by_topic = self.by_topic.into_iter();
+        let by_topic = by_topic
+            .map(|(name, count)| (self.relabel.name(&name), count))
+            .collect();
+        let closed = self.bag.close(records(&by_topic), None, |_| BTreeMap::new());
         if let Some(failure) = closed.failure {
             return Err(failure.into());
         }
@@ -255,8 +264,8 @@ impl<'a> Rewrite<'a> {
         self.bag.write_of(
             about.target,
             StoredMessage {
-                log_time: about.log_time,
-                publish_time: about.publish_time,
+                log_time: self.relabel.shift.apply(about.log_time),
+                publish_time: self.relabel.shift.apply(about.publish_time),
                 sequence: about.sequence,
                 payload: PayloadRef::Bytes(payload),
             },

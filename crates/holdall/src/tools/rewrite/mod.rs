@@ -8,6 +8,7 @@ use super::{
     change::Changer,
     choice::{check_result, check_topics},
     copy::{self, Plan},
+    relabel::Relabel,
     staged::Staged,
 };
 use crate::{
@@ -68,7 +69,8 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let set = BagSet::from(std::mem::take(&mut job.inputs));
     let chooser = chooser.among(&set, &job.choice)?;
     check_topics(&set, &job.choice, &chooser)?;
-    let changer = Changer::compile(&set, &job.output.changes, &chooser)?;
+    let changer = Changer::compile(&set, &job.output.changes, &job.output.frames, &chooser)?;
+    let relabel = Relabel::new(&set, &job.output.renames, job.output.shift, &chooser)?;
     let staged = Staged::begin(&job.output.directory)?;
     let first = set.log_times().map(|(first, _)| first);
     let start = job.choice.start.map(|moment| moment.resolve(first));
@@ -84,7 +86,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         publishers: asked.publishers(),
         is_partial,
     };
-    let accounts = gather(&set, &taken, &job.output.custom_data)?;
+    let accounts = gather(&set, &taken, &relabel, &job.output.custom_data)?;
     let storage_id = storage_id(&set, &job.output);
     let storage = storage_by_id(&storage_id)?;
     let beyond = copy::beyond_ros2(set.bags())?;
@@ -93,6 +95,8 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
     let by_index = !is_live
         && job.output.changes.is_empty()
+        && job.output.frames.is_empty()
+        && relabel.is_idle()
         && job.choice.is_by_index()
         && (!job.output.is_rewritten || codec.is_some());
     let plan = Plan {
@@ -130,11 +134,13 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 questions: job.choice.questions.clone(),
                 ..MessageChoice::default()
             };
-            Rewrite::new(&set, options, (chooser, changer), job.output.split.clone())?.run(
-                &messages,
-                &|written| accounts.records(&taken, written),
-                progress,
+            Rewrite::new(
+                &set,
+                options,
+                (chooser, changer, relabel),
+                job.output.split.clone(),
             )?
+            .run(&messages, &|written| accounts.records(&taken, written), progress)?
         }
     };
     check_result(&set, &job.choice, (&job.output.directory, written.messages))?;
@@ -184,6 +190,7 @@ fn report_beyond(beyond: Option<(PathBuf, String)>, storage_id: &str) -> Result<
 fn gather(
     set: &BagSet,
     taken: &Taken<'_>,
+    relabel: &Relabel,
     custom_data: &BTreeMap<String, String>,
 ) -> Result<Accounts, ToolError> {
     let types: HashMap<String, String> = set
@@ -199,7 +206,7 @@ fn gather(
             types.get(name).map_or("unknown/msg/Unknown", String::as_str),
         )
     };
-    accounts::gather(set.bags(), taken, &takes, custom_data)
+    accounts::gather(set.bags(), taken, relabel, &takes, custom_data)
 }
 
 /// The requested storage, else that of all inputs, else the default.
