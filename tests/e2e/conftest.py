@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 NODES = Path(__file__).resolve().parent.parent / "nodes"
+DEFINITIONS = Path(__file__).resolve().parents[2] / "crates/holdall-model/data/definitions.txt"
 HOLDALL = os.environ.get("HOLDALL_BIN", str(Path(__file__).resolve().parents[2] / "target" / "debug" / "holdall"))
 DEADLINE_S = 60.0
 # A node does more than one thing between two events: a flood, for example.
@@ -141,6 +142,12 @@ class World:
 
     def events_listener(self, *subscriptions):
         return self._keep(Node("events_listener.py", {"subscriptions": list(subscriptions)}, self.env))
+
+    def calls(self, client, *calls, **plan):
+        """Calls services through rclpy or cyclonedds; returns what was answered, in order."""
+        plan = {"client": client, "definitions": str(DEFINITIONS), "calls": list(calls), **plan}
+        node = self._keep(Node("service_calls.py", plan, self.env))
+        return [node.wait_for("answered") for _ in calls]
 
     def holdall(self, *arguments, **how):
         return self._keep(Program(arguments, self.env, **how))

@@ -47,6 +47,20 @@ pub enum Outcome {
     Failed,
 }
 
+impl Outcome {
+    /// The worse of two.
+    #[must_use]
+    pub fn or_worse(self, other: Self) -> Self {
+        let rank = |outcome| match outcome {
+            Self::Done => 0,
+            Self::Lost => 1,
+            Self::Different => 2,
+            Self::Failed => 3,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
 /// Why a run failed: one sentence for the user.
 #[derive(Debug)]
 pub enum Failure {

@@ -45,6 +45,7 @@
 //! | [`tools`] | converts, filters, merges, splits, compresses, checks, repairs and indexes bags |
 //! | [`decode`], [`export`], [`diff`] | messages as values, text, tables and images; two bags compared |
 //! | [`reader`], [`writer`], [`record`] | the parts that the types above are made of |
+//! | [`node`] | ROS services of a recording or a playback |
 //! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
 #![forbid(unsafe_code)]
 
@@ -57,6 +58,7 @@ pub mod decode;
 pub mod diff;
 pub mod export;
 pub mod live;
+pub mod node;
 pub mod play;
 pub mod reader;
 pub mod record;

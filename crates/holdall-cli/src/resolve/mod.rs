@@ -2,6 +2,7 @@
 
 pub mod choice;
 pub mod names;
+pub mod parameters;
 pub mod pattern;
 pub mod play;
 pub mod record;

@@ -364,6 +364,14 @@ fn default_output(surroundings: &Surroundings<'_>) -> PathBuf {
         .into()
 }
 
+/// Lets the next recording go into this folder, or into one that is named by the time.
+pub fn set_output(resolved: &mut ResolvedRecord, folder: Option<PathBuf>, surroundings: &Surroundings<'_>) {
+    resolved.default_output = folder.is_none().then(|| default_output(surroundings));
+    let named = |base: &PathBuf| free_name(base, surroundings.exists);
+    let output = folder.or_else(|| resolved.default_output.as_ref().map(named));
+    resolved.options.output = output.unwrap_or_default();
+}
+
 /// Most suffixes that are tried; what exists after that many is refused when the bag is created.
 const SUFFIX_MAX: u32 = 9999;
 

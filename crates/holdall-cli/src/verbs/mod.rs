@@ -22,6 +22,7 @@ mod list;
 mod man;
 mod play;
 mod record;
+mod recorder_node;
 mod reindex;
 mod repair;
 

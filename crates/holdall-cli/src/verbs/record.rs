@@ -15,6 +15,7 @@ use crate::{
         signals,
     },
     transport, units,
+    verbs::recorder_node::RecorderNode,
 };
 use holdall::{
     record::{
@@ -45,9 +46,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Ctrl-C to a program that has received it from the terminal already.
 const REPEATED_SIGNAL: Duration = Duration::from_millis(500);
 
-/// Records until a signal, or until the recording cannot continue.
+/// Records until a signal, or until the recording cannot continue. A recording that a service ends leaves the node, which can begin another.
 pub fn run(args: &RecordArguments) -> VerbResult {
-    let resolved = resolve::record::resolve(args, &resolve::surroundings::real(SystemClock.now()))
+    let mut resolved = resolve::record::resolve(args, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
     log::start(args.console.log_level.filter());
     // Before any thread is started.
@@ -60,70 +61,130 @@ pub fn run(args: &RecordArguments) -> VerbResult {
     let (sender, events) = queue();
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
-    // Before the bag is created: an unusable path leaves no empty bag, and no recording that cannot be
-    // controlled as requested.
-    let control_path = args.control_socket.as_deref();
-    let control_socket = control_path
-        .map(ControlSocket::bind)
-        .transpose()
-        .map_err(Failure::refused)?;
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let snapshot = resolved.options.cache.snapshot;
-    let (recorder, request) = start(args, resolved, &clock)?;
-    let mut supervision = supervision(args, snapshot);
-    if let Some(socket) = &control_socket {
-        let (control, observer) = (recorder.control(), recorder.observer());
-        socket
-            .serve(control, observer, supervision.stall_flag(), snapshot)
-            .map_err(Failure::failed)?;
+    let mut sender = Some(sender);
+    let mut node = RecorderNode::new(&resolved);
+    let mut keyboard = None;
+    let mut worst = Outcome::Done;
+    loop {
+        match Running::start(args, &resolved, &mut node) {
+            Ok(running) => {
+                // Keys mean something only now.
+                if let (Some(sender), false) = (sender.take(), args.console.disable_keyboard_controls) {
+                    keyboard = Keyboard::start(sender);
+                }
+                let (outcome, by_signal) = running.until_ended(args, &events, keyboard.is_some())?;
+                worst = worst.or_worse(outcome);
+                if by_signal || !node.ended() {
+                    return Ok(worst);
+                }
+            }
+            Err(failure) => node.not_begun(failure)?,
+        }
+        let Some(uri) = node.next_bag(&events) else {
+            return Ok(worst);
+        };
+        resolve::record::set_output(
+            &mut resolved,
+            uri,
+            &resolve::surroundings::real(SystemClock.now()),
+        );
     }
-    supervision.ready();
-    // In the words of rosbag2: scripts wait for them.
-    info!("Listening for topics...");
-    let keyboard = if args.console.disable_keyboard_controls {
-        None
-    } else {
-        Keyboard::start(sender)
-    };
-    let hint = match (keyboard.is_some(), snapshot) {
-        (true, true) => "SPACE pause · m marker · s snapshot · Ctrl-C stop",
-        (true, false) => "SPACE pause · m marker · Ctrl-C stop",
-        (false, _) => "Ctrl-C stop",
-    };
-    let mut live = Live {
-        screen: Screen::open(),
-        rates: RateMeter::default(),
-        hint,
-        supervision,
-    };
-    // A bug in the display must not keep the bag from being closed.
-    let _ = catch_unwind(AssertUnwindSafe(|| watch(&recorder, &events, &mut live)));
-    let report = close(recorder, &events, &mut live)?;
-    let stall = live.supervision.finish(&report.status);
-    drop((live, keyboard, control_socket));
-    show(&report, &request, args)?;
-    if let Some(span) = stall {
-        return Err(Failure::failed(format!(
-            "while recording, messages arrived but none was written to the disk for {:.1} s",
-            span.as_secs_f64()
-        )));
+}
+
+/// A recording that runs, and what serves it.
+struct Running {
+    recorder: Recorder,
+    request: Request,
+    control_socket: Option<ControlSocket>,
+    supervision: Supervision,
+    snapshot: bool,
+}
+
+impl Running {
+    fn start(
+        args: &RecordArguments,
+        resolved: &ResolvedRecord,
+        node: &mut RecorderNode,
+    ) -> Result<Self, Failure> {
+        // Before the bag is created: an unusable path leaves no empty bag, and no recording that cannot be
+        // controlled as requested.
+        let control_path = args.control_socket.as_deref();
+        let control_socket = control_path
+            .map(ControlSocket::bind)
+            .transpose()
+            .map_err(Failure::refused)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let snapshot = resolved.options.cache.snapshot;
+        let (recorder, request) = start(args, resolved, node, &clock)?;
+        let mut supervision = supervision(args, snapshot);
+        if let Some(socket) = &control_socket {
+            let (control, observer) = (recorder.control(), recorder.observer());
+            socket
+                .serve(control, observer, supervision.stall_flag(), snapshot)
+                .map_err(Failure::failed)?;
+        }
+        supervision.ready();
+        // In the words of rosbag2: scripts wait for them.
+        info!("Listening for topics...");
+        Ok(Self {
+            recorder,
+            request,
+            control_socket,
+            supervision,
+            snapshot,
+        })
     }
-    Ok(outcome(&report))
+
+    /// Shows and supervises the recording until its bag is closed; returns also whether a signal ended it.
+    fn until_ended(
+        self,
+        args: &RecordArguments,
+        events: &Events,
+        has_keys: bool,
+    ) -> Result<(Outcome, bool), Failure> {
+        let hint = match (has_keys, self.snapshot) {
+            (true, true) => "SPACE pause · m marker · s snapshot · Ctrl-C stop",
+            (true, false) => "SPACE pause · m marker · Ctrl-C stop",
+            (false, _) => "Ctrl-C stop",
+        };
+        let mut live = Live {
+            screen: Screen::open(),
+            rates: RateMeter::default(),
+            hint,
+            supervision: self.supervision,
+        };
+        // A bug in the display must not keep the bag from being closed.
+        let watched = catch_unwind(AssertUnwindSafe(|| watch(&self.recorder, events, &mut live)));
+        let mut by_signal = watched.unwrap_or(false);
+        let report = close(self.recorder, events, &mut live, &mut by_signal)?;
+        let stall = live.supervision.finish(&report.status);
+        drop((live, self.control_socket));
+        show(&report, &self.request, args)?;
+        if let Some(span) = stall {
+            return Err(Failure::failed(format!(
+                "while recording, messages arrived but none was written to the disk for {:.1} s",
+                span.as_secs_f64()
+            )));
+        }
+        Ok((outcome(&report), by_signal))
+    }
 }
 
 /// Joins the transports and starts the recorder. When another recording has taken the name that was made from
 /// the time, the next suffix is tried.
 fn start(
     args: &RecordArguments,
-    resolved: ResolvedRecord,
+    resolved: &ResolvedRecord,
+    node: &mut RecorderNode,
     clock: &Arc<dyn Clock>,
 ) -> Result<(Recorder, Request), Failure> {
-    let mut options = resolved.options;
+    let mut options = resolved.options.clone();
     loop {
         // Before the transports, which receive into it.
         let memory = RescueMemory::begin(&options);
-        let transports = transport::join(&args.transport, &resolved.node_name, clock)?;
+        let mut transports = transport::join(&args.transport, &resolved.node_name, clock)?;
         prefer_receiving(args.rt_priority, transports.len(), &**clock);
+        node.offer(&mut transports);
         let request = Request::new(
             &options.selection,
             options.no_discovery,
@@ -137,7 +198,10 @@ fn start(
             ..Platform::default()
         };
         let error = match Recorder::start_on(options.clone(), transports, platform) {
-            Ok(recorder) => return Ok((recorder, request)),
+            Ok(recorder) => {
+                node.began(&recorder, &options, clock)?;
+                return Ok((recorder, request));
+            }
             Err(error) => error,
         };
         let exists = matches!(&error, RecordError::Bag(writer::WriteError::Exists { .. }));
@@ -236,8 +300,8 @@ impl Live {
     }
 }
 
-/// Handles keys and signals and shows the status, until the recording is to end or has ended.
-fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
+/// Handles keys and signals and shows the status, until the recording is to end or has ended; true when a signal ends it.
+fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
     let control = recorder.control();
     let mut markers = 0_u32;
     while !(recorder.wait_finished(Duration::ZERO) || panics::happened()) {
@@ -256,10 +320,14 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) {
                     warn!("{error}");
                 }
             }
-            Some(Event::Stop(signal)) => return control.stop(signal),
+            Some(Event::Stop(signal)) => {
+                control.stop(signal);
+                return true;
+            }
             Some(Event::Key(_)) | None => {}
         }
     }
+    false
 }
 
 fn snapshot(control: &RecordControl) {
@@ -271,12 +339,17 @@ fn snapshot(control: &RecordControl) {
 }
 
 /// Ends the recording and waits for its bag to be closed, unless a second signal comes.
-fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordReport, Failure> {
+fn close(
+    recorder: Recorder,
+    events: &Events,
+    live: &mut Live,
+    by_signal: &mut bool,
+) -> Result<RecordReport, Failure> {
     live.hint = "closing the bag · Ctrl-C abandons what is not written yet";
     let control = recorder.control();
     control.stop("it cannot go on");
     live.supervision.stopping();
-    let began = SystemClock.monotonic();
+    let mut began = SystemClock.monotonic();
     let mut before = began;
     // The recorder reports its end after a panic as well.
     while !recorder.wait_finished(POLL_INTERVAL / 4) {
@@ -284,12 +357,16 @@ fn close(recorder: Recorder, events: &Events, live: &mut Live) -> Result<RecordR
         let status = recorder.status();
         // A bug in the display must not keep the bag from being closed.
         let _ = catch_unwind(AssertUnwindSafe(|| live.update(&status, &control)));
-        if let Some(Event::Stop(signal)) = events.next(Duration::ZERO)
-            && SystemClock.monotonic().saturating_sub(began) >= REPEATED_SIGNAL
-        {
-            // Ends with the process: the user does not want to wait for it.
-            std::mem::forget(recorder);
-            return Err(Failure::failed(abandoned(signal, &status)));
+        if let Some(Event::Stop(signal)) = events.next(Duration::ZERO) {
+            let now = SystemClock.monotonic();
+            if !std::mem::replace(by_signal, true) {
+                // The first one: the recording has ended for another reason.
+                began = now;
+            } else if now.saturating_sub(began) >= REPEATED_SIGNAL {
+                // Ends with the process: the user does not want to wait for it.
+                std::mem::forget(recorder);
+                return Err(Failure::failed(abandoned(signal, &status)));
+            }
         }
         before = SystemClock.monotonic();
     }

@@ -1,0 +1,136 @@
+//! The node that a recording or a playback shows to others: its services, answered on a thread of their own.
+//!
+//! [`NodeServices::offer`] offers them before the transports are given away; requests wait until [`NodeServices::start`]. The state
+//! ([`state::NodeState`]) is stepped; one thread drives it, woken by what arrives. Nothing of it is on the path of a message.
+
+mod answer;
+mod interface;
+mod parameters;
+pub mod recorder;
+pub mod recording;
+mod signal;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use answer::{Answer, Handler};
+pub use parameters::{Parameter, Parameters};
+
+use holdall_io::clock::Clock;
+use holdall_model::topic::NodeName;
+use holdall_transport::{ServiceDescription, ServiceServer, ServiceWake, Transport};
+use interface::ServiceInterface;
+use signal::Signal;
+use state::{NodeState, Served};
+use std::{sync::Arc, thread::JoinHandle};
+
+/// The services of a node, offered and not answered yet.
+pub struct NodeServices {
+    services: Vec<Served>,
+    /// With the number of their service.
+    servers: Vec<(usize, Box<dyn ServiceServer>)>,
+    signal: Arc<Signal>,
+}
+
+impl NodeServices {
+    /// Offers `services` (name below the node's, and type) and those for parameters over all transports that have services. What cannot be
+    /// offered is logged: a recording without services is better than none.
+    pub fn offer(
+        node: &NodeName,
+        services: &[(&'static str, &'static str)],
+        transports: &mut [Box<dyn Transport>],
+    ) -> Self {
+        let mut offered = Self {
+            services: Vec::new(),
+            servers: Vec::new(),
+            signal: Arc::default(),
+        };
+        for (name, type_name) in services.iter().chain(&parameters::SERVICES) {
+            match ServiceInterface::of(type_name) {
+                Ok(interface) => offered.services.push(Served {
+                    name,
+                    full_name: format!("{node}/{name}"),
+                    interface,
+                }),
+                Err(reason) => tracing::warn!("the service {name} is not offered: {reason}"),
+            }
+        }
+        for transport in transports {
+            offered.offer_over(transport.as_mut(), services);
+        }
+        offered
+    }
+
+    fn offer_over(&mut self, transport: &mut dyn Transport, services: &[(&'static str, &'static str)]) {
+        let signal = Arc::clone(&self.signal);
+        let wake: ServiceWake = Arc::new(move || signal.notify());
+        for (number, served) in self.services.iter().enumerate() {
+            let type_name = services
+                .iter()
+                .chain(&parameters::SERVICES)
+                .find(|(name, _)| *name == served.name)
+                .map_or("", |(_, type_name)| type_name);
+            let description = ServiceDescription {
+                name: served.full_name.clone(),
+                type_name: type_name.to_owned(),
+                type_hash: served.interface.type_hash().map(str::to_owned),
+            };
+            match transport.serve(&description, ServiceWake::clone(&wake)) {
+                Ok(server) => self.servers.push((number, server)),
+                Err(error) => {
+                    // The others would fail for the same reason.
+                    tracing::info!("no services over {}: {error}", transport.name());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Answers requests from now on, on a thread of its own.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(
+        self,
+        handler: Box<dyn Handler>,
+        parameters: Parameters,
+        clock: Arc<dyn Clock>,
+    ) -> std::io::Result<Node> {
+        let signal = Arc::clone(&self.signal);
+        let mut state = NodeState::new(self.services, self.servers, handler, parameters);
+        let thread = std::thread::Builder::new()
+            .name("holdall-node".to_owned())
+            .spawn(move || {
+                while signal.wait(state.step(clock.now()), &*clock) {
+                    // Something has arrived, or is due.
+                }
+            })?;
+        Ok(Node {
+            signal: self.signal,
+            thread: Some(thread),
+        })
+    }
+}
+
+/// A node whose services are answered, as long as this lives.
+pub struct Node {
+    signal: Arc<Signal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Node {
+    /// Lets the node do what became due outside of requests.
+    pub fn wake(&self) {
+        self.signal.notify();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.signal.end();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

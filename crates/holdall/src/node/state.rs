@@ -1,0 +1,158 @@
+//! The node's services as a state machine: reads what has arrived, answers it, and returns when to be stepped again.
+
+use super::{
+    answer::{Answer, Handler},
+    interface::ServiceInterface,
+    parameters::{self, Parameters},
+};
+use holdall_model::time::Timestamp;
+use holdall_transport::{RequestId, ServiceRequest, ServiceServer};
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+/// Requests whose answers may take a while; more are refused.
+const LATER_MAX: usize = 64;
+
+/// Requests of a service that were refused with a line in the log; of more there is one for each hundred.
+const LOGGED_MAX: u64 = 10;
+
+/// When to step again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// When something has arrived.
+    Signal,
+    /// In a moment.
+    Soon,
+    /// At this time of day.
+    At(Timestamp),
+}
+
+/// A service of the node.
+pub(super) struct Served {
+    /// Below the node's name.
+    pub name: &'static str,
+    /// With the node's name.
+    pub full_name: String,
+    /// Its type.
+    pub interface: ServiceInterface,
+}
+
+/// An answer that takes a while.
+struct Waiting {
+    server: usize,
+    id: RequestId,
+    answer: Receiver<Answer>,
+}
+
+/// A node's services.
+pub(super) struct NodeState {
+    services: Vec<Served>,
+    servers: Vec<(usize, Box<dyn ServiceServer>)>,
+    handler: Box<dyn Handler>,
+    parameters: Parameters,
+    later: Vec<Waiting>,
+    refused: u64,
+}
+
+impl NodeState {
+    /// Nothing is answered before the first step.
+    pub fn new(
+        services: Vec<Served>,
+        servers: Vec<(usize, Box<dyn ServiceServer>)>,
+        handler: Box<dyn Handler>,
+        parameters: Parameters,
+    ) -> Self {
+        Self {
+            services,
+            servers,
+            handler,
+            parameters,
+            later: Vec::new(),
+            refused: 0,
+        }
+    }
+
+    /// Answers everything that has arrived.
+    pub fn step(&mut self, now: Timestamp) -> Next {
+        let mut requests = Vec::new();
+        for server in 0..self.servers.len() {
+            self.servers[server].1.poll(&mut requests);
+            let dropped = self.servers[server].1.take_dropped();
+            if dropped > 0 {
+                let name = &self.services[self.servers[server].0].full_name;
+                tracing::warn!("{name}: {dropped} requests are not answered: too many or too long");
+            }
+            for request in requests.drain(..) {
+                self.answer(server, &request, now);
+            }
+        }
+        self.answer_later();
+        let due = self.handler.step(now);
+        let has_waiting = |(_, server): &(usize, Box<dyn ServiceServer>)| server.has_waiting_replies();
+        if !self.later.is_empty() || self.servers.iter().any(has_waiting) {
+            return Next::Soon;
+        }
+        due.map_or(Next::Signal, Next::At)
+    }
+
+    fn answer(&mut self, server: usize, request: &ServiceRequest, now: Timestamp) {
+        let served = &self.services[self.servers[server].0];
+        let answer = match served.interface.read(&request.payload) {
+            Ok(body) if parameters::SERVICES.iter().any(|(name, _)| *name == served.name) => {
+                parameters::answer(&self.parameters, served.name, &body)
+            }
+            Ok(body) => self.handler.answer(served.name, &body, now),
+            Err(error) => Answer::Refusal(format!("the request cannot be read: {error}")),
+        };
+        self.reply(server, request.id, answer);
+    }
+
+    fn reply(&mut self, server: usize, id: RequestId, answer: Answer) {
+        let served = &self.services[self.servers[server].0];
+        let reply = match answer {
+            Answer::Reply(reply) => reply,
+            Answer::Refusal(reason) => {
+                self.refused += 1;
+                if self.refused <= LOGGED_MAX || self.refused.is_multiple_of(100) {
+                    tracing::warn!("{}: {reason}", served.full_name);
+                }
+                served.interface.refusal(&reason)
+            }
+            Answer::Later(answer) if self.later.len() < LATER_MAX => {
+                self.later.push(Waiting { server, id, answer });
+                return;
+            }
+            Answer::Later(_) => served.interface.refusal("too many requests wait already"),
+        };
+        let sent = match served.interface.write(&reply) {
+            Ok(payload) => {
+                let sent = self.servers[server].1.reply(&id, &payload);
+                sent.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(format!(
+                "{}: the reply cannot be written: {error}",
+                served.full_name
+            )),
+        };
+        if let Err(error) = sent {
+            tracing::warn!("{error}");
+        }
+    }
+
+    fn answer_later(&mut self) {
+        let mut index = 0;
+        while let Some(waiting) = self.later.get(index) {
+            let answer = match waiting.answer.try_recv() {
+                Err(TryRecvError::Empty) => {
+                    index += 1;
+                    continue;
+                }
+                Ok(answer) => answer,
+                Err(TryRecvError::Disconnected) => {
+                    Answer::Refusal("it ended before it could answer".to_owned())
+                }
+            };
+            let Waiting { server, id, .. } = self.later.remove(index);
+            self.reply(server, id, answer);
+        }
+    }
+}

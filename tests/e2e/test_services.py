@@ -1,0 +1,160 @@
+"""The services of the recorder's and the player's node, called by real clients of both families: rclpy on Fast DDS, and Cyclone DDS."""
+
+import json
+
+import pytest
+
+RECORDER = "/rosbag2_recorder"
+CLIENTS = ["rclpy", "cyclone"]
+# A bound against what hangs; docs/services.md has what was measured.
+P99_MS_MAX = 1000.0
+
+
+def of_recorder(name, kind, request=None, **more):
+    package = "holdall_interfaces" if kind in ("AddMarker", "GetStatistics") else "rosbag2_interfaces"
+    return {"service": f"{RECORDER}/{name}", "type": f"{package}/srv/{kind}", "request": request or {}, **more}
+
+
+def replies(answers):
+    for answer in answers:
+        assert answer["answered"] == len(answer["milliseconds"]) and answer["there"], answer
+    return [answer["reply"] for answer in answers]
+
+
+def recording(world, *arguments):
+    program = world.holdall("record", "--all-topics", "-o", world.folder / "lab", *arguments)
+    program.wait_until_says("Listening for topics...")
+    return program
+
+
+def said_no(reply):
+    return reply["return_code"] != 0 and reply["error_string"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_service_of_the_recorder_answers(world, client):
+    program = recording(world)
+    done = {"return_code": 0, "error_string": ""}
+    empty = {"structure_needs_at_least_one_member": 0}
+    talker = world.talker({"topic": "/chatter", "type": "std_msgs/msg/String", "count": None, "rate_hz": 50})
+    program.wait_until_says("recording /chatter")
+    answers = replies(
+        world.calls(
+            client,
+            of_recorder("is_paused", "IsPaused"),
+            of_recorder("pause", "Pause"),
+            of_recorder("is_paused", "IsPaused"),
+            of_recorder("resume", "Resume"),
+            of_recorder("is_paused", "IsPaused"),
+            of_recorder("split_bagfile", "SplitBagfile"),
+            of_recorder("snapshot", "Snapshot"),
+            of_recorder("is_discovery_running", "IsDiscoveryRunning"),
+            of_recorder("stop_discovery", "StopDiscovery"),
+            of_recorder("is_discovery_running", "IsDiscoveryRunning"),
+            of_recorder("start_discovery", "StartDiscovery"),
+            of_recorder("is_recording", "IsRecording"),
+            of_recorder("get_uri", "GetUri"),
+            of_recorder("get_subscribed_topics", "GetSubscribedTopics"),
+            of_recorder("subscribe_to_topics", "SubscribeToTopics", {"topics": ["/chatter", "/none"]}),
+            of_recorder("get_statistics", "GetStatistics"),
+            of_recorder("add_marker", "AddMarker", {"name": "curb"}),
+        )
+    )
+    assert answers[:3] == [{"paused": False}, empty, {"paused": True}]
+    assert answers[3:7] == [done, {"paused": False}, done, {"success": False}]
+    assert answers[7:11] == [{"running": True}, done, {"running": False}, done]
+    assert answers[11:13] == [{"recording": True}, {"uri": str(world.folder / "lab")}]
+    assert "/chatter" in answers[13]["topics"]
+    assert answers[14]["subscribed_topics"] == ["/chatter"] and answers[14]["unavailable_topics"] == ["/none"]
+    statistics = json.loads(answers[15]["json"])
+    assert answers[15]["recording"] and statistics["topics"]["/chatter"]["recorded"] > 0
+    assert answers[16] == {"success": True, "message": ""}
+    code, said = program.stop()
+    assert code in (0, 3), said
+    assert len(list((world.folder / "lab").glob("*.mcap"))) == 2, said
+    talker.interrupt()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_hundred_calls_and_the_first_of_fresh_clients_are_answered(world, client):
+    program = recording(world)
+    [answer] = world.calls(client, of_recorder("is_paused", "IsPaused", count=100))
+    took = sorted(answer["milliseconds"])
+    print(f"{client}: 100 calls, median {took[50]:.2f} ms, p99 {took[98]:.2f} ms")
+    assert answer["answered"] == 100 and took[98] < P99_MS_MAX
+    [answer] = world.calls(client, of_recorder("is_paused", "IsPaused"), fresh=5)
+    assert (answer["there"], answer["answered"]) == (5, 5), answer["milliseconds"]
+    assert program.stop()[0] == 0
+
+
+def test_requests_that_make_no_sense_are_refused_and_the_recording_continues(world):
+    program = recording(world)
+    far = {"sec": 2**31 - 1, "nanosec": 0}
+    answers = replies(
+        world.calls(
+            "rclpy",
+            of_recorder("resume", "Resume", {"resume_time": far, "resume_mode": 7}),
+            of_recorder("split_bagfile", "SplitBagfile", {"split_time": far, "split_mode": 2, "tracking_topic_name": "/none"}),
+            of_recorder("record", "Record", {"uri": "next"}),
+            of_recorder("record", "Record", {"uri": "next", "start_time": {"sec": -5, "nanosec": 0}}),
+            of_recorder("subscribe_to_topics", "SubscribeToTopics", {"topics": ["/a", "/b"], "topic_types": ["x/msg/Y"]}),
+            of_recorder("subscribe_to_topics", "SubscribeToTopics", raw="ffffffff"),
+            of_recorder("subscribe_to_topics", "SubscribeToTopics", raw="02000000ffffff7f00"),
+            of_recorder("add_marker", "AddMarker"),
+            # Forms of older distributions: no field, or a byte without meaning.
+            of_recorder("resume", "Resume", raw="00"),
+            of_recorder("split_bagfile", "SplitBagfile", raw=""),
+        )
+    )
+    assert all(said_no(answer) for answer in answers[:7]), answers
+    assert not answers[7]["success"] and answers[7]["message"]
+    assert [answer["return_code"] for answer in answers[8:]] == [0, 0]
+    code, said = program.stop()
+    assert code == 0, said
+    assert "the request cannot be read" in said and "resume_mode 7 is not offered" in said, said
+
+
+def test_a_stopped_recording_leaves_its_node_which_records_again(world):
+    program = recording(world)
+    second = str(world.folder / "second")
+    answers = replies(
+        world.calls(
+            "rclpy",
+            of_recorder("stop", "Stop"),
+            of_recorder("stop", "Stop"),
+            of_recorder("is_recording", "IsRecording"),
+            of_recorder("get_uri", "GetUri"),
+            of_recorder("resume", "Resume"),
+            of_recorder("record", "Record", {"uri": str(world.folder / "lab")}),
+            of_recorder("record", "Record", {"uri": second}),
+            of_recorder("is_recording", "IsRecording"),
+            of_recorder("get_uri", "GetUri"),
+        )
+    )
+    assert answers[0]["return_code"] == 0 and said_no(answers[1])
+    assert answers[2:4] == [{"recording": False}, {"uri": ""}]
+    assert said_no(answers[4]) and said_no(answers[5]), "its bag exists"
+    assert answers[6] == {"return_code": 0, "error_string": ""}
+    assert answers[7:] == [{"recording": True}, {"uri": second}]
+    talker = world.talker({"topic": "/again", "type": "std_msgs/msg/String", "count": None, "rate_hz": 50})
+    program.wait_until_says("recording /again")
+    replies(world.calls("rclpy", of_recorder("stop", "Stop")))
+    assert (world.folder / "second" / "metadata.yaml").exists()
+    code, said = program.stop()
+    assert code in (0, 3), said
+    assert said.count("recorded ") >= 2 and "waiting for the service record" in said, said
+    talker.interrupt()
+
+
+def test_parameters_are_listed_and_read_only(world):
+    program = recording(world, "-b", "10MB")
+    answers = replies(
+        world.calls(
+            "rclpy",
+            {"service": f"{RECORDER}/list_parameters", "type": "rcl_interfaces/srv/ListParameters", "request": {}},
+            {"service": f"{RECORDER}/get_parameters", "type": "rcl_interfaces/srv/GetParameters", "request": {"names": ["use_sim_time"]}},
+        )
+    )
+    assert {"use_sim_time", "storage.max_bagfile_size"} <= set(answers[0]["result"]["names"])
+    assert answers[1]["values"][0]["type"] == 1
+    assert program.stop()[0] == 0
