@@ -146,6 +146,18 @@ def schema_of(bag, topic):
         return next(summary.schemas[c.schema_id] for c in summary.channels.values() if c.topic == topic)
 
 
+def test_services_are_answered_with_the_attachment_of_the_request(meeting):
+    caller = meeting.host()
+    recorder = meeting.record("-a")
+    asked = []
+    for service, kind in (("is_paused", "IsPaused"), ("pause", "Pause"), ("is_paused", "IsPaused")):
+        told = caller.do("call", service=f"/rosbag2_recorder/{service}", type=f"rosbag2_interfaces/srv/{kind}", payload="0001000000")
+        assert told["hash"].startswith("RIHS01_") and told["sequence"] == 7 and told["is_ours"], told
+        asked.append(told["payload"][8:10])
+    assert asked == ["00", "00", "01"], "paused after the call"
+    assert recorder.stop()[0] == 0
+
+
 def test_messages_of_pyzeros_are_recorded_byte_exact_and_decoded_by_a_foreign_reader(meeting):
     talker = meeting.host()
     told = talker.advertise("/ns/chatter", qos={"depth": 7})

@@ -13,6 +13,7 @@ Then any of:
   {"do": "withdraw", "topic"}                                                                             -> {"event": "withdrawn"}
   {"do": "subscribe", "topic", "type", "hash", "qos": {...}}                                              -> {"event": "subscribed"}
   {"do": "await", "topic", "count"}                    -> {"event": "received", "messages": [{"payload", "attachment", "key"}...]}
+  {"do": "call", "service", "type", "payload": HEX}         -> {"event": "answered", "hash", "payload", "sequence", "is_ours"}: the answer's attachment
   {"do": "describe", "type", "hash", "sources": {TYPE: TEXT}}                                             -> {"event": "declared"}
   {"do": "await_subscription", "topic"}                                                                   -> {"event": "matched"}
   {"do": "await_no_match", "topic"}                                                                       -> {"event": "alone"}
@@ -224,6 +225,27 @@ class Counterpart:
     def do_tokens_seen(self, topic):
         found = {key for kind in ("MP", "MS") for key in self.tokens_of(kind, topic, self.tokens_ever)}
         tell(event="tokens", tokens=[{"key": key, "gid": rmw_zenoh_gid(key).hex()} for key in found])
+
+    def do_call(self, service, type, payload):
+        """Calls a service as rmw_zenoh's clients do, once a token announces it."""
+        mangled = service.replace("/", "%")
+        servers = lambda: [key for key in self.tokens_there if "/SS/" in key and key.split("/")[9] == mangled]  # noqa: E731
+        self.await_until(servers)
+        parts = servers()[0].split("/")
+        assert parts[10] == ros_type_to_dds_type(type), parts
+        key = ros2.entity_key(self.domain, service, type, parts[11])
+        gid = bytes(range(16))
+        how = {"target": zenoh.QueryTarget.ALL_COMPLETE, "consolidation": zenoh.ConsolidationMode.NONE, "timeout": DEADLINE_S}
+        attachment = struct.pack("<qqB", 7, time.time_ns(), 16) + gid
+        [reply] = self.session.get(key, payload=bytes.fromhex(payload), attachment=attachment, **how)
+        answered = reply.ok.attachment.to_bytes()
+        tell(
+            event="answered",
+            hash=parts[11],
+            payload=reply.ok.payload.to_bytes().hex(),
+            sequence=struct.unpack_from("<q", answered)[0],
+            is_ours=answered[17:] == gid,
+        )
 
     def do_describe(self, type, hash, sources):
         """The service get_type_description, with messages that rclpy serializes."""

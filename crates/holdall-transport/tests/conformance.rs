@@ -410,5 +410,7 @@ conformance!(
         no_call_comes_after_a_subscription_is_dropped,
         bad_names_are_refused_with_a_reason,
         loans_outlive_subscription_and_transport,
+        a_service_answers_each_client,
+        services_refuse_bad_names_and_payloads,
     ]
 );

@@ -10,6 +10,7 @@ mod loan;
 mod publisher;
 mod qos;
 mod routers;
+mod service;
 mod session;
 mod subscription;
 mod token;

@@ -7,15 +7,17 @@ use super::{
     loan::Lender,
     publisher::ZenohPublisher,
     routers::RouterWatch,
+    service::{ZenohClient, ZenohServer},
     session::OpenSession,
     subscription::{Receiver, Surroundings, ZenohSubscription},
     token::tokens_of,
     type_description::TypeDescriptions,
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
-    TypeDescriptionReply,
+    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake, Sink,
+    SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
     registry::{Backend, OpenError},
+    service::{check_service, service_error},
 };
 use ::zenoh::{Wait, pubsub::Subscriber, sample::SampleKind};
 use holdall_io::clock::Clock;
@@ -173,6 +175,28 @@ impl Transport for ZenohTransport {
         ZenohPublisher::new(&self.surroundings, request)
             .map(|publisher| Box::new(publisher) as Box<dyn Publisher>)
             .map_err(|error| refused(&request.topic, &error.to_string()))
+    }
+
+    fn serve(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceServer>, TransportError> {
+        check_service(service)?;
+        ZenohServer::new(&self.surroundings, service, wake)
+            .map(|server| Box::new(server) as Box<dyn ServiceServer>)
+            .map_err(|error| service_error(&service.name, error.to_string()))
+    }
+
+    fn client(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceClient>, TransportError> {
+        check_service(service)?;
+        ZenohClient::new(&self.surroundings, service, wake)
+            .map(|client| Box::new(client) as Box<dyn ServiceClient>)
+            .map_err(|error| service_error(&service.name, error.to_string()))
     }
 
     fn request_type_description(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {
