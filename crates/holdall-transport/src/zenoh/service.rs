@@ -8,8 +8,8 @@ use super::{
     token::{EntityKind, NO_HASH, TokenTopic, data_key},
 };
 use crate::{
-    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
-    ServiceServer, ServiceWake, TransportError,
+    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply,
+    ServiceRequest, ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, service_error},
 };
 use ::zenoh::{
@@ -84,15 +84,17 @@ impl ZenohServer {
             .declare_queryable(key)
             .complete(true)
             .callback(move |query| {
-                let decoded = query.attachment().map(|bytes| Attachment::decode(&bytes.to_bytes()));
+                let decoded = query
+                    .attachment()
+                    .map(|bytes| Attachment::decode(&bytes.to_bytes()));
                 let Some(Ok(attachment)) = decoded else {
                     tracing::debug!("{name}: a request without rmw_zenoh's attachment is not answered");
                     return;
                 };
                 let bytes = query.payload().map_or(0, |payload| payload.len());
                 let mut waiting = lock(&noted);
-                let is_full =
-                    waiting.requests.len() >= SERVICE_WAITING_MAX || waiting.bytes + bytes > WAITING_BYTES_MAX;
+                let is_full = waiting.requests.len() >= SERVICE_WAITING_MAX
+                    || waiting.bytes + bytes > WAITING_BYTES_MAX;
                 if is_full || bytes > SERVICE_BYTES_MAX {
                     waiting.dropped += 1;
                     return;
@@ -183,7 +185,10 @@ impl ZenohClient {
         wake: ServiceWake,
     ) -> ::zenoh::Result<Self> {
         let Surroundings {
-            session, clock, graph, ..
+            session,
+            clock,
+            graph,
+            ..
         } = surroundings;
         let entity = session.entity(EntityKind::Client, topic_of(service));
         Ok(Self {

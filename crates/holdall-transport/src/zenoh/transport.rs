@@ -14,8 +14,8 @@ use super::{
     type_description::TypeDescriptions,
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake, Sink,
-    SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
+    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
     registry::{Backend, OpenError},
     service::{check_service, service_error},
 };
