@@ -14,11 +14,20 @@ mod verbs;
 
 use clap::Parser;
 use exit::{Failure, Outcome};
-use std::process::ExitCode;
+use resolve::surroundings::read_small_file;
+use std::{ffi::OsString, process::ExitCode};
 
 fn main() -> ExitCode {
     panics::install();
-    let cli = match args::Cli::try_parse() {
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    let argv = match args::files::expand(argv, &read_small_file) {
+        Ok(argv) => argv,
+        Err(error) => {
+            output::complain(&error.to_string());
+            return ExitCode::from(exit::REFUSED);
+        }
+    };
+    let cli = match args::Cli::try_parse_from(&argv) {
         Ok(cli) => cli,
         Err(error) => {
             output::usage(&error);

@@ -10,6 +10,7 @@ pub mod console;
 pub mod control;
 pub mod diff;
 pub mod export;
+pub mod files;
 pub mod info;
 pub mod known;
 pub mod play;

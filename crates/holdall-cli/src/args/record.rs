@@ -368,6 +368,18 @@ pub struct RecordArguments {
           help_heading = "While it runs")]
     pub rt_priority: Option<u8>,
 
+    /// YAML file with flags by their long names; the command line overrides it (holdall record --print-profile writes one)
+    #[arg(long, value_name = "FILE", help_heading = "Settings in files")]
+    pub profile: Option<PathBuf>,
+
+    /// Write the other flags of this command line as a profile, and end
+    #[arg(long, help_heading = "Settings in files")]
+    pub print_profile: bool,
+
+    /// YAML file with node parameters, as rosbag2's composable recorder has them: record.*, storage.*, use_sim_time
+    #[arg(long, value_name = "FILE", help_heading = "Settings in files")]
+    pub params_file: Option<PathBuf>,
+
     #[command(flatten)]
     pub console: ConsoleArguments,
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     VerbResult,
-    args::record::RecordArguments,
+    args::{files, record::RecordArguments},
     exit::{Failure, Outcome},
     output, panics,
     render::{self, paint::Paint, rate::RateMeter, unheard::Request},
@@ -33,6 +33,7 @@ use holdall_io::{
 use holdall_storage::StorageError;
 use holdall_transport::registry::is_receiving_thread;
 use std::{
+    ffi::OsString,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -48,6 +49,12 @@ const REPEATED_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Records until a signal, or until the recording cannot continue. A recording that a service ends leaves the node, which can begin another.
 pub fn run(args: &RecordArguments) -> VerbResult {
+    if args.print_profile {
+        let argv: Vec<OsString> = std::env::args_os().collect();
+        let profile = files::as_profile(&argv).map_err(Failure::refused)?;
+        output::result(&profile)?;
+        return Ok(Outcome::Done);
+    }
     let mut resolved = resolve::record::resolve(args, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
     log::start(args.console.log_level.filter());
