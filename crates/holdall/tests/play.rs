@@ -258,7 +258,7 @@ fn latched_topics_reach_subscriptions_that_come_after_the_message() {
         ..options(&[path])
     };
     let player = listener.start(options).expect("start");
-    player.control().next(4);
+    assert_eq!(player.control().burst(Some(4)), 4);
     listener.wait_for(2);
     listener.listen("/a", STRING, latched);
     assert_eq!(
@@ -398,20 +398,22 @@ fn a_paused_playback_is_steered_from_elsewhere() {
         .expect("start");
     let control: PlayControl = player.control();
     let start = i64::try_from(bags::START).unwrap();
-    control.next(2);
+    assert_eq!(control.burst(Some(2)), 2);
     listener.wait_for(2);
     std::thread::scope(|scope| {
         let control = control.clone();
         scope.spawn(move || {
-            control.seek(Timestamp::from_nanos(start + 30_000_000));
-            control.next(1);
+            assert!(control.seek(Timestamp::from_nanos(start + 30_000_000)));
+            assert!(control.play_next());
         });
     });
     listener.wait_for(3);
     assert!(!player.is_finished() && player.status().paused);
     assert!(!control.set_rate(-1.0) && control.set_rate(1e6));
-    control.toggle();
+    assert!(control.toggle());
     let report = player.wait();
+    assert!(!control.pause() && !control.play_next() && !control.seek(Timestamp::from_nanos(start)));
+    assert_eq!(control.burst(None), 0, "after the end nothing is done, and no call waits");
     assert_eq!(
         small_texts(&listener.arrived()),
         ["/a 0", "/b 10", "/b 30", "/a 40"]

@@ -150,6 +150,10 @@ pub struct PlayArguments {
     #[arg(long, help_heading = "Clock")]
     pub clock_topics_all: bool,
 
+    /// Stay after the end, and after a request to stop, until asked to play again; Ctrl-C ends it
+    #[arg(long, help_heading = "While it runs")]
+    pub persistent: bool,
+
     /// Begin paused
     #[arg(short = 'p', long, help_heading = "While it runs")]
     pub start_paused: bool,

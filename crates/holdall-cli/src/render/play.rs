@@ -18,6 +18,7 @@ const BAR_CELLS_MAX: usize = 32;
 pub fn live(status: &PlayStatus, hint: &str, paint: Paint, columns: usize) -> Vec<String> {
     let state = match status.phase {
         PlayPhase::Preparing => paint.attention("preparing"),
+        PlayPhase::Waiting => paint.attention("waiting  "),
         _ if status.paused => paint.attention("paused   "),
         PlayPhase::Playing => paint.good("playing  "),
         PlayPhase::Ended => paint.good("ended    "),

@@ -37,6 +37,7 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         qos_overrides: super::qos_overrides(args.qos_profile_overrides_path.as_deref(), surroundings)?,
         clock: clock(args)?,
         start_paused: args.start_paused,
+        persistent: args.persistent,
         read_ahead_messages: usize::try_from(args.read_ahead_queue_size).unwrap_or(usize::MAX),
         wait_for_all_acked: args.wait_for_all_acked,
         message_order: match args.message_order {

@@ -117,10 +117,13 @@ fn press(control: &PlayControl, key: Key) {
     let status = control.status();
     match key {
         Key::Space => {
-            control.toggle();
-            info!("{}", if status.paused { "resumed" } else { "paused" });
+            if control.toggle() {
+                info!("{}", if status.paused { "resumed" } else { "paused" });
+            }
         }
-        Key::Right if status.paused => control.next(1),
+        Key::Right if status.paused => {
+            control.play_next();
+        }
         Key::Up | Key::Down => {
             let step = if key == Key::Up { RATE_STEP } else { -RATE_STEP };
             // Rounded, so that steps up and down end where they began.

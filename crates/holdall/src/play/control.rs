@@ -1,78 +1,84 @@
-//! Controls a running playback from other threads: accepts commands, returns snapshots.
+//! Controls a running playback from other threads: requests with answers, and snapshots.
 
 use super::{
+    files::{FileLog, ReadSplit},
+    options::PlayWindow,
     schedule::{Schedule, is_rate_valid},
     status::{LatenessMeter, PlayPhase, PlayStatus},
+    wake::Wake,
 };
 use holdall_io::clock::Clock;
 use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
     time::Duration,
 };
 
-/// Commands that may wait; a keyboard that repeats can never fill memory.
-const COMMANDS_MAX: usize = 1024;
+/// Requests that may wait; a keyboard that repeats can never fill memory.
+const REQUESTS_MAX: usize = 1024;
 
-/// Of a wait, what is left to the clock's exact sleep; a command is seen at most this much later.
-const EXACT_SLEEP: Duration = Duration::from_millis(1);
+/// Longest wait for an answer. The playing thread answers between two messages; this long it is stuck in a transport.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// What a user asks of a running playback.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Command {
     Pause,
     Resume,
     Toggle,
-    /// Play this many messages at once, while paused.
-    Next(u64),
+    /// Play this many messages at once, while paused; `None` for all that are left.
+    Burst(Option<u64>),
     Rate(f64),
     Seek(Timestamp),
+    /// Play this part of the bag, beginning at this monotonic time at the earliest.
+    Play(PlayWindow, Option<Duration>),
+    /// End what is played.
     Stop,
+    /// End the playback for good.
+    Quit,
 }
 
-/// Wakes the playing thread; a call before the wait is not lost.
-#[derive(Debug, Default)]
-pub(super) struct Wake {
-    called: Mutex<bool>,
-    signal: Condvar,
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Done,
+    Refused,
+    /// This many messages were played at once.
+    Played(u64),
 }
 
-impl Wake {
-    /// Ends the current wait, or the next one.
-    pub fn notify(&self) {
-        *lock(&self.called) = true;
-        self.signal.notify_all();
+/// Where the answer to a command goes; dropped without an answer when the playback ends.
+#[derive(Debug)]
+pub(super) struct Asker(SyncSender<Reply>);
+
+impl Asker {
+    /// An asker, and where its answer arrives.
+    pub fn new() -> (Self, Receiver<Reply>) {
+        let (sender, answer) = sync_channel(1);
+        (Self(sender), answer)
     }
 
-    /// Waits to be notified; false when `timeout` ran out.
-    pub fn wait_for(&self, timeout: Duration) -> bool {
-        let called = lock(&self.called);
-        let waited = self.signal.wait_timeout_while(called, timeout, |called| !*called);
-        std::mem::take(&mut waited.unwrap_or_else(PoisonError::into_inner).0)
+    /// Answers; an asker that no longer waits is no error.
+    pub fn answer(self, reply: Reply) {
+        let _ = self.0.try_send(reply);
     }
+}
 
-    /// Waits to be notified, however long it takes.
-    pub fn wait(&self) {
-        let called = lock(&self.called);
-        let mut called = self
-            .signal
-            .wait_while(called, |called| !*called)
-            .unwrap_or_else(PoisonError::into_inner);
-        *called = false;
-    }
+/// A command, and who waits for its answer.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub command: Command,
+    pub asker: Option<Asker>,
+}
 
-    /// Waits until `deadline` on `clock`'s monotonic time, exactly; returns early when notified.
-    pub fn wait_until(&self, clock: &dyn Clock, deadline: Duration) {
-        let left = deadline.saturating_sub(clock.monotonic());
-        if left.is_zero() {
-            return;
-        }
-        if left > EXACT_SLEEP && self.wait_for(left - EXACT_SLEEP) {
-            return;
-        }
-        clock.sleep_until(deadline);
+impl From<Command> for Request {
+    fn from(command: Command) -> Self {
+        Self { command, asker: None }
     }
 }
 
@@ -126,32 +132,87 @@ impl Progress {
     }
 }
 
+/// Requests in their order, until the playback ends.
+#[derive(Debug, Default)]
+struct Queue {
+    requests: VecDeque<Request>,
+    /// A stop was requested since the last call of [`Shared::next_request`].
+    is_stop_asked: bool,
+    is_closed: bool,
+}
+
 /// What the playing thread and its controls have in common.
 pub(super) struct Shared {
-    pub commands: Mutex<VecDeque<Command>>,
+    queue: Mutex<Queue>,
     pub progress: Arc<Mutex<Progress>>,
+    pub files: Arc<FileLog>,
     pub wake: Arc<Wake>,
     pub clock: Arc<dyn Clock>,
 }
 
 impl Shared {
-    /// Takes the next command.
-    pub(crate) fn next_command(&self) -> Option<Command> {
-        lock(&self.commands).pop_front()
+    /// What a playback with this progress shares.
+    pub fn new(
+        progress: Arc<Mutex<Progress>>,
+        files: Arc<FileLog>,
+        wake: Arc<Wake>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            queue: Mutex::default(),
+            progress,
+            files,
+            wake,
+            clock,
+        }
     }
 
-    /// True when a stop waits to be taken.
+    /// Takes the next request.
+    pub(crate) fn next_request(&self) -> Option<Request> {
+        let mut queue = lock(&self.queue);
+        let next = queue.requests.pop_front();
+        if next.is_none() {
+            queue.is_stop_asked = false;
+        }
+        next
+    }
+
+    /// True when a stop waits to be taken, or came after the end.
     pub(crate) fn is_stop_asked(&self) -> bool {
-        lock(&self.commands).contains(&Command::Stop)
+        lock(&self.queue).is_stop_asked
+    }
+
+    /// Refuses all requests from now on, also those that wait.
+    pub(crate) fn close(&self) {
+        let mut queue = lock(&self.queue);
+        queue.is_closed = true;
+        queue.requests.clear();
     }
 
     /// The snapshot for users.
     pub fn status(&self) -> PlayStatus {
         lock(&self.progress).status(self.clock.monotonic())
     }
+
+    /// False when the playback has ended, or too many requests wait.
+    fn push(&self, request: Request) -> bool {
+        let is_stop = matches!(request.command, Command::Stop | Command::Quit);
+        let mut queue = lock(&self.queue);
+        queue.is_stop_asked |= is_stop;
+        let taken = !queue.is_closed && (queue.requests.len() < REQUESTS_MAX || is_stop);
+        if taken {
+            queue.requests.push_back(request);
+        }
+        drop(queue);
+        self.wake.notify();
+        taken
+    }
 }
 
-/// Steers a running playback; clones steer the same one. Commands after its end do nothing.
+/// Steers a running playback; clones steer the same one.
+///
+/// Each call waits until the playback has done what is asked, at most five seconds, and returns whether it was done. After the end of the
+/// playback all calls return at once and nothing is done.
 #[derive(Clone)]
 pub struct PlayControl {
     pub(super) shared: Arc<Shared>,
@@ -159,42 +220,73 @@ pub struct PlayControl {
 
 impl PlayControl {
     /// Stops bag time.
-    pub fn pause(&self) {
-        self.send(Command::Pause);
+    pub fn pause(&self) -> bool {
+        self.ask(Command::Pause)
     }
 
     /// Lets bag time move on.
-    pub fn resume(&self) {
-        self.send(Command::Resume);
+    pub fn resume(&self) -> bool {
+        self.ask(Command::Resume)
     }
 
     /// Pauses or resumes, whichever it is time for.
-    pub fn toggle(&self) {
-        self.send(Command::Toggle);
+    pub fn toggle(&self) -> bool {
+        self.ask(Command::Toggle)
     }
 
-    /// Plays the next `count` messages at once and sets bag time to the last one's stamp. Only while paused.
-    pub fn next(&self, count: u64) {
-        self.send(Command::Next(count));
+    /// True while bag time does not advance because of a pause.
+    pub fn is_paused(&self) -> bool {
+        lock(&self.shared.progress).paused
+    }
+
+    /// The speed.
+    pub fn rate(&self) -> f64 {
+        lock(&self.shared.progress).schedule.rate()
     }
 
     /// Changes the speed from now on; false, and nothing done, when `rate` is not a sensible number above zero.
     pub fn set_rate(&self, rate: f64) -> bool {
-        let valid = is_rate_valid(rate);
-        if valid {
-            self.send(Command::Rate(rate));
+        is_rate_valid(rate) && self.ask(Command::Rate(rate))
+    }
+
+    /// Plays a part of the bag; false when something is being played already, or the part begins after the bag's end.
+    ///
+    /// Only a playback that stays after its end ([`PlayOptions::persistent`](super::options::PlayOptions::persistent)) can play again.
+    pub fn play(&self, window: PlayWindow) -> bool {
+        let clock = &self.shared.clock;
+        let begin = window.start_time.map(|at| monotonic_of(at, &**clock));
+        self.ask(Command::Play(window, begin))
+    }
+
+    /// Plays the next message at once and sets bag time to its stamp; false when the playback is not paused, or no message is left.
+    pub fn play_next(&self) -> bool {
+        self.burst(Some(1)) == 1
+    }
+
+    /// Plays the next `count` messages at once, all that are left for `None`, and sets bag time to the last one's stamp; returns how many
+    /// were played: none when the playback is not paused. Waits until they are, or until the playback ends or is moved.
+    pub fn burst(&self, count: Option<u64>) -> u64 {
+        let answer = self.send(Command::Burst(count));
+        match answer.and_then(|answer| answer.recv().ok()) {
+            Some(Reply::Played(count)) => count,
+            _ => 0,
         }
-        valid
     }
 
-    /// Continues with the first message at or after `to`, clamped to the range that is played.
-    pub fn seek(&self, to: Timestamp) {
-        self.send(Command::Seek(to));
+    /// Continues with the first message at or after `to`; a time before the range that is played is its beginning. False, and nothing
+    /// done, when `to` is after its end or nothing is being played.
+    pub fn seek(&self, to: Timestamp) -> bool {
+        self.ask(Command::Seek(to))
     }
 
-    /// Ends the playback.
-    pub fn stop(&self) {
-        self.send(Command::Stop);
+    /// Ends what is played; a playback that stays after its end can play again.
+    pub fn stop(&self) -> bool {
+        self.ask(Command::Stop)
+    }
+
+    /// Ends the playback for good, without waiting for it.
+    pub fn quit(&self) {
+        self.shared.push(Command::Quit.into());
     }
 
     /// A snapshot of the playback.
@@ -202,42 +294,35 @@ impl PlayControl {
         self.shared.status()
     }
 
-    fn send(&self, command: Command) {
-        let mut commands = lock(&self.shared.commands);
-        if commands.len() < COMMANDS_MAX || command == Command::Stop {
-            commands.push_back(command);
+    /// Calls `hook` each time that the next storage file of a bag is read, also for those of the past; one hook at a time. It is called on
+    /// the thread that reads the bag and must return soon.
+    pub fn on_read_split(&self, hook: impl FnMut(&ReadSplit) + Send + 'static) {
+        self.shared.files.set_hook(Box::new(hook));
+    }
+
+    /// Sends a command and waits for its answer.
+    fn ask(&self, command: Command) -> bool {
+        let Some(answer) = self.send(command) else {
+            return false;
+        };
+        match answer.recv_timeout(ANSWER_MAX) {
+            Ok(reply) => reply != Reply::Refused,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
         }
-        drop(commands);
-        self.shared.wake.notify();
+    }
+
+    fn send(&self, command: Command) -> Option<Receiver<Reply>> {
+        let (asker, answer) = Asker::new();
+        let asker = Some(asker);
+        self.shared
+            .push(Request { command, asker })
+            .then_some(answer)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use holdall_io::clock::SystemClock;
-
-    #[test]
-    fn a_notification_before_the_wait_is_not_lost() {
-        let wake = Wake::default();
-        wake.notify();
-        wake.wait();
-        assert!(!wake.wait_for(Duration::ZERO));
-    }
-
-    #[test]
-    fn a_notified_wait_ends_long_before_its_deadline() {
-        let wake = Wake::default();
-        wake.notify();
-        let deadline = SystemClock.monotonic() + Duration::from_secs(3600);
-        wake.wait_until(&SystemClock, deadline);
-        assert!(SystemClock.monotonic() < deadline);
-    }
-
-    #[test]
-    fn a_wait_ends_no_earlier_than_its_deadline() {
-        let deadline = SystemClock.monotonic() + Duration::from_millis(3);
-        Wake::default().wait_until(&SystemClock, deadline);
-        assert!(SystemClock.monotonic() >= deadline);
-    }
+/// The monotonic time at which the clock will show `at`; a time of the past is now.
+pub(super) fn monotonic_of(at: Timestamp, clock: &dyn Clock) -> Duration {
+    clock
+        .monotonic()
+        .saturating_add(at.saturating_since(clock.now()))
 }

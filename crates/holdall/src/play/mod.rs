@@ -4,6 +4,7 @@ mod clock_topic;
 pub mod control;
 mod delivery;
 pub mod error;
+pub mod files;
 pub mod options;
 mod playback;
 #[cfg(test)]
@@ -15,7 +16,10 @@ mod read_ahead;
 pub mod schedule;
 pub mod status;
 mod topic_choice;
+mod wake;
 
 pub use control::PlayControl;
 pub use error::PlayError;
+pub use files::ReadSplit;
+pub use options::PlayWindow;
 pub use player::Player;

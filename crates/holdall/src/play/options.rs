@@ -1,7 +1,7 @@
 //! What a playback should do: every choice a user can make, checked and with its default.
 
 use crate::reader::MessageOrder;
-use holdall_model::qos::QosProfile;
+use holdall_model::{qos::QosProfile, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// Which messages drive `/clock`.
@@ -16,6 +16,19 @@ pub enum ClockSource {
     Topics(Vec<String>),
     /// Before each message (`--clock-topics-all`).
     AllTopics,
+}
+
+/// A part of a bag, and when to begin to play it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlayWindow {
+    /// Skip this much at the beginning.
+    pub start_offset: Duration,
+    /// Play this much of bag time; `None` for no limit. Zero is rosbag2's "nothing" unless `until` is later.
+    pub duration: Option<Duration>,
+    /// Play until this bag time; `None` for no limit. The later of both limits wins.
+    pub until: Option<Timestamp>,
+    /// Begin at this time of day; at once when it has passed.
+    pub start_time: Option<Timestamp>,
 }
 
 /// Everything about one playback.
@@ -34,7 +47,7 @@ pub struct PlayOptions {
     /// Play this much of bag time (`--playback-duration`).
     pub playback_duration: Option<Duration>,
     /// Play until this bag time (`--playback-until-sec`, `--playback-until-nsec`); the later of both limits wins.
-    pub playback_until: Option<holdall_model::time::Timestamp>,
+    pub playback_until: Option<Timestamp>,
     /// Only these topics (`--topics`); empty for all.
     pub topics: Vec<String>,
     /// Only topics that match wholly (`-e`).
@@ -65,6 +78,22 @@ pub struct PlayOptions {
     pub wait_for_all_acked: Option<Duration>,
     /// Which stamp counts (`--message-order`).
     pub message_order: MessageOrder,
+    /// Stay after the end, and after a stop, until asked to play again (`--persistent`).
+    pub persistent: bool,
+    /// Begin at this time of day, at once when it has passed (`--start-at`).
+    pub start_at: Option<Timestamp>,
+}
+
+impl PlayOptions {
+    /// The part of the bag that these options play.
+    pub fn window(&self) -> PlayWindow {
+        PlayWindow {
+            start_offset: self.start_offset,
+            duration: self.playback_duration,
+            until: self.playback_until,
+            start_time: self.start_at,
+        }
+    }
 }
 
 impl Default for PlayOptions {
@@ -91,6 +120,8 @@ impl Default for PlayOptions {
             discovery_wait: Duration::from_secs(2),
             wait_for_all_acked: None,
             message_order: MessageOrder::default(),
+            persistent: false,
+            start_at: None,
         }
     }
 }

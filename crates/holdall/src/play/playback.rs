@@ -2,9 +2,11 @@
 
 use super::{
     clock_topic::ClockTopic,
-    control::{Command, Progress},
+    control::{Asker, Command, Progress, Reply, Request},
     delivery::Admission,
+    options::PlayWindow,
     publications::Publications,
+    range::PlayRange,
     read_ahead::{PlayMessage, Poll, Source},
     schedule::Schedule,
     status::PlayPhase,
@@ -12,6 +14,7 @@ use super::{
 use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
 use std::{
+    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -47,12 +50,14 @@ pub(super) struct PlaybackParts<S> {
     pub source: S,
     pub publications: Publications,
     pub clock_topic: Option<ClockTopic>,
-    /// At rest at `start`.
+    /// At rest at the start of the range.
     pub schedule: Schedule,
-    /// First and last stamp of the range that is played.
-    pub start: Timestamp,
-    pub end: Timestamp,
+    pub range: PlayRange,
     pub start_paused: bool,
+    /// Stay after the end until there is more to play.
+    pub persistent: bool,
+    /// Begin no earlier than at this monotonic time.
+    pub begin: Option<Duration>,
     /// Longest wait for subscriptions.
     pub discovery_wait: Duration,
 }
@@ -64,6 +69,17 @@ struct Settle {
     matched: usize,
 }
 
+/// Messages to play at once while paused.
+struct Burst {
+    /// How many are left; `None` for all.
+    left: Option<u64>,
+    played: u64,
+    asker: Option<Asker>,
+}
+
+/// Bursts that may wait for their turn.
+const BURSTS_MAX: usize = 1024;
+
 /// A playback between two steps.
 pub(super) struct Playback<S> {
     parts: PlaybackParts<S>,
@@ -71,8 +87,7 @@ pub(super) struct Playback<S> {
     settle: Option<Settle>,
     phase: PlayPhase,
     head: Option<PlayMessage>,
-    /// Messages to play one by one while paused.
-    steps: u64,
+    bursts: VecDeque<Burst>,
     /// Where a seek went whose first message has not come yet; it is not late, however long reading takes.
     sought: Option<Timestamp>,
     starving: bool,
@@ -89,18 +104,26 @@ pub(super) struct Played<S> {
     pub failure: Option<String>,
 }
 
+impl Burst {
+    /// Answers with what was played until now.
+    fn answer(self) {
+        if let Some(asker) = self.asker {
+            asker.answer(Reply::Played(self.played));
+        }
+    }
+}
+
 impl<S: Source> Playback<S> {
     /// A playback that begins with its first step.
     pub fn new(parts: PlaybackParts<S>) -> Self {
-        let duration = parts.end.saturating_since(parts.start);
-        let progress = Progress::new(parts.schedule.clone(), parts.start, duration);
+        let progress = Progress::new(parts.schedule.clone(), parts.range.start, parts.range.span());
         Self {
             parts,
             progress: Arc::new(Mutex::new(progress)),
             settle: None,
             phase: PlayPhase::Preparing,
             head: None,
-            steps: 0,
+            bursts: VecDeque::new(),
             sought: None,
             starving: false,
             stopped: false,
@@ -131,6 +154,7 @@ impl<S: Source> Playback<S> {
             PlayPhase::Ended => return Next::Ended,
             PlayPhase::Preparing => self.prepare(now),
             PlayPhase::Playing => self.play(now),
+            PlayPhase::Waiting => Next::Signal,
         };
         let tick = self
             .parts
@@ -146,58 +170,162 @@ impl<S: Source> Playback<S> {
     }
 
     /// Does what a user asks for.
+    #[cfg(test)]
     pub fn command(&mut self, now: Duration, command: Command) {
-        match command {
+        self.carry_out(now, command.into());
+    }
+
+    /// Does what a user asks for and answers.
+    pub fn carry_out(&mut self, now: Duration, Request { command, asker }: Request) {
+        let reply = match command {
             Command::Pause => self.pause(now),
             Command::Resume => self.resume(now),
             Command::Toggle if self.is_paused() => self.resume(now),
             Command::Toggle => self.pause(now),
-            Command::Next(count) => {
-                if self.is_paused() {
-                    self.steps = self.steps.saturating_add(count);
-                }
-            }
-            Command::Rate(rate) => {
-                self.parts.schedule.set_rate(now, rate);
-            }
+            Command::Burst(count) => return self.burst(count, asker),
+            Command::Rate(rate) if self.parts.schedule.set_rate(now, rate) => Reply::Done,
+            Command::Rate(_) => Reply::Refused,
             Command::Seek(to) => self.seek(now, to),
-            Command::Stop => {
-                self.stopped = self.phase != PlayPhase::Ended;
-                self.phase = PlayPhase::Ended;
-            }
-        }
+            Command::Play(window, begin) => self.play_again(&window, begin),
+            Command::Stop => self.stop(now, false),
+            Command::Quit => self.stop(now, true),
+        };
         self.show();
+        if let Some(asker) = asker {
+            asker.answer(reply);
+        }
+    }
+
+    /// Ends what is played before its end.
+    fn stop(&mut self, now: Duration, for_good: bool) -> Reply {
+        match self.phase {
+            PlayPhase::Ended => return Reply::Refused,
+            // A playback that has played all is not cut short.
+            PlayPhase::Waiting => {}
+            PlayPhase::Preparing | PlayPhase::Playing => self.stopped = true,
+        }
+        self.parts.persistent &= !for_good;
+        self.finish(now);
+        Reply::Done
     }
 
     /// Before it begins, the schedule rests whatever the user wants.
     fn is_paused(&self) -> bool {
         match self.phase {
             PlayPhase::Preparing => self.parts.start_paused,
-            PlayPhase::Playing | PlayPhase::Ended => self.parts.schedule.is_paused(),
+            PlayPhase::Playing | PlayPhase::Waiting | PlayPhase::Ended => self.parts.schedule.is_paused(),
         }
     }
 
-    fn pause(&mut self, now: Duration) {
+    fn pause(&mut self, now: Duration) -> Reply {
         self.parts.start_paused = true;
         self.parts.schedule.pause(now);
+        Reply::Done
     }
 
-    fn resume(&mut self, now: Duration) {
+    fn resume(&mut self, now: Duration) -> Reply {
         self.parts.start_paused = false;
-        self.steps = 0;
+        self.answer_bursts();
         if self.phase == PlayPhase::Playing {
             self.parts.schedule.resume(now);
         }
+        Reply::Done
     }
 
-    fn seek(&mut self, now: Duration, to: Timestamp) {
-        let to = to.max(self.parts.start).min(self.parts.end);
+    fn seek(&mut self, now: Duration, to: Timestamp) -> Reply {
+        let range = self.parts.range;
+        if to > range.end || self.phase == PlayPhase::Waiting {
+            tracing::warn!("cannot seek to {} ns: {}", to.as_nanos(), match self.phase {
+                PlayPhase::Waiting => "nothing is being played",
+                _ => "it is after the end of what is played",
+            });
+            return Reply::Refused;
+        }
+        let to = to.max(range.start);
         self.parts.source.seek(to);
         self.parts.schedule.jump(now, to);
         self.head = None;
-        self.steps = 0;
+        self.answer_bursts();
         self.starving = false;
         self.sought = Some(to);
+        Reply::Done
+    }
+
+    /// Plays `window`, unless something is being played.
+    fn play_again(&mut self, window: &PlayWindow, begin: Option<Duration>) -> Reply {
+        if self.phase != PlayPhase::Waiting {
+            tracing::warn!("the request to play is refused: the bag is being played already");
+            return Reply::Refused;
+        }
+        let bounds = (self.parts.range.first, self.parts.range.last);
+        if window.duration == Some(Duration::ZERO) && window.until.is_none_or(|until| until <= bounds.0) {
+            tracing::info!("the request to play asks for no time of the bag: negative times play all of it");
+            return Reply::Done;
+        }
+        let range = match PlayRange::of(bounds, window) {
+            Ok(range) => range,
+            Err(reason) if window.until.is_some_and(|until| until < bounds.0) => {
+                tracing::info!("the request to play asks for nothing: {reason}");
+                return Reply::Done;
+            }
+            Err(reason) => {
+                tracing::warn!("the request to play is refused: {reason}");
+                return Reply::Refused;
+            }
+        };
+        self.parts.range = range;
+        self.parts.begin = begin;
+        self.parts.discovery_wait = Duration::ZERO;
+        self.parts.source.play(range.start, range.until);
+        self.parts.schedule = Schedule::paused(range.start, self.parts.schedule.rate(), Duration::ZERO);
+        (self.phase, self.starving, self.sought) = (PlayPhase::Preparing, false, None);
+        let mut progress = self.lock_progress();
+        (progress.start, progress.duration, progress.round) = (range.start, range.span(), 1);
+        Reply::Done
+    }
+
+    /// Takes a burst; its answer comes when it was played.
+    fn burst(&mut self, left: Option<u64>, asker: Option<Asker>) {
+        let burst = Burst { left, played: 0, asker };
+        let is_possible = self.is_paused() && self.phase != PlayPhase::Waiting;
+        if is_possible && left != Some(0) && self.bursts.len() < BURSTS_MAX {
+            self.bursts.push_back(burst);
+        } else {
+            burst.answer();
+        }
+    }
+
+    /// Ends all bursts where they are.
+    fn answer_bursts(&mut self) {
+        for burst in self.bursts.drain(..) {
+            burst.answer();
+        }
+    }
+
+    /// Counts a message that the first burst has played.
+    fn count_burst(&mut self) {
+        let Some(burst) = self.bursts.front_mut() else { return };
+        burst.played += 1;
+        burst.left = burst.left.map(|left| left - 1);
+        if burst.left == Some(0) {
+            if let Some(burst) = self.bursts.pop_front() {
+                burst.answer();
+            }
+        }
+    }
+
+    /// Ends what is played: for good, or until there is more to play.
+    fn finish(&mut self, now: Duration) -> Next {
+        self.answer_bursts();
+        (self.head, self.sought) = (None, None);
+        if self.parts.persistent {
+            self.parts.schedule.pause(now);
+            self.phase = PlayPhase::Waiting;
+            Next::Signal
+        } else {
+            self.phase = PlayPhase::Ended;
+            Next::Ended
+        }
     }
 
     /// Begins once enough was read ahead and discovery has settled.
@@ -210,10 +338,16 @@ impl<S: Source> Playback<S> {
         if !filled {
             return Next::Signal;
         }
+        // Machines that begin together count from the same time, whichever of them woke later.
+        let begin = self.parts.begin.unwrap_or(now);
+        if begin > now {
+            return Next::At(begin);
+        }
+        self.parts.begin = None;
         self.phase = PlayPhase::Playing;
-        self.began = Some(now);
+        self.began = self.began.or(Some(now));
         if !self.parts.start_paused {
-            self.parts.schedule.resume(now);
+            self.parts.schedule.resume(begin);
         }
         Next::At(now)
     }
@@ -258,13 +392,20 @@ impl<S: Source> Playback<S> {
                     Next::At(now)
                 }
             },
-            None if self.steps > 0 => {
-                self.steps -= 1;
-                self.parts.schedule.jump(now, stamp);
-                self.publish_head(None);
-                Next::At(now)
-            }
-            None => Next::Signal,
+            None if self.bursts.is_empty() => Next::Signal,
+            None => match self.admit_head(now) {
+                Admission::Wait => Next::At(now + ACKNOWLEDGE_POLL),
+                Admission::Publish => {
+                    self.parts.schedule.jump(now, stamp);
+                    self.publish_head(None);
+                    self.count_burst();
+                    Next::At(now)
+                }
+                Admission::Refuse => {
+                    self.refuse_head();
+                    Next::At(now)
+                }
+            },
         }
     }
 
@@ -283,7 +424,7 @@ impl<S: Source> Playback<S> {
                     self.head = Some(message);
                 }
                 Poll::RoundEnd => {
-                    self.parts.schedule.jump(now, self.parts.start);
+                    self.parts.schedule.jump(now, self.parts.range.start);
                     self.lock_progress().round += 1;
                 }
                 Poll::Pending => {
@@ -296,14 +437,13 @@ impl<S: Source> Playback<S> {
                 }
                 Poll::End(failure) => {
                     self.sought = None;
-                    self.steps = 0;
+                    self.answer_bursts();
                     self.failure = failure;
                     if self.is_paused() {
                         // The user may still want to seek back.
                         return Err(Next::Signal);
                     }
-                    self.phase = PlayPhase::Ended;
-                    return Err(Next::Ended);
+                    return Err(self.finish(now));
                 }
             }
         }

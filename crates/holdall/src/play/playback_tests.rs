@@ -2,10 +2,11 @@
 
 use super::{
     clock_topic::ClockTopic,
-    control::Command,
-    options::{ClockSource, PlayOptions},
+    control::{Asker, Command, Reply, Request},
+    options::{ClockSource, PlayOptions, PlayWindow},
     playback::{Next, Playback, PlaybackParts},
     publications::Publications,
+    range::PlayRange,
     read_ahead::{PlayMessage, Poll, Source},
     schedule::Schedule,
     status::PlayPhase,
@@ -25,6 +26,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
+        mpsc::Receiver,
     },
     time::Duration,
 };
@@ -133,12 +135,15 @@ struct List {
     left: VecDeque<Poll>,
     repeat: bool,
     start: Timestamp,
+    until: Option<Timestamp>,
     held_back: Arc<AtomicUsize>,
 }
 
 impl List {
     fn fill(&mut self, from: Timestamp) {
-        let messages = self.all.iter().filter(|message| message.stamp >= from).cloned();
+        let until = self.until.unwrap_or(Timestamp::from_nanos(i64::MAX));
+        let here = |message: &&PlayMessage| message.stamp >= from && message.stamp <= until;
+        let messages = self.all.iter().filter(here).cloned();
         self.left = messages.map(Poll::Message).collect();
         self.left.push_back(if self.repeat {
             Poll::RoundEnd
@@ -166,6 +171,11 @@ impl Source for List {
 
     fn seek(&mut self, to: Timestamp) {
         self.fill(to);
+    }
+
+    fn play(&mut self, start: Timestamp, until: Option<Timestamp>) {
+        (self.start, self.until) = (start, until);
+        self.fill(start);
     }
 }
 
@@ -214,6 +224,7 @@ impl Stage {
             left: VecDeque::new(),
             repeat: options.repeat,
             start: at(0),
+            until: None,
             held_back: Arc::clone(&held_back),
         };
         source.fill(at(0));
@@ -222,9 +233,10 @@ impl Stage {
             publications,
             clock_topic,
             schedule: Schedule::paused(at(0), options.rate, options.delay),
-            start: at(0),
-            end,
+            range: PlayRange::of((at(0), end), &options.window()).expect("a range"),
             start_paused: options.start_paused,
+            persistent: options.persistent,
+            begin: options.start_at.map(|at| Duration::from_nanos((at.as_nanos() - START).unsigned_abs())),
             discovery_wait: options.discovery_wait,
         });
         Self {
@@ -256,6 +268,13 @@ impl Stage {
             }
         }
         panic!("time stands still at {:?}", self.now);
+    }
+
+    fn ask(&mut self, command: Command) -> Receiver<Reply> {
+        let (asker, answer) = Asker::new();
+        let asker = Some(asker);
+        self.playback.carry_out(self.now, Request { command, asker });
+        answer
     }
 
     fn command(&mut self, command: Command) {
@@ -367,7 +386,7 @@ fn single_steps_play_the_next_messages_at_once_and_move_bag_time() {
     );
     stage.run_until(ms(20));
     assert_eq!(stage.status().published, 0);
-    stage.command(Command::Next(2));
+    stage.command(Command::Burst(Some(2)));
     stage.run_until(ms(30));
     assert_eq!(
         (stage.on("/a"), stage.on("/b")),
@@ -385,7 +404,7 @@ fn single_steps_play_the_next_messages_at_once_and_move_bag_time() {
 fn single_steps_while_playing_do_nothing() {
     let mut stage = Stage::new(&[(0, 0), (50, 0)], options());
     stage.run_until(ms(10));
-    stage.command(Command::Next(1));
+    stage.command(Command::Burst(Some(1)));
     stage.run_until(ms(40));
     assert_eq!(stage.status().published, 1);
 }
@@ -400,11 +419,11 @@ fn a_paused_playback_waits_at_the_end_so_that_one_can_seek_back() {
         },
     );
     stage.run_until(ms(1));
-    stage.command(Command::Next(10));
+    stage.command(Command::Burst(Some(10)));
     assert_eq!(stage.run_until(ms(20)), Next::Signal);
     assert_eq!(stage.status().published, 2);
     stage.command(Command::Seek(at(50)));
-    stage.command(Command::Next(1));
+    stage.command(Command::Burst(Some(1)));
     assert_eq!(stage.run_until(ms(30)), Next::Signal);
     assert_eq!(stage.status().published, 3);
     stage.command(Command::Resume);
@@ -435,8 +454,67 @@ fn seeking_stays_within_the_range() {
     stage.run_until(ms(1));
     stage.command(Command::Seek(at(-1000)));
     assert_eq!(stage.status().position, at(0));
-    stage.command(Command::Seek(at(1000)));
-    assert_eq!(stage.status().position, at(50));
+    assert_eq!(stage.ask(Command::Seek(at(1000))).try_recv(), Ok(Reply::Refused));
+    assert_eq!(stage.status().position, at(0));
+}
+
+#[test]
+fn each_command_is_answered_with_what_it_did() {
+    let options = PlayOptions {
+        start_paused: true,
+        ..options()
+    };
+    let mut stage = Stage::new(&[(0, 0), (50, 0), (100, 0)], options);
+    stage.run_until(ms(1));
+    let two = stage.ask(Command::Burst(Some(2)));
+    assert!(two.try_recv().is_err(), "nothing was played yet");
+    let rest = stage.ask(Command::Burst(None));
+    stage.run_until(ms(2));
+    assert_eq!(
+        (two.try_recv(), rest.try_recv()),
+        (Ok(Reply::Played(2)), Ok(Reply::Played(1)))
+    );
+    assert_eq!(stage.ask(Command::Rate(-1.0)).try_recv(), Ok(Reply::Refused));
+    assert_eq!(stage.ask(Command::Seek(at(-5))).try_recv(), Ok(Reply::Done));
+    assert_eq!(stage.ask(Command::Resume).try_recv(), Ok(Reply::Done));
+    assert_eq!(stage.ask(Command::Burst(Some(1))).try_recv(), Ok(Reply::Played(0)));
+    let whole = PlayWindow::default();
+    assert_eq!(
+        stage.ask(Command::Play(whole, None)).try_recv(),
+        Ok(Reply::Refused),
+        "it is playing"
+    );
+    assert_eq!(stage.ask(Command::Stop).try_recv(), Ok(Reply::Done));
+}
+
+#[test]
+fn a_persistent_playback_plays_again_what_it_is_asked_for() {
+    let options = PlayOptions {
+        persistent: true,
+        ..options()
+    };
+    let mut stage = Stage::new(&[(0, 0), (50, 0), (100, 0), (150, 0)], options);
+    assert_eq!(stage.run_until(ms(1000)), Next::Signal);
+    assert_eq!(stage.status().phase, PlayPhase::Waiting);
+    assert_eq!(stage.ask(Command::Seek(at(0))).try_recv(), Ok(Reply::Refused));
+    let window = |offset, duration| PlayWindow {
+        start_offset: ms(offset),
+        duration,
+        ..PlayWindow::default()
+    };
+    let nothing = Command::Play(window(0, Some(Duration::ZERO)), None);
+    assert_eq!(stage.ask(nothing).try_recv(), Ok(Reply::Done));
+    assert_eq!(stage.status().phase, PlayPhase::Waiting, "zeros play nothing");
+    let beyond = Command::Play(window(9000, None), None);
+    assert_eq!(stage.ask(beyond).try_recv(), Ok(Reply::Refused));
+    let part = Command::Play(window(50, Some(ms(50))), Some(ms(2100)));
+    assert_eq!(stage.ask(part).try_recv(), Ok(Reply::Done));
+    assert_eq!(stage.run_until(ms(2000)), Next::Signal);
+    let again = &stage.on("/a")[4..];
+    assert_eq!(again, pairs(&[(1100, "50"), (1150, "100")]));
+    stage.command(Command::Quit);
+    assert_eq!(stage.run_until(ms(2000)), Next::Ended);
+    assert!(!stage.playback.into_played().stopped, "all was played");
 }
 
 #[test]

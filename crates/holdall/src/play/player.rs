@@ -2,8 +2,9 @@
 
 use super::{
     clock_topic::ClockTopic,
-    control::{PlayControl, Shared},
+    control::{PlayControl, Shared, monotonic_of},
     error::PlayError,
+    files::FileLog,
     options::{ClockSource, PlayOptions},
     playback::{Next, Playback, PlaybackParts, Played},
     publications::Publications,
@@ -14,14 +15,14 @@ use super::{
     topic_choice::TopicChoice,
 };
 use crate::decode::why_no_topic;
-use crate::reader::{BagMessage, BagSet, MessageFilter, PublisherChoice, Ros1View};
+use crate::reader::{BagMessage, BagSet, FileHook, MessageFilter, PublisherChoice, Ros1View};
 use bytes::Bytes;
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::topic::TopicInfo;
 use holdall_transport::Transport;
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex},
+    collections::{HashMap, HashSet},
+    sync::Arc,
     thread::JoinHandle,
     time::Duration,
 };
@@ -81,10 +82,10 @@ impl Player {
             .map(str::to_owned)
             .collect();
 
-        let wake = Arc::default();
+        let (wake, files) = (Arc::default(), Arc::<FileLog>::default());
         let source = ReadAhead::start(
-            open_stream((bags, publishers), &publications, &range, &options),
-            range.start,
+            open_stream((bags, publishers), &publications, &range, &options, &files),
+            (range.start, range.until),
             options.repeat,
             ReadAheadLimits {
                 messages_max: options.read_ahead_messages,
@@ -98,17 +99,13 @@ impl Player {
             publications,
             clock_topic,
             schedule: Schedule::paused(range.start, options.rate, options.delay),
-            start: range.start,
-            end: range.end,
+            range,
             start_paused: options.start_paused,
+            persistent: options.persistent,
+            begin: options.start_at.map(|at| monotonic_of(at, &*clock)),
             discovery_wait: options.discovery_wait,
         });
-        let shared = Arc::new(Shared {
-            commands: Mutex::new(VecDeque::new()),
-            progress: playback.progress(),
-            wake,
-            clock,
-        });
+        let shared = Arc::new(Shared::new(playback.progress(), files, wake, clock));
         let control = PlayControl {
             shared: Arc::clone(&shared),
         };
@@ -157,7 +154,7 @@ impl Player {
 
     /// Stops the playback and waits for its end.
     pub fn stop(mut self) -> PlayReport {
-        self.control.stop();
+        self.control.quit();
         self.join()
     }
 
@@ -177,9 +174,18 @@ impl Player {
 impl Drop for Player {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            self.control.stop();
+            self.control.quit();
             self.join();
         }
+    }
+}
+
+/// Refuses requests when the playing thread ends, also by a panic: an asker must not wait for ever.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
@@ -191,9 +197,10 @@ fn play(
     acked: Option<Duration>,
 ) -> PlayReport {
     wake_this_thread_exactly();
+    let closing = Closing(shared);
     loop {
-        while let Some(command) = shared.next_command() {
-            playback.command(shared.clock.monotonic(), command);
+        while let Some(request) = shared.next_request() {
+            playback.carry_out(shared.clock.monotonic(), request);
         }
         match playback.step(shared.clock.monotonic()) {
             Next::At(at) => shared.wake.wait_until(&*shared.clock, at),
@@ -201,6 +208,7 @@ fn play(
             Next::Ended => break,
         }
     }
+    drop(closing);
     let ended = shared.clock.monotonic();
     let Played {
         mut parts,
@@ -309,6 +317,7 @@ fn open_stream(
     publications: &Publications,
     range: &PlayRange,
     options: &PlayOptions,
+    files: &Arc<FileLog>,
 ) -> OpenStream {
     let mut by_topic: HashMap<String, HashMap<String, usize>> = HashMap::new();
     for (index, (name, type_name)) in publications.recorded_topics().enumerate() {
@@ -321,16 +330,19 @@ fn open_stream(
     let mut filter = MessageFilter {
         topics: Some(Arc::new(by_topic.keys().cloned().collect())),
         publishers,
-        until: range.until,
         order: options.message_order,
         ..MessageFilter::default()
     };
     let first = range.first;
-    Box::new(move |from| {
+    let files = Arc::clone(files);
+    Box::new(move |from, until| {
         // The metadata may have a wrong first stamp: the whole bag means the whole bag.
         filter.from = (from > first).then_some(from);
+        filter.until = until;
         let by_topic = Arc::clone(&by_topic);
-        let playable = bags.messages(&filter).filter_map(move |message| match message {
+        let files = Arc::clone(&files);
+        let opened: FileHook = Arc::new(move |bag, file| files.opened(bag, file));
+        let playable = bags.messages_noting_files(&filter, &opened).filter_map(move |message| match message {
             Ok(message) => play_message(message, &by_topic).map(Ok),
             Err(error) => Some(Err(error.to_string())),
         });

@@ -1,6 +1,9 @@
 //! Which part of the bags' time is played.
 
-use super::{error::PlayError, options::PlayOptions};
+use super::{
+    error::PlayError,
+    options::{PlayOptions, PlayWindow},
+};
 use crate::reader::{BagSet, MessageFilter, MessageOrder};
 use holdall_model::time::Timestamp;
 
@@ -9,6 +12,8 @@ use holdall_model::time::Timestamp;
 pub(super) struct PlayRange {
     /// First stamp of the bags.
     pub first: Timestamp,
+    /// Last stamp of the bags.
+    pub last: Timestamp,
     /// First stamp that is played.
     pub start: Timestamp,
     /// Last stamp that may be played, when the user limits it.
@@ -18,32 +23,41 @@ pub(super) struct PlayRange {
 }
 
 impl PlayRange {
-    /// Takes the options' offset and limits to the bags' time; the later limit wins, as in rosbag2.
+    /// Takes the options' offset and limits to the bags' time.
     pub fn new(bags: &BagSet, options: &PlayOptions) -> Result<Self, PlayError> {
         let nothing = |reason: String| PlayError::nothing(options, &reason);
         let (first, last) =
             stamps(bags, options.message_order)?.ok_or_else(|| nothing("it holds no messages".to_owned()))?;
-        let start = first.saturating_add(options.start_offset);
+        Self::of((first, last), &options.window()).map_err(nothing)
+    }
+
+    /// Its length.
+    pub fn span(&self) -> std::time::Duration {
+        self.end.saturating_since(self.start)
+    }
+
+    /// The part of these bag times that `window` leaves, or one clause why that is none; the later limit wins, as in rosbag2.
+    pub fn of((first, last): (Timestamp, Timestamp), window: &PlayWindow) -> Result<Self, String> {
+        let start = first.saturating_add(window.start_offset);
         if start > last {
             let duration = last.saturating_since(first).as_secs_f64();
-            return Err(nothing(format!(
+            return Err(format!(
                 "the start offset of {} s is beyond its duration of {duration} s",
-                options.start_offset.as_secs_f64()
-            )));
+                window.start_offset.as_secs_f64()
+            ));
         }
-        let by_duration = options
-            .playback_duration
-            .map(|duration| start.saturating_add(duration));
-        let until = by_duration.max(options.playback_until);
+        let by_duration = window.duration.map(|duration| start.saturating_add(duration));
+        let until = by_duration.max(window.until);
         if let Some(until) = until.filter(|until| *until < start) {
-            return Err(nothing(format!(
+            return Err(format!(
                 "the end of playback at {} ns is before its start at {} ns",
                 until.as_nanos(),
                 start.as_nanos()
-            )));
+            ));
         }
         Ok(Self {
             first,
+            last,
             start,
             until,
             end: until.map_or(last, |until| until.min(last)),

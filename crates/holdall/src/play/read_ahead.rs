@@ -1,6 +1,6 @@
 //! Reads messages on a thread of its own ahead of their time, within a bound of messages and bytes.
 
-use super::control::Wake;
+use super::wake::Wake;
 use bytes::Bytes;
 use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
@@ -44,13 +44,16 @@ pub(super) trait Source: Send {
 
     /// Drops what was read ahead and continues with the first message at or after `to`.
     fn seek(&mut self, to: Timestamp);
+
+    /// Drops what was read ahead and reads another range: from `start` to `until`, to the end for `None`.
+    fn play(&mut self, start: Timestamp, until: Option<Timestamp>);
 }
 
 /// Messages from some stamp on, to the end of the range that is played; it may continue after an error.
 pub(super) type MessageStream = Box<dyn Iterator<Item = Result<PlayMessage, String>> + Send>;
 
-/// Opens a [`MessageStream`]; called for each round and each seek.
-pub(super) type OpenStream = Box<dyn FnMut(Timestamp) -> MessageStream + Send>;
+/// Opens a [`MessageStream`] from a stamp to another, to the end for `None`; called for each round and each seek.
+pub(super) type OpenStream = Box<dyn FnMut(Timestamp, Option<Timestamp>) -> MessageStream + Send>;
 
 /// How far to read ahead.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +84,7 @@ struct State {
     /// The first thing that could not be read.
     failure: Option<String>,
     /// Where the reading thread must continue.
-    seek: Option<Timestamp>,
+    turn: Option<Turn>,
     /// The playback found nothing and wants to be woken.
     wanted: bool,
     closed: bool,
@@ -97,8 +100,15 @@ struct Shared {
 }
 
 /// Why the reading thread must leave off what it is reading.
+#[derive(Clone, Copy, Debug)]
 enum Turn {
     Seek(Timestamp),
+    /// Another range, from somewhere in it.
+    Range {
+        start: Timestamp,
+        until: Option<Timestamp>,
+        from: Timestamp,
+    },
     Close,
 }
 
@@ -124,7 +134,7 @@ impl Shared {
             };
             state.filled = true;
             self.wake.notify();
-            while state.seek.is_none()
+            while state.turn.is_none()
                 && !state.closed
                 && (full(&state) || !(roomy(&state) || state.messages == 0))
             {
@@ -151,7 +161,7 @@ impl Shared {
     /// Reports that all was read, then waits for a seek.
     fn end(&self) -> Turn {
         let mut state = self.lock();
-        if state.seek.is_none() {
+        if state.turn.is_none() {
             state.ended = true;
             state.filled = true;
             self.wake.notify();
@@ -168,7 +178,7 @@ impl Shared {
         if state.closed {
             return Err(Turn::Close);
         }
-        state.seek.take().map_or(Ok(()), |to| Err(Turn::Seek(to)))
+        state.turn.take().map_or(Ok(()), Err)
     }
 }
 
@@ -193,10 +203,10 @@ pub(super) struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Starts reading at `start`; with `repeat` it starts there again each time that all was read.
+    /// Starts reading a range; with `repeat` it starts there again each time that all was read.
     pub fn start(
         open: OpenStream,
-        start: Timestamp,
+        range: (Timestamp, Option<Timestamp>),
         repeat: bool,
         limits: ReadAheadLimits,
         wake: Arc<Wake>,
@@ -211,7 +221,7 @@ impl ReadAhead {
         let thread = std::thread::Builder::new()
             .name("holdall-read".to_owned())
             .spawn(move || {
-                read(&notice.0, open, start, repeat);
+                read(&notice.0, open, range, repeat);
             })?;
         Ok(Self {
             shared,
@@ -221,10 +231,15 @@ impl ReadAhead {
 }
 
 /// What the reading thread does until it is closed.
-fn read(shared: &Shared, mut open: OpenStream, start: Timestamp, repeat: bool) {
+fn read(
+    shared: &Shared,
+    mut open: OpenStream,
+    (mut start, mut until): (Timestamp, Option<Timestamp>),
+    repeat: bool,
+) {
     let mut from = start;
     loop {
-        let turn = match read_round(shared, open(from)) {
+        let turn = match read_round(shared, open(from, until)) {
             // An empty round from the very start would repeat for ever.
             Ok(messages) if repeat && (messages > 0 || from > start) => {
                 match shared.push(Item::RoundEnd, 0) {
@@ -237,6 +252,11 @@ fn read(shared: &Shared, mut open: OpenStream, start: Timestamp, repeat: bool) {
         };
         match turn {
             Turn::Seek(to) => from = to,
+            Turn::Range {
+                start: first,
+                until: last,
+                from: here,
+            } => (start, until, from) = (first, last, here),
             Turn::Close => return,
         }
     }
@@ -297,10 +317,30 @@ impl Source for ReadAhead {
     }
 
     fn seek(&mut self, to: Timestamp) {
+        self.turn(Turn::Seek(to));
+    }
+
+    fn play(&mut self, start: Timestamp, until: Option<Timestamp>) {
+        self.turn(Turn::Range {
+            start,
+            until,
+            from: start,
+        });
+    }
+}
+
+impl ReadAhead {
+    /// Makes the reading thread drop what it has read and turn.
+    fn turn(&self, turn: Turn) {
         let mut state = self.shared.lock();
+        // A range that the thread has not begun yet must not be forgotten.
+        let turn = match (turn, state.turn) {
+            (Turn::Seek(from), Some(Turn::Range { start, until, .. })) => Turn::Range { start, until, from },
+            (turn, _) => turn,
+        };
         let (closed, dead, failure) = (state.closed, state.dead, state.failure.take());
         *state = State {
-            seek: Some(to),
+            turn: Some(turn),
             filled: dead,
             closed,
             dead,
@@ -341,7 +381,8 @@ mod tests {
     /// Messages stamped 0, 1, 2 … of `bytes` each; counts how many were taken.
     fn stream_of(count: i64, bytes: usize, taken: &Arc<AtomicUsize>) -> OpenStream {
         let taken = Arc::clone(taken);
-        Box::new(move |from| {
+        Box::new(move |from, until| {
+            let count = until.map_or(count, |until| count.min(until.as_nanos() + 1));
             let taken = Arc::clone(&taken);
             Box::new((from.as_nanos()..count).map(move |nanos| {
                 taken.fetch_add(1, Ordering::SeqCst);
@@ -361,7 +402,7 @@ mod tests {
             messages_max,
             bytes_max,
         };
-        let source = ReadAhead::start(open, Timestamp::from_nanos(0), repeat, limits, Arc::clone(&wake));
+        let source = ReadAhead::start(open, (Timestamp::from_nanos(0), None), repeat, limits, Arc::clone(&wake));
         (source.expect("start"), wake)
     }
 
@@ -438,11 +479,16 @@ mod tests {
         assert_eq!(next(&mut source, &wake), Poll::End(None));
         source.seek(Timestamp::from_nanos(49));
         assert_eq!(next(&mut source, &wake), Poll::Message(message(49, 1)));
+        source.play(Timestamp::from_nanos(7), Some(Timestamp::from_nanos(8)));
+        for nanos in [7, 8] {
+            assert_eq!(next(&mut source, &wake), Poll::Message(message(nanos, 1)));
+        }
+        assert_eq!(next(&mut source, &wake), Poll::End(None));
     }
 
     #[test]
     fn what_can_be_read_of_a_damaged_bag_is_played_and_the_damage_reported_at_the_end() {
-        let open: OpenStream = Box::new(|_| {
+        let open: OpenStream = Box::new(|_, _| {
             Box::new(
                 [
                     Ok(message(0, 1)),
@@ -461,14 +507,14 @@ mod tests {
 
     #[test]
     fn a_bag_that_only_fails_is_abandoned() {
-        let open: OpenStream = Box::new(|_| Box::new(std::iter::repeat_with(|| Err("torn".to_owned()))));
+        let open: OpenStream = Box::new(|_, _| Box::new(std::iter::repeat_with(|| Err("torn".to_owned()))));
         let (mut source, wake) = start(open, true, 10, 1000);
         assert_eq!(next(&mut source, &wake), Poll::End(Some("torn".to_owned())));
     }
 
     #[test]
     fn a_reader_that_panics_ends_the_playback_with_a_sentence() {
-        let (mut source, wake) = start(Box::new(|_| panic!("on purpose")), false, 10, 1000);
+        let (mut source, wake) = start(Box::new(|_, _| panic!("on purpose")), false, 10, 1000);
         let Poll::End(Some(reason)) = next(&mut source, &wake) else {
             panic!("no end")
         };

@@ -12,6 +12,8 @@ pub enum PlayPhase {
     Preparing,
     /// Playing, or paused.
     Playing,
+    /// All was played, or it was stopped; the playback can be asked to play again.
+    Waiting,
     /// All was played, or the playback was stopped.
     Ended,
 }

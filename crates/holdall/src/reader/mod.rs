@@ -35,3 +35,4 @@ pub use pattern::WholePattern;
 pub use publishers::TopicPublisher;
 pub use ros1::Ros1View;
 pub use set::BagSet;
+pub(crate) use set::FileHook;

@@ -23,6 +23,9 @@ impl Bag {
     }
 }
 
+/// Called with a bag's number and a storage file that begins to be read.
+pub(crate) type FileHook = Arc<dyn Fn(usize, &Path) + Send + Sync>;
+
 /// Bags that are read together; clones share them.
 ///
 /// ```
@@ -118,7 +121,14 @@ impl BagSet {
     ///
     /// The iterator returns errors, and continues after them if it can.
     pub fn messages(&self, filter: &MessageFilter) -> Messages {
-        let inputs = self.0.iter().flat_map(|bag| file_streams(bag, filter));
+        let ignored: FileHook = Arc::new(|_, _| {});
+        self.messages_noting_files(filter, &ignored)
+    }
+
+    /// As [`BagSet::messages`]; calls `opened` with a bag's number and a file when that file begins to be read.
+    pub(crate) fn messages_noting_files(&self, filter: &MessageFilter, opened: &FileHook) -> Messages {
+        let bags = self.0.iter().enumerate();
+        let inputs = bags.flat_map(|(number, bag)| file_streams((number, bag), filter, opened));
         Box::new(Merge::new(inputs).map(|item| item.map(|(_, message)| message)))
     }
 }
@@ -131,10 +141,12 @@ impl From<Vec<Bag>> for BagSet {
 
 /// One stream per storage file that may have messages that `filter` selects.
 fn file_streams(
-    bag: &Bag,
+    (number, bag): (usize, &Bag),
     filter: &MessageFilter,
+    opened: &FileHook,
 ) -> impl Iterator<Item = (Timestamp, OpenStream<BagMessage, ReadError>)> {
     let mut filter = filter.clone();
+    let opened = Arc::clone(opened);
     let (start, end) = bag.bounds();
     filter.from = filter.from.max(start);
     filter.until = match (filter.until, end) {
@@ -155,8 +167,9 @@ fn file_streams(
                 .earliest
                 .map_or(Timestamp::from_nanos(i64::MIN), |time| before(time, slack));
             let earliest = filter.from.map_or(earliest, |from| from.max(earliest));
-            let filter = filter.clone();
+            let (filter, opened) = (filter.clone(), Arc::clone(&opened));
             let open: OpenStream<BagMessage, ReadError> = Box::new(move || {
+                opened(number, &file.path);
                 let messages = message::messages(&file, &filter)?;
                 Ok(
                     Box::new(messages.map(|message| message.map(|message| (message.stamp, message))))
