@@ -193,7 +193,7 @@ fn a_control_socket_that_cannot_be_made_is_refused_before_anything_is_recorded()
     for (path, reason) in [
         ("missing/socket", "No such file or directory"),
         ("notes.txt", "something else is there already"),
-        ("taken", "another recording listens there"),
+        ("taken", "another recording or playback listens there"),
         (&long, "shorter than SUN_LEN"),
     ] {
         let arguments = ["record", "-a", "-o", "bag", "--control-socket", path];

@@ -1,8 +1,7 @@
 //! The arguments of `holdall control`.
 
-use crate::resolve::UsageError;
 use clap::{Args, builder::PossibleValuesParser};
-use holdall::supervise::control_socket::{REQUESTS, argument_of};
+use holdall::supervise::control_socket::all_requests;
 use std::path::PathBuf;
 
 /// Shown below `-h` and `--help`.
@@ -14,35 +13,31 @@ Examples:
   holdall control /run/user/1000/rec.sock metrics      OpenMetrics text
   holdall control /run/user/1000/rec.sock add_marker door opens
 
-The socket takes one JSON object a line, {\"request\": \"pause\"}, and answers with one: {\"ok\": true, \"paused\": true}
+  holdall play lab --persistent --control-socket /run/user/1000/play.sock &
+  holdall control /run/user/1000/play.sock set_rate 2
+  holdall control /run/user/1000/play.sock seek 12.5   seconds after the beginning
+  holdall control /run/user/1000/play.sock seek time_ns=1700000000500000000
+  holdall control /run/user/1000/play.sock burst 10    while paused; without a number all that is left
+  holdall control /run/user/1000/play.sock play start_offset=5 duration=10
+
+A playback takes status, is_paused, pause, resume, toggle_paused, get_rate, set_rate, play, play_next, burst, seek, stop; a recording all
+others, and those that both have.
+
+The socket takes one JSON object a line, {\"request\": \"seek\", \"time\": 12.5}, and answers with one: {\"ok\": true, ...}
 or {\"ok\": false, \"error\": \"one sentence\"}. The names are those of rosbag2's services.";
 
 /// All flags of `holdall control`.
 #[derive(Args, Clone, Debug)]
 pub struct ControlArguments {
-    /// The recording's --control-socket
+    /// The --control-socket of a recording or a playback
     #[arg(value_name = "PATH")]
     pub socket: PathBuf,
 
     /// The request
-    #[arg(value_name = "REQUEST", value_parser = PossibleValuesParser::new(REQUESTS))]
+    #[arg(value_name = "REQUEST", value_parser = PossibleValuesParser::new(all_requests()))]
     pub request: String,
 
-    /// What the request needs: the marker's name, topics to subscribe to
-    #[arg(value_name = "ARGUMENT")]
+    /// What the request takes: the marker's name, topics to subscribe to, a rate, a time, NAME=VALUE
+    #[arg(value_name = "ARGUMENT", allow_negative_numbers = true)]
     pub arguments: Vec<String>,
-}
-
-impl ControlArguments {
-    /// Refuses arguments that the request does not take, and their absence where it needs some.
-    ///
-    /// # Errors
-    /// One sentence.
-    pub fn check(&self) -> Result<(), UsageError> {
-        match (argument_of(&self.request), self.arguments.is_empty()) {
-            (Some(_), true) => Err(UsageError::RequestNeedsArgument(self.request.clone())),
-            (None, false) => Err(UsageError::RequestTakesNoArgument(self.request.clone())),
-            _ => Ok(()),
-        }
-    }
 }

@@ -131,7 +131,7 @@ pub enum Verb {
         #[command(subcommand)]
         what: tools::ListWhat,
     },
-    /// Send a request to a running recording
+    /// Send a request to a running recording or playback
     #[command(after_help = control::EXAMPLES)]
     Control(control::ControlArguments),
     /// Benchmark recording on this machine: speed, cost, losses

@@ -168,6 +168,10 @@ pub struct PlayArguments {
           help_heading = "While it runs")]
     pub wait_for_all_acked: Option<Duration>,
 
+    /// Accept requests on this local socket, from this user only (see holdall control)
+    #[arg(long, value_name = "PATH", help_heading = "While it runs")]
+    pub control_socket: Option<PathBuf>,
+
     #[command(flatten)]
     pub console: ConsoleArguments,
 }

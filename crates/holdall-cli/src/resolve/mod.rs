@@ -1,6 +1,7 @@
 //! The resolved command line: combinations checked, files read, defaults filled in; nothing is started here.
 
 pub mod choice;
+pub mod control;
 pub mod names;
 pub mod parameters;
 pub mod pattern;

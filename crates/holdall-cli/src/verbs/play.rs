@@ -21,6 +21,7 @@ use holdall::play::{
     PlayControl, Player,
     status::{PlayPhase, PlayReport},
 };
+use holdall::supervise::control_socket::{ControlSocket, PlayRequests};
 use holdall_io::clock::{Clock, SystemClock};
 use std::{sync::Arc, time::Duration};
 use tracing::{info, warn};
@@ -53,6 +54,9 @@ pub fn run(args: &PlayArguments) -> VerbResult {
             ))
         })?;
     }
+    // Before DDS is started: a socket that cannot be made is refused at once.
+    let socket = args.control_socket.as_deref().map(ControlSocket::bind);
+    let socket = socket.transpose().map_err(Failure::refused)?;
     let (sender, events) = queue();
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
@@ -63,6 +67,10 @@ pub fn run(args: &PlayArguments) -> VerbResult {
     }
     let player =
         Player::start(options, transports, clock).map_err(|error| Failure::playing(error, &named.paths))?;
+    if let Some(socket) = &socket {
+        let requests = PlayRequests(player.control());
+        socket.serve(requests).map_err(Failure::failed)?;
+    }
     for notice in player.notices() {
         warn!("{notice}");
     }
@@ -79,7 +87,7 @@ pub fn run(args: &PlayArguments) -> VerbResult {
     } else {
         player.wait()
     };
-    drop(keyboard);
+    drop((keyboard, socket));
     show(&report, args)?;
     Ok(outcome(&report))
 }

@@ -22,7 +22,10 @@ use holdall::{
         Platform, RecordControl, RecordError, Recorder, RescueMemory,
         status::{RecordReport, RecordStatus, TopicStatus},
     },
-    supervise::{ServiceManager, Supervision, control_socket::ControlSocket},
+    supervise::{
+        ServiceManager, Supervision,
+        control_socket::{ControlSocket, RecordRequests},
+    },
     writer,
 };
 use holdall_io::{
@@ -127,7 +130,12 @@ impl Running {
         if let Some(socket) = &control_socket {
             let (control, observer) = (recorder.control(), recorder.observer());
             socket
-                .serve(control, observer, supervision.stall_flag(), snapshot)
+                .serve(RecordRequests {
+                    control,
+                    observer,
+                    stalled: supervision.stall_flag(),
+                    snapshot_mode: snapshot,
+                })
                 .map_err(Failure::failed)?;
         }
         supervision.ready();

@@ -1,9 +1,13 @@
-//! A local socket that accepts requests to a recording, one JSON object per line, and its client.
+//! A local socket that accepts requests to a recording or a playback, one JSON object per line, and its client.
 
-use super::{StallFlag, metrics::open_metrics};
-use crate::record::{RecordControl, RecordObserver, Setting};
+mod playback;
+mod recording;
+
+pub use playback::{PLAY_REQUESTS, PlayRequests};
+pub use recording::{RECORD_REQUESTS, RecordRequests, status_json};
+
+use crate::record::Setting;
 use holdall_io::fs::{self, Kind};
-use holdall_model::loss::LossSums;
 use serde_json::{Value, json};
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -17,43 +21,46 @@ use std::{
     time::Duration,
 };
 
-/// The requests, named like rosbag2's services where those exist.
-pub const REQUESTS: [&str; 17] = [
-    "status",
-    "is_paused",
-    "pause",
-    "resume",
-    "toggle_paused",
-    "split_bagfile",
-    "snapshot",
-    "stop",
-    "metrics",
-    "add_marker",
-    "is_recording",
-    "get_uri",
-    "get_subscribed_topics",
-    "subscribe_to_topics",
-    "start_discovery",
-    "stop_discovery",
-    "is_discovery_running",
-];
-
-/// What a request needs in addition to its name: the key of its JSON object, and whether it has a list of them.
+/// What a request takes in addition to its name: keys of its JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestArgument {
-    /// One text under this key.
+    /// It needs one text under this key.
     Text(&'static str),
-    /// Texts under this key.
+    /// It needs texts under this key.
     Texts(&'static str),
+    /// It may have values by name; one without a name is under this key: `seek 12.5` is `{"request": "seek", "time": 12.5}`.
+    Values(&'static str),
 }
 
-/// The argument that a request needs; `None` where it needs none.
+/// What a request takes; `None` where it takes nothing.
 pub fn argument_of(request: &str) -> Option<RequestArgument> {
     match request {
         "add_marker" => Some(RequestArgument::Text("name")),
         "subscribe_to_topics" => Some(RequestArgument::Texts("topics")),
+        "set_rate" => Some(RequestArgument::Values("rate")),
+        "seek" => Some(RequestArgument::Values("time")),
+        "burst" => Some(RequestArgument::Values("count")),
+        "play" => Some(RequestArgument::Values("start_offset")),
         _ => None,
     }
+}
+
+/// The names of all requests, to recordings and to playbacks, each once.
+pub fn all_requests() -> Vec<&'static str> {
+    let mut names: Vec<&str> = RECORD_REQUESTS.iter().chain(PLAY_REQUESTS).copied().collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What carries out the requests that arrive on a socket.
+pub trait Requests: Send + Sync + 'static {
+    /// The requests' names, like rosbag2's services where those exist.
+    fn names(&self) -> &'static [&'static str];
+
+    /// Carries out the request of this name, one of [`Requests::names`], and replies. `request` is the whole object, with the
+    /// arguments.
+    fn carry_out(&self, name: &str, request: &Value) -> Value;
 }
 
 /// Longest request in bytes.
@@ -80,25 +87,25 @@ pub enum ControlError {
         /// The cause.
         source: io::Error,
     },
-    /// No recording answers on the socket.
-    #[error("cannot reach a recording on {}: {source}", path.display())]
+    /// Nothing answers on the socket.
+    #[error("cannot reach a recording or playback on {}: {source}", path.display())]
     Reach {
         /// Its path.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// The recording refused.
+    /// The request was refused.
     #[error("{reason}")]
     Refused {
-        /// The recording's sentence.
+        /// The sentence of the reply.
         reason: String,
         /// What would have to be set.
         setting: Option<Setting>,
     },
 }
 
-/// The socket of a recording; removed on drop. Clients wait until [`Self::serve`] is called.
+/// The socket of a recording or a playback; removed on drop. Clients wait until [`Self::serve`] is called.
 pub struct ControlSocket {
     path: PathBuf,
     listener: Arc<UnixListener>,
@@ -106,7 +113,7 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Creates the socket with access for its user only. Called before the bag is created, so that an
+    /// Creates the socket with access for its user only. Called before a bag is created, so that an
     /// unusable path leaves no empty bag.
     ///
     /// # Errors
@@ -127,18 +134,9 @@ impl ControlSocket {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn serve(
-        &self,
-        control: RecordControl,
-        observer: RecordObserver,
-        stalled: StallFlag,
-        snapshot_mode: bool,
-    ) -> Result<(), ControlError> {
+    pub fn serve(&self, requests: impl Requests) -> Result<(), ControlError> {
         let server = Arc::new(Server {
-            control,
-            observer,
-            stalled,
-            snapshot_mode,
+            requests: Box::new(requests),
             clients: AtomicUsize::new(0),
         });
         let (listener, ended) = (Arc::clone(&self.listener), Arc::clone(&self.ended));
@@ -175,7 +173,7 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(
                 io::ErrorKind::AddrInUse,
-                "another recording listens there",
+                "another recording or playback listens there",
             ));
         }
     }
@@ -221,10 +219,7 @@ fn accept(listener: &UnixListener, server: &Arc<Server>, ended: &AtomicBool) {
 }
 
 struct Server {
-    control: RecordControl,
-    observer: RecordObserver,
-    stalled: StallFlag,
-    snapshot_mode: bool,
+    requests: Box<dyn Requests>,
     clients: AtomicUsize,
 }
 
@@ -261,166 +256,29 @@ impl Server {
             Err(error) => return refusal(&format!("the request is not a JSON object: {error}")),
         };
         match request.get("request").and_then(Value::as_str) {
-            Some(name) => self.carry_out(name, &request),
+            Some(name) if self.requests.names().contains(&name) => self.requests.carry_out(name, &request),
+            Some(other) => refusal(&format!(
+                "there is no request {other:?}, expected one of {}",
+                self.requests.names().join(", ")
+            )),
             None => refusal(&format!(
                 "the request has no text \"request\", for example {{\"request\": \"{}\"}}",
-                REQUESTS[0]
+                self.requests.names()[0]
             )),
         }
     }
 
-    fn carry_out(&self, name: &str, request: &Value) -> Value {
-        let control = &self.control;
-        match name {
-            "status" => json!({"ok": true, "status": status_json(&self.observer)}),
-            "metrics" => {
-                json!({"ok": true, "metrics": open_metrics(&self.observer.status(), self.stalled.is_set())})
-            }
-            "is_paused" => self.paused(),
-            "pause" => {
-                control.pause();
-                self.paused()
-            }
-            "resume" => {
-                control.resume();
-                self.paused()
-            }
-            "toggle_paused" => {
-                control.toggle_pause();
-                self.paused()
-            }
-            // In snapshot mode each snapshot starts a new file.
-            "split_bagfile" if self.snapshot_mode => {
-                refusal("a recording in snapshot mode splits with each snapshot")
-            }
-            "split_bagfile" => {
-                control.split();
-                json!({"ok": true})
-            }
-            "snapshot" if control.snapshot() => json!({"ok": true, "success": true}),
-            "snapshot" => {
-                let mut reply = refusal("only a recording in snapshot mode takes snapshots");
-                reply["setting"] = json!(Setting::Snapshot.name());
-                reply
-            }
-            "stop" => {
-                control.stop("asked for on the control socket");
-                json!({"ok": true})
-            }
-            "add_marker" => {
-                let Some(marker) = request.get("name").and_then(Value::as_str) else {
-                    return refusal("add_marker needs a text \"name\"");
-                };
-                match control.add_marker(marker) {
-                    Ok(marker) => json!({"ok": true, "name": marker.name, "time": marker.time.as_nanos()}),
-                    Err(error) => refusal(&error.to_string()),
-                }
-            }
-            "is_recording" => json!({"ok": true, "recording": control.is_recording()}),
-            "get_uri" => json!({"ok": true, "uri": control.directory()}),
-            "get_subscribed_topics" => json!({"ok": true, "topics": control.subscribed_topics()}),
-            "subscribe_to_topics" => subscribe_to_topics(control, request),
-            "start_discovery" => {
-                control.start_discovery();
-                json!({"ok": true})
-            }
-            "stop_discovery" => {
-                control.stop_discovery();
-                json!({"ok": true})
-            }
-            "is_discovery_running" => json!({"ok": true, "running": control.is_discovery_running()}),
-            other => refusal(&format!(
-                "there is no request {other:?}, expected one of {}",
-                REQUESTS.join(", ")
-            )),
-        }
-    }
-
-    fn paused(&self) -> Value {
-        json!({"ok": true, "paused": self.control.is_paused()})
-    }
-}
-
-fn subscribe_to_topics(control: &RecordControl, request: &Value) -> Value {
-    let texts = |key: &str| match request.get(key) {
-        None => Some(Vec::new()),
-        Some(list) => serde_json::from_value::<Vec<String>>(list.clone()).ok(),
-    };
-    let (Some(topics), Some(types)) = (texts("topics"), texts("topic_types")) else {
-        return refusal("\"topics\" and \"topic_types\" are lists of texts");
-    };
-    if topics.is_empty() {
-        return refusal("subscribe_to_topics needs a list \"topics\"");
-    }
-    match control.subscribe_to_topics(&topics, &types) {
-        Ok(answer) => json!({
-            "ok": true,
-            "subscribed_topics": answer.subscribed,
-            "unavailable_topics": answer.unavailable,
-        }),
-        Err(error) => refusal(&error.to_string()),
-    }
 }
 
 fn refusal(sentence: &str) -> Value {
     json!({"ok": false, "error": sentence})
 }
 
-/// The recording's state and its account so far, as an object.
-pub fn status_json(observer: &RecordObserver) -> Value {
-    let (status, nodes) = (observer.status(), observer.nodes());
-    let topics: serde_json::Map<String, Value> = status
-        .topics
-        .iter()
-        .map(|topic| {
-            let sums = LossSums::of(&topic.lost);
-            let lost: serde_json::Map<String, Value> = sums
-                .by_stage
-                .iter()
-                .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
-                .collect();
-            let row = json!({
-                "type": topic.type_name,
-                "publishers": topic.publishers,
-                "nodes": nodes.get(&topic.name),
-                "received": topic.received,
-                "recorded": topic.recorded,
-                "durable": topic.durable,
-                "bytes": topic.recorded_bytes,
-                "lost": lost,
-                "sent_before_match": sums.before_match,
-            });
-            (topic.name.clone(), row)
-        })
-        .collect();
-    let sums = LossSums::of_all(status.topics.iter().map(|topic| &topic.lost));
-    json!({
-        "elapsed_s": status.elapsed.as_secs_f64(),
-        "paused": status.paused,
-        "recorded": status.recorded,
-        "recorded_bytes": status.recorded_bytes,
-        "durable": status.durability.durable,
-        "lost": sums.lost,
-        "sent_before_match": sums.before_match,
-        "cache_bytes": status.cache_bytes,
-        "cache_bytes_max": status.cache_bytes_max,
-        "disk_available_bytes": status.disk_available_bytes,
-        "file": status.current_file,
-        "topics": topics,
-    })
-}
-
-/// Sends one request and returns the reply. `arguments` are what [`argument_of`] the request asks for: one text may be several words.
+/// Sends one request and returns the reply.
 ///
 /// # Errors
-/// No recording listens, the reply is not valid, or the recording refuses.
-pub fn ask(path: &Path, request: &str, arguments: &[String]) -> Result<Value, ControlError> {
-    let mut message = json!({"request": request});
-    match argument_of(request) {
-        Some(RequestArgument::Text(key)) => message[key] = json!(arguments.join(" ")),
-        Some(RequestArgument::Texts(key)) => message[key] = json!(arguments),
-        None => {}
-    }
+/// Nothing listens, the reply is not valid, or the request is refused.
+pub fn ask(path: &Path, request: &Value) -> Result<Value, ControlError> {
     let reach = |source| ControlError::Reach {
         path: path.to_owned(),
         source,
@@ -428,7 +286,7 @@ pub fn ask(path: &Path, request: &str, arguments: &[String]) -> Result<Value, Co
     let mut stream = UnixStream::connect(path).map_err(reach)?;
     stream.set_read_timeout(Some(SILENCE_MAX)).map_err(reach)?;
     stream
-        .write_all(format!("{message}\n").as_bytes())
+        .write_all(format!("{request}\n").as_bytes())
         .map_err(reach)?;
     let mut line = String::new();
     BufReader::new(&stream)
@@ -442,7 +300,7 @@ pub fn ask(path: &Path, request: &str, arguments: &[String]) -> Result<Value, Co
     } else {
         let sentence = reply["error"]
             .as_str()
-            .unwrap_or("the recording refused without a reason");
+            .unwrap_or("the request was refused without a reason");
         Err(ControlError::Refused {
             reason: sentence.to_owned(),
             setting: reply["setting"].as_str().and_then(Setting::from_name),

@@ -1,0 +1,182 @@
+//! The requests to a recording.
+
+use super::{Requests, refusal};
+use crate::{
+    record::{RecordControl, RecordObserver, Setting},
+    supervise::{StallFlag, metrics::open_metrics},
+};
+use holdall_model::loss::LossSums;
+use serde_json::{Value, json};
+
+/// The requests to a recording, named like rosbag2's services where those exist.
+pub const RECORD_REQUESTS: &[&str] = &[
+    "status",
+    "is_paused",
+    "pause",
+    "resume",
+    "toggle_paused",
+    "split_bagfile",
+    "snapshot",
+    "stop",
+    "metrics",
+    "add_marker",
+    "is_recording",
+    "get_uri",
+    "get_subscribed_topics",
+    "subscribe_to_topics",
+    "start_discovery",
+    "stop_discovery",
+    "is_discovery_running",
+];
+
+/// Carries out the requests to a recording.
+pub struct RecordRequests {
+    /// Steers it.
+    pub control: RecordControl,
+    /// Its counters.
+    pub observer: RecordObserver,
+    /// Whether it makes progress.
+    pub stalled: StallFlag,
+    /// It stores messages on request only.
+    pub snapshot_mode: bool,
+}
+
+impl Requests for RecordRequests {
+    fn names(&self) -> &'static [&'static str] {
+        RECORD_REQUESTS
+    }
+
+    fn carry_out(&self, name: &str, request: &Value) -> Value {
+        let control = &self.control;
+        match name {
+            "status" => json!({"ok": true, "status": status_json(&self.observer)}),
+            "metrics" => {
+                json!({"ok": true, "metrics": open_metrics(&self.observer.status(), self.stalled.is_set())})
+            }
+            "is_paused" => self.paused(),
+            "pause" => {
+                control.pause();
+                self.paused()
+            }
+            "resume" => {
+                control.resume();
+                self.paused()
+            }
+            "toggle_paused" => {
+                control.toggle_pause();
+                self.paused()
+            }
+            // In snapshot mode each snapshot starts a new file.
+            "split_bagfile" if self.snapshot_mode => {
+                refusal("a recording in snapshot mode splits with each snapshot")
+            }
+            "split_bagfile" => {
+                control.split();
+                json!({"ok": true})
+            }
+            "snapshot" if control.snapshot() => json!({"ok": true, "success": true}),
+            "snapshot" => {
+                let mut reply = refusal("only a recording in snapshot mode takes snapshots");
+                reply["setting"] = json!(Setting::Snapshot.name());
+                reply
+            }
+            "add_marker" => {
+                let Some(marker) = request.get("name").and_then(Value::as_str) else {
+                    return refusal("add_marker needs a text \"name\"");
+                };
+                match control.add_marker(marker) {
+                    Ok(marker) => json!({"ok": true, "name": marker.name, "time": marker.time.as_nanos()}),
+                    Err(error) => refusal(&error.to_string()),
+                }
+            }
+            "is_recording" => json!({"ok": true, "recording": control.is_recording()}),
+            "get_uri" => json!({"ok": true, "uri": control.directory()}),
+            "get_subscribed_topics" => json!({"ok": true, "topics": control.subscribed_topics()}),
+            "subscribe_to_topics" => subscribe_to_topics(control, request),
+            "start_discovery" => {
+                control.start_discovery();
+                json!({"ok": true})
+            }
+            "stop_discovery" => {
+                control.stop_discovery();
+                json!({"ok": true})
+            }
+            "is_discovery_running" => json!({"ok": true, "running": control.is_discovery_running()}),
+            _ => {
+                control.stop("asked for on the control socket");
+                json!({"ok": true})
+            }
+        }
+    }
+}
+
+impl RecordRequests {
+    fn paused(&self) -> Value {
+        json!({"ok": true, "paused": self.control.is_paused()})
+    }
+}
+
+fn subscribe_to_topics(control: &RecordControl, request: &Value) -> Value {
+    let texts = |key: &str| match request.get(key) {
+        None => Some(Vec::new()),
+        Some(list) => serde_json::from_value::<Vec<String>>(list.clone()).ok(),
+    };
+    let (Some(topics), Some(types)) = (texts("topics"), texts("topic_types")) else {
+        return refusal("\"topics\" and \"topic_types\" are lists of texts");
+    };
+    if topics.is_empty() {
+        return refusal("subscribe_to_topics needs a list \"topics\"");
+    }
+    match control.subscribe_to_topics(&topics, &types) {
+        Ok(answer) => json!({
+            "ok": true,
+            "subscribed_topics": answer.subscribed,
+            "unavailable_topics": answer.unavailable,
+        }),
+        Err(error) => refusal(&error.to_string()),
+    }
+}
+
+/// The recording's state and its account so far, as an object.
+pub fn status_json(observer: &RecordObserver) -> Value {
+    let (status, nodes) = (observer.status(), observer.nodes());
+    let topics: serde_json::Map<String, Value> = status
+        .topics
+        .iter()
+        .map(|topic| {
+            let sums = LossSums::of(&topic.lost);
+            let lost: serde_json::Map<String, Value> = sums
+                .by_stage
+                .iter()
+                .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
+                .collect();
+            let row = json!({
+                "type": topic.type_name,
+                "publishers": topic.publishers,
+                "nodes": nodes.get(&topic.name),
+                "received": topic.received,
+                "recorded": topic.recorded,
+                "durable": topic.durable,
+                "bytes": topic.recorded_bytes,
+                "lost": lost,
+                "sent_before_match": sums.before_match,
+            });
+            (topic.name.clone(), row)
+        })
+        .collect();
+    let sums = LossSums::of_all(status.topics.iter().map(|topic| &topic.lost));
+    json!({
+        "elapsed_s": status.elapsed.as_secs_f64(),
+        "paused": status.paused,
+        "recorded": status.recorded,
+        "recorded_bytes": status.recorded_bytes,
+        "durable": status.durability.durable,
+        "lost": sums.lost,
+        "sent_before_match": sums.before_match,
+        "cache_bytes": status.cache_bytes,
+        "cache_bytes_max": status.cache_bytes_max,
+        "disk_available_bytes": status.disk_available_bytes,
+        "file": status.current_file,
+        "topics": topics,
+    })
+}
