@@ -413,7 +413,11 @@ fn a_paused_playback_is_steered_from_elsewhere() {
     assert!(control.toggle());
     let report = player.wait();
     assert!(!control.pause() && !control.play_next() && !control.seek(Timestamp::from_nanos(start)));
-    assert_eq!(control.burst(None), 0, "after the end nothing is done, and no call waits");
+    assert_eq!(
+        control.burst(None),
+        0,
+        "after the end nothing is done, and no call waits"
+    );
     assert_eq!(
         small_texts(&listener.arrived()),
         ["/a 0", "/b 10", "/b 30", "/a 40"]

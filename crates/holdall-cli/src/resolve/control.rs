@@ -53,12 +53,18 @@ mod tests {
 
     #[test]
     fn a_value_alone_is_the_first_argument_of_its_request() {
-        assert_eq!(request(&["seek", "12.5"]), Ok(json!({"request": "seek", "time": 12.5})));
+        assert_eq!(
+            request(&["seek", "12.5"]),
+            Ok(json!({"request": "seek", "time": 12.5}))
+        );
         assert_eq!(
             request(&["play", "start_offset=5", "duration=0.5"]),
             Ok(json!({"request": "play", "start_offset": 5, "duration": 0.5}))
         );
-        assert_eq!(request(&["set_rate", "fast"]), Ok(json!({"request": "set_rate", "rate": "fast"})));
+        assert_eq!(
+            request(&["set_rate", "fast"]),
+            Ok(json!({"request": "set_rate", "rate": "fast"}))
+        );
         assert_eq!(request(&["pause"]), Ok(json!({"request": "pause"})));
         assert_eq!(
             request(&["add_marker", "door", "opens"]),

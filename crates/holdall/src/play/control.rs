@@ -314,15 +314,11 @@ impl PlayControl {
     fn send(&self, command: Command) -> Option<Receiver<Reply>> {
         let (asker, answer) = Asker::new();
         let asker = Some(asker);
-        self.shared
-            .push(Request { command, asker })
-            .then_some(answer)
+        self.shared.push(Request { command, asker }).then_some(answer)
     }
 }
 
 /// The monotonic time at which the clock will show `at`; a time of the past is now.
 pub(super) fn monotonic_of(at: Timestamp, clock: &dyn Clock) -> Duration {
-    clock
-        .monotonic()
-        .saturating_add(at.saturating_since(clock.now()))
+    clock.monotonic().saturating_add(at.saturating_since(clock.now()))
 }

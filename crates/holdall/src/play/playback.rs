@@ -235,10 +235,14 @@ impl<S: Source> Playback<S> {
     fn seek(&mut self, now: Duration, to: Timestamp) -> Reply {
         let range = self.parts.range;
         if to > range.end || self.phase == PlayPhase::Waiting {
-            tracing::warn!("cannot seek to {} ns: {}", to.as_nanos(), match self.phase {
-                PlayPhase::Waiting => "nothing is being played",
-                _ => "it is after the end of what is played",
-            });
+            tracing::warn!(
+                "cannot seek to {} ns: {}",
+                to.as_nanos(),
+                match self.phase {
+                    PlayPhase::Waiting => "nothing is being played",
+                    _ => "it is after the end of what is played",
+                }
+            );
             return Reply::Refused;
         }
         let to = to.max(range.start);
@@ -286,7 +290,11 @@ impl<S: Source> Playback<S> {
 
     /// Takes a burst; its answer comes when it was played.
     fn burst(&mut self, left: Option<u64>, asker: Option<Asker>) {
-        let burst = Burst { left, played: 0, asker };
+        let burst = Burst {
+            left,
+            played: 0,
+            asker,
+        };
         let is_possible = self.is_paused() && self.phase != PlayPhase::Waiting;
         if is_possible && left != Some(0) && self.bursts.len() < BURSTS_MAX {
             self.bursts.push_back(burst);
@@ -304,7 +312,9 @@ impl<S: Source> Playback<S> {
 
     /// Counts a message that the first burst has played.
     fn count_burst(&mut self) {
-        let Some(burst) = self.bursts.front_mut() else { return };
+        let Some(burst) = self.bursts.front_mut() else {
+            return;
+        };
         burst.played += 1;
         burst.left = burst.left.map(|left| left - 1);
         if burst.left == Some(0) {

@@ -236,7 +236,9 @@ impl Stage {
             range: PlayRange::of((at(0), end), &options.window()).expect("a range"),
             start_paused: options.start_paused,
             persistent: options.persistent,
-            begin: options.start_at.map(|at| Duration::from_nanos((at.as_nanos() - START).unsigned_abs())),
+            begin: options
+                .start_at
+                .map(|at| Duration::from_nanos((at.as_nanos() - START).unsigned_abs())),
             discovery_wait: options.discovery_wait,
         });
         Self {
@@ -477,7 +479,10 @@ fn each_command_is_answered_with_what_it_did() {
     assert_eq!(stage.ask(Command::Rate(-1.0)).try_recv(), Ok(Reply::Refused));
     assert_eq!(stage.ask(Command::Seek(at(-5))).try_recv(), Ok(Reply::Done));
     assert_eq!(stage.ask(Command::Resume).try_recv(), Ok(Reply::Done));
-    assert_eq!(stage.ask(Command::Burst(Some(1))).try_recv(), Ok(Reply::Played(0)));
+    assert_eq!(
+        stage.ask(Command::Burst(Some(1))).try_recv(),
+        Ok(Reply::Played(0))
+    );
     let whole = PlayWindow::default();
     assert_eq!(
         stage.ask(Command::Play(whole, None)).try_recv(),

@@ -342,10 +342,12 @@ fn open_stream(
         let by_topic = Arc::clone(&by_topic);
         let files = Arc::clone(&files);
         let opened: FileHook = Arc::new(move |bag, file| files.opened(bag, file));
-        let playable = bags.messages_noting_files(&filter, &opened).filter_map(move |message| match message {
-            Ok(message) => play_message(message, &by_topic).map(Ok),
-            Err(error) => Some(Err(error.to_string())),
-        });
+        let playable =
+            bags.messages_noting_files(&filter, &opened)
+                .filter_map(move |message| match message {
+                    Ok(message) => play_message(message, &by_topic).map(Ok),
+                    Err(error) => Some(Err(error.to_string())),
+                });
         Box::new(playable) as MessageStream
     })
 }

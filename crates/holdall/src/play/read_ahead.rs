@@ -402,7 +402,13 @@ mod tests {
             messages_max,
             bytes_max,
         };
-        let source = ReadAhead::start(open, (Timestamp::from_nanos(0), None), repeat, limits, Arc::clone(&wake));
+        let source = ReadAhead::start(
+            open,
+            (Timestamp::from_nanos(0), None),
+            repeat,
+            limits,
+            Arc::clone(&wake),
+        );
         (source.expect("start"), wake)
     }
 

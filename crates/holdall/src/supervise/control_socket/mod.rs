@@ -267,7 +267,6 @@ impl Server {
             )),
         }
     }
-
 }
 
 fn refusal(sentence: &str) -> Value {

@@ -89,7 +89,9 @@ impl PlayRequests {
         if self.0.set_rate(rate) {
             Ok(self.rate())
         } else {
-            Err(self.why_not(&format!("the rate must be a number from 0.000001 to 1000000000, not {rate}")))
+            Err(self.why_not(&format!(
+                "the rate must be a number from 0.000001 to 1000000000, not {rate}"
+            )))
         }
     }
 
@@ -150,8 +152,13 @@ fn span(request: &Value, name: &str) -> Result<Option<Duration>, String> {
     match &request[name] {
         Value::Null => Ok(None),
         value => {
-            let seconds = value.as_f64().filter(|seconds| *seconds <= SECONDS_MAX).ok_or_else(wrong)?;
-            Duration::try_from_secs_f64(seconds).map(Some).map_err(|_| wrong())
+            let seconds = value
+                .as_f64()
+                .filter(|seconds| *seconds <= SECONDS_MAX)
+                .ok_or_else(wrong)?;
+            Duration::try_from_secs_f64(seconds)
+                .map(Some)
+                .map_err(|_| wrong())
         }
     }
 }
@@ -161,7 +168,9 @@ fn time(request: &Value, name: &str) -> Result<Option<Timestamp>, String> {
     match &request[format!("{name}_ns")] {
         Value::Null => {}
         value => {
-            let nanos = value.as_i64().ok_or_else(|| format!("\"{name}_ns\" must be nanoseconds since 1970"))?;
+            let nanos = value
+                .as_i64()
+                .ok_or_else(|| format!("\"{name}_ns\" must be nanoseconds since 1970"))?;
             return Ok(Some(Timestamp::from_nanos(nanos)));
         }
     }
@@ -195,7 +204,10 @@ mod tests {
 
     #[test]
     fn arguments_that_make_no_sense_are_refused_by_name() {
-        assert_eq!(span(&json!({"duration": 1.5}), "duration"), Ok(Some(Duration::from_millis(1500))));
+        assert_eq!(
+            span(&json!({"duration": 1.5}), "duration"),
+            Ok(Some(Duration::from_millis(1500)))
+        );
         assert_eq!(span(&json!({}), "duration"), Ok(None));
         for value in [json!(-1), json!("soon"), json!(1e300)] {
             let refused = span(&json!({"duration": value}), "duration").expect_err("no span");
