@@ -1,5 +1,6 @@
 //! Playing: reader -> read-ahead -> schedule -> publications.
 
+mod burst;
 mod clock_topic;
 pub mod control;
 mod delivery;

@@ -1,6 +1,7 @@
 //! The playback as a state machine: given the time and the commands, it publishes what is due and returns when to call it again.
 
 use super::{
+    burst::Bursts,
     clock_topic::ClockTopic,
     control::{Asker, Command, Progress, Reply, Request},
     delivery::Admission,
@@ -14,7 +15,6 @@ use super::{
 use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
 use std::{
-    collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -69,17 +69,6 @@ struct Settle {
     matched: usize,
 }
 
-/// Messages to play at once while paused.
-struct Burst {
-    /// How many are left; `None` for all.
-    left: Option<u64>,
-    played: u64,
-    asker: Option<Asker>,
-}
-
-/// Bursts that may wait for their turn.
-const BURSTS_MAX: usize = 1024;
-
 /// A playback between two steps.
 pub(super) struct Playback<S> {
     parts: PlaybackParts<S>,
@@ -87,7 +76,7 @@ pub(super) struct Playback<S> {
     settle: Option<Settle>,
     phase: PlayPhase,
     head: Option<PlayMessage>,
-    bursts: VecDeque<Burst>,
+    bursts: Bursts,
     /// Where a seek went whose first message has not come yet; it is not late, however long reading takes.
     sought: Option<Timestamp>,
     starving: bool,
@@ -104,15 +93,6 @@ pub(super) struct Played<S> {
     pub failure: Option<String>,
 }
 
-impl Burst {
-    /// Answers with what was played until now.
-    fn answer(self) {
-        if let Some(asker) = self.asker {
-            asker.answer(Reply::Played(self.played));
-        }
-    }
-}
-
 impl<S: Source> Playback<S> {
     /// A playback that begins with its first step.
     pub fn new(parts: PlaybackParts<S>) -> Self {
@@ -123,7 +103,7 @@ impl<S: Source> Playback<S> {
             settle: None,
             phase: PlayPhase::Preparing,
             head: None,
-            bursts: VecDeque::new(),
+            bursts: Bursts::default(),
             sought: None,
             starving: false,
             stopped: false,
@@ -225,7 +205,7 @@ impl<S: Source> Playback<S> {
 
     fn resume(&mut self, now: Duration) -> Reply {
         self.parts.start_paused = false;
-        self.answer_bursts();
+        self.bursts.end();
         if self.phase == PlayPhase::Playing {
             self.parts.schedule.resume(now);
         }
@@ -249,7 +229,7 @@ impl<S: Source> Playback<S> {
         self.parts.source.seek(to);
         self.parts.schedule.jump(now, to);
         self.head = None;
-        self.answer_bursts();
+        self.bursts.end();
         self.starving = false;
         self.sought = Some(to);
         Reply::Done
@@ -290,43 +270,13 @@ impl<S: Source> Playback<S> {
 
     /// Takes a burst; its answer comes when it was played.
     fn burst(&mut self, left: Option<u64>, asker: Option<Asker>) {
-        let burst = Burst {
-            left,
-            played: 0,
-            asker,
-        };
         let is_possible = self.is_paused() && self.phase != PlayPhase::Waiting;
-        if is_possible && left != Some(0) && self.bursts.len() < BURSTS_MAX {
-            self.bursts.push_back(burst);
-        } else {
-            burst.answer();
-        }
-    }
-
-    /// Ends all bursts where they are.
-    fn answer_bursts(&mut self) {
-        for burst in self.bursts.drain(..) {
-            burst.answer();
-        }
-    }
-
-    /// Counts a message that the first burst has played.
-    fn count_burst(&mut self) {
-        let Some(burst) = self.bursts.front_mut() else {
-            return;
-        };
-        burst.played += 1;
-        burst.left = burst.left.map(|left| left - 1);
-        if burst.left == Some(0) {
-            if let Some(burst) = self.bursts.pop_front() {
-                burst.answer();
-            }
-        }
+        self.bursts.add(if is_possible { left } else { Some(0) }, asker);
     }
 
     /// Ends what is played: for good, or until there is more to play.
     fn finish(&mut self, now: Duration) -> Next {
-        self.answer_bursts();
+        self.bursts.end();
         (self.head, self.sought) = (None, None);
         if self.parts.persistent {
             self.parts.schedule.pause(now);
@@ -408,7 +358,7 @@ impl<S: Source> Playback<S> {
                 Admission::Publish => {
                     self.parts.schedule.jump(now, stamp);
                     self.publish_head(None);
-                    self.count_burst();
+                    self.bursts.played();
                     Next::At(now)
                 }
                 Admission::Refuse => {
@@ -447,7 +397,7 @@ impl<S: Source> Playback<S> {
                 }
                 Poll::End(failure) => {
                     self.sought = None;
-                    self.answer_bursts();
+                    self.bursts.end();
                     self.failure = failure;
                     if self.is_paused() {
                         // The user may still want to seek back.
