@@ -95,6 +95,9 @@ pub(super) struct Progress {
     pub refused: u64,
     pub starved: u64,
     pub lateness: LatenessMeter,
+    pub spacing: LatenessMeter,
+    pub published_bytes: u64,
+    pub latched: u64,
 }
 
 impl Progress {
@@ -111,6 +114,9 @@ impl Progress {
             refused: 0,
             starved: 0,
             lateness: LatenessMeter::new(),
+            spacing: LatenessMeter::new(),
+            published_bytes: 0,
+            latched: 0,
         }
     }
 
@@ -128,6 +134,9 @@ impl Progress {
             refused: self.refused,
             starved: self.starved,
             lateness: self.lateness.summary(),
+            spacing: self.spacing.summary(),
+            published_bytes: self.published_bytes,
+            latched: self.latched,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a publisher has sent without an acknowledgement: when playback must wait for it, and what it had to drop.
 
+use super::options::Pace;
 use holdall_transport::{Delivery, Publisher};
 use std::{collections::VecDeque, time::Duration};
 
@@ -42,7 +43,7 @@ pub(super) struct Unacknowledged {
 
 impl Unacknowledged {
     /// Whether a message of `len` bytes can be published now.
-    pub fn admit(&mut self, publisher: &dyn Publisher, len: usize, now: Duration) -> Admission {
+    pub fn admit(&mut self, publisher: &dyn Publisher, len: usize, now: Duration, pace: Pace) -> Admission {
         if !self.is_nearly_full(len) {
             return Admission::Publish;
         }
@@ -57,6 +58,10 @@ impl Unacknowledged {
         if has_bytes && has_place {
             self.stalled = None;
             return Admission::Publish;
+        }
+        if pace == Pace::Listeners {
+            // As long as it takes: a subscription that is gone no longer counts.
+            return Admission::Wait;
         }
         let stalled = now.saturating_sub(*self.stalled.get_or_insert(now));
         let patience = if has_bytes { STALL_MAX } else { STALL_MAX_LARGE };
@@ -152,7 +157,10 @@ mod tests {
     fn filled(count: u64, len: usize, publisher: &Scripted) -> Unacknowledged {
         let mut waiting = Unacknowledged::default();
         for _ in 0..count {
-            assert_eq!(waiting.admit(publisher, len, Duration::ZERO), Admission::Publish);
+            assert_eq!(
+                waiting.admit(publisher, len, Duration::ZERO, Pace::Time),
+                Admission::Publish
+            );
             waiting.published(publisher, len);
         }
         waiting
@@ -163,20 +171,29 @@ mod tests {
         let publisher = Scripted(Cell::new(0));
         let mut waiting = filled(2048, 100, &publisher);
         let at = |millis| Duration::from_millis(millis);
-        assert_eq!(waiting.admit(&publisher, 100, at(10)), Admission::Wait);
+        assert_eq!(
+            waiting.admit(&publisher, 100, at(10), Pace::Time),
+            Admission::Wait
+        );
         publisher.0.set(1);
-        assert_eq!(waiting.admit(&publisher, 100, at(900)), Admission::Publish);
+        assert_eq!(
+            waiting.admit(&publisher, 100, at(900), Pace::Time),
+            Admission::Publish
+        );
         waiting.published(&publisher, 100);
         assert_eq!(
-            waiting.admit(&publisher, 100, at(1100)),
+            waiting.admit(&publisher, 100, at(1100), Pace::Time),
             Admission::Wait,
             "there was progress"
         );
-        assert_eq!(waiting.admit(&publisher, 100, at(2100)), Admission::Publish);
+        assert_eq!(
+            waiting.admit(&publisher, 100, at(2100), Pace::Time),
+            Admission::Publish
+        );
         waiting.published(&publisher, 100);
         assert_eq!(waiting.dropped, 1);
         assert_eq!(
-            waiting.admit(&publisher, 100, at(2101)),
+            waiting.admit(&publisher, 100, at(2101), Pace::Time),
             Admission::Publish,
             "no second wait"
         );
@@ -191,18 +208,21 @@ mod tests {
         let publisher = Scripted(Cell::new(0));
         let len = 10 << 20;
         let mut waiting = filled(6, len, &publisher);
-        assert_eq!(waiting.admit(&publisher, len, Duration::ZERO), Admission::Wait);
         assert_eq!(
-            waiting.admit(&publisher, len, Duration::from_secs(2)),
+            waiting.admit(&publisher, len, Duration::ZERO, Pace::Time),
             Admission::Wait
         );
         assert_eq!(
-            waiting.admit(&publisher, len, Duration::from_secs(20)),
+            waiting.admit(&publisher, len, Duration::from_secs(2), Pace::Time),
+            Admission::Wait
+        );
+        assert_eq!(
+            waiting.admit(&publisher, len, Duration::from_secs(20), Pace::Time),
             Admission::Refuse
         );
         publisher.0.set(6);
         assert_eq!(
-            waiting.admit(&publisher, len, Duration::from_secs(21)),
+            waiting.admit(&publisher, len, Duration::from_secs(21), Pace::Time),
             Admission::Publish
         );
         assert_eq!(waiting.count(&publisher), 0);

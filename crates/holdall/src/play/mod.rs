@@ -4,7 +4,9 @@ mod burst;
 mod clock_topic;
 pub mod control;
 mod delivery;
+mod discovery;
 pub mod error;
+mod fidelity;
 pub mod files;
 pub mod options;
 mod playback;
@@ -16,6 +18,7 @@ mod range;
 mod read_ahead;
 pub mod schedule;
 pub mod status;
+mod stream;
 mod topic_choice;
 mod wake;
 

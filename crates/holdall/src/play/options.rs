@@ -18,6 +18,25 @@ pub enum ClockSource {
     AllTopics,
 }
 
+/// Subscriptions that must be there before the first message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerCount {
+    /// On this topic, as recorded or as published; `None` for all topics together.
+    pub topic: Option<String>,
+    /// How many.
+    pub count: usize,
+}
+
+/// What sets the pace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// Bag time, at the rate.
+    #[default]
+    Time,
+    /// Reliable subscriptions: each message as soon as those before it are acknowledged so far that none is lost; `/clock` follows.
+    Listeners,
+}
+
 /// A part of a bag, and when to begin to play it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlayWindow {
@@ -82,6 +101,16 @@ pub struct PlayOptions {
     pub persistent: bool,
     /// Begin at this time of day, at once when it has passed (`--start-at`).
     pub start_at: Option<Timestamp>,
+    /// Publish the last message of each transient-local topic from before the beginning, and before a point that was sought, first.
+    pub latched_state: bool,
+    /// Subscriptions to wait for; `discovery_wait` does not count then.
+    pub wait_for_subscribers: Vec<ListenerCount>,
+    /// Longest wait for these, after which nothing is played; `None` waits for ever.
+    pub subscribers_timeout: Option<Duration>,
+    /// One publisher for each recorded publisher, with its QoS.
+    pub keep_publishers: bool,
+    /// What sets the pace.
+    pub pace: Pace,
 }
 
 impl PlayOptions {
@@ -122,6 +151,11 @@ impl Default for PlayOptions {
             message_order: MessageOrder::default(),
             persistent: false,
             start_at: None,
+            latched_state: true,
+            wait_for_subscribers: Vec::new(),
+            subscribers_timeout: None,
+            keep_publishers: false,
+            pace: Pace::Time,
         }
     }
 }

@@ -1,11 +1,15 @@
 //! The playback as a state machine: given the time and the commands, it publishes what is due and returns when to call it again.
 
+mod steering;
+
 use super::{
     burst::Bursts,
     clock_topic::ClockTopic,
-    control::{Asker, Command, Progress, Reply, Request},
+    control::Progress,
     delivery::Admission,
-    options::PlayWindow,
+    discovery::{Discovery, SETTLE_POLL},
+    fidelity::Planned,
+    options::Pace,
     publications::Publications,
     range::PlayRange,
     read_ahead::{PlayMessage, Poll, Source},
@@ -19,20 +23,18 @@ use std::{
     time::Duration,
 };
 
-/// Time between polls of matched subscriptions, before the first message.
-const SETTLE_POLL: Duration = Duration::from_millis(10);
-
 /// Time between polls of what a topic's subscriptions have acknowledged, while its next message waits for
 /// that.
 const ACKNOWLEDGE_POLL: Duration = Duration::from_millis(1);
 
-/// Discovery counts as done when nothing more has matched for this long. A reader that we see matched may see us a round trip
-/// later.
-const SETTLE_QUIET: Duration = Duration::from_millis(300);
+/// A message that is later than this is sent as part of what has piled up.
+const CATCH_UP_MIN: Duration = Duration::from_millis(2);
 
-/// Discovery takes at least this long. Measured between Cyclone DDS and Fast DDS on one host: a reader matches after either
-/// 0.1 s or 1.1 s (most often), when the first exchange of endpoints fails and Fast DDS repeats it a second later.
-const SETTLE_MIN: Duration = Duration::from_millis(1250);
+/// How much faster than planned what has piled up is sent.
+const CATCH_UP_SPEED: u32 = 4;
+
+/// What is sent at once while catching up: sleeping for less would take longer.
+const CATCH_UP_SLACK: Duration = Duration::from_micros(200);
 
 /// When a playback wants to be stepped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,28 +60,25 @@ pub(super) struct PlaybackParts<S> {
     pub persistent: bool,
     /// Begin no earlier than at this monotonic time.
     pub begin: Option<Duration>,
-    /// Longest wait for subscriptions.
-    pub discovery_wait: Duration,
-}
-
-/// How far discovery has come.
-struct Settle {
-    since: Duration,
-    quiet_since: Duration,
-    matched: usize,
+    /// The wait for subscriptions.
+    pub discovery: Discovery,
+    pub pace: Pace,
 }
 
 /// A playback between two steps.
 pub(super) struct Playback<S> {
     parts: PlaybackParts<S>,
     progress: Arc<Mutex<Progress>>,
-    settle: Option<Settle>,
     phase: PlayPhase,
     head: Option<PlayMessage>,
     bursts: Bursts,
     /// Where a seek went whose first message has not come yet; it is not late, however long reading takes.
     sought: Option<Timestamp>,
     starving: bool,
+    /// While what has piled up is sent: since when, and when the first of it was due.
+    catch_up: Option<(Duration, Duration)>,
+    /// The stamp of the last message that was published.
+    taken: Timestamp,
     stopped: bool,
     began: Option<Duration>,
     failure: Option<String>,
@@ -98,14 +97,15 @@ impl<S: Source> Playback<S> {
     pub fn new(parts: PlaybackParts<S>) -> Self {
         let progress = Progress::new(parts.schedule.clone(), parts.range.start, parts.range.span());
         Self {
+            taken: parts.range.start,
             parts,
             progress: Arc::new(Mutex::new(progress)),
-            settle: None,
             phase: PlayPhase::Preparing,
             head: None,
             bursts: Bursts::default(),
             sought: None,
             starving: false,
+            catch_up: None,
             stopped: false,
             began: None,
             failure: None,
@@ -129,7 +129,11 @@ impl<S: Source> Playback<S> {
 
     /// Does what is due at monotonic time `now`, at most one message.
     pub fn step(&mut self, now: Duration) -> Next {
-        let position = self.parts.schedule.position(now);
+        let position = match self.parts.pace {
+            Pace::Time => self.parts.schedule.position(now),
+            // Simulated time must not run ahead of what was taken.
+            Pace::Listeners => self.taken,
+        };
         let next = match self.phase {
             PlayPhase::Ended => return Next::Ended,
             PlayPhase::Preparing => self.prepare(now),
@@ -149,129 +153,12 @@ impl<S: Source> Playback<S> {
         }
     }
 
-    /// Does what a user asks for.
-    #[cfg(test)]
-    pub fn command(&mut self, now: Duration, command: Command) {
-        self.carry_out(now, command.into());
-    }
-
-    /// Does what a user asks for and answers.
-    pub fn carry_out(&mut self, now: Duration, Request { command, asker }: Request) {
-        let reply = match command {
-            Command::Pause => self.pause(now),
-            Command::Resume => self.resume(now),
-            Command::Toggle if self.is_paused() => self.resume(now),
-            Command::Toggle => self.pause(now),
-            Command::Burst(count) => return self.burst(count, asker),
-            Command::Rate(rate) if self.parts.schedule.set_rate(now, rate) => Reply::Done,
-            Command::Rate(_) => Reply::Refused,
-            Command::Seek(to) => self.seek(now, to),
-            Command::Play(window, begin) => self.play_again(&window, begin),
-            Command::Stop => self.stop(now, false),
-            Command::Quit => self.stop(now, true),
-        };
-        self.show();
-        if let Some(asker) = asker {
-            asker.answer(reply);
-        }
-    }
-
-    /// Ends what is played before its end.
-    fn stop(&mut self, now: Duration, for_good: bool) -> Reply {
-        match self.phase {
-            PlayPhase::Ended => return Reply::Refused,
-            // A playback that has played all is not cut short.
-            PlayPhase::Waiting => {}
-            PlayPhase::Preparing | PlayPhase::Playing => self.stopped = true,
-        }
-        self.parts.persistent &= !for_good;
-        self.finish(now);
-        Reply::Done
-    }
-
     /// Before it begins, the schedule rests whatever the user wants.
     fn is_paused(&self) -> bool {
         match self.phase {
             PlayPhase::Preparing => self.parts.start_paused,
             PlayPhase::Playing | PlayPhase::Waiting | PlayPhase::Ended => self.parts.schedule.is_paused(),
         }
-    }
-
-    fn pause(&mut self, now: Duration) -> Reply {
-        self.parts.start_paused = true;
-        self.parts.schedule.pause(now);
-        Reply::Done
-    }
-
-    fn resume(&mut self, now: Duration) -> Reply {
-        self.parts.start_paused = false;
-        self.bursts.end();
-        if self.phase == PlayPhase::Playing {
-            self.parts.schedule.resume(now);
-        }
-        Reply::Done
-    }
-
-    fn seek(&mut self, now: Duration, to: Timestamp) -> Reply {
-        let range = self.parts.range;
-        if to > range.end || self.phase == PlayPhase::Waiting {
-            tracing::warn!(
-                "cannot seek to {} ns: {}",
-                to.as_nanos(),
-                match self.phase {
-                    PlayPhase::Waiting => "nothing is being played",
-                    _ => "it is after the end of what is played",
-                }
-            );
-            return Reply::Refused;
-        }
-        let to = to.max(range.start);
-        self.parts.source.seek(to);
-        self.parts.schedule.jump(now, to);
-        self.head = None;
-        self.bursts.end();
-        self.starving = false;
-        self.sought = Some(to);
-        Reply::Done
-    }
-
-    /// Plays `window`, unless something is being played.
-    fn play_again(&mut self, window: &PlayWindow, begin: Option<Duration>) -> Reply {
-        if self.phase != PlayPhase::Waiting {
-            tracing::warn!("the request to play is refused: the bag is being played already");
-            return Reply::Refused;
-        }
-        let bounds = (self.parts.range.first, self.parts.range.last);
-        if window.duration == Some(Duration::ZERO) && window.until.is_none_or(|until| until <= bounds.0) {
-            tracing::info!("the request to play asks for no time of the bag: negative times play all of it");
-            return Reply::Done;
-        }
-        let range = match PlayRange::of(bounds, window) {
-            Ok(range) => range,
-            Err(reason) if window.until.is_some_and(|until| until < bounds.0) => {
-                tracing::info!("the request to play asks for nothing: {reason}");
-                return Reply::Done;
-            }
-            Err(reason) => {
-                tracing::warn!("the request to play is refused: {reason}");
-                return Reply::Refused;
-            }
-        };
-        self.parts.range = range;
-        self.parts.begin = begin;
-        self.parts.discovery_wait = Duration::ZERO;
-        self.parts.source.play(range.start, range.until);
-        self.parts.schedule = Schedule::paused(range.start, self.parts.schedule.rate(), Duration::ZERO);
-        (self.phase, self.starving, self.sought) = (PlayPhase::Preparing, false, None);
-        let mut progress = self.lock_progress();
-        (progress.start, progress.duration, progress.round) = (range.start, range.span(), 1);
-        Reply::Done
-    }
-
-    /// Takes a burst; its answer comes when it was played.
-    fn burst(&mut self, left: Option<u64>, asker: Option<Asker>) {
-        let is_possible = self.is_paused() && self.phase != PlayPhase::Waiting;
-        self.bursts.add(if is_possible { left } else { Some(0) }, asker);
     }
 
     /// Ends what is played: for good, or until there is more to play.
@@ -290,7 +177,14 @@ impl<S: Source> Playback<S> {
 
     /// Begins once enough was read ahead and discovery has settled.
     fn prepare(&mut self, now: Duration) -> Next {
-        let settled_at = self.settled_at(now);
+        let settled_at = match self.parts.discovery.settled_at(&self.parts.publications, now) {
+            Ok(settled_at) => settled_at,
+            Err(missing) => {
+                self.failure = Some(missing);
+                self.parts.persistent = false;
+                return self.finish(now);
+            }
+        };
         let filled = self.parts.source.is_filled();
         if settled_at > now {
             return Next::At(settled_at.min(now + SETTLE_POLL));
@@ -312,68 +206,68 @@ impl<S: Source> Playback<S> {
         Next::At(now)
     }
 
-    /// When discovery counts as settled if nothing more happens.
-    fn settled_at(&mut self, now: Duration) -> Duration {
-        if self.parts.discovery_wait.is_zero() {
-            return now;
-        }
-        let matched = self.parts.publications.matched_subscriptions();
-        let settle = self.settle.get_or_insert(Settle {
-            since: now,
-            quiet_since: now,
-            matched,
-        });
-        if matched != settle.matched {
-            (settle.matched, settle.quiet_since) = (matched, now);
-        }
-        let latest = settle.since.saturating_add(self.parts.discovery_wait);
-        if matched == 0 {
-            return latest;
-        }
-        let quiet = settle.quiet_since.saturating_add(SETTLE_QUIET);
-        latest.min(quiet.max(settle.since.saturating_add(SETTLE_MIN)))
-    }
-
     fn play(&mut self, now: Duration) -> Next {
-        let stamp = match self.head_stamp(now) {
-            Ok(stamp) => stamp,
+        let (stamp, is_latched) = match self.head_stamp(now) {
+            Ok(head) => head,
             Err(next) => return next,
         };
-        match self.parts.schedule.due(stamp) {
-            Some(due) if due > now => Next::At(due),
-            Some(due) => match self.admit_head(now) {
-                Admission::Wait => Next::At(now + ACKNOWLEDGE_POLL),
-                Admission::Publish => {
-                    self.publish_head(Some(now.saturating_sub(due)));
-                    Next::At(now)
-                }
-                Admission::Refuse => {
-                    self.refuse_head();
-                    Next::At(now)
-                }
+        let due = match self.parts.schedule.due(stamp) {
+            _ if is_latched => None,
+            Some(_) if self.parts.pace == Pace::Listeners => None,
+            Some(due) if due > now => {
+                self.catch_up = None;
+                return Next::At(due);
+            }
+            Some(due) => match self.catching_up(now, due) {
+                Some(later) => return Next::At(later),
+                None => Some(due),
             },
-            None if self.bursts.is_empty() => Next::Signal,
-            None => match self.admit_head(now) {
-                Admission::Wait => Next::At(now + ACKNOWLEDGE_POLL),
-                Admission::Publish => {
+            None if self.bursts.is_empty() => return Next::Signal,
+            None => None,
+        };
+        match self.admit_head(now) {
+            Admission::Wait => return Next::At(now + ACKNOWLEDGE_POLL),
+            Admission::Refuse => self.refuse_head(),
+            Admission::Publish if is_latched => self.publish_latched(),
+            Admission::Publish => {
+                if due.is_none() {
                     self.parts.schedule.jump(now, stamp);
-                    self.publish_head(None);
-                    self.bursts.played();
-                    Next::At(now)
                 }
-                Admission::Refuse => {
-                    self.refuse_head();
-                    Next::At(now)
-                }
-            },
+                self.taken = stamp;
+                self.publish_head(due.map(|due| Planned { due, sent: now }));
+                self.bursts.played();
+            }
         }
+        Next::At(now)
     }
 
-    /// The stamp of the message to play next; or what to wait for while there is none.
-    fn head_stamp(&mut self, now: Duration) -> Result<Timestamp, Next> {
+    /// When a message that is late may be sent. What has piled up is sent faster than planned, but not all at once: a best-effort
+    /// subscription with a short queue would lose most of it.
+    fn catching_up(&mut self, now: Duration, due: Duration) -> Option<Duration> {
+        let late = now.saturating_sub(due);
+        let (since, from) = match self.catch_up {
+            Some(anchor) if late >= CATCH_UP_MIN => anchor,
+            _ if late >= CATCH_UP_MIN => *self.catch_up.insert((now, due)),
+            _ => {
+                self.catch_up = None;
+                return None;
+            }
+        };
+        let at = since.saturating_add(due.saturating_sub(from) / CATCH_UP_SPEED);
+        (at > now + CATCH_UP_SLACK).then_some(at)
+    }
+
+    /// What is measured between two messages begins anew: bag time has jumped.
+    fn forget_spacing(&mut self) {
+        self.catch_up = None;
+        self.parts.publications.forget_spacing();
+    }
+
+    /// The stamp of the message to play next, and whether it is latched state; or what to wait for while there is none.
+    fn head_stamp(&mut self, now: Duration) -> Result<(Timestamp, bool), Next> {
         loop {
             if let Some(head) = &self.head {
-                return Ok(head.stamp);
+                return Ok((head.stamp, head.latched));
             }
             match self.parts.source.poll() {
                 Poll::Message(message) => {
@@ -385,6 +279,7 @@ impl<S: Source> Playback<S> {
                 }
                 Poll::RoundEnd => {
                     self.parts.schedule.jump(now, self.parts.range.start);
+                    self.forget_spacing();
                     self.lock_progress().round += 1;
                 }
                 Poll::Pending => {
@@ -424,20 +319,32 @@ impl<S: Source> Playback<S> {
         }
     }
 
-    fn publish_head(&mut self, lateness: Option<Duration>) {
+    /// Publishes state from before the point where playback begins; it counts as no message of the bag.
+    fn publish_latched(&mut self) {
+        if let Some(message) = self.head.take() {
+            let publications = &mut self.parts.publications;
+            let published = publications.publish_latched(message.publication, &message.payload);
+            self.lock_progress().latched += u64::from(published);
+        }
+    }
+
+    fn publish_head(&mut self, planned: Option<Planned>) {
         let Some(message) = self.head.take() else { return };
         if let Some(topic) = &mut self.parts.clock_topic {
             topic.before_message(message.publication, message.stamp);
         }
-        let published = self
-            .parts
-            .publications
-            .publish(message.publication, &message.payload);
+        let publications = &mut self.parts.publications;
+        let published = publications.publish(message.publication, &message.payload);
+        let spacing = planned.and_then(|planned| publications.measure(message.publication, planned));
         let mut progress = self.lock_progress();
         progress.published += u64::from(published);
+        progress.published_bytes += message.payload.len() as u64 * u64::from(published);
         progress.refused += u64::from(!published);
-        if let Some(lateness) = lateness {
-            progress.lateness.record(lateness);
+        if let Some(planned) = planned {
+            progress.lateness.record(planned.lateness());
+        }
+        if let Some(spacing) = spacing {
+            progress.spacing.record(spacing);
         }
     }
 

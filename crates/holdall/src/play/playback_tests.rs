@@ -3,6 +3,7 @@
 use super::{
     clock_topic::ClockTopic,
     control::{Asker, Command, Reply, Request},
+    discovery::Discovery,
     options::{ClockSource, PlayOptions},
     playback::{Next, Playback, PlaybackParts},
     publications::Publications,
@@ -31,6 +32,7 @@ use std::{
     time::Duration,
 };
 
+mod pacing;
 mod steering;
 
 const START: i64 = 1_700_000_000_000_000_000;
@@ -217,6 +219,7 @@ impl Stage {
                 stamp: at(millis),
                 publication,
                 payload: millis.to_string().into(),
+                latched: false,
             })
             .collect();
         let end = all.last().map_or(at(0), |message| message.stamp);
@@ -241,7 +244,12 @@ impl Stage {
             begin: options
                 .start_at
                 .map(|at| Duration::from_nanos((at.as_nanos() - START).unsigned_abs())),
-            discovery_wait: options.discovery_wait,
+            discovery: Discovery::new(
+                options.discovery_wait,
+                options.wait_for_subscribers.clone(),
+                options.subscribers_timeout,
+            ),
+            pace: options.pace,
         });
         Self {
             playback,
@@ -583,6 +591,7 @@ fn refused_messages_are_counted_and_the_rest_is_played() {
         stamp: at(0),
         publication: 0,
         payload: Bytes::from_static(b"refuse"),
+        latched: false,
     });
     loop {
         match playback.step(now) {

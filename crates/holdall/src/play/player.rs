@@ -3,36 +3,29 @@
 use super::{
     clock_topic::ClockTopic,
     control::{PlayControl, Shared, monotonic_of},
+    discovery::Discovery,
     error::PlayError,
     files::FileLog,
     options::{ClockSource, PlayOptions},
     playback::{Next, Playback, PlaybackParts, Played},
     publications::Publications,
     range::PlayRange,
-    read_ahead::{MessageStream, OpenStream, PlayMessage, ReadAhead, ReadAheadLimits},
+    read_ahead::{ReadAhead, ReadAheadLimits},
     schedule::{Schedule, is_rate_valid},
     status::{PlayReport, PlayStatus},
+    stream::{StreamSource, all_topics, open_stream},
     topic_choice::TopicChoice,
 };
 use crate::decode::why_no_topic;
-use crate::reader::{BagMessage, BagSet, FileHook, MessageFilter, PublisherChoice, Ros1View};
-use bytes::Bytes;
+use crate::reader::{BagSet, PublisherChoice, Ros1View};
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::topic::TopicInfo;
 use holdall_transport::Transport;
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 /// Longest wait at the end for the last messages to arrive when the options ask for none: a publisher that is gone
 /// cannot send again what was lost.
 const LINGER_MAX: Duration = Duration::from_secs(1);
-
-/// Payloads below this are copied out of their chunk.
-const COPY_BYTES_MAX: usize = 1024 * 1024;
 
 /// A running playback; dropping it stops it.
 pub struct Player {
@@ -56,7 +49,7 @@ impl Player {
         check(&options)?;
         let choice = TopicChoice::new(&options)?;
         let bags = BagSet::open_with(&options.inputs, Ros1View::AllConverted)?;
-        let mut topics = all_topics(&bags)?;
+        let mut topics = all_topics(&bags, options.keep_publishers)?;
         let publishers = publishers(&bags, &options)?;
         if let Some(publishers) = &publishers {
             topics.retain(|topic| publishers.takes_topic(&topic.name));
@@ -76,15 +69,26 @@ impl Player {
         )?;
         let mut notices = bags.notices();
         notices.extend(missing_topics(&choice, &topics));
-        let played_topics = publications
+        let mut played_topics: Vec<String> = publications
             .recorded_names()
             .into_iter()
             .map(str::to_owned)
             .collect();
+        // With a publisher for each recorded one, a topic has several rows.
+        played_topics.dedup();
 
         let (wake, files) = (Arc::default(), Arc::<FileLog>::default());
         let source = ReadAhead::start(
-            open_stream((bags, publishers), &publications, &range, &options, &files),
+            open_stream(
+                StreamSource {
+                    bags,
+                    publishers,
+                    files: Arc::clone(&files),
+                },
+                &publications,
+                &range,
+                &options,
+            ),
             (range.start, range.until),
             options.repeat,
             ReadAheadLimits {
@@ -103,7 +107,12 @@ impl Player {
             start_paused: options.start_paused,
             persistent: options.persistent,
             begin: options.start_at.map(|at| monotonic_of(at, &*clock)),
-            discovery_wait: options.discovery_wait,
+            discovery: Discovery::new(
+                options.discovery_wait,
+                options.wait_for_subscribers.clone(),
+                options.subscribers_timeout,
+            ),
+            pace: options.pace,
         });
         let shared = Arc::new(Shared::new(playback.progress(), files, wake, clock));
         let control = PlayControl {
@@ -277,21 +286,6 @@ fn check(options: &PlayOptions) -> Result<(), PlayError> {
     }
 }
 
-/// The topics that the bags list, and those that they contain without listing them.
-fn all_topics(bags: &BagSet) -> Result<Vec<TopicInfo>, PlayError> {
-    let mut topics = bags.topics();
-    let key = |topic: &TopicInfo| (topic.name.clone(), topic.type_name.clone());
-    let mut known: HashSet<_> = topics.iter().map(key).collect();
-    for bag in bags.bags() {
-        for topic in bag.unlisted_topics()? {
-            if known.insert(key(&topic)) {
-                topics.push(topic);
-            }
-        }
-    }
-    Ok(topics)
-}
-
 /// The publishers whose messages alone are played; `None` for all.
 fn publishers(bags: &BagSet, options: &PlayOptions) -> Result<Option<Arc<PublisherChoice>>, PlayError> {
     if options.publishers.is_empty() {
@@ -309,64 +303,4 @@ fn missing_topics<'a>(choice: &'a TopicChoice, topics: &[TopicInfo]) -> impl Ite
     missing
         .into_iter()
         .map(|name| format!("topic {name} is not in the bag"))
-}
-
-/// Reads what is played from the bags, for each round and each seek anew.
-fn open_stream(
-    (bags, publishers): (BagSet, Option<Arc<PublisherChoice>>),
-    publications: &Publications,
-    range: &PlayRange,
-    options: &PlayOptions,
-    files: &Arc<FileLog>,
-) -> OpenStream {
-    let mut by_topic: HashMap<String, HashMap<String, usize>> = HashMap::new();
-    for (index, (name, type_name)) in publications.recorded_topics().enumerate() {
-        by_topic
-            .entry(name.to_owned())
-            .or_default()
-            .insert(type_name.to_owned(), index);
-    }
-    let by_topic = Arc::new(by_topic);
-    let mut filter = MessageFilter {
-        topics: Some(Arc::new(by_topic.keys().cloned().collect())),
-        publishers,
-        order: options.message_order,
-        ..MessageFilter::default()
-    };
-    let first = range.first;
-    let files = Arc::clone(files);
-    Box::new(move |from, until| {
-        // The metadata may have a wrong first stamp: the whole bag means the whole bag.
-        filter.from = (from > first).then_some(from);
-        filter.until = until;
-        let by_topic = Arc::clone(&by_topic);
-        let files = Arc::clone(&files);
-        let opened: FileHook = Arc::new(move |bag, file| files.opened(bag, file));
-        let playable =
-            bags.messages_noting_files(&filter, &opened)
-                .filter_map(move |message| match message {
-                    Ok(message) => play_message(message, &by_topic).map(Ok),
-                    Err(error) => Some(Err(error.to_string())),
-                });
-        Box::new(playable) as MessageStream
-    })
-}
-
-/// Finds who publishes a message; `None` for one of a topic that is not played.
-fn play_message(
-    message: BagMessage,
-    by_topic: &HashMap<String, HashMap<String, usize>>,
-) -> Option<PlayMessage> {
-    let publication = *by_topic.get(&message.topic.name)?.get(&message.topic.type_name)?;
-    // A payload keeps its whole chunk in memory, which the bound of the read-ahead does not see: small ones are copied out.
-    let payload = if message.payload.len() < COPY_BYTES_MAX {
-        Bytes::copy_from_slice(&message.payload)
-    } else {
-        message.payload
-    };
-    Some(PlayMessage {
-        stamp: message.stamp,
-        publication,
-        payload,
-    })
 }

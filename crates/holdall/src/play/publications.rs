@@ -4,7 +4,8 @@ use super::{
     clock_topic::CLOCK_TOPIC,
     delivery::{Admission, Unacknowledged},
     error::PlayError,
-    options::{ClockSource, PlayOptions},
+    fidelity::{Fidelity, Planned},
+    options::{ClockSource, Pace, PlayOptions},
     status::TopicReport,
     topic_choice::TopicChoice,
 };
@@ -13,7 +14,10 @@ use holdall_model::{
     topic::TopicInfo,
 };
 use holdall_transport::{PublishRequest, Publisher, Transport};
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
+
+/// The most messages that are published first as a latched topic's state, where the bag does not distinguish publishers.
+const LATCHED_STATE_MAX: usize = 1000;
 
 /// The most messages that a latched publisher keeps, whatever the bag states.
 const LATCHED_DEPTH_MAX: u64 = 10_000;
@@ -23,10 +27,66 @@ struct Publication {
     report: TopicReport,
     publisher: Box<dyn Publisher>,
     unacknowledged: Unacknowledged,
+    fidelity: Fidelity,
+    /// How many last messages a late subscription would get of publishers that the bag does not distinguish; `None` when not latched.
+    latched: Option<usize>,
+    /// The recorded publisher that it stands for, when each has its own.
+    gid: Option<String>,
+    /// Messages since the last check for subscriptions, and whether there were any then.
+    unchecked: u32,
+    is_matched: bool,
 }
 
-/// All topics that are played, in the order of the bag.
-pub(super) struct Publications(Vec<Publication>);
+impl Publication {
+    fn new(topic: &TopicInfo, request: PublishRequest, publisher: Box<dyn Publisher>) -> Self {
+        let is_latched = request.qos.durability == Durability::TransientLocal;
+        let recorded = topic.publisher.as_deref();
+        let node = recorded.map(|recorded| recorded.node.clone().unwrap_or_else(|| recorded.gid.clone()));
+        Self {
+            latched: is_latched.then(|| topic.offered_qos_profiles.len().clamp(1, LATCHED_STATE_MAX)),
+            gid: recorded.map(|recorded| recorded.gid.clone()),
+            report: TopicReport {
+                name: topic.name.clone(),
+                published_as: request.topic,
+                type_name: request.type_name,
+                publisher: node,
+                ..TopicReport::default()
+            },
+            publisher,
+            unacknowledged: Unacknowledged::default(),
+            fidelity: Fidelity::default(),
+            unchecked: 0,
+            is_matched: false,
+        }
+    }
+
+    /// Sends a message; a refusal is counted, and logged once.
+    fn send(&mut self, payload: &[u8]) -> bool {
+        match self.publisher.publish(payload) {
+            Ok(()) => {
+                self.unacknowledged.published(&*self.publisher, payload.len());
+                true
+            }
+            Err(error) => {
+                self.report.refuse(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Whether a subscription is matched; while one is, this is checked for one of 16 messages, because it takes a lock of the transport.
+    fn is_taken(&mut self) -> bool {
+        const CHECK_EVERY: u32 = 16;
+        if self.unchecked == 0 || !self.is_matched {
+            self.is_matched = self.publisher.matched_subscriptions() > 0;
+        }
+        self.unchecked = (self.unchecked + 1) % CHECK_EVERY;
+        self.is_matched
+    }
+}
+
+/// All topics that are played, in the order of the bag, and what sets their pace.
+pub(super) struct Publications(Vec<Publication>, Pace);
 
 impl Publications {
     /// Creates the publishers of all `topics` that `choice` takes.
@@ -59,17 +119,7 @@ impl Publications {
             let request = publish_request(topic, published_as, transport.name(), options);
             match transport.publish(&request) {
                 Ok(publisher) => {
-                    let report = TopicReport {
-                        name: topic.name.clone(),
-                        published_as: request.topic,
-                        type_name: request.type_name,
-                        ..TopicReport::default()
-                    };
-                    publications.push(Publication {
-                        report,
-                        publisher,
-                        unacknowledged: Unacknowledged::default(),
-                    });
+                    publications.push(Publication::new(topic, request, publisher));
                 }
                 Err(error) => {
                     tracing::warn!("{} is not played: {error}", topic.name);
@@ -79,7 +129,7 @@ impl Publications {
         }
         match refusal {
             Some(error) if publications.is_empty() => Err(error.into()),
-            _ => Ok(Self(publications)),
+            _ => Ok(Self(publications, options.pace)),
         }
     }
 
@@ -103,24 +153,46 @@ impl Publications {
         self.recorded_topics().map(|(name, _)| name).collect()
     }
 
+    /// The recorded publishers that the publications stand for, in their order; `None` where one stands for all of its topic.
+    pub(crate) fn recorded_publishers(&self) -> impl Iterator<Item = Option<&str>> {
+        self.0.iter().map(|publication| publication.gid.as_deref())
+    }
+
+    /// The recorded names of latched topics, each with the number of last messages that make up its state.
+    pub(crate) fn latched(&self) -> BTreeMap<String, usize> {
+        let latched = self.0.iter().filter_map(|publication| {
+            let count = publication.latched?;
+            Some((publication.report.name.clone(), count))
+        });
+        latched.collect()
+    }
+
     /// Sends one message; false when the transport refused it, which is counted, and logged once per topic.
     pub fn publish(&mut self, index: usize, payload: &[u8]) -> bool {
-        let Publication {
-            report,
-            publisher,
-            unacknowledged,
-        } = &mut self.0[index];
-        match publisher.publish(payload) {
-            Ok(()) => {
-                report.published += 1;
-                unacknowledged.published(&**publisher, payload.len());
-            }
-            Err(error) => {
-                report.refuse(error.to_string());
-                return false;
-            }
-        }
-        true
+        let publication = &mut self.0[index];
+        let is_sent = publication.send(payload);
+        publication.report.published += u64::from(is_sent);
+        publication.report.untaken += u64::from(is_sent && !publication.is_taken());
+        is_sent
+    }
+
+    /// Sends a message that is state from before the point where playback begins; false when the transport refused it.
+    pub fn publish_latched(&mut self, index: usize, payload: &[u8]) -> bool {
+        let is_sent = self.0[index].send(payload);
+        self.0[index].report.latched += u64::from(is_sent);
+        is_sent
+    }
+
+    /// Notes how exactly a message was sent; returns the error of the span since its topic's last one.
+    pub fn measure(&mut self, index: usize, planned: Planned) -> Option<Duration> {
+        self.0[index].fidelity.measure(planned)
+    }
+
+    /// Bag time has jumped: spans across the jump are not measured.
+    pub(crate) fn forget_spacing(&mut self) {
+        self.0
+            .iter_mut()
+            .for_each(|publication| publication.fidelity.forget_spacing());
     }
 
     /// Whether a message of `len` bytes can be published now, without losing one that a reliable subscription still lacks.
@@ -130,7 +202,7 @@ impl Publications {
             unacknowledged,
             ..
         } = &mut self.0[index];
-        unacknowledged.admit(&**publisher, len, now)
+        unacknowledged.admit(&**publisher, len, now, self.1)
     }
 
     /// Counts a message as refused, because too much waits for acknowledgement.
@@ -147,6 +219,7 @@ impl Publications {
             report,
             publisher,
             unacknowledged,
+            ..
         } in &mut self.0
         {
             report.unacknowledged = unacknowledged.count(&**publisher);
@@ -175,6 +248,20 @@ impl Publications {
             .iter()
             .map(|publication| publication.publisher.matched_subscriptions())
             .sum()
+    }
+
+    /// Subscriptions matched right now to the topic of this recorded name, or published under this name.
+    pub(crate) fn matched_subscriptions_of(&self, topic: &str) -> usize {
+        let here = |publication: &&Publication| {
+            publication.report.name == topic || publication.report.published_as == topic
+        };
+        let matched = self
+            .0
+            .iter()
+            .filter(here)
+            .map(|publication| publication.publisher.matched_subscriptions());
+        // Each publisher of a topic is matched by the same subscriptions.
+        matched.max().unwrap_or(0)
     }
 
     /// Waits until every message was acknowledged; returns the topics of those that were not within `timeout` in all.
@@ -209,7 +296,15 @@ impl Publications {
 
     /// What was played of each topic.
     pub(crate) fn into_reports(self) -> Vec<TopicReport> {
-        self.0.into_iter().map(|publication| publication.report).collect()
+        let reports = self.0.into_iter().map(|publication| {
+            let (lateness, spacing) = publication.fidelity.summary();
+            TopicReport {
+                lateness,
+                spacing,
+                ..publication.report
+            }
+        });
+        reports.collect()
     }
 }
 

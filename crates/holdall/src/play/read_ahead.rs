@@ -19,6 +19,8 @@ pub(super) struct PlayMessage {
     pub publication: usize,
     /// The serialized bytes.
     pub payload: Bytes,
+    /// State from before the point where playback begins: due at once, and no message of what is played.
+    pub latched: bool,
 }
 
 /// What a source has to offer right now.
@@ -375,6 +377,7 @@ mod tests {
             stamp: Timestamp::from_nanos(nanos),
             publication: 0,
             payload: vec![0; bytes].into(),
+            latched: false,
         }
     }
 

@@ -60,6 +60,12 @@ pub struct PlayStatus {
     pub starved: u64,
     /// How late messages were.
     pub lateness: Lateness,
+    /// How much longer or shorter than planned the spans between two messages of a topic were.
+    pub spacing: Lateness,
+    /// Payload bytes published.
+    pub published_bytes: u64,
+    /// Messages of latched topics from before a point where playback began, published first; not counted among the others.
+    pub latched: u64,
 }
 
 impl PlayStatus {
@@ -86,6 +92,16 @@ pub struct TopicReport {
     pub refusal: Option<String>,
     /// Published messages that not all matched reliable subscriptions have acknowledged: they may have missed them.
     pub unacknowledged: u64,
+    /// Messages that were published while no subscription was matched.
+    pub untaken: u64,
+    /// Latched messages from before a point where playback began, published first; not counted among `published`.
+    pub latched: u64,
+    /// How late its messages were.
+    pub lateness: Lateness,
+    /// How much longer or shorter than planned the spans between its messages were.
+    pub spacing: Lateness,
+    /// The recorded publisher that it stands for, when each has a publisher of its own.
+    pub publisher: Option<String>,
 }
 
 impl TopicReport {
@@ -100,6 +116,11 @@ impl TopicReport {
 }
 
 impl PlayReport {
+    /// Messages that were published while no subscription was matched, all topics.
+    pub fn untaken(&self) -> u64 {
+        self.topics.iter().map(|topic| topic.untaken).sum()
+    }
+
     /// Messages that not all matched reliable subscriptions have acknowledged, all topics.
     pub fn unacknowledged(&self) -> u64 {
         self.topics.iter().map(|topic| topic.unacknowledged).sum()
@@ -139,9 +160,17 @@ impl LatenessMeter {
         Self(Histogram::new_with_bounds(1, max_nanos, 3).expect("1 ns to 1 h with 3 digits are valid bounds"))
     }
 
+    /// A meter that takes little memory while all values are small, to two digits.
+    pub fn coarse() -> Self {
+        Self(Histogram::new(2).expect("2 digits are valid"))
+    }
+
     pub fn record(&mut self, lateness: Duration) {
-        self.0
-            .saturating_record(u64::try_from(lateness.as_nanos()).unwrap_or(u64::MAX));
+        let nanos = u64::try_from(lateness.min(Self::MAX).as_nanos()).unwrap_or(u64::MAX);
+        // Grows a coarse meter; what one with bounds cannot hold counts as its bound.
+        if self.0.record(nanos).is_err() {
+            self.0.saturating_record(nanos);
+        }
     }
 
     pub fn summary(&self) -> Lateness {

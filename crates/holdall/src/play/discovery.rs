@@ -1,0 +1,92 @@
+//! Waits before the first message until subscriptions have been found: for a while, or until as many are there as a user wants.
+
+use super::{options::ListenerCount, publications::Publications};
+use std::time::Duration;
+
+/// Time between polls of matched subscriptions, before the first message.
+pub(super) const SETTLE_POLL: Duration = Duration::from_millis(10);
+
+/// Discovery counts as done when nothing more has matched for this long. A reader that we see matched may see us a round trip
+/// later.
+const SETTLE_QUIET: Duration = Duration::from_millis(300);
+
+/// Discovery takes at least this long. Measured between Cyclone DDS and Fast DDS on one host: a reader matches after either
+/// 0.1 s or 1.1 s (most often), when the first exchange of endpoints fails and Fast DDS repeats it a second later.
+const SETTLE_MIN: Duration = Duration::from_millis(1250);
+
+/// How far discovery has come.
+struct Settle {
+    since: Duration,
+    quiet_since: Duration,
+    matched: usize,
+}
+
+/// The wait for subscriptions.
+#[derive(Default)]
+pub(super) struct Discovery {
+    /// Longest wait where nothing is required; zero waits for none.
+    wait_max: Duration,
+    required: Vec<ListenerCount>,
+    /// Longest wait for what is required; `None` waits for ever.
+    timeout: Option<Duration>,
+    settle: Option<Settle>,
+}
+
+impl Discovery {
+    /// Waits for `required`, or where that is empty at most `wait_max`.
+    pub fn new(wait_max: Duration, required: Vec<ListenerCount>, timeout: Option<Duration>) -> Self {
+        Self {
+            wait_max,
+            required,
+            timeout,
+            settle: None,
+        }
+    }
+
+    /// When discovery counts as settled if nothing more happens; or one clause about what did not come in time.
+    pub fn settled_at(&mut self, publications: &Publications, now: Duration) -> Result<Duration, String> {
+        if self.required.is_empty() && self.wait_max.is_zero() {
+            return Ok(now);
+        }
+        let matched = publications.matched_subscriptions();
+        let settle = self.settle.get_or_insert(Settle {
+            since: now,
+            quiet_since: now,
+            matched,
+        });
+        if matched != settle.matched {
+            (settle.matched, settle.quiet_since) = (matched, now);
+        }
+        let quiet = settle.quiet_since.saturating_add(SETTLE_QUIET);
+        if self.required.is_empty() {
+            let latest = settle.since.saturating_add(self.wait_max);
+            return Ok(match matched {
+                0 => latest,
+                _ => latest.min(quiet.max(settle.since.saturating_add(SETTLE_MIN))),
+            });
+        }
+        let missing = self
+            .required
+            .iter()
+            .find_map(|required| required.missing(publications));
+        match (missing, self.timeout) {
+            (None, _) => Ok(quiet),
+            (Some(missing), Some(timeout)) if now.saturating_sub(settle.since) >= timeout => {
+                Err(format!("after {} s {missing}", timeout.as_secs_f64()))
+            }
+            (Some(_), _) => Ok(now.saturating_add(SETTLE_POLL)),
+        }
+    }
+}
+
+impl ListenerCount {
+    /// What is not there yet, one clause.
+    fn missing(&self, publications: &Publications) -> Option<String> {
+        let found = match &self.topic {
+            Some(topic) => publications.matched_subscriptions_of(topic),
+            None => publications.matched_subscriptions(),
+        };
+        let on = self.topic.as_deref().unwrap_or("the topics that are played");
+        (found < self.count).then(|| format!("{found} of {} subscriptions to {on} are there", self.count))
+    }
+}
