@@ -30,7 +30,7 @@ struct Publication {
     fidelity: Fidelity,
     /// How many last messages a late subscription would get of publishers that the bag does not distinguish; `None` when not latched.
     latched: Option<usize>,
-    /// The recorded publisher that it stands for, when each has its own.
+    /// The recorded publisher that it replays, when each has its own.
     gid: Option<String>,
     /// Messages since the last check for subscriptions, and whether there were any then.
     unchecked: u32,
@@ -153,7 +153,7 @@ impl Publications {
         self.recorded_topics().map(|(name, _)| name).collect()
     }
 
-    /// The recorded publishers that the publications stand for, in their order; `None` where one stands for all of its topic.
+    /// The recorded publishers that the publications replay, in their order; `None` where one replays all of its topic.
     pub(crate) fn recorded_publishers(&self) -> impl Iterator<Item = Option<&str>> {
         self.0.iter().map(|publication| publication.gid.as_deref())
     }

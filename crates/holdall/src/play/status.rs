@@ -100,7 +100,7 @@ pub struct TopicReport {
     pub lateness: Lateness,
     /// How much longer or shorter than planned the spans between its messages were.
     pub spacing: Lateness,
-    /// The recorded publisher that it stands for, when each has a publisher of its own.
+    /// The recorded publisher that it replays, when each has a publisher of its own.
     pub publisher: Option<String>,
 }
 

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-/// What a request takes in addition to its name: keys of its JSON object.
+/// What a request has in addition to its name: keys of its JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestArgument {
     /// It needs one text under this key.
