@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from test_play import write_with_pip_mcap
 
 RECORDER = "/rosbag2_recorder"
 CLIENTS = ["rclpy", "cyclone"]
@@ -158,3 +159,113 @@ def test_parameters_are_listed_and_read_only(world):
     assert {"use_sim_time", "storage.max_bagfile_size"} <= set(answers[0]["result"]["names"])
     assert answers[1]["values"][0]["type"] == 1
     assert program.stop()[0] == 0
+
+
+PLAYER = "/rosbag2_player"
+START = 1_700_000_000
+
+
+def of_player(name, kind, request=None, **more):
+    return {"service": f"{PLAYER}/{name}", "type": f"rosbag2_interfaces/srv/{kind}", "request": request or {}, **more}
+
+
+def at(seconds):
+    return {"sec": seconds, "nanosec": 0}
+
+
+def a_bag(world, seconds=600, files=1):
+    """A message each second, in one file or in several of one bag."""
+    bag = world.folder / "bag"
+    for number in range(files):
+        first = number * seconds // files
+        messages = [((START + second) * 10**9, f"x{second}") for second in range(first, (number + 1) * seconds // files)]
+        write_with_pip_mcap(world.folder / f"part{number}.mcap", {"/x": messages})
+    if files == 1:
+        return world.folder / "part0.mcap"
+    bag.mkdir()
+    for number in range(files):
+        (world.folder / f"part{number}.mcap").rename(bag / f"bag_{number}.mcap")
+    assert world.run("reindex", bag).returncode == 0
+    return bag
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_service_of_the_player_answers(world, client):
+    player = world.holdall("play", a_bag(world), "--start-paused")
+    player.wait_until_says("playing /x")
+    done = {"return_code": 0, "error_string": ""}
+    yes, no = {"success": True}, {"success": False}
+    answers = replies(
+        world.calls(
+            client,
+            of_player("is_paused", "IsPaused"),
+            of_player("play_next", "PlayNext"),
+            of_player("burst", "Burst", {"num_messages": 5}),
+            of_player("get_rate", "GetRate"),
+            of_player("set_rate", "SetRate", {"rate": 2.5}),
+            of_player("get_rate", "GetRate"),
+            of_player("set_rate", "SetRate", {"rate": 0.0}),
+            of_player("set_rate", "SetRate", {"rate": -1.0}),
+            of_player("set_rate", "SetRate", {"rate": float("nan")}),
+            of_player("resume", "Resume"),
+            of_player("is_paused", "IsPaused"),
+            of_player("play_next", "PlayNext"),
+            of_player("burst", "Burst", {"num_messages": 5}),
+            of_player("pause", "Pause"),
+            of_player("is_paused", "IsPaused"),
+            of_player("toggle_paused", "TogglePaused"),
+            of_player("is_paused", "IsPaused"),
+            of_player("play", "Play"),
+            of_player("stop", "Stop"),
+        )
+    )
+    assert answers[:3] == [{"paused": True}, yes, {"actually_burst": 5}]
+    assert answers[3:9] == [{"rate": 1.0}, yes, {"rate": 2.5}, no, no, no]
+    assert answers[9:13] == [done, {"paused": False}, no, {"actually_burst": 0}]
+    assert [answers[14], answers[16]] == [{"paused": True}, {"paused": False}]
+    assert answers[17:] == [no, done]
+    code, said = player.wait()
+    assert "the rate must be a number above zero" in said, said
+    assert "zero play nothing" in said, said
+
+
+def test_seeks_go_where_they_are_asked_or_say_no(world):
+    player = world.holdall("play", a_bag(world), "--start-paused")
+    player.wait_until_says("playing /x")
+    answers = replies(
+        world.calls(
+            "rclpy",
+            of_player("seek", "Seek", {"time": at(START + 300)}),
+            of_player("seek", "Seek", {"time": at(0)}),
+            of_player("seek", "Seek", {"time": at(-1)}),
+            of_player("seek", "Seek", {"time": at(2**31 - 1)}),
+            of_player("seek", "Seek", raw="0102"),
+            of_player("burst", "Burst"),
+        )
+    )
+    assert [answer["success"] for answer in answers[:5]] == [True, True, False, False, False]
+    assert answers[5] == {"actually_burst": 600}, "0 plays all, from where the last seek went"
+    player.stop()
+
+
+def test_the_next_file_of_a_bag_is_published_as_an_event(world):
+    listener = world.events_listener({"topic": "/events/read_split", "type": "rosbag2_interfaces/msg/ReadSplitEvent"})
+    listener.wait_for("ready")
+    # What is read ahead of the first message is published before anything is matched.
+    player = world.holdall("play", a_bag(world, 60, files=3), "--start-paused", "--read-ahead-queue-size", "3")
+    player.wait_until_says("playing /x")
+    back = of_player("seek", "Seek", {"time": at(0)})
+    replies(world.calls("rclpy", of_player("burst", "Burst", {"num_messages": 55}), back, of_player("burst", "Burst", {"num_messages": 55})))
+    heard = bytes.fromhex(listener.wait_for("heard")["data"])
+    assert heard.count(b"/bag_") == 2 and b"/rosbag2_player" in heard, heard
+    player.stop()
+
+
+def test_nodes_have_the_names_that_they_are_given(world):
+    player = world.holdall("play", a_bag(world), "--start-paused", "--node-name", "mine")
+    player.wait_until_says("playing /x")
+    [answer] = world.calls("rclpy", {"service": "/mine/is_paused", "type": "rosbag2_interfaces/srv/IsPaused", "request": {}})
+    assert answer["reply"] == {"paused": True}
+    player.stop()
+    refused = world.run("play", a_bag(world), "--node-name", "no name")
+    assert refused.returncode == 2 and "--node-name" in refused.stderr

@@ -168,6 +168,15 @@ pub struct PlayArguments {
           help_heading = "While it runs")]
     pub wait_for_all_acked: Option<Duration>,
 
+    /// Name of the player's node
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "rosbag2_player",
+        help_heading = "While it runs"
+    )]
+    pub node_name: String,
+
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub control_socket: Option<PathBuf>,

@@ -131,3 +131,12 @@ pub(crate) fn qos_overrides(
         reason: error.to_string(),
     })
 }
+
+/// Checks a name of `--node-name`.
+fn check_node_name(name: &str) -> Result<(), UsageError> {
+    holdall_model::names::validate_node_name(name).map_err(|error| UsageError::BadValue {
+        flag: "--node-name",
+        value: name.to_owned(),
+        reason: format!("not a valid node name: {}", error.kind),
+    })
+}

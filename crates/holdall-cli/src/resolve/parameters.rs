@@ -3,9 +3,13 @@
 use holdall::{
     RecordOptions,
     node::{Parameter, Parameters},
+    play::options::{ClockSource, PlayOptions},
 };
 use regex::Regex;
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 fn text(path: &Path) -> Parameter {
     Parameter::Text(path.to_string_lossy().into_owned())
@@ -61,8 +65,45 @@ pub fn of_recording(options: &RecordOptions) -> Parameters {
             integer(u64::try_from(options.polling_interval.as_millis()).unwrap_or(u64::MAX)),
         ),
     ];
+    named(parameters)
+}
+
+fn named<const N: usize>(parameters: [(&str, Parameter); N]) -> Parameters {
     parameters
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect()
+}
+
+/// The parameters of a player's node.
+pub fn of_playback(options: &PlayOptions) -> Parameters {
+    let names = |names: &[String]| Parameter::Texts(names.to_vec());
+    let first = options
+        .inputs
+        .first()
+        .map(PathBuf::as_path)
+        .unwrap_or(Path::new(""));
+    let clock_rate = match options.clock {
+        ClockSource::Rate(hertz) => hertz,
+        _ => 0.0,
+    };
+    named([
+        ("use_sim_time", Parameter::Bool(false)),
+        ("storage.uri", text(first)),
+        ("play.rate", Parameter::Double(options.rate)),
+        ("play.loop", Parameter::Bool(options.repeat)),
+        ("play.start_paused", Parameter::Bool(options.start_paused)),
+        ("play.delay", Parameter::Double(options.delay.as_secs_f64())),
+        (
+            "play.start_offset",
+            Parameter::Double(options.start_offset.as_secs_f64()),
+        ),
+        ("play.clock_publish_frequency", Parameter::Double(clock_rate)),
+        (
+            "play.read_ahead_queue_size",
+            integer(options.read_ahead_messages as u64),
+        ),
+        ("play.topics_to_filter", names(&options.topics)),
+        ("play.exclude_topics_to_filter", names(&options.exclude_topics)),
+    ])
 }

@@ -17,6 +17,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<PlayOptions, UsageError> {
     pattern::compile_whole("--regex", args.regex.as_deref())?;
     pattern::compile_whole("--exclude-regex", args.exclude_regex.as_deref())?;
+    super::check_node_name(&args.node_name)?;
     Ok(PlayOptions {
         inputs: inputs(args, surroundings)?,
         rate: args.rate,

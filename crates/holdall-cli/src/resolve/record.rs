@@ -46,11 +46,7 @@ pub fn resolve(
     surroundings: &Surroundings<'_>,
 ) -> Result<ResolvedRecord, UsageError> {
     check_combinations(args)?;
-    holdall_model::names::validate_node_name(&args.node_name).map_err(|error| UsageError::BadValue {
-        flag: "--node-name",
-        value: args.node_name.clone(),
-        reason: format!("not a valid node name: {}", error.kind),
-    })?;
+    super::check_node_name(&args.node_name)?;
     let static_topics = match &args.static_topics_path {
         Some(path) => static_topics::parse(path, &read_file(surroundings, "--static-topics-path", path)?)?,
         None => Vec::new(),

@@ -21,6 +21,7 @@ pub(crate) mod input;
 mod list;
 mod man;
 mod play;
+mod player_node;
 mod record;
 mod recorder_node;
 mod reindex;

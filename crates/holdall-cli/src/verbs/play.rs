@@ -16,6 +16,7 @@ use crate::{
         signals,
     },
     transport,
+    verbs::player_node::PlayerNode,
 };
 use holdall::play::{
     PlayControl, Player,
@@ -25,9 +26,6 @@ use holdall::supervise::control_socket::{ControlSocket, PlayRequests};
 use holdall_io::clock::{Clock, SystemClock};
 use std::{sync::Arc, time::Duration};
 use tracing::{info, warn};
-
-/// Node that is announced, as rosbag2 does.
-const NODE_NAME: &str = "rosbag2_player";
 
 /// Time between two polls of the playback.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -61,12 +59,14 @@ pub fn run(args: &PlayArguments) -> VerbResult {
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let transports = transport::join(&args.transport, NODE_NAME, &clock)?;
+    let mut transports = transport::join(&args.transport, &args.node_name, &clock)?;
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }
-    let player =
-        Player::start(options, transports, clock).map_err(|error| Failure::playing(error, &named.paths))?;
+    let node = PlayerNode::offer(&options, &args.node_name, &mut transports);
+    let player = Player::start(options, transports, Arc::clone(&clock))
+        .map_err(|error| Failure::playing(error, &named.paths))?;
+    let node = node.start(&player, clock)?;
     if let Some(socket) = &socket {
         let requests = PlayRequests(player.control());
         socket.serve(requests).map_err(Failure::failed)?;
@@ -87,7 +87,7 @@ pub fn run(args: &PlayArguments) -> VerbResult {
     } else {
         player.wait()
     };
-    drop((keyboard, socket));
+    drop((keyboard, socket, node));
     show(&report, args)?;
     Ok(outcome(&report))
 }

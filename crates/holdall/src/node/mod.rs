@@ -6,6 +6,7 @@
 mod answer;
 mod interface;
 mod parameters;
+pub mod player;
 pub mod recorder;
 pub mod recording;
 mod signal;
@@ -61,9 +62,14 @@ impl NodeServices {
         offered
     }
 
-    fn offer_over(&mut self, transport: &mut dyn Transport, services: &[(&'static str, &'static str)]) {
+    /// Lets the node do what has become due outside of requests.
+    pub fn waker(&self) -> ServiceWake {
         let signal = Arc::clone(&self.signal);
-        let wake: ServiceWake = Arc::new(move || signal.notify());
+        Arc::new(move || signal.notify())
+    }
+
+    fn offer_over(&mut self, transport: &mut dyn Transport, services: &[(&'static str, &'static str)]) {
+        let wake = self.waker();
         for (number, served) in self.services.iter().enumerate() {
             let type_name = services
                 .iter()
@@ -116,13 +122,6 @@ impl NodeServices {
 pub struct Node {
     signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
-}
-
-impl Node {
-    /// Lets the node do what became due outside of requests.
-    pub fn wake(&self) {
-        self.signal.notify();
-    }
 }
 
 impl Drop for Node {
