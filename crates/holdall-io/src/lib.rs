@@ -24,3 +24,4 @@ pub mod stream;
 pub mod survivor;
 pub mod thread;
 pub mod unfinished;
+pub mod wait;

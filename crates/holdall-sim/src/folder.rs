@@ -143,7 +143,7 @@ impl BagFolder for SimFolder {
         let real = self.scratch.join(path.file_name().unwrap_or_default());
         let before = self.disk.read(path).unwrap_or_default();
         drop(fs::write(&real, &before));
-        let repaired = storage.repair(&real, records, true);
+        let repaired = storage.repair(&real, records, holdall_storage::RepairTarget::Copy);
         let after = fs::read(&real).unwrap_or_default();
         drop(fs::remove_file(&real));
         repaired?;

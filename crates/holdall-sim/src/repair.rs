@@ -13,6 +13,7 @@ use holdall_io::{
     disk::{DiskError, Operation},
     sim::SimRng,
 };
+use holdall_storage::RepairTarget;
 use holdall_storage::{
     Storage, StorageError,
     check::Severity,
@@ -283,9 +284,9 @@ impl RepairDisk for CrashingDisk {
         _: &dyn Storage,
         path: &Path,
         records: &[(&str, MetadataEntries)],
-        is_copy: bool,
+        target: RepairTarget,
     ) -> Result<Option<Repaired>, StorageError> {
-        let Some(plan) = McapStorage.plan_repair(path, records, is_copy)? else {
+        let Some(plan) = McapStorage.plan_repair(path, records, target)? else {
             return Ok(None);
         };
         self.check_plan(&plan);

@@ -24,4 +24,4 @@ pub use registry::{
     DEFAULT_STORAGE_ID, is_storage_extension, readable_storages, storage_by_id, storage_by_magic,
     storage_by_path, storage_of_directory, storages,
 };
-pub use storage::{Storage, StorageOptions};
+pub use storage::{RepairTarget, Storage, StorageOptions};

@@ -25,6 +25,15 @@ pub struct StorageOptions {
     pub index_checkpoints: bool,
 }
 
+/// What a repair changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairTarget {
+    /// The file itself, which others may be reading.
+    InPlace,
+    /// A copy of it, which no reader uses until the repair is done.
+    Copy,
+}
+
 /// A storage backend.
 pub trait Storage: Send + Sync {
     /// The id that users and `metadata.yaml` use.
@@ -116,8 +125,7 @@ pub trait Storage: Send + Sync {
     ) -> StorageResult<Box<dyn StorageWriter>>;
 
     /// Completes a torn file with a summary and footer, after `records`; `None` for a complete file. What was
-    /// readable before stays readable at every moment, unless `is_copy` is set: then no reader uses the file
-    /// until the repair is done.
+    /// readable before stays readable at every moment, unless the `target` is a copy.
     ///
     /// # Errors
     /// A file that cannot be read or written, or a backend that cannot repair; the file is unchanged, or can
@@ -126,7 +134,7 @@ pub trait Storage: Send + Sync {
         &self,
         path: &Path,
         _records: &[(&str, MetadataEntries)],
-        _is_copy: bool,
+        _target: RepairTarget,
     ) -> StorageResult<Option<Repaired>> {
         Err(StorageError::Unsupported {
             path: path.to_owned(),

@@ -5,6 +5,7 @@ mod support;
 use bytes::Bytes;
 use holdall_io::sim::SimRng;
 use holdall_model::message::PayloadRef;
+use holdall_storage::RepairTarget;
 use holdall_storage::{
     mcap::{McapOptions, McapReader, McapReaderOptions, McapStorage, McapWriter, options::Compression},
     reader::{FileCondition, ReadQuery, StorageReader},
@@ -171,7 +172,10 @@ fn repair(name: &str, bytes: &[u8]) -> Vec<u8> {
     fs::write(&path, bytes).unwrap();
     let records = [("holdall:repair", metadata("by", "test"))];
     let before = read(bytes);
-    let plan = McapStorage.plan_repair(&path, &records, false).unwrap().unwrap();
+    let plan = McapStorage
+        .plan_repair(&path, &records, RepairTarget::InPlace)
+        .unwrap()
+        .unwrap();
     for done in 0..=plan.steps.len() {
         for seed in 0..12 {
             let cut = cut_after(bytes, &plan.steps, done, &mut SimRng::new(seed));
@@ -204,7 +208,9 @@ fn repair(name: &str, bytes: &[u8]) -> Vec<u8> {
         reader.summary().last_metadata("holdall:repair"),
         Some(&metadata("by", "test"))
     );
-    let again = McapStorage.plan_repair(&path, &records, false).unwrap();
+    let again = McapStorage
+        .plan_repair(&path, &records, RepairTarget::InPlace)
+        .unwrap();
     assert!(again.is_none(), "{name}: once is enough");
     let foreign = mcap::MessageStream::new(&repaired).unwrap();
     assert_eq!(
@@ -332,11 +338,16 @@ fn repair_or_refuse(name: &str, bytes: &[u8]) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("torn.mcap");
     fs::write(&path, bytes).unwrap();
-    match McapStorage.plan_repair(&path, &[], false) {
+    match McapStorage.plan_repair(&path, &[], RepairTarget::InPlace) {
         Ok(_) => drop(repair(name, bytes)),
         Err(error) => {
             assert!(error.to_string().contains("-o"), "{name}: {error}");
-            assert!(McapStorage.plan_repair(&path, &[], true).unwrap().is_some());
+            assert!(
+                McapStorage
+                    .plan_repair(&path, &[], RepairTarget::Copy)
+                    .unwrap()
+                    .is_some()
+            );
         }
     }
 }

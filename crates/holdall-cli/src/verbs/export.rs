@@ -10,7 +10,7 @@ use crate::{
 };
 use holdall::{
     decode::Decoders,
-    export::{ExportKind, ExportOptions, Exporter, ImageFormat},
+    export::{ExistingFiles, ExportKind, ExportOptions, Exporter, ImageFormat},
     reader::BagSet,
 };
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
             ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
             ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(args.quality)),
         },
-        overwrite: args.overwrite,
+        existing: existing(args),
     };
     let mut exporter = Exporter::new(options, decoders).map_err(Failure::exporting)?;
     let mut unreadable = 0_u64;
@@ -83,6 +83,15 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     } else {
         Outcome::Done
     })
+}
+
+/// What becomes of files that are there already.
+fn existing(args: &ExportArguments) -> ExistingFiles {
+    if args.overwrite {
+        ExistingFiles::Replace
+    } else {
+        ExistingFiles::Refuse
+    }
 }
 
 /// `lab` and `csv` give `lab_csv`, in the current folder.

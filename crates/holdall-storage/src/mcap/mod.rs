@@ -16,6 +16,7 @@ pub use packer::RecordPacker;
 pub use reader::{McapReader, McapReaderOptions};
 pub use writer::McapWriter;
 
+use crate::RepairTarget;
 use crate::{
     check::{FileCheck, Progress},
     chunks::{ChunkFile, ChunkStorage, SpliceJob, Spliced},
@@ -42,9 +43,9 @@ impl McapStorage {
         &self,
         path: &Path,
         records: &[(&str, MetadataEntries)],
-        is_copy: bool,
+        target: RepairTarget,
     ) -> StorageResult<Option<RepairPlan>> {
-        repair::plan(&reader::source::Source::open(path)?, records, is_copy)
+        repair::plan(&reader::source::Source::open(path)?, records, target)
     }
 
     fn options(options: &StorageOptions) -> StorageResult<McapOptions> {
@@ -126,9 +127,9 @@ impl Storage for McapStorage {
         &self,
         path: &Path,
         records: &[(&str, MetadataEntries)],
-        is_copy: bool,
+        target: RepairTarget,
     ) -> StorageResult<Option<Repaired>> {
-        let Some(plan) = self.plan_repair(path, records, is_copy)? else {
+        let Some(plan) = self.plan_repair(path, records, target)? else {
             return Ok(None);
         };
         plan.apply()?;

@@ -16,6 +16,7 @@ use super::{
     },
     recover::{self, Scan},
 };
+use crate::RepairTarget;
 use crate::{
     error::{StorageError, StorageResult},
     reader::FileCondition,
@@ -40,7 +41,7 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// The order: the file is cut after the last whole record, from where on nothing could be read, so that what
 /// is lost of the rest reads as zeros; torn records are marked (one byte each; nothing of them could be read)
 /// and a cut-off chunk is made as short as its whole messages (one sector); then the tail is written, and
-/// last its footer, which states that all of it is there. Between all of these is a sync. A copy (`is_copy`)
+/// last its footer, which states that all of it is there. Between all of these is a sync. A copy
 /// needs none of these guarantees while it is being repaired.
 ///
 /// # Errors
@@ -48,7 +49,7 @@ const PIECE_BYTES: u64 = 4 << 20;
 pub(super) fn plan(
     source: &Source,
     records: &[(&str, MetadataEntries)],
-    is_copy: bool,
+    target: RepairTarget,
 ) -> StorageResult<Option<RepairPlan>> {
     let index = FileIndex::open(source.clone())?;
     if index.summary.condition == FileCondition::Complete {
@@ -90,7 +91,7 @@ pub(super) fn plan(
         tail.bytes.extend(beginning.into_iter().skip(MAGIC.len()));
     }
     if let Some(start) = found.structure.cut_chunk {
-        let shortened = shorten(source, (start, found.structure.end), is_copy)?;
+        let shortened = shorten(source, (start, found.structure.end), target)?;
         steps.push(RepairStep::write(start, shortened.header));
         chunks.insert(start, tail.index_chunk(shortened.chunk, &shortened.messages));
     } else if let Some((chunk, messages)) = reindexed {
@@ -178,7 +179,7 @@ struct Shortened {
 }
 
 /// A header for the chunk at `start` that ends it at `end`.
-fn shorten(source: &Source, (start, end): (u64, u64), is_copy: bool) -> StorageResult<Shortened> {
+fn shorten(source: &Source, (start, end): (u64, u64), target: RepairTarget) -> StorageResult<Shortened> {
     let not_in_place = |reason| StorageError::NotInPlace {
         path: source.path().to_owned(),
         reason,
@@ -193,7 +194,7 @@ fn shorten(source: &Source, (start, end): (u64, u64), is_copy: bool) -> StorageR
         return Err(not_in_place("its last chunk has no whole header"));
     };
     let records_start = place.body_start() + header_bytes as u64;
-    if !is_copy && start / SECTOR_BYTES != (records_start - 1) / SECTOR_BYTES {
+    if target == RepairTarget::InPlace && start / SECTOR_BYTES != (records_start - 1) / SECTOR_BYTES {
         return Err(not_in_place(
             "the header of its last chunk lies in two sectors of the disk",
         ));

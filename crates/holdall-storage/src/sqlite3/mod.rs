@@ -13,6 +13,7 @@ pub use options::SqliteOptions;
 pub use reader::SqliteReader;
 pub(crate) use writer::SqliteWriter;
 
+use crate::RepairTarget;
 use crate::{
     check::{FileCheck, Progress},
     error::{StorageError, StorageResult},
@@ -102,7 +103,7 @@ impl Storage for SqliteStorage {
         &self,
         path: &Path,
         records: &[(&str, MetadataEntries)],
-        _is_copy: bool,
+        _target: RepairTarget,
     ) -> StorageResult<Option<Repaired>> {
         repair::repair(path, records)
     }

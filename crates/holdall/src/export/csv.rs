@@ -6,6 +6,7 @@
 //! are quoted where necessary (RFC 4180); NaN and infinities are `nan`, `inf`, `-inf`; structs without fields
 //! have no column.
 
+use super::ExistingFiles;
 use super::{ExportError, Sink, file::PartialFile, stamp_names};
 use crate::reader::BagMessage;
 use holdall_model::{
@@ -35,10 +36,10 @@ pub(super) struct CsvSink {
 }
 
 impl CsvSink {
-    pub fn create(plan: Arc<TypePlan>, path: &Path, overwrite: bool) -> Result<Self, ExportError> {
+    pub fn create(plan: Arc<TypePlan>, path: &Path, existing: ExistingFiles) -> Result<Self, ExportError> {
         let mut head = stamp_names(&plan).to_vec();
         columns(&plan, plan.root(), "", &mut head)?;
-        let mut file = PartialFile::create(path, overwrite)?;
+        let mut file = PartialFile::create(path, existing)?;
         file.append(head.join(",").as_bytes())?;
         file.append(b"\n")?;
         Ok(Self {

@@ -1,5 +1,6 @@
 //! A file under a temporary name, which gets its own when it is complete.
 
+use super::ExistingFiles;
 use super::ExportError;
 use holdall_io::{disk::DiskError, new_file::NewFile};
 use std::{
@@ -14,13 +15,13 @@ const GATHERED_BYTES: usize = 256 * 1024;
 pub(super) struct PartialFile {
     writer: io::BufWriter<NewFile>,
     path: PathBuf,
-    overwrite: bool,
+    existing: ExistingFiles,
 }
 
 impl PartialFile {
     /// Begins a file. One that is there is refused, unless it may be replaced.
-    pub fn create(path: &Path, overwrite: bool) -> Result<Self, ExportError> {
-        if !overwrite && path.symlink_metadata().is_ok() {
+    pub fn create(path: &Path, existing: ExistingFiles) -> Result<Self, ExportError> {
+        if existing == ExistingFiles::Refuse && path.symlink_metadata().is_ok() {
             return Err(ExportError::Exists {
                 path: path.to_owned(),
             });
@@ -28,7 +29,7 @@ impl PartialFile {
         Ok(Self {
             writer: io::BufWriter::with_capacity(GATHERED_BYTES, NewFile::beside(path)?),
             path: path.to_owned(),
-            overwrite,
+            existing,
         })
     }
 
@@ -55,13 +56,13 @@ impl PartialFile {
         let Self {
             writer,
             path,
-            overwrite,
+            existing,
         } = self;
         let mut new = writer
             .into_inner()
             .map_err(|error| ExportError::io("complete", &path, error.into_error()))?;
         sync(&new)?;
-        if overwrite {
+        if existing == ExistingFiles::Replace {
             new.replace()?;
         } else {
             new.publish_new()?;

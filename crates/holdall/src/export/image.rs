@@ -1,5 +1,6 @@
 //! Writes image messages as PNG and JPEG files, named by their log time in nanoseconds.
 
+use super::ExistingFiles;
 use super::{
     ExportError, Sink,
     file::PartialFile,
@@ -33,7 +34,7 @@ pub(super) struct ImageSink {
     plan: Arc<TypePlan>,
     folder: PathBuf,
     format: ImageFormat,
-    overwrite: bool,
+    existing: ExistingFiles,
     is_compressed: bool,
     last: Option<(i64, u32)>,
 }
@@ -44,7 +45,7 @@ impl ImageSink {
         plan: Arc<TypePlan>,
         folder: &Path,
         format: ImageFormat,
-        overwrite: bool,
+        existing: ExistingFiles,
     ) -> Result<Option<Self>, ExportError> {
         let is_compressed = match plan.type_name() {
             "sensor_msgs/msg/Image" => false,
@@ -57,7 +58,7 @@ impl ImageSink {
             plan,
             folder: folder.to_owned(),
             format,
-            overwrite,
+            existing,
             is_compressed,
             last: None,
         }))
@@ -101,7 +102,7 @@ impl Sink for ImageSink {
         };
         let stem = self.stem(message.log_time.as_nanos());
         let path = self.folder.join(format!("{stem}.{extension}"));
-        let mut file = PartialFile::create(&path, self.overwrite)?;
+        let mut file = PartialFile::create(&path, self.existing)?;
         file.append(&bytes)?;
         file.finish_unsynced()
     }

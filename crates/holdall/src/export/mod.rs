@@ -36,6 +36,15 @@ pub enum ExportKind {
     Images(ImageFormat),
 }
 
+/// What becomes of files that are there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExistingFiles {
+    /// The export is refused.
+    Refuse,
+    /// They are replaced.
+    Replace,
+}
+
 /// Destination and format.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
@@ -43,8 +52,8 @@ pub struct ExportOptions {
     pub folder: PathBuf,
     /// The output format.
     pub kind: ExportKind,
-    /// Replace existing files.
-    pub overwrite: bool,
+    /// What becomes of files that are there already.
+    pub existing: ExistingFiles,
 }
 
 /// A file (or a folder of images) that was written.
@@ -225,23 +234,23 @@ impl Exporter {
             self.prepare_folder()?;
         }
         let folder: &Path = &self.options.folder;
-        let overwrite = self.options.overwrite;
+        let existing = self.options.existing;
         let sink: Box<dyn Sink> = match self.options.kind {
             ExportKind::Csv => Box::new(csv::CsvSink::create(
                 plan,
                 &folder.join(format!("{name}.csv")),
-                overwrite,
+                existing,
             )?),
             #[cfg(feature = "parquet")]
             ExportKind::Parquet => Box::new(parquet::ParquetSink::create(
                 plan,
                 &folder.join(format!("{name}.parquet")),
-                overwrite,
+                existing,
             )?),
             #[cfg(not(feature = "parquet"))]
             ExportKind::Parquet => return Err(ExportError::NotBuilt { what: "Parquet" }),
             ExportKind::Images(format) => {
-                match image::ImageSink::create(plan, &folder.join(name), format, overwrite)? {
+                match image::ImageSink::create(plan, &folder.join(name), format, existing)? {
                     Some(sink) => Box::new(sink),
                     None => return Ok(None),
                 }
@@ -400,7 +409,7 @@ mod tests {
         ]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
-        let mut sink = csv::CsvSink::create(plan, &path, false).unwrap();
+        let mut sink = csv::CsvSink::create(plan, &path, ExistingFiles::Refuse).unwrap();
         let mut bytes = Bytes::head()
             .text("x,\"y\"")
             .u8(0)
@@ -439,7 +448,7 @@ mod tests {
         let options = ExportOptions {
             folder: tempfile::tempdir().unwrap().path().to_owned(),
             kind: ExportKind::Csv,
-            overwrite: false,
+            existing: ExistingFiles::Refuse,
         };
         let mut exporter = Exporter::new(options, Decoders::new(BagSet::from(Vec::new()))).unwrap();
         let long = format!("/{}", "\u{fc}".repeat(2_000));
@@ -466,13 +475,13 @@ mod tests {
         let plan = plan(&[("a/msg/A", "int32 x")]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
-        let sink = csv::CsvSink::create(Arc::clone(&plan), &path, false).unwrap();
+        let sink = csv::CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse).unwrap();
         drop(sink);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         std::fs::write(&path, "mine").unwrap();
-        let refused = csv::CsvSink::create(Arc::clone(&plan), &path, false);
+        let refused = csv::CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse);
         assert!(matches!(refused, Err(ExportError::Exists { .. })));
-        Box::new(csv::CsvSink::create(plan, &path, true).unwrap())
+        Box::new(csv::CsvSink::create(plan, &path, ExistingFiles::Replace).unwrap())
             .finish()
             .unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().starts_with("log_time"));

@@ -6,6 +6,7 @@
 //! null. Structs without fields hold one number that is 0, because Parquet has no empty groups. Compressed
 //! with zstd.
 
+use super::ExistingFiles;
 use super::{ExportError, Sink, file::PartialFile, stamp_names};
 use crate::reader::BagMessage;
 use holdall_model::{
@@ -44,7 +45,7 @@ pub(super) struct ParquetSink {
 }
 
 impl ParquetSink {
-    pub fn create(plan: Arc<TypePlan>, path: &Path, overwrite: bool) -> Result<Self, ExportError> {
+    pub fn create(plan: Arc<TypePlan>, path: &Path, existing: ExistingFiles) -> Result<Self, ExportError> {
         let mut table = Table {
             columns: Vec::new(),
             leaves: leaf_counts(&plan),
@@ -64,7 +65,7 @@ impl ParquetSink {
             .set_dictionary_enabled(false)
             .set_created_by(format!("holdall {}", env!("CARGO_PKG_VERSION")))
             .build();
-        let file = PartialFile::create(path, overwrite)?;
+        let file = PartialFile::create(path, existing)?;
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties))
             .map_err(|error| failed(path, error))?;
         Ok(Self {
@@ -587,7 +588,7 @@ mod tests {
         ]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        let mut sink = ParquetSink::create(plan, &path, false).unwrap();
+        let mut sink = ParquetSink::create(plan, &path, ExistingFiles::Refuse).unwrap();
         let full = Bytes::head()
             .u32(3)
             .u32(2)

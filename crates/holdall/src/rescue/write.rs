@@ -14,6 +14,7 @@ use holdall_model::{
     message::PayloadRef,
     topic::TopicId,
 };
+use holdall_storage::RepairTarget;
 use holdall_storage::{
     Storage, StorageError, StorageOptions,
     compression::{CompressionMode, FORMATS, PayloadPacker, unpacked_name},
@@ -52,7 +53,7 @@ impl Rescue {
     }
 
     /// Writes what the bag in `directory` lacks, whose storage files are `listed`, into one more file of it, and removes the memory that it
-    /// was in; with `is_copy`, which is a copy of the bag, the memory stays. The number of messages.
+    /// was in; of a copy of the bag the memory stays. The number of messages.
     ///
     /// # Errors
     /// A file that cannot be written: it can be tried again then.
@@ -61,7 +62,7 @@ impl Rescue {
         directory: &Path,
         listed: &[PathBuf],
         missing: &Missing,
-        is_copy: bool,
+        target: RepairTarget,
     ) -> Result<u64, RescueError> {
         let storage = storage_by_id(&self.catalog.storage)?;
         let path = next_path(directory, listed, storage);
@@ -100,13 +101,13 @@ impl Rescue {
         let file = q.create_file(&made, 0)?;
         write(&mut q, (file, &path), storage, &self.catalog, missing, &records)?;
         q.wait_closed(file)?;
-        self.end(is_copy);
+        self.end(target);
         Ok(missing.messages.len() as u64)
     }
 
     /// Removes the memory, which the bag does not need; of a copy of the bag its pointer only.
-    pub(crate) fn end(self, is_copy: bool) {
-        if is_copy {
+    pub(crate) fn end(self, target: RepairTarget) {
+        if target == RepairTarget::Copy {
             self.forget();
         } else {
             self.remove();

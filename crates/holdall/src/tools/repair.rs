@@ -19,6 +19,7 @@ use holdall_model::{
     metadata::BagMetadata,
     time::Timestamp,
 };
+use holdall_storage::RepairTarget;
 use holdall_storage::{
     Storage, StorageError,
     check::{Finding, Severity},
@@ -77,7 +78,7 @@ pub trait RepairDisk {
         storage: &dyn Storage,
         path: &Path,
         records: &[(&str, MetadataEntries)],
-        is_copy: bool,
+        target: RepairTarget,
     ) -> Result<Option<Repaired>, StorageError>;
 
     /// Replaces a text file so that it is seen old or new, and survives a power cut.
@@ -96,9 +97,9 @@ impl RepairDisk for OsFiles {
         storage: &dyn Storage,
         path: &Path,
         records: &[(&str, MetadataEntries)],
-        is_copy: bool,
+        target: RepairTarget,
     ) -> Result<Option<Repaired>, StorageError> {
-        storage.repair(path, records, is_copy)
+        storage.repair(path, records, target)
     }
 
     fn replace_text(&mut self, path: &Path, text: &str) -> Result<(), DiskError> {
@@ -180,7 +181,7 @@ pub fn repair(
     let partial = staged.directory().to_owned();
     copy_bag(path, &partial)?;
     settle_unwritten(&partial)?;
-    let mut report = repair_there(&partial, true, &mut OsFiles)?;
+    let mut report = repair_there(&partial, RepairTarget::Copy, &mut OsFiles)?;
     add_problems(&mut report, progress)?;
     staged.publish().map_err(Box::new)?;
     report.bag = output.to_owned();
@@ -253,7 +254,7 @@ pub fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
 /// # Errors
 /// As [`repair`].
 pub fn repair_with(path: &Path, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
-    repair_there(path, false, disk)
+    repair_there(path, RepairTarget::InPlace, disk)
 }
 
 fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
@@ -309,25 +310,29 @@ fn refuse_without_repair(path: &Path) -> Result<(), RepairError> {
 
 /// Writes what the bag in `directory` lacks and a killed recorder left in memory into one more file of it. `None` when nothing had
 /// survived.
-fn write_rescued(directory: &Path, is_copy: bool) -> Result<Option<u64>, RepairError> {
+fn write_rescued(directory: &Path, target: RepairTarget) -> Result<Option<u64>, RepairError> {
     let Some(rescue) = Rescue::find_or_warn(directory) else {
         return Ok(None);
     };
     let bag = Bag::open_files(directory);
     let files = bag.as_ref().map_or(&[][..], Bag::files);
     if rescue.is_in(files)? {
-        rescue.end(is_copy);
+        rescue.end(target);
         return Ok(Some(0));
     }
     let missing = rescue.missing(files)?;
     drop(bag);
     let listed = listing::storage_files(directory)?;
-    Ok(Some(rescue.write_into(directory, &listed, &missing, is_copy)?))
+    Ok(Some(rescue.write_into(directory, &listed, &missing, target)?))
 }
 
-fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result<RepairReport, RepairError> {
+fn repair_there(
+    path: &Path,
+    target: RepairTarget,
+    disk: &mut dyn RepairDisk,
+) -> Result<RepairReport, RepairError> {
     let rescued = if fs::is_dir(path) {
-        write_rescued(path, is_copy)?
+        write_rescued(path, target)?
     } else {
         None
     };
@@ -355,7 +360,7 @@ fn repair_there(path: &Path, is_copy: bool, disk: &mut dyn RepairDisk) -> Result
             file,
             &metadata,
             ledger,
-            (is_copy, &mut *disk),
+            (target, &mut *disk),
             &mut report.unsaved,
         )?);
     }
@@ -422,7 +427,7 @@ fn repair_file(
     path: &Path,
     metadata: &BagMetadata,
     ledger: Option<&Ledger>,
-    (is_copy, disk): (bool, &mut dyn RepairDisk),
+    (target, disk): (RepairTarget, &mut dyn RepairDisk),
     unsaved: &mut Vec<String>,
 ) -> Result<FileReport, RepairError> {
     let mut report = FileReport {
@@ -459,7 +464,7 @@ fn repair_file(
     if let Some(ledger) = ledger {
         records.push((LEDGER_RECORD, entry(LEDGER_KEY, ledger.to_json())));
     }
-    if let Some(repaired) = disk.complete_file(storage, path, &records, is_copy)? {
+    if let Some(repaired) = disk.complete_file(storage, path, &records, target)? {
         report.repaired = true;
         report.messages = Some(repaired.messages);
         report.tail_bytes = repaired.tail_bytes;

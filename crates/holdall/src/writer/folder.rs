@@ -6,6 +6,7 @@ use holdall_io::{
     fs,
     lock::{Locking, WriteLock},
 };
+use holdall_storage::RepairTarget;
 use holdall_storage::{Storage, error::StorageResult, reader::StorageReader, writer::MetadataEntries};
 use std::{
     collections::VecDeque,
@@ -103,7 +104,7 @@ pub trait BagFolder: Send {
     ) -> StorageResult<()> {
         // A chunk that was still open may be shortened even where its header spans two sectors, as one of 10
         // does: a power cut right between the two takes what was never reported durable.
-        storage.repair(path, records, true).map(drop)
+        storage.repair(path, records, RepairTarget::Copy).map(drop)
     }
 }
 

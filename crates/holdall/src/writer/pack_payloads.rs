@@ -3,6 +3,7 @@
 use super::pack_files::be_nice;
 use crate::writer::CompressionOptions;
 use holdall_io::mutex::lock;
+use holdall_io::wait::Wait;
 use holdall_model::message::Loan;
 use holdall_storage::compression::PayloadPacker;
 use std::{
@@ -127,8 +128,8 @@ impl<T> PayloadPacking<T> {
         slot.tag.take()
     }
 
-    /// The next payload in order when it is packed; with `wait`, waits for it. `None` when none is in flight.
-    pub fn take_ready(&mut self, wait: bool) -> Option<(T, io::Result<Vec<u8>>)> {
+    /// The next payload in order when it is packed, or once it is. `None` when none is in flight.
+    pub fn take_ready(&mut self, wait: Wait) -> Option<(T, io::Result<Vec<u8>>)> {
         loop {
             let front = self.slots.front()?;
             if front.packed.is_none() && front.tag.is_some() {
@@ -136,7 +137,7 @@ impl<T> PayloadPacking<T> {
             }
             let front = self.slots.front()?;
             if front.packed.is_none() && front.tag.is_some() {
-                if wait {
+                if wait == Wait::UntilReady {
                     continue;
                 }
                 return None;
@@ -151,10 +152,10 @@ impl<T> PayloadPacking<T> {
         }
     }
 
-    /// Collects what the threads have done; with `wait`, at least one payload.
-    fn accept(&mut self, wait: bool) {
+    /// Collects what the threads have done; where it waits, at least one payload.
+    fn accept(&mut self, wait: Wait) {
         let mut queue = self.shared.lock();
-        while wait && queue.done.is_empty() {
+        while wait == Wait::UntilReady && queue.done.is_empty() {
             queue = self
                 .shared
                 .done
@@ -256,12 +257,12 @@ mod tests {
         };
         for n in 0..5000 {
             while packing.is_full() {
-                check(packing.take_ready(true)).unwrap();
+                check(packing.take_ready(Wait::UntilReady)).unwrap();
             }
             packing.submit(n, Box::new(CopiedPayload(payload(n).into())));
-            while check(packing.take_ready(false)).is_some() {}
+            while check(packing.take_ready(Wait::No)).is_some() {}
         }
-        while check(packing.take_ready(true)).is_some() {}
+        while check(packing.take_ready(Wait::UntilReady)).is_some() {}
         assert_eq!(next, 5000);
     }
 
@@ -274,9 +275,9 @@ mod tests {
                 dropped.extend(packing.drop_oldest());
             }
             packing.submit(n, Box::new(CopiedPayload(vec![1; 20_000].into())));
-            back.extend(packing.take_ready(false).map(|(n, _)| n));
+            back.extend(packing.take_ready(Wait::No).map(|(n, _)| n));
         }
-        while let Some((n, packed)) = packing.take_ready(true) {
+        while let Some((n, packed)) = packing.take_ready(Wait::UntilReady) {
             packed.unwrap();
             back.push(n);
         }

@@ -16,6 +16,7 @@ use crate::{
     writer::StoredMessage,
 };
 use holdall_io::queue::DiskQueue;
+use holdall_io::wait::Wait;
 use holdall_model::message::PayloadRef;
 
 impl McapWriter {
@@ -70,11 +71,11 @@ impl McapWriter {
             return Ok(());
         }
         while self.compressor.is_full() {
-            self.take_compressed(q, true)?;
+            self.take_compressed(q, Wait::UntilReady)?;
         }
         self.chunks.packing(content.first_message);
         self.compressor.submit(content, records);
-        while self.take_compressed(q, false)? {}
+        while self.take_compressed(q, Wait::No)? {}
         Ok(())
     }
 
@@ -176,8 +177,8 @@ impl McapWriter {
         self.direct_lane.map_or(Ok(()), |lane| self.close_lane(q, lane))
     }
 
-    /// Appends the next compressed chunk, if it is ready; with `wait`, waits for it. False when there is none.
-    pub(super) fn take_compressed(&mut self, q: &mut DiskQueue, wait: bool) -> StorageResult<bool> {
+    /// Appends the next compressed chunk, if it is ready, or once it is. False when there is none.
+    pub(super) fn take_compressed(&mut self, q: &mut DiskQueue, wait: Wait) -> StorageResult<bool> {
         let Some(result) = self.compressor.take_ready(wait) else {
             return Ok(false);
         };
@@ -210,7 +211,7 @@ impl McapWriter {
         message: StoredMessage<'_>,
     ) -> StorageResult<()> {
         self.close_lane(q, lane)?;
-        while self.take_compressed(q, true)? {}
+        while self.take_compressed(q, Wait::UntilReady)? {}
         self.close_direct(q)?;
         let log_time = unsigned(message.log_time);
         let first = self.messages();

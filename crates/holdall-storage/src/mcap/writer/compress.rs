@@ -5,6 +5,7 @@ use crate::mcap::{
     options::{Compression, McapOptions},
 };
 use holdall_io::mutex::lock;
+use holdall_io::wait::Wait;
 use std::{
     collections::VecDeque,
     io,
@@ -184,8 +185,8 @@ impl<T: Send + 'static> Compressor<T> {
         }
     }
 
-    /// The next chunk in order, if it is ready; with `wait`, waits for it. `None` when none is in flight.
-    pub fn take_ready(&mut self, wait: bool) -> Option<io::Result<Compressed<T>>> {
+    /// The next chunk in order, if it is ready, or once it is. `None` when none is in flight.
+    pub fn take_ready(&mut self, wait: Wait) -> Option<io::Result<Compressed<T>>> {
         if self.in_flight() == 0 {
             return None;
         }
@@ -196,7 +197,7 @@ impl<T: Send + 'static> Compressor<T> {
         {
             self.accept(done);
         }
-        while wait && matches!(self.ready.front(), Some(None)) {
+        while wait == Wait::UntilReady && matches!(self.ready.front(), Some(None)) {
             match self.workers.as_ref().map(|workers| workers.done.recv()) {
                 Some(Ok(done)) => self.accept(done),
                 _ => {
@@ -288,14 +289,14 @@ mod tests {
         let mut out = Vec::new();
         for (number, chunk) in chunks.iter().enumerate() {
             while compressor.is_full() {
-                out.push(compressor.take_ready(true).unwrap().unwrap());
+                out.push(compressor.take_ready(Wait::UntilReady).unwrap().unwrap());
             }
             compressor.submit(number, chunk.clone());
-            while let Some(done) = compressor.take_ready(false) {
+            while let Some(done) = compressor.take_ready(Wait::No) {
                 out.push(done.unwrap());
             }
         }
-        while let Some(done) = compressor.take_ready(true) {
+        while let Some(done) = compressor.take_ready(Wait::UntilReady) {
             out.push(done.unwrap());
         }
         out

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::error::StorageResult;
 use holdall_io::queue::DiskQueue;
+use holdall_io::wait::Wait;
 use std::collections::VecDeque;
 
 /// Chunks in flight, each by the number of its first message in the order of writing.
@@ -60,7 +61,7 @@ impl McapWriter {
             return Ok(false);
         }
         self.close_lane(q, LANE_COUNT - 1)?;
-        while self.take_compressed(q, false)? {}
+        while self.take_compressed(q, Wait::No)? {}
         // A chunk of smaller messages may be open in the stream; those survive in another copy.
         if self.direct_lane.is_none() {
             self.output.hand_over(q)?;

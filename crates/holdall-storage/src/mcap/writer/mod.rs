@@ -23,6 +23,7 @@ use catalog::Catalog;
 use checkpoint::Checkpoints;
 use compress::Compressor;
 use handed::ChunksOnTheirWay;
+use holdall_io::wait::Wait;
 use holdall_io::{
     disk::FileId,
     queue::{DiskQueue, SyncToken},
@@ -384,7 +385,7 @@ impl StorageWriter for McapWriter {
     }
 
     fn step(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
-        while self.take_compressed(q, false)? {}
+        while self.take_compressed(q, Wait::No)? {}
         self.move_anchor(q)?;
         self.close_overdue(q)
     }
@@ -393,7 +394,7 @@ impl StorageWriter for McapWriter {
         for lane in 0..LANE_COUNT {
             self.close_lane(q, lane)?;
         }
-        while self.take_compressed(q, true)? {}
+        while self.take_compressed(q, Wait::UntilReady)? {}
         Ok(())
     }
 

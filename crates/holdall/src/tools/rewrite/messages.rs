@@ -10,6 +10,7 @@ use crate::{
         PublisherSlot, os_disk,
     },
 };
+use holdall_io::wait::Wait;
 use holdall_io::{block::BlockPoolOptions, os::DiskMode};
 use holdall_model::{
     message::PayloadRef,
@@ -249,7 +250,11 @@ impl<'a> Rewrite<'a> {
 
     /// Writes the oldest message that is being packed; false when there is none.
     fn write_packed(&mut self) -> Result<bool, ToolError> {
-        let Some((about, packed)) = self.packing.as_mut().and_then(|packing| packing.take_ready(true)) else {
+        let Some((about, packed)) = self
+            .packing
+            .as_mut()
+            .and_then(|packing| packing.take_ready(Wait::UntilReady))
+        else {
             return Ok(false);
         };
         let packed = packed.map_err(ToolError::Compression)?;

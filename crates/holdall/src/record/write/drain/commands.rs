@@ -3,6 +3,7 @@
 use super::{Drain, DrainRequests};
 use crate::record::events::FinishedFile;
 use holdall_io::mutex::lock;
+use holdall_io::wait::Wait;
 use holdall_model::{
     loss::ledger::Restart,
     topic::{MessageDefinition, TopicId, TopicInfo},
@@ -151,7 +152,7 @@ impl Drain {
     }
 
     pub(super) fn split(&mut self) {
-        self.write_packed(true);
+        self.write_packed(Wait::UntilReady);
         if self.failure.is_none() {
             match self.bag.split() {
                 Ok(()) => self.report_split(),

@@ -6,6 +6,7 @@ use crate::{
     writer::WriteError,
 };
 use holdall_io::mutex::lock;
+use holdall_io::wait::Wait;
 use std::time::Duration;
 
 impl Drain {
@@ -41,7 +42,7 @@ impl Drain {
         let verdict = self.window.check(now);
         self.warn_of(verdict);
         if self.window.is_due(now) {
-            self.write_packed(true);
+            self.write_packed(Wait::UntilReady);
             self.bag.make_durable()?;
             self.syncing_journal = self.journal.end();
             self.syncing.clear();

@@ -14,6 +14,7 @@ mod types;
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
 use holdall_io::mutex::lock;
+use holdall_io::wait::Wait;
 use markers::custom_data_of;
 use packing::InPacking;
 pub(crate) use shared::COMMANDS_MAX;
@@ -166,7 +167,7 @@ impl Drain {
             self.window.received(received);
             self.write_segment(segment, received);
         }
-        self.write_packed(false);
+        self.write_packed(Wait::No);
         self.arrivals.sample(now, self.cache.queued_segments() as u64);
         for topic in self.waiting.overdue(now) {
             tracing::warn!(
@@ -336,7 +337,7 @@ impl Drain {
             );
             self.define(topic.id, topic.without_definition());
         }
-        self.write_packed(true);
+        self.write_packed(Wait::UntilReady);
     }
 
     /// Ends the bag, with the ledger in it. `clock` measures how long what was not yet durable had to wait.

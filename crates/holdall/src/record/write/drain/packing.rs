@@ -8,6 +8,7 @@ use crate::{
     },
     writer::CopiedPayload,
 };
+use holdall_io::wait::Wait;
 use holdall_model::{
     loss::LossStage,
     message::{Loan, PayloadRef},
@@ -60,7 +61,7 @@ impl Drain {
                 self.progress.packed += 1;
                 self.lose(&oldest.entry, LossStage::Compression);
                 self.cache.loan_returned(oldest.entry.topic, oldest.held_bytes);
-            } else if let Some((oldest, packed)) = packing.take_ready(true) {
+            } else if let Some((oldest, packed)) = packing.take_ready(Wait::UntilReady) {
                 self.write_one_packed(&oldest, packed);
             }
         }
@@ -70,8 +71,8 @@ impl Drain {
         }
     }
 
-    /// Writes what is packed, in order; with `wait`, all that is in flight.
-    pub(super) fn write_packed(&mut self, wait: bool) {
+    /// Writes what is packed, in order, or all that is in flight.
+    pub(super) fn write_packed(&mut self, wait: Wait) {
         while let Some((message, packed)) = self.packing.as_mut().and_then(|packing| packing.take_ready(wait))
         {
             self.write_one_packed(&message, packed);
