@@ -147,6 +147,14 @@ def test_a_stopped_recording_leaves_its_node_which_records_again(world):
     talker.interrupt()
 
 
+def test_two_recorders_of_one_name_say_so(world):
+    first = recording(world)
+    second = world.holdall("record", "--all-topics", "-o", world.folder / "other")
+    second.wait_until_says("another node is named /rosbag2_recorder")
+    first.wait_until_says("another node is named /rosbag2_recorder")
+    assert first.stop()[0] == 0 and second.stop()[0] == 0
+
+
 def test_parameters_are_listed_and_read_only(world):
     program = recording(world, "-b", "10MB")
     answers = replies(

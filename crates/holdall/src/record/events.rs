@@ -76,6 +76,8 @@ pub(super) struct EventPublishers {
     reported: Vec<Lost>,
     next_lost: Duration,
     published: bool,
+    /// Another node has our name, which is in the log.
+    is_name_taken: bool,
 }
 
 impl EventPublishers {
@@ -91,6 +93,7 @@ impl EventPublishers {
             reported: Vec::new(),
             next_lost: Duration::ZERO,
             published: false,
+            is_name_taken: false,
         };
         for transport in transports {
             let announced = publishers.announce(transport.as_mut());
@@ -115,6 +118,7 @@ impl EventPublishers {
 
     /// Offers events about losses over a transport as soon as another node there has their type.
     pub(super) fn notice(&mut self, number: usize, transport: &mut dyn Transport, graph: &[GraphEvent]) {
+        self.notice_name(graph);
         let Some(publisher) = self.lost.get_mut(number).filter(|offered| offered.is_none()) else {
             return;
         };
@@ -129,6 +133,24 @@ impl EventPublishers {
                 Ok(offered) => *publisher = Some(offered),
                 Err(error) => tracing::warn!("losses are not published: {error}"),
             }
+        }
+    }
+
+    /// Reports, once, that another node has our name: its services and ours cannot be distinguished.
+    fn notice_name(&mut self, graph: &[GraphEvent]) {
+        let is_ours = |event: &GraphEvent| match event {
+            GraphEvent::Publisher(endpoint) | GraphEvent::Subscription(endpoint) => {
+                let node = endpoint.node.as_ref();
+                node.is_some_and(|node| node.to_string() == self.options.node_name)
+            }
+            GraphEvent::PublisherGone(_) | GraphEvent::SubscriptionGone(_) => false,
+        };
+        if !self.is_name_taken && graph.iter().any(is_ours) {
+            self.is_name_taken = true;
+            tracing::warn!(
+                "another node is named {} as well: a request to its services reaches both",
+                self.options.node_name
+            );
         }
     }
 
