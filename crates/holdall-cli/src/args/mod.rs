@@ -3,6 +3,7 @@
 pub mod audit;
 #[cfg(feature = "bench")]
 pub mod bench;
+pub mod burst;
 pub mod cat;
 pub mod check;
 pub mod choice;
@@ -82,6 +83,9 @@ pub enum Verb {
     /// Play a bag back to live topics
     #[command(after_help = play::EXAMPLES, after_long_help = play::after_long_help())]
     Play(Box<play::PlayArguments>),
+    /// Publish messages of a bag at once, as fast as they are taken
+    #[command(after_help = burst::EXAMPLES)]
+    Burst(Box<burst::BurstArguments>),
     /// Show what is in a bag, and what was lost
     #[command(after_help = info::EXAMPLES)]
     Info(info::InfoArguments),

@@ -3,6 +3,8 @@
 use super::{TransportName, console::ConsoleArguments};
 use crate::units;
 use clap::{Args, ValueEnum};
+use holdall::play::options::ListenerCount;
+use holdall_model::time::Timestamp;
 use std::{path::PathBuf, time::Duration};
 
 /// Shown below `-h` and `--help`.
@@ -18,7 +20,10 @@ Examples:
 const KEYS: &str = "\
 Keys and signals:
   SPACE       pause, resume (on a terminal)
-  →           play the next message while paused
+  →           while paused the next message, else 5 s forward
+  ←           5 s back; with shift ← and → are 60 s
+  0 … 9       to this tenth of what is played
+  [ ]         to the marker before, to the next one
   ↑ ↓         rate + 0.1, rate - 0.1
   Ctrl-C      end (also SIGTERM and SIGHUP)
 
@@ -39,6 +44,16 @@ pub enum MessageOrderName {
     Sent,
 }
 
+/// What sets the pace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum PaceName {
+    /// Bag time.
+    #[default]
+    Time,
+    /// Reliable subscriptions.
+    Listeners,
+}
+
 /// All flags of `holdall play`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PlayArguments {
@@ -50,6 +65,14 @@ pub struct PlayArguments {
     #[arg(short = 'i', long, value_names = ["BAG", "STORAGE"], num_args = 1..=2, action = clap::ArgAction::Append,
           help_heading = "What to play")]
     pub input: Vec<PathBuf>,
+
+    /// The bags' storage; it is detected, so this is only checked
+    #[arg(short = 's', long, value_name = "STORAGE", help_heading = "What to play")]
+    pub storage: Option<String>,
+
+    /// Accepted for scripts of rosbag2: reading needs no settings, the file must only be there
+    #[arg(long, value_name = "FILE", help_heading = "What to play")]
+    pub storage_config_file: Option<PathBuf>,
 
     /// Play these topics only
     #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "What to play")]
@@ -97,6 +120,18 @@ pub struct PlayArguments {
     #[arg(long, value_name = "FILE", help_heading = "What to play")]
     pub qos_profile_overrides_path: Option<PathBuf>,
 
+    /// One publisher for each recorded publisher, with the QoS that it had, instead of one for each topic
+    #[arg(long, help_heading = "What to play")]
+    pub keep_publishers: bool,
+
+    /// Do not publish the last message of each latched (transient-local) topic from before the beginning, or before a point that was sought, first
+    #[arg(long, help_heading = "What to play")]
+    pub no_latched_state: bool,
+
+    /// Accepted for scripts of rosbag2; has no effect
+    #[arg(long, help_heading = "What to play")]
+    pub disable_loan_message: bool,
+
     /// Speed; 2 is twice as fast
     #[arg(short = 'r', long, value_name = "FACTOR", default_value = "1.0", allow_negative_numbers = true, value_parser = parse_positive,
           help_heading = "When")]
@@ -132,6 +167,26 @@ pub struct PlayArguments {
     /// The same in nanoseconds since 1970
     #[arg(long, value_name = "NS", allow_negative_numbers = true, help_heading = "When")]
     pub playback_until_nsec: Option<i64>,
+
+    /// Begin at this time of day, in seconds since 1970, so that several machines begin together; at once when it has passed
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "When")]
+    pub start_at: Option<Timestamp>,
+
+    /// Wait for so many subscriptions in all, or on a topic, before the first message
+    #[arg(long, value_name = "N|TOPIC=N", num_args = 1.., value_parser = parse_listeners, help_heading = "When")]
+    pub wait_for_subscribers: Vec<ListenerCount>,
+
+    /// Longest wait for them, in seconds, after which nothing is played and the exit code is 1
+    #[arg(long, value_name = "S", requires = "wait_for_subscribers", value_parser = units::parse_seconds, help_heading = "When")]
+    pub timeout: Option<Duration>,
+
+    /// What sets the pace: time, or listeners, which is as fast as reliable subscriptions that keep all acknowledge
+    #[arg(long, value_name = "PACE", default_value = "time", help_heading = "When")]
+    pub pace: PaceName,
+
+    /// Exit code 3 when a message was sent later than this, in seconds
+    #[arg(long, value_name = "S", value_parser = units::parse_seconds, help_heading = "When")]
+    pub max_lateness: Option<Duration>,
 
     /// Which stamp sets the order and the spacing of messages
     #[arg(long, value_name = "STAMP", default_value = "received", help_heading = "When")]
@@ -177,6 +232,20 @@ pub struct PlayArguments {
     )]
     pub node_name: String,
 
+    /// How often the progress bar is renewed, in Hz, at most 10; 0 for no bar
+    #[arg(
+        long,
+        value_name = "HZ",
+        default_value = "10",
+        allow_negative_numbers = true,
+        help_heading = "While it runs"
+    )]
+    pub progress_bar_update_rate: i32,
+
+    /// Accepted for scripts of rosbag2: the bar is always below the log
+    #[arg(long, value_name = "N", default_value = "0", help_heading = "While it runs")]
+    pub progress_bar_separation_lines: u32,
+
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub control_socket: Option<PathBuf>,
@@ -191,6 +260,21 @@ pub struct Span(pub Option<Duration>);
 
 fn parse_endless(text: &str) -> Result<Span, units::UnitError> {
     units::parse_seconds_or_endless(text).map(Span)
+}
+
+fn parse_time(text: &str) -> Result<Timestamp, String> {
+    units::parse_instant(text).map(Timestamp::from_nanos)
+}
+
+fn parse_listeners(text: &str) -> Result<ListenerCount, String> {
+    let (topic, count) = match text.rsplit_once('=') {
+        Some((topic, count)) => (Some(topic.to_owned()), count),
+        None => (None, text),
+    };
+    match count.parse::<usize>() {
+        Ok(count) if count > 0 => Ok(ListenerCount { topic, count }),
+        _ => Err("expected a number above 0, or TOPIC=NUMBER".to_owned()),
+    }
 }
 
 fn parse_positive(text: &str) -> Result<f64, String> {

@@ -5,8 +5,8 @@ use super::{
     line::{Line, bar},
     paint::Paint,
 };
-use crate::units::{format_elapsed, format_span, plural};
-use holdall::play::status::{PlayPhase, PlayReport, PlayStatus, TopicReport};
+use crate::units::{format_bytes, format_elapsed, format_span, plural};
+use holdall::play::status::{Lateness, PlayPhase, PlayReport, PlayStatus, TopicReport};
 use holdall_model::text::Outside;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -42,7 +42,20 @@ pub fn live(status: &PlayStatus, hint: &str, paint: Paint, columns: usize) -> Ve
         .part(2, &format!("×{}", format_rate(status.rate)))
         .part(3, &round)
         .text();
-    let mut counts = format!("{} published", plural(status.published, "message"));
+    let left = duration.saturating_sub(elapsed).div_f64(status.rate.max(1e-6));
+    let moves = status.phase == PlayPhase::Playing && !status.paused;
+    let counts = Line::new(columns)
+        .part(1, &format!("{} published", plural(status.published, "message")))
+        .part(2, &format_bytes(status.published_bytes))
+        .part(
+            3,
+            &if moves {
+                format!("{} left", format_elapsed(left))
+            } else {
+                String::new()
+            },
+        );
+    let mut counts = counts.text();
     if status.refused > 0 {
         counts += &format!("  {}", paint.bad(&format!("{} refused", status.refused)));
     }
@@ -87,6 +100,28 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
             format_lateness(status.lateness.max)
         ));
     }
+    if status.spacing.count > 0 {
+        lines.push(format!(
+            "spacing error: median {}, 99 % below {}, worst {}",
+            format_lateness(status.spacing.p50),
+            format_lateness(status.spacing.p99),
+            format_lateness(status.spacing.max)
+        ));
+    }
+    if status.latched > 0 {
+        lines.push(format!(
+            "{} of latched topics from before the beginning came first",
+            plural(status.latched, "message")
+        ));
+    }
+    if report.untaken() > 0 {
+        let topics = report.topics.iter().filter(|topic| topic.untaken > 0).count() as u64;
+        lines.push(format!(
+            "{} of {} had no subscription",
+            plural(report.untaken(), "message"),
+            plural(topics, "topic")
+        ));
+    }
     for topic in report.topics.iter().filter(|topic| topic.refused > 0) {
         lines.push(paint.bad(&format!(
             "{} of {} were not published: {}",
@@ -115,7 +150,7 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
 }
 
 /// `40 µs`, `1.25 ms`, `2.0 s`.
-fn format_lateness(span: Duration) -> String {
+pub fn format_lateness(span: Duration) -> String {
     match span.as_secs_f64() {
         s if s < 1e-3 => format!("{:.0} µs", s * 1e6),
         s if s < 1.0 => format!("{:.2} ms", s * 1e3),
@@ -136,6 +171,18 @@ pub fn table(topics: &[TopicReport], width: Option<usize>) -> String {
         Column::of_text(4, "Type", each(&|topic| Outside(&topic.type_name).to_string())),
         Column::of_numbers(1, "Published", each(&|topic| topic.published.to_string())),
         Column::of_numbers(2, "Refused", each(&|topic| topic.refused.to_string())),
+        Column::of_numbers(2, "No subscription", each(&|topic| topic.untaken.to_string())),
+        Column::of_numbers(
+            2,
+            "Not acknowledged",
+            each(&|topic| topic.unacknowledged.to_string()),
+        ),
+        Column::of_numbers(3, "Late p99", each(&|topic| format_lateness(topic.lateness.p99))),
+        Column::of_numbers(
+            3,
+            "Spacing p99",
+            each(&|topic| format_lateness(topic.spacing.p99)),
+        ),
     ];
     fit::table(columns, width)
 }
@@ -146,7 +193,7 @@ pub fn json(report: &PlayReport) -> Value {
     let topics: serde_json::Map<String, Value> = report
         .topics
         .iter()
-        .map(|topic| (topic.name.clone(), json_topic(topic)))
+        .map(|topic| (json_name(topic), json_topic(topic)))
         .collect();
     json!({
         "elapsed_s": report.elapsed.as_secs_f64(),
@@ -155,19 +202,35 @@ pub fn json(report: &PlayReport) -> Value {
         "clock_published": report.clock_published,
         "rounds": status.round,
         "read_too_late": status.starved,
-        "lateness": {
-            "count": status.lateness.count,
-            "p50_s": status.lateness.p50.as_secs_f64(),
-            "p99_s": status.lateness.p99.as_secs_f64(),
-            "p99_9_s": status.lateness.p99_9.as_secs_f64(),
-            "p99_99_s": status.lateness.p99_99.as_secs_f64(),
-            "max_s": status.lateness.max.as_secs_f64(),
-        },
+        "published_bytes": status.published_bytes,
+        "latched_published": status.latched,
+        "without_subscription": report.untaken(),
+        "lateness": json_lateness(&status.lateness),
+        "spacing_error": json_lateness(&status.spacing),
         "unacked": report.unacked,
         "unacknowledged": report.unacknowledged(),
         "topics": topics,
         "stopped": report.stopped,
         "failure": report.failure,
+    })
+}
+
+/// The topic's name; with the publisher where several have a row.
+fn json_name(topic: &TopicReport) -> String {
+    match &topic.publisher {
+        Some(publisher) => format!("{} @ {publisher}", topic.name),
+        None => topic.name.clone(),
+    }
+}
+
+fn json_lateness(lateness: &Lateness) -> Value {
+    json!({
+        "count": lateness.count,
+        "p50_s": lateness.p50.as_secs_f64(),
+        "p99_s": lateness.p99.as_secs_f64(),
+        "p99_9_s": lateness.p99_9.as_secs_f64(),
+        "p99_99_s": lateness.p99_99.as_secs_f64(),
+        "max_s": lateness.max.as_secs_f64(),
     })
 }
 
@@ -179,13 +242,16 @@ fn json_topic(topic: &TopicReport) -> Value {
         "refused": topic.refused,
         "refusal": topic.refusal,
         "unacknowledged": topic.unacknowledged,
+        "without_subscription": topic.untaken,
+        "latched_published": topic.latched,
+        "lateness": json_lateness(&topic.lateness),
+        "spacing_error": json_lateness(&topic.spacing),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdall::play::status::Lateness;
     use holdall_model::time::Timestamp;
 
     fn report() -> PlayReport {
@@ -218,7 +284,8 @@ mod tests {
                 published: 1234,
                 refused: 3,
                 refusal: Some("a reader blocked it for 0.1 s".to_owned()),
-                unacknowledged: 0,
+                untaken: 4,
+                ..TopicReport::default()
             }],
             clock_published: 0,
             unacked: vec!["/old/scan".to_owned()],

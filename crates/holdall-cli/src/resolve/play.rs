@@ -1,13 +1,13 @@
 //! Resolves the arguments of `holdall play` into the player's options.
 
 use super::{UsageError, names, pattern, surroundings::Surroundings};
-use crate::args::play::{MessageOrderName, PlayArguments};
+use crate::args::play::{MessageOrderName, PaceName, PlayArguments};
 use holdall::{
-    play::options::{ClockSource, PlayOptions},
+    play::options::{ClockSource, ListenerCount, Pace, PlayOptions},
     reader::MessageOrder,
 };
 use holdall_model::{names::service_event_topic, time::Timestamp};
-use holdall_storage::storages;
+use holdall_storage::{Storage, readable_storages, storages};
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// Combines the arguments with the surroundings.
@@ -18,6 +18,7 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
     pattern::compile_whole("--regex", args.regex.as_deref())?;
     pattern::compile_whole("--exclude-regex", args.exclude_regex.as_deref())?;
     super::check_node_name(&args.node_name)?;
+    check_unused(args, surroundings)?;
     Ok(PlayOptions {
         inputs: inputs(args, surroundings)?,
         rate: args.rate,
@@ -39,6 +40,15 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         clock: clock(args)?,
         start_paused: args.start_paused,
         persistent: args.persistent,
+        start_at: args.start_at,
+        latched_state: !args.no_latched_state,
+        wait_for_subscribers: listeners(&args.wait_for_subscribers)?,
+        subscribers_timeout: args.timeout,
+        keep_publishers: args.keep_publishers,
+        pace: match args.pace {
+            PaceName::Time => Pace::Time,
+            PaceName::Listeners => Pace::Listeners,
+        },
         read_ahead_messages: usize::try_from(args.read_ahead_queue_size).unwrap_or(usize::MAX),
         wait_for_all_acked: args.wait_for_all_acked,
         message_order: match args.message_order {
@@ -47,6 +57,43 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         },
         ..PlayOptions::default()
     })
+}
+
+/// Refuses nonsense also where a value has no effect: a script with a wrong path is a mistake.
+fn check_unused(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<(), UsageError> {
+    let ids: Vec<&str> = readable_storages().map(Storage::id).collect();
+    if let Some(id) = args
+        .storage
+        .as_deref()
+        .filter(|id| !id.is_empty() && !ids.contains(id))
+    {
+        return Err(UsageError::BadValue {
+            flag: "--storage",
+            value: id.to_owned(),
+            reason: format!("expected one of {}", ids.join(", ")),
+        });
+    }
+    match &args.storage_config_file {
+        Some(path) if !(surroundings.exists)(path) => Err(UsageError::BadValue {
+            flag: "--storage-config-file",
+            value: path.display().to_string(),
+            reason: "there is no such file".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Subscriptions to wait for, their topics by full names.
+fn listeners(counts: &[ListenerCount]) -> Result<Vec<ListenerCount>, UsageError> {
+    let full = |wanted: &ListenerCount| {
+        let topic = wanted.topic.as_deref();
+        let topic = topic.map(|topic| names::full_name("--wait-for-subscribers", topic));
+        Ok(ListenerCount {
+            topic: topic.transpose()?,
+            count: wanted.count,
+        })
+    };
+    counts.iter().map(full).collect()
 }
 
 /// Topics, and the topics on which the events of services were recorded.
@@ -233,6 +280,28 @@ mod tests {
     }
 
     #[test]
+    fn listeners_pace_and_latched_state_are_understood() {
+        let options = options(
+            "bag --wait-for-subscribers 2 scan=1 --timeout 5 --pace listeners --no-latched-state --keep-publishers \
+             --start-at 1700000000.5 -s mcap --disable-loan-message --progress-bar-update-rate -1",
+        );
+        let count = |topic: Option<&str>, count| ListenerCount {
+            topic: topic.map(str::to_owned),
+            count,
+        };
+        assert_eq!(
+            options.wait_for_subscribers,
+            [count(None, 2), count(Some("/scan"), 1)]
+        );
+        assert_eq!(options.subscribers_timeout, Some(Duration::from_secs(5)));
+        assert!(options.pace == Pace::Listeners && options.keep_publishers && !options.latched_state);
+        assert_eq!(
+            options.start_at,
+            Some(Timestamp::from_nanos(1_700_000_000_500_000_000))
+        );
+    }
+
+    #[test]
     fn negative_limits_are_no_limits() {
         let options = options("bag --playback-duration -1 --playback-until-nsec -1");
         assert_eq!((options.playback_duration, options.playback_until), (None, None));
@@ -290,6 +359,10 @@ mod tests {
             ),
             ("bag --wait-for-all-acked -5", "negative"),
             ("bag --read-ahead-queue-size 0", "--read-ahead-queue-size"),
+            ("bag --wait-for-subscribers /a=0", "above 0"),
+            ("bag --timeout 5", "--wait-for-subscribers"),
+            ("bag -s floppy", "mcap"),
+            ("bag --storage-config-file nowhere.yaml", "no such file"),
         ] {
             assert!(refusal(line).contains(word), "{line}: {}", refusal(line));
         }

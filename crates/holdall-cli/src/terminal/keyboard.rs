@@ -23,6 +23,18 @@ pub enum Key {
     Space,
     /// Cursor right.
     Right,
+    /// Cursor left.
+    Left,
+    /// Shift and cursor right.
+    FarRight,
+    /// Shift and cursor left.
+    FarLeft,
+    /// A digit.
+    Digit(u8),
+    /// `[`.
+    Before,
+    /// `]`.
+    After,
     /// Cursor up.
     Up,
     /// Cursor down.
@@ -105,7 +117,8 @@ enum DecoderState {
     #[default]
     Plain,
     Escape,
-    Sequence,
+    /// With the number after its last `;`: 2 is the shift key.
+    Sequence(Option<u8>),
 }
 
 impl Decoder {
@@ -117,17 +130,29 @@ impl Decoder {
                 None
             }
             (DecoderState::Escape, b'[' | b'O') => {
-                self.state = DecoderState::Sequence;
+                self.state = DecoderState::Sequence(None);
                 None
             }
             // Parameters of a longer sequence, such as `ESC [ 1 ; 5 C` for Ctrl and cursor right.
-            (DecoderState::Sequence, b'0'..=b'9' | b';') => None,
-            (DecoderState::Sequence, last) => {
+            (DecoderState::Sequence(_), b';') => {
+                self.state = DecoderState::Sequence(Some(0));
+                None
+            }
+            (DecoderState::Sequence(modifier), digit @ b'0'..=b'9') => {
+                let next = |value: u8| value.saturating_mul(10).saturating_add(digit - b'0');
+                self.state = DecoderState::Sequence(modifier.map(next));
+                None
+            }
+            (DecoderState::Sequence(modifier), last) => {
+                let is_shift = *modifier == Some(2);
                 self.state = DecoderState::Plain;
                 match last {
                     b'A' => Some(Key::Up),
                     b'B' => Some(Key::Down),
+                    b'C' if is_shift => Some(Key::FarRight),
                     b'C' => Some(Key::Right),
+                    b'D' if is_shift => Some(Key::FarLeft),
+                    b'D' => Some(Key::Left),
                     _ => None,
                 }
             }
@@ -136,6 +161,9 @@ impl Decoder {
                 match byte {
                     b' ' => Some(Key::Space),
                     b's' | b'S' => Some(Key::S),
+                    b'0'..=b'9' => Some(Key::Digit(byte - b'0')),
+                    b'[' => Some(Key::Before),
+                    b']' => Some(Key::After),
                     b'm' | b'M' => Some(Key::M),
                     _ => None,
                 }
@@ -169,7 +197,18 @@ mod tests {
 
     #[test]
     fn unknown_sequences_are_no_keys() {
-        assert_eq!(keys(b"\x1b[D\x1b[15~\x1b[1;5D"), []);
+        assert_eq!(keys(b"\x1b[F\x1b[15~\x1b[1;5H"), []);
+        assert_eq!(
+            keys(b"\x1b[D\x1b[1;2D\x1b[1;2C[7]"),
+            [
+                Key::Left,
+                Key::FarLeft,
+                Key::FarRight,
+                Key::Before,
+                Key::Digit(7),
+                Key::After
+            ]
+        );
         assert_eq!(keys(b"\x1b[1;5C"), [Key::Right]);
         assert_eq!(keys(b"\x1b\x1b "), [Key::Space]);
     }

@@ -34,12 +34,13 @@ use crate::{VerbResult, args::Verb, terminal::signals};
 /// # Errors
 /// Why it failed.
 pub fn run(verb: Verb) -> VerbResult {
-    if !matches!(verb, Verb::Record(_) | Verb::Play(_)) {
+    if !matches!(verb, Verb::Record(_) | Verb::Play(_) | Verb::Burst(_)) {
         signals::remove_unfinished_at_end();
     }
     match verb {
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Play(arguments) => play::run(&arguments),
+        Verb::Burst(arguments) => play::burst(&arguments),
         Verb::Cat(arguments) => cat::run(&arguments),
         Verb::Diff(arguments) => diff::run(&arguments),
         Verb::Export(arguments) => export::run(&arguments),

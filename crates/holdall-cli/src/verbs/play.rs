@@ -3,10 +3,10 @@
 use super::input;
 use crate::{
     VerbResult,
-    args::play::PlayArguments,
+    args::{burst::BurstArguments, play::PlayArguments},
     exit::{Failure, Outcome},
     output,
-    render::{self, paint::Paint},
+    render::{self, paint::Paint, play::format_lateness},
     resolve,
     terminal::{
         events::{Event, Events, queue},
@@ -16,14 +16,16 @@ use crate::{
         signals,
     },
     transport,
+    units::format_elapsed,
     verbs::player_node::PlayerNode,
 };
 use holdall::play::{
-    PlayControl, Player,
-    status::{PlayPhase, PlayReport},
+    Player,
+    status::{PlayPhase, PlayReport, PlayStatus},
 };
 use holdall::supervise::control_socket::{ControlSocket, PlayRequests};
 use holdall_io::clock::{Clock, SystemClock};
+use holdall_model::marker::Marker;
 use std::{sync::Arc, time::Duration};
 use tracing::{info, warn};
 
@@ -33,8 +35,32 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The step by which a cursor key changes the rate.
 const RATE_STEP: f64 = 0.1;
 
+/// How far ← and → seek, and with shift.
+const SEEK_STEP: Duration = Duration::from_secs(5);
+const SEEK_STEP_FAR: Duration = Duration::from_secs(60);
+
+/// This soon after a marker the one before it is meant.
+const MARKER_SLACK: Duration = Duration::from_secs(1);
+
 /// Plays bags until their end or a signal.
 pub fn run(args: &PlayArguments) -> VerbResult {
+    play(args, |_| {})
+}
+
+/// Publishes messages at once.
+pub fn burst(args: &BurstArguments) -> VerbResult {
+    let count = (args.num_messages > 0).then_some(args.num_messages);
+    play(&args.as_play(), move |player| {
+        let control = player.control();
+        // Waits for the burst, while the verb waits for signals.
+        std::thread::spawn(move || {
+            control.burst(count);
+            control.finish();
+        });
+    })
+}
+
+fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     let mut options = resolve::play::resolve(args, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
     log::start(args.console.log_level.filter());
@@ -80,7 +106,8 @@ pub fn run(args: &PlayArguments) -> VerbResult {
     } else {
         Keyboard::start(sender)
     };
-    watch(&player, &events, keyboard.is_some());
+    begin(&player);
+    watch(&player, &events, keyboard.is_some(), draw_interval(args));
     let stop_was_asked = !player.is_finished();
     let report = if stop_was_asked {
         player.stop()
@@ -89,17 +116,26 @@ pub fn run(args: &PlayArguments) -> VerbResult {
     };
     drop((keyboard, socket, node));
     show(&report, args)?;
-    Ok(outcome(&report))
+    Ok(outcome(&report, args.max_lateness))
+}
+
+/// Time between two drawings of the progress bar; `None` for no bar.
+fn draw_interval(args: &PlayArguments) -> Option<Duration> {
+    match args.progress_bar_update_rate {
+        0 => None,
+        // Below zero rosbag2 draws with each message.
+        hz => Some(Duration::from_secs(1) / u32::try_from(hz).unwrap_or(10).min(10)),
+    }
 }
 
 /// Passes keys to the player and shows its position, until its end or a signal.
-fn watch(player: &Player, events: &Events, keys: bool) {
+fn watch(player: &Player, events: &Events, keys: bool, draw_interval: Option<Duration>) {
     let hint = if keys {
-        "SPACE pause · → next message · ↑ ↓ rate · Ctrl-C stop"
+        "SPACE pause · ← → 5 s · ↑ ↓ rate · Ctrl-C stop"
     } else {
         "Ctrl-C stop"
     };
-    let screen = Screen::open();
+    let screen = draw_interval.and_then(|_| Screen::open());
     let paint = Paint::stderr();
     while !player.is_finished() {
         if let Some(screen) = &screen {
@@ -110,8 +146,8 @@ fn watch(player: &Player, events: &Events, keys: bool) {
                 screen::columns(),
             ));
         }
-        match events.next(POLL_INTERVAL) {
-            Some(Event::Key(key)) => press(&player.control(), key),
+        match events.next(draw_interval.unwrap_or(POLL_INTERVAL)) {
+            Some(Event::Key(key)) => press(player, key),
             Some(Event::Stop(signal)) => {
                 info!("{signal}: stopping");
                 return;
@@ -121,7 +157,8 @@ fn watch(player: &Player, events: &Events, keys: bool) {
     }
 }
 
-fn press(control: &PlayControl, key: Key) {
+fn press(player: &Player, key: Key) {
+    let control = player.control();
     let status = control.status();
     match key {
         Key::Space => {
@@ -140,8 +177,40 @@ fn press(control: &PlayControl, key: Key) {
                 info!("rate {}", render::play::format_rate(rate));
             }
         }
-        Key::Right | Key::S | Key::M => {}
+        key => {
+            if let Some(offset) = seek_target(&status, key, player.markers()) {
+                if control.seek(status.start.saturating_add(offset)) {
+                    info!("at {}", format_elapsed(offset));
+                }
+            }
+        }
     }
+}
+
+/// Where a key seeks, from the beginning of what is played; `None` for a key that does not.
+fn seek_target(status: &PlayStatus, key: Key, markers: &[Marker]) -> Option<Duration> {
+    let at = status.elapsed();
+    let marks = || {
+        markers
+            .iter()
+            .map(|marker| marker.time.saturating_since(status.start))
+    };
+    let to = match key {
+        Key::Right => at + SEEK_STEP,
+        Key::FarRight => at + SEEK_STEP_FAR,
+        Key::Left => at.saturating_sub(SEEK_STEP),
+        Key::FarLeft => at.saturating_sub(SEEK_STEP_FAR),
+        Key::Digit(tenth) => status.duration / 10 * u32::from(tenth),
+        Key::Before => marks()
+            .filter(|mark| *mark + MARKER_SLACK < at)
+            .max()
+            .unwrap_or_default(),
+        Key::After => marks()
+            .filter(|mark| *mark > at && *mark <= status.duration)
+            .min()?,
+        _ => return None,
+    };
+    Some(to.min(status.duration))
 }
 
 fn show(report: &PlayReport, args: &PlayArguments) -> Result<(), Failure> {
@@ -158,14 +227,64 @@ fn show(report: &PlayReport, args: &PlayArguments) -> Result<(), Failure> {
 }
 
 /// Refused messages are lost to all subscriptions; unacknowledged ones may be.
-fn outcome(report: &PlayReport) -> Outcome {
+fn outcome(report: &PlayReport, max_lateness: Option<Duration>) -> Outcome {
     let ended = report.status.phase == PlayPhase::Ended || report.stopped;
+    let worst = report.status.lateness.max;
     match report {
         PlayReport { failure: Some(_), .. } => Outcome::Failed,
         _ if !ended => Outcome::Failed,
         _ if report.status.refused > 0 || !report.unacked.is_empty() || report.unacknowledged() > 0 => {
             Outcome::Lost
         }
+        _ if max_lateness.is_some_and(|max| worst > max) => {
+            warn!(
+                "a message was sent {} late, which is more than was allowed",
+                format_lateness(worst)
+            );
+            Outcome::Lost
+        }
         _ => Outcome::Done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_model::time::Timestamp;
+
+    #[test]
+    fn keys_seek_within_what_is_played() {
+        let start = Timestamp::from_nanos(1_700_000_000_000_000_000);
+        let seconds = Duration::from_secs;
+        let status = |at| PlayStatus {
+            start,
+            position: start.saturating_add(seconds(at)),
+            duration: seconds(100),
+            ..PlayStatus::default()
+        };
+        let mark = |at| Marker {
+            time: start.saturating_add(seconds(at)),
+            name: "m".to_owned(),
+        };
+        let markers = [mark(20), mark(40), mark(500)];
+        let to = |at, key| seek_target(&status(at), key, &markers).map(|to| to.as_secs());
+        assert_eq!((to(50, Key::Right), to(50, Key::Left)), (Some(55), Some(45)));
+        assert_eq!(
+            (to(50, Key::FarRight), to(50, Key::FarLeft)),
+            (Some(100), Some(0))
+        );
+        assert_eq!(
+            (to(50, Key::Digit(0)), to(50, Key::Digit(9))),
+            (Some(0), Some(90))
+        );
+        assert_eq!(
+            (to(50, Key::Before), to(40, Key::Before), to(20, Key::Before)),
+            (Some(40), Some(20), Some(0))
+        );
+        assert_eq!(
+            (to(5, Key::After), to(20, Key::After), to(40, Key::After)),
+            (Some(20), Some(40), None)
+        );
+        assert_eq!(to(50, Key::S), None);
     }
 }

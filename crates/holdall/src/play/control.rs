@@ -37,6 +37,8 @@ pub(super) enum Command {
     Seek(Timestamp),
     /// Play this part of the bag, beginning at this monotonic time at the earliest.
     Play(PlayWindow, Option<Duration>),
+    /// End as at the end of the bag: what was sent is still waited for.
+    Finish,
     /// End what is played.
     Stop,
     /// End the playback for good.
@@ -291,6 +293,11 @@ impl PlayControl {
     /// Ends what is played; a playback that stays after its end can play again.
     pub fn stop(&self) -> bool {
         self.ask(Command::Stop)
+    }
+
+    /// Ends the playback for good as if it had come to its end: acknowledgements are still waited for.
+    pub fn finish(&self) -> bool {
+        self.ask(Command::Finish)
     }
 
     /// Ends the playback for good, without waiting for it.

@@ -19,6 +19,7 @@ use super::{
 use crate::decode::why_no_topic;
 use crate::reader::{BagSet, PublisherChoice, Ros1View};
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
+use holdall_model::marker::Marker;
 use holdall_model::topic::TopicInfo;
 use holdall_transport::Transport;
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
@@ -32,6 +33,7 @@ pub struct Player {
     control: PlayControl,
     notices: Vec<String>,
     topics: Vec<String>,
+    markers: Vec<Marker>,
     thread: Option<JoinHandle<PlayReport>>,
 }
 
@@ -68,6 +70,8 @@ impl Player {
             &mut transports,
         )?;
         let mut notices = bags.notices();
+        // Marks to seek to; a bag is played without them as well.
+        let markers = bags.markers().unwrap_or_default();
         notices.extend(missing_topics(&choice, &topics));
         let mut played_topics: Vec<String> = publications
             .recorded_names()
@@ -127,6 +131,7 @@ impl Player {
             control,
             notices,
             topics: played_topics,
+            markers,
             thread: Some(thread),
         })
     }
@@ -149,6 +154,11 @@ impl Player {
     /// The topics that are played, by their names in the bag.
     pub fn topics(&self) -> &[String] {
         &self.topics
+    }
+
+    /// The bags' markers by time.
+    pub fn markers(&self) -> &[Marker] {
+        &self.markers
     }
 
     /// True once [`Player::wait`] would return at once.

@@ -33,6 +33,7 @@ impl<S: Source> Playback<S> {
             Command::Rate(rate) => self.set_rate(now, rate),
             Command::Seek(to) => self.seek(now, to),
             Command::Play(window, begin) => self.play_again(&window, begin),
+            Command::Finish => self.end_here(now),
             Command::Stop => self.stop(now, false),
             Command::Quit => self.stop(now, true),
         };
@@ -40,6 +41,13 @@ impl<S: Source> Playback<S> {
         if let Some(asker) = asker {
             asker.answer(reply);
         }
+    }
+
+    /// Ends for good as at the end of the bag.
+    fn end_here(&mut self, now: Duration) -> Reply {
+        self.parts.persistent = false;
+        self.finish(now);
+        Reply::Done
     }
 
     /// Ends what is played before its end.
