@@ -83,7 +83,7 @@ pub enum Verb {
     /// Play a bag back to live topics
     #[command(after_help = play::EXAMPLES, after_long_help = play::after_long_help())]
     Play(Box<play::PlayArguments>),
-    /// Publish messages of a bag at once, as fast as they are taken
+    /// Publish messages of a bag at once instead of at their times
     #[command(after_help = burst::EXAMPLES)]
     Burst(Box<burst::BurstArguments>),
     /// Show what is in a bag, and what was lost
