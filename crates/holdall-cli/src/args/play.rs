@@ -98,6 +98,14 @@ pub struct PlayArguments {
     #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to play")]
     pub exclude_services: Vec<String>,
 
+    /// Play what was recorded of these actions only: feedback, status, and the events of their services
+    #[arg(long, value_name = "ACTION", num_args = 1.., help_heading = "What to play")]
+    pub actions: Vec<String>,
+
+    /// Leave out what was recorded of these actions
+    #[arg(long, value_name = "ACTION", num_args = 1.., help_heading = "What to play")]
+    pub exclude_actions: Vec<String>,
+
     /// Play messages of these publishers only: a node (/ns/name or name), the beginning of an identifier, or a host, as `info -v` lists them
     #[arg(long, value_name = "PUBLISHER", num_args = 1.., help_heading = "What to play")]
     pub publisher: Vec<String>,

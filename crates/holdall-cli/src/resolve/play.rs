@@ -5,6 +5,7 @@ use crate::args::play::{MessageOrderName, PaceName, PlayArguments};
 use holdall::{
     play::options::{ClockSource, ListenerCount, Pace, PlayOptions},
     reader::MessageOrder,
+    tools::yaml::ACTION_TOPICS,
 };
 use holdall_model::{names::service_event_topic, time::Timestamp};
 use holdall_storage::{Storage, readable_storages, storages};
@@ -27,12 +28,17 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         start_offset: args.start_offset,
         playback_duration: args.playback_duration.and_then(|span| span.0),
         playback_until: playback_until(args)?,
-        topics: topics_and_services(("--topics", &args.topics), ("--services", &args.services))?,
+        topics: chosen_topics(
+            ("--topics", &args.topics),
+            ("--services", &args.services),
+            ("--actions", &args.actions),
+        )?,
         regex: args.regex.clone().filter(|pattern| !pattern.is_empty()),
         exclude_regex: args.exclude_regex.clone().filter(|pattern| !pattern.is_empty()),
-        exclude_topics: topics_and_services(
+        exclude_topics: chosen_topics(
             ("--exclude-topics", &args.exclude_topics),
             ("--exclude-services", &args.exclude_services),
+            ("--exclude-actions", &args.exclude_actions),
         )?,
         publishers: args.publisher.clone(),
         remap: remap(&args.remap)?,
@@ -96,10 +102,11 @@ fn listeners(counts: &[ListenerCount]) -> Result<Vec<ListenerCount>, UsageError>
     counts.iter().map(full).collect()
 }
 
-/// Topics, and the topics on which the events of services were recorded.
-fn topics_and_services(
+/// Topics, the topics on which the events of services were recorded, and all topics of actions.
+fn chosen_topics(
     (topics_flag, topics): (&'static str, &[String]),
     (services_flag, services): (&'static str, &[String]),
+    (actions_flag, actions): (&'static str, &[String]),
 ) -> Result<Vec<String>, UsageError> {
     let mut chosen = names::full_names(topics_flag, topics)?;
     chosen.extend(
@@ -107,6 +114,9 @@ fn topics_and_services(
             .iter()
             .map(|name| service_event_topic(name)),
     );
+    for action in names::full_names(actions_flag, actions)? {
+        chosen.extend(ACTION_TOPICS.iter().map(|part| format!("{action}{part}")));
+    }
     Ok(chosen)
 }
 
@@ -129,6 +139,8 @@ fn inputs(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<Vec<P
         ("--services", &args.services),
         ("--exclude-topics", &args.exclude_topics),
         ("--exclude-services", &args.exclude_services),
+        ("--actions", &args.actions),
+        ("--exclude-actions", &args.exclude_actions),
         ("--publisher", &args.publisher),
         ("--remap", &args.remap),
         ("--clock-topics", &args.clock_topics),
@@ -340,6 +352,24 @@ mod tests {
         let options = self::options("bag --services add --exclude-services /sub --exclude-topics /y");
         assert_eq!(options.topics, ["/add/_service_event"]);
         assert_eq!(options.exclude_topics, ["/y", "/sub/_service_event"]);
+        let options = self::options("bag --actions fib --exclude-actions /dock");
+        assert!(
+            options.topics.contains(&"/fib/_action/feedback".to_owned()),
+            "{:?}",
+            options.topics
+        );
+        assert!(
+            options
+                .topics
+                .iter()
+                .all(|topic| topic.starts_with("/fib/_action/"))
+        );
+        let goals = "/dock/_action/send_goal/_service_event".to_owned();
+        assert!(
+            options.exclude_topics.contains(&goals),
+            "{:?}",
+            options.exclude_topics
+        );
     }
 
     #[test]

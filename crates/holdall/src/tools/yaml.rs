@@ -282,8 +282,8 @@ fn selection(entry: &Entry) -> Result<Selection, String> {
     })
 }
 
-/// Suffixes of an action's topics.
-const ACTION_TOPICS: [&str; 5] = [
+/// What follows an action's name in the names of its topics.
+pub const ACTION_TOPICS: [&str; 5] = [
     "/_action/send_goal/_service_event",
     "/_action/get_result/_service_event",
     "/_action/cancel_goal/_service_event",
