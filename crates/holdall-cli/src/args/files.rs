@@ -18,7 +18,7 @@ use std::{
 const VERBS: [&str; 2] = ["record", "play"];
 
 /// Node parameters of rosbag2's composable nodes with the flags that they set; `storage.*` and the parameters of one node.
-const PARAMETERS: [(&str, &str, &str); 47] = [
+const PARAMETERS: [(&str, &str, &str); 56] = [
     ("record", "record.all", "all"),
     ("record", "record.all_topics", "all-topics"),
     ("record", "record.all_services", "all-services"),
@@ -91,7 +91,16 @@ const PARAMETERS: [(&str, &str, &str); 47] = [
         "play.qos_profile_overrides_path",
         "qos-profile-overrides-path",
     ),
+    ("play", "play.exclude_services_to_filter", "exclude-services"),
     ("play", "play.loop", "loop"),
+    ("play", "play.clock_publish_frequency", "clock"),
+    ("play", "play.clock_publish_on_topic_publish", "clock-topics-all"),
+    ("play", "play.clock_trigger_topics", "clock-topics"),
+    ("play", "play.delay", "delay"),
+    ("play", "play.start_offset", "start-offset"),
+    ("play", "play.playback_duration", "playback-duration"),
+    ("play", "play.wait_acked_timeout", "wait-for-all-acked"),
+    ("play", "play.disable_loan_message", "disable-loan-message"),
     ("play", "play.start_paused", "start-paused"),
     (
         "play",
@@ -293,15 +302,21 @@ fn collect(
         match (known, &value.value) {
             // A span has two parts.
             (Some((_, _, long)), Value::Map(_)) => {
-                let part = |key: &str| value.get(key).map_or(Ok(0), Node::as_number::<u64>);
-                let millis = part("sec")?
+                let part = |key: &str| value.get(key).map_or(Ok(0), Node::as_number::<i64>);
+                let seconds = part("sec")?;
+                let millis = seconds
                     .saturating_mul(1000)
                     .saturating_add(part("nsec")? / 1_000_000);
                 flags.push(Flag {
                     name: (*long).to_owned(),
-                    values: vec![format!("{millis}ms")],
+                    values: vec![if seconds < 0 {
+                        "-1".to_owned()
+                    } else {
+                        format!("{millis}ms")
+                    }],
                 });
             }
+            (Some((_, _, long)), Value::Scalar(text)) if is_off(long, text) => {}
             (Some((_, _, long)), _) => flags.extend(flag(command, verb, (*long).to_owned(), value)?),
             (None, Value::Map(_)) => collect(command, verb, &format!("{name}."), value, flags)?,
             // As ROS 2 nodes do with parameters that they do not declare.
@@ -309,6 +324,16 @@ fn collect(
         }
     }
     Ok(())
+}
+
+/// Whether a parameter switches something off that a flag can only switch on: rosbag2's own defaults.
+fn is_off(long: &str, text: &str) -> bool {
+    let number = text.parse::<f64>();
+    match long {
+        "clock" => number.is_ok_and(|hertz| hertz <= 0.0),
+        "wait-for-all-acked" => number.is_ok_and(|millis| millis < 0.0),
+        _ => false,
+    }
 }
 
 /// A key as a flag of the verb; `None` for one that is switched off or has nothing.
@@ -500,6 +525,12 @@ mod tests {
         assert_eq!(
             expanded("holdall record --ros-args --params-file f", dotted).unwrap(),
             "holdall record --all-topics --output=lab"
+        );
+        let player = "player:\n  ros__parameters:\n    play:\n      clock_publish_frequency: 0.0\n      wait_acked_timeout: -1\n      \
+            playback_duration: {sec: -1, nsec: 0}\n      start_offset: {sec: 1, nsec: 500000000}\n      loop: true\n    storage.uri: lab\n";
+        assert_eq!(
+            expanded("holdall play --params-file f", player).unwrap(),
+            "holdall play --playback-duration=-1 --start-offset=1500ms --loop --input=lab --params-file f"
         );
         let refused = expanded("holdall record --params-file f", "a: {b: {c: 1}}").unwrap_err();
         assert!(refused.contains("a has no ros__parameters"), "{refused}");

@@ -258,6 +258,14 @@ pub struct PlayArguments {
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub control_socket: Option<PathBuf>,
 
+    /// YAML file with flags by their long names; the command line overrides it
+    #[arg(long, value_name = "FILE", help_heading = "Settings in files")]
+    pub profile: Option<PathBuf>,
+
+    /// YAML file with node parameters, as rosbag2's composable player has them: play.*, storage.uri
+    #[arg(long, value_name = "FILE", help_heading = "Settings in files")]
+    pub params_file: Option<PathBuf>,
+
     #[command(flatten)]
     pub console: ConsoleArguments,
 }

@@ -178,10 +178,10 @@ fn press(player: &Player, key: Key) {
             }
         }
         key => {
-            if let Some(offset) = seek_target(&status, key, player.markers()) {
-                if control.seek(status.start.saturating_add(offset)) {
-                    info!("at {}", format_elapsed(offset));
-                }
+            if let Some(offset) = seek_target(&status, key, player.markers())
+                && control.seek(status.start.saturating_add(offset))
+            {
+                info!("at {}", format_elapsed(offset));
             }
         }
     }
