@@ -488,7 +488,9 @@ fn repair(path: &Path) -> Result<Option<Repaired>, StorageError> {
         "rosbag2",
         metadata("serialized_metadata", "version: 9\nrepaired: 1\n"),
     )];
-    storage_by_id("sqlite3").unwrap().repair(path, &records, false)
+    storage_by_id("sqlite3")
+        .unwrap()
+        .repair(path, &records, holdall_storage::RepairTarget::InPlace)
 }
 
 #[test]
