@@ -115,3 +115,25 @@ def test_each_recorded_publisher_has_one_of_its_own(world):
     assert player.returncode == 0, player.stderr
     rows = json.loads(player.stdout)["topics"]
     assert len(rows) == 2 and all(name.startswith("/t @ ") for name in rows), rows
+
+
+def test_the_state_has_one_message_of_each_recorded_publisher(world):
+    qos = {"depth": 10, "durability": "transient_local"}
+    recorder = world.holdall("record", "-o", world.folder / "bag", "--topics", "/static", "/x")
+    for n in range(2):
+        # The first publisher sends twice; its last message counts.
+        world.talker({"topic": "/static", "type": STRING, "count": 2 - n, "text": f"{n} {{n}}", "qos": qos}).done()
+    world.talker({"topic": "/x", "type": STRING, "count": 200, "rate_hz": 100}).done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    duration = json.loads(world.run("info", world.folder / "bag", "--json").stdout)["duration"]["nanoseconds"]
+    listener = world.listener({"topic": "/static", "type": STRING, "qos": qos}, {"topic": "/x", "type": STRING}, expect={"/x": 1, "/static": 2})
+    listener.wait_for("ready")
+    offset = str(duration / 1e9 - 0.5)
+    player = world.run(
+        "play", world.folder / "bag", "--start-offset", offset, "--wait-for-subscribers", "/static=1", "/x=1", "--json"
+    )
+    assert player.returncode == 0, player.stderr
+    report = json.loads(player.stdout)
+    assert (report["latched_published"], report["topics"]["/static"]["published"]) == (2, 0)
+    assert listener.done()["received"]["/static"]["count"] == 2

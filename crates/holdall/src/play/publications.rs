@@ -41,7 +41,11 @@ impl Publication {
     fn new(topic: &TopicInfo, request: PublishRequest, publisher: Box<dyn Publisher>) -> Self {
         let is_latched = request.qos.durability == Durability::TransientLocal;
         let recorded = topic.publisher.as_deref();
-        let node = recorded.map(|recorded| recorded.node.clone().unwrap_or_else(|| recorded.gid.clone()));
+        // Nodes of one name, and publishers of one node, are distinguished by the identifier.
+        let name = recorded.map(|recorded| match &recorded.node {
+            Some(node) => format!("{node} {}", recorded.gid),
+            None => recorded.gid.clone(),
+        });
         Self {
             latched: is_latched.then(|| topic.offered_qos_profiles.len().clamp(1, LATCHED_STATE_MAX)),
             gid: recorded.map(|recorded| recorded.gid.clone()),
@@ -49,7 +53,7 @@ impl Publication {
                 name: topic.name.clone(),
                 published_as: request.topic,
                 type_name: request.type_name,
-                publisher: node,
+                publisher: name,
                 ..TopicReport::default()
             },
             publisher,
