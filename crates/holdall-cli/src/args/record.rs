@@ -22,6 +22,8 @@ Examples:
   holdall record -a -b 1GB --on-disk-full ring  until stopped: deletes its oldest files when the disk is full
   holdall record -a --max-loss-window 500ms     a power cut takes at most half a second
   holdall record -a --transport zenoh           topics of systems with rmw_zenoh
+  holdall record -a --max-recording-duration 10min
+                                                ends by itself
   holdall record -a --json > report.json        the final report for programs";
 
 const KEYS: &str = "\
@@ -162,6 +164,10 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "What to record")]
     pub ignore_leaf_topics: bool,
 
+    /// Record at most HZ messages a second of these topics; the others are counted as left out, not as lost
+    #[arg(long, value_name = "TOPIC=HZ", num_args = 1.., help_heading = "What to record")]
+    pub topic_throttle_frequency: Vec<String>,
+
     /// Transports to record from; may be given several times
     /// [default: zenoh where RMW_IMPLEMENTATION is rmw_zenoh_cpp, else dds]
     #[arg(
@@ -212,6 +218,10 @@ pub struct RecordArguments {
 
     #[arg(long, value_name = "PRESET", value_parser = Known::presets(), hide_possible_values = true, help = preset_help(), help_heading = "Bag")]
     pub storage_preset_profile: Option<String>,
+
+    /// How messages are serialized in the bag: cdr, as they arrive
+    #[arg(short = 'f', long, value_name = "FORMAT", help_heading = "Bag")]
+    pub serialization_format: Option<String>,
 
     /// YAML file with settings of the storage; they override the preset
     #[arg(long, value_name = "FILE", help_heading = "Bag")]
@@ -287,6 +297,24 @@ pub struct RecordArguments {
         help_heading = "Split"
     )]
     pub max_bag_files: u32,
+
+    /// End the recording after this many seconds, pauses included; 0 never
+    #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "End")]
+    pub max_recording_duration: Duration,
+
+    /// End the recording before its files have more than this many bytes together; 0 never
+    #[arg(long, value_name = "SIZE", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "End")]
+    pub max_recording_size: u64,
+
+    /// End the recording when the bag has this many messages; 0 never
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = "End"
+    )]
+    pub max_recording_messages: u64,
 
     /// Sync so often that a power cut loses at most the last S seconds; 0 syncs at the end only
     #[arg(long, value_name = "S", default_value = "2", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Safety")]

@@ -7,7 +7,7 @@ use super::{
     rate::Rates,
 };
 use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
-use holdall::record::status::{DurabilityStatus, RecordReport, RecordStatus, TopicStatus};
+use holdall::record::status::{DurabilityStatus, ReachedLimit, RecordReport, RecordStatus, TopicStatus};
 use holdall_model::{
     loss::{LossStage, LossSums},
     text::{Outside, OutsidePath, one_line},
@@ -129,6 +129,9 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
             .iter()
             .map(|fault| paint.bad(&format!("the account does not add up: {}", Outside(fault)))),
     );
+    if let Some(limit) = &report.ended_by {
+        lines.push(format!("ended by itself: {limit}"));
+    }
     if let Some(failure) = &report.failure {
         lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
     }
@@ -289,6 +292,7 @@ pub fn json(report: &RecordReport) -> Value {
         "durability": json_durability(&status.durability),
         "topics": topics,
         "failure": report.failure,
+        "ended_by": report.ended_by.map(ReachedLimit::name),
         "audit_faults": report.audit_faults,
         "undefined_topics": undefined,
     })

@@ -7,7 +7,7 @@ use crate::args::record::{
 use holdall::{
     record::{
         events::EventOptions,
-        options::{CacheOptions, CachePolicy, OnDiskFull, RecordOptions},
+        options::{CacheOptions, CachePolicy, OnDiskFull, RecordOptions, RecordingLimits},
     },
     writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
@@ -69,6 +69,12 @@ pub fn resolve(
             duration_max: some_unless_zero(args.max_bag_duration),
             files_max: some_unless_zero(args.max_bag_files),
         },
+        limits: RecordingLimits {
+            duration_max: some_unless_zero(args.max_recording_duration),
+            bytes_max: some_unless_zero(args.max_recording_size),
+            messages_max: some_unless_zero(args.max_recording_messages),
+        },
+        throttles: throttles(&args.topic_throttle_frequency)?,
         compression: compression(args)?,
         max_loss_window: some_unless_zero(args.max_loss_window),
         on_disk_full: match args.on_disk_full {
@@ -172,7 +178,24 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
             needs: "a bound: --max-cache-size or --max-cache-duration greater than 0",
         });
     }
+    check_format(args)?;
     check_numbers(args)
+}
+
+/// The one format that ROS 2 middlewares have.
+const SERIALIZATION_FORMAT: &str = "cdr";
+
+/// Messages are stored as they arrive.
+fn check_format(args: &RecordArguments) -> Result<(), UsageError> {
+    let format = args.serialization_format.as_deref().unwrap_or_default();
+    if format.is_empty() || format == SERIALIZATION_FORMAT {
+        return Ok(());
+    }
+    Err(UsageError::BadValue {
+        flag: "--serialization-format",
+        value: format.to_owned(),
+        reason: format!("messages are stored as they arrive; {SERIALIZATION_FORMAT} is the only format"),
+    })
 }
 
 /// Shorter windows would be spent on syncs alone.
@@ -402,6 +425,38 @@ fn cache(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<Cach
         policy: cache_policy(args.cache_policy),
         snapshot: args.snapshot_mode,
     })
+}
+
+/// The greatest rate that can be given: one message each microsecond.
+const THROTTLE_HERTZ_MAX: f64 = 1e6;
+
+/// The least rate that can be given: one message in about twelve days.
+const THROTTLE_HERTZ_MIN: f64 = 1e-6;
+
+/// `TOPIC=HZ` pairs; the last one of a topic counts.
+fn throttles(pairs: &[String]) -> Result<BTreeMap<String, f64>, UsageError> {
+    const FLAG: &str = "--topic-throttle-frequency";
+    let throttle = |pair: &String| {
+        let refuse = |reason: String| UsageError::BadValue {
+            flag: FLAG,
+            value: pair.clone(),
+            reason,
+        };
+        let Some((topic, rate)) = pair.rsplit_once('=') else {
+            return Err(refuse(
+                "expected TOPIC=HZ, for example /camera/image=2.5".to_owned(),
+            ));
+        };
+        let hertz = rate.trim().parse::<f64>().ok();
+        let Some(hertz) = hertz.filter(|hertz| (THROTTLE_HERTZ_MIN..=THROTTLE_HERTZ_MAX).contains(hertz))
+        else {
+            return Err(refuse(format!(
+                "a rate from {THROTTLE_HERTZ_MIN} to {THROTTLE_HERTZ_MAX} Hz is needed"
+            )));
+        };
+        Ok((names::full_name(FLAG, topic.trim())?, hertz))
+    };
+    pairs.iter().map(throttle).collect()
 }
 
 /// How files are written.

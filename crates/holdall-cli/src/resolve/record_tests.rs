@@ -280,3 +280,57 @@ fn compression_is_resolved_as_in_rosbag2() {
     let error = refusal("-a --compression-mode file --compression-format lz4");
     assert!(error.contains("expected one of zstd"), "{error}");
 }
+
+#[test]
+fn limits_of_the_whole_recording_are_understood() {
+    let options =
+        options("-a --max-recording-duration 2min --max-recording-size 1GB --max-recording-messages 7");
+    assert_eq!(
+        options.limits,
+        RecordingLimits {
+            duration_max: Some(Duration::from_secs(120)),
+            bytes_max: Some(1_000_000_000),
+            messages_max: Some(7),
+        }
+    );
+    let none =
+        self::options("-a --max-recording-duration 0 --max-recording-size 0 --max-recording-messages 0");
+    assert_eq!(none.limits, RecordingLimits::default());
+}
+
+#[test]
+fn messages_are_stored_as_cdr_only() {
+    for line in [
+        "-a -f cdr",
+        "-a --serialization-format cdr",
+        "-a --serialization-format=",
+    ] {
+        options(line);
+    }
+    assert_eq!(
+        refusal("-a -f json"),
+        "--serialization-format \"json\": messages are stored as they arrive; cdr is the only format"
+    );
+}
+
+#[test]
+fn throttles_have_a_topic_and_a_rate() {
+    let options = options("-a --topic-throttle-frequency /a=2.5 b=10 /a=3");
+    assert_eq!(
+        options.throttles,
+        [("/a".to_owned(), 3.0), ("/b".to_owned(), 10.0)].into()
+    );
+    for (pair, reason) in [
+        ("/a", "expected TOPIC=HZ, for example /camera/image=2.5"),
+        ("/a=0", "a rate from 0.000001 to 1000000 Hz is needed"),
+        ("/a=fast", "a rate from 0.000001 to 1000000 Hz is needed"),
+        ("/a=-1", "a rate from 0.000001 to 1000000 Hz is needed"),
+        ("/a=NaN", "a rate from 0.000001 to 1000000 Hz is needed"),
+    ] {
+        let line = format!("-a --topic-throttle-frequency {pair}");
+        assert_eq!(
+            refusal(&line),
+            format!("--topic-throttle-frequency \"{pair}\": {reason}")
+        );
+    }
+}

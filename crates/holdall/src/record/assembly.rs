@@ -167,6 +167,7 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
             .failure
             .map(|failure| failure.to_string())
             .or_else(|| view.parts.drain.status().must_end),
+        ended_by: view.parts.drain.reached(),
         audit_faults,
         undefined: closed.undefined,
     }

@@ -5,6 +5,7 @@ pub(crate) mod cache;
 mod control;
 mod error;
 pub mod events;
+pub(crate) mod limits;
 pub mod options;
 pub(crate) mod receive;
 mod recorder;

@@ -3,6 +3,7 @@
 use super::write::DrainOptions;
 pub use super::{
     cache::{CacheOptions, CachePolicy},
+    limits::RecordingLimits,
     write::{OnDiskFull, RING_FREE_SPACE_BYTES},
 };
 use crate::writer::{CompressionOptions, SplitOptions};
@@ -39,6 +40,8 @@ pub struct RecordOptions {
     pub qos_overrides: BTreeMap<String, QosProfile>,
     /// When to split.
     pub split: SplitOptions,
+    /// When it ends by itself.
+    pub limits: RecordingLimits,
     /// rosbag2's own compression.
     pub compression: CompressionOptions,
     /// After a power cut at most what was received in this span is missing (`--max-loss-window`); `None` never syncs before the end.
@@ -62,6 +65,9 @@ pub struct RecordOptions {
     pub polling_interval: Duration,
     /// One poll at the start, then none (`--no-discovery`).
     pub no_discovery: bool,
+    /// Topics of which at most this many messages a second are recorded, by full name (`--topic-throttle-frequency`); the others are left
+    /// out on request.
+    pub throttles: BTreeMap<String, f64>,
     /// A message that several transports bring is recorded once (`--merge-duplicates`).
     pub merge_duplicates: bool,
     /// All messages of a topic go into one channel, as rosbag2 writes them (`--merge-publishers`); else each publisher has its own.
@@ -102,6 +108,8 @@ impl Default for RecordOptions {
             on_disk_full: OnDiskFull::default(),
             min_free_space_bytes: None,
             split: SplitOptions::default(),
+            limits: RecordingLimits::default(),
+            throttles: BTreeMap::new(),
             compression: CompressionOptions::default(),
             rescue_directory: None,
             cache: CacheOptions::default(),
@@ -127,6 +135,7 @@ impl From<&RecordOptions> for DrainOptions {
             min_free_space_bytes: options.min_free_space_bytes,
             snapshot: options.cache.snapshot,
             merge_publishers: options.merge_publishers,
+            limits: options.limits,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, RescueMemory, report},
+    limits::ReachedLimit,
     options::RecordOptions,
     receive::session::Session,
     status::{RecordReport, RecordStatus},
@@ -117,6 +118,7 @@ impl Recorder {
     ) -> Result<Self, RecordError> {
         let memory = memory.unwrap_or_else(|| RescueMemory::begin(&options));
         let directory = options.output.clone();
+        let duration_max = options.limits.duration_max;
         let shared_clock = Arc::clone(&clock);
         let assembly = Assembly::new(options, transports, shared_clock, open_disk, folder, None, memory)?;
         let Assembly {
@@ -133,6 +135,7 @@ impl Recorder {
             control: control.clone(),
             view: view.clone(),
             survival,
+            duration_max,
         };
         let run = move || recording.run();
         let thread = std::thread::Builder::new()
@@ -201,6 +204,7 @@ struct Recording {
     control: RecordControl,
     view: View,
     survival: Survival,
+    duration_max: Option<Duration>,
 }
 
 /// Reports that the recording has ended, also when it ended by a panic.
@@ -248,6 +252,7 @@ impl Recording {
             if self.view.parts.drain.must_end() {
                 self.control.stop("too little space is left");
             }
+            self.check_limits(now);
             if let Some(failure) = self.session.failure() {
                 self.control.stop(failure);
             }
@@ -262,6 +267,18 @@ impl Recording {
         }
         if let Some(reason) = self.control.stop_reason() {
             tracing::info!("ending the recording: {reason}");
+        }
+    }
+
+    /// Ends the recording when it has what was requested.
+    fn check_limits(&self, now: Duration) {
+        let drain = &self.view.parts.drain;
+        let over = |span: &Duration| now.saturating_sub(self.view.started) >= *span;
+        if let Some(span) = self.duration_max.filter(over) {
+            drain.reach(ReachedLimit::Duration(span));
+        }
+        if let Some(limit) = drain.reached() {
+            self.control.stop(limit.to_string());
         }
     }
 

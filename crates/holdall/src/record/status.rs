@@ -1,5 +1,6 @@
 //! What a recording reports while it runs and when it has ended.
 
+pub use super::limits::ReachedLimit;
 pub use crate::writer::UndefinedTopic;
 pub use holdall_model::loss::DurabilityStatus;
 use holdall_model::loss::LossStage;
@@ -100,6 +101,8 @@ pub struct RecordReport {
     pub files: Vec<PathBuf>,
     /// Why the recording ended early, when it did: one sentence for the user.
     pub failure: Option<String>,
+    /// The limit that has ended it, when one did; no failure.
+    pub ended_by: Option<ReachedLimit>,
     /// Accounts that do not add up, one sentence each: messages known to be sent that are neither recorded nor counted as lost.
     pub audit_faults: Vec<String>,
     /// Topics whose messages cannot be decoded by the bag alone: no node sent a definition of their type, and none was found here.

@@ -8,6 +8,7 @@ mod control;
 mod disks;
 mod faults;
 mod holes;
+mod limits;
 mod live_bags;
 mod panics;
 mod publishers;
@@ -117,6 +118,8 @@ impl World {
             storage_config: None,
             qos_overrides: BTreeMap::new(),
             split: Default::default(),
+            limits: Default::default(),
+            throttles: BTreeMap::new(),
             compression: Default::default(),
             max_loss_window: Some(DEFAULT_LOSS_WINDOW),
             on_disk_full: Default::default(),

@@ -1,5 +1,6 @@
 //! What the drain does in addition to writing.
 
+use crate::record::limits::RecordingLimits;
 use std::time::Duration;
 
 /// What to do when the disk is nearly full: less than `RecordOptions::min_free_space_bytes` is left.
@@ -29,4 +30,6 @@ pub struct DrainOptions {
     pub snapshot: bool,
     /// See [`crate::record::options::RecordOptions::merge_publishers`].
     pub merge_publishers: bool,
+    /// See [`crate::record::options::RecordOptions::limits`].
+    pub limits: RecordingLimits,
 }

@@ -49,6 +49,7 @@ impl BagWriter {
             files_begun: 0,
             topics_bytes: 0,
             channels_bytes: 0,
+            past_bytes: 0,
             sync: None,
             handed: Handed::default(),
             removed: Vec::new(),

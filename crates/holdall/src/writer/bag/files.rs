@@ -113,6 +113,7 @@ impl BagWriter {
         };
         // A file that the disk fails here is still the current one, and is cut and read back as such.
         self.hand_over_last()?;
+        self.past_bytes = self.length();
         let Some(current) = self.current.take() else {
             return Ok(());
         };

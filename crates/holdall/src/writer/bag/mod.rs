@@ -236,6 +236,8 @@ pub struct BagWriter {
     topics_bytes: u64,
     /// The most bytes that the channels of all topics need in a file.
     channels_bytes: u64,
+    /// Of the files that are finished, removed ones too.
+    past_bytes: u64,
     /// The sync that was requested last and has not ended.
     sync: Option<PendingSync>,
     /// Which messages the system has.

@@ -47,6 +47,12 @@ impl BagWriter {
         METADATA_BYTES + self.ending_topics_bytes() + channels.unwrap_or(0)
     }
 
+    /// Bytes of all files, were the current one closed now; files that are removed again count, packed files with their length before.
+    pub(crate) fn length(&self) -> u64 {
+        let current = self.current.as_ref();
+        self.past_bytes + current.map_or(0, |current| current.writer.bytes_written() + self.end_bytes())
+    }
+
     /// Whether the current file gets channels for topics of which it has no message: so that it names them
     /// too, unless it would hold little else. The last file has them wherever they fit.
     pub(super) fn has_room_for_empty_channels(&self, is_last: bool) -> bool {

@@ -5,11 +5,13 @@ mod first_inline;
 mod other_type;
 mod sequences;
 mod sinks;
+mod throttle;
 
 use first_inline::FirstInline;
 use holdall_io::mutex::lock;
 use other_type::OtherTypes;
 use sinks::{MergingSink, SubscriptionSink};
+use throttle::Throttle;
 
 use super::{
     gate::{Gate, Passage},
@@ -106,6 +108,8 @@ impl PublisherTrack {
 struct IntakeState {
     received: u64,
     closed: bool,
+    /// `throttle` is there.
+    is_throttled: bool,
     /// The track of the last message: most topics have one publisher.
     last: Option<(Option<Gid>, usize)>,
     /// By the publisher's place in the ledger.
@@ -119,6 +123,29 @@ struct IntakeState {
     folded: usize,
     /// Publishers of another type than the topic's.
     other_types: OtherTypes,
+    throttle: Option<Throttle>,
+}
+
+impl IntakeState {
+    /// The stage at which a message of this time is left out before the cache, if it is.
+    #[inline]
+    fn refusal(&mut self, time: Timestamp) -> Option<LossStage> {
+        // One test: both are rare.
+        if self.closed | self.is_throttled {
+            self.rare_refusal(time)
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn rare_refusal(&mut self, time: Timestamp) -> Option<LossStage> {
+        if self.closed {
+            return Some(LossStage::Shutdown);
+        }
+        let kept = self.throttle.as_mut().is_none_or(|throttle| throttle.keeps(time));
+        (!kept).then_some(LossStage::Policy)
+    }
 }
 
 /// What one topic's messages pass through before the cache.
@@ -144,6 +171,16 @@ impl Intake {
             gate,
             state: Mutex::default(),
         }
+    }
+
+    /// Keeps at most so many messages a second.
+    pub(crate) fn throttled(self, hertz: f64) -> Self {
+        {
+            let mut state = self.lock();
+            state.throttle = Throttle::new(hertz);
+            state.is_throttled = state.throttle.is_some();
+        }
+        self
     }
 
     /// The sink of one of the topic's subscriptions; `number` is counted from 0 and distinguishes duplicates from restarts.
@@ -298,11 +335,13 @@ impl Intake {
         let stage = match (passage, payload) {
             (Passage::Shut, _) => LossStage::Policy,
             (Passage::Open, Err(stage)) => stage,
-            (Passage::Open, Ok(_)) if state.closed => LossStage::Shutdown,
-            (Passage::Open, Ok(payload)) => match self.offer(publisher, &header, payload) {
-                Offered::Stored => return,
-                Offered::Full => LossStage::Cache,
-                Offered::Closed => LossStage::Shutdown,
+            (Passage::Open, Ok(payload)) => match state.refusal(header.log_time) {
+                Some(stage) => stage,
+                None => match self.offer(publisher, &header, payload) {
+                    Offered::Stored => return,
+                    Offered::Full => LossStage::Cache,
+                    Offered::Closed => LossStage::Shutdown,
+                },
             },
         };
         let interval = Interval::of_message(stage, header.sequence, header.log_time);

@@ -119,12 +119,16 @@ impl Session {
     pub(super) fn open_topic(&mut self, number: usize, plan: &TopicPlan) {
         let parts = &self.parts;
         let id = lock(&parts.ledger).add_topic(&plan.name);
-        let intake = Arc::new(Intake::new(
+        let mut intake = Intake::new(
             id,
             Arc::clone(&parts.cache),
             Arc::clone(&parts.ledger),
             Arc::clone(&parts.gate),
-        ));
+        );
+        if let Some(hertz) = self.options.throttles.get(&plan.name) {
+            intake = intake.throttled(*hertz);
+        }
+        let intake = Arc::new(intake);
         lock(&parts.topics).push(LiveTopic {
             name: plan.name.clone(),
             type_name: plan.type_name.clone(),

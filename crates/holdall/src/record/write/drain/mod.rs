@@ -2,6 +2,7 @@
 
 mod commands;
 mod durable;
+mod limits;
 mod markers;
 mod packing;
 mod places;
@@ -31,7 +32,10 @@ use super::{
     waiting::{HeldPayload, WaitingTopics},
 };
 use crate::{
-    record::cache::{CacheEntry, Place, Segment, SharedCache, Stored},
+    record::{
+        cache::{CacheEntry, Place, Segment, SharedCache, Stored},
+        limits::LimitGuard,
+    },
     writer::{
         BagTopic, BagWriter, ClosedBag, CompressionMode, CompressionOptions, PayloadPacking, PublisherSlot,
         WriteError,
@@ -78,6 +82,7 @@ pub struct Drain {
     packing: Option<PayloadPacking<InPacking>>,
     failure: Option<WriteError>,
     options: DrainOptions,
+    limits: LimitGuard,
     window: LossWindow,
     arrivals: Arrivals,
     /// Messages by topic that the sync in flight covers.
@@ -124,6 +129,7 @@ impl Drain {
             packing: None,
             failure: None,
             options,
+            limits: LimitGuard::new(options.limits),
             window: LossWindow::new(options.max_loss_window),
             arrivals: Arrivals::default(),
             syncing: Vec::new(),
@@ -185,6 +191,7 @@ impl Drain {
     /// Writes what a segment holds; nothing in it was received before `received`.
     fn write_segment(&mut self, mut segment: Segment, received: Duration) {
         self.forget_vacated();
+        self.limits.reread_length();
         let last_log_time = segment.last_log_time();
         let mut place = Place::default();
         let mut holds_waiting = false;
@@ -241,6 +248,9 @@ impl Drain {
         let (None, Some(topic)) = (&self.failure, topic) else {
             return self.lose(&entry, LossStage::Storage);
         };
+        if self.is_beyond_limit(entry.log_time, payload.len()) {
+            return self.lose(&entry, LossStage::Policy);
+        }
         let message = StoredMessage {
             log_time: entry.log_time,
             publish_time: entry.publish_time.unwrap_or(entry.log_time),
@@ -257,6 +267,7 @@ impl Drain {
                 }
                 self.journal.written(self.bag.file_number(), &entry);
                 self.progress.written += 1;
+                self.note_written(entry.log_time, payload.len());
                 self.count(&entry, bytes as u64);
             }
             Err(error) => {

@@ -1,7 +1,7 @@
 //! What the drain shares with the recorder: its queue of commands, its state, and the files that it has finished.
 
 use super::DrainCommand;
-use crate::record::{events::FinishedFile, write::survival::SurvivalLog};
+use crate::record::{events::FinishedFile, limits::ReachedLimit, write::survival::SurvivalLog};
 use holdall_io::mutex::lock;
 use holdall_model::{
     loss::DurabilityStatus,
@@ -33,6 +33,8 @@ pub struct DrainStatus {
     pub durable: Vec<u64>,
     /// Why the recording should be ended, if it should: one sentence.
     pub must_end: Option<String>,
+    /// The limit that ends the recording, once it is reached.
+    pub reached: Option<ReachedLimit>,
 }
 
 /// The most commands that wait for the drain: it waits for the disk, and nodes bring topics in that time.
@@ -130,6 +132,16 @@ impl DrainShared {
     /// The recording should be ended.
     pub(crate) fn must_end(&self) -> bool {
         lock(&self.status).must_end.is_some()
+    }
+
+    /// The limit that ends the recording, once it is reached.
+    pub(crate) fn reached(&self) -> Option<ReachedLimit> {
+        lock(&self.status).reached
+    }
+
+    /// Takes note of a limit that was reached; the first one counts.
+    pub(crate) fn reach(&self, limit: ReachedLimit) {
+        lock(&self.status).reached.get_or_insert(limit);
     }
 
     pub(super) fn current_file(&self) -> PathBuf {
