@@ -1,5 +1,6 @@
 //! The arguments of `holdall info`.
 
+use super::known::Known;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -29,6 +30,10 @@ pub struct InfoArguments {
     /// Bag directory or single storage file, - for one on standard input
     #[arg(value_name = "BAG")]
     pub bag: PathBuf,
+
+    /// Storage of the bag, as for `ros2 bag info`; it is recognized in any case
+    #[arg(short = 's', long, value_name = "ID", value_parser = Known::storages(), hide_possible_values = true)]
+    pub storage: Option<String>,
 
     /// Show topic names only
     #[arg(short = 't', long, conflicts_with_all = ["verbose", "json"])]

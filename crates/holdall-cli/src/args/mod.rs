@@ -17,6 +17,8 @@ pub mod known;
 pub mod play;
 pub mod record;
 pub mod repair;
+#[cfg(test)]
+mod rosbag2_tests;
 pub mod tools;
 
 use clap::{

@@ -13,7 +13,7 @@ use std::{path::PathBuf, time::Duration};
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  holdall record -a                             all topics and services
+  holdall record -a                             all topics, services and actions
   holdall record --topics /imu/data /tf -o lab  two topics, into the bag directory lab/
   holdall record -e ^/camera --exclude-topics /camera/depth
                                                 what begins with /camera, without one
@@ -108,7 +108,7 @@ pub struct RecordArguments {
     #[arg(value_name = "TOPIC", help_heading = "What to record")]
     pub positional_topics: Vec<String>,
 
-    /// Record all topics and services except hidden ones
+    /// Record all topics, services and actions except hidden ones
     #[arg(short = 'a', long, help_heading = "What to record")]
     pub all: bool,
 
@@ -120,6 +120,10 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "What to record")]
     pub all_services: bool,
 
+    /// Record all actions except hidden ones: feedback, status, and the events of their services
+    #[arg(long, help_heading = "What to record")]
+    pub all_actions: bool,
+
     /// Record these topics
     #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "What to record")]
     pub topics: Vec<String>,
@@ -128,16 +132,26 @@ pub struct RecordArguments {
     #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to record")]
     pub services: Vec<String>,
 
+    /// Record these actions: feedback, status, and the events of their services
+    #[arg(long, value_name = "ACTION", num_args = 1.., help_heading = "What to record")]
+    pub actions: Vec<String>,
+
     /// Record all topics of these types, for example sensor_msgs/msg/Image
     #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "What to record")]
     pub topic_types: Vec<String>,
 
-    /// Record topics and services whose name contains this pattern; -a, --all-topics and --all-services override it
+    /// Record topics, services and actions whose name contains this pattern; -a and the flags --all-... override it
     #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "What to record")]
     pub regex: Option<String>,
 
-    /// Leave out topics and services whose name contains this pattern
-    #[arg(long, value_name = "PATTERN", help_heading = "What to record")]
+    /// Leave out topics, services and actions whose name contains this pattern
+    #[arg(
+        short_alias = 'x',
+        long,
+        alias = "exclude",
+        value_name = "PATTERN",
+        help_heading = "What to record"
+    )]
     pub exclude_regex: Option<String>,
 
     /// Leave out these topics
@@ -147,6 +161,10 @@ pub struct RecordArguments {
     /// Leave out these services
     #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to record")]
     pub exclude_services: Vec<String>,
+
+    /// Leave out these actions
+    #[arg(long, value_name = "ACTION", num_args = 1.., help_heading = "What to record")]
+    pub exclude_actions: Vec<String>,
 
     /// Leave out topics of these types
     #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "What to record")]

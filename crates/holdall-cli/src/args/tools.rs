@@ -423,6 +423,10 @@ pub struct ReindexArguments {
     #[arg(value_name = "BAG", required = true)]
     pub bags: Vec<PathBuf>,
 
+    /// Storage of the bags, as for `ros2 bag reindex`; it is recognized in any case
+    #[arg(short = 's', long, value_name = "ID", value_parser = Known::storages(), hide_possible_values = true)]
+    pub storage: Option<String>,
+
     /// One JSON object for each bag
     #[arg(long)]
     pub json: bool,
@@ -437,6 +441,9 @@ pub enum ListWhat {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
+        /// As for `ros2 bag list`; each line has everything in any case
+        #[arg(short = 'v', long)]
+        verbose: bool,
     },
     /// The codecs that bags can be compressed with
     #[command(alias = "codec", alias = "compressor", alias = "decompressor")]
@@ -444,6 +451,9 @@ pub enum ListWhat {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
+        /// As for `ros2 bag list`; each line has everything in any case
+        #[arg(short = 'v', long)]
+        verbose: bool,
     },
     /// The serialization formats that can be converted into each other
     #[command(alias = "converter")]
@@ -451,6 +461,9 @@ pub enum ListWhat {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
+        /// As for `ros2 bag list`; each line has everything in any case
+        #[arg(short = 'v', long)]
+        verbose: bool,
     },
     /// The topics of bags
     Topics {

@@ -34,6 +34,11 @@ impl Request {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Self {
         let services = selection.services.iter().map(|name| service_event_topic(name));
+        // Each server of an action publishes its state.
+        let actions = selection
+            .actions
+            .iter()
+            .map(|name| format!("{name}/_action/status"));
         let of_variable = |name: &str, default: &str| {
             let value = variable(name).map(|value| value.trim().to_owned());
             value
@@ -42,7 +47,13 @@ impl Request {
         };
         let is_local = of_variable("ROS_LOCALHOST_ONLY", "0") == "1";
         Self {
-            topics: selection.topics.iter().cloned().chain(services).collect(),
+            topics: selection
+                .topics
+                .iter()
+                .cloned()
+                .chain(services)
+                .chain(actions)
+                .collect(),
             transports,
             domain: of_variable("ROS_DOMAIN_ID", "0"),
             range: if is_local {

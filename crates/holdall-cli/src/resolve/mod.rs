@@ -23,7 +23,7 @@ pub enum UsageError {
     /// Nothing selects topics to record.
     #[error(
         "nothing is selected to record; use -a for everything, or name topics, or one of --all-topics, --all-services, \
-         --services, --topic-types, --regex, --static-topics-path"
+         --all-actions, --services, --actions, --topic-types, --regex, --static-topics-path"
     )]
     NothingSelected,
     /// A request of `holdall control` without its argument.

@@ -140,10 +140,12 @@ fn selects_by_discovery(args: &RecordArguments) -> bool {
     args.all
         || args.all_topics
         || args.all_services
+        || args.all_actions
         || args.regex.as_deref().is_some_and(|pattern| !pattern.is_empty())
         || !(args.positional_topics.is_empty()
             && args.topics.is_empty()
             && args.services.is_empty()
+            && args.actions.is_empty()
             && args.topic_types.is_empty())
 }
 
@@ -312,13 +314,16 @@ fn selection(args: &RecordArguments) -> Result<Selection, UsageError> {
     let selection = Selection {
         all_topics: args.all || args.all_topics,
         all_services: args.all || args.all_services,
+        all_actions: args.all || args.all_actions,
         topics,
         services: names::full_names("--services", &args.services)?,
+        actions: names::full_names("--actions", &args.actions)?,
         topic_types: names::type_names("--topic-types", &args.topic_types)?,
         regex: pattern::compile("--regex", args.regex.as_deref())?,
         exclude_regex: pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?,
         exclude_topics: names::full_names("--exclude-topics", &args.exclude_topics)?,
         exclude_services: names::full_names("--exclude-services", &args.exclude_services)?,
+        exclude_actions: names::full_names("--exclude-actions", &args.exclude_actions)?,
         exclude_topic_types: names::type_names("--exclude-topic-types", &args.exclude_topic_types)?,
         include_hidden_topics: args.include_hidden_topics,
         include_unpublished_topics: args.include_unpublished_topics,
@@ -337,9 +342,10 @@ fn useless_exclusion(part: SelectionPart) -> UsageError {
         SelectionPart::ExcludedTopics => ("--exclude-topics", topics_broad),
         SelectionPart::ExcludedTopicTypes => ("--exclude-topic-types", topics_broad),
         SelectionPart::ExcludedServices => ("--exclude-services", "-a, --all-services or --regex"),
+        SelectionPart::ExcludedActions => ("--exclude-actions", "-a, --all-actions or --regex"),
         _ => (
             "--exclude-regex",
-            "-a, --all-topics, --all-services, --topic-types or --regex",
+            "-a, --all-topics, --all-services, --all-actions, --topic-types or --regex",
         ),
     };
     UsageError::ExcludeWithoutBroadChoice { flag, broad }
@@ -506,6 +512,7 @@ fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
 fn warnings(args: &RecordArguments) -> Vec<String> {
     let all_topics = args.all || args.all_topics;
     let all_services = args.all || args.all_services;
+    let all_actions = args.all || args.all_actions;
     let mut warnings = Vec::new();
     if all_topics && !(args.topics.is_empty() && args.positional_topics.is_empty()) {
         warnings.push("all topics are recorded, so naming some has no effect".to_owned());
@@ -513,8 +520,14 @@ fn warnings(args: &RecordArguments) -> Vec<String> {
     if all_services && !args.services.is_empty() {
         warnings.push("all services are recorded, so naming some has no effect".to_owned());
     }
-    if (all_topics || all_services) && args.regex.as_deref().is_some_and(|p| !p.is_empty()) {
-        warnings.push("-a, --all-topics and --all-services override --regex, which has no effect".to_owned());
+    if all_actions && !args.actions.is_empty() {
+        warnings.push("all actions are recorded, so naming some has no effect".to_owned());
+    }
+    if (all_topics || all_services || all_actions) && args.regex.as_deref().is_some_and(|p| !p.is_empty()) {
+        warnings.push(
+            "-a, --all-topics, --all-services and --all-actions override --regex, which has no effect"
+                .to_owned(),
+        );
     }
     warnings
 }

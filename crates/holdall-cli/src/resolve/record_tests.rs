@@ -334,3 +334,20 @@ fn throttles_have_a_topic_and_a_rate() {
         );
     }
 }
+
+#[test]
+fn actions_are_selected_as_services_are() {
+    let all = options("-a").selection;
+    assert!(all.all_topics && all.all_services && all.all_actions);
+    let actions = options("--all-actions --exclude-actions fib").selection;
+    assert!(actions.all_actions && !actions.all_topics && !actions.all_services);
+    assert_eq!(actions.exclude_actions, ["/fib"]);
+    assert_eq!(
+        options("--actions fib /dock").selection.actions,
+        ["/fib", "/dock"]
+    );
+    assert_eq!(
+        refusal("--actions /fib --exclude-actions /dock"),
+        "--exclude-actions excludes from a broad selection; add one of -a, --all-actions or --regex"
+    );
+}

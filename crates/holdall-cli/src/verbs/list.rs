@@ -19,9 +19,11 @@ use tracing::level_filters::LevelFilter;
 pub fn run(what: &ListWhat) -> VerbResult {
     log::start(LevelFilter::WARN);
     let (rows, json, columns): (Vec<Value>, bool, &[&str]) = match what {
-        ListWhat::Storages { json } => (storage_rows(), *json, &["id", "extension", "written", "presets"]),
-        ListWhat::Codecs { json } => (codec_rows(), *json, &["codec", "mode", "what"]),
-        ListWhat::Converters { json } => (converter_rows(), *json, &["from", "to", "what"]),
+        ListWhat::Storages { json, .. } => {
+            (storage_rows(), *json, &["id", "extension", "written", "presets"])
+        }
+        ListWhat::Codecs { json, .. } => (codec_rows(), *json, &["codec", "mode", "what"]),
+        ListWhat::Converters { json, .. } => (converter_rows(), *json, &["from", "to", "what"]),
         ListWhat::Topics { bags, json } => (
             of_bags(bags, &topic_rows)?,
             *json,

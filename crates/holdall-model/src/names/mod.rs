@@ -139,6 +139,26 @@ pub fn service_of_event_type(type_name: &str) -> Option<&str> {
     (matches!(kind, "srv" | "action") && !name.is_empty()).then_some(service)
 }
 
+/// What every topic of an action has after the action's name.
+const ACTION_PART: &str = "/_action/";
+
+/// The action that a topic belongs to; `None` for other topics.
+///
+/// An action has five: `<action>/_action/feedback`, `<action>/_action/status`, and the introspection topics of its services `send_goal`,
+/// `cancel_goal` and `get_result`. The type must be the one that goes with the name.
+pub fn action_of_topic<'a>(topic: &'a str, type_name: &str) -> Option<&'a str> {
+    let (action, part) = topic.rsplit_once(ACTION_PART)?;
+    let is_of_action = match part {
+        "feedback" => type_name.contains("/action/") && type_name.ends_with("_FeedbackMessage"),
+        "status" => type_name == "action_msgs/msg/GoalStatusArray",
+        "send_goal/_service_event" => type_name.ends_with("_SendGoal_Event"),
+        "get_result/_service_event" => type_name.ends_with("_GetResult_Event"),
+        "cancel_goal/_service_event" => type_name == "action_msgs/srv/CancelGoal_Event",
+        _ => false,
+    };
+    (is_of_action && !action.is_empty()).then_some(action)
+}
+
 fn error(what: &'static str, name: &str, kind: NameErrorKind) -> NameError {
     NameError {
         what,

@@ -2,7 +2,7 @@
 
 use super::{Selection, SelectionError, SelectionPart};
 use crate::{
-    names::{expand_name, is_hidden, service_event_topic, service_of_event_topic},
+    names::{action_of_topic, expand_name, is_hidden, service_event_topic, service_of_event_topic},
     topic::NodeName,
 };
 use regex::Regex;
@@ -13,13 +13,16 @@ use std::collections::BTreeSet;
 pub struct TopicFilter {
     all_topics: bool,
     all_services: bool,
+    all_actions: bool,
     topics: BTreeSet<String>,
     service_event_topics: BTreeSet<String>,
+    actions: BTreeSet<String>,
     topic_types: BTreeSet<String>,
     regex: Option<Regex>,
     exclude_regex: Option<Regex>,
     exclude_topics: BTreeSet<String>,
     exclude_service_event_topics: BTreeSet<String>,
+    exclude_actions: BTreeSet<String>,
     exclude_topic_types: BTreeSet<String>,
     include_hidden_topics: bool,
     include_unpublished_topics: bool,
@@ -41,17 +44,20 @@ impl Selection {
                 .map(|name| service_event_topic(name))
                 .collect())
         };
-        let all_given = self.all_topics || self.all_services;
+        let all_given = self.all_topics || self.all_services || self.all_actions;
         Ok(TopicFilter {
             all_topics: self.all_topics,
             all_services: self.all_services,
+            all_actions: self.all_actions,
             topics: names(SelectionPart::Topics, &self.topics)?,
             service_event_topics: events(SelectionPart::Services, &self.services)?,
+            actions: names(SelectionPart::Actions, &self.actions)?,
             topic_types: types(SelectionPart::TopicTypes, &self.topic_types)?,
             regex: self.regex.clone().filter(|_| !all_given),
             exclude_regex: self.exclude_regex.clone(),
             exclude_topics: names(SelectionPart::ExcludedTopics, &self.exclude_topics)?,
             exclude_service_event_topics: events(SelectionPart::ExcludedServices, &self.exclude_services)?,
+            exclude_actions: names(SelectionPart::ExcludedActions, &self.exclude_actions)?,
             exclude_topic_types: types(SelectionPart::ExcludedTopicTypes, &self.exclude_topic_types)?,
             include_hidden_topics: self.include_hidden_topics,
             include_unpublished_topics: self.include_unpublished_topics,
@@ -88,7 +94,9 @@ impl TopicFilter {
     /// Whether a topic is recorded.
     ///
     /// A service introspection topic (`<service>/_service_event` of an `_Event` type) is selected as its
-    /// service is: by `--all-services`, `--services`, and patterns on the service's name. All others are
+    /// service is: by `--all-services`, `--services`, and patterns on the service's name. The topics of an action are
+    /// selected by `--all-actions`, `--actions` and patterns on the action's name, and in addition as what they are:
+    /// services' events, or hidden topics. Actions with a hidden name are selected as hidden topics are. All others are
     /// selected as topics; hidden ones only by name or with `--include-hidden-topics`. An exclusion by name,
     /// type or pattern always wins. Topics without a publisher, and with `ignore_leaf_topics` those without a
     /// subscription, wait until they have one.
@@ -101,10 +109,33 @@ impl TopicFilter {
     ) -> bool {
         let live = (has_publishers || self.include_unpublished_topics)
             && (has_subscriptions || !self.ignore_leaf_topics);
-        live && match service_of_event_topic(topic, type_name) {
-            Some(service) => self.takes_service(topic, service),
-            None => self.takes_topic(topic, type_name),
+        live && self.takes(topic, type_name)
+    }
+
+    fn takes(&self, topic: &str, type_name: &str) -> bool {
+        let action = action_of_topic(topic, type_name);
+        if action.is_some_and(|action| self.leaves_out_action(topic, type_name, action)) {
+            return false;
         }
+        let as_action = action.is_some_and(|action| self.chooses_action(action));
+        match service_of_event_topic(topic, type_name) {
+            Some(service) => self.takes_service(topic, service, as_action),
+            None => as_action || self.takes_topic(topic, type_name),
+        }
+    }
+
+    fn chooses_action(&self, action: &str) -> bool {
+        let is_shown = self.include_hidden_topics || !is_hidden(action);
+        self.actions.contains(action) || (is_shown && (self.all_actions || matches(&self.regex, action)))
+    }
+
+    /// An exclusion of the action, or of this topic of it.
+    fn leaves_out_action(&self, topic: &str, type_name: &str, action: &str) -> bool {
+        self.exclude_actions.contains(action)
+            || self.exclude_topics.contains(topic)
+            || self.exclude_topic_types.contains(type_name)
+            || matches(&self.exclude_regex, action)
+            || matches(&self.exclude_regex, topic)
     }
 
     fn takes_topic(&self, topic: &str, type_name: &str) -> bool {
@@ -117,9 +148,10 @@ impl TopicFilter {
         chosen && !left_out && (named || self.include_hidden_topics || !is_hidden(topic))
     }
 
-    fn takes_service(&self, event_topic: &str, service: &str) -> bool {
+    /// `chosen` when something else than its service selects it.
+    fn takes_service(&self, event_topic: &str, service: &str, chosen: bool) -> bool {
         let named = self.service_event_topics.contains(event_topic) || self.topics.contains(event_topic);
-        let chosen = self.all_services || named || matches(&self.regex, service);
+        let chosen = chosen || self.all_services || named || matches(&self.regex, service);
         let left_out = self.exclude_service_event_topics.contains(event_topic)
             || self.exclude_topics.contains(event_topic)
             || matches(&self.exclude_regex, service);
@@ -187,6 +219,144 @@ mod tests {
         };
         assert!(takes(&services_only, ADD, ADD_EVENT));
         assert!(!takes(&services_only, "/chatter", STRING));
+    }
+
+    const GOALS: &str = "action_msgs/msg/GoalStatusArray";
+
+    /// The topics of an action, with their types.
+    fn parts(action: &str) -> [(String, &'static str); 5] {
+        [
+            ("feedback", "example_interfaces/action/Fibonacci_FeedbackMessage"),
+            ("status", GOALS),
+            (
+                "send_goal/_service_event",
+                "example_interfaces/action/Fibonacci_SendGoal_Event",
+            ),
+            (
+                "get_result/_service_event",
+                "example_interfaces/action/Fibonacci_GetResult_Event",
+            ),
+            ("cancel_goal/_service_event", "action_msgs/srv/CancelGoal_Event"),
+        ]
+        .map(|(part, type_name)| (format!("{action}/_action/{part}"), type_name))
+    }
+
+    /// How many topics of an action are taken.
+    fn taken(selection: &Selection, action: &str) -> usize {
+        let parts = parts(action);
+        parts
+            .iter()
+            .filter(|(topic, type_name)| takes(selection, topic, type_name))
+            .count()
+    }
+
+    #[test]
+    fn an_action_is_recorded_whole_or_not_at_all() {
+        let named = Selection {
+            actions: names(&["/fib"]),
+            ..Selection::default()
+        };
+        assert_eq!(
+            [
+                taken(&named, "/fib"),
+                taken(&named, "/fib2"),
+                taken(&named, "/a/fib")
+            ],
+            [5, 0, 0]
+        );
+        assert!(!takes(&named, "/chatter", STRING) && !takes(&named, ADD, ADD_EVENT));
+        let actions = Selection {
+            all_actions: true,
+            ..Selection::default()
+        };
+        assert_eq!(taken(&actions, "/fib"), 5);
+        assert!(!takes(&actions, "/chatter", STRING) && !takes(&actions, ADD, ADD_EVENT));
+        assert_eq!(taken(&Selection::all(), "/fib"), 5);
+        let pattern = Selection {
+            regex: pattern("^/fib$"),
+            ..Selection::default()
+        };
+        assert_eq!([taken(&pattern, "/fib"), taken(&pattern, "/fib2")], [5, 0]);
+        let but_one = Selection {
+            exclude_actions: names(&["/fib"]),
+            ..Selection::all()
+        };
+        assert_eq!([taken(&but_one, "/fib"), taken(&but_one, "/other")], [0, 5]);
+        let none_of_fib = Selection {
+            exclude_regex: self::pattern("fib"),
+            ..Selection::all()
+        };
+        assert_eq!(
+            [taken(&none_of_fib, "/fib"), taken(&none_of_fib, "/other")],
+            [0, 5]
+        );
+        let no_goals = Selection {
+            exclude_topic_types: names(&[GOALS]),
+            ..Selection::all()
+        };
+        assert_eq!(taken(&no_goals, "/fib"), 4);
+    }
+
+    #[test]
+    fn a_hidden_action_is_recorded_by_name_or_on_request() {
+        assert_eq!(
+            taken(
+                &Selection {
+                    all_actions: true,
+                    ..Selection::default()
+                },
+                "/_fib"
+            ),
+            0
+        );
+        let named = Selection {
+            actions: names(&["/_fib"]),
+            ..Selection::default()
+        };
+        assert_eq!(taken(&named, "/_fib"), 5);
+        let shown = Selection {
+            include_hidden_topics: true,
+            ..Selection::all()
+        };
+        assert_eq!(taken(&shown, "/_fib"), 5);
+    }
+
+    #[test]
+    fn topics_of_actions_are_also_what_else_they_are() {
+        assert_eq!(
+            taken(
+                &Selection {
+                    all_topics: true,
+                    ..Selection::default()
+                },
+                "/fib"
+            ),
+            0
+        );
+        let hidden = Selection {
+            all_topics: true,
+            include_hidden_topics: true,
+            ..Selection::default()
+        };
+        assert_eq!(taken(&hidden, "/fib"), 2);
+        let services = Selection {
+            all_services: true,
+            ..Selection::default()
+        };
+        assert_eq!(taken(&services, "/fib"), 3);
+        let by_name = Selection {
+            topics: names(&["/fib/_action/status"]),
+            ..Selection::default()
+        };
+        assert_eq!(taken(&by_name, "/fib"), 1);
+        let other_type = Selection {
+            all_actions: true,
+            ..Selection::default()
+        };
+        assert!(!takes(&other_type, "/fib/_action/status", STRING));
+        assert!(
+            !takes(&other_type, "/fib/_action/other", GOALS) && !takes(&other_type, "/_action/status", GOALS)
+        );
     }
 
     #[test]

@@ -28,20 +28,26 @@ pub struct Selection {
     pub all_topics: bool,
     /// `--all-services` (or `-a`).
     pub all_services: bool,
+    /// `--all-actions` (or `-a`).
+    pub all_actions: bool,
     /// Exact topic names.
     pub topics: Vec<String>,
     /// Service names; their `/_service_event` topics are recorded.
     pub services: Vec<String>,
+    /// Action names; their feedback, status and service events are recorded.
+    pub actions: Vec<String>,
     /// All topics of these types.
     pub topic_types: Vec<String>,
-    /// Search pattern on topic and service names; ignored when an `all_*` is set.
+    /// Search pattern on topic, service and action names; ignored when an `all_*` is set.
     pub regex: Option<regex::Regex>,
-    /// Topics and services that match are excluded.
+    /// Topics, services and actions that match are excluded.
     pub exclude_regex: Option<regex::Regex>,
     /// Exact topic names to exclude.
     pub exclude_topics: Vec<String>,
     /// Service names to exclude.
     pub exclude_services: Vec<String>,
+    /// Action names to exclude.
+    pub exclude_actions: Vec<String>,
     /// Types to exclude.
     pub exclude_topic_types: Vec<String>,
     /// Also topics with a name token that begins with `_`.
@@ -53,12 +59,13 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Every topic and every service that discovery finds (`--all`), hidden topics excepted.
+    /// Every topic, service and action that discovery finds (`--all`), hidden topics excepted.
     #[must_use]
     pub fn all() -> Self {
         Self {
             all_topics: true,
             all_services: true,
+            all_actions: true,
             ..Self::default()
         }
     }

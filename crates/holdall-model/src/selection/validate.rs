@@ -15,12 +15,16 @@ pub enum SelectionPart {
     Topics,
     /// [`Selection::services`].
     Services,
+    /// [`Selection::actions`].
+    Actions,
     /// [`Selection::topic_types`].
     TopicTypes,
     /// [`Selection::exclude_topics`].
     ExcludedTopics,
     /// [`Selection::exclude_services`].
     ExcludedServices,
+    /// [`Selection::exclude_actions`].
+    ExcludedActions,
     /// [`Selection::exclude_topic_types`].
     ExcludedTopicTypes,
     /// [`Selection::exclude_regex`].
@@ -32,9 +36,11 @@ impl fmt::Display for SelectionPart {
         f.write_str(match self {
             Self::Topics => "selected topics",
             Self::Services => "selected services",
+            Self::Actions => "selected actions",
             Self::TopicTypes => "selected types",
             Self::ExcludedTopics => "excluded topics",
             Self::ExcludedServices => "excluded services",
+            Self::ExcludedActions => "excluded actions",
             Self::ExcludedTopicTypes => "excluded types",
             Self::ExcludedPattern => "excluded pattern",
         })
@@ -106,9 +112,10 @@ fn one_line(message: &str) -> String {
 impl Selection {
     /// True when nothing is selected.
     pub fn is_empty(&self) -> bool {
-        !(self.all_topics || self.all_services || self.regex.is_some())
+        !(self.all_topics || self.all_services || self.all_actions || self.regex.is_some())
             && self.topics.is_empty()
             && self.services.is_empty()
+            && self.actions.is_empty()
             && self.topic_types.is_empty()
     }
 
@@ -120,11 +127,12 @@ impl Selection {
     pub fn validate(&self) -> Result<(), SelectionError> {
         let topics = self.all_topics || self.regex.is_some() || !self.topic_types.is_empty();
         let services = self.all_services || self.regex.is_some();
+        let actions = self.all_actions || self.regex.is_some();
         let exclusions = [
             (
                 SelectionPart::ExcludedPattern,
                 self.exclude_regex.is_some(),
-                topics || services,
+                topics || services || actions,
             ),
             (
                 SelectionPart::ExcludedTopics,
@@ -140,6 +148,11 @@ impl Selection {
                 SelectionPart::ExcludedServices,
                 !self.exclude_services.is_empty(),
                 services,
+            ),
+            (
+                SelectionPart::ExcludedActions,
+                !self.exclude_actions.is_empty(),
+                actions,
             ),
         ];
         let useless = exclusions.into_iter().find(|&(_, given, broad)| given && !broad);
@@ -187,24 +200,27 @@ mod tests {
             match part {
                 SelectionPart::ExcludedTopics => selection.exclude_topics = names(),
                 SelectionPart::ExcludedServices => selection.exclude_services = names(),
+                SelectionPart::ExcludedActions => selection.exclude_actions = names(),
                 SelectionPart::ExcludedTopicTypes => selection.exclude_topic_types = names(),
                 _ => selection.exclude_regex = pattern(),
             }
             selection
         };
-        // The exclusion, and whether all topics, all services, and a pattern are enough for it.
+        // The exclusion, and whether all topics, all services, all actions, and a pattern are enough for it.
         for (part, enough) in [
-            (SelectionPart::ExcludedTopics, [true, false, true]),
-            (SelectionPart::ExcludedTopicTypes, [true, false, true]),
-            (SelectionPart::ExcludedServices, [false, true, true]),
-            (SelectionPart::ExcludedPattern, [true, true, true]),
+            (SelectionPart::ExcludedTopics, [true, false, false, true]),
+            (SelectionPart::ExcludedTopicTypes, [true, false, false, true]),
+            (SelectionPart::ExcludedServices, [false, true, false, true]),
+            (SelectionPart::ExcludedActions, [false, false, true, true]),
+            (SelectionPart::ExcludedPattern, [true, true, true, true]),
         ] {
             assert_eq!(refused(&with(part)), Some(part));
-            let (mut topics, mut services, mut regex) = (with(part), with(part), with(part));
+            let [mut topics, mut services, mut actions, mut regex] = [(); 4].map(|()| with(part));
             topics.all_topics = true;
             services.all_services = true;
+            actions.all_actions = true;
             regex.regex = pattern();
-            let allowed = [topics, services, regex].map(|selection| refused(&selection).is_none());
+            let allowed = [topics, services, actions, regex].map(|selection| refused(&selection).is_none());
             assert_eq!(allowed, enough, "{part}");
         }
     }

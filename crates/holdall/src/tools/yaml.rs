@@ -279,6 +279,7 @@ fn selection(entry: &Entry) -> Result<Selection, String> {
         // Topics in a bag were published.
         include_unpublished_topics: true,
         ignore_leaf_topics: false,
+        ..Selection::default()
     })
 }
 
