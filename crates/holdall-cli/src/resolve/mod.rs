@@ -7,6 +7,7 @@ pub mod parameters;
 pub mod pattern;
 pub mod play;
 pub mod record;
+mod record_topics;
 pub mod static_topics;
 pub mod surroundings;
 pub mod tools;

@@ -1,6 +1,11 @@
 //! Resolves the arguments of `holdall record` into the recorder's options.
 
-use super::{UsageError, names, pattern, read_file, static_topics, surroundings::Surroundings};
+use super::{
+    UsageError, read_file,
+    record_topics::{selection, throttles},
+    static_topics,
+    surroundings::Surroundings,
+};
 use crate::args::record::{
     CachePolicyName, CompressionModeName, DiskModeName, OnDiskFullName, RecordArguments,
 };
@@ -12,7 +17,6 @@ use holdall::{
     writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{os::DiskMode, process::memory_bytes};
-use holdall_model::selection::{Selection, SelectionError, SelectionPart};
 use holdall_storage::{Storage, StorageOptions, compression::FORMATS, storage_by_id};
 use std::{
     collections::BTreeMap,
@@ -308,49 +312,6 @@ fn compression(args: &RecordArguments) -> Result<CompressionOptions, UsageError>
     })
 }
 
-fn selection(args: &RecordArguments) -> Result<Selection, UsageError> {
-    let mut topics = names::full_names("topic", &args.positional_topics)?;
-    topics.extend(names::full_names("--topics", &args.topics)?);
-    let selection = Selection {
-        all_topics: args.all || args.all_topics,
-        all_services: args.all || args.all_services,
-        all_actions: args.all || args.all_actions,
-        topics,
-        services: names::full_names("--services", &args.services)?,
-        actions: names::full_names("--actions", &args.actions)?,
-        topic_types: names::type_names("--topic-types", &args.topic_types)?,
-        regex: pattern::compile("--regex", args.regex.as_deref())?,
-        exclude_regex: pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?,
-        exclude_topics: names::full_names("--exclude-topics", &args.exclude_topics)?,
-        exclude_services: names::full_names("--exclude-services", &args.exclude_services)?,
-        exclude_actions: names::full_names("--exclude-actions", &args.exclude_actions)?,
-        exclude_topic_types: names::type_names("--exclude-topic-types", &args.exclude_topic_types)?,
-        include_hidden_topics: args.include_hidden_topics,
-        include_unpublished_topics: args.include_unpublished_topics,
-        ignore_leaf_topics: args.ignore_leaf_topics,
-    };
-    match selection.validate() {
-        Err(SelectionError::NothingToExcludeFrom { part }) => Err(useless_exclusion(part)),
-        _ => Ok(selection),
-    }
-}
-
-/// The sentence for an exclusion that can have no effect, with the flags that would give it one.
-fn useless_exclusion(part: SelectionPart) -> UsageError {
-    let topics_broad = "-a, --all-topics, --topic-types or --regex";
-    let (flag, broad) = match part {
-        SelectionPart::ExcludedTopics => ("--exclude-topics", topics_broad),
-        SelectionPart::ExcludedTopicTypes => ("--exclude-topic-types", topics_broad),
-        SelectionPart::ExcludedServices => ("--exclude-services", "-a, --all-services or --regex"),
-        SelectionPart::ExcludedActions => ("--exclude-actions", "-a, --all-actions or --regex"),
-        _ => (
-            "--exclude-regex",
-            "-a, --all-topics, --all-services, --all-actions, --topic-types or --regex",
-        ),
-    };
-    UsageError::ExcludeWithoutBroadChoice { flag, broad }
-}
-
 fn output(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<PathBuf, UsageError> {
     let refuse = |value: &str, reason: &str| UsageError::BadValue {
         flag: "--output",
@@ -431,38 +392,6 @@ fn cache(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<Cach
         policy: cache_policy(args.cache_policy),
         snapshot: args.snapshot_mode,
     })
-}
-
-/// The greatest rate that can be given: one message each microsecond.
-const THROTTLE_HERTZ_MAX: f64 = 1e6;
-
-/// The least rate that can be given: one message in about twelve days.
-const THROTTLE_HERTZ_MIN: f64 = 1e-6;
-
-/// `TOPIC=HZ` pairs; the last one of a topic counts.
-fn throttles(pairs: &[String]) -> Result<BTreeMap<String, f64>, UsageError> {
-    const FLAG: &str = "--topic-throttle-frequency";
-    let throttle = |pair: &String| {
-        let refuse = |reason: String| UsageError::BadValue {
-            flag: FLAG,
-            value: pair.clone(),
-            reason,
-        };
-        let Some((topic, rate)) = pair.rsplit_once('=') else {
-            return Err(refuse(
-                "expected TOPIC=HZ, for example /camera/image=2.5".to_owned(),
-            ));
-        };
-        let hertz = rate.trim().parse::<f64>().ok();
-        let Some(hertz) = hertz.filter(|hertz| (THROTTLE_HERTZ_MIN..=THROTTLE_HERTZ_MAX).contains(hertz))
-        else {
-            return Err(refuse(format!(
-                "a rate from {THROTTLE_HERTZ_MIN} to {THROTTLE_HERTZ_MAX} Hz is needed"
-            )));
-        };
-        Ok((names::full_name(FLAG, topic.trim())?, hertz))
-    };
-    pairs.iter().map(throttle).collect()
 }
 
 /// How files are written.

@@ -1,4 +1,4 @@
-//! The limits of the whole recording: what comes after one is reached is left out, and the recorder is told.
+//! The limits of the whole recording: what comes after one is reached is left out, and the recorder learns of it.
 
 use super::Drain;
 use crate::record::limits::ReachedLimit;
