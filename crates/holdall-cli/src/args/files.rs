@@ -18,11 +18,19 @@ use std::{
 const VERBS: [&str; 2] = ["record", "play"];
 
 /// Node parameters of rosbag2's composable nodes with the flags that they set; `storage.*` and the parameters of one node.
-const PARAMETERS: [(&str, &str, &str); 56] = [
+const PARAMETERS: [(&str, &str, &str); 60] = [
     ("record", "record.all", "all"),
     ("record", "record.all_topics", "all-topics"),
     ("record", "record.all_services", "all-services"),
     ("record", "record.is_discovery_disabled", "no-discovery"),
+    ("record", "record.all_actions", "all-actions"),
+    ("record", "record.actions", "actions"),
+    ("record", "record.exclude_actions", "exclude-actions"),
+    (
+        "record",
+        "record.rmw_serialization_format",
+        "serialization-format",
+    ),
     ("record", "record.topics", "topics"),
     ("record", "record.topic_types", "topic-types"),
     ("record", "record.services", "services"),
