@@ -59,13 +59,17 @@ const READERS: &[&[&str]] = &[
     &["decompress", "BAG", "-o", "out"],
     #[cfg(feature = "dds")]
     &["play", "BAG"],
+    #[cfg(feature = "dds")]
+    &["burst", "BAG"],
 ];
 
 /// Verbs that read no bag, with an input that is not there.
 const OTHERS: &[&[&str]] = &[
     &["record", "-a", "--qos-profile-overrides-path", "missing"],
     &["control", "missing", "status"],
+    #[cfg(feature = "bench")]
     &["bench", "report", "missing"],
+    #[cfg(feature = "bench")]
     &["bench", "run", "missing.yaml", "--out", "out"],
 ];
 
@@ -76,6 +80,8 @@ const WITHOUT_INPUT: &[&[&str]] = &[
     &["help", "missing"],
     #[cfg(not(feature = "dds"))]
     &["play", "--wrong"],
+    #[cfg(not(feature = "dds"))]
+    &["burst", "--wrong"],
 ];
 
 /// Choices that leave nothing of a good bag.
@@ -117,6 +123,8 @@ const NOTHING: &[&[&str]] = &[
     &["convert", "GOOD", "-o", "out", "-s", "sqlite3", "--start", "+100"],
     #[cfg(feature = "dds")]
     &["play", "GOOD", "--topics", "/nowhere"],
+    #[cfg(feature = "dds")]
+    &["burst", "GOOD", "--topics", "/nowhere"],
     #[cfg(feature = "dds")]
     &["play", "GOOD", "-e", "chat"],
     #[cfg(feature = "dds")]

@@ -12,7 +12,7 @@ use crate::{
     writer::CompressionMode,
 };
 use holdall_model::loss::ledger::Ledger;
-use std::{os::unix::fs::PermissionsExt, process::Command};
+use std::{io::ErrorKind, os::unix::fs::PermissionsExt, process::Command};
 
 const POINTER: &str = ".holdall-rescue.json";
 
@@ -49,7 +49,11 @@ fn copy_tree(from: &Path, to: &Path) {
         if path.is_dir() {
             copy_tree(&path, &copy);
         } else {
-            fs::copy(&path, &copy).unwrap();
+            // What is renamed or removed in the middle of the copy was not there at its end.
+            match fs::copy(&path, &copy) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                copied => drop(copied.unwrap()),
+            }
         }
     }
 }
