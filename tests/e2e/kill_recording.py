@@ -342,7 +342,7 @@ def streams_of(logs, flat_out, large_bytes):
     return small, large
 
 
-def run(world, kills, seed, side_by_side, longest_s=4.0, log=print, storages=STORAGES, causes=CAUSES, flat_out=False, large_bytes=100_000):
+def run(world, kills, seed, side_by_side, longest_s=4.0, report=print, storages=STORAGES, causes=CAUSES, flat_out=False, large_bytes=100_000):
     """Kills that many recordings; returns the faults, one sentence each."""
     rng = random.Random(seed)
     logs = {"/small": world.folder / "small.log", "/large": world.folder / "large.log"}
@@ -369,18 +369,18 @@ def run(world, kills, seed, side_by_side, longest_s=4.0, log=print, storages=STO
             outcome = one.judge(log, probe.behind_s(one.begun, one.killed))
             outcomes.append(outcome)
             for fault in outcome.faults:
-                log(f"kill {one.number} ({' '.join(one.options)}) by {one.cause} after {one.after_s:.2f} s: {fault}")
+                report(f"kill {one.number} ({' '.join(one.options)}) by {one.cause} after {one.after_s:.2f} s: {fault}")
             if not outcome.faults:
                 shutil.rmtree(one.bag, ignore_errors=True)
     probe.is_over.set()
     talker.interrupt()
     for line in table_of(outcomes):
-        log(line)
+        report(line)
     faults = [fault for outcome in outcomes for fault in outcome.faults]
     # Each check of content is skipped where a bag has none.
     if not any(outcome.recorded for outcome in outcomes):
         faults.append("no bag had a message that could be compared")
-        log(faults[-1])
+        report(faults[-1])
     return faults
 
 

@@ -8,5 +8,5 @@ import kill_recording
 def test_what_a_killed_recording_had_received_is_read_at_once_and_is_in_the_bag_after_a_repair(world):
     seed = int.from_bytes(os.urandom(4), "little")
     said = []
-    faults = kill_recording.run(world, kills=10, seed=seed, side_by_side=5, log=said.append)
+    faults = kill_recording.run(world, kills=10, seed=seed, side_by_side=5, report=said.append)
     assert not faults, f"seed {seed}: {faults}"
