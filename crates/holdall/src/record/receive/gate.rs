@@ -39,10 +39,12 @@ impl Gate {
     /// Whether a message may pass; replaces its stamp with simulation time where that is in use.
     #[inline]
     pub(crate) fn passage(&self, log_time: &mut Timestamp) -> Passage {
-        let Some(time) = self.time(*log_time) else {
-            return Passage::Shut;
-        };
-        *log_time = time;
+        if self.sim_time_nanos.is_some() {
+            let Some(time) = self.time(*log_time) else {
+                return Passage::Shut;
+            };
+            *log_time = time;
+        }
         if self.is_paused() {
             Passage::Shut
         } else {
@@ -51,7 +53,6 @@ impl Gate {
     }
 
     /// The time that stamps messages, `now` unless simulation time is in use; `None` before the first `/clock`.
-    #[inline]
     pub(crate) fn time(&self, now: Timestamp) -> Option<Timestamp> {
         let Some(sim_time) = &self.sim_time_nanos else {
             return Some(now);

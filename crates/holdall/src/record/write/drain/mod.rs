@@ -82,7 +82,8 @@ pub struct Drain {
     packing: Option<PayloadPacking<InPacking>>,
     failure: Option<WriteError>,
     options: DrainOptions,
-    limits: LimitGuard,
+    /// There where the recording must not exceed a size or a number of messages.
+    limits: Option<Box<LimitGuard>>,
     window: LossWindow,
     arrivals: Arrivals,
     /// Messages by topic that the sync in flight covers.
@@ -129,7 +130,7 @@ impl Drain {
             packing: None,
             failure: None,
             options,
-            limits: LimitGuard::new(options.limits),
+            limits: LimitGuard::watch(options.limits),
             window: LossWindow::new(options.max_loss_window),
             arrivals: Arrivals::default(),
             syncing: Vec::new(),
@@ -191,7 +192,9 @@ impl Drain {
     /// Writes what a segment holds; nothing in it was received before `received`.
     fn write_segment(&mut self, mut segment: Segment, received: Duration) {
         self.forget_vacated();
-        self.limits.reread_length();
+        if let Some(limits) = &mut self.limits {
+            limits.reread_length();
+        }
         let last_log_time = segment.last_log_time();
         let mut place = Place::default();
         let mut holds_waiting = false;
@@ -248,7 +251,7 @@ impl Drain {
         let (None, Some(topic)) = (&self.failure, topic) else {
             return self.lose(&entry, LossStage::Storage);
         };
-        if self.is_beyond_limit(entry.log_time, payload.len()) {
+        if self.limits.is_some() && self.exceeds_limit(entry.log_time, payload.len()) {
             return self.lose(&entry, LossStage::Policy);
         }
         let message = StoredMessage {
@@ -267,7 +270,9 @@ impl Drain {
                 }
                 self.journal.written(self.bag.file_number(), &entry);
                 self.progress.written += 1;
-                self.note_written(entry.log_time, payload.len());
+                if self.limits.is_some() {
+                    self.count_for_limit(entry.log_time, payload.len());
+                }
                 self.count(&entry, bytes as u64);
             }
             Err(error) => {
