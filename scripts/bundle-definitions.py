@@ -97,7 +97,7 @@ def stored():
 
 
 def messages_of(name, text):
-    """The messages that a definition stands for: itself, or those that ROS 2 derives from a service."""
+    """The messages of a definition: itself, or those that ROS 2 derives from a service."""
     if "/srv/" not in name:
         return {name: text}
     request, response = text.split("---\n")

@@ -149,12 +149,12 @@ def schema_of(bag, topic):
 def test_services_are_answered_with_the_attachment_of_the_request(meeting):
     caller = meeting.host()
     recorder = meeting.record("-a")
-    asked = []
+    payloads = []
     for service, kind in (("is_paused", "IsPaused"), ("pause", "Pause"), ("is_paused", "IsPaused")):
-        told = caller.do("call", service=f"/rosbag2_recorder/{service}", type=f"rosbag2_interfaces/srv/{kind}", payload="0001000000")
-        assert told["hash"].startswith("RIHS01_") and told["sequence"] == 7 and told["is_ours"], told
-        asked.append(told["payload"][8:10])
-    assert asked == ["00", "00", "01"], "paused after the call"
+        reply = caller.do("call", service=f"/rosbag2_recorder/{service}", type=f"rosbag2_interfaces/srv/{kind}", payload="0001000000")
+        assert reply["hash"].startswith("RIHS01_") and reply["sequence"] == 7 and reply["is_ours"], reply
+        payloads.append(reply["payload"][8:10])
+    assert payloads == ["00", "00", "01"], "paused after the call"
     assert recorder.stop()[0] == 0
 
 

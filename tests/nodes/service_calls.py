@@ -27,7 +27,7 @@ DEADLINE_S = 20.0
 STORE = get_typestore(Stores.ROS2_JAZZY)
 
 
-def tell(**event):
+def report(**event):
     print(json.dumps(event), flush=True)
 
 
@@ -339,8 +339,8 @@ def main():
                 client.close()
         if not fresh:
             client.close()
-        tell(event="answered", service=call.service, reply=reply, milliseconds=took, answered=answered, there=there)
-    tell(event="done")
+        report(event="answered", service=call.service, reply=reply, milliseconds=took, answered=answered, there=there)
+    report(event="done")
 
 
 def zeros(call):

@@ -18,7 +18,7 @@ import rclpy.executors
 from test_msgs.srv import BasicTypes
 
 sys.path.insert(0, __file__.rsplit("/", 1)[0])
-from talker import tell  # noqa: E402
+from talker import tell as report  # noqa: E402
 
 # A call without an answer must not block the test for ever.
 DEADLINE_S = 20.0
@@ -41,7 +41,7 @@ def call(node, plan):
         took.append(1e3 * (time.monotonic() - began))
         result = future.result() if future.done() else None
         right += result is not None and (result.int64_value, result.string_value) == (number, plan["text"] * 2)
-    tell(event="done", right=right, milliseconds=took)
+    report(event="done", right=right, milliseconds=took)
 
 
 def serve(node, plan, stop):
@@ -50,7 +50,7 @@ def serve(node, plan, stop):
     executor.add_node(node)
     spinner = threading.Thread(target=executor.spin)
     spinner.start()
-    tell(event="ready")
+    report(event="ready")
     stop.wait()
     executor.shutdown()
     spinner.join()

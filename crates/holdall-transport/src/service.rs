@@ -45,6 +45,10 @@ pub(crate) enum Wrapping {
     #[default]
     Bare,
     /// The client's own identifier and number, sent back unchanged.
+    #[cfg_attr(
+        not(any(test, feature = "dds")),
+        allow(dead_code, reason = "other transports relate by themselves")
+    )]
     Header([u8; 16]),
 }
 

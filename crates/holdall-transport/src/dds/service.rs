@@ -283,8 +283,14 @@ impl ServiceServer for DdsServer {
         if self.hears(id.client) {
             return self.write(id, payload);
         }
-        if self.held.len() == SERVICE_WAITING_MAX {
-            self.held.pop_front();
+        if self.held.len() == SERVICE_WAITING_MAX
+            && let Some(oldest) = self.held.pop_front()
+        {
+            tracing::warn!(
+                "{}: a reply to {} is dropped, too many wait",
+                self.name,
+                oldest.id.client
+            );
         }
         self.held.push_back(Held {
             id: *id,
