@@ -117,7 +117,7 @@ impl Assembly {
             parts.clone(),
             transports,
             bag_options.storage.keeps_types(),
-            started,
+            Arc::clone(&clock),
         )?;
         let directory = bag_options.directory.clone();
         let event = Event::Bag {

@@ -10,6 +10,7 @@ mod faults;
 mod holes;
 mod limits;
 mod live_bags;
+mod moments;
 mod panics;
 mod publishers;
 pub(super) mod rescue;

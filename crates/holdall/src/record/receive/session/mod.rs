@@ -4,9 +4,9 @@ mod definitions;
 mod source;
 mod topics;
 
-use holdall_io::mutex::lock;
+use holdall_io::{clock::Clock, mutex::lock};
 pub use source::INITIAL_DISCOVERY;
-use source::Source;
+use source::{Moment, Source};
 
 use super::{
     definitions::Definitions,
@@ -72,8 +72,7 @@ struct Decided {
     /// The transport that it came from.
     number: usize,
     decision: GraphDecision,
-    /// Time since the session's beginning when it was decided.
-    elapsed: Duration,
+    moment: Moment,
 }
 
 /// Everything between the transports and the cache.
@@ -86,6 +85,7 @@ pub(in crate::record) struct Session {
     definitions: Definitions,
     /// By name.
     topics: BTreeMap<String, RecordedTopic>,
+    clock: Arc<dyn Clock>,
     /// Keeps simulation time going.
     clock_subscriptions: Vec<Box<dyn Subscription>>,
     started: Duration,
@@ -113,8 +113,9 @@ impl Session {
         parts: Parts,
         transports: Vec<Box<dyn Transport>>,
         keeps_types: bool,
-        now: Duration,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, crate::record::RecordError> {
+        let now = clock.monotonic();
         let filter = filter(&options)?;
         let source = |transport: Box<dyn Transport>| Source {
             started: transport.now(),
@@ -132,6 +133,7 @@ impl Session {
             sources: transports.into_iter().map(source).collect(),
             definitions,
             topics: BTreeMap::new(),
+            clock,
             clock_subscriptions: Vec::new(),
             started: now,
             next_poll: now,
@@ -193,7 +195,7 @@ impl Session {
             self.next_poll = now + self.options.polling_interval;
             self.poll_graph(now);
         }
-        self.grant_wishes(now);
+        self.grant_wishes();
         if now >= self.next_announcements {
             self.next_announcements = now + ANNOUNCEMENT_INTERVAL;
             self.poll_announcements();
@@ -289,7 +291,7 @@ impl Session {
                 source.discovery.close();
                 Vec::new()
             };
-            self.defer(number, reopened, elapsed);
+            self.defer(number, reopened);
             let source = &mut self.sources[number];
             let mut events = Vec::new();
             let polled = source.transport.poll_graph(&mut events);
@@ -300,14 +302,13 @@ impl Session {
             if let Err(error) = polled {
                 self.transport_failed(number, &error);
             }
-            self.defer(number, decisions, elapsed);
+            self.defer(number, decisions);
             self.carry_out_decided();
         }
     }
 
     /// Subscribes to topics that the control asked for.
-    fn grant_wishes(&mut self, now: Duration) {
-        let elapsed = now.saturating_sub(self.started);
+    fn grant_wishes(&mut self) {
         for wish in self.parts.requests.take_wishes() {
             let mut answer = SubscribeAnswer::default();
             for (name, type_name) in wish.topics {
@@ -317,7 +318,7 @@ impl Session {
                         .discovery
                         .request(&name, type_name.as_deref());
                     is_there |= found.is_some();
-                    self.defer(number, found.into_iter().flatten(), elapsed);
+                    self.defer(number, found.into_iter().flatten());
                 }
                 let list = if is_there {
                     &mut answer.subscribed

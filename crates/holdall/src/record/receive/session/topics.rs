@@ -1,6 +1,6 @@
 //! The topics of a session: opened in the ledger, the cache and the bag, and subscribed.
 
-use super::{Decided, LiveTopic, Session};
+use super::{Decided, LiveTopic, Moment, Session};
 use crate::record::{
     receive::{
         discovery::{GraphDecision, TopicPlan, nodes_to_ask},
@@ -12,7 +12,7 @@ use crate::record::{
 use holdall_io::mutex::lock;
 use holdall_model::topic::{MessageDefinition, TopicInfo, TopicOrigin};
 use holdall_transport::{EndpointInfo, TransportError};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// How payloads are serialized where a transport says nothing else.
 const CDR: &str = "cdr";
@@ -34,7 +34,7 @@ impl Session {
                     self.record(number, &plan)?;
                 } else {
                     let decision = GraphDecision::Record(plan.clone());
-                    self.defer(number, [decision], Duration::ZERO);
+                    self.defer(number, [decision]);
                 }
             }
         }
@@ -42,16 +42,15 @@ impl Session {
     }
 
     /// Keeps decisions until the drain's queue has room for what they bring.
-    pub(super) fn defer(
-        &mut self,
-        number: usize,
-        decisions: impl IntoIterator<Item = GraphDecision>,
-        elapsed: Duration,
-    ) {
+    pub(super) fn defer(&mut self, number: usize, decisions: impl IntoIterator<Item = GraphDecision>) {
+        let moment = Moment {
+            elapsed: self.clock.monotonic().saturating_sub(self.started),
+            now: self.sources[number].transport.now(),
+        };
         let decisions = decisions.into_iter().map(|decision| Decided {
             number,
             decision,
-            elapsed,
+            moment,
         });
         self.decided.extend(decisions);
     }
@@ -61,7 +60,7 @@ impl Session {
         while self.parts.drain.has_room()
             && let Some(next) = self.decided.pop_front()
         {
-            if let Err(error) = self.carry_out(next.number, next.decision, next.elapsed) {
+            if let Err(error) = self.carry_out(next.number, next.decision, next.moment) {
                 tracing::error!("not recorded: {error}");
             }
         }
@@ -80,11 +79,11 @@ impl Session {
         &mut self,
         number: usize,
         decision: GraphDecision,
-        elapsed: Duration,
+        moment: Moment,
     ) -> Result<(), TransportError> {
         match decision {
             GraphDecision::Record(plan) => self.record(number, &plan),
-            GraphDecision::Publisher(publisher) => self.serve(number, &publisher, elapsed),
+            GraphDecision::Publisher(publisher) => self.serve(number, &publisher, moment),
             GraphDecision::PublisherGone { topic, gid } => {
                 tracing::debug!("{topic}: publisher {gid} is gone");
                 if let Some(topic) = self.topics.get(&topic) {
@@ -214,7 +213,7 @@ impl Session {
         &mut self,
         number: usize,
         publisher: &EndpointInfo,
-        elapsed: Duration,
+        moment: Moment,
     ) -> Result<(), TransportError> {
         match self.topics.get(&publisher.topic) {
             None => return Ok(()),
@@ -228,7 +227,7 @@ impl Session {
         let origin = if self.options.selection.ignore_leaf_topics {
             PublisherOrigin::Before
         } else {
-            self.sources[number].origin_of(publisher, elapsed)
+            self.sources[number].origin_of(publisher, moment)
         };
         for node in nodes_to_ask(publisher) {
             let type_name = &publisher.type_name;
