@@ -42,7 +42,7 @@ pub fn columns() -> Option<usize> {
 /// Escapes all that acts on a terminal except ends of lines and our own colours. Names in a result are
 /// [`Outside`] already and contain neither; this is for names that were missed, and for JSON, where the
 /// escapes mean the same.
-fn visible(text: &str) -> Cow<'_, str> {
+pub fn visible(text: &str) -> Cow<'_, str> {
     escape_unless(text, |c, rest| match c {
         '\n' | '\t' => true,
         '\x1b' => is_colour(rest),

@@ -48,6 +48,8 @@ const READERS: &[&[&str]] = &[
     &["repair", "BAG"],
     &["repair", "BAG", "-o", "out"],
     &["reindex", "BAG"],
+    &["get", "BAG"],
+    &["attach", "BAG", "--remove", "nothing"],
     &["export", "BAG", "-f", "csv", "-o", "out"],
     &["diff", "BAG", "GOOD"],
     &["diff", "GOOD", "BAG"],
@@ -119,6 +121,8 @@ const NOTHING: &[&[&str]] = &[
         "/chatter",
     ],
     &["filter", "GOOD", "-o", "out", "--publisher", "/nobody"],
+    &["get", "GOOD", "nothing"],
+    &["attach", "GOOD", "--remove", "nothing"],
     &["convert", "GOOD", "-o", "out", "--topics", "/nowhere"],
     &["convert", "GOOD", "-o", "out", "-s", "sqlite3", "--start", "+100"],
     #[cfg(feature = "dds")]

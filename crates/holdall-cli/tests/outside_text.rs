@@ -169,6 +169,17 @@ fn no_verb_writes_control_characters_of_a_bag() {
         &["repair", bag],
         &["reindex", bag],
         &["reindex", "sqlite3"],
+        &["attach", bag, HOSTILE],
+        &[
+            "attach",
+            bag,
+            "--metadata",
+            HOSTILE,
+            "--entry",
+            "\u{1b}[31mRED=\u{1b}[31mRED",
+        ],
+        &["get", bag],
+        &["get", bag, HOSTILE],
         &["check", "sqlite3"],
     ];
     for arguments in cases {

@@ -6,7 +6,7 @@ use crate::{
     reader::StorageSummary,
     writer::{ChannelInfo, MetadataEntries},
 };
-use holdall_io::output::OutputDisk;
+use holdall_io::{fs::File, output::OutputDisk};
 use holdall_model::time::Timestamp;
 use std::{any::Any, path::Path};
 
@@ -27,7 +27,7 @@ pub trait ChunkStorage: Send + Sync {
     /// Makes a file from the messages of others that a choice selects: parts in the order of their
     /// first log time, then of the inputs. The file is durable once the disk is finished.
     ///
-    /// The inputs' metadata records are not copied. Attachments are copied.
+    /// The inputs' metadata records are not copied. Attachments are, unless the job removes them.
     ///
     /// # Errors
     /// An input of another storage, that cannot be read or is damaged where it is unpacked; a disk that fails
@@ -49,8 +49,55 @@ pub struct SpliceJob<'a> {
     pub opening: &'a [(&'a str, MetadataEntries)],
     /// Metadata records at its end.
     pub closing: ClosingRecords<'a>,
+    /// The attachments that are removed and added; the others are copied.
+    pub attachments: AttachmentChange<'a>,
     /// Receives the number of bytes processed.
     pub progress: &'a mut dyn FnMut(u64),
+}
+
+/// Which attachments a file loses and gets while it is copied.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttachmentChange<'a> {
+    /// Names of those that are not copied.
+    pub removed: &'a [String],
+    /// Those that are new.
+    pub added: &'a [NewAttachment<'a>],
+}
+
+/// A file that becomes an attachment.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAttachment<'a> {
+    /// Name of the attachment.
+    pub name: &'a str,
+    /// Its media type, as `text/plain`.
+    pub media_type: &'a str,
+    /// When it is attached.
+    pub log_time: Timestamp,
+    /// When it was made; `None` when that is not known.
+    pub create_time: Option<Timestamp>,
+    /// The file with its content.
+    pub file: &'a File,
+    /// Where its content begins in this file.
+    pub offset: u64,
+    /// Length of its content.
+    pub bytes: u64,
+}
+
+/// A file that is stored in another one beside the messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachmentInfo {
+    /// Name; several can have the same one.
+    pub name: String,
+    /// Its media type, as `text/plain`; may be empty.
+    pub media_type: String,
+    /// When it was attached.
+    pub log_time: Timestamp,
+    /// When it was made; `None` when that is not known.
+    pub create_time: Option<Timestamp>,
+    /// Where its content begins in the file.
+    pub offset: u64,
+    /// Length of its content.
+    pub bytes: u64,
 }
 
 /// A file that is made of chunks.
@@ -67,8 +114,8 @@ pub trait ChunkFile: Any + Send + Sync {
     /// A file that cannot be read.
     fn has_index(&self) -> StorageResult<bool>;
 
-    /// What the file has beyond ROS 2, which only splicing keeps; `None` when there is nothing.
-    fn beyond_ros2(&self) -> Option<String>;
+    /// Encodings of its schemas that are none of ROS, which only splicing keeps.
+    fn foreign_schemas(&self) -> Vec<String>;
 
     /// First log time, last log time and bytes of each part of the file that holds messages, including its
     /// indexes.
@@ -82,6 +129,19 @@ pub trait ChunkFile: Any + Send + Sync {
     /// # Errors
     /// A file that cannot be read.
     fn chunks(&self) -> StorageResult<Vec<ChunkSummary>>;
+
+    /// The attachments of the file, in its order.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn attachments(&self) -> StorageResult<Vec<AttachmentInfo>>;
+
+    /// Whether the attachment at this place of [`ChunkFile::attachments`] has the checksum that is stored with it;
+    /// `None` where none is stored.
+    ///
+    /// # Errors
+    /// A file that cannot be read; an attachment that does not exist.
+    fn attachment_is_intact(&self, place: usize) -> StorageResult<Option<bool>>;
 }
 
 /// A part of a file that holds messages.

@@ -1,5 +1,6 @@
 //! The arguments of the command line: what clap reads, before anything is looked up or combined.
 
+pub mod attach;
 pub mod audit;
 #[cfg(feature = "bench")]
 pub mod bench;
@@ -127,6 +128,12 @@ pub enum Verb {
     /// Make an uncompressed bag out of a compressed one
     #[command(after_help = tools::DECOMPRESS_EXAMPLES)]
     Decompress(tools::DecompressArguments),
+    /// Store files and key-value pairs in a bag, beside its messages
+    #[command(after_help = attach::ATTACH_EXAMPLES)]
+    Attach(attach::AttachArguments),
+    /// List what is attached to a bag, or take it out
+    #[command(after_help = attach::GET_EXAMPLES)]
+    Get(attach::GetArguments),
     /// Rebuild metadata.yaml, and the index of MCAP files that have none
     #[command(after_help = tools::REINDEX_EXAMPLES)]
     Reindex(tools::ReindexArguments),

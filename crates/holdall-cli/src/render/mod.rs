@@ -1,5 +1,6 @@
 //! Turns the library's results into text for people and JSON for programs. Pure: nothing is printed here.
 
+pub mod attach;
 pub mod audit;
 pub mod check;
 pub mod diff;

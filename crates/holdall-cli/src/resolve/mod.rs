@@ -1,5 +1,6 @@
 //! The resolved command line: combinations checked, files read, defaults filled in; nothing is started here.
 
+pub mod attach;
 pub mod choice;
 pub mod control;
 pub mod names;

@@ -1,5 +1,6 @@
 //! One file per verb: from its arguments to its work and its output.
 
+mod attach;
 mod audit;
 #[cfg(feature = "bench")]
 mod bench;
@@ -54,6 +55,8 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Filter(arguments) => convert::filter(&arguments),
         Verb::Compress(arguments) => convert::compress(&arguments),
         Verb::Decompress(arguments) => convert::decompress(&arguments),
+        Verb::Attach(arguments) => attach::attach(&arguments),
+        Verb::Get(arguments) => attach::get(&arguments),
         Verb::Reindex(arguments) => reindex::run(&arguments),
         Verb::List { what } => list::run(&what),
         Verb::Man(arguments) => man::run(&arguments),

@@ -13,12 +13,12 @@ use holdall_io::{fs, output::OutputDisk};
 use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};
 use holdall_storage::{
     Storage, StorageOptions,
-    chunks::{ChunkFile, ChunkStorage, SpliceChoice, SpliceJob, Spliced},
+    chunks::{AttachmentChange, ChunkFile, ChunkStorage, SpliceChoice, SpliceJob, Spliced},
     writer::{ChannelInfo, FileSummary, MetadataEntries},
 };
 use std::{
     collections::{BTreeMap, HashMap},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -44,20 +44,6 @@ pub(super) struct Plan<'a> {
     pub codec: Option<StorageOptions>,
     /// The bag directory, which does not exist yet.
     pub directory: &'a Path,
-}
-
-/// The input with content that only splicing keeps, and that content.
-pub(super) fn beyond_ros2(bags: &[Bag]) -> Result<Option<(PathBuf, String)>, ToolError> {
-    for bag in bags.iter().filter(|bag| bag.chunks().is_some()) {
-        for file in bag.files().iter().filter(|file| !file.is_packed()) {
-            if let Some(chunks) = file.storage()?.and_then(Storage::chunks)
-                && let Some(what) = chunks.open(&file.path)?.beyond_ros2()
-            {
-                return Ok(Some((file.path.clone(), what)));
-            }
-        }
-    }
-    Ok(None)
 }
 
 /// Makes the bag; returns `None`, and makes nothing, when that is not possible in this way: another storage,
@@ -387,6 +373,7 @@ impl Output<'_> {
             path: &path,
             opening: &opening,
             closing: &mut closing,
+            attachments: AttachmentChange::default(),
             progress,
         })?;
         let made = self.made(name, &spliced, &path);

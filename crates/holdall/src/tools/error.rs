@@ -46,6 +46,14 @@ pub enum ToolError {
         /// The file, the offset, and the damage.
         notice: String,
     },
+    /// An attachment that is not what was attached.
+    #[error("{}: the attachment {name:?} is damaged: its checksum does not match", path.display())]
+    DamagedAttachment {
+        /// The file that contains it.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+    },
     /// An operation that these inputs do not allow.
     #[error("{}: {reason}", path.display())]
     Unsupported {

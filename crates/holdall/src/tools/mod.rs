@@ -1,11 +1,14 @@
 //! Work on whole bags, one file or folder per verb: inputs never change, outputs appear whole or not at all.
 
 mod accounts;
+pub mod attach;
+mod beyond;
 mod change;
 pub mod check;
 mod choice;
 mod copy;
 mod error;
+mod in_place;
 mod narrowing;
 mod options;
 mod reindex;

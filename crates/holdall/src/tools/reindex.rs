@@ -1,23 +1,22 @@
 //! `reindex`: rewrites `metadata.yaml` from the storage files, and indexes MCAP files without an index.
 
-use super::{ToolError, accounts, relabel::Relabel};
+use super::{ToolError, accounts, in_place::replace_file, relabel::Relabel};
 use crate::{
     live::lock_bag,
     reader::{Bag, io_error, listing},
 };
-use holdall_io::{fs, new_file::remove_left_over, output::OutputDisk, unfinished::Unfinished};
+use holdall_io::{fs, new_file::remove_left_over};
 use holdall_model::{
     metadata::{BagMetadata, FileInformation},
     time::Timestamp,
     topic::TopicInfo,
 };
 use holdall_storage::{
-    Storage, StorageError,
+    Storage,
     check::{FileCheck, check_file},
-    chunks::{ChunkFile, ChunkStorage, SpliceChoice, SpliceJob},
+    chunks::{AttachmentChange, ChunkStorage},
     reader::FileCondition,
     storage_by_path,
-    writer::MetadataEntries,
 };
 use std::{
     collections::BTreeMap,
@@ -196,48 +195,7 @@ fn index_file(path: &Path, chunks: &dyn ChunkStorage) -> Result<bool, ToolError>
     if has_index || matches!(input.summary().condition, FileCondition::Damaged { .. }) {
         return Ok(false);
     }
-    let temporary = temporary_beside(path);
-    drop(fs::remove_file(&temporary));
-    let _unfinished = Unfinished::new(&temporary);
-    let choice = SpliceChoice {
-        channels: vec![vec![true; input.summary().channels.len()]],
-        ..SpliceChoice::default()
-    };
-    let made = write_spliced(chunks, input, &choice, &temporary);
-    let replaced = made
-        .map_err(ToolError::from)
-        .and_then(|()| Ok(fs::rename_over(&temporary, path)?));
-    if replaced.is_err() {
-        // Best effort: the error is what counts.
-        drop(fs::remove_file(&temporary));
-    }
-    replaced.map(|()| true)
-}
-
-/// Writes the part of `input` that `choice` selects, with its metadata records, to `path`; durable on return.
-fn write_spliced(
-    chunks: &dyn ChunkStorage,
-    input: Box<dyn ChunkFile>,
-    choice: &SpliceChoice,
-    path: &Path,
-) -> Result<(), StorageError> {
-    let records: Vec<(String, MetadataEntries)> = input.summary().metadata.clone();
-    let mut disk = OutputDisk::beside(path)?;
-    chunks.splice(SpliceJob {
-        inputs: &[input],
-        choice,
-        disk: &mut disk,
-        path,
-        opening: &[],
-        closing: &mut |_| records.clone(),
-        progress: &mut |_| (),
-    })?;
-    Ok(disk.finish()?)
-}
-
-fn temporary_beside(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".reindex.partial");
-    path.with_file_name(name)
+    let records = input.summary().metadata.clone();
+    replace_file(path, chunks, input, &records, AttachmentChange::default())?;
+    Ok(true)
 }

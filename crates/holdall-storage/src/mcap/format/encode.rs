@@ -150,6 +150,20 @@ pub(crate) fn encode_message_index(out: &mut Vec<u8>, channel_id: u16, entries: 
 }
 
 impl AttachmentIndex {
+    /// Appends the beginning of the attachment record itself, to which its data and a checksum of four bytes are to be appended.
+    pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
+        let at = out.len();
+        put_record(out, op::ATTACHMENT, |out| {
+            put_u64(out, self.log_time);
+            put_u64(out, self.create_time);
+            put_str(out, &self.name);
+            put_str(out, &self.media_type);
+            put_u64(out, self.data_size);
+        });
+        let body = (out.len() - at - RECORD_PREFIX_BYTES) as u64 + self.data_size + 4;
+        out[at + 1..at + RECORD_PREFIX_BYTES].copy_from_slice(&body.to_le_bytes());
+    }
+
     /// Appends the record.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_record(out, op::ATTACHMENT_INDEX, |out| {

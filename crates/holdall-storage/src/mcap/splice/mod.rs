@@ -1,5 +1,6 @@
 //! Makes an MCAP file from parts of others: chunks without changes are copied, the rest is unpacked.
 
+mod attachments;
 mod copy;
 mod ids;
 mod tail;
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     StorageError, StorageOptions,
-    chunks::{ChunkFile, ChunkSummary, SpliceChoice, SpliceJob, Spliced},
+    chunks::{AttachmentChange, AttachmentInfo, ChunkFile, ChunkSummary, SpliceChoice, SpliceJob, Spliced},
     error::StorageResult,
     mcap::{
         McapOptions,
@@ -29,7 +30,7 @@ use copy::Copier;
 use holdall_io::output::OutputFile;
 use holdall_model::time::Timestamp;
 use ids::Numbers;
-use std::{any::Any, path::Path};
+use std::{any::Any, collections::BTreeSet, path::Path};
 use tail::Tail;
 
 /// A file whose parts are spliced.
@@ -63,26 +64,14 @@ impl ChunkFile for SpliceInput {
         Ok(self.index.summary.condition == FileCondition::Complete && extents.iter().all(is_indexed))
     }
 
-    fn beyond_ros2(&self) -> Option<String> {
-        let encodings = self
-            .index
-            .definitions
-            .schemas
-            .values()
-            .map(|schema| schema.encoding.as_str());
+    fn foreign_schemas(&self) -> Vec<String> {
+        let schemas = self.index.definitions.schemas.values();
         let ours = ["ros2msg", "ros2idl", "ros1msg", "unknown", ""];
-        let mut others: Vec<&str> = encodings.filter(|encoding| !ours.contains(encoding)).collect();
-        others.sort_unstable();
-        others.dedup();
-        match (others.is_empty(), self.index.attachments.len()) {
-            (true, 0) => None,
-            (false, 0) => Some(format!("schemas in {}", others.join(", "))),
-            (true, count) => Some(format!("attachments ({count})")),
-            (false, count) => Some(format!(
-                "schemas in {}, and attachments ({count})",
-                others.join(", ")
-            )),
-        }
+        let encodings = schemas.map(|schema| schema.encoding.to_string());
+        let others: BTreeSet<String> = encodings
+            .filter(|encoding| !ours.contains(&encoding.as_str()))
+            .collect();
+        others.into_iter().collect()
     }
 
     fn parts(&self) -> StorageResult<Vec<(Timestamp, Timestamp, u64)>> {
@@ -100,6 +89,14 @@ impl ChunkFile for SpliceInput {
 
     fn chunks(&self) -> StorageResult<Vec<ChunkSummary>> {
         self.index.chunks()
+    }
+
+    fn attachments(&self) -> StorageResult<Vec<AttachmentInfo>> {
+        attachments::list(&self.index)
+    }
+
+    fn attachment_is_intact(&self, place: usize) -> StorageResult<Option<bool>> {
+        attachments::is_intact(&self.index, place)
     }
 }
 
@@ -154,6 +151,7 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
         path,
         opening,
         closing,
+        attachments,
         progress,
     } = job;
     let codec = choice.codec.as_ref().map(ChunkCodec::of).transpose()?;
@@ -195,7 +193,7 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
         progress(done);
     }
     let (copied_chunks, copied_bytes, unpacked) = copier.finish()?;
-    copy_attachments(inputs, &mut tail, &mut out)?;
+    put_attachments(inputs, attachments, &mut tail, &mut out)?;
     let mut spliced = Spliced {
         channels: numbers.counted(&tail.counts),
         starting_time: tail.times.map(|(start, _)| signed(start)),
@@ -289,11 +287,21 @@ fn put_metadata(
     tail.put(out, &record)
 }
 
-fn copy_attachments(inputs: &[&SpliceInput], tail: &mut Tail, out: &mut OutputFile<'_>) -> StorageResult<()> {
+fn put_attachments(
+    inputs: &[&SpliceInput],
+    change: AttachmentChange<'_>,
+    tail: &mut Tail,
+    out: &mut OutputFile<'_>,
+) -> StorageResult<()> {
     for input in inputs {
-        for &(start, length) in &input.index.attachments {
-            tail.attachment(out, &input.index.source, start, length)?;
+        for attachment in attachments::find(&input.index)? {
+            if !change.removed.contains(&attachment.name) {
+                tail.attachment(out, &input.index.source, attachment)?;
+            }
         }
+    }
+    for new in change.added {
+        tail.new_attachment(out, new)?;
     }
     Ok(())
 }

@@ -2,20 +2,22 @@
 
 use super::Numbers;
 use crate::{
+    chunks::NewAttachment,
     error::StorageResult,
     mcap::{
         format::{
-            AttachmentIndex, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Fields, Footer, MAGIC, MetadataIndex,
-            Statistics, SummaryOffset, encode_data_end, op,
+            AttachmentIndex, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, MAGIC, MetadataIndex,
+            RECORD_PREFIX_BYTES, Statistics, SummaryOffset, encode_data_end, op,
         },
         reader::source::Source,
     },
 };
 use holdall_io::output::OutputFile;
+use holdall_model::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// Longest head of an attachment: its times, names and lengths.
-const ATTACHMENT_HEAD_BYTES: u64 = 1 << 20;
+/// What is read of a new attachment at once.
+const BLOCK_BYTES: u64 = 1 << 20;
 
 /// The end of the file, as collected so far.
 #[derive(Default)]
@@ -110,25 +112,54 @@ impl Tail {
         &mut self,
         out: &mut OutputFile<'_>,
         source: &Source,
-        start: u64,
-        length: u64,
+        found: AttachmentIndex,
     ) -> StorageResult<()> {
-        let head = source.read(start, length.min(ATTACHMENT_HEAD_BYTES), "attachment")?;
-        let mut fields = Fields::new(&head);
-        let unparsed = |error| source.unparsed(start, error);
-        let head = Fields::attachment_head(&mut fields).map_err(unparsed)?;
-        AttachmentIndex {
+        let (start, length) = (found.offset, found.length);
+        self.note_attachment(AttachmentIndex {
             offset: out.len_bytes(),
-            length,
-            ..head
-        }
-        .encode(&mut self.attachments);
-        self.attachment_count += 1;
+            ..found
+        });
         self.sum_known(None, length);
         match source.as_file() {
             Some(file) => Ok(out.append_from(file, start, length)?),
             None => Ok(out.append(&source.read(start, length, "attachment")?)?),
         }
+    }
+
+    /// Appends a file as an attachment record with a checksum. It is read block by block.
+    pub fn new_attachment(&mut self, out: &mut OutputFile<'_>, new: &NewAttachment<'_>) -> StorageResult<()> {
+        let mut head = Vec::new();
+        let mut index = AttachmentIndex {
+            offset: out.len_bytes(),
+            log_time: unsigned(new.log_time),
+            create_time: new.create_time.map_or(0, unsigned),
+            data_size: new.bytes,
+            name: new.name.to_owned(),
+            media_type: new.media_type.to_owned(),
+            ..AttachmentIndex::default()
+        };
+        index.encode_head(&mut head);
+        self.put(out, &head)?;
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&head[RECORD_PREFIX_BYTES..]);
+        let mut at = 0;
+        while at < new.bytes {
+            let count = (new.bytes - at).min(BLOCK_BYTES);
+            // At most a block.
+            let block = new.file.read_bytes_at(new.offset + at, count as usize)?;
+            crc.update(&block);
+            self.put(out, &block)?;
+            at += count;
+        }
+        self.put(out, &crc.finalize().to_le_bytes())?;
+        index.length = out.len_bytes() - index.offset;
+        self.note_attachment(index);
+        Ok(())
+    }
+
+    fn note_attachment(&mut self, index: AttachmentIndex) {
+        index.encode(&mut self.attachments);
+        self.attachment_count += 1;
     }
 
     /// Writes the data end record, the summary and the footer.
@@ -191,4 +222,8 @@ impl Tail {
             channel_message_counts: self.counts.clone(),
         }
     }
+}
+
+fn unsigned(time: Timestamp) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or_default()
 }

@@ -5,6 +5,7 @@ mod messages;
 use super::{
     Choice, OutputOptions, ToolError,
     accounts::{self, Accounts, Taken},
+    beyond::{self, Beyond},
     change::Changer,
     choice::{check_result, check_topics},
     copy::{self, Plan},
@@ -16,6 +17,7 @@ use crate::{
     reader::{Bag, BagSet},
     writer::{BagOptions, CompressionMode},
 };
+use holdall_io::fs;
 use holdall_model::time::Timestamp;
 use holdall_storage::{DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id};
 use messages::Rewrite;
@@ -89,8 +91,8 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let accounts = gather(&set, &taken, &relabel, &job.output.custom_data)?;
     let storage_id = storage_id(&set, &job.output);
     let storage = storage_by_id(&storage_id)?;
-    let beyond = copy::beyond_ros2(set.bags())?;
-    let codec = chunk_codec(storage, &job.output, beyond.is_some())?;
+    let beyond = beyond::gather(set.bags())?;
+    let codec = chunk_codec(storage, &job.output, !beyond.is_empty())?;
     // A file that is being recorded has no index yet.
     let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
     let by_index = !is_live
@@ -117,7 +119,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let mut written = match written {
         Some(written) => written,
         None => {
-            report_beyond(beyond, &storage_id)?;
+            beyond::check(&beyond, storage)?;
             keep_chunk_codec(&set, &mut job.output, storage)?;
             let options = BagOptions {
                 directory: staged.directory().to_owned(),
@@ -134,13 +136,16 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 questions: job.choice.questions.clone(),
                 ..MessageChoice::default()
             };
-            Rewrite::new(
+            let rewrite = Rewrite::new(
                 &set,
                 options,
                 (chooser, changer, relabel),
                 job.output.split.clone(),
-            )?
-            .run(&messages, &|written| accounts.records(&taken, written), progress)?
+            )?;
+            let mut written =
+                rewrite.run(&messages, &|written| accounts.records(&taken, written), progress)?;
+            carry(&beyond, storage, &mut written)?;
+            written
         }
     };
     check_result(&set, &job.choice, (&job.output.directory, written.messages))?;
@@ -166,25 +171,16 @@ fn chunk_codec(
     Ok(Some(output.storage_options.clone()))
 }
 
-/// Content beyond ROS 2 would be lost if all messages were rewritten: refused for MCAP; other storages cannot
-/// store it.
-fn report_beyond(beyond: Option<(PathBuf, String)>, storage_id: &str) -> Result<(), ToolError> {
-    match beyond {
-        Some((path, what)) if storage_id == DEFAULT_STORAGE_ID => {
-            let reason = format!(
-                "it holds {what}, which only copying, choosing by topic and time, dividing by size, span or times, and compressing chunks keep"
-            );
-            Err(ToolError::Unsupported { path, reason })
-        }
-        Some((path, what)) => {
-            tracing::warn!(
-                "{}: it holds {what}, for which storage {storage_id} has no place",
-                path.display()
-            );
-            Ok(())
-        }
-        None => Ok(()),
+/// Copies the inputs' attachments into a bag that was written anew.
+fn carry(beyond: &[Beyond], storage: &dyn Storage, written: &mut Written) -> Result<(), ToolError> {
+    let Some(last) = written.files.last().filter(|_| storage.chunks().is_some()) else {
+        return Ok(());
+    };
+    let before = fs::file_len(last)?;
+    if let Some(after) = beyond::carry_attachments(beyond, &written.files)? {
+        written.bytes = written.bytes - before + after;
     }
+    Ok(())
 }
 
 fn gather(
