@@ -1,7 +1,7 @@
 //! A command line with what its files say: `--profile`, `--params-file`, and ROS 2's own `--ros-args`. What is on the command line itself
 //! comes after it and counts.
 
-use super::Cli;
+use super::{Cli, node_parameters::PARAMETERS};
 use crate::resolve::{UsageError, surroundings::io_reason};
 use clap::{ArgMatches, Command, CommandFactory, parser::ValueSource};
 use holdall_model::{
@@ -17,104 +17,14 @@ use std::{
 /// The verbs whose flags a file may set.
 const VERBS: [&str; 2] = ["record", "play"];
 
-/// Node parameters of rosbag2's composable nodes with the flags that they set; `storage.*` and the parameters of one node.
-const PARAMETERS: [(&str, &str, &str); 60] = [
-    ("record", "record.all", "all"),
-    ("record", "record.all_topics", "all-topics"),
-    ("record", "record.all_services", "all-services"),
-    ("record", "record.is_discovery_disabled", "no-discovery"),
-    ("record", "record.all_actions", "all-actions"),
-    ("record", "record.actions", "actions"),
-    ("record", "record.exclude_actions", "exclude-actions"),
-    (
-        "record",
-        "record.rmw_serialization_format",
-        "serialization-format",
-    ),
-    ("record", "record.topics", "topics"),
-    ("record", "record.topic_types", "topic-types"),
-    ("record", "record.services", "services"),
-    ("record", "record.exclude_topics", "exclude-topics"),
-    ("record", "record.exclude_topic_types", "exclude-topic-types"),
-    ("record", "record.exclude_services", "exclude-services"),
-    ("record", "record.regex", "regex"),
-    ("record", "record.exclude_regex", "exclude-regex"),
-    ("record", "record.topic_polling_interval", "polling-interval"),
-    ("record", "record.compression_mode", "compression-mode"),
-    ("record", "record.compression_format", "compression-format"),
-    (
-        "record",
-        "record.compression_queue_size",
-        "compression-queue-size",
-    ),
-    ("record", "record.compression_threads", "compression-threads"),
-    (
-        "record",
-        "record.compression_threads_priority",
-        "compression-threads-priority",
-    ),
-    (
-        "record",
-        "record.qos_profile_overrides_path",
-        "qos-profile-overrides-path",
-    ),
-    ("record", "record.include_hidden_topics", "include-hidden-topics"),
-    (
-        "record",
-        "record.include_unpublished_topics",
-        "include-unpublished-topics",
-    ),
-    ("record", "record.ignore_leaf_topics", "ignore-leaf-topics"),
-    ("record", "record.start_paused", "start-paused"),
-    (
-        "record",
-        "record.disable_keyboard_controls",
-        "disable-keyboard-controls",
-    ),
-    ("record", "record.static_topics_uri", "static-topics-path"),
-    ("record", "use_sim_time", "use-sim-time"),
-    ("record", "storage.uri", "output"),
-    ("record", "storage.storage_id", "storage"),
-    ("record", "storage.storage_config_uri", "storage-config-file"),
-    ("record", "storage.max_bagfile_size", "max-bag-size"),
-    ("record", "storage.max_bagfile_duration", "max-bag-duration"),
-    ("record", "storage.max_cache_size", "max-cache-size"),
-    (
-        "record",
-        "storage.storage_preset_profile",
-        "storage-preset-profile",
-    ),
-    ("record", "storage.snapshot_mode", "snapshot-mode"),
-    ("record", "storage.custom_data", "custom-data"),
-    ("play", "storage.uri", "input"),
-    ("play", "play.read_ahead_queue_size", "read-ahead-queue-size"),
-    ("play", "play.rate", "rate"),
-    ("play", "play.topics_to_filter", "topics"),
-    ("play", "play.services_to_filter", "services"),
-    ("play", "play.regex_to_filter", "regex"),
-    ("play", "play.exclude_regex_to_filter", "exclude-regex"),
-    ("play", "play.exclude_topics_to_filter", "exclude-topics"),
-    (
-        "play",
-        "play.qos_profile_overrides_path",
-        "qos-profile-overrides-path",
-    ),
-    ("play", "play.exclude_services_to_filter", "exclude-services"),
-    ("play", "play.loop", "loop"),
-    ("play", "play.clock_publish_frequency", "clock"),
-    ("play", "play.clock_publish_on_topic_publish", "clock-topics-all"),
-    ("play", "play.clock_trigger_topics", "clock-topics"),
-    ("play", "play.delay", "delay"),
-    ("play", "play.start_offset", "start-offset"),
-    ("play", "play.playback_duration", "playback-duration"),
-    ("play", "play.wait_acked_timeout", "wait-for-all-acked"),
-    ("play", "play.disable_loan_message", "disable-loan-message"),
-    ("play", "play.start_paused", "start-paused"),
-    (
-        "play",
-        "play.disable_keyboard_controls",
-        "disable-keyboard-controls",
-    ),
+/// The key of a profile below which single topics have settings.
+const PER_TOPIC: &str = "per-topic";
+
+/// The settings of a topic with the flags that they set.
+const TOPIC_KEYS: [(&str, &str); 3] = [
+    ("qos", "qos-override"),
+    ("throttle", "topic-throttle-frequency"),
+    ("priority", "topic-priority"),
 ];
 
 /// Reads a file of settings.
@@ -265,9 +175,54 @@ fn profile_flags(verb: &str, node: &Node) -> Result<Vec<Flag>, YamlError> {
     let mut flags = Vec::new();
     for (key, value) in node.as_map()? {
         let name = key.replace('_', "-");
-        flags.extend(flag(&command, verb, name, value)?);
+        if name == PER_TOPIC {
+            flags.extend(topic_flags(&command, verb, value)?);
+        } else {
+            flags.extend(flag(&command, verb, name, value)?);
+        }
     }
     Ok(flags)
+}
+
+/// The settings of single topics: `/camera: {throttle: 2, priority: low, qos: {reliability: best_effort}}`.
+fn topic_flags(command: &Command, verb: &str, node: &Node) -> Result<Vec<Flag>, YamlError> {
+    let mut flags = Vec::new();
+    for (topic, settings) in node.as_map()? {
+        for (key, value) in settings.as_map()? {
+            let Some((_, long)) = TOPIC_KEYS.iter().find(|(known, _)| known == key) else {
+                let known = TOPIC_KEYS.map(|(known, _)| known).join(", ");
+                return Err(value.error(format!("{topic}: expected one of {known}, found {key}")));
+            };
+            if !command
+                .get_arguments()
+                .any(|argument| argument.get_long() == Some(long))
+            {
+                return Err(value.error(format!("{topic}: {verb} has no {key} of single topics")));
+            }
+            let text = match value.value {
+                Value::Map(_) => format!("{topic}: {}", flow(value)),
+                _ => format!("{topic}={}", value.as_str()?),
+            };
+            flags.push(Flag {
+                name: (*long).to_owned(),
+                values: vec![text],
+            });
+        }
+    }
+    Ok(flags)
+}
+
+/// A value as YAML in one line.
+fn flow(node: &Node) -> String {
+    match &node.value {
+        Value::Null => "~".to_owned(),
+        Value::Scalar(text) => quoted(text),
+        Value::Sequence(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Map(entries) => {
+            let entry = |(key, value): &(String, Node)| format!("{}: {}", quoted(key), flow(value));
+            format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+    }
 }
 
 /// What a file of node parameters says for this verb; parameters of other programs are passed over.
@@ -470,6 +425,35 @@ mod tests {
         let read = |_: &Path| Ok(file.to_owned());
         let expanded = expand(words(line), &read).map_err(|error| error.to_string())?;
         Ok(expanded.join(" ".as_ref()).into_string().unwrap())
+    }
+
+    #[test]
+    fn a_profile_has_settings_of_single_topics() {
+        let profile = "record:\n  topics: [/a]\n  per-topic:\n    /a: {throttle: 2.5, priority: low}\n    /b:\n      qos: {reliability: best_effort, deadline: {sec: 1, nsec: 0}}\n";
+        assert_eq!(
+            expanded("holdall record --profile p", profile).unwrap(),
+            "holdall record --topics=/a --topic-throttle-frequency=/a=2.5 --topic-priority=/a=low \
+             --qos-override=/b: {\"reliability\": \"best_effort\", \"deadline\": {\"sec\": \"1\", \"nsec\": \"0\"}} --profile p"
+        );
+        let written =
+            "/b: {\"reliability\": \"best_effort\", \"deadline\": {\"sec\": \"1\", \"nsec\": \"0\"}}";
+        let read = holdall_model::qos::parse_qos_overrides(written).unwrap();
+        assert_eq!(
+            read["/b"].reliability,
+            holdall_model::qos::Reliability::BestEffort
+        );
+        for (wrong, reason) in [
+            (
+                "per-topic: {/a: {speed: 2}}",
+                "line 1: /a: expected one of qos, throttle, priority, found speed",
+            ),
+            ("per-topic: {/a: 2}", "line 1"),
+        ] {
+            let error = expanded("holdall record --profile p", wrong).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        let error = expanded("holdall play bag --profile p", "per-topic: {/a: {throttle: 2}}").unwrap_err();
+        assert!(error.contains("play has no throttle of single topics"), "{error}");
     }
 
     #[test]

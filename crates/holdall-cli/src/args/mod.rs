@@ -15,6 +15,7 @@ pub mod export;
 pub mod files;
 pub mod info;
 pub mod known;
+mod node_parameters;
 pub mod play;
 pub mod record;
 pub mod repair;

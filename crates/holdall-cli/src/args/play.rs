@@ -128,6 +128,10 @@ pub struct PlayArguments {
     #[arg(long, value_name = "FILE", help_heading = "What to play")]
     pub qos_profile_overrides_path: Option<PathBuf>,
 
+    /// QoS override of one topic, as an entry of that file; may be given several times and comes before the file
+    #[arg(long, value_name = "TOPIC: {KEY: VALUE, ...}", help_heading = "What to play")]
+    pub qos_override: Vec<String>,
+
     /// One publisher for each recorded publisher, with the QoS that it had, instead of one for each topic
     #[arg(long, help_heading = "What to play")]
     pub keep_publishers: bool,

@@ -217,6 +217,10 @@ pub struct RecordArguments {
     #[arg(long, value_name = "FILE", help_heading = "Discovery")]
     pub qos_profile_overrides_path: Option<PathBuf>,
 
+    /// QoS override of one topic, as an entry of that file; may be given several times and comes before the file
+    #[arg(long, value_name = "TOPIC: {KEY: VALUE, ...}", help_heading = "Discovery")]
+    pub qos_override: Vec<String>,
+
     /// Name of the recorder's node
     #[arg(
         long,
@@ -363,6 +367,10 @@ pub struct RecordArguments {
     /// What to do when the cache is full
     #[arg(long, value_name = "POLICY", default_value = "fair", help_heading = "Cache")]
     pub cache_policy: CachePolicyName,
+
+    /// Let these topics hold more (high) or less (low) of a full cache than others, with --cache-policy fair
+    #[arg(long, value_name = "TOPIC=PRIORITY", num_args = 1.., help_heading = "Cache")]
+    pub topic_priority: Vec<String>,
 
     /// Keep the newest messages in the cache and write them only when a snapshot is requested
     #[arg(long, help_heading = "Cache")]

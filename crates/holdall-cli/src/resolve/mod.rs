@@ -117,21 +117,31 @@ pub(crate) fn read_file(
     })
 }
 
-/// Reads the file of `--qos-profile-overrides-path`; no file is no override.
+/// The QoS by topic: from the file of `--qos-profile-overrides-path`, and from `--qos-override`, which comes first.
 pub(crate) fn qos_overrides(
     path: Option<&Path>,
+    single: &[String],
     surroundings: &surroundings::Surroundings<'_>,
 ) -> Result<BTreeMap<String, QosProfile>, UsageError> {
     const FLAG: &str = "--qos-profile-overrides-path";
-    let Some(path) = path else {
-        return Ok(BTreeMap::new());
-    };
-    let text = read_file(surroundings, FLAG, path)?;
-    parse_qos_overrides(&text).map_err(|error| UsageError::BrokenFile {
-        flag: FLAG,
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })
+    let mut overrides = BTreeMap::new();
+    if let Some(path) = path {
+        let text = read_file(surroundings, FLAG, path)?;
+        overrides = parse_qos_overrides(&text).map_err(|error| UsageError::BrokenFile {
+            flag: FLAG,
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })?;
+    }
+    for text in single {
+        let parsed = parse_qos_overrides(text).map_err(|error| UsageError::BadValue {
+            flag: "--qos-override",
+            value: text.clone(),
+            reason: error.to_string(),
+        })?;
+        overrides.extend(parsed);
+    }
+    Ok(overrides)
 }
 
 /// Checks a name of `--node-name`.

@@ -42,7 +42,11 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         )?,
         publishers: args.publisher.clone(),
         remap: remap(&args.remap)?,
-        qos_overrides: super::qos_overrides(args.qos_profile_overrides_path.as_deref(), surroundings)?,
+        qos_overrides: super::qos_overrides(
+            args.qos_profile_overrides_path.as_deref(),
+            &args.qos_override,
+            surroundings,
+        )?,
         clock: clock(args)?,
         start_paused: args.start_paused,
         persistent: args.persistent,

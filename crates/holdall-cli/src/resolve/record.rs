@@ -2,7 +2,7 @@
 
 use super::{
     UsageError, read_file,
-    record_topics::{selection, throttles},
+    record_topics::{priorities, selection, throttles},
     static_topics,
     surroundings::Surroundings,
 };
@@ -67,7 +67,11 @@ pub fn resolve(
         storage_id: args.storage.clone(),
         storage_preset,
         storage_config,
-        qos_overrides: super::qos_overrides(args.qos_profile_overrides_path.as_deref(), surroundings)?,
+        qos_overrides: super::qos_overrides(
+            args.qos_profile_overrides_path.as_deref(),
+            &args.qos_override,
+            surroundings,
+        )?,
         split: SplitOptions {
             bytes_max: some_unless_zero(args.max_bag_size),
             duration_max: some_unless_zero(args.max_bag_duration),
@@ -79,6 +83,7 @@ pub fn resolve(
             messages_max: some_unless_zero(args.max_recording_messages),
         },
         throttles: throttles(&args.topic_throttle_frequency)?,
+        priorities: priorities(&args.topic_priority)?,
         compression: compression(args)?,
         max_loss_window: some_unless_zero(args.max_loss_window),
         on_disk_full: match args.on_disk_full {

@@ -2,6 +2,7 @@
 
 use super::{UsageError, names, pattern};
 use crate::args::record::RecordArguments;
+use holdall::record::options::TopicPriority;
 use holdall_model::selection::{Selection, SelectionError, SelectionPart};
 use std::collections::BTreeMap;
 
@@ -54,6 +55,28 @@ const THROTTLE_HERTZ_MAX: f64 = 1e6;
 
 /// The least rate that can be given: one message in about twelve days.
 const THROTTLE_HERTZ_MIN: f64 = 1e-6;
+
+/// `TOPIC=PRIORITY` pairs; the last one of a topic counts.
+pub(super) fn priorities(pairs: &[String]) -> Result<BTreeMap<String, TopicPriority>, UsageError> {
+    const FLAG: &str = "--topic-priority";
+    let priority = |pair: &String| {
+        let (topic, name) = pair.rsplit_once('=').unwrap_or((pair, ""));
+        let priority = match name.trim() {
+            "low" => TopicPriority::Low,
+            "normal" => TopicPriority::Normal,
+            "high" => TopicPriority::High,
+            _ => {
+                return Err(UsageError::BadValue {
+                    flag: FLAG,
+                    value: pair.clone(),
+                    reason: "expected TOPIC=low, TOPIC=normal or TOPIC=high".to_owned(),
+                });
+            }
+        };
+        Ok((names::full_name(FLAG, topic.trim())?, priority))
+    };
+    pairs.iter().map(priority).collect()
+}
 
 /// `TOPIC=HZ` pairs; the last one of a topic counts.
 pub(super) fn throttles(pairs: &[String]) -> Result<BTreeMap<String, f64>, UsageError> {

@@ -2,7 +2,7 @@
 
 use super::write::DrainOptions;
 pub use super::{
-    cache::{CacheOptions, CachePolicy},
+    cache::{CacheOptions, CachePolicy, TopicPriority},
     limits::RecordingLimits,
     write::{OnDiskFull, RING_FREE_SPACE_BYTES},
 };
@@ -68,6 +68,8 @@ pub struct RecordOptions {
     /// Topics of which at most this many messages a second are recorded, by full name (`--topic-throttle-frequency`); the others are left
     /// out on request.
     pub throttles: BTreeMap<String, f64>,
+    /// Topics that may hold more or less of a full cache than others, by full name (`--topic-priority`).
+    pub priorities: BTreeMap<String, TopicPriority>,
     /// A message that several transports bring is recorded once (`--merge-duplicates`).
     pub merge_duplicates: bool,
     /// All messages of a topic go into one channel, as rosbag2 writes them (`--merge-publishers`); else each publisher has its own.
@@ -110,6 +112,7 @@ impl Default for RecordOptions {
             split: SplitOptions::default(),
             limits: RecordingLimits::default(),
             throttles: BTreeMap::new(),
+            priorities: BTreeMap::new(),
             compression: CompressionOptions::default(),
             rescue_directory: None,
             cache: CacheOptions::default(),

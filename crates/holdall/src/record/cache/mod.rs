@@ -3,13 +3,14 @@
 mod options;
 mod own_bytes;
 mod policy;
+mod returned;
 mod segment;
 mod shared;
 #[cfg(test)]
 mod tests;
 
 pub use crate::rescue::CacheEntry;
-pub use options::{CacheOptions, CachePolicy};
+pub use options::{CacheOptions, CachePolicy, TopicPriority};
 pub use policy::Admission;
 pub(crate) use segment::HeldLoan;
 pub use segment::{ArenaSource, KeptBytes, Place, Segment, SegmentShape, Stored};
@@ -137,6 +138,11 @@ impl Cache {
             segments_min,
             pinned_bytes: 0,
         }
+    }
+
+    /// Gives a topic another priority than the normal one.
+    pub fn prioritize(&mut self, topic: TopicId, priority: TopicPriority) {
+        self.admission.prioritize(topic, priority);
     }
 
     /// Takes another rule of admission, to compare.

@@ -14,6 +14,18 @@ pub enum CachePolicy {
     Fair,
 }
 
+/// How much of a cache that fills up a topic may hold, in comparison with other topics, by [`CachePolicy::Fair`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TopicPriority {
+    /// An eighth of what a normal topic may hold: half of a cache for one such topic alone.
+    Low,
+    /// As all topics without another one.
+    #[default]
+    Normal,
+    /// Eight times as much: what normal topics leave free is for these.
+    High,
+}
+
 /// How messages wait between the transport and the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheOptions {

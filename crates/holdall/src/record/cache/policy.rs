@@ -1,6 +1,6 @@
 //! Who may still enter a cache that fills up: the accounts of what each topic holds, and the rule over them.
 
-use crate::record::cache::CachePolicy;
+use crate::record::cache::{CachePolicy, TopicPriority};
 use holdall_model::topic::TopicId;
 
 /// A topic may hold this many times the free budget (dynamic thresholds, Choudhury and Hahne 1998).
@@ -9,11 +9,19 @@ use holdall_model::topic::TopicId;
 /// topics that hold less. `examples/cache_policy.rs` compares values.
 const SHARE_OF_FREE: usize = 8;
 
+/// What a topic of high priority has more than a normal one, and a normal one more than one of low priority.
+const PRIORITY_STEP: usize = 8;
+
 /// What each topic holds, in bytes, and whether it may hold more.
 #[derive(Debug)]
 pub struct Admission {
     policy: CachePolicy,
+    /// Of topics of normal priority.
     share_of_free: usize,
+    /// The smallest of any topic: what holds for it holds for all.
+    least_share: usize,
+    /// Shares of topics of other priority.
+    shares: Vec<(TopicId, usize)>,
     bytes_max: usize,
     held_bytes: usize,
     topic_held_bytes: Vec<usize>,
@@ -25,6 +33,8 @@ impl Admission {
         Self {
             policy,
             share_of_free: SHARE_OF_FREE,
+            least_share: SHARE_OF_FREE,
+            shares: Vec::new(),
             bytes_max,
             held_bytes: 0,
             topic_held_bytes: Vec::new(),
@@ -34,7 +44,24 @@ impl Admission {
     /// Takes another share than the default one, to compare.
     pub fn with_share_of_free(mut self, share: usize) -> Self {
         self.share_of_free = share;
+        self.least_share = share;
         self
+    }
+
+    /// Gives a topic another priority than the normal one.
+    pub fn prioritize(&mut self, topic: TopicId, priority: TopicPriority) {
+        let share = match priority {
+            TopicPriority::Low => (self.share_of_free / PRIORITY_STEP).max(1),
+            TopicPriority::Normal => return,
+            TopicPriority::High => self.share_of_free.saturating_mul(PRIORITY_STEP),
+        };
+        self.least_share = self.least_share.min(share);
+        self.shares.push((topic, share));
+    }
+
+    fn share_of(&self, topic: TopicId) -> usize {
+        let given = self.shares.iter().find(|(given, _)| *given == topic);
+        given.map_or(self.share_of_free, |(_, share)| *share)
     }
 
     /// What to do when the cache is full.
@@ -62,13 +89,12 @@ impl Admission {
             return true;
         }
         let free = self.bytes_max.saturating_sub(used_bytes + bytes);
-        let share = free.saturating_mul(self.share_of_free);
         // A topic cannot hold more than all together do: while there is room its own account is not read.
-        if self.held_bytes + bytes <= share {
+        if self.held_bytes + bytes <= free.saturating_mul(self.least_share) {
             return true;
         }
         let held = self.topic_held_bytes(topic);
-        held == 0 || held + bytes <= share
+        held == 0 || held + bytes <= free.saturating_mul(self.share_of(topic))
     }
 
     /// Puts bytes on a topic's account.
@@ -136,6 +162,25 @@ mod tests {
             admission.admits(TopicId(9), 99_000, 10),
             "a topic without anything is let in"
         );
+    }
+
+    #[test]
+    fn a_topic_of_high_priority_gets_in_where_normal_ones_do_not_and_one_of_low_priority_before_them_not() {
+        let mut admission = Admission::new(CachePolicy::Fair, 100_000);
+        admission.prioritize(TopicId(1), TopicPriority::High);
+        admission.prioritize(TopicId(2), TopicPriority::Low);
+        fill(&mut admission, &[2]);
+        let low = admission.topic_held_bytes(TopicId(2));
+        assert!((49_900..50_100).contains(&low), "{low}");
+        fill(&mut admission, &[0, 2]);
+        assert_eq!(admission.topic_held_bytes(TopicId(2)), low);
+        let normal = admission.topic_held_bytes(TopicId(0));
+        assert!((44_000..45_000).contains(&normal), "{normal}");
+        // The rest is for the one that matters.
+        fill(&mut admission, &[0, 1, 2]);
+        let high = admission.topic_held_bytes(TopicId(1));
+        assert!((5_300..6_000).contains(&high), "{high}");
+        assert_eq!(admission.topic_held_bytes(TopicId(0)), normal);
     }
 
     #[test]

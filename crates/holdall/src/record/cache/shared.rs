@@ -2,7 +2,9 @@
 
 use super::{
     Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, CacheOptions, HeldLoan, Place, Segment,
-    SegmentShape, Stored, Taken, own_bytes::OwnBytes,
+    SegmentShape, Stored, Taken, TopicPriority,
+    own_bytes::OwnBytes,
+    returned::{Returned, Sums},
 };
 use crate::rescue::list_ranges;
 use holdall_io::mutex::lock;
@@ -58,31 +60,6 @@ struct Inner {
     closed: bool,
     /// Log time of the last large message for which the drain was woken.
     prompted: Timestamp,
-}
-
-/// What the messages of one segment had cost, while it is being returned.
-#[derive(Default)]
-struct Sums {
-    /// By runs of messages of one topic, in bytes.
-    credits: Vec<(TopicId, usize)>,
-    /// What loans pinned that are gone, in bytes.
-    pinned: Vec<(TopicId, usize)>,
-}
-
-/// What was returned and is not in the accounts yet. It has a lock of its own, held for nanoseconds, so that the drain never waits
-/// for a thread that is copying a message into the cache, nor wakes it afterwards; the next thread that locks the cache applies it.
-#[derive(Default)]
-struct Returned {
-    /// Empty segments, ready for use.
-    segments: Vec<Segment>,
-    /// Segments that were requested and have just been made.
-    made: Vec<Segment>,
-    /// What the messages of `segments` had cost their topics, in bytes.
-    credits: Vec<(TopicId, usize)>,
-    /// What loans pinned that are gone, in bytes.
-    pinned: Vec<(TopicId, usize)>,
-    /// Memory beyond the bound, to be freed by the next thread that returns something.
-    surplus: Vec<Segment>,
 }
 
 /// Called for each message that was evicted after it had been stored; outside the lock, on the thread that needed the room.
@@ -192,6 +169,11 @@ impl SharedCache {
         self.has_returned.store(true, Ordering::Release);
         drop(returned);
         drop(surplus);
+    }
+
+    /// Gives a topic another priority than the normal one, by [`CachePolicy::Fair`](super::CachePolicy::Fair).
+    pub fn prioritize(&self, topic: TopicId, priority: TopicPriority) {
+        self.lock().cache.prioritize(topic, priority);
     }
 
     /// Stores a message, or returns why not. Waits for nothing but the lock.

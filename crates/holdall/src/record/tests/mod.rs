@@ -121,6 +121,7 @@ impl World {
             split: Default::default(),
             limits: Default::default(),
             throttles: BTreeMap::new(),
+            priorities: BTreeMap::new(),
             compression: Default::default(),
             max_loss_window: Some(DEFAULT_LOSS_WINDOW),
             on_disk_full: Default::default(),

@@ -127,6 +127,9 @@ impl Session {
         if let Some(hertz) = self.options.throttles.get(&plan.name) {
             intake = intake.throttled(*hertz);
         }
+        if let Some(priority) = self.options.priorities.get(&plan.name) {
+            parts.cache.prioritize(id, *priority);
+        }
         let intake = Arc::new(intake);
         lock(&parts.topics).push(LiveTopic {
             name: plan.name.clone(),

@@ -1,0 +1,29 @@
+//! What the drain gives back to the cache, until the next thread that locks the cache applies it.
+
+use super::Segment;
+use holdall_model::topic::TopicId;
+
+/// What the messages of one segment had cost, while it is being returned.
+#[derive(Default)]
+pub(super) struct Sums {
+    /// By runs of messages of one topic, in bytes.
+    pub(super) credits: Vec<(TopicId, usize)>,
+    /// What loans pinned that are gone, in bytes.
+    pub(super) pinned: Vec<(TopicId, usize)>,
+}
+
+/// What was returned and is not in the accounts yet. It has a lock of its own, held for nanoseconds, so that the drain never waits
+/// for a thread that is copying a message into the cache, nor wakes it afterwards; the next thread that locks the cache applies it.
+#[derive(Default)]
+pub(super) struct Returned {
+    /// Empty segments, ready for use.
+    pub(super) segments: Vec<Segment>,
+    /// Segments that were requested and have just been made.
+    pub(super) made: Vec<Segment>,
+    /// What the messages of `segments` had cost their topics, in bytes.
+    pub(super) credits: Vec<(TopicId, usize)>,
+    /// What loans pinned that are gone, in bytes.
+    pub(super) pinned: Vec<(TopicId, usize)>,
+    /// Memory beyond the bound, to be freed by the next thread that returns something.
+    pub(super) surplus: Vec<Segment>,
+}
