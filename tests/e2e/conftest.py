@@ -1,6 +1,7 @@
 """Real nodes, the real program, own ROS domains: the fixtures of every end-to-end test."""
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 import time
@@ -24,8 +26,23 @@ HOLDALL = os.environ.get("HOLDALL_BIN", str(Path(__file__).resolve().parents[2] 
 DEADLINE_S = 60.0
 # A node does more than one thing between two events: a flood, for example.
 NODE_DEADLINE_S = 180.0
-# Domains 0..101 are safe with Linux's ephemeral ports; each test takes the next, offset by process so that runs side by side differ.
+# Domains 0..101 are safe with Linux's ephemeral ports; each test begins to look for a free one at another place.
 _domains = itertools.count(os.getpid())
+
+
+def take_domain():
+    """A ROS domain that no other test on this machine uses until the file that is returned is closed."""
+    folder = Path(tempfile.gettempdir()) / "holdall-test-domains"
+    folder.mkdir(exist_ok=True)
+    for place in itertools.islice(_domains, 100):
+        number = 1 + place % 100
+        lock = open(folder / str(number), "a")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return number, lock
+        except BlockingIOError:
+            lock.close()
+    raise AssertionError("all ROS domains are in use")
 
 
 class Node:
@@ -120,9 +137,10 @@ class World:
 
     def __init__(self, folder):
         self.folder = folder
+        domain, self.domain_lock = take_domain()
         self.env = {
             **os.environ,
-            "ROS_DOMAIN_ID": str(1 + next(_domains) % 100),
+            "ROS_DOMAIN_ID": str(domain),
             "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
             "HOME": str(folder),
             "ROS_LOG_DIR": str(folder / "ros-log"),
@@ -171,6 +189,7 @@ class World:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+        self.domain_lock.close()
         remove_memory_for(self.folder)
 
 
@@ -178,11 +197,25 @@ def remove_memory_for(folder):
     """Removes what killed recorders left in shared memory for bags below a folder of a test."""
     needle = str(folder).encode()
     for file in Path("/dev/shm").glob("holdall-*"):
-        try:
-            if file.is_file() and needle in file.read_bytes():
+        with contextlib.suppress(OSError), open(file, "rb") as memory:
+            # A living recorder has a lock.
+            fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if contains(memory, needle):
                 file.unlink()
+
+
+def contains(file, needle):
+    """Whether a file, of which most may be holes, has these bytes."""
+    end, at = file.seek(0, os.SEEK_END), 0
+    while at < end:
+        try:
+            at = file.seek(at, os.SEEK_DATA)
         except OSError:
-            pass
+            return False
+        if needle in file.read((1 << 20) + len(needle)):
+            return True
+        at += 1 << 20
+    return False
 
 
 @pytest.fixture
