@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from conftest import Node
 from test_play import write_with_pip_mcap
 
 RECORDER = "/rosbag2_recorder"
@@ -277,3 +278,17 @@ def test_nodes_have_the_names_that_they_are_given(world):
     player.stop()
     refused = world.run("play", a_bag(world), "--node-name", "no name")
     assert refused.returncode == 2 and "--node-name" in refused.stderr
+
+
+def test_services_without_introspection_are_named_in_log_report_and_info(world):
+    world._keep(Node("service_node.py", {"serve": "/twice"}, world.env)).wait_for("ready")
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--disable-keyboard-controls", "--json")
+    recorder.wait_until_says("1 service without introspection: their calls are not in the bag: /twice")
+    code, said = recorder.stop()
+    assert code == 0 and said.count("without introspection") == 1, said
+    assert world.info(world.folder / "bag")["services_without_introspection"] == ["/twice"]
+    shown = world.run("info", world.folder / "bag").stdout
+    assert "No introspection:  /twice" in shown, shown
+    # A copy says it too.
+    assert world.run("convert", world.folder / "bag", "-o", world.folder / "copy", "-s", "sqlite3").returncode == 0
+    assert world.info(world.folder / "copy")["services_without_introspection"] == ["/twice"]

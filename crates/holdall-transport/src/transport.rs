@@ -50,6 +50,21 @@ pub enum GraphEvent {
     Subscription(EndpointInfo),
     /// A subscription went away.
     SubscriptionGone(Gid),
+    /// A service has a server.
+    Server(ServerInfo),
+    /// A server went away.
+    ServerGone(Gid),
+}
+
+/// A server of a service, as the graph shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Identifies the server.
+    pub gid: Gid,
+    /// Full ROS name of the service.
+    pub service: String,
+    /// ROS type of the service: `example_interfaces/srv/AddTwoInts`.
+    pub type_name: String,
 }
 
 /// Where a subscription delivers. Called on the transport's own threads: must not block and must not wait for I/O.

@@ -14,10 +14,15 @@ use holdall_model::{
     text::{Outside, one_line},
     time::Timestamp,
     topic::PublisherInfo,
+    unheard::{UNHEARD_SERVICES_CUSTOM_KEY, names_from_custom_data},
 };
 use jiff::tz::TimeZone;
 use serde::Serialize;
-use std::{collections::BTreeMap, fmt::Write, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    time::Duration,
+};
 
 /// Labels are padded to this width.
 const LABEL_CELLS: usize = 19;
@@ -67,6 +72,12 @@ pub struct BagView<'a> {
 }
 
 impl BagView<'_> {
+    /// Services that were to be recorded and had no introspection.
+    fn unheard_services(&self) -> BTreeSet<String> {
+        let text = self.metadata.custom_data.get(UNHEARD_SERVICES_CUSTOM_KEY);
+        text.map(|text| names_from_custom_data(text)).unwrap_or_default()
+    }
+
     fn is_service(topic: &TopicWithMessageCount) -> bool {
         service_of_event_topic(&topic.topic_metadata.name, &topic.topic_metadata.type_name).is_some()
     }
@@ -137,27 +148,32 @@ impl BagView<'_> {
             .map(|topic| self.service_line(topic))
             .collect();
         push_list(&mut text, SERVICE_LABEL, SERVICE_LABEL.len(), &lines);
-        let publishers: Vec<String> = self.publishers.iter().map(publisher_line).collect();
-        if !publishers.is_empty() {
-            push_list(&mut text, "Publishers:", LABEL_CELLS, &publishers);
-        }
-        let undefined: Vec<String> = self.undefined.iter().map(undefined_line).collect();
-        if !undefined.is_empty() {
-            push_list(&mut text, "Without definition:", LABEL_CELLS + 1, &undefined);
-        }
-        let markers: Vec<String> = self
-            .markers
-            .iter()
-            .map(|marker| marker_line(marker, zone))
-            .collect();
-        if !markers.is_empty() {
-            push_list(&mut text, "Markers:", LABEL_CELLS, &markers);
-        }
+        self.push_further(&mut text, zone);
         push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines(zone));
         if let Some(account) = self.account {
             push_account(&mut text, account, zone);
         }
         text
+    }
+
+    /// The lists that most bags do not have.
+    fn push_further(&self, text: &mut String, zone: &TimeZone) {
+        let publishers: Vec<String> = self.publishers.iter().map(publisher_line).collect();
+        let undefined: Vec<String> = self.undefined.iter().map(undefined_line).collect();
+        let marker = |marker| marker_line(marker, zone);
+        let markers: Vec<String> = self.markers.iter().map(marker).collect();
+        let services = self.unheard_services();
+        let unheard: Vec<String> = services.iter().map(|name| Outside(name).to_string()).collect();
+        for (label, cells, list) in [
+            ("Publishers:", LABEL_CELLS, publishers),
+            ("Without definition:", LABEL_CELLS + 1, undefined),
+            ("Markers:", LABEL_CELLS, markers),
+            ("No introspection:", LABEL_CELLS, unheard),
+        ] {
+            if !list.is_empty() {
+                push_list(text, label, cells, &list);
+            }
+        }
     }
 
     fn size(&self, topic: &TopicWithMessageCount) -> String {
@@ -295,6 +311,7 @@ impl BagView<'_> {
             publishers: self.publishers.iter().map(PublisherJson::of).collect(),
             undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
             markers: self.markers.iter().map(MarkerJson::of).collect(),
+            services_without_introspection: self.unheard_services(),
         })
     }
 }
@@ -320,6 +337,8 @@ struct BagJson<'a> {
     undefined_topics: Vec<UndefinedJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     markers: Vec<MarkerJson<'a>>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    services_without_introspection: BTreeSet<String>,
 }
 
 #[derive(Serialize)]

@@ -295,6 +295,7 @@ pub fn json(report: &RecordReport) -> Value {
         "ended_by": report.ended_by.map(ReachedLimit::name),
         "audit_faults": report.audit_faults,
         "undefined_topics": undefined,
+        "services_without_introspection": status.unheard_services,
     })
 }
 

@@ -6,14 +6,14 @@ use super::{
     node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeGraph, ParticipantEntities, graph_qos},
     qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
 };
-use crate::{EndpointInfo, GraphEvent};
+use crate::{EndpointInfo, GraphEvent, ServerInfo};
 use holdall_model::{
     names::dds::{RosName, name_from_dds, type_from_dds},
     time::Timestamp,
     topic::{Gid, NodeName},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -48,6 +48,8 @@ pub(super) struct Discovery {
     /// Participant of each writer of graph messages.
     graph_writers: HashMap<Gid, Gid>,
     type_services: TypeServices,
+    /// Writers of replies: each service has one.
+    servers: HashSet<Gid>,
 }
 
 /// Nodes that answer type requests, by the writer of their replies. Discovery shows these writers together
@@ -119,6 +121,7 @@ impl Discovery {
             known: HashMap::new(),
             graph_writers: HashMap::new(),
             type_services: TypeServices::default(),
+            servers: HashSet::new(),
         })
     }
 
@@ -134,6 +137,7 @@ impl Discovery {
             known,
             graph_writers,
             type_services,
+            servers,
             ..
         } = self;
         hosts.poll()?;
@@ -156,10 +160,18 @@ impl Discovery {
                             known.event()
                         }));
                     }
+                    if let Some(server) = server_of(&endpoint, kind)
+                        && servers.insert(server.gid)
+                    {
+                        events.push(GraphEvent::Server(server));
+                    }
                     events.extend(appeared(endpoint, kind, (graph, hosts, type_services), known));
                 }
                 BuiltinChange::Gone(gid) => {
                     type_services.0.remove(&gid);
+                    if servers.remove(&gid) {
+                        events.push(GraphEvent::ServerGone(gid));
+                    }
                     if let Some(participant) = graph_writers.remove(&gid) {
                         graph.forget(participant);
                     }
@@ -218,6 +230,25 @@ impl Discovery {
     pub(super) fn has_node(&self, node: &NodeName) -> bool {
         self.graph.has_node(node) || self.type_services.0.values().any(|known| known == node)
     }
+}
+
+/// The server that an endpoint belongs to: the writer of its replies.
+fn server_of(endpoint: &BuiltinEndpoint, kind: BuiltinKind) -> Option<ServerInfo> {
+    if kind != BuiltinKind::Publications {
+        return None;
+    }
+    let RosName::ServiceReply(service) = name_from_dds(&endpoint.topic) else {
+        return None;
+    };
+    let type_name = type_from_dds(&endpoint.type_name);
+    Some(ServerInfo {
+        gid: endpoint.gid,
+        service,
+        type_name: type_name
+            .strip_suffix("_Response")
+            .unwrap_or(&type_name)
+            .to_owned(),
+    })
 }
 
 /// Notes an endpoint; returns an event when it is on a ROS topic and new or different.

@@ -86,7 +86,7 @@ impl Transport for MemoryTransport {
         wake: ServiceWake,
     ) -> Result<Box<dyn ServiceServer>, TransportError> {
         check_service(service)?;
-        Ok(Box::new(MemoryServer::new(&self.network, service, wake)))
+        Ok(Box::new(MemoryServer::new(&self.network, self.id, service, wake)))
     }
 
     fn client(

@@ -188,7 +188,11 @@ impl MemoryNetwork {
             .requests
             .values()
             .map(|request| GraphEvent::Subscription(request.info.clone()));
-        let events = publishers.chain(subscriptions).collect();
+        let servers = state
+            .servers
+            .values()
+            .map(|offered| GraphEvent::Server(offered.info.clone()));
+        let events = publishers.chain(subscriptions).chain(servers).collect();
         state.inboxes.insert(
             id,
             Inbox {

@@ -1,9 +1,9 @@
 //! Services of a memory network: requests and replies are with the other side when the call that sends them returns.
 
-use super::network::{MemoryNetwork, State};
+use super::network::{MemoryNetwork, State, TransportId};
 use crate::{
-    RequestId, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
-    ServiceServer, ServiceWake, TransportError,
+    GraphEvent, RequestId, SERVICE_WAITING_MAX, ServerInfo, ServiceClient, ServiceDescription, ServiceReply,
+    ServiceRequest, ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, service_error},
 };
 use holdall_model::topic::Gid;
@@ -11,6 +11,8 @@ use holdall_model::topic::Gid;
 /// A service of the network, and the requests that wait for it.
 pub(super) struct Offered {
     service: ServiceDescription,
+    pub(super) info: ServerInfo,
+    owner: TransportId,
     waiting: Vec<ServiceRequest>,
     dropped: u64,
     wake: ServiceWake,
@@ -39,11 +41,24 @@ pub(super) struct MemoryServer {
 }
 
 impl MemoryServer {
-    pub fn new(network: &MemoryNetwork, service: &ServiceDescription, wake: ServiceWake) -> Self {
+    pub fn new(
+        network: &MemoryNetwork,
+        owner: TransportId,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Self {
         let mut state = network.state();
         let gid = state.new_gid();
+        let info = ServerInfo {
+            gid,
+            service: service.name.clone(),
+            type_name: service.type_name.clone(),
+        };
+        state.notify(Some(owner), &GraphEvent::Server(info.clone()));
         let offered = Offered {
             service: service.clone(),
+            info,
+            owner,
             waiting: Vec::new(),
             dropped: 0,
             wake,
@@ -92,7 +107,10 @@ impl ServiceServer for MemoryServer {
 
 impl Drop for MemoryServer {
     fn drop(&mut self) {
-        self.network.state().servers.remove(&self.gid);
+        let mut state = self.network.state();
+        if let Some(offered) = state.servers.remove(&self.gid) {
+            state.notify(Some(offered.owner), &GraphEvent::ServerGone(self.gid));
+        }
     }
 }
 

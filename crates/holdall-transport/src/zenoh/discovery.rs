@@ -2,7 +2,7 @@
 //! changes.
 
 use super::token::{EntityKind, Token, TokenTopic, gid_of};
-use crate::{EndpointInfo, GraphEvent};
+use crate::{EndpointInfo, GraphEvent, ServerInfo};
 use holdall_io::mutex::lock;
 use holdall_model::{
     qos::Durability,
@@ -55,6 +55,10 @@ struct State {
     counts: HashMap<(String, String), Counts>,
     /// What has appeared or left since the last poll.
     changed: HashSet<Gid>,
+    /// Servers that have appeared or left since the last poll.
+    changed_servers: HashSet<Gid>,
+    /// Servers that have been reported to the recorder.
+    reported_servers: HashSet<Gid>,
     /// What has been reported to the recorder.
     reported: HashMap<Gid, EntityKind>,
     refused: HashSet<Gid>,
@@ -124,6 +128,7 @@ impl Graph {
                     type_hash,
                 };
                 state.servers.insert(gid, server);
+                state.changed_servers.insert(gid);
             }
             EntityKind::Client | EntityKind::Node => {}
         }
@@ -133,7 +138,9 @@ impl Graph {
     pub(super) fn vanished(&self, key: &str) {
         let gid = gid_of(key);
         let mut state = self.lock();
-        state.servers.remove(&gid);
+        if state.servers.remove(&gid).is_some() {
+            state.changed_servers.insert(gid);
+        }
         state.remove(gid);
     }
 
@@ -141,6 +148,7 @@ impl Graph {
     /// for late subscriptions.
     pub(super) fn poll(&self, events: &mut Vec<GraphEvent>) -> Vec<LatchedPublisher> {
         let mut state = self.lock();
+        state.poll_servers(events);
         let State {
             endpoints,
             changed,
@@ -214,6 +222,22 @@ impl Graph {
 }
 
 impl State {
+    fn poll_servers(&mut self, events: &mut Vec<GraphEvent>) {
+        for gid in std::mem::take(&mut self.changed_servers) {
+            match self.servers.get(&gid) {
+                Some(server) if self.reported_servers.insert(gid) => {
+                    events.push(GraphEvent::Server(ServerInfo {
+                        gid,
+                        service: server.name.clone(),
+                        type_name: server.type_name.clone(),
+                    }));
+                }
+                None if self.reported_servers.remove(&gid) => events.push(GraphEvent::ServerGone(gid)),
+                _ => {}
+            }
+        }
+    }
+
     fn add(&mut self, gid: Gid, kind: EntityKind, session: Arc<str>, info: EndpointInfo) {
         let key = (info.topic.clone(), info.type_name.clone());
         let endpoint = Endpoint { kind, session, info };

@@ -126,7 +126,7 @@ impl EventPublishers {
             GraphEvent::Publisher(endpoint) | GraphEvent::Subscription(endpoint) => {
                 endpoint.type_name == MESSAGES_LOST_TYPE
             }
-            GraphEvent::PublisherGone(_) | GraphEvent::SubscriptionGone(_) => false,
+            _ => false,
         };
         if graph.iter().any(has_type) {
             match transport.publish(&lost_request()) {
@@ -143,7 +143,7 @@ impl EventPublishers {
                 let node = endpoint.node.as_ref();
                 node.is_some_and(|node| node.to_string() == self.options.node_name)
             }
-            GraphEvent::PublisherGone(_) | GraphEvent::SubscriptionGone(_) => false,
+            _ => false,
         };
         if !self.is_name_taken && graph.iter().any(is_ours) {
             self.is_name_taken = true;

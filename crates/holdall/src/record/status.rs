@@ -4,7 +4,11 @@ pub use super::limits::ReachedLimit;
 pub use crate::writer::UndefinedTopic;
 pub use holdall_model::loss::DurabilityStatus;
 use holdall_model::loss::LossStage;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
 
 /// Counters of one topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,6 +69,8 @@ pub struct RecordStatus {
     /// Why the recording should be ended, if it should: its owner must stop it (less space is free than the
     /// user wants). One sentence.
     pub must_end: Option<String>,
+    /// Selected services without introspection: their calls are not in the bag.
+    pub unheard_services: BTreeSet<String>,
     /// All topics in the order of subscription.
     pub topics: Vec<TopicStatus>,
 }

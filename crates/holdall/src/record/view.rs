@@ -71,6 +71,7 @@ impl View {
             current_file: drain.current_file.clone(),
             durability: drain.durability.clone(),
             must_end: drain.must_end.clone(),
+            unheard_services: parts.drain.unheard_services(),
             topics: topics.collect(),
         }
     }

@@ -15,6 +15,7 @@ use holdall_model::{
         TopicAccount,
     },
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
+    unheard::{UNHEARD_SERVICES_CUSTOM_KEY, names_from_custom_data, names_to_custom_data},
 };
 use holdall_storage::writer::MetadataEntries;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -151,14 +152,20 @@ pub(super) fn gather(
 ) -> Result<Accounts, ToolError> {
     let mut accounts = Accounts::default();
     let (mut ledger, mut without): (Option<Ledger>, Vec<BTreeMap<String, TopicCount>>) = (None, Vec::new());
-    let (mut seen, mut markers) = (BTreeSet::new(), BTreeSet::new());
+    let (mut seen, mut markers, mut unheard) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for bag in bags {
         let metadata = bag.metadata();
         if metadata.ros_distro.is_some() {
             accounts.ros_distro.clone_from(&metadata.ros_distro);
         }
         for (key, value) in &metadata.custom_data {
-            let is_ours = [STATE_KEY, LEDGER_CUSTOM_KEY, MARKERS_CUSTOM_KEY].contains(&key.as_str());
+            let is_ours = [
+                STATE_KEY,
+                LEDGER_CUSTOM_KEY,
+                MARKERS_CUSTOM_KEY,
+                UNHEARD_SERVICES_CUSTOM_KEY,
+            ]
+            .contains(&key.as_str());
             if !is_ours && !key.starts_with(LOST_KEY) {
                 accounts
                     .custom_data
@@ -167,6 +174,8 @@ pub(super) fn gather(
             }
         }
         markers.extend(bag.markers()?);
+        let names = metadata.custom_data.get(UNHEARD_SERVICES_CUSTOM_KEY);
+        unheard.extend(names.map(|text| names_from_custom_data(text)).unwrap_or_default());
         let counts = accounts.read_files(bag, taken, &mut seen)?;
         match bag.any_ledger()?.filter(|ledger| is_of(ledger, bag, &counts)) {
             Some(mut found) => {
@@ -187,6 +196,7 @@ pub(super) fn gather(
     }
     accounts.ledger = ledger;
     accounts.relabel(relabel);
+    accounts.custom_data.extend(names_to_custom_data(&unheard));
     if !markers.is_empty() {
         let list: Vec<Marker> = markers
             .into_iter()

@@ -159,6 +159,17 @@ impl Discovery {
         type_name.clone_into(&mut topic.type_name);
     }
 
+    /// Whether anybody publishes the topic now.
+    pub(crate) fn has_publisher(&self, topic: &str) -> bool {
+        let known = self.topics.get(topic);
+        known.is_some_and(|known| known.state == State::Recorded || !known.publishers.is_empty())
+    }
+
+    /// Whether the selection takes a topic that has publishers and subscriptions.
+    pub(crate) fn selects(&self, topic: &str, type_name: &str) -> bool {
+        self.filter.decide(topic, type_name, true, true)
+    }
+
     /// Adds no topics from now on; publishers of recorded topics are still followed.
     pub fn close(&mut self) {
         self.closed = true;
@@ -213,6 +224,7 @@ impl Discovery {
                 GraphEvent::PublisherGone(gid) | GraphEvent::SubscriptionGone(gid) => {
                     changed.extend(self.remove(gid, &mut decisions));
                 }
+                GraphEvent::Server(_) | GraphEvent::ServerGone(_) => {}
             }
         }
         if !self.closed {

@@ -6,5 +6,6 @@ pub mod gate;
 pub mod intake;
 mod loss_watch;
 mod merging;
+mod services;
 pub(super) mod session;
 mod subscriptions;

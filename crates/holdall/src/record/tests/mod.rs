@@ -14,6 +14,7 @@ mod moments;
 mod panics;
 mod publishers;
 pub(super) mod rescue;
+mod services;
 mod simulated;
 mod topics;
 mod transports;

@@ -177,6 +177,7 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "cache_bytes_max": status.cache_bytes_max,
         "disk_available_bytes": status.disk_available_bytes,
         "file": status.current_file,
+        "services_without_introspection": status.unheard_services,
         "topics": topics,
     })
 }

@@ -14,6 +14,7 @@ use super::{
     gate::{ClockSink, Gate},
     intake::Intake,
     loss_watch::LossWatch,
+    services::Services,
     subscriptions::RecordedTopic,
 };
 use crate::record::{
@@ -32,7 +33,7 @@ use holdall_model::{
 };
 use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     path::Path,
     sync::{Arc, Mutex},
     time::Duration,
@@ -43,6 +44,9 @@ const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time between two checks for losses that were not logged yet.
 const LOSS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Services that one line of the log names.
+const SERVICES_LISTED_MAX: usize = 20;
 
 /// The name that relative topic names are completed with.
 const NODE_NAME: &str = "rosbag2_recorder";
@@ -121,6 +125,7 @@ impl Session {
             started: transport.now(),
             transport,
             discovery: Discovery::new(filter.clone()),
+            services: Services::default(),
             failure: None,
         };
         let definitions = Definitions::new(options.ament_prefixes.clone(), |name| {
@@ -203,10 +208,37 @@ impl Session {
         if now >= self.next_loss_check {
             self.next_loss_check = now + LOSS_INTERVAL;
             self.losses.log_new(&lock(&self.parts.ledger));
+            self.report_services(now);
         }
         self.publish_events(now);
         self.ask_for_definitions(now);
         moved
+    }
+
+    /// Reports services whose calls cannot be recorded, each once, and stores all of them for the bag.
+    fn report_services(&mut self, now: Duration) {
+        let elapsed = now.saturating_sub(self.started);
+        let mut found = BTreeSet::new();
+        for source in &mut self.sources {
+            found.extend(source.services.newly_unheard(&source.discovery, elapsed));
+        }
+        let all = self.sources.iter().flat_map(|source| source.services.unheard());
+        self.parts.drain.set_unheard_services(all.cloned().collect());
+        if !found.is_empty() {
+            let names: Vec<String> = found.iter().take(SERVICES_LISTED_MAX).cloned().collect();
+            let more = found.len() - names.len();
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            let count = found.len();
+            let services = if count == 1 { "service" } else { "services" };
+            tracing::warn!(
+                "{count} {services} without introspection: their calls are not in the bag: {}{more}",
+                names.join(", ")
+            );
+        }
     }
 
     fn publish_events(&mut self, now: Duration) {
@@ -298,6 +330,7 @@ impl Session {
             if let Some(publishers) = &mut self.events {
                 publishers.notice(number, source.transport.as_mut(), &events);
             }
+            source.services.apply(&events, elapsed);
             let decisions = source.discovery.apply(events);
             if let Err(error) = polled {
                 self.transport_failed(number, &error);

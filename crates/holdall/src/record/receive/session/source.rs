@@ -1,6 +1,6 @@
 //! A transport with what it has shown.
 
-use crate::record::receive::{discovery::Discovery, intake::PublisherOrigin};
+use crate::record::receive::{discovery::Discovery, intake::PublisherOrigin, services::Services};
 use holdall_model::time::Timestamp;
 use holdall_transport::{EndpointInfo, Transport};
 use std::time::Duration;
@@ -25,6 +25,7 @@ pub(super) struct Moment {
 pub(super) struct Source {
     pub(super) transport: Box<dyn Transport>,
     pub(super) discovery: Discovery,
+    pub(super) services: Services,
     /// The time of day when the recording began.
     pub(super) started: Timestamp,
     /// Why it has ended before the recording: one sentence.

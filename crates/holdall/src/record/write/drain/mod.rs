@@ -16,6 +16,7 @@ pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
 use holdall_io::mutex::lock;
 use holdall_io::wait::Wait;
+use holdall_model::unheard::names_to_custom_data;
 use markers::custom_data_of;
 use packing::InPacking;
 pub(crate) use shared::COMMANDS_MAX;
@@ -395,6 +396,7 @@ impl Drain {
             let mut custom_data = account_for(&mut lock(&ledger), &topic_of_bag, end, &journal);
             custom_data.extend(window.status().custom_data());
             custom_data.extend(custom_data_of(&markers));
+            custom_data.extend(names_to_custom_data(&shared.unheard_services()));
             custom_data
         });
         let in_files = by_topic_of_recording(&topic_of_bag, &closed.messages);

@@ -8,7 +8,7 @@ use holdall_model::{
     marker::{MARKERS_MAX, Marker},
 };
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     path::PathBuf,
     sync::{
         Mutex,
@@ -64,6 +64,8 @@ pub struct DrainShared {
     pub(super) survival: SurvivalLog,
     /// Markers requested so far.
     markers: AtomicUsize,
+    /// Services whose calls cannot be recorded.
+    unheard_services: Mutex<BTreeSet<String>>,
 }
 
 impl DrainShared {
@@ -87,6 +89,16 @@ impl DrainShared {
         let mut commands = lock(&self.commands);
         debug_assert!(commands.len() < COMMANDS_MAX, "a full queue takes no command");
         commands.push_back(command);
+    }
+
+    /// Stores which services have no introspection, for the bag and the report.
+    pub fn set_unheard_services(&self, names: BTreeSet<String>) {
+        *lock(&self.unheard_services) = names;
+    }
+
+    /// Services without introspection, as last stored.
+    pub fn unheard_services(&self) -> BTreeSet<String> {
+        lock(&self.unheard_services).clone()
     }
 
     /// Requests a new file; one that is already requested serves this request, too.
