@@ -423,6 +423,13 @@ pub struct RecordArguments {
     pub rt_priority: Option<u8>,
 
     /// YAML file with flags by their long names; the command line overrides it (holdall record --print-profile writes one)
+    /// Run this command for each file of the bag that is complete; {} is the file's path
+    ///
+    /// A line for sh. HOLDALL_FILE has the path, too, and HOLDALL_BAG the bag's directory. Up to four run at a time, beside the recording; at the end
+    /// they are waited for, up to 30 s
+    #[arg(long, value_name = "CMD", help_heading = "While it runs")]
+    pub on_file_closed: Option<String>,
+
     #[arg(long, value_name = "FILE", help_heading = "Settings in files")]
     pub profile: Option<PathBuf>,
 

@@ -104,6 +104,7 @@ pub fn resolve(
         no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
         events: Some(events(args)?),
         ros_distro: surroundings.variable("ROS_DISTRO"),
+        lists_complete_files: args.on_file_closed.is_some(),
         ament_prefixes: ament_prefixes(surroundings),
     };
     let disk_mode = disk_mode(args.disk_mode);
@@ -193,6 +194,16 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
     check_numbers(args)
 }
 
+    if args
+        .on_file_closed
+        .as_deref()
+        .is_some_and(|line| line.trim().is_empty())
+    {
+        return Err(UsageError::Needs {
+            flag: "--on-file-closed",
+            needs: "a command",
+        });
+    }
 /// The one format that ROS 2 middlewares have.
 const SERIALIZATION_FORMAT: &str = "cdr";
 

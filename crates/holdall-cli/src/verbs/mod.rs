@@ -24,6 +24,7 @@ mod man;
 mod play;
 mod player_node;
 mod record;
+mod record_threads;
 mod recorder_node;
 mod reindex;
 mod repair;

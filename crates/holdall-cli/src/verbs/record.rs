@@ -15,7 +15,10 @@ use crate::{
         signals,
     },
     transport, units,
-    verbs::recorder_node::RecorderNode,
+    verbs::{
+        record_threads::{keep_to_cores, prefer_receiving},
+        recorder_node::RecorderNode,
+    },
 };
 use holdall::{
     record::{
@@ -23,7 +26,7 @@ use holdall::{
         status::{RecordReport, RecordStatus, TopicStatus},
     },
     supervise::{
-        ServiceManager, Supervision,
+        FileCommand, ServiceManager, Supervision,
         control_socket::{ControlSocket, RecordRequests},
     },
     writer,
@@ -34,7 +37,6 @@ use holdall_io::{
     thread,
 };
 use holdall_storage::StorageError;
-use holdall_transport::registry::is_receiving_thread;
 use std::{
     ffi::OsString,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -177,6 +179,12 @@ impl Running {
         show(&report, &self.request, args)?;
         if let Some(span) = stall {
             return Err(Failure::failed(format!(
+        let ended = SystemClock.monotonic();
+        let is_signal = |span| {
+            let is_stop = matches!(events.next(span), Some(Event::Stop(_)));
+            is_stop && SystemClock.monotonic().saturating_sub(ended) >= REPEATED_SIGNAL
+        };
+        live.supervision.await_commands(&control, &SystemClock, is_signal);
                 "while recording, messages arrived but none was written to the disk for {:.1} s",
                 span.as_secs_f64()
             )));
@@ -230,42 +238,6 @@ fn start(
     }
 }
 
-/// Restricts this thread and all threads that it starts to these cores; an empty list means all.
-fn keep_to_cores(cores: &[usize]) -> Result<(), Failure> {
-    if cores.is_empty() {
-        return Ok(());
-    }
-    thread::keep_to_cores(cores).map_err(|error| {
-        Failure::refused(format!(
-            "--cpu-affinity {cores:?}: {error}; lscpu lists the cores"
-        ))
-    })
-}
-
-/// A thread names itself when it first runs; on a busy machine that takes a while.
-const THREADS_NAMED_WITHIN: Duration = Duration::from_secs(1);
-
-/// Gives the threads that receive messages real-time priority, where that is requested and allowed: at least
-/// one for each transport.
-fn prefer_receiving(priority: Option<u8>, transports: usize, clock: &dyn Clock) {
-    let Some(priority) = priority else { return };
-    let deadline = clock.monotonic() + THREADS_NAMED_WITHIN;
-    let mut preferred = thread::prefer_threads(priority, is_receiving_thread);
-    while matches!(preferred, Ok(count) if count < transports) && clock.monotonic() < deadline {
-        clock.sleep_until(clock.monotonic() + Duration::from_millis(5));
-        preferred = thread::prefer_threads(priority, is_receiving_thread);
-    }
-    match preferred {
-        Ok(count) => info!(
-            "{} at real-time priority {priority}",
-            units::plural(count as u64, "receiving thread")
-        ),
-        Err(error) => warn!(
-            "--rt-priority {priority} is not allowed here ({error}); it needs CAP_SYS_NICE or a limit rtprio. Recording without it"
-        ),
-    }
-}
-
 /// What is done in addition to the recording.
 fn supervision(args: &RecordArguments, snapshot: bool) -> Supervision {
     let manager = ServiceManager::from_environment(|name| std::env::var_os(name)).unwrap_or_else(|error| {
@@ -280,6 +252,7 @@ fn supervision(args: &RecordArguments, snapshot: bool) -> Supervision {
 
 /// The status lines, where there is a terminal to draw them on.
 struct Live {
+        .with_file_command(args.on_file_closed.as_deref().map(FileCommand::new))
     screen: Option<Screen>,
     rates: RateMeter,
     hint: &'static str,

@@ -218,3 +218,9 @@ impl RecordControl {
         self.requests.changed.notify_all();
     }
 }
+    /// Files that are whole, durable and under their last name since the last call, in order; the last ones when the recording has ended.
+    /// Only where [`lists_complete_files`](super::options::RecordOptions::lists_complete_files) is set.
+    pub fn take_complete_files(&self) -> Vec<PathBuf> {
+        self.parts.drain.take_complete()
+    }
+

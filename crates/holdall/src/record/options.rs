@@ -77,6 +77,8 @@ pub struct RecordOptions {
     /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, where it is set.
     pub ros_distro: Option<String>,
     /// Events for other nodes, `None` for none.
+    /// `RecordControl::take_complete_files` returns each file once it is complete (`--on-file-closed`).
+    pub lists_complete_files: bool,
     pub events: Option<super::events::EventOptions>,
     /// `share` prefixes to search for message definitions (`AMENT_PREFIX_PATH`, split).
     pub ament_prefixes: Vec<PathBuf>,
@@ -127,6 +129,7 @@ impl Default for RecordOptions {
             events: None,
             ament_prefixes: Vec::new(),
         }
+            lists_complete_files: false,
     }
 }
 
@@ -142,3 +145,4 @@ impl From<&RecordOptions> for DrainOptions {
         }
     }
 }
+            lists_complete_files: options.lists_complete_files,

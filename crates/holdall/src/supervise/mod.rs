@@ -2,14 +2,17 @@
 //! requests.
 
 pub mod control_socket;
+mod file_command;
 pub mod metrics;
 mod progress;
 mod service_manager;
 
+pub use file_command::FileCommand;
 pub(crate) use progress::{ProgressChange, ProgressWatch};
 pub use service_manager::ServiceManager;
 
 use crate::record::{RecordControl, status::RecordStatus};
+use holdall_io::clock::Clock;
 use std::{
     path::PathBuf,
     sync::{
@@ -21,6 +24,12 @@ use std::{
 
 /// Time between two writes of the metrics file, and between two status reports to the service manager.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the end waits for the commands that run for the last files; those that take longer continue on their own.
+const COMMANDS_END_MAX: Duration = Duration::from_secs(30);
+
+/// Time between two checks for commands that have ended, at the end.
+const COMMANDS_POLL: Duration = Duration::from_millis(20);
 
 /// A wait that ends this late means that the process was stopped; a busy machine delays it by less.
 const STOPPED_MIN: Duration = Duration::from_millis(500);
@@ -50,6 +59,7 @@ pub struct Supervision {
     snapshot_mode: bool,
     next_report: Duration,
     metrics_failed: bool,
+    file_command: Option<FileCommand>,
 }
 
 impl Supervision {
@@ -64,6 +74,7 @@ impl Supervision {
             snapshot_mode,
             next_report: Duration::ZERO,
             metrics_failed: false,
+            file_command: None,
         }
     }
 
@@ -82,6 +93,12 @@ impl Supervision {
     /// Reports the state to a service manager.
     pub fn with_service_manager(mut self, manager: Option<ServiceManager>) -> Self {
         self.service_manager = manager;
+        self
+    }
+
+    /// Runs a command for each file that is complete. The recording must list them.
+    pub fn with_file_command(mut self, command: Option<FileCommand>) -> Self {
+        self.file_command = command;
         self
     }
 
@@ -126,6 +143,7 @@ impl Supervision {
             None => {}
         }
         self.stalled.set(self.progress.is_stalled());
+        self.step_commands(control, now);
         if let Some(manager) = &mut self.service_manager
             && !self.progress.is_stalled()
         {
@@ -134,6 +152,41 @@ impl Supervision {
         if now >= self.next_report {
             self.next_report = now + REPORT_INTERVAL;
             self.report(status);
+        }
+    }
+
+    fn step_commands(&mut self, control: &RecordControl, now: Duration) {
+        if let Some(command) = &mut self.file_command {
+            if command.has_room() {
+                command.add(control.take_complete_files());
+            }
+            command.step(now);
+        }
+    }
+
+    /// Waits until the commands for all files have ended, also those for the last files of a recording that has ended; at most some time, or
+    /// until `pause`, which waits as long as it is asked to, returns true.
+    pub fn await_commands(
+        &mut self,
+        control: &RecordControl,
+        clock: &dyn Clock,
+        mut pause: impl FnMut(Duration) -> bool,
+    ) {
+        let deadline = clock.monotonic() + COMMANDS_END_MAX;
+        let mut is_waiting = false;
+        loop {
+            let now = clock.monotonic();
+            self.step_commands(control, now);
+            let Some(command) = self.file_command.as_ref().filter(|command| !command.is_idle()) else {
+                return;
+            };
+            if !std::mem::replace(&mut is_waiting, true) {
+                let seconds = COMMANDS_END_MAX.as_secs();
+                tracing::info!("waiting for the commands for complete files, at most {seconds} s");
+            }
+            if now >= deadline || pause(COMMANDS_POLL) {
+                return command.report_unfinished();
+            }
         }
     }
 

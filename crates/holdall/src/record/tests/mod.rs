@@ -3,6 +3,7 @@
 mod audits;
 mod bags;
 mod commands;
+mod complete;
 mod compression;
 mod control;
 mod disks;
@@ -138,6 +139,7 @@ impl World {
             merge_publishers: false,
             ros_distro: None,
             events: None,
+            lists_complete_files: false,
             ament_prefixes: Vec::new(),
         };
         let clock = Arc::new(TestClock::default());

@@ -32,4 +32,6 @@ pub struct DrainOptions {
     pub merge_publishers: bool,
     /// See [`crate::record::options::RecordOptions::limits`].
     pub limits: RecordingLimits,
+    /// See [`crate::record::options::RecordOptions::lists_complete_files`].
+    pub lists_complete_files: bool,
 }

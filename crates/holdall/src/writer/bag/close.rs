@@ -73,6 +73,7 @@ impl BagWriter {
             .map(|past| self.options.directory.join(past.present_name()))
             .collect();
         ClosedBag {
+            complete: self.take_complete(),
             undefined: self.undefined_topics(),
             directory: self.options.directory,
             files,
@@ -198,6 +199,7 @@ impl BagWriter {
             closing: Some(current.file),
             packing: Packing::No,
             is_torn: true,
+            is_announced: false,
         });
     }
 }

@@ -138,6 +138,7 @@ impl BagWriter {
                 None => Packing::No,
             },
             is_torn: false,
+            is_announced: false,
         };
         let metadata = rosbag2_record(&self.own_metadata(&past));
         self.past.push_back(past);

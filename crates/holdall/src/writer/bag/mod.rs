@@ -121,6 +121,8 @@ pub struct ClosedBag {
     pub directory: PathBuf,
     /// Its storage files, in order.
     pub files: Vec<PathBuf>,
+    /// Those of them that are whole and durable and that [`BagWriter::take_complete`] has not returned.
+    pub complete: Vec<PathBuf>,
     /// Messages that can be read from these files, as the storage writers counted them (or, after a failure, as they were read back).
     pub messages: Vec<TopicCount>,
     /// Topics without a definition.
@@ -181,6 +183,8 @@ struct PastFile {
     packing: Packing,
     /// The disk failed while it was written: what it holds must be read back.
     is_torn: bool,
+    /// [`BagWriter::take_complete`] has returned it.
+    is_announced: bool,
 }
 
 impl PastFile {

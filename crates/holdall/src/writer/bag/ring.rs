@@ -2,6 +2,7 @@
 
 use super::{BagWriter, Packing, PastFile, TopicCount};
 use crate::writer::{WriteError, pack_files::PackedFile};
+use std::path::PathBuf;
 
 impl BagWriter {
     /// Records which old files are closed, and removes those beyond the ring.
@@ -88,6 +89,20 @@ impl BagWriter {
         self.settle()?;
         self.pack(true)?;
         self.settle()
+    }
+
+    /// Files that are whole, durable and under their last name since the last call, in order.
+    pub(crate) fn take_complete(&mut self) -> Vec<PathBuf> {
+        let is_new = |past: &&mut PastFile| {
+            let is_packed = matches!(past.packing, Packing::No | Packing::Done);
+            is_packed && past.closing.is_none() && !past.is_torn && !past.is_announced
+        };
+        let new = self.past.iter_mut().filter(is_new);
+        new.map(|past| {
+            past.is_announced = true;
+            self.options.directory.join(past.present_name())
+        })
+        .collect()
     }
 
     /// Messages in files that the ring has removed since the last call.

@@ -9,6 +9,9 @@ use holdall_io::mutex::lock;
 use holdall_io::wait::Wait;
 use std::time::Duration;
 
+/// So many complete files that no caller has taken are enough.
+const COMPLETE_FILES_MAX: usize = 1024;
+
 impl Drain {
     /// Maintains what the bag needs in addition to messages.
     pub(super) fn maintain_bag(&mut self, now: Duration) -> Result<(), WriteError> {
@@ -18,6 +21,9 @@ impl Drain {
             return Ok(());
         }
         self.bag.step()?;
+        if self.options.lists_complete_files {
+            self.list_complete();
+        }
         self.maintain_durability(now)?;
         self.free_places();
         self.count_removed();
@@ -26,6 +32,14 @@ impl Drain {
             self.bag.write_record(&name, &entries)?;
         }
         self.maintain_space(now)
+    }
+
+    /// Lists files that have become complete, as far as there is room; the others follow.
+    fn list_complete(&mut self) {
+        let mut complete = lock(&self.shared.complete);
+        if complete.len() < COMPLETE_FILES_MAX {
+            complete.extend(self.bag.take_complete());
+        }
     }
 
     /// Requests syncs in time, and reports what has become durable.

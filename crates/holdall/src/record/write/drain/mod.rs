@@ -393,6 +393,7 @@ impl Drain {
                 lock(&shared.status).durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
             }
             lock(&shared.status).durability = window.status().clone();
+            options,
             let mut custom_data = account_for(&mut lock(&ledger), &topic_of_bag, end, &journal);
             custom_data.extend(window.status().custom_data());
             custom_data.extend(custom_data_of(&markers));
@@ -407,3 +408,6 @@ impl Drain {
         }
     }
 }
+        if options.lists_complete_files {
+            lock(&shared.complete).extend(closed.complete.iter().cloned());
+        }

@@ -69,6 +69,8 @@ pub struct DrainShared {
 }
 
 impl DrainShared {
+    /// Files that are whole and durable, where the recording lists them.
+    pub(super) complete: Mutex<Vec<PathBuf>>,
     /// Logs topics and definitions for a rescue before their messages come.
     pub(crate) fn surviving(survival: SurvivalLog) -> Self {
         Self {
@@ -159,6 +161,11 @@ impl DrainShared {
     pub(super) fn current_file(&self) -> PathBuf {
         lock(&self.status).current_file.clone()
     }
+    /// Files that are complete since the last call.
+    pub(crate) fn take_complete(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut *lock(&self.complete))
+    }
+
 
     /// A snapshot of the drain's state.
     pub fn status(&self) -> DrainStatus {
