@@ -16,6 +16,7 @@ pub mod selection;
 pub mod text;
 pub mod time;
 pub mod topic;
+pub mod trigger;
 pub mod unheard;
 pub mod units;
 pub mod yaml;

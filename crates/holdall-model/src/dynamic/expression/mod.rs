@@ -122,6 +122,14 @@ impl FieldPath {
     }
 }
 
+/// Parses an expression without a type to check it against.
+///
+/// # Errors
+/// A text that cannot be parsed.
+pub fn check_syntax(text: &str) -> Result<(), ExpressionError> {
+    parse::parse(text).map(drop)
+}
+
 /// Splits `/topic: expression`, the form on command lines.
 ///
 /// # Errors
