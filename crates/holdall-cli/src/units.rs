@@ -96,7 +96,7 @@ fn parse_span(text: &str, plain_unit: Duration, example: &'static str) -> Result
         "us" | "µs" => 1e3,
         "ms" => 1e6,
         "s" => 1e9,
-        "min" => 60e9,
+        "min" | "m" => 60e9,
         "h" => 3600e9,
         _ => {
             return Err(UnitError::UnknownUnit {

@@ -12,6 +12,7 @@ Examples:
   holdall control /run/user/1000/rec.sock status | jq .status.lost
   holdall control /run/user/1000/rec.sock metrics      OpenMetrics text
   holdall control /run/user/1000/rec.sock add_marker door opens
+  holdall control /run/user/1000/rec.sock trigger near miss
 
   holdall play lab --persistent --control-socket /run/user/1000/play.sock &
   holdall control /run/user/1000/play.sock set_rate 2
@@ -37,7 +38,7 @@ pub struct ControlArguments {
     #[arg(value_name = "REQUEST", value_parser = PossibleValuesParser::new(all_requests()))]
     pub request: String,
 
-    /// What the request takes: the marker's name, topics to subscribe to, a rate, a time, NAME=VALUE
+    /// What the request takes: the name of a marker or an event, topics to subscribe to, a rate, a time, NAME=VALUE
     #[arg(value_name = "ARGUMENT", allow_negative_numbers = true)]
     pub arguments: Vec<String>,
 }

@@ -24,6 +24,8 @@ Examples:
   holdall record -a --transport zenoh           topics of systems with rmw_zenoh
   holdall record -a --max-recording-duration 10min
                                                 ends by itself
+  holdall record -a --trigger '/battery: voltage < 11.5' --trigger '/scan silent 2s' --before 30 --after 10
+                                                only around events
   holdall record -a --json > report.json        the final report for programs";
 
 const KEYS: &str = "\
@@ -32,7 +34,7 @@ Keys and signals:
   m                put a marker into the bag (named: holdall control)
   Ctrl-C           end the recording and close the bag (also SIGTERM and SIGHUP)
   Ctrl-C again     after half a second: end now, and report what is abandoned
-  SIGUSR1, s       write a snapshot (with --snapshot-mode)
+  SIGUSR1, s       write a snapshot (with --snapshot-mode), record around now (with --trigger)
 
 Sizes are bytes, or 100MiB (powers of 1024), 1GB (powers of 1000).
 Spans are in the unit that the flag names, or 5s, 200ms, 2min.";
@@ -376,6 +378,23 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "Cache")]
     pub snapshot_mode: bool,
 
+    /// Record only around events: when this becomes true; may be given several times
+    ///
+    /// "/battery: voltage < 11.5 && status.code == 3" (fields, as in holdall cat -w), "/scan silent 2s" or "/scan rate < 5". A marker, a snapshot,
+    /// holdall control trigger and SIGUSR1 are events, too. Each is a file of the bag, with a marker; the rest is counted as left out
+    #[arg(long, value_name = "EXPRESSION", action = clap::ArgAction::Append, help_heading = "Events")]
+    pub trigger: Vec<String>,
+
+    /// Record so much before an event, in seconds [default: 30]
+    ///
+    /// Held in memory, of which --max-cache-size bounds three quarters for this; with --before or --after but without --trigger events come on request only
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Events")]
+    pub before: Option<Duration>,
+
+    /// Record so much after an event, in seconds; another event until then extends it [default: 10]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Events")]
+    pub after: Option<Duration>,
+
     /// Begin paused
     #[arg(long, help_heading = "While it runs")]
     pub start_paused: bool,
@@ -404,6 +423,13 @@ pub struct RecordArguments {
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub metrics_file: Option<PathBuf>,
 
+    /// Run this command for each file of the bag that is complete; {} is the file's path
+    ///
+    /// A line for sh. HOLDALL_FILE has the path, too, and HOLDALL_BAG the bag's directory. Up to four run at a time, beside the recording; at the end
+    /// they are waited for, up to 30 s
+    #[arg(long, value_name = "CMD", help_heading = "While it runs")]
+    pub on_file_closed: Option<String>,
+
     /// Continue in a new file when messages arrive but nothing becomes durable for 2 s (or twice the loss window)
     #[arg(long, help_heading = "While it runs")]
     pub restart_on_stall: bool,
@@ -423,13 +449,6 @@ pub struct RecordArguments {
     pub rt_priority: Option<u8>,
 
     /// YAML file with flags by their long names; the command line overrides it (holdall record --print-profile writes one)
-    /// Run this command for each file of the bag that is complete; {} is the file's path
-    ///
-    /// A line for sh. HOLDALL_FILE has the path, too, and HOLDALL_BAG the bag's directory. Up to four run at a time, beside the recording; at the end
-    /// they are waited for, up to 30 s
-    #[arg(long, value_name = "CMD", help_heading = "While it runs")]
-    pub on_file_closed: Option<String>,
-
     #[arg(long, value_name = "FILE", help_heading = "Settings in files")]
     pub profile: Option<PathBuf>,
 

@@ -22,6 +22,7 @@ pub const fn flag(setting: Setting) -> &'static str {
         Setting::CacheBytesMax => "--max-cache-size",
         Setting::MaxLossWindow => "--max-loss-window",
         Setting::RingOnDiskFull => "--on-disk-full ring",
+        Setting::Triggers => "--trigger",
         Setting::Snapshot => "--snapshot-mode",
     }
 }

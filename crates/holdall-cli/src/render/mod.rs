@@ -4,6 +4,7 @@ pub mod attach;
 pub mod audit;
 pub mod check;
 pub mod diff;
+pub mod events;
 pub mod export;
 mod fit;
 pub mod hint;

@@ -7,7 +7,10 @@ use super::{
     rate::Rates,
 };
 use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
-use holdall::record::status::{DurabilityStatus, ReachedLimit, RecordReport, RecordStatus, TopicStatus};
+use holdall::{
+    record::status::{DurabilityStatus, ReachedLimit, RecordReport, RecordStatus, TopicStatus},
+    supervise::control_socket::events_json,
+};
 use holdall_model::{
     loss::{LossStage, LossSums},
     text::{Outside, OutsidePath, one_line},
@@ -20,10 +23,14 @@ const BAR_CELLS_MAX: usize = 22;
 
 /// The live lines, for a terminal of this width.
 pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint, columns: usize) -> Vec<String> {
-    let state = if status.paused {
-        paint.attention("paused   ")
-    } else {
-        paint.good("recording")
+    let is_waiting = status
+        .triggered
+        .as_ref()
+        .is_some_and(|events| !events.is_recording);
+    let state = match (status.paused, is_waiting) {
+        (true, _) => paint.attention("paused   "),
+        (false, true) => paint.faint("waiting  "),
+        (false, false) => paint.good("recording"),
     };
     let file = status
         .current_file
@@ -122,6 +129,12 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
     let mut lines = vec![recorded];
     lines.extend(lost(status, paint));
     lines.extend(window_missed(status).map(|line| paint.attention(&line)));
+    lines.extend(
+        status
+            .triggered
+            .iter()
+            .flat_map(|events| super::events::summary(events, paint)),
+    );
     lines.extend(undefined(report).map(|line| paint.attention(&line)));
     lines.extend(
         report
@@ -292,6 +305,7 @@ pub fn json(report: &RecordReport) -> Value {
         "durability": json_durability(&status.durability),
         "topics": topics,
         "failure": report.failure,
+        "events": status.triggered.as_ref().map(events_json),
         "ended_by": report.ended_by.map(ReachedLimit::name),
         "audit_faults": report.audit_faults,
         "undefined_topics": undefined,

@@ -13,12 +13,14 @@ pub fn resolve(args: &ControlArguments) -> Result<Value, UsageError> {
     let mut request = json!({"request": args.request});
     let given = &args.arguments;
     match argument_of(&args.request) {
-        None if given.is_empty() => {}
+        None | Some(RequestArgument::TextOrNone(_)) if given.is_empty() => {}
         None => return Err(UsageError::RequestTakesNoArgument(args.request.clone())),
         Some(RequestArgument::Text(_) | RequestArgument::Texts(_)) if given.is_empty() => {
             return Err(UsageError::RequestNeedsArgument(args.request.clone()));
         }
-        Some(RequestArgument::Text(key)) => request[key] = json!(given.join(" ")),
+        Some(RequestArgument::Text(key) | RequestArgument::TextOrNone(key)) => {
+            request[key] = json!(given.join(" "))
+        }
         Some(RequestArgument::Texts(key)) => request[key] = json!(given),
         Some(RequestArgument::Values(key)) => {
             for argument in given {
@@ -69,6 +71,11 @@ mod tests {
         assert_eq!(
             request(&["add_marker", "door", "opens"]),
             Ok(json!({"request": "add_marker", "name": "door opens"}))
+        );
+        assert_eq!(request(&["trigger"]), Ok(json!({"request": "trigger"})));
+        assert_eq!(
+            request(&["trigger", "near", "miss"]),
+            Ok(json!({"request": "trigger", "name": "near miss"}))
         );
         assert_eq!(
             request(&["subscribe_to_topics", "/a", "/b"]),

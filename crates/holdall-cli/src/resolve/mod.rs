@@ -9,6 +9,7 @@ pub mod pattern;
 pub mod play;
 pub mod record;
 mod record_topics;
+mod record_triggers;
 pub mod static_topics;
 pub mod surroundings;
 pub mod tools;

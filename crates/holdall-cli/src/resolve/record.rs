@@ -3,6 +3,7 @@
 use super::{
     UsageError, read_file,
     record_topics::{priorities, selection, throttles},
+    record_triggers::triggers,
     static_topics,
     surroundings::Surroundings,
 };
@@ -51,18 +52,16 @@ pub fn resolve(
 ) -> Result<ResolvedRecord, UsageError> {
     check_combinations(args)?;
     super::check_node_name(&args.node_name)?;
-    let static_topics = match &args.static_topics_path {
-        Some(path) => static_topics::parse(path, &read_file(surroundings, "--static-topics-path", path)?)?,
-        None => Vec::new(),
-    };
     let storage_preset = args
         .storage_preset_profile
         .clone()
         .filter(|preset| !preset.is_empty());
     let storage_config = storage_config(args, storage_preset.as_deref(), surroundings)?;
+    let mut cache = cache(args, surroundings)?;
+    let triggers = triggers(args, &mut cache)?;
     let options = RecordOptions {
         selection: selection(args)?,
-        static_topics,
+        static_topics: static_topics(args, surroundings)?,
         output: output(args, surroundings)?,
         storage_id: args.storage.clone(),
         storage_preset,
@@ -93,28 +92,39 @@ pub fn resolve(
         min_free_space_bytes: args.min_free_space.filter(|bytes| *bytes > 0),
         rescue_directory: (!args.rescue_directory.as_os_str().is_empty())
             .then(|| args.rescue_directory.clone()),
-        cache: cache(args, surroundings)?,
+        cache,
+        triggers,
         start_paused: args.start_paused,
         use_sim_time: args.use_sim_time,
         custom_data: custom_data(&args.custom_data)?,
         polling_interval: args.polling_interval,
         merge_duplicates: args.merge_duplicates,
         merge_publishers: args.merge_publishers,
+        lists_complete_files: args.on_file_closed.is_some(),
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
         events: Some(events(args)?),
         ros_distro: surroundings.variable("ROS_DISTRO"),
-        lists_complete_files: args.on_file_closed.is_some(),
         ament_prefixes: ament_prefixes(surroundings),
     };
-    let disk_mode = disk_mode(args.disk_mode);
     Ok(ResolvedRecord {
         options,
-        disk_mode,
+        disk_mode: disk_mode(args.disk_mode),
         node_name: args.node_name.clone(),
         warnings: warnings(args),
         default_output: args.output.is_none().then(|| default_output(surroundings)),
     })
+}
+
+/// Name and type of each topic of `--static-topics-path`.
+fn static_topics(
+    args: &RecordArguments,
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<(String, String)>, UsageError> {
+    match &args.static_topics_path {
+        Some(path) => static_topics::parse(path, &read_file(surroundings, "--static-topics-path", path)?),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Most events about losses a second, where the user sets nothing.
@@ -190,10 +200,6 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
             needs: "a bound: --max-cache-size or --max-cache-duration greater than 0",
         });
     }
-    check_format(args)?;
-    check_numbers(args)
-}
-
     if args
         .on_file_closed
         .as_deref()
@@ -204,6 +210,10 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
             needs: "a command",
         });
     }
+    check_format(args)?;
+    check_numbers(args)
+}
+
 /// The one format that ROS 2 middlewares have.
 const SERIALIZATION_FORMAT: &str = "cdr";
 

@@ -166,6 +166,39 @@ fn excludes_need_a_broad_choice() {
 }
 
 #[test]
+fn events_take_their_memory_from_the_cache() {
+    assert_eq!(options("-a").triggers, None);
+    let recording = options(
+        "-a --trigger /v:x<1 --trigger /scan:len(r)==0 --before 2m --after 500ms --max-cache-size 80MiB",
+    );
+    let triggers = recording.triggers.unwrap();
+    let topics: Vec<&str> = triggers.triggers.iter().map(|it| it.topic.as_str()).collect();
+    assert_eq!(topics, ["/v", "/scan"]);
+    assert_eq!(
+        (triggers.before, triggers.after),
+        (Duration::from_secs(120), Duration::from_millis(500))
+    );
+    assert_eq!(
+        (recording.cache.bytes_max, triggers.ring_bytes_max),
+        (20 << 20, 60 << 20)
+    );
+    let on_request = options("-a --after 5").triggers.unwrap();
+    assert!(on_request.triggers.is_empty());
+    assert_eq!(
+        (on_request.before, on_request.after),
+        (Duration::from_secs(30), Duration::from_secs(5))
+    );
+    assert_eq!(
+        refusal("-a --trigger /v:x<"),
+        "--trigger \"/v:x<\": expression, character 6: expected a value, found the end"
+    );
+    assert!(refusal("-a --trigger /v:x<1 --snapshot-mode").starts_with("--trigger and --snapshot-mode"));
+    assert!(refusal("-a --trigger /v:x<1 --max-cache-size 0").starts_with("--trigger needs memory"));
+    assert!(options("-a --on-file-closed true").lists_complete_files);
+    assert!(refusal("-a --on-file-closed=").starts_with("--on-file-closed needs a command"));
+}
+
+#[test]
 fn combinations_without_meaning_are_refused_by_name() {
     assert!(refusal("-a --use-sim-time --no-discovery").contains("--use-sim-time and --no-discovery"));
     assert!(refusal("-a --max-bag-files 3").starts_with("--max-bag-files needs"));

@@ -34,7 +34,6 @@ use holdall::{
 use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
-    thread,
 };
 use holdall_storage::StorageError;
 use std::{
@@ -47,6 +46,9 @@ use tracing::{info, warn};
 
 /// Time between two polls of the recording.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// What runs the line of `--on-file-closed`.
+const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 
 /// A signal that comes this soon after the first one is the same request repeated: a shell script that passes
 /// Ctrl-C to a program that has received it from the terminal already.
@@ -110,6 +112,7 @@ struct Running {
     control_socket: Option<ControlSocket>,
     supervision: Supervision,
     snapshot: bool,
+    events: bool,
 }
 
 impl Running {
@@ -127,8 +130,9 @@ impl Running {
             .map_err(Failure::refused)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let snapshot = resolved.options.cache.snapshot;
+        let events = resolved.options.triggers.is_some();
         let (recorder, request) = start(args, resolved, node, &clock)?;
-        let mut supervision = supervision(args, snapshot);
+        let mut supervision = supervision(args, snapshot || events);
         if let Some(socket) = &control_socket {
             let (control, observer) = (recorder.control(), recorder.observer());
             socket
@@ -149,6 +153,7 @@ impl Running {
             control_socket,
             supervision,
             snapshot,
+            events,
         })
     }
 
@@ -160,6 +165,7 @@ impl Running {
         has_keys: bool,
     ) -> Result<(Outcome, bool), Failure> {
         let hint = match (has_keys, self.snapshot) {
+            (true, _) if self.events => "SPACE pause · m event · Ctrl-C stop",
             (true, true) => "SPACE pause · m marker · s snapshot · Ctrl-C stop",
             (true, false) => "SPACE pause · m marker · Ctrl-C stop",
             (false, _) => "Ctrl-C stop",
@@ -171,20 +177,21 @@ impl Running {
             supervision: self.supervision,
         };
         // A bug in the display must not keep the bag from being closed.
+        let control = self.recorder.control();
         let watched = catch_unwind(AssertUnwindSafe(|| watch(&self.recorder, events, &mut live)));
         let mut by_signal = watched.unwrap_or(false);
         let report = close(self.recorder, events, &mut live, &mut by_signal)?;
         let stall = live.supervision.finish(&report.status);
-        drop((live, self.control_socket));
-        show(&report, &self.request, args)?;
-        if let Some(span) = stall {
-            return Err(Failure::failed(format!(
         let ended = SystemClock.monotonic();
         let is_signal = |span| {
             let is_stop = matches!(events.next(span), Some(Event::Stop(_)));
             is_stop && SystemClock.monotonic().saturating_sub(ended) >= REPEATED_SIGNAL
         };
         live.supervision.await_commands(&control, &SystemClock, is_signal);
+        drop((live, self.control_socket));
+        show(&report, &self.request, args)?;
+        if let Some(span) = stall {
+            return Err(Failure::failed(format!(
                 "while recording, messages arrived but none was written to the disk for {:.1} s",
                 span.as_secs_f64()
             )));
@@ -239,20 +246,24 @@ fn start(
 }
 
 /// What is done in addition to the recording.
-fn supervision(args: &RecordArguments, snapshot: bool) -> Supervision {
+fn supervision(args: &RecordArguments, on_request: bool) -> Supervision {
     let manager = ServiceManager::from_environment(|name| std::env::var_os(name)).unwrap_or_else(|error| {
         warn!("cannot notify the service manager of NOTIFY_SOCKET: {error}");
         None
     });
-    Supervision::new(snapshot)
+    Supervision::new(on_request)
         .with_restart_on_stall(args.restart_on_stall)
         .with_metrics_file(args.metrics_file.clone())
         .with_service_manager(manager)
+        .with_file_command(
+            args.on_file_closed
+                .as_deref()
+                .map(|line| FileCommand::new(SHELL, line)),
+        )
 }
 
 /// The status lines, where there is a terminal to draw them on.
 struct Live {
-        .with_file_command(args.on_file_closed.as_deref().map(FileCommand::new))
     screen: Option<Screen>,
     rates: RateMeter,
     hint: &'static str,
@@ -319,10 +330,11 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
 }
 
 fn snapshot(control: &RecordControl) {
-    if control.snapshot() {
+    let is_event = control.waits_for_events();
+    if !control.snapshot() {
+        warn!("a snapshot needs --snapshot-mode or --trigger");
+    } else if !is_event {
         info!("writing a snapshot");
-    } else {
-        warn!("a snapshot needs --snapshot-mode");
     }
 }
 

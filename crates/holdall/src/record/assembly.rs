@@ -3,6 +3,7 @@
 use super::{
     RecordControl, RecordError,
     cache::{CacheEntry, SharedCache},
+    control::ControlledMode,
     options::RecordOptions,
     receive::{
         gate::Gate,
@@ -10,6 +11,7 @@ use super::{
     },
     requests::SessionRequests,
     status::RecordReport,
+    trigger::LogClock,
     view::View,
     write::{
         drain::{Drain, DrainOptions, DrainShared},
@@ -28,7 +30,10 @@ use holdall_model::loss::{
 };
 use holdall_storage::{Storage, StorageOptions, storage_by_id};
 use holdall_transport::Transport;
-use std::sync::{Arc, Mutex};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 /// Memory of a recording that is there before its transports, so that they receive into it. Removed when it is not used.
 pub struct RescueMemory(Option<Survival>);
@@ -36,7 +41,9 @@ pub struct RescueMemory(Option<Survival>);
 impl RescueMemory {
     /// Memory as the options say; none, and a warning, where there is none.
     pub fn begin(options: &RecordOptions) -> Self {
-        let directory = options.rescue_directory.as_deref();
+        // What waits for an event was not requested, and goes with the process.
+        let is_kept = |_: &&Path| options.triggers.is_none();
+        let directory = options.rescue_directory.as_deref().filter(is_kept);
         if let Some(directory) = directory {
             crate::rescue::report_leftovers(directory);
         }
@@ -105,11 +112,12 @@ impl Assembly {
         let control = RecordControl::new(
             parts.clone(),
             Arc::clone(&clock),
-            options.cache.snapshot,
+            ControlledMode::of(&options),
             options.output.clone(),
         );
         let bag_options = bag_options(&options, storage)?;
         let compression = options.compression.clone();
+        let triggers = options.triggers.clone();
         let drain_options = DrainOptions::from(&options);
         // Before the bag, so that a failed subscription leaves no empty bag.
         let session = Session::new(
@@ -136,6 +144,7 @@ impl Assembly {
             Arc::clone(&parts.drain),
             drain_options,
         )
+        .with_triggers(triggers.as_ref(), log_clock(&parts, &clock))
         .with_compression(&compression)?;
         let view = View {
             parts,
@@ -198,6 +207,12 @@ fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
         requests: Arc::new(SessionRequests::new(!options.no_discovery)),
         topics: Arc::default(),
     }
+}
+
+/// The present time as messages are stamped; none while they are not recorded.
+fn log_clock(parts: &Parts, clock: &Arc<dyn Clock>) -> LogClock {
+    let (gate, clock) = (Arc::clone(&parts.gate), Arc::clone(clock));
+    Box::new(move || gate.time(clock.now()).filter(|_| !gate.is_paused()))
 }
 
 fn bag_options(

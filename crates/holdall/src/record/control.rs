@@ -1,8 +1,10 @@
 //! Control of a running recording, from any thread.
 
 use super::{
+    options::RecordOptions,
     receive::session::Parts,
     requests::{SubscribeAnswer, SubscribeError},
+    write::drain::RequestedEvent,
 };
 use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::marker::{MARKERS_MAX, Marker, MarkerNameError};
@@ -39,14 +41,35 @@ impl RequestBox {
     }
 }
 
+/// What an event is called that was asked for as a snapshot.
+const SNAPSHOT_EVENT: &str = "snapshot";
+
 /// Controls a recording. Cheap to clone; does nothing to a recording that has ended.
 #[derive(Clone)]
 pub struct RecordControl {
     parts: Parts,
     clock: Arc<dyn Clock>,
-    snapshot_mode: bool,
+    mode: ControlledMode,
     directory: PathBuf,
     requests: Arc<RequestBox>,
+}
+
+/// When what arrives is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ControlledMode {
+    AtOnce,
+    WithSnapshots,
+    AroundEvents,
+}
+
+impl ControlledMode {
+    pub(super) fn of(options: &RecordOptions) -> Self {
+        match options.triggers {
+            Some(_) => Self::AroundEvents,
+            None if options.cache.snapshot => Self::WithSnapshots,
+            None => Self::AtOnce,
+        }
+    }
 }
 
 /// Why a marker was not made.
@@ -64,14 +87,17 @@ pub enum MarkError {
     /// Nothing is recorded any more.
     #[error("the recording has ended")]
     Ended,
+    /// Everything is stored at once.
+    #[error("the recording does not wait for events: it stores everything")]
+    NoTriggers,
 }
 
 impl RecordControl {
-    pub(super) fn new(parts: Parts, clock: Arc<dyn Clock>, snapshot_mode: bool, directory: PathBuf) -> Self {
+    pub(super) fn new(parts: Parts, clock: Arc<dyn Clock>, mode: ControlledMode, directory: PathBuf) -> Self {
         Self {
             parts,
             clock,
-            snapshot_mode,
+            mode,
             directory,
             requests: Arc::default(),
         }
@@ -116,13 +142,55 @@ impl RecordControl {
         self.parts.cache.wake();
     }
 
-    /// Writes what the ring holds; false when the recording is not in snapshot mode.
+    /// Writes what the ring holds, or is an event in a recording that waits for events; false when the recording stores everything at once.
     pub fn snapshot(&self) -> bool {
-        if self.snapshot_mode {
-            self.parts.drain.snapshot();
-            self.parts.cache.wake();
+        match self.mode {
+            ControlledMode::AtOnce => return false,
+            ControlledMode::WithSnapshots => {
+                self.parts.drain.snapshot();
+                self.parts.cache.wake();
+            }
+            ControlledMode::AroundEvents => {
+                if let Err(error) = self.trigger(SNAPSHOT_EVENT) {
+                    tracing::warn!("{error}");
+                    return false;
+                }
+            }
         }
-        self.snapshot_mode
+        true
+    }
+
+    /// Whether the recording waits for events.
+    pub fn waits_for_events(&self) -> bool {
+        self.mode == ControlledMode::AroundEvents
+    }
+
+    /// Records around the present time, in a recording that waits for events; the marker has this name.
+    ///
+    /// # Errors
+    /// A name that cannot be used, a recording that stores everything at once, that has ended, or too many events at once.
+    pub fn trigger(&self, name: &str) -> Result<Marker, MarkError> {
+        if !self.waits_for_events() {
+            return Err(MarkError::NoTriggers);
+        }
+        let marker = self.marker_now(name)?;
+        let event = RequestedEvent {
+            time: marker.time,
+            name: marker.name.clone(),
+        };
+        if !self.parts.drain.trigger(event) {
+            return Err(MarkError::TooMany);
+        }
+        self.parts.cache.wake();
+        Ok(marker)
+    }
+
+    fn marker_now(&self, name: &str) -> Result<Marker, MarkError> {
+        if !self.is_recording() {
+            return Err(MarkError::Ended);
+        }
+        let time = self.parts.gate.time(self.clock.now()).ok_or(MarkError::NoTime)?;
+        Ok(Marker::new(time, name)?)
     }
 
     /// Records topics that appear from now on, and those that appeared since it was stopped.
@@ -163,22 +231,27 @@ impl RecordControl {
         self.parts.requests.subscribe(topics, types)
     }
 
-    /// Puts a named mark into the bag, at the present time.
+    /// Puts a named mark into the bag, at the present time; an event in a recording that waits for events.
     ///
     /// # Errors
     /// A name that cannot be used, too many markers, or a recording that has ended or not begun.
     pub fn add_marker(&self, name: &str) -> Result<Marker, MarkError> {
-        if !self.is_recording() {
-            return Err(MarkError::Ended);
+        if self.waits_for_events() {
+            return self.trigger(name);
         }
-        let time = self.parts.gate.time(self.clock.now()).ok_or(MarkError::NoTime)?;
-        let marker = Marker::new(time, name)?;
+        let marker = self.marker_now(name)?;
         if !self.parts.drain.mark(marker.clone()) {
             return Err(MarkError::TooMany);
         }
         self.parts.cache.wake();
         tracing::info!("marker {:?}", marker.name);
         Ok(marker)
+    }
+
+    /// Files that are whole, durable and under their last name since the last call, in order; the last ones when the recording has ended.
+    /// Only where [`lists_complete_files`](super::options::RecordOptions::lists_complete_files) is set.
+    pub fn take_complete_files(&self) -> Vec<PathBuf> {
+        self.parts.drain.take_complete()
     }
 
     /// The bag's directory.
@@ -218,9 +291,3 @@ impl RecordControl {
         self.requests.changed.notify_all();
     }
 }
-    /// Files that are whole, durable and under their last name since the last call, in order; the last ones when the recording has ended.
-    /// Only where [`lists_complete_files`](super::options::RecordOptions::lists_complete_files) is set.
-    pub fn take_complete_files(&self) -> Vec<PathBuf> {
-        self.parts.drain.take_complete()
-    }
-

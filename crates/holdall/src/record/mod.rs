@@ -15,6 +15,7 @@ pub mod status;
 mod stepped;
 #[cfg(test)]
 mod tests;
+mod trigger;
 mod view;
 pub(crate) mod write;
 

@@ -4,6 +4,7 @@ use super::write::DrainOptions;
 pub use super::{
     cache::{CacheOptions, CachePolicy, TopicPriority},
     limits::RecordingLimits,
+    trigger::{Trigger, TriggerOptions},
     write::{OnDiskFull, RING_FREE_SPACE_BYTES},
 };
 use crate::writer::{CompressionOptions, SplitOptions};
@@ -42,6 +43,8 @@ pub struct RecordOptions {
     pub split: SplitOptions,
     /// When it ends by itself.
     pub limits: RecordingLimits,
+    /// Events around which it records; `None` records all. A rescue is not possible then.
+    pub triggers: Option<TriggerOptions>,
     /// rosbag2's own compression.
     pub compression: CompressionOptions,
     /// After a power cut at most what was received in this span is missing (`--max-loss-window`); `None` never syncs before the end.
@@ -74,11 +77,11 @@ pub struct RecordOptions {
     pub merge_duplicates: bool,
     /// All messages of a topic go into one channel, as rosbag2 writes them (`--merge-publishers`); else each publisher has its own.
     pub merge_publishers: bool,
+    /// `RecordControl::take_complete_files` returns each file once it is complete (`--on-file-closed`).
+    pub lists_complete_files: bool,
     /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, where it is set.
     pub ros_distro: Option<String>,
     /// Events for other nodes, `None` for none.
-    /// `RecordControl::take_complete_files` returns each file once it is complete (`--on-file-closed`).
-    pub lists_complete_files: bool,
     pub events: Option<super::events::EventOptions>,
     /// `share` prefixes to search for message definitions (`AMENT_PREFIX_PATH`, split).
     pub ament_prefixes: Vec<PathBuf>,
@@ -113,6 +116,7 @@ impl Default for RecordOptions {
             min_free_space_bytes: None,
             split: SplitOptions::default(),
             limits: RecordingLimits::default(),
+            triggers: None,
             throttles: BTreeMap::new(),
             priorities: BTreeMap::new(),
             compression: CompressionOptions::default(),
@@ -125,11 +129,11 @@ impl Default for RecordOptions {
             no_discovery: false,
             merge_duplicates: false,
             merge_publishers: false,
+            lists_complete_files: false,
             ros_distro: None,
             events: None,
             ament_prefixes: Vec::new(),
         }
-            lists_complete_files: false,
     }
 }
 
@@ -142,7 +146,7 @@ impl From<&RecordOptions> for DrainOptions {
             snapshot: options.cache.snapshot,
             merge_publishers: options.merge_publishers,
             limits: options.limits,
+            lists_complete_files: options.lists_complete_files,
         }
     }
 }
-            lists_complete_files: options.lists_complete_files,

@@ -10,16 +10,19 @@ pub enum Setting {
     MaxLossWindow,
     /// [`OnDiskFull::Ring`](super::options::OnDiskFull::Ring): the oldest files are removed when the disk is full.
     RingOnDiskFull,
+    /// [`RecordOptions::triggers`](super::options::RecordOptions::triggers): messages stay in memory until an event.
+    Triggers,
     /// `CacheOptions::snapshot`: messages stay in memory until a snapshot is requested.
     Snapshot,
 }
 
 impl Setting {
     /// Every setting.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::CacheBytesMax,
         Self::MaxLossWindow,
         Self::RingOnDiskFull,
+        Self::Triggers,
         Self::Snapshot,
     ];
 
@@ -29,6 +32,7 @@ impl Setting {
             Self::CacheBytesMax => "cache.bytes_max",
             Self::MaxLossWindow => "max_loss_window",
             Self::RingOnDiskFull => "on_disk_full.ring",
+            Self::Triggers => "triggers",
             Self::Snapshot => "cache.snapshot",
         }
     }

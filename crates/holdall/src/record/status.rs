@@ -1,6 +1,9 @@
 //! What a recording reports while it runs and when it has ended.
 
-pub use super::limits::ReachedLimit;
+pub use super::{
+    limits::ReachedLimit,
+    trigger::{TriggerCount, TriggerStatus},
+};
 pub use crate::writer::UndefinedTopic;
 pub use holdall_model::loss::DurabilityStatus;
 use holdall_model::loss::LossStage;
@@ -71,6 +74,8 @@ pub struct RecordStatus {
     pub must_end: Option<String>,
     /// Selected services without introspection: their calls are not in the bag.
     pub unheard_services: BTreeSet<String>,
+    /// There where the recording waits for events.
+    pub triggered: Option<TriggerStatus>,
     /// All topics in the order of subscription.
     pub topics: Vec<TopicStatus>,
 }

@@ -72,6 +72,7 @@ impl View {
             durability: drain.durability.clone(),
             must_end: drain.must_end.clone(),
             unheard_services: parts.drain.unheard_services(),
+            triggered: drain.triggered.clone(),
             topics: topics.collect(),
         }
     }

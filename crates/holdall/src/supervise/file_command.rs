@@ -24,7 +24,7 @@ pub const FILE_VARIABLE: &str = "HOLDALL_FILE";
 /// The bag's directory, as the command sees it.
 pub const BAG_VARIABLE: &str = "HOLDALL_BAG";
 
-/// What stands for the file's path in a command.
+/// The file's path in a command.
 const PLACEHOLDER: &str = "{}";
 
 struct Running {
@@ -36,9 +36,11 @@ struct Running {
 
 /// Runs a command for each file that it is given. Never waits: [`FileCommand::step`] is to be called now and then.
 ///
-/// The command is a line for `sh`: `{}` is the file's path as one word, however it is quoted; the environment has it as `HOLDALL_FILE`, and
+/// The command is a line for a shell: `{}` is the file's path as one word, however it is quoted; the environment has it as `HOLDALL_FILE`, and
 /// the bag's directory as `HOLDALL_BAG`. It has no input, its output goes to standard error, and a Ctrl-C of the terminal does not reach it.
 pub struct FileCommand {
+    /// A program and its arguments before the line.
+    shell: [String; 2],
     line: String,
     waiting: VecDeque<PathBuf>,
     running: Vec<Running>,
@@ -46,14 +48,15 @@ pub struct FileCommand {
 }
 
 impl FileCommand {
-    /// Runs this line.
-    pub fn new(line: &str) -> Self {
+    /// Runs this line by a shell: its path, and the argument that precedes a line.
+    pub fn new(shell: [&str; 2], line: &str) -> Self {
         let word = "\"$1\"";
         let quoted = [format!("\"{PLACEHOLDER}\""), format!("'{PLACEHOLDER}'")];
         let line = quoted
             .iter()
             .fold(line.to_owned(), |line, it| line.replace(it, word));
         Self {
+            shell: shell.map(str::to_owned),
             line: line.replace(PLACEHOLDER, word),
             waiting: VecDeque::new(),
             running: Vec::new(),
@@ -122,8 +125,9 @@ impl FileCommand {
         let file = std::path::absolute(file)?;
         let bag = file.parent().unwrap_or(&file);
         let output = || stderr().as_fd().try_clone_to_owned().map(Stdio::from);
-        Command::new("/bin/sh")
-            .args(["-c", &self.line, "sh"])
+        let [shell, before_line] = &self.shell;
+        Command::new(shell)
+            .args([before_line, &self.line, shell])
             .arg(&file)
             .env(FILE_VARIABLE, &file)
             .env(BAG_VARIABLE, bag)
@@ -171,6 +175,8 @@ mod tests {
     use holdall_io::clock::{Clock, SystemClock};
     use std::fs;
 
+    const SH: [&str; 2] = ["/bin/sh", "-c"];
+
     fn run(command: &mut FileCommand) {
         let deadline = SystemClock.monotonic() + Duration::from_secs(20);
         while !command.is_idle() {
@@ -188,7 +194,7 @@ mod tests {
         let file = bag.join("it's \"0\".mcap");
         for word in ["{}", "\"{}\"", "'{}'", "\"$1\"", "\"$HOLDALL_FILE\""] {
             fs::write(&file, "content").unwrap();
-            let mut command = FileCommand::new(&format!("cp {word} \"$HOLDALL_BAG\"/copy"));
+            let mut command = FileCommand::new(SH, &format!("cp {word} \"$HOLDALL_BAG\"/copy"));
             command.add([file.clone()]);
             run(&mut command);
             assert_eq!(command.failed(), 0, "{word}");
@@ -203,7 +209,7 @@ mod tests {
         let gate = folder.path().join("gate");
         // Each waits for the gate; without it they would run for a minute.
         let line = "for _ in $(seq 6000); do [ -e \"${HOLDALL_BAG}/gate\" ] && exit 3; sleep 0.01; done";
-        let mut command = FileCommand::new(line);
+        let mut command = FileCommand::new(SH, line);
         command.add((0..10).map(|number| folder.path().join(number.to_string())));
         command.step(Duration::ZERO);
         assert_eq!(

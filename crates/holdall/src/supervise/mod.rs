@@ -165,7 +165,7 @@ impl Supervision {
     }
 
     /// Waits until the commands for all files have ended, also those for the last files of a recording that has ended; at most some time, or
-    /// until `pause`, which waits as long as it is asked to, returns true.
+    /// until `pause`, which waits for the span that it is given, returns true.
     pub fn await_commands(
         &mut self,
         control: &RecordControl,

@@ -19,6 +19,7 @@ mod services;
 mod simulated;
 mod topics;
 mod transports;
+mod triggers;
 mod types;
 
 use super::{Platform, RecordControl, Recorder, options::RecordOptions, status::RecordReport};
@@ -122,6 +123,7 @@ impl World {
             qos_overrides: BTreeMap::new(),
             split: Default::default(),
             limits: Default::default(),
+            triggers: None,
             throttles: BTreeMap::new(),
             priorities: BTreeMap::new(),
             compression: Default::default(),
@@ -137,9 +139,9 @@ impl World {
             no_discovery: false,
             merge_duplicates: false,
             merge_publishers: false,
+            lists_complete_files: false,
             ros_distro: None,
             events: None,
-            lists_complete_files: false,
             ament_prefixes: Vec::new(),
         };
         let clock = Arc::new(TestClock::default());

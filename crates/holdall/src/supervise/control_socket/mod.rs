@@ -4,7 +4,7 @@ mod playback;
 mod recording;
 
 pub use playback::{PLAY_REQUESTS, PlayRequests};
-pub use recording::{RECORD_REQUESTS, RecordRequests, status_json};
+pub use recording::{RECORD_REQUESTS, RecordRequests, events_json, status_json};
 
 use crate::record::Setting;
 use holdall_io::fs::{self, Kind};
@@ -26,6 +26,8 @@ use std::{
 pub enum RequestArgument {
     /// It needs one text under this key.
     Text(&'static str),
+    /// It may have one text under this key.
+    TextOrNone(&'static str),
     /// It needs texts under this key.
     Texts(&'static str),
     /// It may have values by name; one without a name is under this key: `seek 12.5` is `{"request": "seek", "time": 12.5}`.
@@ -36,6 +38,7 @@ pub enum RequestArgument {
 pub fn argument_of(request: &str) -> Option<RequestArgument> {
     match request {
         "add_marker" => Some(RequestArgument::Text("name")),
+        "trigger" => Some(RequestArgument::TextOrNone("name")),
         "subscribe_to_topics" => Some(RequestArgument::Texts("topics")),
         "set_rate" => Some(RequestArgument::Values("rate")),
         "seek" => Some(RequestArgument::Values("time")),

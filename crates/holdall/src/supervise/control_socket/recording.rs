@@ -2,7 +2,10 @@
 
 use super::{Requests, refusal};
 use crate::{
-    record::{RecordControl, RecordObserver, Setting},
+    record::{
+        MarkError, RecordControl, RecordObserver, Setting,
+        status::{TriggerCount, TriggerStatus},
+    },
     supervise::{StallFlag, metrics::open_metrics},
 };
 use holdall_model::loss::LossSums;
@@ -20,6 +23,7 @@ pub const RECORD_REQUESTS: &[&str] = &[
     "stop",
     "metrics",
     "add_marker",
+    "trigger",
     "is_recording",
     "get_uri",
     "get_subscribed_topics",
@@ -89,6 +93,7 @@ impl Requests for RecordRequests {
                     Err(error) => refusal(&error.to_string()),
                 }
             }
+            "trigger" => trigger(control, request),
             "is_recording" => json!({"ok": true, "recording": control.is_recording()}),
             "get_uri" => json!({"ok": true, "uri": control.directory()}),
             "get_subscribed_topics" => json!({"ok": true, "topics": control.subscribed_topics()}),
@@ -113,6 +118,29 @@ impl Requests for RecordRequests {
 impl RecordRequests {
     fn paused(&self) -> Value {
         json!({"ok": true, "paused": self.control.is_paused()})
+    }
+}
+
+/// What an event is called that has no name.
+const EVENT_NAME: &str = "request";
+
+fn trigger(control: &RecordControl, request: &Value) -> Value {
+    let name = match request.get("name") {
+        None => Some(EVENT_NAME),
+        Some(name) => name.as_str(),
+    };
+    let Some(name) = name else {
+        return refusal("\"name\" is a text");
+    };
+    match control.trigger(name) {
+        Ok(marker) => json!({"ok": true, "name": marker.name, "time": marker.time.as_nanos()}),
+        Err(error) => {
+            let mut reply = refusal(&error.to_string());
+            if error == MarkError::NoTriggers {
+                reply["setting"] = json!(Setting::Triggers.name());
+            }
+            reply
+        }
     }
 }
 
@@ -178,6 +206,28 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "disk_available_bytes": status.disk_available_bytes,
         "file": status.current_file,
         "services_without_introspection": status.unheard_services,
+        "events": status.triggered.as_ref().map(events_json),
         "topics": topics,
+    })
+}
+
+/// What a recording that waits for events has seen, as an object.
+pub fn events_json(status: &TriggerStatus) -> Value {
+    let trigger = |trigger: &TriggerCount| {
+        json!({
+            "trigger": trigger.text,
+            "events": trigger.events,
+            "topic_recorded": trigger.is_topic_known,
+            "fault": trigger.fault,
+        })
+    };
+    json!({
+        "count": status.events(),
+        "requested": status.requested,
+        "recording": status.is_recording,
+        "waiting_messages": status.waiting,
+        "waiting_bytes": status.waiting_bytes,
+        "shortest_kept_s": status.shortest_kept.map(|span| span.as_secs_f64()),
+        "triggers": status.triggers.iter().map(trigger).collect::<Vec<_>>(),
     })
 }

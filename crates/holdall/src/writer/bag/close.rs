@@ -48,8 +48,7 @@ impl BagWriter {
         }
         // A file that could not be made, or that a full disk left without a byte, is not part of the bag.
         self.past.retain(|past| !absent.contains(&past.name));
-        let packed = self.pack(true).map(drop);
-        for result in [packed, self.remove_next(), self.settle()] {
+        for result in [self.pack(true).map(drop), self.remove_next(), self.settle()] {
             if let Err(error) = result {
                 first_error.get_or_insert(error);
             }

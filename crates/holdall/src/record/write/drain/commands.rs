@@ -88,6 +88,9 @@ impl Drain {
             self.cache.dump();
         }
         self.unwritten_markers.extend(requests.markers);
+        if !requests.events.is_empty() {
+            self.add_requested(requests.events);
+        }
     }
 
     pub(super) fn add_topic(
@@ -96,6 +99,7 @@ impl Drain {
         info: TopicInfo,
         definition: Option<MessageDefinition>,
     ) {
+        self.watch_topic(topic, &info, definition.as_ref());
         let index = topic.0 as usize;
         if index >= self.topics.len() {
             self.topics.resize(index + 1, None);
@@ -125,6 +129,7 @@ impl Drain {
         if self.define_other(topic, &definition) {
             return;
         }
+        self.watch_type(topic, &definition);
         match self.waiting.remove(topic) {
             Some((info, held)) => {
                 self.add_to_bag(topic, info, definition);

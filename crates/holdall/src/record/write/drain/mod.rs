@@ -10,6 +10,7 @@ mod retain;
 mod shared;
 mod space;
 mod thread;
+mod triggered;
 mod types;
 
 pub use super::options::DrainOptions;
@@ -23,6 +24,7 @@ pub(crate) use shared::COMMANDS_MAX;
 use shared::DrainRequests;
 pub use shared::{DrainShared, DrainStatus};
 pub use thread::DrainThread;
+pub(crate) use triggered::RequestedEvent;
 use types::OtherTypes;
 
 use super::{
@@ -36,6 +38,7 @@ use crate::{
     record::{
         cache::{CacheEntry, Place, Segment, SharedCache, Stored},
         limits::LimitGuard,
+        trigger::Triggered,
     },
     writer::{
         BagTopic, BagWriter, ClosedBag, CompressionMode, CompressionOptions, PayloadPacking, PublisherSlot,
@@ -106,6 +109,10 @@ pub struct Drain {
     progress: Progress,
     /// Large messages were written that do not survive, and the system may not have them.
     has_large: bool,
+    /// There where the recording waits for events.
+    triggered: Option<Box<Triggered>>,
+    /// When the last step was, in monotonic time.
+    last_step: Duration,
 }
 
 impl Drain {
@@ -146,6 +153,8 @@ impl Drain {
             retained: None,
             progress: Progress::default(),
             has_large: false,
+            triggered: None,
+            last_step: Duration::ZERO,
         };
         drain.begin_retaining();
         drain
@@ -168,8 +177,11 @@ impl Drain {
 
     /// Does everything that is due at `now` (monotonic time), beginning with the messages of `segment`.
     pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
+        self.last_step = now;
         self.run_commands();
-        if let Some(segment) = segment {
+        if self.triggered.is_some() {
+            self.step_triggered(segment, now);
+        } else if let Some(segment) = segment {
             let oldest = self.arrivals.take().filter(|_| !self.options.snapshot);
             let received = oldest.unwrap_or(now);
             self.window.received(received);
@@ -347,6 +359,7 @@ impl Drain {
     /// Writes what is still held back, when no more segments will come.
     pub fn finish(&mut self) {
         self.run_commands();
+        self.finish_triggered();
         for topic in self.waiting.all() {
             tracing::warn!(
                 "{}: no node sent its message definition before the end",
@@ -380,6 +393,7 @@ impl Drain {
             mut window,
             journal,
             markers,
+            options,
             ..
         } = self;
         let mut records = vec![ledger_record(&lock(&ledger))];
@@ -393,13 +407,15 @@ impl Drain {
                 lock(&shared.status).durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
             }
             lock(&shared.status).durability = window.status().clone();
-            options,
             let mut custom_data = account_for(&mut lock(&ledger), &topic_of_bag, end, &journal);
             custom_data.extend(window.status().custom_data());
             custom_data.extend(custom_data_of(&markers));
             custom_data.extend(names_to_custom_data(&shared.unheard_services()));
             custom_data
         });
+        if options.lists_complete_files {
+            lock(&shared.complete).extend(closed.complete.iter().cloned());
+        }
         let in_files = by_topic_of_recording(&topic_of_bag, &closed.messages);
         let account_faults = lock(&ledger).audit_files(&in_files);
         ClosedBag {
@@ -408,6 +424,3 @@ impl Drain {
         }
     }
 }
-        if options.lists_complete_files {
-            lock(&shared.complete).extend(closed.complete.iter().cloned());
-        }

@@ -1,7 +1,9 @@
 //! What the drain shares with the recorder: its queue of commands, its state, and the files that it has finished.
 
-use super::DrainCommand;
-use crate::record::{events::FinishedFile, limits::ReachedLimit, write::survival::SurvivalLog};
+use super::{DrainCommand, RequestedEvent};
+use crate::record::{
+    events::FinishedFile, limits::ReachedLimit, trigger::TriggerStatus, write::survival::SurvivalLog,
+};
 use holdall_io::mutex::lock;
 use holdall_model::{
     loss::DurabilityStatus,
@@ -35,6 +37,8 @@ pub struct DrainStatus {
     pub must_end: Option<String>,
     /// The limit that ends the recording, once it is reached.
     pub reached: Option<ReachedLimit>,
+    /// There where the recording waits for events.
+    pub triggered: Option<TriggerStatus>,
 }
 
 /// The most commands that wait for the drain: it waits for the disk, and nodes bring topics in that time.
@@ -51,6 +55,8 @@ pub(super) struct DrainRequests {
     pub snapshot: bool,
     /// Markers to put into the current file.
     pub markers: Vec<Marker>,
+    /// Events to record.
+    pub events: Vec<RequestedEvent>,
 }
 
 /// What the drain shares with the recorder.
@@ -61,6 +67,8 @@ pub struct DrainShared {
     pub(super) requests: Mutex<DrainRequests>,
     pub(super) status: Mutex<DrainStatus>,
     pub(super) finished: Mutex<Vec<FinishedFile>>,
+    /// Files that are whole and durable, where the recording lists them.
+    pub(super) complete: Mutex<Vec<PathBuf>>,
     pub(super) survival: SurvivalLog,
     /// Markers requested so far.
     markers: AtomicUsize,
@@ -69,8 +77,6 @@ pub struct DrainShared {
 }
 
 impl DrainShared {
-    /// Files that are whole and durable, where the recording lists them.
-    pub(super) complete: Mutex<Vec<PathBuf>>,
     /// Logs topics and definitions for a rescue before their messages come.
     pub(crate) fn surviving(survival: SurvivalLog) -> Self {
         Self {
@@ -124,11 +130,28 @@ impl DrainShared {
 
     /// Requests a marker in the current file; false when the recording has as many as it may have.
     pub fn mark(&self, marker: Marker) -> bool {
-        let has_room = self.markers.fetch_add(1, Ordering::Relaxed) < MARKERS_MAX;
+        let has_room = self.reserve_marker();
         if has_room {
             lock(&self.requests).markers.push(marker);
-        } else {
+        }
+        has_room
+    }
+
+    /// Takes the place of one marker; false when the recording has as many as it may have.
+    pub(super) fn reserve_marker(&self) -> bool {
+        let has_room = self.markers.fetch_add(1, Ordering::Relaxed) < MARKERS_MAX;
+        if !has_room {
             self.markers.fetch_sub(1, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// Requests an event; false when too many wait.
+    pub(crate) fn trigger(&self, event: RequestedEvent) -> bool {
+        let mut requests = lock(&self.requests);
+        let has_room = requests.events.len() < MARKERS_MAX;
+        if has_room {
+            requests.events.push(event);
         }
         has_room
     }
@@ -136,6 +159,11 @@ impl DrainShared {
     /// Files that were finished since the last call; the last one of a recording is not among them.
     pub(crate) fn take_finished(&self) -> Vec<FinishedFile> {
         std::mem::take(&mut *lock(&self.finished))
+    }
+
+    /// Files that are complete since the last call.
+    pub(crate) fn take_complete(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut *lock(&self.complete))
     }
 
     /// Nothing more is stored.
@@ -161,11 +189,6 @@ impl DrainShared {
     pub(super) fn current_file(&self) -> PathBuf {
         lock(&self.status).current_file.clone()
     }
-    /// Files that are complete since the last call.
-    pub(crate) fn take_complete(&self) -> Vec<PathBuf> {
-        std::mem::take(&mut *lock(&self.complete))
-    }
-
 
     /// A snapshot of the drain's state.
     pub fn status(&self) -> DrainStatus {

@@ -55,6 +55,11 @@ fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
 
 /// Waits for a segment and writes it; false when the recorder has closed the cache and it is empty.
 fn step(drain: &mut Drain, clock: &dyn Clock) -> bool {
+    if drain.has_due_messages() {
+        let segment = drain.cache.try_take();
+        drain.step(segment, clock.monotonic());
+        return true;
+    }
     let deadline = drain.next_deadline();
     let longest = if drain.window.is_in_flight() {
         SYNC_LOOK

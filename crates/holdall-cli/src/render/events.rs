@@ -1,0 +1,79 @@
+//! What a recording that waits for events reports at its end.
+
+use super::paint::Paint;
+use crate::units::plural;
+use holdall::record::status::TriggerStatus;
+use holdall_model::text::Outside;
+
+/// How many events there were and of which triggers, and which triggers could not fire.
+pub fn summary(status: &TriggerStatus, paint: Paint) -> Vec<String> {
+    let mut counts: Vec<String> = status
+        .triggers
+        .iter()
+        .filter(|trigger| trigger.events > 0)
+        .map(|trigger| format!("{} {}", Outside(&trigger.text), trigger.events))
+        .collect();
+    if status.requested > 0 {
+        counts.push(format!("on request {}", status.requested));
+    }
+    let of = if counts.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", counts.join(", "))
+    };
+    let mut lines = vec![format!("{}{of}", plural(status.events(), "event"))];
+    for trigger in &status.triggers {
+        let text = Outside(&trigger.text);
+        if let Some(fault) = &trigger.fault {
+            lines.push(paint.attention(&format!("trigger {text} could not fire: {}", Outside(fault))));
+        } else if !trigger.is_topic_known {
+            lines.push(paint.attention(&format!(
+                "trigger {text} could not fire: its topic was not recorded"
+            )));
+        }
+    }
+    if let Some(kept) = status.shortest_kept {
+        lines.push(paint.attention(&format!(
+            "memory held only {:.1} s before an event at times; --max-cache-size makes it larger",
+            kept.as_secs_f64()
+        )));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall::record::status::TriggerCount;
+    use std::time::Duration;
+
+    #[test]
+    fn events_are_counted_by_trigger_and_faults_are_named() {
+        let count = |text: &str, events, is_topic_known, fault: Option<&str>| TriggerCount {
+            text: text.to_owned(),
+            events,
+            is_topic_known,
+            fault: fault.map(str::to_owned),
+        };
+        let status = TriggerStatus {
+            triggers: vec![
+                count("/battery: v < 11", 2, true, None),
+                count("/x: y > 1", 0, true, Some("a/msg/A has no field y")),
+                count("/z\u{1b} silent 1s", 0, false, None),
+            ],
+            requested: 1,
+            shortest_kept: Some(Duration::from_millis(2500)),
+            ..TriggerStatus::default()
+        };
+        assert_eq!(
+            summary(&status, Paint::Plain),
+            [
+                "3 events: /battery: v < 11 2, on request 1",
+                "trigger /x: y > 1 could not fire: a/msg/A has no field y",
+                "trigger /z\\u001b silent 1s could not fire: its topic was not recorded",
+                "memory held only 2.5 s before an event at times; --max-cache-size makes it larger",
+            ]
+        );
+        assert_eq!(summary(&TriggerStatus::default(), Paint::Plain), ["0 events"]);
+    }
+}

@@ -1,0 +1,52 @@
+//! Resolves which events `holdall record` waits for.
+
+use super::UsageError;
+use crate::args::record::RecordArguments;
+use holdall::record::options::{CacheOptions, Trigger, TriggerOptions};
+
+/// Of the cache's memory a quarter is for messages that wait for the disk, the rest for those that wait for an event.
+const CACHE_PARTS: usize = 4;
+
+/// The events, and the memory that messages wait for them in, which is taken from the cache's; `None` where everything is recorded.
+///
+/// # Errors
+/// An expression that cannot be parsed, and flags that exclude each other.
+pub(super) fn triggers(
+    args: &RecordArguments,
+    cache: &mut CacheOptions,
+) -> Result<Option<TriggerOptions>, UsageError> {
+    const FLAG: &str = "--trigger";
+    if args.trigger.is_empty() && args.before.is_none() && args.after.is_none() {
+        return Ok(None);
+    }
+    if args.snapshot_mode {
+        return Err(UsageError::Clash {
+            first: FLAG,
+            second: "--snapshot-mode",
+            reason: "a snapshot is an event of --trigger, with --before for what it holds",
+        });
+    }
+    if args.max_cache_size == Some(0) {
+        return Err(UsageError::Needs {
+            flag: FLAG,
+            needs: "memory: --max-cache-size greater than 0",
+        });
+    }
+    let parse = |text: &String| {
+        Trigger::parse(text).map_err(|error| UsageError::BadValue {
+            flag: FLAG,
+            value: text.clone(),
+            reason: error.to_string(),
+        })
+    };
+    let defaults = TriggerOptions::default();
+    let for_disk = cache.bytes_max / CACHE_PARTS;
+    let ring_bytes_max = cache.bytes_max - for_disk;
+    cache.bytes_max = for_disk;
+    Ok(Some(TriggerOptions {
+        triggers: args.trigger.iter().map(parse).collect::<Result<_, _>>()?,
+        before: args.before.unwrap_or(defaults.before),
+        after: args.after.unwrap_or(defaults.after),
+        ring_bytes_max,
+    }))
+}

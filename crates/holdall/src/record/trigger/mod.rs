@@ -1,0 +1,137 @@
+//! A recording that waits for events: the last messages stay in memory until an event shows whether they are wanted.
+
+mod conditions;
+mod options;
+mod ring;
+mod status;
+
+pub(super) use conditions::{Conditions, LogClock};
+pub use options::{Trigger, TriggerOptions};
+pub(super) use ring::{Ring, RingPayload};
+pub use status::{TriggerCount, TriggerStatus};
+
+use crate::record::cache::CacheEntry;
+use holdall_model::{time::Timestamp, trigger::Intervals};
+use std::time::Duration;
+
+/// Messages are kept for so much longer than they can be wanted: an event is seen a little after its time.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// An event wants it.
+    Write,
+    /// No event can want it any more.
+    LeaveOut,
+    /// It is still to be seen.
+    Open,
+}
+
+/// The state of a recording that waits for events.
+pub(super) struct Triggered {
+    pub ring: Ring,
+    pub conditions: Conditions,
+    pub status: TriggerStatus,
+    before: Duration,
+    after: Duration,
+    wanted: Intervals,
+    /// The time of the last message, or a later one when nothing comes.
+    now: Option<Timestamp>,
+    /// What was evicted for want of memory although it could have been wanted; the log says so.
+    pub is_short_known: bool,
+    /// When the status was last published.
+    pub next_status: Duration,
+}
+
+impl Triggered {
+    pub fn new(options: &TriggerOptions, clock: LogClock) -> Self {
+        Self {
+            ring: Ring::new(options.ring_bytes_max),
+            conditions: Conditions::new(&options.triggers, clock),
+            status: TriggerStatus::new(&options.triggers),
+            before: options.before,
+            after: options.after,
+            wanted: Intervals::default(),
+            now: None,
+            is_short_known: false,
+            next_status: Duration::ZERO,
+        }
+    }
+
+    /// How long messages are to be kept before an event.
+    pub fn before(&self) -> Duration {
+        self.before
+    }
+
+    /// Messages around this time are wanted; true when nothing was being recorded.
+    pub fn event(&mut self, time: Timestamp) -> bool {
+        self.wanted.add_around(time, self.before, self.after);
+        !std::mem::replace(&mut self.status.is_recording, true)
+    }
+
+    /// Takes note of the time; true when it was set back so far that messages of before and after do not compare.
+    pub fn set_now(&mut self, now: Timestamp) -> bool {
+        let earlier = self.now.replace(now).unwrap_or(now);
+        earlier.saturating_since(now) > self.before.saturating_add(self.after).saturating_add(SLACK)
+    }
+
+    /// The present time, once it is known.
+    pub fn now(&self) -> Option<Timestamp> {
+        self.now
+    }
+
+    /// What becomes of a message.
+    pub fn fate(&self, entry: &CacheEntry) -> Fate {
+        if self.wanted.contains(entry.log_time) {
+            return Fate::Write;
+        }
+        let kept = self.before.saturating_add(SLACK);
+        let is_old = |now: Timestamp| now.saturating_since(entry.log_time) > kept;
+        if self.now.is_some_and(is_old) {
+            Fate::LeaveOut
+        } else {
+            Fate::Open
+        }
+    }
+
+    /// What becomes of the oldest message.
+    pub fn oldest_fate(&self) -> Option<Fate> {
+        self.ring.oldest().map(|entry| self.fate(&entry))
+    }
+
+    /// Whether all that the last event wants has come and was written. `is_caught_up`: nothing waits to come into the ring.
+    pub fn is_over(&self, is_caught_up: bool) -> bool {
+        let is_past = |end: Timestamp| self.now.is_some_and(|now| now > end);
+        let is_past = self.wanted.end().is_none_or(is_past);
+        // A message after the end shows that those before it have come.
+        let has_later = || {
+            self.ring
+                .newest()
+                .is_some_and(|newest| !self.wanted.contains(newest))
+        };
+        self.status.is_recording
+            && is_past
+            && (is_caught_up || has_later())
+            && self.oldest_fate() != Some(Fate::Write)
+    }
+
+    /// Forgets what no message in the ring or to come can be in.
+    pub fn forget_old(&mut self) {
+        let Some(now) = self.now else { return };
+        let kept = self.before.saturating_add(SLACK).saturating_add(SLACK);
+        let nanos = i64::try_from(kept.as_nanos()).unwrap_or(i64::MAX);
+        let horizon = Timestamp::from_nanos(now.as_nanos().saturating_sub(nanos));
+        let oldest = self
+            .ring
+            .oldest()
+            .map_or(horizon, |entry| entry.log_time.min(horizon));
+        self.wanted.forget_before(oldest);
+    }
+
+    /// Begins anew: time was set back.
+    pub fn forget_all(&mut self) {
+        self.wanted.clear();
+        self.conditions.reset();
+    }
+}
