@@ -2,7 +2,12 @@
 
 use super::*;
 use crate::{
-    record::{SteppedRecorder, cache::CachePolicy, status::RecordReport},
+    record::{
+        SteppedRecorder,
+        cache::CachePolicy,
+        options::{Trigger, TriggerOptions},
+        status::RecordReport,
+    },
     writer::{BagFolder, SplitOptions},
 };
 use holdall_io::{
@@ -130,6 +135,9 @@ impl Sim {
             3..6 if publishers > 0 => self.publishers[chosen].lose(1 + self.rng.below(5)),
             6..8 if publishers > 0 => self.publishers[chosen].announce(),
             8 => drop(self.recorder.control().toggle_pause()),
+            9 if self.recorder.control().waits_for_events() => {
+                drop(self.recorder.control().trigger("now").ok());
+            }
             9 => self.recorder.control().split(),
             10..20 => self.recorder.step_session(),
             20..40 => drop(self.recorder.step_drain()),
@@ -189,26 +197,62 @@ fn recorded(files: &[Vec<u8>]) -> BTreeMap<String, Vec<u32>> {
 fn every_message_of_a_simulated_recording_is_in_the_bag_or_in_the_ledger() {
     let mut losses = 0;
     for seed in 0..16 {
-        let (report, files, ledger) = Sim::new(seed).run(600);
-        assert!(report.failure.is_none(), "seed {seed}: {:?}", report.failure);
-        assert_eq!(report.audit_faults, Vec::<String>::new(), "seed {seed}");
-        assert_eq!(
-            ledger.audit(),
-            Vec::<String>::new(),
-            "seed {seed}: the ledger in the bag"
-        );
-        let recorded = recorded(&files);
-        for topic in &ledger.topics {
-            let in_bag = recorded.get(&topic.name).map_or(0, Vec::len) as u64;
-            assert_eq!(in_bag, topic.recorded, "seed {seed}, {}", topic.name);
-            check_sequences(seed, topic, recorded.get(&topic.name));
-        }
-        losses += ledger.lost();
+        losses += check_run(seed, Sim::new(seed)).lost();
     }
     assert!(
         losses > 0,
         "no seed lost anything: these recordings were too easy"
     );
+}
+
+#[test]
+fn every_message_of_a_recording_that_waits_for_events_is_in_the_bag_or_in_the_ledger() {
+    let (mut recorded, mut left_out) = (0, 0);
+    for seed in 0..24 {
+        let ledger = check_run(
+            seed,
+            Sim::with(seed, |options| options.triggers = Some(events(seed))),
+        );
+        recorded += ledger.recorded();
+        let missing = ledger
+            .topics
+            .iter()
+            .filter_map(|topic| topic.missing.get(&LossStage::Policy));
+        left_out += missing.sum::<u64>();
+    }
+    assert!(
+        recorded > 1000 && left_out > 1000,
+        "{recorded} recorded, {left_out} left out"
+    );
+}
+
+/// Rings of several sizes, most of them too small.
+fn events(seed: u64) -> TriggerOptions {
+    TriggerOptions {
+        triggers: vec![Trigger::parse("/t1 silent 100ms").unwrap()],
+        before: Duration::from_millis(100),
+        after: Duration::from_millis(60),
+        ring_bytes_max: (64 << 10) << (seed % 6),
+    }
+}
+
+/// Runs it to its end; everything is accounted for.
+fn check_run(seed: u64, sim: Sim) -> Ledger {
+    let (report, files, ledger) = sim.run(600);
+    assert!(report.failure.is_none(), "seed {seed}: {:?}", report.failure);
+    assert_eq!(report.audit_faults, Vec::<String>::new(), "seed {seed}");
+    assert_eq!(
+        ledger.audit(),
+        Vec::<String>::new(),
+        "seed {seed}: the ledger in the bag"
+    );
+    let recorded = recorded(&files);
+    for topic in &ledger.topics {
+        let in_bag = recorded.get(&topic.name).map_or(0, Vec::len) as u64;
+        assert_eq!(in_bag, topic.recorded, "seed {seed}, {}", topic.name);
+        check_sequences(seed, topic, recorded.get(&topic.name));
+    }
+    ledger
 }
 
 /// With one publisher on the topic its sequence numbers show exactly which messages are where.
@@ -255,10 +299,13 @@ fn the_same_seed_gives_the_same_bag() {
 #[test]
 fn a_failing_disk_leaves_accounts_that_add_up() {
     let mut failures = 0;
-    for seed in 0..12 {
-        let sim = Sim::new(seed);
-        let operation = [Operation::Write, Operation::Sync, Operation::Close][seed as usize % 3];
-        sim.disk.fail_nth(operation, seed % 4, 5);
+    for seed in 0..24 {
+        // Every other one waits for events.
+        let sim = Sim::with(seed / 2, |options| {
+            options.triggers = (seed % 2 == 1).then(|| events(seed));
+        });
+        let operation = [Operation::Write, Operation::Sync, Operation::Close][(seed / 2) as usize % 3];
+        sim.disk.fail_nth(operation, seed / 2 % 4, 5);
         let folder = sim.folder.clone();
         let (report, ..) = sim.run(300);
         assert_eq!(report.audit_faults, Vec::<String>::new(), "seed {seed}");
@@ -315,8 +362,13 @@ fn a_step_of_the_clock_moves_no_deadline_and_loses_nothing() {
 #[test]
 fn publishers_that_were_summed_up_keep_an_account_that_adds_up_when_the_disk_fails() {
     let (mut folded, mut lost_of_folded) = (0, 0);
-    for seed in 0..6 {
+    for seed in 0..9 {
         let mut sim = Sim::with(seed, |options| {
+            // Some wait for events, which come all the time.
+            options.triggers = (seed >= 6).then(|| TriggerOptions {
+                ring_bytes_max: 1 << 20,
+                ..events(seed)
+            });
             options.cache = CacheOptions::default();
             options.split = SplitOptions::default();
             options.start_paused = false;
@@ -336,6 +388,9 @@ fn publishers_that_were_summed_up_keep_an_account_that_adds_up_when_the_disk_fai
             sim.recorder.step_session();
             for _ in 0..2 {
                 publisher.send(&payload(number, 2_000));
+            }
+            if number % 10 == 0 {
+                drop(sim.recorder.control().trigger("now"));
             }
             while sim.recorder.step_drain() {}
             drop(publisher);

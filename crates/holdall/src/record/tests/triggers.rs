@@ -300,7 +300,7 @@ fn a_flapping_condition_is_one_file_with_a_marker_a_second() {
             events.push((time, before, after));
         }
     }
-    assert_eq!(world.recorder.control().waits_for_events(), true);
+    assert!(world.recorder.control().waits_for_events());
     world.settle();
     assert_eq!(world.status().events(), 500);
     let (recorded, _dir) = world.end(&events);
@@ -391,6 +391,66 @@ fn in_a_pause_nothing_falls_silent() {
     assert_eq!(world.status().triggers[0].events, 1);
     let time = last.saturating_add(ms(1000));
     drop(world.end(&[(time, ms(100), ms(100))]));
+}
+
+#[test]
+fn a_rate_that_falls_is_an_event() {
+    let (before, after) = (ms(2000), ms(500));
+    let mut world = Stepped::new(triggers(&["/scan rate < 5"], before, after), |_| {});
+    let (scan, other) = (
+        world.publisher("/scan", STRING),
+        world.publisher("/other", STRING),
+    );
+    let mut since = None;
+    for step in 0..800 {
+        world.clock.advance(ms(10));
+        world.send(&other, &payload(step, 20));
+        // 10 Hz, for three seconds 2 Hz, and 10 Hz again.
+        let pause = if (300..600).contains(&step) { 50 } else { 10 };
+        if step % pause == 0 {
+            let time = world.send(&scan, &payload(step, 200));
+            // The last five are then those of steps 270, 280, 290, 300 and 350.
+            since = since.or((step == 270).then_some(time));
+        }
+        world.settle();
+    }
+    assert_eq!(world.status().triggers[0].events, 1);
+    let event = since.unwrap().saturating_add(ms(1000));
+    drop(world.end(&[(event, before, after)]));
+}
+
+#[test]
+fn time_that_is_set_back_ends_an_event_and_the_next_is_recorded() {
+    let (before, after) = (ms(300), ms(5000));
+    let mut world = Stepped::new(triggers(&[], before, after), |_| {});
+    let scan = world.publisher("/scan", STRING);
+    let mut events = Vec::new();
+    for step in 0..300 {
+        world.clock.advance(ms(10));
+        world.send(&scan, &payload(step, 200));
+        if [100, 250].contains(&step) {
+            events.push((
+                world.recorder.control().trigger("now").unwrap().time,
+                before,
+                after,
+            ));
+        }
+        world.settle();
+        if step == 200 {
+            assert!(world.status().is_recording);
+            world.clock.set_by(-3_600_000_000_000);
+            world.settle();
+            assert!(!world.status().is_recording);
+        }
+    }
+    let (recorded, _dir) = world.end(&events);
+    let of_file: Vec<usize> = recorded
+        .report
+        .files
+        .iter()
+        .map(|file| read_messages(file).len())
+        .collect();
+    assert_eq!(of_file, [131, 80]);
 }
 
 #[test]
