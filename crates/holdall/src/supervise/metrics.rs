@@ -1,6 +1,6 @@
 //! A recording's counters as OpenMetrics text, for Prometheus and compatible programs.
 
-use crate::record::status::RecordStatus;
+use crate::record::status::{RecordStatus, TriggerStatus};
 use holdall_io::{disk::DiskError, fs::write_atomically_unsynced};
 use holdall_model::loss::LossSums;
 use std::{
@@ -108,8 +108,30 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
         "Time since the start",
         one(status.elapsed.as_secs_f64()),
     );
+    if let Some(events) = &status.triggered {
+        add_events(&mut text, events);
+    }
     text.push_str("# EOF\n");
     text
+}
+
+/// Of a recording that waits for events.
+fn add_events(text: &mut String, status: &TriggerStatus) {
+    let by_trigger = status.triggers.iter();
+    let by_trigger = by_trigger.map(|trigger| (vec![("trigger", trigger.text.as_str())], trigger.events));
+    let requested = std::iter::once((vec![("trigger", "")], status.requested));
+    counter(
+        text,
+        "events",
+        "Events recorded around, by trigger; without one on request",
+        by_trigger.chain(requested),
+    );
+    gauge(
+        text,
+        "event_waiting_bytes",
+        "Memory that messages take while they wait for an event",
+        one(status.waiting_bytes),
+    );
 }
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
@@ -179,7 +201,7 @@ pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::status::TopicStatus;
+    use crate::record::status::{TopicStatus, TriggerCount};
     use holdall_model::loss::LossStage;
     use std::{collections::BTreeMap, fs};
 
@@ -209,6 +231,36 @@ mod tests {
             );
         }
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn events_are_counted_by_trigger_where_they_are_waited_for() {
+        assert!(!open_metrics(&RecordStatus::default(), false).contains("holdall_events"));
+        let trigger = TriggerCount {
+            text: "/v: x == \"a\"".to_owned(),
+            events: 3,
+            ..TriggerCount::default()
+        };
+        let status = RecordStatus {
+            triggered: Some(TriggerStatus {
+                triggers: vec![trigger],
+                requested: 2,
+                waiting_bytes: 5,
+                ..TriggerStatus::default()
+            }),
+            ..RecordStatus::default()
+        };
+        let text = open_metrics(&status, false);
+        for line in [
+            "holdall_events_total{trigger=\"/v: x == \\\"a\\\"\"} 3",
+            "holdall_events_total{trigger=\"\"} 2",
+            "holdall_event_waiting_bytes 5",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
     }
 
     #[test]
