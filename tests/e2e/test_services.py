@@ -276,6 +276,14 @@ def test_nodes_have_the_names_that_they_are_given(world):
     [answer] = world.calls("rclpy", {"service": "/mine/is_paused", "type": "rosbag2_interfaces/srv/IsPaused", "request": {}})
     assert answer["reply"] == {"paused": True}
     player.stop()
+    recorder = world.holdall("record", "--topics", "chatter", "-o", world.folder / "named", "--ros-args", "-r", "__ns:=/robot", "-r", "__node:=rec")
+    recorder.wait_until_says("Listening for topics...")
+    talker = world.talker({"topic": "/robot/chatter", "type": "std_msgs/msg/String", "count": None, "rate_hz": 50})
+    recorder.wait_until_says("recording /robot/chatter")
+    [answer] = world.calls("rclpy", {"service": "/robot/rec/is_paused", "type": "rosbag2_interfaces/srv/IsPaused", "request": {}})
+    assert answer["reply"] == {"paused": False}
+    talker.interrupt()
+    assert recorder.stop()[0] == 0
     refused = world.run("play", a_bag(world), "--node-name", "no name")
     assert refused.returncode == 2 and "--node-name" in refused.stderr
 

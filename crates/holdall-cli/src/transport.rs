@@ -2,13 +2,14 @@
 
 use crate::{args::TransportName, exit::Failure};
 use holdall_io::clock::Clock;
+use holdall_model::topic::NodeName;
 use holdall_transport::{
     Transport,
     registry::{self, OpenError, OpenOptions},
 };
 use std::sync::Arc;
 
-/// Joins through each transport of `names`, once each and in their order, as a node of this name; without
+/// Joins through each transport of `names`, once each and in their order, as this node; without
 /// names through the one that `RMW_IMPLEMENTATION` selects.
 ///
 /// # Errors
@@ -16,14 +17,14 @@ use std::sync::Arc;
 /// none can.
 pub fn join(
     names: &[TransportName],
-    node_name: &str,
+    node: &NodeName,
     clock: &Arc<dyn Clock>,
 ) -> Result<Vec<Box<dyn Transport>>, Failure> {
     let rmw = variable("RMW_IMPLEMENTATION");
     let of_environment = [TransportName::Id(registry::id_by_rmw(rmw.as_deref()))];
     let names = if names.is_empty() { &of_environment } else { names };
     let options = OpenOptions {
-        node_name,
+        node,
         variable: &variable,
         clock: Arc::clone(clock),
     };
@@ -99,7 +100,8 @@ mod tests {
     #[test]
     fn a_transport_that_this_build_has_not_is_refused_with_what_to_do() {
         let clock: Arc<dyn Clock> = Arc::new(holdall_io::clock::SystemClock);
-        let Err(Failure::Refused(reason)) = join(&[TransportName::Id("pigeon")], "node", &clock).map(drop)
+        let Err(Failure::Refused(reason)) =
+            join(&[TransportName::Id("pigeon")], &NodeName::in_root("node"), &clock).map(drop)
         else {
             panic!("not refused");
         };

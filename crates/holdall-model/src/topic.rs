@@ -202,6 +202,16 @@ pub struct NodeName {
     pub name: String,
 }
 
+impl NodeName {
+    /// A node without a namespace.
+    pub fn in_root(name: &str) -> Self {
+        Self {
+            namespace: "/".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for NodeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace.trim_end_matches('/'), self.name)

@@ -12,6 +12,7 @@ use holdall_model::{
     message::{MessageHeader, Payload},
     qos::{History, QosProfile, Reliability},
     topic::Gid,
+    topic::NodeName,
 };
 use holdall_transport::{
     PublishRequest, Sink, SubscribeRequest, Transport,
@@ -104,7 +105,7 @@ impl Plan {
         let options = DdsOptions {
             domain_id: Some(self.domain),
             environment,
-            ..DdsOptions::for_node(node)
+            ..DdsOptions::for_node(&NodeName::in_root(node))
         };
         Ok(DdsTransport::new(&options, Arc::new(SystemClock))?)
     }

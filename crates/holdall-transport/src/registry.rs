@@ -2,12 +2,13 @@
 
 use crate::{Transport, TransportError};
 use holdall_io::clock::Clock;
+use holdall_model::topic::NodeName;
 use std::sync::Arc;
 
 /// How to join through a transport.
 pub struct OpenOptions<'a> {
-    /// The node to show in the graph, in the root namespace.
-    pub node_name: &'a str,
+    /// The node to show in the graph.
+    pub node: &'a NodeName,
     /// Environment variables that are set and not empty.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The clock that stamps what arrives.
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn an_id_that_no_transport_has_is_named() {
         let options = OpenOptions {
-            node_name: "node",
+            node: &NodeName::in_root("node"),
             variable: &|_| None,
             clock: Arc::new(SystemClock),
         };

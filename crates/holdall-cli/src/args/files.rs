@@ -336,6 +336,9 @@ struct OfRos {
     flags: Vec<OsString>,
     /// Files of node parameters.
     files: Vec<OsString>,
+    /// What replaces the node's name and its namespace.
+    name: Option<String>,
+    namespace: Option<String>,
 }
 
 /// Takes `--ros-args … --` out of a command line.
@@ -355,7 +358,7 @@ fn ros_args(verb: &'static str, argv: Vec<OsString>) -> Result<(Vec<OsString>, O
                 value.ok_or_else(|| bad(&word, "expected a value after it"))
             };
             match word.as_str() {
-                "-r" | "--remap" => remap(verb, &value()?, &mut of_ros.flags)?,
+                "-r" | "--remap" => remap(verb, &value()?, &mut of_ros)?,
                 "-p" | "--param" => parameter(verb, &value()?, &mut of_ros.flags)?,
                 "--params-file" => of_ros.files.push(value()?.into()),
                 "--log-level" => of_ros
@@ -368,7 +371,27 @@ fn ros_args(verb: &'static str, argv: Vec<OsString>) -> Result<(Vec<OsString>, O
             }
         }
     }
+    if of_ros.name.is_some() || of_ros.namespace.is_some() {
+        let namespace = of_ros.namespace.as_deref().unwrap_or_default();
+        let name = of_ros.name.clone().unwrap_or_else(|| default_node_name(verb));
+        let full = match namespace.trim_end_matches('/') {
+            "" => name,
+            namespace => format!("{namespace}/{name}"),
+        };
+        of_ros.flags.push(format!("--node-name={full}").into());
+    }
     Ok((rest, of_ros))
+}
+
+/// The name of a verb's node where none is given.
+fn default_node_name(verb: &str) -> String {
+    let command = command_of(verb);
+    let argument = command
+        .get_arguments()
+        .find(|argument| argument.get_long() == Some("node-name"));
+    let values = argument.map(clap::Arg::get_default_values).unwrap_or_default();
+    let name = values.first().map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_default()
 }
 
 fn bad(value: &str, reason: &str) -> UsageError {
@@ -379,18 +402,18 @@ fn bad(value: &str, reason: &str) -> UsageError {
     }
 }
 
-fn remap(verb: &str, rule: &str, flags: &mut Vec<OsString>) -> Result<(), UsageError> {
+fn remap(verb: &str, rule: &str, of_ros: &mut OfRos) -> Result<(), UsageError> {
     let (old, new) = rule
         .split_once(":=")
         .ok_or_else(|| bad(rule, "expected old:=new"))?;
     match old.rsplit(':').next().unwrap_or(old) {
-        "__node" | "__name" => flags.push(format!("--node-name={new}").into()),
-        "__ns" if new == "/" => {}
-        _ if verb == "play" && !old.starts_with("__") => flags.push(format!("--remap={rule}").into()),
+        "__node" | "__name" => of_ros.name = Some(new.to_owned()),
+        "__ns" => of_ros.namespace = Some(new.to_owned()),
+        _ if verb == "play" && !old.starts_with("__") => of_ros.flags.push(format!("--remap={rule}").into()),
         _ => {
             return Err(bad(
                 rule,
-                "only the node's name (__node:=name), and topics of `play`, can be remapped",
+                "only the node's name (__node:=name) and namespace (__ns:=/robot), and topics of `play`, can be remapped",
             ));
         }
     }
@@ -533,7 +556,11 @@ mod tests {
         let line = "holdall record --ros-args -r __node:=rec -p use_sim_time:=true -p record.topics:=[/a,/b] --log-level WARN -- -o lab";
         assert_eq!(
             expanded(line, "").unwrap(),
-            "holdall record --node-name=rec --use-sim-time --topics=/a --topics=/b --log-level=warn -o lab"
+            "holdall record --use-sim-time --topics=/a --topics=/b --log-level=warn --node-name=rec -o lab"
+        );
+        assert_eq!(
+            expanded("holdall record -a --ros-args -r __ns:=/robot", "").unwrap(),
+            "holdall record --node-name=/robot/rosbag2_recorder -a"
         );
         assert_eq!(
             expanded("holdall play lab --ros-args -r /a:=/b", "").unwrap(),

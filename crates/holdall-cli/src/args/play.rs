@@ -54,6 +54,18 @@ pub enum PaceName {
     Listeners,
 }
 
+/// Which recorded events are requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RequestSourceName {
+    /// What servers received.
+    #[default]
+    #[value(name = "service_introspection")]
+    Service,
+    /// What clients sent.
+    #[value(name = "client_introspection")]
+    Client,
+}
+
 /// All flags of `holdall play`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PlayArguments {
@@ -131,6 +143,27 @@ pub struct PlayArguments {
     /// QoS override of one topic, as an entry of that file; may be given several times and comes before the file
     #[arg(long, value_name = "TOPIC: {KEY: VALUE, ...}", help_heading = "What to play")]
     pub qos_override: Vec<String>,
+
+    /// Send recorded requests of services again, as a client, instead of publishing their events
+    #[arg(long, help_heading = "Services and actions")]
+    pub publish_service_requests: bool,
+
+    /// Send recorded goals, cancellations and requests of results of actions again, as a client; feedback and status are not published
+    #[arg(long, help_heading = "Services and actions")]
+    pub send_actions_as_client: bool,
+
+    /// Which events are the requests: those that servers received, or those that clients sent
+    #[arg(
+        long,
+        value_name = "SOURCE",
+        default_value = "service_introspection",
+        help_heading = "Services and actions"
+    )]
+    pub service_requests_source: RequestSourceName,
+
+    /// Exit code 3 unless each request was sent and answered
+    #[arg(long, help_heading = "Services and actions")]
+    pub fail_if_unanswered: bool,
 
     /// One publisher for each recorded publisher, with the QoS that it had, instead of one for each topic
     #[arg(long, help_heading = "What to play")]

@@ -223,7 +223,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "TOPIC: {KEY: VALUE, ...}", help_heading = "Discovery")]
     pub qos_override: Vec<String>,
 
-    /// Name of the recorder's node
+    /// Name of the recorder's node, also with a namespace: /robot/recorder
     #[arg(
         long,
         value_name = "NAME",

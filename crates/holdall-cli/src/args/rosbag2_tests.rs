@@ -1,4 +1,4 @@
-//! Command lines of `ros2 bag` are accepted: every flag of record, convert, info, list and reindex, from Humble to Rolling.
+//! Command lines of `ros2 bag` are accepted: every flag of record, play, convert, info, list and reindex, from Humble to Rolling.
 
 use super::Cli;
 use clap::Parser;
@@ -85,11 +85,62 @@ const TOOLS: &[&str] = &[
     "list decompressor",
 ];
 
+/// Flags of `ros2 bag play`.
+const PLAY: &[&str] = &[
+    "lab",
+    "-i lab",
+    "-i lab mcap -i other",
+    "lab -s mcap",
+    "lab --storage sqlite3",
+    "lab --read-ahead-queue-size 100",
+    "lab -r 2.0",
+    "lab --rate 0.5",
+    "lab --topics /chatter /tf",
+    "lab --services /add_two_ints",
+    "lab --actions /fibonacci",
+    "lab -e /camera/.*",
+    "lab --regex /camera/.*",
+    "lab -x /camera/.*",
+    "lab --exclude-regex /camera/.*",
+    "lab --exclude-topics /rosout",
+    "lab --exclude-services /trigger",
+    "lab --exclude-actions /fibonacci",
+    "lab --qos-profile-overrides-path qos.yaml",
+    "lab -l",
+    "lab --loop",
+    "lab -m /a:=/b /c:=/d",
+    "lab --remap /a:=/b",
+    "lab --clock",
+    "lab --clock 100",
+    "lab --clock-topics /chatter",
+    "lab --clock-topics-all",
+    "lab -d 2",
+    "lab --delay 0.5",
+    "lab --start-offset 10",
+    "lab --playback-duration 5",
+    "lab --playback-until-sec 1700000000.5",
+    "lab --playback-until-nsec 1700000000500000000",
+    "lab -p",
+    "lab --start-paused",
+    "lab --wait-for-all-acked 1000",
+    "lab --disable-loan-message",
+    "lab --publish-service-requests",
+    "lab --publish-service-requests --service-requests-source client_introspection",
+    "lab --send-actions-as-client",
+    "lab --message-order sent",
+    "lab --progress-bar-update-rate 10",
+    "lab --progress-bar-separation-lines 1",
+    "lab --storage-config-file storage.yaml",
+    "lab --disable-keyboard-controls",
+    "lab --log-level debug",
+];
+
 #[test]
 fn command_lines_of_ros2_bag_are_accepted() {
     let record = RECORD.iter().map(|flags| format!("record {flags}"));
     let tools = TOOLS.iter().map(ToString::to_string);
-    for line in record.chain(tools) {
+    let play = PLAY.iter().map(|flags| format!("play {flags}"));
+    for line in record.chain(tools).chain(play) {
         let words = ["holdall"].into_iter().chain(line.split_whitespace());
         if let Err(error) = Cli::try_parse_from(words) {
             panic!("{line}: {error}");

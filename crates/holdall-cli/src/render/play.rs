@@ -6,7 +6,10 @@ use super::{
     paint::Paint,
 };
 use crate::units::{format_bytes, format_elapsed, format_span, plural};
-use holdall::play::status::{Lateness, PlayPhase, PlayReport, PlayStatus, TopicReport};
+use holdall::play::{
+    requests::ServiceCalls,
+    status::{Lateness, PlayPhase, PlayReport, PlayStatus, TopicReport},
+};
 use holdall_model::text::Outside;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -122,27 +125,13 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
             plural(topics, "topic")
         ));
     }
-    for topic in report.topics.iter().filter(|topic| topic.refused > 0) {
-        lines.push(paint.bad(&format!(
-            "{} of {} were not published: {}",
-            plural(topic.refused, "message"),
-            Outside(&topic.published_as),
-            Outside(topic.refusal.as_deref().unwrap_or("the transport gave no reason"))
-        )));
-    }
-    for topic in report.topics.iter().filter(|topic| topic.unacknowledged > 0) {
-        lines.push(paint.bad(&format!(
-            "{} of {} were not acknowledged by all reliable subscriptions",
-            plural(topic.unacknowledged, "message"),
-            Outside(&topic.published_as),
-        )));
-    }
-    if !report.unacked.is_empty() {
-        lines.push(paint.bad(&format!(
-            "not acknowledged in time by all subscriptions: {}",
-            Outside(&report.unacked.join(", "))
-        )));
-    }
+    lines.extend(
+        report
+            .services
+            .iter()
+            .map(|(name, calls)| calls_line(name, calls, paint)),
+    );
+    lines.extend(not_delivered(report, paint));
     if let Some(failure) = &report.failure {
         lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
     }
@@ -195,6 +184,11 @@ pub fn json(report: &PlayReport) -> Value {
         .iter()
         .map(|topic| (json_name(topic), json_topic(topic)))
         .collect();
+    let services: serde_json::Map<String, Value> = report
+        .services
+        .iter()
+        .map(|(name, calls)| (name.clone(), json_calls(calls)))
+        .collect();
     json!({
         "elapsed_s": report.elapsed.as_secs_f64(),
         "published": status.published,
@@ -207,11 +201,76 @@ pub fn json(report: &PlayReport) -> Value {
         "without_subscription": report.untaken(),
         "lateness": json_lateness(&status.lateness),
         "spacing_error": json_lateness(&status.spacing),
+        "services": services,
         "unacked": report.unacked,
         "unacknowledged": report.unacknowledged(),
         "topics": topics,
         "stopped": report.stopped,
         "failure": report.failure,
+    })
+}
+
+/// Topics of which messages were refused or not acknowledged.
+fn not_delivered(report: &PlayReport, paint: Paint) -> Vec<String> {
+    let mut lines = Vec::new();
+    for topic in report.topics.iter().filter(|topic| topic.refused > 0) {
+        lines.push(paint.bad(&format!(
+            "{} of {} were not published: {}",
+            plural(topic.refused, "message"),
+            Outside(&topic.published_as),
+            Outside(topic.refusal.as_deref().unwrap_or("the transport gave no reason"))
+        )));
+    }
+    for topic in report.topics.iter().filter(|topic| topic.unacknowledged > 0) {
+        lines.push(paint.bad(&format!(
+            "{} of {} were not acknowledged by all reliable subscriptions",
+            plural(topic.unacknowledged, "message"),
+            Outside(&topic.published_as),
+        )));
+    }
+    if !report.unacked.is_empty() {
+        lines.push(paint.bad(&format!(
+            "not acknowledged in time by all subscriptions: {}",
+            Outside(&report.unacked.join(", "))
+        )));
+    }
+    lines
+}
+
+/// How the requests of a service were answered.
+fn calls_line(name: &str, calls: &ServiceCalls, paint: Paint) -> String {
+    let parts = [
+        (calls.late, "late"),
+        (calls.refused, "refused"),
+        (calls.unanswered(), "unanswered"),
+        (calls.without_server, "not sent, without a server"),
+        (calls.without_content, "not sent, recorded without content"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let more: String = parts.map(|(count, what)| format!(", {count} {what}")).collect();
+    let line = format!(
+        "{} to {}, {} answered{more}",
+        plural(calls.sent, "request"),
+        Outside(name),
+        calls.answered
+    );
+    if calls.all_answered() {
+        line
+    } else {
+        paint.bad(&line)
+    }
+}
+
+fn json_calls(calls: &ServiceCalls) -> Value {
+    json!({
+        "sent": calls.sent,
+        "answered": calls.answered,
+        "late": calls.late,
+        "refused": calls.refused,
+        "refusal": calls.refusal,
+        "unanswered": calls.unanswered(),
+        "without_server": calls.without_server,
+        "without_content": calls.without_content,
     })
 }
 
@@ -277,6 +336,7 @@ mod tests {
                 ..PlayStatus::default()
             },
             elapsed: Duration::from_secs(61),
+            services: std::collections::BTreeMap::new(),
             topics: vec![TopicReport {
                 name: "/scan".to_owned(),
                 published_as: "/old/scan".to_owned(),

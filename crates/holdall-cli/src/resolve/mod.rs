@@ -14,7 +14,10 @@ pub mod static_topics;
 pub mod surroundings;
 pub mod tools;
 
-use holdall_model::qos::{QosProfile, parse_qos_overrides};
+use holdall_model::{
+    qos::{QosProfile, parse_qos_overrides},
+    topic::NodeName,
+};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -145,11 +148,27 @@ pub(crate) fn qos_overrides(
     Ok(overrides)
 }
 
-/// Checks a name of `--node-name`.
-fn check_node_name(name: &str) -> Result<(), UsageError> {
-    holdall_model::names::validate_node_name(name).map_err(|error| UsageError::BadValue {
+/// The node of `--node-name`: `recorder`, or `/robot/recorder` with its namespace.
+pub fn node(text: &str) -> Result<NodeName, UsageError> {
+    use holdall_model::names::{validate_full_name, validate_node_name};
+    let (namespace, name) = match text.rsplit_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() => (namespace, name),
+        Some((_, name)) => ("/", name),
+        None => ("/", text),
+    };
+    let namespace_is_valid = if namespace == "/" {
+        Ok(())
+    } else {
+        validate_full_name(namespace)
+    };
+    let valid = namespace_is_valid.and_then(|()| validate_node_name(name));
+    let node = NodeName {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    valid.map(|()| node).map_err(|error| UsageError::BadValue {
         flag: "--node-name",
-        value: name.to_owned(),
+        value: text.to_owned(),
         reason: format!("not a valid node name: {}", error.kind),
     })
 }

@@ -22,6 +22,19 @@ pub fn full_name(flag: &'static str, args: &str) -> Result<String, UsageError> {
     names::expand_name(args, &root).map_err(|error| bad(format!("not a valid topic name: {}", error.kind)))
 }
 
+/// Completes relative names with a node's namespace, as nodes do.
+pub fn complete(names: &mut [String], node: &NodeName) {
+    if node.namespace == "/" {
+        return;
+    }
+    for name in names
+        .iter_mut()
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+    {
+        *name = format!("{}/{name}", node.namespace);
+    }
+}
+
 /// [`full_name`] for each.
 pub fn full_names(flag: &'static str, args: &[String]) -> Result<Vec<String>, UsageError> {
     args.iter().map(|name| full_name(flag, name)).collect()

@@ -1,15 +1,31 @@
 //! Resolves the arguments of `holdall play` into the player's options.
 
 use super::{UsageError, names, pattern, surroundings::Surroundings};
-use crate::args::play::{MessageOrderName, PaceName, PlayArguments};
+use crate::args::play::{MessageOrderName, PaceName, PlayArguments, RequestSourceName};
 use holdall::{
-    play::options::{ClockSource, ListenerCount, Pace, PlayOptions},
+    play::options::{ClockSource, ListenerCount, Pace, PlayOptions, RequestReplay, RequestSource},
     reader::MessageOrder,
     tools::yaml::ACTION_TOPICS,
 };
-use holdall_model::{names::service_event_topic, time::Timestamp};
+use holdall_model::{names::service_event_topic, time::Timestamp, topic::NodeName};
 use holdall_storage::{Storage, readable_storages, storages};
 use std::{collections::BTreeMap, path::PathBuf};
+
+/// The arguments with relative names completed by the namespace of the node.
+fn in_namespace(args: &PlayArguments, node: &NodeName) -> PlayArguments {
+    let mut args = args.clone();
+    for names in [
+        &mut args.topics,
+        &mut args.services,
+        &mut args.actions,
+        &mut args.exclude_topics,
+        &mut args.exclude_services,
+        &mut args.exclude_actions,
+    ] {
+        super::names::complete(names, node);
+    }
+    args
+}
 
 /// Combines the arguments with the surroundings.
 ///
@@ -18,7 +34,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<PlayOptions, UsageError> {
     pattern::compile_whole("--regex", args.regex.as_deref())?;
     pattern::compile_whole("--exclude-regex", args.exclude_regex.as_deref())?;
-    super::check_node_name(&args.node_name)?;
+    let args = &in_namespace(args, &super::node(&args.node_name)?);
     check_unused(args, surroundings)?;
     Ok(PlayOptions {
         inputs: inputs(args, surroundings)?,
@@ -55,6 +71,14 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         wait_for_subscribers: listeners(&args.wait_for_subscribers)?,
         subscribers_timeout: args.timeout,
         keep_publishers: args.keep_publishers,
+        requests: RequestReplay {
+            services: args.publish_service_requests,
+            actions: args.send_actions_as_client,
+            source: match args.service_requests_source {
+                RequestSourceName::Service => RequestSource::ServiceIntrospection,
+                RequestSourceName::Client => RequestSource::ClientIntrospection,
+            },
+        },
         pace: match args.pace {
             PaceName::Time => Pace::Time,
             PaceName::Listeners => Pace::Listeners,
@@ -81,6 +105,12 @@ fn check_unused(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result
             flag: "--storage",
             value: id.to_owned(),
             reason: format!("expected one of {}", ids.join(", ")),
+        });
+    }
+    if args.fail_if_unanswered && !(args.publish_service_requests || args.send_actions_as_client) {
+        return Err(UsageError::Needs {
+            flag: "--fail-if-unanswered",
+            needs: "--publish-service-requests or --send-actions-as-client",
         });
     }
     match &args.storage_config_file {

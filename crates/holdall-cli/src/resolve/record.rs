@@ -2,7 +2,7 @@
 
 use super::{
     UsageError, read_file,
-    record_topics::{priorities, selection, throttles},
+    record_topics::{in_namespace, priorities, selection, throttles},
     record_triggers::triggers,
     static_topics,
     surroundings::Surroundings,
@@ -18,6 +18,7 @@ use holdall::{
     writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{os::DiskMode, process::memory_bytes};
+use holdall_model::topic::NodeName;
 use holdall_storage::{Storage, StorageOptions, compression::FORMATS, storage_by_id};
 use std::{
     collections::BTreeMap,
@@ -34,8 +35,8 @@ pub struct ResolvedRecord {
     pub options: RecordOptions,
     /// How storage files are written.
     pub disk_mode: DiskMode,
-    /// Name of the node that is announced.
-    pub node_name: String,
+    /// The node that is announced.
+    pub node: NodeName,
     /// Arguments that have no effect, one sentence each.
     pub warnings: Vec<String>,
     /// The name made from the time, without a suffix, where `-o` was not given.
@@ -51,7 +52,8 @@ pub fn resolve(
     surroundings: &Surroundings<'_>,
 ) -> Result<ResolvedRecord, UsageError> {
     check_combinations(args)?;
-    super::check_node_name(&args.node_name)?;
+    let node = super::node(&args.node_name)?;
+    let args = &in_namespace(args, &node);
     let storage_preset = args
         .storage_preset_profile
         .clone()
@@ -103,14 +105,14 @@ pub fn resolve(
         lists_complete_files: args.on_file_closed.is_some(),
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
-        events: Some(events(args)?),
+        events: Some(events(args, &node)?),
         ros_distro: surroundings.variable("ROS_DISTRO"),
         ament_prefixes: ament_prefixes(surroundings),
     };
     Ok(ResolvedRecord {
         options,
         disk_mode: disk_mode(args.disk_mode),
-        node_name: args.node_name.clone(),
+        node,
         warnings: warnings(args),
         default_output: args.output.is_none().then(|| default_output(surroundings)),
     })
@@ -131,7 +133,7 @@ fn static_topics(
 const LOST_RATE_DEFAULT: f64 = 1.0;
 
 /// The events that other nodes receive, as from rosbag2.
-fn events(args: &RecordArguments) -> Result<EventOptions, UsageError> {
+fn events(args: &RecordArguments, node: &NodeName) -> Result<EventOptions, UsageError> {
     let rate = args.stats_max_publishing_rate.unwrap_or(LOST_RATE_DEFAULT);
     if !(0.0..=STATS_RATE_MAX).contains(&rate) {
         return Err(UsageError::BadValue {
@@ -141,7 +143,7 @@ fn events(args: &RecordArguments) -> Result<EventOptions, UsageError> {
         });
     }
     Ok(EventOptions {
-        node_name: format!("/{}", args.node_name),
+        node_name: node.to_string(),
         lost_interval: (rate > 0.0).then(|| Duration::from_secs_f64(1.0 / rate)),
         offer_lost_at_once: args.stats_max_publishing_rate.is_some(),
     })

@@ -3,8 +3,30 @@
 use super::{UsageError, names, pattern};
 use crate::args::record::RecordArguments;
 use holdall::record::options::TopicPriority;
-use holdall_model::selection::{Selection, SelectionError, SelectionPart};
+use holdall_model::{
+    selection::{Selection, SelectionError, SelectionPart},
+    topic::NodeName,
+};
 use std::collections::BTreeMap;
+
+/// The arguments with relative names completed by the namespace of the node.
+pub(super) fn in_namespace(args: &RecordArguments, node: &NodeName) -> RecordArguments {
+    let mut args = args.clone();
+    for names in [
+        &mut args.positional_topics,
+        &mut args.topics,
+        &mut args.services,
+        &mut args.actions,
+        &mut args.exclude_topics,
+        &mut args.exclude_services,
+        &mut args.exclude_actions,
+        &mut args.topic_throttle_frequency,
+        &mut args.topic_priority,
+    ] {
+        names::complete(names, node);
+    }
+    args
+}
 
 /// What is recorded.
 pub(super) fn selection(args: &RecordArguments) -> Result<Selection, UsageError> {

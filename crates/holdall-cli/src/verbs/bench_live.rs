@@ -14,6 +14,7 @@ use holdall_bench::suite::{
     load::{PublishEvent, PublishPlan, publish as publish_plan},
 };
 use holdall_io::clock::{Clock, SystemClock};
+use holdall_model::topic::NodeName;
 use holdall_transport::Transport;
 use serde::de::DeserializeOwned;
 use std::{
@@ -88,7 +89,7 @@ pub fn rival(args: &LiveArguments) -> VerbResult {
 }
 
 fn join(name: TransportName, node: &str, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
-    let mut joined = transport::join(&[name], node, clock)?;
+    let mut joined = transport::join(&[name], &NodeName::in_root(node), clock)?;
     if joined.is_empty() {
         return Err(Failure::refused("--transport: none could be joined"));
     }

@@ -85,11 +85,12 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let mut transports = transport::join(&args.transport, &args.node_name, &clock)?;
+    let node = resolve::node(&args.node_name).map_err(Failure::refused)?;
+    let mut transports = transport::join(&args.transport, &node, &clock)?;
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }
-    let node = PlayerNode::offer(&options, &args.node_name, &mut transports);
+    let node = PlayerNode::offer(&options, &node, &mut transports);
     let player = Player::start(options, transports, Arc::clone(&clock))
         .map_err(|error| Failure::playing(error, &named.paths))?;
     let node = node.start(&player, clock)?;
@@ -116,6 +117,10 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     };
     drop((keyboard, socket, node));
     show(&report, args)?;
+    let unanswered = report.services.values().any(|calls| !calls.all_answered());
+    if args.fail_if_unanswered && unanswered {
+        return Ok(outcome(&report, args.max_lateness).or_worse(Outcome::Lost));
+    }
     Ok(outcome(&report, args.max_lateness))
 }
 

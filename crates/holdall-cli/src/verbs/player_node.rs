@@ -22,13 +22,9 @@ pub struct PlayerNode {
 
 impl PlayerNode {
     /// Offers the services over these transports.
-    pub fn offer(options: &PlayOptions, name: &str, transports: &mut [Box<dyn Transport>]) -> Self {
-        let node = NodeName {
-            namespace: "/".to_owned(),
-            name: name.to_owned(),
-        };
+    pub fn offer(options: &PlayOptions, node: &NodeName, transports: &mut [Box<dyn Transport>]) -> Self {
         Self {
-            services: NodeServices::offer(&node, &SERVICES, transports),
+            services: NodeServices::offer(node, &SERVICES, transports),
             events: ReadSplitEvents::offer(&node.to_string(), transports),
             parameters: crate::resolve::parameters::of_playback(options),
         }

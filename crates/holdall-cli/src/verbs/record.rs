@@ -212,7 +212,7 @@ fn start(
     loop {
         // Before the transports, which receive into it.
         let memory = RescueMemory::begin(&options);
-        let mut transports = transport::join(&args.transport, &resolved.node_name, clock)?;
+        let mut transports = transport::join(&args.transport, &resolved.node, clock)?;
         prefer_receiving(args.rt_priority, transports.len(), &**clock);
         node.offer(&mut transports);
         let request = Request::new(

@@ -38,10 +38,7 @@ impl RecorderNode {
     /// A node without services yet.
     pub fn new(resolved: &ResolvedRecord) -> Self {
         Self {
-            name: NodeName {
-                namespace: "/".to_owned(),
-                name: resolved.node_name.clone(),
-            },
+            name: resolved.node.clone(),
             parameters: crate::resolve::parameters::of_recording(&resolved.options),
             slot: RecordingSlot::default(),
             offered: None,

@@ -72,6 +72,15 @@ pub enum ElementPlan {
 pub(super) type Sizes = [usize; 8];
 
 impl TypePlan {
+    /// The type of a field that holds structs, as a type of its own.
+    pub fn part(&self, field: &str) -> Option<Self> {
+        let (_, field) = self.root().field(field)?;
+        let ElementPlan::Struct(root) = field.element else {
+            return None;
+        };
+        Some(Self { root, ..self.clone() })
+    }
+
     /// Compiles a resolved definition.
     ///
     /// # Errors

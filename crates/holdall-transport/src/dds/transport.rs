@@ -32,7 +32,7 @@ const NAME: &str = "dds";
 /// What the registry knows of it.
 pub(crate) static BACKEND: Backend = Backend {
     open: |options| {
-        let dds = DdsOptions::for_node(options.node_name);
+        let dds = DdsOptions::for_node(options.node);
         dds.environment.check().map_err(OpenError::Variable)?;
         Ok(Box::new(DdsTransport::new(&dds, Arc::clone(&options.clock))?))
     },
@@ -49,9 +49,7 @@ pub struct DdsOptions {
     /// The ROS domain; `None` takes it from the environment.
     pub domain_id: Option<u32>,
     /// Node to show in the graph.
-    pub node_name: String,
-    /// Its namespace, beginning with `/`.
-    pub node_namespace: String,
+    pub node: NodeName,
     /// ROS's variables.
     pub environment: DdsEnvironment,
     /// Receive buffer to request for each socket, in bytes.
@@ -60,11 +58,10 @@ pub struct DdsOptions {
 
 impl DdsOptions {
     /// A node with the environment of this process.
-    pub fn for_node(node_name: &str) -> Self {
+    pub fn for_node(node: &NodeName) -> Self {
         Self {
             domain_id: None,
-            node_name: node_name.to_owned(),
-            node_namespace: "/".to_owned(),
+            node: node.clone(),
             environment: DdsEnvironment::from_process(),
             socket_receive_buffer_bytes: SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT,
         }
@@ -112,15 +109,13 @@ impl DdsTransport {
         }
         let domain = Arc::new(domain);
         let participant = Arc::new(Participant::new(Arc::clone(&domain), b"enclave=/;").map_err(failed)?);
-        let node = NodeName {
-            namespace: options.node_namespace.clone(),
-            name: options.node_name.clone(),
-        };
         let mut warnings = raise_socket_buffers(&sockets_before, options.socket_receive_buffer_bytes);
         let named_peers = start_named_peers(ros_domain, options, &domain, &mut warnings).map_err(start)?;
         Ok(Self {
             discovery: Discovery::new(&participant).map_err(failed)?,
-            announcement: Arc::new(NodeAnnouncement::new(&participant, node).map_err(failed)?),
+            announcement: Arc::new(
+                NodeAnnouncement::new(&participant, options.node.clone()).map_err(failed)?,
+            ),
             pinned: Arc::new(PinnedBuffers::default()),
             participant,
             type_descriptions: TypeDescriptions::default(),

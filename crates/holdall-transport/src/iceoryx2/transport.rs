@@ -28,7 +28,7 @@ use std::{
 /// What the registry knows of it.
 pub(crate) static BACKEND: Backend = Backend {
     open: |options| {
-        let transport = Iceoryx2Transport::new(options.node_name, Arc::clone(&options.clock))?;
+        let transport = Iceoryx2Transport::new(&options.node.name, Arc::clone(&options.clock))?;
         Ok(Box::new(transport))
     },
     receives: |thread| thread == RECEIVE_THREAD,

@@ -38,10 +38,7 @@ pub(crate) static BACKEND: Backend = Backend {
         environment.check().map_err(OpenError::Variable)?;
         let zenoh = ZenohOptions {
             domain_id: domain_of(variable("ROS_DOMAIN_ID").as_deref()).map_err(OpenError::Variable)?,
-            node: NodeName {
-                namespace: "/".to_owned(),
-                name: options.node_name.to_owned(),
-            },
+            node: options.node.clone(),
             environment,
         };
         Ok(Box::new(ZenohTransport::new(&zenoh, Arc::clone(&options.clock))?))

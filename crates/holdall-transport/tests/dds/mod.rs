@@ -6,6 +6,7 @@
 )]
 
 use holdall_io::clock::SystemClock;
+use holdall_model::topic::NodeName;
 use holdall_transport::dds::{DdsEnvironment, DdsOptions, DdsTransport};
 use std::{
     io::{BufRead, BufReader, Write},
@@ -33,7 +34,7 @@ pub fn transport(domain: u32, node: &str) -> DdsTransport {
     let options = DdsOptions {
         domain_id: Some(domain),
         environment,
-        ..DdsOptions::for_node(node)
+        ..DdsOptions::for_node(&NodeName::in_root(node))
     };
     DdsTransport::new(&options, Arc::new(SystemClock)).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Waits before the first message until subscriptions have been found: for a while, or until as many are there as a user wants.
 
-use super::{options::ListenerCount, publications::Publications};
+use super::{options::ListenerCount, publications::Publications, requests::SERVER_WAIT_MAX};
 use std::time::Duration;
 
 /// Time between polls of matched subscriptions, before the first message.
@@ -56,6 +56,10 @@ impl Discovery {
         });
         if matched != settle.matched {
             (settle.matched, settle.quiet_since) = (matched, now);
+        }
+        let waits_for_servers = now.saturating_sub(settle.since) < SERVER_WAIT_MAX;
+        if waits_for_servers && !publications.servers_are_ready() {
+            return Ok(now.saturating_add(SETTLE_POLL));
         }
         let quiet = settle.quiet_since.saturating_add(SETTLE_QUIET);
         if self.required.is_empty() {

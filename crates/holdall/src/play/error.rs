@@ -45,6 +45,14 @@ pub enum PlayError {
         /// What the bag states.
         found: String,
     },
+    /// Requests that cannot be taken out of the recorded events of a service.
+    #[error("the requests of {service} cannot be sent again: {reason}")]
+    Requests {
+        /// Name of the service.
+        service: String,
+        /// One clause.
+        reason: String,
+    },
     /// The transport refused.
     #[error(transparent)]
     Transport(#[from] TransportError),

@@ -16,6 +16,7 @@ pub mod player;
 mod publications;
 mod range;
 mod read_ahead;
+pub mod requests;
 pub mod schedule;
 pub mod status;
 mod stream;

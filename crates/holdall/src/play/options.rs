@@ -1,5 +1,6 @@
 //! What a playback should do: every choice a user can make, checked and with its default.
 
+pub use super::requests::{RequestReplay, RequestSource};
 use crate::reader::MessageOrder;
 use holdall_model::{qos::QosProfile, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -103,6 +104,8 @@ pub struct PlayOptions {
     pub start_at: Option<Timestamp>,
     /// Publish the last message of each transient-local topic from before the beginning, and before a point that was sought, first.
     pub latched_state: bool,
+    /// Recorded requests that are sent again, instead of being published as events.
+    pub requests: RequestReplay,
     /// Subscriptions to wait for; `discovery_wait` does not count then.
     pub wait_for_subscribers: Vec<ListenerCount>,
     /// Longest wait for these, after which nothing is played; `None` waits for ever.
@@ -147,6 +150,7 @@ impl Default for PlayOptions {
             read_ahead_messages: 1000,
             read_ahead_bytes_max: 256 * 1024 * 1024,
             discovery_wait: Duration::from_secs(2),
+            requests: RequestReplay::default(),
             wait_for_all_acked: None,
             message_order: MessageOrder::default(),
             persistent: false,

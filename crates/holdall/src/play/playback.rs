@@ -10,7 +10,7 @@ use super::{
     discovery::{Discovery, SETTLE_POLL},
     fidelity::Planned,
     options::Pace,
-    publications::Publications,
+    publications::{Publications, Sending},
     range::PlayRange,
     read_ahead::{PlayMessage, Poll, Source},
     schedule::Schedule,
@@ -129,6 +129,7 @@ impl<S: Source> Playback<S> {
 
     /// Does what is due at monotonic time `now`, at most one message.
     pub fn step(&mut self, now: Duration) -> Next {
+        self.parts.publications.poll_requests();
         let position = match self.parts.pace {
             Pace::Time => self.parts.schedule.position(now),
             // Simulated time must not run ahead of what was taken.
@@ -198,6 +199,17 @@ impl<S: Source> Playback<S> {
             return Next::At(begin);
         }
         self.parts.begin = None;
+        for requests in self
+            .parts
+            .publications
+            .requests()
+            .filter(|requests| !requests.is_ready())
+        {
+            tracing::warn!(
+                "{} has no server: requests to it are not sent until it has one",
+                requests.service()
+            );
+        }
         self.phase = PlayPhase::Playing;
         self.began = self.began.or(Some(now));
         if !self.parts.start_paused {
@@ -334,7 +346,11 @@ impl<S: Source> Playback<S> {
             topic.before_message(message.publication, message.stamp);
         }
         let publications = &mut self.parts.publications;
-        let published = publications.publish(message.publication, &message.payload);
+        let sending = publications.publish(message.publication, &message.payload);
+        if sending == Sending::Nothing {
+            return;
+        }
+        let published = sending == Sending::Sent;
         let spacing = planned.and_then(|planned| publications.measure(message.publication, planned));
         let mut progress = self.lock_progress();
         progress.published += u64::from(published);

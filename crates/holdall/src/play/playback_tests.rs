@@ -209,7 +209,7 @@ impl Stage {
         let choice = TopicChoice::new(&options).expect("valid options");
         let topics = [topic("/a"), topic("/b")];
         let publications =
-            Publications::create(&topics, &options, &choice, &mut transports).expect("publishers");
+            Publications::create(&topics, &options, &choice, &mut transports, None).expect("publishers");
         let now = ms(1000);
         let names = publications.recorded_names();
         let clock_topic = ClockTopic::create(&options.clock, &names, now, &mut transports).expect("clock");
@@ -666,7 +666,7 @@ fn clock_comes_before_the_messages_that_drive_it() {
 fn publish(topics: &[TopicInfo], options: &PlayOptions) -> Result<Vec<PublishRequest>, super::PlayError> {
     let notebook = Notebook::default();
     let choice = TopicChoice::new(options).expect("valid options");
-    Publications::create(topics, options, &choice, &mut notebook.as_transports())?;
+    Publications::create(topics, options, &choice, &mut notebook.as_transports(), None)?;
     let requests = notebook.requests.lock().unwrap().clone();
     Ok(requests)
 }

@@ -11,6 +11,7 @@ use super::{
     publications::Publications,
     range::PlayRange,
     read_ahead::{ReadAhead, ReadAheadLimits},
+    requests::{Replay, wait_for_answers},
     schedule::{Schedule, is_rate_valid},
     status::{PlayReport, PlayStatus},
     stream::{StreamSource, all_topics, open_stream},
@@ -57,7 +58,9 @@ impl Player {
             topics.retain(|topic| publishers.takes_topic(&topic.name));
         }
         let range = PlayRange::new(&bags, &options)?;
-        let publications = Publications::create(&topics, &options, &choice, &mut transports)?;
+        let wake = Arc::default();
+        let replay = Replay::new(options.requests, &bags, &wake, &clock);
+        let publications = Publications::create(&topics, &options, &choice, &mut transports, Some(replay))?;
         if publications.is_empty() {
             let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
             let reason = why_no_topic(&names, options.regex.as_deref());
@@ -81,7 +84,7 @@ impl Player {
         // With a publisher for each recorded one, a topic has several rows.
         played_topics.dedup();
 
-        let (wake, files) = (Arc::default(), Arc::<FileLog>::default());
+        let files = Arc::<FileLog>::default();
         let source = ReadAhead::start(
             open_stream(
                 StreamSource {
@@ -239,6 +242,8 @@ fn play(
     if !stopped {
         // Only a stop can still come; it may be asked for while this waits for ever.
         let go_on = || !shared.is_stop_asked();
+        let requests: Vec<_> = parts.publications.requests().cloned().collect();
+        wait_for_answers(&requests, &*shared.clock, go_on);
         let timeout = acked.unwrap_or(LINGER_MAX);
         let mut waiting = u64::MAX;
         loop {
@@ -260,6 +265,7 @@ fn play(
         status: shared.status(),
         elapsed: began.map_or(Duration::ZERO, |began| ended.saturating_sub(began)),
         clock_published: parts.clock_topic.as_ref().map_or(0, ClockTopic::published),
+        services: parts.publications.service_calls(),
         topics: parts.publications.into_reports(),
         unacked: if acked.is_some() { unacked } else { Vec::new() },
         stopped,

@@ -6,6 +6,7 @@ use super::{
     error::PlayError,
     fidelity::{Fidelity, Planned},
     options::{ClockSource, Pace, PlayOptions},
+    requests::{Replay, RequestPublisher, Requests, Role, ServiceCalls},
     status::TopicReport,
     topic_choice::TopicChoice,
 };
@@ -14,7 +15,7 @@ use holdall_model::{
     topic::TopicInfo,
 };
 use holdall_transport::{PublishRequest, Publisher, Transport};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The most messages that are published first as a latched topic's state, where the bag does not distinguish publishers.
 const LATCHED_STATE_MAX: usize = 1000;
@@ -35,6 +36,19 @@ struct Publication {
     /// Messages since the last check for subscriptions, and whether there were any then.
     unchecked: u32,
     is_matched: bool,
+    /// Instead of the publisher, where events become requests.
+    requests: Option<Arc<Requests>>,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    /// It was handed to the transport.
+    Sent,
+    /// The transport refused it.
+    Refused,
+    /// It was an event of a service and no request to send.
+    Nothing,
 }
 
 impl Publication {
@@ -61,6 +75,21 @@ impl Publication {
             fidelity: Fidelity::default(),
             unchecked: 0,
             is_matched: false,
+            requests: None,
+        }
+    }
+
+    /// The requests in the events of a service.
+    fn of_requests(topic: &TopicInfo, requests: Arc<Requests>) -> Self {
+        let request = PublishRequest {
+            topic: requests.service().to_owned(),
+            type_name: topic.type_name.clone(),
+            ..PublishRequest::default()
+        };
+        let publisher = Box::new(RequestPublisher(Arc::clone(&requests)));
+        Self {
+            requests: Some(requests),
+            ..Self::new(topic, request, publisher)
         }
     }
 
@@ -99,26 +128,36 @@ impl Publications {
     /// nothing else is left to play.
     ///
     /// # Errors
-    /// When a chosen topic is not CDR, or nothing can be played.
+    /// When a chosen topic is not CDR, requests cannot be sent again, or nothing can be played.
     pub fn create(
         topics: &[TopicInfo],
         options: &PlayOptions,
         choice: &TopicChoice,
         transports: &mut [Box<dyn Transport>],
+        mut replay: Option<Replay<'_>>,
     ) -> Result<Self, PlayError> {
         let mut publications = Vec::new();
         let mut refusal = None;
         for topic in topics.iter().filter(|topic| choice.takes(&topic.name)) {
+            if let Some(replay) = &mut replay {
+                match replay.replay.role(topic, choice) {
+                    Role::Topic => {}
+                    Role::Silent => continue,
+                    Role::Requests(service) => {
+                        let transport = transport_of(topic, transports).ok_or_else(|| not_carried(topic))?;
+                        let requests = replay.open(topic, &service, transport.as_mut())?;
+                        publications.push(Publication::of_requests(topic, requests));
+                        continue;
+                    }
+                }
+            }
             let published_as = choice.published_as(&topic.name);
             if published_as == CLOCK_TOPIC && options.clock != ClockSource::Off {
                 tracing::info!("recorded {} is left out because /clock is published", topic.name);
                 continue;
             }
             let Some(transport) = transport_of(topic, transports) else {
-                return Err(PlayError::SerializationFormat {
-                    topic: topic.name.clone(),
-                    found: topic.serialization_format.clone(),
-                });
+                return Err(not_carried(topic));
             };
             let request = publish_request(topic, published_as, transport.name(), options);
             match transport.publish(&request) {
@@ -171,13 +210,47 @@ impl Publications {
         latched.collect()
     }
 
-    /// Sends one message; false when the transport refused it, which is counted, and logged once per topic.
-    pub fn publish(&mut self, index: usize, payload: &[u8]) -> bool {
+    /// Sends one message; a refusal is counted, and logged once per topic.
+    pub fn publish(&mut self, index: usize, payload: &[u8]) -> Sending {
         let publication = &mut self.0[index];
+        if let Some(requests) = &publication.requests {
+            return if requests.replay(payload) {
+                Sending::Sent
+            } else {
+                Sending::Nothing
+            };
+        }
         let is_sent = publication.send(payload);
         publication.report.published += u64::from(is_sent);
         publication.report.untaken += u64::from(is_sent && !publication.is_taken());
-        is_sent
+        if is_sent { Sending::Sent } else { Sending::Refused }
+    }
+
+    /// The services whose requests are sent.
+    pub fn requests(&self) -> impl Iterator<Item = &Arc<Requests>> {
+        self.0
+            .iter()
+            .filter_map(|publication| publication.requests.as_ref())
+    }
+
+    /// Whether each service that is to be called has a server.
+    pub fn servers_are_ready(&self) -> bool {
+        self.requests().all(|requests| requests.is_ready())
+    }
+
+    /// Counts answers that have arrived.
+    pub fn poll_requests(&self) {
+        self.requests().for_each(|requests| {
+            requests.poll();
+        });
+    }
+
+    /// How the requests of each service were answered.
+    pub fn service_calls(&self) -> BTreeMap<String, ServiceCalls> {
+        let calls = self
+            .requests()
+            .map(|requests| (requests.service().to_owned(), requests.calls()));
+        calls.collect()
     }
 
     /// Sends a message that is state from before the point where playback begins; false when the transport refused it.
@@ -302,13 +375,25 @@ impl Publications {
     pub(crate) fn into_reports(self) -> Vec<TopicReport> {
         let reports = self.0.into_iter().map(|publication| {
             let (lateness, spacing) = publication.fidelity.summary();
+            let sent = publication
+                .requests
+                .as_ref()
+                .map(|requests| requests.calls().sent);
             TopicReport {
+                published: sent.unwrap_or(publication.report.published),
                 lateness,
                 spacing,
                 ..publication.report
             }
         });
         reports.collect()
+    }
+}
+
+fn not_carried(topic: &TopicInfo) -> PlayError {
+    PlayError::SerializationFormat {
+        topic: topic.name.clone(),
+        found: topic.serialization_format.clone(),
     }
 }
 

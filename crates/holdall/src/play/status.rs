@@ -1,8 +1,9 @@
 //! What a playback reports while it runs and when it has ended.
 
+use super::requests::ServiceCalls;
 use hdrhistogram::Histogram;
 use holdall_model::time::Timestamp;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// The phase of a playback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -138,6 +139,8 @@ pub struct PlayReport {
     pub topics: Vec<TopicReport>,
     /// `/clock` messages published.
     pub clock_published: u64,
+    /// How the requests of each replayed service were answered, by its name.
+    pub services: BTreeMap<String, ServiceCalls>,
     /// Topics (as published) with messages that matched reliable subscriptions have not acknowledged in time;
     /// checked only when the options ask to wait for it.
     pub unacked: Vec<String>,
