@@ -36,21 +36,20 @@ def log_times(folder, topic):
 
 def test_a_field_and_a_silence_are_events(world):
     talker = world.talker(
-        {"topic": "/chatter", "type": STRING, "count": 2000, "rate_hz": 300, "qos": {"depth": 2000}},
+        {"topic": "/chatter", "type": STRING, "count": 2700, "rate_hz": 300, "qos": {"depth": 2700}},
         {"topic": "/imu", "type": IMU, "count": 200, "rate_hz": 100, "qos": {"depth": 200}},
     )
     talker.wait_for("ready")
-    field, silence = '/chatter: data == "hello 1500" || data =~ "^hello 99$"', "/imu silent 1.5s"
+    # Longer than a busy machine keeps the node from sending.
+    field, silence = '/chatter: data == "hello 2400" || data =~ "^hello 99$"', "/imu silent 3s"
     program = recording(world, "--trigger", field, "--trigger", silence, "--before", "0.2", "--after", "200ms")
     talker.done()
-    # The last events are in the log before the end.
-    program.wait_until_says("hello 1500")
     code, report, said = ended(program)
     assert code == 0, said
     names = markers(world)
     assert [name for name, _ in names] == [field, silence, field], said
     numbers = [int(text_of(message).split()[1]) for message in messages_of(world.folder / "lab")["/chatter"]]
-    assert {99, 1500} <= set(numbers) and numbers == sorted(set(numbers)), numbers
+    assert {99, 2400} <= set(numbers) and numbers == sorted(set(numbers)), numbers
     # Each message is there once, without a gap, and within the spans.
     times = log_times(world.folder / "lab", "/chatter")
     spans = [(time - 200_000_000, time + 200_000_000) for _, time in names]
@@ -61,7 +60,8 @@ def test_a_field_and_a_silence_are_events(world):
     account = json.loads(world.run("audit", "--json", world.folder / "lab").stdout)
     assert account["balanced"], account
     assert account["topics"]["/chatter"]["lost"] == 0 and report["events"]["count"] == 3, report
-    assert len(report["files"]) == 4
+    # The last file is empty, unless the recording ended within the last event.
+    assert len(report["files"]) in (3, 4)
 
 
 def test_requests_of_all_kinds_are_events(world):
