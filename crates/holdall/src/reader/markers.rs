@@ -1,6 +1,6 @@
 //! The named marks of a bag.
 
-use super::{Bag, BagSet, ReadError};
+use super::{Bag, BagFile, BagSet, ReadError};
 use holdall_model::marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker};
 
 impl Bag {
@@ -22,13 +22,28 @@ impl Bag {
     fn markers_of_open_files(&self) -> Result<Vec<Marker>, ReadError> {
         let mut markers = Vec::new();
         for file in self.files().iter().filter(|file| file.reader.is_some()) {
-            let reader = file.open()?;
-            let records = reader.summary().metadata.iter();
-            let of_markers = records.filter(|(name, _)| name == MARKER_RECORD);
-            markers.extend(of_markers.filter_map(|(_, entries)| Marker::from_entries(entries)));
+            markers.extend(markers_of(file)?);
         }
         Ok(markers)
     }
+
+    /// The markers of all files that can be read, by time.
+    pub(crate) fn markers_of_all_files(&self) -> Vec<Marker> {
+        let files = self.files().iter();
+        let mut markers: Vec<Marker> = files.filter_map(|file| markers_of(file).ok()).flatten().collect();
+        markers.sort();
+        markers.dedup();
+        markers
+    }
+}
+
+fn markers_of(file: &BagFile) -> Result<Vec<Marker>, ReadError> {
+    let reader = file.open()?;
+    let records = reader.summary().metadata.iter();
+    let of_markers = records.filter(|(name, _)| name == MARKER_RECORD);
+    Ok(of_markers
+        .filter_map(|(_, entries)| Marker::from_entries(entries))
+        .collect())
 }
 
 impl BagSet {

@@ -16,6 +16,7 @@ use holdall_io::{
 };
 use holdall_model::{
     loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    marker::{MARKERS_CUSTOM_KEY, Marker},
     metadata::BagMetadata,
     time::Timestamp,
 };
@@ -385,6 +386,12 @@ fn is_ended(path: &Path, bag: &Bag) -> bool {
 fn repaired_metadata(bag: &Bag) -> BagMetadata {
     let mut metadata = bag.metadata().clone();
     metadata.custom_data.remove(STATE_KEY);
+    // From now on readers find them here only.
+    let markers = bag.markers_of_all_files();
+    if !markers.is_empty() {
+        let list = Marker::list_to_json(&markers);
+        metadata.custom_data.insert(MARKERS_CUSTOM_KEY.to_owned(), list);
+    }
     let end = if metadata.custom_data.contains_key(RESCUED_KEY) {
         "nothing that was received is lost at the end"
     } else {

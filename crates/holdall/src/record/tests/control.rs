@@ -40,6 +40,25 @@ fn markers_are_in_the_files_and_in_the_list() {
 }
 
 #[test]
+fn a_bag_that_was_not_ended_has_its_markers_after_a_repair() {
+    let mut world = World::new();
+    let recording = world.record();
+    for name in ["first", "second"] {
+        recording.control.add_marker(name).unwrap();
+        let file = recording.recorder.status().current_file;
+        recording.control.split();
+        recording.wait_until("the next file is there", |recording| {
+            recording.recorder.status().current_file != file
+        });
+    }
+    let recorded = recording.stop();
+    fs::remove_file(recorded.output.join("metadata.yaml")).unwrap();
+    crate::tools::repair::repair(&recorded.output, None, &mut |_, _| ()).unwrap();
+    assert!(recorded.metadata().custom_data.contains_key("holdall.repaired"));
+    assert_eq!(names(&Bag::open(&recorded.output).unwrap()), ["first", "second"]);
+}
+
+#[test]
 fn bags_that_are_made_of_others_have_their_markers() {
     let mark = |name: &str| {
         let mut world = World::new();
