@@ -171,6 +171,19 @@ def test_mcap_ros2_support_reads_what_was_changed(tmp_path):
     assert found == [("x", -7, 0)] * 30
 
 
+def test_a_conversion_changes_fields_and_names_too(tmp_path):
+    write_bag(tmp_path / "bag", StoragePlugin.MCAP)
+    changes = ["--set", '/imu: header.frame_id = "base"', "--rename", "/imu:=/body/imu", "--topics", "/imu"]
+    holdall("convert", tmp_path / "bag", "-o", tmp_path / "out", "-s", "sqlite3", *changes)
+    store = get_typestore(Stores.ROS2_JAZZY)
+    with Reader(tmp_path / "out") as reader:
+        found = {(connection.topic, store.deserialize_cdr(payload, IMU).header.frame_id) for connection, _, payload in reader.messages()}
+    assert found == {("/body/imu", "base")}
+    (tmp_path / "options.yaml").write_text("output_bags: [{uri: x}]\n")
+    done = holdall("convert", tmp_path / "bag", "-o", tmp_path / "options.yaml", *changes[:2], code=2)
+    assert "--set" in done.stderr and "YAML" in done.stderr
+
+
 def test_what_cannot_be_changed_is_refused_before_the_copy_begins(tmp_path):
     write_bag(tmp_path / "bag", StoragePlugin.MCAP)
     for change, reason in [

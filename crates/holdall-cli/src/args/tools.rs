@@ -224,6 +224,30 @@ pub struct OutputArguments {
     pub json: bool,
 }
 
+/// What is changed in messages while they are copied.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ChangeArguments {
+    /// Give this field of a topic's messages another value, written as JSON; elements of lists as [0], [-1] or [*] for all; may be given several times
+    #[arg(
+        long = "set",
+        value_name = "TOPIC: FIELD = VALUE",
+        help_heading = "What is changed"
+    )]
+    pub changes: Vec<String>,
+
+    /// Give a topic, a service or an action another name; may be given several times
+    #[arg(long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What is changed")]
+    pub rename: Vec<String>,
+
+    /// Give a coordinate frame another name, in every frame_id and child_frame_id; may be given several times
+    #[arg(long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What is changed")]
+    pub frame: Vec<String>,
+
+    /// Move the stamps of all messages by this many seconds, or 90min, -2h; stamps within messages stay
+    #[arg(long, value_name = "S", default_value = "0", allow_hyphen_values = true, value_parser = units::parse_shift, help_heading = "What is changed")]
+    pub shift_time: Shift,
+}
+
 /// Where the output continues in a new file.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DivisionArguments {
@@ -279,6 +303,10 @@ pub struct ConvertArguments {
     /// Which messages.
     #[command(flatten)]
     pub selection: SelectionArguments,
+
+    /// What is changed in them.
+    #[command(flatten)]
+    pub change: ChangeArguments,
 }
 
 /// All flags of `holdall merge`.
@@ -336,25 +364,9 @@ pub struct FilterArguments {
     #[command(flatten)]
     pub selection: SelectionArguments,
 
-    /// Give this field of a topic's messages another value, written as JSON; elements of lists as [0], [-1] or [*] for all; may be given several times
-    #[arg(
-        long = "set",
-        value_name = "TOPIC: FIELD = VALUE",
-        help_heading = "What is changed"
-    )]
-    pub changes: Vec<String>,
-
-    /// Give a topic, a service or an action another name; may be given several times
-    #[arg(long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What is changed")]
-    pub rename: Vec<String>,
-
-    /// Give a coordinate frame another name, in every frame_id and child_frame_id; may be given several times
-    #[arg(long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What is changed")]
-    pub frame: Vec<String>,
-
-    /// Move the stamps of all messages by this many seconds, or 90min, -2h; stamps within messages stay
-    #[arg(long, value_name = "S", default_value = "0", allow_hyphen_values = true, value_parser = units::parse_shift, help_heading = "What is changed")]
-    pub shift_time: Shift,
+    /// What is changed in them.
+    #[command(flatten)]
+    pub change: ChangeArguments,
 
     /// How it is written.
     #[command(flatten)]

@@ -4,8 +4,8 @@ use super::input::{self, Named};
 use crate::{
     VerbResult,
     args::tools::{
-        Codec, CompressArguments, CompressMode, ConvertArguments, DecompressArguments, DivisionArguments,
-        FilterArguments, MergeArguments, OutputArguments, PackMode, SplitArguments,
+        ChangeArguments, Codec, CompressArguments, CompressMode, ConvertArguments, DecompressArguments,
+        DivisionArguments, FilterArguments, MergeArguments, OutputArguments, PackMode, SplitArguments,
     },
     exit::{Failure, Outcome},
     output, render,
@@ -14,7 +14,7 @@ use crate::{
 };
 use holdall::{
     reader::Bag,
-    tools::{Choice, Job, OutputOptions, run, yaml},
+    tools::{Choice, Job, OutputOptions, Shift, run, yaml},
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -32,18 +32,50 @@ pub fn convert(args: &ConvertArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let outputs = if is_yaml(&args.output) {
+        refuse_changes(&args.change)?;
         yaml_outputs(&args.output, &surroundings)?
     } else {
         let choice = resolve::tools::choice(&args.selection).map_err(Failure::refused)?;
         let output = resolve::tools::output(&args.output, &args.how, &args.division, &surroundings)
             .map_err(Failure::refused)?;
-        vec![(output, choice)]
+        vec![(with_changes(output, &args.change)?, choice)]
     };
     let inputs = inputs(args, &surroundings)?;
     for (output, choice) in outputs {
         make(inputs.bags.clone(), choice, output, "converting", args.how.json)?;
     }
     Ok(Outcome::Done)
+}
+
+/// The output with what is changed in its messages.
+fn with_changes(output: OutputOptions, change: &ChangeArguments) -> Result<OutputOptions, Failure> {
+    Ok(OutputOptions {
+        changes: resolve::tools::changes(&change.changes).map_err(Failure::refused)?,
+        renames: resolve::tools::renames(&change.rename).map_err(Failure::refused)?,
+        frames: resolve::tools::frames(&change.frame).map_err(Failure::refused)?,
+        shift: change.shift_time,
+        ..output
+    })
+}
+
+/// rosbag2's YAML files say all about the bags that they make.
+fn refuse_changes(change: &ChangeArguments) -> Result<(), Failure> {
+    let flags = [
+        ("--set", change.changes.is_empty()),
+        ("--rename", change.rename.is_empty()),
+        ("--frame", change.frame.is_empty()),
+        ("--shift-time", change.shift_time == Shift::default()),
+    ];
+    flags
+        .iter()
+        .find(|(_, is_absent)| !is_absent)
+        .map_or(Ok(()), |(first, _)| {
+            Err(Failure::refused(UsageError::Clash {
+                first,
+                second: "an output of a YAML file",
+                reason: "the file says what is made",
+            }))
+        })
 }
 
 /// A name that ends like YAML, or is a file, is one of rosbag2's; any other is the name of a bag.
@@ -143,25 +175,15 @@ pub fn split(args: &SplitArguments) -> VerbResult {
 pub fn filter(args: &FilterArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let choice = resolve::tools::choice(&args.selection).map_err(Failure::refused)?;
-    let changes = resolve::tools::changes(&args.changes).map_err(Failure::refused)?;
-    let renames = resolve::tools::renames(&args.rename).map_err(Failure::refused)?;
-    let frames = resolve::tools::frames(&args.frame).map_err(Failure::refused)?;
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let division = DivisionArguments::default();
     let output = resolve::tools::output(&args.output, &args.how, &division, &surroundings)
         .map_err(Failure::refused)?;
     let named = input::resolve(&args.bags)?;
-    let output = OutputOptions {
-        changes,
-        frames,
-        renames,
-        shift: args.shift_time,
-        ..output
-    };
     make(
         input::open_each(&named)?,
         choice,
-        output,
+        with_changes(output, &args.change)?,
         "filtering",
         args.how.json,
     )?;
