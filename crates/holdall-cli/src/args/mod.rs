@@ -8,6 +8,7 @@ pub mod burst;
 pub mod cat;
 pub mod check;
 pub mod choice;
+pub mod compress;
 pub mod console;
 pub mod control;
 pub mod diff;
@@ -124,11 +125,11 @@ pub enum Verb {
     #[command(after_help = tools::FILTER_EXAMPLES)]
     Filter(Box<tools::FilterArguments>),
     /// Compress a bag: its chunks, its files or its messages
-    #[command(after_help = tools::COMPRESS_EXAMPLES)]
-    Compress(tools::CompressArguments),
+    #[command(after_help = compress::COMPRESS_EXAMPLES)]
+    Compress(compress::CompressArguments),
     /// Make an uncompressed bag out of a compressed one
-    #[command(after_help = tools::DECOMPRESS_EXAMPLES)]
-    Decompress(tools::DecompressArguments),
+    #[command(after_help = compress::DECOMPRESS_EXAMPLES)]
+    Decompress(compress::DecompressArguments),
     /// Store files and key-value pairs in a bag, beside its messages
     #[command(after_help = attach::ATTACH_EXAMPLES)]
     Attach(attach::AttachArguments),

@@ -3,9 +3,12 @@
 use super::input::{self, Named};
 use crate::{
     VerbResult,
-    args::tools::{
-        ChangeArguments, Codec, CompressArguments, CompressMode, ConvertArguments, DecompressArguments,
-        DivisionArguments, FilterArguments, MergeArguments, OutputArguments, PackMode, SplitArguments,
+    args::{
+        compress::{CompressArguments, CompressMode, DecompressArguments},
+        tools::{
+            ChangeArguments, Codec, ConvertArguments, DivisionArguments, FilterArguments, MergeArguments,
+            OutputArguments, PackMode, SplitArguments,
+        },
     },
     exit::{Failure, Outcome},
     output, render,

@@ -1,0 +1,72 @@
+//! The arguments of `holdall compress` and `holdall decompress`.
+
+use super::tools::{Codec, Level};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Shown below `holdall compress --help`.
+pub const COMPRESS_EXAMPLES: &str = "\
+Examples:
+  holdall compress lab -o lab_zstd                          MCAP: chunks by zstd; other storages: whole files
+  holdall compress lab -o lab_small --level slowest
+  holdall compress lab -o lab_file --mode file              as `ros2 bag record --compression-mode file`";
+
+/// Shown below `holdall decompress --help`.
+pub const DECOMPRESS_EXAMPLES: &str = "\
+Example:
+  holdall decompress lab_zstd -o lab";
+
+/// What `compress` packs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompressMode {
+    /// The chunks of MCAP files: every MCAP reader reads them.
+    Chunk,
+    /// Each storage file (rosbag2's file compression).
+    File,
+    /// Each message (rosbag2's message compression).
+    Message,
+}
+
+/// All flags of `holdall compress`.
+#[derive(Args, Clone, Debug)]
+pub struct CompressArguments {
+    /// Bag directories or single files, - for one on standard input
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// Bag directory to create; - for one storage file on standard output
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub output: PathBuf,
+
+    /// What is compressed [default: chunk for MCAP, file for others]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<CompressMode>,
+
+    /// Codec of chunks
+    #[arg(long, value_name = "CODEC", default_value = "zstd")]
+    pub codec: Codec,
+
+    /// Compression level of chunks
+    #[arg(long, value_name = "LEVEL", default_value = "default")]
+    pub level: Level,
+
+    /// Print a report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// All flags of `holdall decompress`.
+#[derive(Args, Clone, Debug)]
+pub struct DecompressArguments {
+    /// Bag directories or single files, - for one on standard input
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// Bag directory to create; - for one storage file on standard output
+    #[arg(short = 'o', long, value_name = "DIR")]
+    pub output: PathBuf,
+
+    /// Print a report as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
