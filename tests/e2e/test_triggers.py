@@ -92,6 +92,7 @@ def test_without_an_event_nothing_is_written_and_all_is_left_out(world):
     talker.wait_for("ready")
     program = recording(world, "--trigger", "/chatter: date == 'x'", "--trigger", "/battery: voltage < 11.5")
     talker.done()
+    program.wait_until_says("trigger /battery: voltage < 11.5: its topic has not appeared")
     code, report, said = ended(program)
     assert code == 0 and report["message_count"] == 0 and report["lost"] == 0, said
     assert "std_msgs/msg/String has no field date; its fields are data; it cannot fire" in said

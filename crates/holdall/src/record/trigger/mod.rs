@@ -40,8 +40,10 @@ pub(super) struct Triggered {
     now: Option<Timestamp>,
     /// What was evicted for want of memory although it could have been wanted; the log says so.
     pub is_short_known: bool,
-    /// When the status was last published.
+    /// When the status is published next.
     pub next_status: Duration,
+    /// When topics that have not appeared are named in the log, once.
+    pub absent_due: Option<Duration>,
 }
 
 impl Triggered {
@@ -56,6 +58,7 @@ impl Triggered {
             now: None,
             is_short_known: false,
             next_status: Duration::ZERO,
+            absent_due: None,
         }
     }
 

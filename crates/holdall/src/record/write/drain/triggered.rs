@@ -23,6 +23,9 @@ const STEP_BYTES_MAX: usize = 4 << 20;
 /// Messages that leave the ring in one step.
 const STEP_MESSAGES_MAX: usize = 10_000;
 
+/// Topics that have not appeared by then are named in the log.
+const ABSENT_AFTER: Duration = Duration::from_secs(5);
+
 /// How often the state of the ring is reported.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -107,6 +110,7 @@ impl Drain {
             self.end_events(&mut triggered);
         }
         triggered.forget_old();
+        warn_of_absent_topics(&mut triggered, now);
         let is_status_due = now >= triggered.next_status;
         if is_status_due {
             triggered.next_status = now + STATUS_INTERVAL;
@@ -310,6 +314,28 @@ impl Drain {
             triggered.status.waiting_bytes = triggered.ring.bytes() as u64;
             lock(&self.shared.status).triggered = Some(triggered.status.clone());
         }
+    }
+}
+
+/// A name that was mistyped never appears.
+fn warn_of_absent_topics(triggered: &mut Triggered, now: Duration) {
+    let due = *triggered
+        .absent_due
+        .get_or_insert(now.saturating_add(ABSENT_AFTER));
+    if now < due {
+        return;
+    }
+    triggered.absent_due = Some(Duration::MAX);
+    for trigger in triggered
+        .status
+        .triggers
+        .iter()
+        .filter(|trigger| !trigger.is_topic_known)
+    {
+        tracing::warn!(
+            "trigger {}: its topic has not appeared among the recorded ones so far",
+            trigger.text
+        );
     }
 }
 
