@@ -12,6 +12,7 @@ pub mod memory;
 pub mod reader;
 pub mod registry;
 pub mod repair;
+pub mod repeated;
 pub mod rosbag1;
 #[cfg(feature = "sqlite3")]
 pub mod sqlite3;

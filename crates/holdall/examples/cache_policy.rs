@@ -109,7 +109,7 @@ fn run(load: &Load, policy: CachePolicy, share: usize, disk: DiskRate) -> Run {
     let cache = SharedCache::with_admission(
         &options,
         admission,
-        Box::new(move |entry| count.lock().expect("one thread")[kinds[entry.topic.0 as usize]] += 1),
+        Box::new(move |stored| count.lock().expect("one thread")[kinds[stored.entry.topic.0 as usize]] += 1),
     );
     let mut run = Run {
         sent: [0; 3],

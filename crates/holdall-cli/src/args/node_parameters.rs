@@ -1,7 +1,7 @@
 //! Parameters of rosbag2's composable nodes, and the flags that they set.
 
 /// Node parameters of rosbag2's composable nodes with the flags that they set; `storage.*` and the parameters of one node.
-pub(super) const PARAMETERS: [(&str, &str, &str); 60] = [
+pub(super) const PARAMETERS: [(&str, &str, &str); 61] = [
     ("record", "record.all", "all"),
     ("record", "record.all_topics", "all-topics"),
     ("record", "record.all_services", "all-services"),
@@ -48,6 +48,11 @@ pub(super) const PARAMETERS: [(&str, &str, &str); 60] = [
         "include-unpublished-topics",
     ),
     ("record", "record.ignore_leaf_topics", "ignore-leaf-topics"),
+    (
+        "record",
+        "record.repeat_transient_local",
+        "repeat-transient-local",
+    ),
     ("record", "record.start_paused", "start-paused"),
     (
         "record",

@@ -10,6 +10,9 @@ use holdall_io::thread::RT_PRIORITY_MAX;
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use std::{path::PathBuf, time::Duration};
 
+/// The most messages of a publisher that a file can repeat.
+pub const REPEAT_DEPTH_MAX: u32 = 1000;
+
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
@@ -321,6 +324,15 @@ pub struct RecordArguments {
         help_heading = "Split"
     )]
     pub max_bag_files: u32,
+
+    /// Repeat the last N messages (1) of each publisher of these topics at the beginning of every new file and snapshot; marked, so that the bag has them once
+    #[arg(long, value_name = "TOPIC[=N]", num_args = 1.., help_heading = "Split")]
+    pub repeat_transient_local: Vec<String>,
+
+    /// The same for every topic with a transient-local publisher
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..=i64::from(REPEAT_DEPTH_MAX)),
+          help_heading = "Split")]
+    pub repeat_all_transient_local: Option<u32>,
 
     /// End the recording after this many seconds, pauses included; 0 never
     #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "End")]

@@ -3,8 +3,7 @@
 use super::Cli;
 use clap::Parser;
 
-/// Flags of `ros2 bag record`, each with a typical value. Not among them: `--repeat-transient-local` and `--repeat-all-transient-local`
-/// of Rolling, which holdall lacks.
+/// Flags of `ros2 bag record`, each with a typical value.
 const RECORD: &[&str] = &[
     "/chatter /tf",
     "-a",
@@ -44,6 +43,9 @@ const RECORD: &[&str] = &[
     "-a -d 60",
     "-a --max-bag-duration 60",
     "-a -d 60 --max-bag-files 5",
+    "-a --repeat-transient-local /map /tf_static=5",
+    "-a --repeat-all-transient-local",
+    "-a --repeat-all-transient-local 3",
     "-a --max-cache-size 104857600",
     "-a --max-cache-duration 5",
     "-a --snapshot-mode",

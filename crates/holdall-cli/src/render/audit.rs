@@ -36,6 +36,13 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
             plural(before, "message")
         ));
     }
+    let repeated: u64 = audit.topics.iter().map(|topic| topic.repeated).sum();
+    if repeated > 0 {
+        lines.push(format!(
+            "repeated at the beginnings of files: {}, not counted above",
+            plural(repeated, "latched message")
+        ));
+    }
     let unknown: Vec<&str> = audit
         .topics
         .iter()
@@ -138,6 +145,7 @@ pub fn json(bag: &Path, audit: &BagAudit) -> Value {
         "sent_before_match": sums.before_match,
         "left_out": sums.left_out,
         "removed": audit.topics.iter().map(|topic| topic.removed).sum::<u64>(),
+        "repeated": audit.topics.iter().map(|topic| topic.repeated).sum::<u64>(),
         "balanced": audit.is_balanced(),
         "faults": audit.faults,
         "notices": audit.notices,
@@ -156,6 +164,7 @@ fn json_topic(topic: &TopicAudit) -> Value {
         "sent_before_match": sums.before_match,
         "left_out": sums.left_out,
         "removed": topic.removed,
+        "repeated": topic.repeated,
         "loss_unknown": account.is_some_and(|account| account.loss_unknown),
         "publishers": publishers,
         "folded": account.and_then(|account| account.folded.as_ref()),

@@ -65,6 +65,8 @@ pub struct BagView<'a> {
     pub undefined: &'a [UndefinedTopic],
     /// Named marks, by time.
     pub markers: &'a [Marker],
+    /// Messages that files repeat at their beginnings, by topic; in none of the counts.
+    pub repeated: &'a BTreeMap<String, u64>,
     /// The process that is recording the bag.
     pub writer: Option<Holder>,
     /// Order of topics and services.
@@ -162,6 +164,10 @@ impl BagView<'_> {
         let undefined: Vec<String> = self.undefined.iter().map(undefined_line).collect();
         let marker = |marker| marker_line(marker, zone);
         let markers: Vec<String> = self.markers.iter().map(marker).collect();
+        let repeated = self.repeated.iter();
+        let repeated: Vec<String> = repeated
+            .map(|(topic, count)| format!("{}: {}", Outside(topic), plural(*count, "message")))
+            .collect();
         let services = self.unheard_services();
         let unheard: Vec<String> = services.iter().map(|name| Outside(name).to_string()).collect();
         for (label, cells, list) in [
@@ -169,6 +175,7 @@ impl BagView<'_> {
             ("Without definition:", LABEL_CELLS + 1, undefined),
             ("Markers:", LABEL_CELLS, markers),
             ("No introspection:", LABEL_CELLS, unheard),
+            ("Repeated in files:", LABEL_CELLS + 1, repeated),
         ] {
             if !list.is_empty() {
                 push_list(text, label, cells, &list);
@@ -312,6 +319,7 @@ impl BagView<'_> {
             undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
             markers: self.markers.iter().map(MarkerJson::of).collect(),
             services_without_introspection: self.unheard_services(),
+            repeated_messages: self.repeated,
         })
     }
 }
@@ -339,6 +347,8 @@ struct BagJson<'a> {
     markers: Vec<MarkerJson<'a>>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     services_without_introspection: BTreeSet<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    repeated_messages: &'a BTreeMap<String, u64>,
 }
 
 #[derive(Serialize)]
@@ -562,6 +572,7 @@ fn time_point(time: Timestamp, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    static NONE_REPEATED: BTreeMap<String, u64> = BTreeMap::new();
     use holdall_model::{
         loss::{KeptWindow, LossStage},
         topic::TopicInfo,
@@ -609,6 +620,7 @@ mod tests {
             publishers: &[],
             undefined: &[],
             markers: &[],
+            repeated: &NONE_REPEATED,
             writer: None,
             sort: Sort::Name,
         }
@@ -643,6 +655,7 @@ mod tests {
             publishers: &[],
             undefined: &[],
             markers: &[],
+            repeated: &NONE_REPEATED,
             writer: None,
             ..view(&metadata, &lost)
         };

@@ -2,7 +2,7 @@
 
 use super::{
     UsageError, read_file,
-    record_topics::{in_namespace, priorities, selection, throttles},
+    record_topics::{in_namespace, priorities, repeats, selection, throttles},
     record_triggers::triggers,
     static_topics,
     surroundings::Surroundings,
@@ -85,6 +85,7 @@ pub fn resolve(
         },
         throttles: throttles(&args.topic_throttle_frequency)?,
         priorities: priorities(&args.topic_priority)?,
+        repeat: repeats(args)?,
         compression: compression(args)?,
         max_loss_window: some_unless_zero(args.max_loss_window),
         on_disk_full: match args.on_disk_full {

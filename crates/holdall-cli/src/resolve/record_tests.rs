@@ -369,6 +369,29 @@ fn throttles_have_a_topic_and_a_rate() {
 }
 
 #[test]
+fn latched_messages_are_repeated_as_deep_as_requested() {
+    let depth = |depth| NonZeroU32::new(depth).unwrap();
+    assert!(options("-a").repeat.is_none());
+    let some = options("-a --repeat-transient-local map /tf_static=5 /map=2").repeat;
+    let topics = [("/map".to_owned(), depth(2)), ("/tf_static".to_owned(), depth(5))];
+    assert_eq!((some.topics, some.all), (topics.into(), None));
+    assert_eq!(
+        options("-a --repeat-all-transient-local").repeat.all,
+        Some(depth(1))
+    );
+    assert_eq!(
+        options("-a --repeat-all-transient-local 7").repeat.all,
+        Some(depth(7))
+    );
+    for pair in ["/a=0", "/a=-1", "/a=x", "/a=1001", "/a="] {
+        assert_eq!(
+            refusal(&format!("-a --repeat-transient-local {pair}")),
+            format!("--repeat-transient-local \"{pair}\": expected TOPIC or TOPIC=N with N from 1 to 1000")
+        );
+    }
+}
+
+#[test]
 fn actions_are_selected_as_services_are() {
     let all = options("-a").selection;
     assert!(all.all_topics && all.all_services && all.all_actions);

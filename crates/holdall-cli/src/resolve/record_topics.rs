@@ -1,13 +1,13 @@
 //! Which topics `holdall record` records, and how many messages of each.
 
 use super::{UsageError, names, pattern};
-use crate::args::record::RecordArguments;
-use holdall::record::options::TopicPriority;
+use crate::args::record::{REPEAT_DEPTH_MAX, RecordArguments};
+use holdall::record::options::{RepeatOptions, TopicPriority};
 use holdall_model::{
     selection::{Selection, SelectionError, SelectionPart},
     topic::NodeName,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU32};
 
 /// The arguments with relative names completed by the namespace of the node.
 pub(super) fn in_namespace(args: &RecordArguments, node: &NodeName) -> RecordArguments {
@@ -22,6 +22,7 @@ pub(super) fn in_namespace(args: &RecordArguments, node: &NodeName) -> RecordArg
         &mut args.exclude_actions,
         &mut args.topic_throttle_frequency,
         &mut args.topic_priority,
+        &mut args.repeat_transient_local,
     ] {
         names::complete(names, node);
     }
@@ -98,6 +99,34 @@ pub(super) fn priorities(pairs: &[String]) -> Result<BTreeMap<String, TopicPrior
         Ok((names::full_name(FLAG, topic.trim())?, priority))
     };
     pairs.iter().map(priority).collect()
+}
+
+/// `TOPIC` or `TOPIC=N`; the last one of a topic counts.
+pub(super) fn repeats(args: &RecordArguments) -> Result<RepeatOptions, UsageError> {
+    const FLAG: &str = "--repeat-transient-local";
+    let topic = |text: &String| {
+        let (topic, depth) = match text.rsplit_once('=') {
+            Some((topic, depth)) => (topic, depth.trim().parse().ok()),
+            None => (text.as_str(), Some(1)),
+        };
+        let depth = depth
+            .filter(|depth| *depth <= REPEAT_DEPTH_MAX)
+            .and_then(NonZeroU32::new);
+        let depth = depth.ok_or_else(|| UsageError::BadValue {
+            flag: FLAG,
+            value: text.clone(),
+            reason: format!("expected TOPIC or TOPIC=N with N from 1 to {REPEAT_DEPTH_MAX}"),
+        })?;
+        Ok((names::full_name(FLAG, topic.trim())?, depth))
+    };
+    Ok(RepeatOptions {
+        topics: args
+            .repeat_transient_local
+            .iter()
+            .map(topic)
+            .collect::<Result<_, UsageError>>()?,
+        all: args.repeat_all_transient_local.and_then(NonZeroU32::new),
+    })
 }
 
 /// `TOPIC=HZ` pairs; the last one of a topic counts.

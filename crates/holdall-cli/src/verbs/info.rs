@@ -41,6 +41,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
         }
     }
     let undefined = bag.undefined_topics().map_err(Failure::failed)?;
+    let repeated = bag.hidden_by_topic();
     let markers = bag.markers().map_err(Failure::failed)?;
     let view = BagView {
         metadata: bag.metadata(),
@@ -51,6 +52,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
         publishers: &publishers,
         undefined: &undefined,
         markers: &markers,
+        repeated: &repeated,
         writer: bag.writer(),
         sort: args.sort,
     };

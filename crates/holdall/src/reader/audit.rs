@@ -2,7 +2,10 @@
 
 use super::{bag::Bag, error::ReadError, message::MessageFilter, set::BagSet};
 use holdall_model::{
-    loss::{LossStage, LossSums, ledger::TopicAccount},
+    loss::{
+        LossStage, LossSums,
+        ledger::{Ledger, TopicAccount},
+    },
     time::Timestamp,
 };
 use std::collections::BTreeMap;
@@ -29,6 +32,8 @@ pub struct TopicAudit {
     pub missing: BTreeMap<LossStage, u64>,
     /// Messages in files that the ring of files removed.
     pub removed: u64,
+    /// Copies of its messages that files repeat at their beginnings; none of them is in `recorded`.
+    pub repeated: u64,
     /// Its account, if there is one.
     pub account: Option<TopicAccount>,
 }
@@ -72,10 +77,13 @@ impl BagAudit {
             faults: Vec::new(),
             notices: bag.notices().to_vec(),
         };
-        let mut counted = audit.count(bag);
+        let originals = bag.originals()?;
+        let mut counted = audit.count(&originals);
+        let repeated = audit.count_repeated(&originals);
         let ledger = ledger.unwrap_or_default();
         if account == AccountKind::Final {
             audit.faults.extend(ledger.audit());
+            audit.compare_repeated(&ledger, &repeated);
         }
         for topic in ledger.topics {
             let found = counted.remove(&topic.name).unwrap_or_default();
@@ -95,8 +103,11 @@ impl BagAudit {
                 ..TopicAudit::default()
             });
         }
+        for topic in &mut audit.topics {
+            topic.repeated = repeated.get(&topic.name).copied().unwrap_or(0);
+        }
         audit.topics.sort_by(|a, b| a.name.cmp(&b.name));
-        audit.check_metadata(bag);
+        audit.check_metadata(bag, repeated.values().sum());
         Ok(audit)
     }
 
@@ -147,6 +158,42 @@ impl BagAudit {
         counted
     }
 
+    /// Counts the repeated messages of a bag by topic, and compares them with the marks of its files.
+    fn count_repeated(&mut self, bag: &Bag) -> BTreeMap<String, u64> {
+        let mut counted: BTreeMap<String, u64> = BTreeMap::new();
+        for file in bag.files().iter().filter(|file| file.hidden.is_some()) {
+            match file.repeated() {
+                Ok(messages) => messages.iter().for_each(|message| {
+                    *counted.entry(message.topic.name.clone()).or_insert(0) += 1;
+                }),
+                Err(error) => self.faults.push(error.to_string()),
+            }
+        }
+        let (listed, found) = (
+            bag.copies_by_topic().values().sum::<u64>(),
+            counted.values().sum::<u64>(),
+        );
+        if listed != found {
+            self.faults.push(format!(
+                "the bag's files are marked to repeat {listed} messages, but {found} were found"
+            ));
+        }
+        counted
+    }
+
+    /// Compares the account's count of repeated messages.
+    fn compare_repeated(&mut self, ledger: &Ledger, counted: &BTreeMap<String, u64>) {
+        for topic in &ledger.topics {
+            let found = counted.get(&topic.name).copied().unwrap_or(0);
+            if topic.repeated != found {
+                self.faults.push(format!(
+                    "{}: its account has {} repeated messages, but {found} were found",
+                    topic.name, topic.repeated
+                ));
+            }
+        }
+    }
+
     /// Compares a topic's account with its messages.
     fn compare(&mut self, account: TopicAccount, found: Found) {
         let mut missing = account.missing.clone();
@@ -180,13 +227,15 @@ impl BagAudit {
             recorded: found.messages,
             missing,
             removed: account.removed,
+            repeated: 0,
             account: Some(account),
         });
     }
 
     /// Other programs use the number of messages in `metadata.yaml`.
-    fn check_metadata(&mut self, bag: &Bag) {
-        let (listed, counted) = (bag.metadata().message_count, self.recorded());
+    fn check_metadata(&mut self, bag: &Bag, repeated: u64) {
+        let hidden: u64 = bag.hidden_by_topic().values().sum();
+        let (listed, counted) = (bag.metadata().message_count + hidden, self.recorded() + repeated);
         if listed != counted {
             self.faults.push(format!(
                 "the bag's metadata lists {listed} messages, but it has {counted}"

@@ -4,6 +4,7 @@ use crate::{
     reader::{
         error::ReadError,
         file::{self, Payloads, UnpackedFiles, damage},
+        repeated::HiddenCopies,
         ros1::{self, Ros1View, SharedReader},
     },
     rescue::RecordedFile,
@@ -35,6 +36,8 @@ pub struct BagFile {
     /// The bag's packed files that are currently unpacked.
     pub(in crate::reader) unpacked: UnpackedFiles,
     pub(in crate::reader) view: Ros1View,
+    /// Copies of messages that are not read again.
+    pub(in crate::reader) hidden: Option<Arc<HiddenCopies>>,
 }
 
 impl BagFile {
@@ -48,6 +51,15 @@ impl BagFile {
     /// # Errors
     /// A file that cannot be read.
     pub fn open(&self) -> Result<SharedReader, ReadError> {
+        let opened = self.open_whole()?;
+        Ok(match &self.hidden {
+            None => opened,
+            Some(hidden) => hidden.hide_in(opened),
+        })
+    }
+
+    /// As [`Self::open`], with all messages that the file repeats.
+    pub(crate) fn open_whole(&self) -> Result<SharedReader, ReadError> {
         let opened = match &self.reader {
             Some(reader) => return Ok(Arc::clone(reader)),
             None if self.is_packed() => self.unpacked.open(&self.path, self.payloads)?,

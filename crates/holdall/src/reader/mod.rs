@@ -16,6 +16,7 @@ mod order;
 mod pattern;
 mod publishers;
 mod rebuild;
+mod repeated;
 mod ros1;
 mod set;
 mod undefined;

@@ -10,11 +10,13 @@ use crate::rescue::InMemory;
 use holdall_io::fs;
 use holdall_model::{
     metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
+    repeated::BagRepeats,
     time::Timestamp,
 };
 use holdall_storage::{
     compression::{CompressionMode, FORMATS, is_packed_name},
     reader::{ChannelSummary, StorageSummary},
+    repeated::repeats_of,
 };
 use std::{
     collections::HashMap,
@@ -38,6 +40,8 @@ pub(super) struct Rebuild {
     notices: Vec<String>,
     unpacked: UnpackedFiles,
     view: Ros1View,
+    /// The marks of the files.
+    repeats: BagRepeats,
     /// Files in which nothing was written.
     unwritten: usize,
     /// Files that cannot be read at all.
@@ -75,6 +79,8 @@ impl Rebuild {
             }
         };
         let (reader, notices) = ros1::in_view(reader, self.view);
+        let repeats = repeats_of(&*reader).map(|repeats| (relative(bag, path), repeats));
+        self.repeats.extend(repeats);
         let summary = reader.summary();
         if !is_written {
             self.notices.extend(file::damage(summary));
@@ -91,6 +97,7 @@ impl Rebuild {
             reader: None,
             unpacked: self.unpacked.clone(),
             view: self.view,
+            hidden: None,
         });
         // An unpacked file uses disk space as long as its reader is kept.
         let is_cheap = !is_packed_name(path) && self.files.len() <= OPEN_FILES_MAX;
@@ -98,6 +105,11 @@ impl Rebuild {
             file.reader = Some(reader);
         }
         Ok(())
+    }
+
+    /// The marks of the files.
+    pub fn repeats(&self) -> &BagRepeats {
+        &self.repeats
     }
 
     /// The files so far.
@@ -128,6 +140,7 @@ impl Rebuild {
             reader: Some(reader),
             unpacked: self.unpacked.clone(),
             view: self.view,
+            hidden: None,
         });
     }
 

@@ -6,6 +6,7 @@ use super::{
     merge::{Merge, OpenStream, Stream},
     message::{self, BagMessage, MessageFilter, Messages, SENT_SLACK, before},
     order::MessageOrder,
+    repeated::hide_copies,
     ros1::Ros1View,
 };
 use holdall_model::{time::Timestamp, topic::TopicInfo};
@@ -134,7 +135,10 @@ impl BagSet {
 }
 
 impl From<Vec<Bag>> for BagSet {
-    fn from(bags: Vec<Bag>) -> Self {
+    fn from(mut bags: Vec<Bag>) -> Self {
+        if bags.len() > 1 {
+            hide_copies(&mut bags);
+        }
         Self(bags.into())
     }
 }

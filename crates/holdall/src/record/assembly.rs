@@ -2,7 +2,7 @@
 
 use super::{
     RecordControl, RecordError,
-    cache::{CacheEntry, SharedCache},
+    cache::{SharedCache, Stored},
     control::ControlledMode,
     options::RecordOptions,
     receive::{
@@ -15,6 +15,7 @@ use super::{
     view::View,
     write::{
         drain::{Drain, DrainOptions, DrainShared},
+        latched::LatchedKeeper,
         survival::Survival,
     },
 };
@@ -145,7 +146,8 @@ impl Assembly {
             drain_options,
         )
         .with_triggers(triggers.as_ref(), log_clock(&parts, &clock))
-        .with_compression(&compression)?;
+        .with_compression(&compression)?
+        .with_latched(parts.latched.clone());
         let view = View {
             parts,
             clock,
@@ -191,7 +193,13 @@ fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
     } else {
         LossStage::Cache
     };
-    let count_evicted = move |entry: &CacheEntry| {
+    let latched = LatchedKeeper::new(&options.repeat, options.merge_publishers);
+    let keeper = latched.clone();
+    let count_evicted = move |stored: &Stored<'_>| {
+        let entry = &stored.entry;
+        if let Some(keeper) = &keeper {
+            keeper.keep_dropped(entry, stored.payload, &evicted);
+        }
         let interval = Interval::of_message(stage, entry.sequence, entry.log_time);
         lock(&evicted).miss(entry.topic, entry.publisher, interval);
     };
@@ -206,6 +214,7 @@ fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
         drain: Arc::new(DrainShared::surviving(survival.log.clone())),
         requests: Arc::new(SessionRequests::new(!options.no_discovery)),
         topics: Arc::default(),
+        latched,
     }
 }
 

@@ -60,9 +60,9 @@ pub(super) struct LimitGuard {
 
 impl LimitGuard {
     /// A watch of what counts messages or bytes; `None` where neither has a limit.
-    pub(super) fn watch(limits: RecordingLimits) -> Option<Box<Self>> {
+    pub(super) fn watch(limits: RecordingLimits) -> Option<Self> {
         let is_needed = limits.messages_max.is_some() || limits.bytes_max.is_some();
-        is_needed.then(|| Box::new(Self::new(limits)))
+        is_needed.then(|| Self::new(limits))
     }
 
     /// Nothing is written yet.

@@ -5,7 +5,7 @@ pub use super::{
     cache::{CacheOptions, CachePolicy, TopicPriority},
     limits::RecordingLimits,
     trigger::{Trigger, TriggerOptions},
-    write::{OnDiskFull, RING_FREE_SPACE_BYTES},
+    write::{OnDiskFull, RING_FREE_SPACE_BYTES, latched::RepeatOptions},
 };
 use crate::writer::{CompressionOptions, SplitOptions};
 use holdall_model::qos::QosProfile;
@@ -71,6 +71,8 @@ pub struct RecordOptions {
     /// Topics of which at most this many messages a second are recorded, by full name (`--topic-throttle-frequency`); the others are left
     /// out on request.
     pub throttles: BTreeMap<String, f64>,
+    /// Topics whose last messages each new file repeats.
+    pub repeat: RepeatOptions,
     /// Topics that may hold more or less of a full cache than others, by full name (`--topic-priority`).
     pub priorities: BTreeMap<String, TopicPriority>,
     /// A message that several transports bring is recorded once (`--merge-duplicates`).
@@ -118,6 +120,7 @@ impl Default for RecordOptions {
             limits: RecordingLimits::default(),
             triggers: None,
             throttles: BTreeMap::new(),
+            repeat: RepeatOptions::default(),
             priorities: BTreeMap::new(),
             compression: CompressionOptions::default(),
             rescue_directory: None,

@@ -15,6 +15,7 @@ use holdall_model::{
         TopicAccount,
     },
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
+    repeated::{REPEATED_CUSTOM_KEY, REPEATED_RECORD},
     unheard::{UNHEARD_SERVICES_CUSTOM_KEY, names_from_custom_data, names_to_custom_data},
 };
 use holdall_storage::writer::MetadataEntries;
@@ -24,6 +25,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const ROSBAG2_RECORD: &str = "rosbag2";
 /// Prefix of the entries of `custom_data` that describe losses.
 const LOST_KEY: &str = "holdall.lost";
+
+/// Entries of `custom_data` that are made anew for each output.
+const OWN_KEYS: [&str; 5] = [
+    STATE_KEY,
+    LEDGER_CUSTOM_KEY,
+    MARKERS_CUSTOM_KEY,
+    UNHEARD_SERVICES_CUSTOM_KEY,
+    REPEATED_CUSTOM_KEY,
+];
 
 /// What the output inherits from the inputs in addition to messages.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +82,7 @@ impl Accounts {
         if let Some(ledger) = &self.ledger {
             let mut ledger = ledger.clone();
             for topic in &mut ledger.topics {
+                topic.repeated = 0;
                 let count = self.counts.get(&topic.name).copied().unwrap_or_default();
                 topic.left_out += count.all - count.taken;
                 if taken.is_partial {
@@ -130,7 +141,8 @@ impl Accounts {
                 }
             }
             for (name, entries) in &summary.metadata {
-                let is_ours = [LEDGER_RECORD, CHECKPOINT_RECORD, ROSBAG2_RECORD].contains(&name.as_str());
+                let is_ours = [LEDGER_RECORD, CHECKPOINT_RECORD, ROSBAG2_RECORD, REPEATED_RECORD]
+                    .contains(&name.as_str());
                 if !is_ours && seen.insert((name.clone(), entries.clone())) {
                     self.records.push((name.clone(), entries.clone()));
                 }
@@ -159,14 +171,7 @@ pub(super) fn gather(
             accounts.ros_distro.clone_from(&metadata.ros_distro);
         }
         for (key, value) in &metadata.custom_data {
-            let is_ours = [
-                STATE_KEY,
-                LEDGER_CUSTOM_KEY,
-                MARKERS_CUSTOM_KEY,
-                UNHEARD_SERVICES_CUSTOM_KEY,
-            ]
-            .contains(&key.as_str());
-            if !is_ours && !key.starts_with(LOST_KEY) {
+            if !OWN_KEYS.contains(&key.as_str()) && !key.starts_with(LOST_KEY) {
                 accounts
                     .custom_data
                     .entry(key.clone())
@@ -182,6 +187,7 @@ pub(super) fn gather(
                 if let Some(wanted) = taken.publishers {
                     narrow_all(&mut found, wanted, &counts);
                 }
+                add_shown_copies(&mut found, bag, taken.publishers.map(|_| &counts));
                 add(ledger.get_or_insert_with(Ledger::new), found, takes);
             }
             None => without.push(counts),
@@ -268,6 +274,21 @@ fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
 fn places(ledger: &Ledger) -> HashMap<String, usize> {
     let names = ledger.topics.iter().enumerate();
     names.map(|(place, topic)| (topic.name.clone(), place)).collect()
+}
+
+/// Counts the copies that are all that a bag has of their messages: the output has them as messages like others. `of_wanted` has the
+/// publishers that are selected, where not all are.
+fn add_shown_copies(ledger: &mut Ledger, bag: &Bag, of_wanted: Option<&BTreeMap<String, TopicCount>>) {
+    let places = places(ledger);
+    for (topic, publisher, count) in bag.shown_copies() {
+        let is_wanted = of_wanted.is_none_or(|counts| {
+            let known = counts.get(&topic).zip(publisher.as_ref());
+            known.is_some_and(|(counts, publisher)| counts.of_wanted.contains_key(publisher))
+        });
+        if let Some(place) = places.get(&topic).filter(|_| is_wanted) {
+            ledger.topics[*place].unaccounted += count;
+        }
+    }
 }
 
 /// Adds the messages of a bag without an account to the accounts of the others.

@@ -83,7 +83,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         .map(|bag| bag.metadata().clone())
         .unwrap_or_default();
     let bag = Bag::rebuild(path)?;
-    let mut metadata = bag.metadata().clone();
+    let mut metadata = bag.stored_metadata();
     correct_counts(&bag, &mut metadata, &mut done, &mut |at| {
         progress(bytes + at, total)
     })?;
@@ -122,7 +122,7 @@ fn correct_counts(
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), ToolError> {
     for (index, file) in bag.files().iter().enumerate() {
-        let reader = file.open()?;
+        let reader = file.open_whole()?;
         let summary = reader.summary();
         if matches!(summary.condition, FileCondition::Damaged { .. }) {
             continue;

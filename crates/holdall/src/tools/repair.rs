@@ -342,7 +342,7 @@ fn repair_there(
     let metadata = repaired_metadata(&bag);
     let mut report = RepairReport {
         bag: path.to_owned(),
-        messages: metadata.message_count,
+        messages: bag.metadata().message_count,
         rescued,
         ..RepairReport::default()
     };
@@ -352,7 +352,7 @@ fn repair_there(
         .ok()
         .flatten()
         .is_none()
-        .then(|| reconstructed_ledger(&metadata, bag.any_ledger().ok().flatten()));
+        .then(|| reconstructed_ledger(&bag, bag.any_ledger().ok().flatten()));
     drop(bag);
     for (number, file) in paths.iter().enumerate() {
         let is_last = number + 1 == paths.len();
@@ -384,7 +384,7 @@ fn is_ended(path: &Path, bag: &Bag) -> bool {
 
 /// What the files hold, with a note that something may be missing after it.
 fn repaired_metadata(bag: &Bag) -> BagMetadata {
-    let mut metadata = bag.metadata().clone();
+    let mut metadata = bag.stored_metadata();
     metadata.custom_data.remove(STATE_KEY);
     // From now on readers find them here only.
     let markers = bag.markers_of_all_files();
@@ -405,7 +405,9 @@ fn repaired_metadata(bag: &Bag) -> BagMetadata {
 
 /// A ledger of what is there, with what its last checkpoint knew to be missing. It is a checkpoint itself: what else is missing is not
 /// known, because the recorder was ended before it could say.
-fn reconstructed_ledger(metadata: &BagMetadata, checkpoint: Option<Ledger>) -> Ledger {
+fn reconstructed_ledger(bag: &Bag, checkpoint: Option<Ledger>) -> Ledger {
+    let (metadata, repeated, hidden) = (bag.metadata(), bag.copies_by_topic(), bag.hidden_by_topic());
+    let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
     let mut ledger = Ledger::new();
     let known = checkpoint.unwrap_or_default();
     ledger.topics = metadata
@@ -414,7 +416,9 @@ fn reconstructed_ledger(metadata: &BagMetadata, checkpoint: Option<Ledger>) -> L
         .map(|topic| {
             let mut account = TopicAccount::default();
             account.name.clone_from(&topic.topic_metadata.name);
-            account.recorded = topic.message_count;
+            account.repeated = count(&repeated, &account.name);
+            let shown_copies = account.repeated - count(&hidden, &account.name);
+            account.recorded = topic.message_count.saturating_sub(shown_copies);
             let mut before = known.topics.iter();
             if let Some(before) = before.find(|before| before.name == account.name) {
                 account.missing.clone_from(&before.missing);

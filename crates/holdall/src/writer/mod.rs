@@ -12,8 +12,8 @@ mod split;
 mod tests;
 
 pub(crate) use bag::{
-    BagEnd, BagOptions, BagWriter, ClosedBag, EndRecords, PublisherSlot, ROSBAG2_RECORD, STATE_KEY,
-    TopicCount, TornFile, rosbag2_record,
+    BagEnd, BagOptions, BagWriter, ClosedBag, EndRecords, LatchedMessage, PublisherSlot, ROSBAG2_RECORD,
+    STATE_KEY, TopicCount, TornFile, rosbag2_record,
 };
 pub use bag::{BagTopic, OpenDisk, UndefinedTopic, os_disk};
 pub use folder::{BagFolder, FileIdentity, OsFolder};

@@ -31,6 +31,9 @@ pub struct TopicAccount {
     /// Messages that a tool put in from bags without an account, of which nothing else is known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unaccounted: u64,
+    /// Messages that the bag's files repeat at their beginnings: each is recorded once, and counted here for each copy.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub repeated: u64,
     /// Missing messages by stage; stages without any are absent. `policy` is what was left out on request and no loss.
     pub missing: BTreeMap<LossStage, u64>,
     /// True when the transport gives no sequence numbers, so that its losses cannot be known.

@@ -17,6 +17,7 @@ use crate::live::writer_of_bag;
 use holdall_io::{fs, lock::Holder};
 use holdall_model::{
     metadata::BagMetadata,
+    repeated::BagRepeats,
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
@@ -51,8 +52,10 @@ const METADATA_FILE: &str = "metadata.yaml";
 #[derive(Clone, Debug)]
 pub struct Bag {
     path: PathBuf,
-    metadata: BagMetadata,
-    files: Vec<BagFile>,
+    /// Counts of what is read: without copies of messages that are elsewhere in the bag.
+    pub(super) metadata: BagMetadata,
+    pub(super) files: Vec<BagFile>,
+    pub(super) repeats: BagRepeats,
     notices: Vec<String>,
     /// The process that was recording the bag when it was opened.
     writer: Option<Holder>,

@@ -84,6 +84,7 @@ pub(super) fn named_files(
                     reader: None,
                     unpacked: unpacked.clone(),
                     view: Ros1View::default(),
+                    hidden: None,
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

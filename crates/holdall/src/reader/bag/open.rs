@@ -11,7 +11,10 @@ use crate::{
     writer::STATE_KEY,
 };
 use holdall_io::lock::Holder;
-use holdall_model::metadata::BagMetadata;
+use holdall_model::{
+    metadata::BagMetadata,
+    repeated::{BagRepeats, repeats_from_custom_data},
+};
 use std::path::{Path, PathBuf};
 
 impl Bag {
@@ -105,14 +108,17 @@ impl Bag {
         })?;
         let files = named_files(path, &metadata, payloads)?;
         let notices = files.iter().filter_map(BagFile::cut_short).collect();
+        let repeats = repeats_from_custom_data(&metadata.custom_data);
         Ok(Self {
             path: path.to_owned(),
             metadata,
             files,
+            repeats,
             notices,
             writer: None,
             bounds: (None, None),
-        })
+        }
+        .with_copies_once())
     }
 
     /// As [`Self::rebuild_of`], with the messages that a killed recorder left in memory, and a notice of them.
@@ -150,6 +156,7 @@ impl Bag {
             path: path.to_owned(),
             metadata,
             files: Vec::new(),
+            repeats: BagRepeats::new(),
             notices: writer
                 .map(|writer| live_notice(path, writer))
                 .into_iter()
@@ -188,6 +195,7 @@ impl Bag {
         rebuild: Rebuild,
         writer: Option<Holder>,
     ) -> Result<Self, ReadError> {
+        let repeats = rebuild.repeats().clone();
         let (metadata, files, mut notices) = rebuild.finish()?;
         if let Some(writer) = writer {
             notices.insert(0, live_notice(path, writer));
@@ -196,10 +204,12 @@ impl Bag {
             path: path.to_owned(),
             metadata,
             files,
+            repeats,
             notices,
             writer,
             bounds: (None, None),
-        })
+        }
+        .with_copies_once())
     }
 }
 

@@ -63,7 +63,7 @@ struct Inner {
 }
 
 /// Called for each message that was evicted after it had been stored; outside the lock, on the thread that needed the room.
-pub(crate) type CountEvicted = Box<dyn Fn(&CacheEntry) + Send + Sync>;
+pub(crate) type CountEvicted = Box<dyn Fn(&Stored<'_>) + Send + Sync>;
 
 /// A `Cache` between receiving threads and one draining thread.
 pub struct SharedCache {
@@ -279,7 +279,7 @@ impl SharedCache {
     fn evict_segment(&self, segment: Segment) {
         let mut place = Place::default();
         while let Some(stored) = segment.message(place) {
-            (self.count_evicted)(&stored.entry);
+            (self.count_evicted)(&stored);
             place = stored.next;
         }
         self.release(segment);

@@ -124,7 +124,8 @@ impl Bench {
     fn new(options: &CacheOptions) -> Self {
         let evicted = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&evicted);
-        let count = move |entry: &CacheEntry| {
+        let count = move |stored: &Stored<'_>| {
+            let entry = &stored.entry;
             log.lock().unwrap().push((entry.topic.0, entry.sequence.unwrap()));
         };
         Self {

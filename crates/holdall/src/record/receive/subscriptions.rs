@@ -5,7 +5,7 @@ use super::{
     merging::Merging,
 };
 use holdall_model::{
-    qos::{QosProfile, is_compatible, strongest_request},
+    qos::{Durability, QosProfile, is_compatible, strongest_request},
     topic::{Gid, PublisherInfo, TopicId},
 };
 use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
@@ -41,6 +41,8 @@ pub(in crate::record) struct RecordedTopic {
     qos_override: Option<QosProfile>,
     /// Remembers messages, where those that several transports bring are recorded once.
     merging: Option<Arc<Merging>>,
+    /// Transient local is requested whatever the overrides are.
+    requests_latched: bool,
     subscriptions: Vec<OpenSubscription>,
     other_types: Vec<OtherType>,
     /// Publishers that were reported as incompatible.
@@ -63,6 +65,7 @@ impl RecordedTopic {
             intake,
             qos_override,
             merging: None,
+            requests_latched: false,
             subscriptions: Vec::new(),
             other_types: Vec::new(),
             refused: BTreeSet::new(),
@@ -73,6 +76,23 @@ impl RecordedTopic {
     pub(in crate::record) fn merge_duplicates(mut self) -> Self {
         self.merging = Some(Arc::default());
         self
+    }
+
+    /// Requests what is latched, whatever the overrides are: from each publisher that keeps messages for late subscriptions, and while no
+    /// publisher is there.
+    pub(in crate::record) fn request_latched(mut self) -> Self {
+        self.requests_latched = true;
+        self
+    }
+
+    /// What is requested of a publisher.
+    fn request_of(&self, offer: &QosProfile) -> QosProfile {
+        let mut request = self.qos_override.unwrap_or_else(|| strongest_request(offer));
+        // Of others it would bring nothing at all: their messages are wanted even so.
+        if self.requests_latched && offer.durability == Durability::TransientLocal {
+            request.durability = Durability::TransientLocal;
+        }
+        request
     }
 
     /// Whether publishers of this type are received.
@@ -129,9 +149,7 @@ impl RecordedTopic {
             self.intake.publisher_of_type(Some(publisher.gid), type_name);
         }
         self.intake.publisher_discovered(publisher.gid, origin, Some(who));
-        let request = self
-            .qos_override
-            .unwrap_or_else(|| strongest_request(&publisher.qos));
+        let request = self.request_of(&publisher.qos);
         if !is_compatible(&publisher.qos, &request) && self.refused.insert(publisher.gid) {
             tracing::warn!(
                 "{}: publisher {} is not recorded: the QoS overrides are incompatible with what it offers",
@@ -148,7 +166,10 @@ impl RecordedTopic {
         number: usize,
         transport: &mut dyn Transport,
     ) -> Result<(), TransportError> {
-        let request = self.qos_override.unwrap_or(QosProfile::ROS_DEFAULT);
+        let mut request = self.qos_override.unwrap_or(QosProfile::ROS_DEFAULT);
+        if self.requests_latched {
+            request.durability = Durability::TransientLocal;
+        }
         self.subscribe(number, transport, request, None)
     }
 

@@ -9,6 +9,7 @@ mod control;
 mod disks;
 mod faults;
 mod holes;
+mod latched;
 mod limits;
 mod live_bags;
 mod moments;
@@ -125,6 +126,7 @@ impl World {
             limits: Default::default(),
             triggers: None,
             throttles: BTreeMap::new(),
+            repeat: Default::default(),
             priorities: BTreeMap::new(),
             compression: Default::default(),
             max_loss_window: Some(DEFAULT_LOSS_WINDOW),

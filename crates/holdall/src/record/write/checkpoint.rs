@@ -108,6 +108,7 @@ pub(in crate::record) fn account_for(
             ledger.remove(*topic, count.messages);
         }
     }
+    count_repeated(ledger, topic_of_bag, &end.repeated);
     if end.failed {
         let in_files = by_topic_of_recording(topic_of_bag, &end.messages);
         for (index, count) in in_files.into_iter().enumerate() {
@@ -119,6 +120,18 @@ pub(in crate::record) fn account_for(
         entries.insert(LEDGER_CUSTOM_KEY.to_owned(), ledger.sums().to_json());
     }
     entries
+}
+
+/// Notes how many messages of each topic the bag's files repeat.
+pub(in crate::record) fn count_repeated(
+    ledger: &mut Ledger,
+    topic_of_bag: &[TopicId],
+    repeated: &[TopicCount],
+) {
+    let by_topic = by_topic_of_recording(topic_of_bag, repeated);
+    for (topic, count) in ledger.topics.iter_mut().zip(by_topic) {
+        topic.repeated = count;
+    }
 }
 
 /// Messages in the bag's files, by the recording's numbers of topics. `topic_of_bag` has these by the bag's numbers.

@@ -5,6 +5,7 @@ mod checkpoint;
 pub mod drain;
 pub mod durability;
 mod journal;
+pub mod latched;
 mod options;
 mod retained;
 mod space;

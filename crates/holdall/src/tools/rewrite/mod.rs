@@ -95,7 +95,10 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let codec = chunk_codec(storage, &job.output, !beyond.is_empty())?;
     // A file that is being recorded has no index yet.
     let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
+    // Chunks are copied with all that they hold.
+    let has_hidden = set.bags().iter().any(|bag| !bag.hidden_by_topic().is_empty());
     let by_index = !is_live
+        && !has_hidden
         && job.output.changes.is_empty()
         && job.output.frames.is_empty()
         && relabel.is_idle()

@@ -57,6 +57,7 @@ impl BagWriter {
             vanishing: Vec::new(),
             packer: None,
             end_records: None,
+            latched: None,
             is_unseen: false,
         }
     }

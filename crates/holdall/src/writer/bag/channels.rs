@@ -223,6 +223,20 @@ impl BagWriter {
         slot: Option<PublisherSlot>,
         publisher: Option<PublisherInfo>,
     ) -> Result<ChannelIndex, WriteError> {
+        let publisher = publisher.filter(|_| slot.is_some());
+        let (channel, _) = self.make_channel(topic, publisher)?;
+        if let Some(current) = &mut self.current {
+            current.channels.assign(topic, slot, channel);
+        }
+        Ok(channel)
+    }
+
+    /// The channel for a publisher's messages, or the topic's common one, and the identifier of the publisher that the file has for it.
+    pub(super) fn make_channel(
+        &mut self,
+        topic: BagTopic,
+        publisher: Option<PublisherInfo>,
+    ) -> Result<(ChannelIndex, Option<String>), WriteError> {
         let Some(current) = &mut self.current else {
             return Err(WriteError::Failed);
         };
@@ -231,10 +245,11 @@ impl BagWriter {
         };
         let channels = &mut current.channels;
         let can_tell = self.options.storage.keeps_publishers();
-        let publisher = publisher.filter(|_| slot.is_some() && can_tell);
+        let publisher = publisher.filter(|_| can_tell);
         let known = publisher.as_ref().and_then(|it| channels.publisher(topic, it));
         let publisher = publisher.filter(|_| known.is_some() || channels.has_room(topic));
         let known = known.or_else(|| channels.common(topic).filter(|_| publisher.is_none()));
+        let gid = publisher.as_ref().map(|publisher| publisher.gid.clone());
         let channel = match known {
             Some(known) => known,
             None => {
@@ -244,8 +259,7 @@ impl BagWriter {
                 made
             }
         };
-        channels.assign(topic, slot, channel);
-        Ok(channel)
+        Ok((channel, gid))
     }
 
     /// From now on a slot is another publisher's.

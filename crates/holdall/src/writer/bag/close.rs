@@ -1,10 +1,17 @@
 //! How a bag ends: what is durable stays, files without an end are cut and read back, and the first error is returned.
 
-use super::{BagEnd, BagTopic, BagWriter, ClosedBag, Packing, PastFile, TornFile, WriteError, counts};
+use super::{
+    BagEnd, BagTopic, BagWriter, ClosedBag, FileHead, Packing, PastFile, TopicCount, TornFile, WriteError,
+    counts,
+};
 use crate::writer::folder::FileIdentity;
 use holdall_io::disk::{FileId, Operation};
-use holdall_storage::writer::{ChannelInfo, MetadataEntries};
-use std::collections::BTreeMap;
+use holdall_storage::{
+    reader::StorageReader,
+    repeated::{originals, repeats_of},
+    writer::{ChannelInfo, MetadataEntries},
+};
+use std::{collections::BTreeMap, sync::Arc};
 
 impl BagWriter {
     /// Writes the end of the bag and waits until all of it is durable. `records` go into the last file.
@@ -53,12 +60,7 @@ impl BagWriter {
                 first_error.get_or_insert(error);
             }
         }
-        let end = BagEnd {
-            torn,
-            removed: self.take_removed(),
-            messages: self.messages_by_topic(),
-            failed: first_error.is_some(),
-        };
+        let end = self.end(torn, first_error.is_some());
         if let Err(error) = self.write_last_metadata(&account(&end)) {
             tracing::error!(
                 "{}: cannot write the last metadata; the account of losses is not in the bag: {error}",
@@ -79,6 +81,16 @@ impl BagWriter {
             messages: end.messages,
             account_faults: Vec::new(),
             failure: first_error,
+        }
+    }
+
+    fn end(&mut self, torn: Vec<TornFile>, failed: bool) -> BagEnd {
+        BagEnd {
+            torn,
+            removed: self.take_removed(),
+            messages: self.messages_by_topic(),
+            repeated: self.repeated_by_topic(),
+            failed,
         }
     }
 
@@ -140,6 +152,9 @@ impl BagWriter {
         };
         match self.folder.open_reader(self.options.storage, &path) {
             Ok(reader) => {
+                let stored: Arc<dyn StorageReader> = Arc::from(reader);
+                let reader = originals(Arc::clone(&stored));
+                past.content.head = readable_head(&stored, &reader, &self.topics);
                 let summary = reader.summary();
                 for channel in &summary.channels {
                     let of = &channel.info.topic;
@@ -159,13 +174,14 @@ impl BagWriter {
             }
             Err(error) => {
                 tracing::error!("nothing can be read of it: {error}");
+                past.content.head = FileHead::default();
                 (
                     past.content.summary.starting_time,
                     past.content.summary.ending_time,
                 ) = (None, None);
             }
         }
-        past.content.summary.message_count = readable.iter().sum();
+        past.content.summary.message_count = readable.iter().sum::<u64>() + past.content.head.messages();
         past.content.messages = counts(&readable).collect();
         torn
     }
@@ -200,5 +216,39 @@ impl BagWriter {
             is_torn: true,
             is_announced: false,
         });
+    }
+}
+
+/// What can be read of the messages that a torn file repeats.
+fn readable_head(
+    stored: &Arc<dyn StorageReader>,
+    originals: &Arc<dyn StorageReader>,
+    topics: &[ChannelInfo],
+) -> FileHead {
+    let Some(mut mark) = repeats_of(&**stored) else {
+        return FileHead::default();
+    };
+    let mut repeated = vec![0; topics.len()];
+    let all = stored.summary().channels.iter();
+    for (all, rest) in all.zip(&originals.summary().channels) {
+        let of = &all.info.topic;
+        let is_it =
+            |topic: &ChannelInfo| topic.topic.name == of.name && topic.topic.type_name == of.type_name;
+        if let Some(topic) = topics.iter().position(is_it) {
+            repeated[topic] += all.message_count - rest.message_count;
+        }
+        let publisher = of.publisher.as_ref().map(|publisher| &publisher.gid);
+        let of_channel = mark.channels.iter_mut().find(|mark| {
+            mark.topic == of.name && mark.type_name == of.type_name && mark.publisher.as_ref() == publisher
+        });
+        if let Some(mark) = of_channel {
+            mark.messages
+                .truncate((all.message_count - rest.message_count) as usize);
+        }
+    }
+    let topics: Vec<TopicCount> = counts(&repeated).collect();
+    FileHead {
+        mark: Some(Box::new(mark)),
+        topics,
     }
 }

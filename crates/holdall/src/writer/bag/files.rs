@@ -1,7 +1,8 @@
 //! The storage files of a bag: named, begun, continued in the next one, and finished.
 
 use super::{
-    BagWriter, CurrentFile, FileContent, NextFile, Packing, PastFile, ROSBAG2_RECORD, rosbag2_record,
+    BagWriter, CurrentFile, FileContent, FileHead, NextFile, Packing, PastFile, ROSBAG2_RECORD,
+    rosbag2_record,
 };
 use crate::writer::{CompressionMode, WriteError};
 use holdall_model::metadata::BagMetadata;
@@ -61,6 +62,7 @@ impl BagWriter {
             number: self.files_begun,
             name: next.name,
             channels: std::mem::take(&mut self.next_channels),
+            head: FileHead::default(),
             identity: self.folder.file_identity(&path).or_unknown(),
             unidentified_steps: 0,
         });
@@ -125,6 +127,7 @@ impl BagWriter {
             name,
             identity,
             channels,
+            head,
             ..
         } = current;
         let past = PastFile {
@@ -151,7 +154,7 @@ impl BagWriter {
         let finished = writer.finish(&mut self.queue, &closing);
         if let Some(past) = self.past.back_mut() {
             match &finished {
-                Ok(finished) => past.content = FileContent::new(finished.clone(), &channels),
+                Ok(finished) => past.content = FileContent::new(finished.clone(), &channels, head),
                 Err(_) => past.is_torn = true,
             }
         }

@@ -40,7 +40,12 @@ impl BagWriter {
             self.handed.finishing.pop_front();
         }
         let current = self.current.as_mut();
-        self.handed.messages + current.map_or(0, |current| current.writer.handed(&self.queue))
+        let of_current = current.map_or(0, |current| {
+            // What a file repeats comes first.
+            let handed = current.writer.handed(&self.queue);
+            handed.saturating_sub(current.head.messages())
+        });
+        self.handed.messages + of_current
     }
 
     /// Gives everything written so far to the system, without a sync.
@@ -76,7 +81,11 @@ impl BagWriter {
         self.handed.finishing.push_back(Finishing {
             file: current.file,
             bytes: progress.map_or(0, |progress| progress.accepted_bytes),
-            messages: current.writer.summary().message_count,
+            messages: current
+                .writer
+                .summary()
+                .message_count
+                .saturating_sub(current.head.messages()),
         });
         Ok(())
     }

@@ -60,6 +60,7 @@ impl BagWriter {
         }
         let mut custom_data = self.options.custom_data.clone();
         custom_data.extend(more_custom_data.clone());
+        custom_data.extend(self.marks());
         let facts = BagFacts {
             storage_id: self.options.storage.id(),
             compression: self.options.compression.mode,
@@ -67,7 +68,7 @@ impl BagWriter {
             ros_distro: self.options.ros_distro.as_deref(),
         };
         let past = self.past.iter().map(|past| &past.content);
-        let messages = past.chain(&content).flat_map(|content| &content.messages);
+        let messages = past.chain(&content).flat_map(|content| content.stored());
         let counts = by_place(self.topics.len(), messages);
         let topics = self.topics.iter().map(|topic| &topic.topic).zip(counts);
         bag_metadata(&facts, topics, &files)

@@ -3,15 +3,18 @@
 mod begin;
 mod channels;
 mod close;
+mod content;
 mod durable;
 mod files;
 mod handed;
+mod latched;
 mod metadata;
 mod repeated;
 mod ring;
 mod vanished;
 
 pub(crate) use channels::PublisherSlot;
+pub(crate) use latched::LatchedMessage;
 pub(crate) use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 
 use super::{
@@ -19,6 +22,7 @@ use super::{
     folder::FileIdentity, pack_files::FilePacker,
 };
 use channels::{FileChannels, Found};
+use content::{FileContent, counts};
 use durable::PendingSync;
 use handed::Handed;
 use holdall_io::{
@@ -32,12 +36,14 @@ use holdall_storage::{
     Storage, StorageError, StorageOptions,
     compression::packed_name,
     reader::StorageReader,
-    writer::{ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
+    writer::{ChannelInfo, MetadataEntries, StorageWriter, StoredMessage},
 };
+use latched::{FileHead, Latched};
 use repeated::{by_place, channel_bytes, metadata_bytes};
 use std::{
     collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Files that may become this long carry checkpoints of their index, when the options request them.
@@ -88,7 +94,7 @@ pub struct TornFile {
     /// Its number, see [`BagWriter::file_number`].
     pub number: u32,
     /// Reads what the disk has kept of it; `None` when that is nothing.
-    pub reader: Option<Box<dyn StorageReader>>,
+    pub reader: Option<Arc<dyn StorageReader>>,
     /// The bag's topic of each of the reader's channels.
     pub topics: Vec<Option<BagTopic>>,
 }
@@ -99,8 +105,10 @@ pub struct BagEnd {
     pub torn: Vec<TornFile>,
     /// Messages in files that the ring has removed and [`BagWriter::take_removed`] has not returned.
     pub removed: Vec<TopicCount>,
-    /// Messages that can be read.
+    /// Messages that can be read, without repeated ones.
     pub messages: Vec<TopicCount>,
+    /// Messages that files repeat.
+    pub repeated: Vec<TopicCount>,
     /// Something has failed.
     pub failed: bool,
 }
@@ -140,6 +148,7 @@ struct CurrentFile {
     number: u32,
     name: String,
     channels: FileChannels,
+    head: FileHead,
     /// The file with this name must be this one.
     identity: FileIdentity,
     /// Steps since it was begun in which its identity was not known.
@@ -148,26 +157,7 @@ struct CurrentFile {
 
 impl CurrentFile {
     fn content(&self) -> FileContent {
-        FileContent::new(self.writer.summary(), &self.channels)
-    }
-}
-
-/// What a file holds. As large as what is in it: a bag may have many more topics, and many files.
-#[derive(Default)]
-struct FileContent {
-    /// Without the counts by channel.
-    summary: FileSummary,
-    /// Of the topics that have messages in it, in their order.
-    messages: Vec<TopicCount>,
-}
-
-impl FileContent {
-    fn new(mut summary: FileSummary, channels: &FileChannels) -> Self {
-        let of_channels = std::mem::take(&mut summary.channel_message_counts);
-        Self {
-            summary,
-            messages: channels.by_topic(&of_channels),
-        }
+        FileContent::new(self.writer.summary(), &self.channels, self.head.clone())
     }
 }
 
@@ -255,6 +245,8 @@ pub struct BagWriter {
     /// There for file compression.
     packer: Option<FilePacker>,
     end_records: Option<EndRecords>,
+    /// There where files repeat latched messages.
+    latched: Option<Box<Latched>>,
     /// Set where no program can see the bag before its end: `metadata.yaml` is written once.
     is_unseen: bool,
 }
@@ -424,7 +416,10 @@ impl BagWriter {
         };
         let channel = match current.channels.find(topic, publisher) {
             Found::Channel(channel) => channel,
-            Found::New => self.new_channel(topic, publisher, who())?,
+            Found::New => {
+                self.repeat_latched(message.log_time)?;
+                self.new_channel(topic, publisher, who())?
+            }
             Found::UnknownTopic => return Err(WriteError::UnknownTopic { index: topic.0 }),
         };
         let Some(current) = &mut self.current else {
@@ -472,23 +467,4 @@ impl BagWriter {
     pub fn available_bytes(&self) -> Option<u64> {
         self.queue.available_bytes(&self.options.directory).ok()
     }
-
-    /// Messages in the files that are finished.
-    fn messages_by_topic(&self) -> Vec<TopicCount> {
-        let past = self.past.iter().flat_map(|past| &past.content.messages);
-        counts(&by_place(self.topics.len(), past)).collect()
-    }
-}
-
-/// Topics of which there is at least one message.
-fn counts(by_topic: &[u64]) -> impl Iterator<Item = TopicCount> + '_ {
-    let count = |(index, &messages)| TopicCount {
-        topic: BagTopic(index as u32),
-        messages,
-    };
-    by_topic
-        .iter()
-        .enumerate()
-        .map(count)
-        .filter(|count| count.messages > 0)
 }

@@ -75,7 +75,7 @@ impl BagWriter {
         } else {
             &[]
         };
-        let counts = by_place(topics.len(), &past.content.messages);
+        let counts = by_place(topics.len(), past.content.stored());
         let facts = BagFacts {
             storage_id: self.options.storage.id(),
             compression: self.options.compression.mode,

@@ -22,7 +22,7 @@ use crate::record::{
     events::EventPublishers,
     options::RecordOptions,
     requests::{SessionRequests, SubscribeAnswer},
-    write::drain::DrainShared,
+    write::{drain::DrainShared, latched::LatchedKeeper},
 };
 use holdall_model::{
     interface::bundle::Bundle,
@@ -69,6 +69,8 @@ pub(in crate::record) struct Parts {
     pub requests: Arc<SessionRequests>,
     /// In the order of subscription, as in the ledger.
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
+    /// There where files repeat latched messages.
+    pub latched: Option<Arc<LatchedKeeper>>,
 }
 
 /// A decision of the graph that is still to be carried out.

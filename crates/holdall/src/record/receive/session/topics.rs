@@ -10,7 +10,10 @@ use crate::record::{
     write::drain::{COMMANDS_MAX, DrainCommand},
 };
 use holdall_io::mutex::lock;
-use holdall_model::topic::{MessageDefinition, TopicInfo, TopicOrigin};
+use holdall_model::{
+    qos::Durability,
+    topic::{MessageDefinition, TopicId, TopicInfo, TopicOrigin},
+};
 use holdall_transport::{EndpointInfo, TransportError};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -136,6 +139,7 @@ impl Session {
             type_name: plan.type_name.clone(),
             intake: Arc::clone(&intake),
         });
+        self.note_latched(id, &plan.name, plan.publishers.iter().any(offers_latched));
         let info = self.topic_info(number, plan);
         // Before the subscription, so that the drain knows the topic when its first message comes.
         let definition = self
@@ -147,16 +151,29 @@ impl Session {
             definition,
         });
         let qos_override = self.options.qos_overrides.get(&plan.name).copied();
+        let is_repeated = parts
+            .latched
+            .as_ref()
+            .is_some_and(|keeper| keeper.names(&plan.name));
         let names = (
             plan.name.as_str(),
             plan.type_name.as_str(),
             plan.type_hash.as_str(),
         );
         let mut topic = RecordedTopic::new(id, names, intake, qos_override);
+        if is_repeated {
+            topic = topic.request_latched();
+        }
         if self.options.merge_duplicates && self.sources.len() > 1 {
             topic = topic.merge_duplicates();
         }
         self.topics.insert(plan.name.clone(), topic);
+    }
+
+    fn note_latched(&self, topic: TopicId, name: &str, has_latched: bool) {
+        if let Some(keeper) = &self.parts.latched {
+            keeper.add_topic(topic, name, has_latched);
+        }
     }
 
     /// How the bag describes a topic.
@@ -232,6 +249,9 @@ impl Session {
         } else {
             self.sources[number].origin_of(publisher, moment)
         };
+        if let Some(keeper) = self.parts.latched.as_ref().filter(|_| offers_latched(publisher)) {
+            keeper.add_topic(topic.id, &publisher.topic, true);
+        }
         for node in nodes_to_ask(publisher) {
             let type_name = &publisher.type_name;
             self.definitions
@@ -243,4 +263,9 @@ impl Session {
             origin,
         )
     }
+}
+
+/// Whether a publisher keeps its last messages for late subscriptions.
+fn offers_latched(publisher: &EndpointInfo) -> bool {
+    publisher.qos.durability == Durability::TransientLocal
 }

@@ -117,6 +117,7 @@ impl Drain {
         }) {
             Ok(added) => {
                 self.topics[topic.0 as usize] = Some(added);
+                self.watch_place(topic, added);
                 self.topic_of_bag.push(topic);
                 debug_assert_eq!(self.topic_of_bag.len(), added.0 as usize + 1, "bags count from 0");
             }

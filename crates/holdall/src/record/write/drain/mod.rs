@@ -18,6 +18,7 @@ pub use commands::DrainCommand;
 use holdall_io::mutex::lock;
 use holdall_io::wait::Wait;
 use holdall_model::unheard::names_to_custom_data;
+use limits::Watch;
 use markers::custom_data_of;
 use packing::InPacking;
 pub(crate) use shared::COMMANDS_MAX;
@@ -28,7 +29,7 @@ pub(crate) use triggered::RequestedEvent;
 use types::OtherTypes;
 
 use super::{
-    checkpoint::{Checkpoints, account_for, by_topic_of_recording, ledger_record},
+    checkpoint::{Checkpoints, account_for, by_topic_of_recording, count_repeated, ledger_record},
     durability::{Arrivals, LossWindow},
     journal::Journal,
     retained::{Progress, Retained},
@@ -37,7 +38,6 @@ use super::{
 use crate::{
     record::{
         cache::{CacheEntry, Place, Segment, SharedCache, Stored},
-        limits::LimitGuard,
         trigger::Triggered,
     },
     writer::{
@@ -86,8 +86,8 @@ pub struct Drain {
     packing: Option<PayloadPacking<InPacking>>,
     failure: Option<WriteError>,
     options: DrainOptions,
-    /// There where the recording must not exceed a size or a number of messages.
-    limits: Option<Box<LimitGuard>>,
+    /// There where something depends on each message that is written.
+    watch: Option<Box<Watch>>,
     window: LossWindow,
     arrivals: Arrivals,
     /// Messages by topic that the sync in flight covers.
@@ -138,7 +138,7 @@ impl Drain {
             packing: None,
             failure: None,
             options,
-            limits: LimitGuard::watch(options.limits),
+            watch: Watch::of(options.limits, None),
             window: LossWindow::new(options.max_loss_window),
             arrivals: Arrivals::default(),
             syncing: Vec::new(),
@@ -205,8 +205,8 @@ impl Drain {
     /// Writes what a segment holds; nothing in it was received before `received`.
     fn write_segment(&mut self, mut segment: Segment, received: Duration) {
         self.forget_vacated();
-        if let Some(limits) = &mut self.limits {
-            limits.reread_length();
+        if let Some(watch) = &mut self.watch {
+            watch.reread_length();
         }
         let last_log_time = segment.last_log_time();
         let mut place = Place::default();
@@ -264,7 +264,7 @@ impl Drain {
         let (None, Some(topic)) = (&self.failure, topic) else {
             return self.lose(&entry, LossStage::Storage);
         };
-        if self.limits.is_some() && self.exceeds_limit(entry.log_time, payload.len()) {
+        if self.watch.is_some() && self.exceeds_limit(entry.log_time, payload.len()) {
             return self.lose(&entry, LossStage::Policy);
         }
         let message = StoredMessage {
@@ -283,8 +283,8 @@ impl Drain {
                 }
                 self.journal.written(self.bag.file_number(), &entry);
                 self.progress.written += 1;
-                if self.limits.is_some() {
-                    self.count_for_limit(entry.log_time, payload.len());
+                if self.watch.is_some() {
+                    self.watch_written(&entry, topic, payload);
                 }
                 self.count(&entry, bytes as u64);
             }
@@ -396,6 +396,7 @@ impl Drain {
             options,
             ..
         } = self;
+        count_repeated(&mut lock(&ledger), &topic_of_bag, &bag.repeated_by_topic());
         let mut records = vec![ledger_record(&lock(&ledger))];
         if window.status().window.is_some() {
             records.push((DURABILITY_RECORD.to_owned(), window.status().entries()));

@@ -215,8 +215,8 @@ impl Drain {
     /// Takes messages out of the ring whose fate is known, some at a time.
     fn let_go(&mut self, triggered: &mut Triggered, now: Duration) {
         self.forget_vacated();
-        if let Some(limits) = &mut self.limits {
-            limits.reread_length();
+        if let Some(watch) = &mut self.watch {
+            watch.reread_length();
         }
         let (mut bytes, mut written) = (0, None);
         for _ in 0..STEP_MESSAGES_MAX {
@@ -248,6 +248,7 @@ impl Drain {
         if !is_wanted {
             let interval = Interval::of_message(LossStage::Policy, entry.sequence, entry.log_time);
             lock(&self.ledger).miss(entry.topic, entry.publisher, interval);
+            self.watch_dropped(&entry, triggered.ring.oldest_payload());
         } else if self.is_waiting(entry.topic) {
             if let Some(payload) = self.take_payload(triggered, entry.topic) {
                 let received = self.last_step;
