@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    reader::{Bag, BagSet},
+    reader::{Bag, BagAudit, BagSet},
     record::{
         MarkError, SteppedRecorder,
         options::{Trigger, TriggerOptions},
@@ -11,6 +11,7 @@ use crate::{
     writer::{CompressionMode, OsFolder},
 };
 use holdall_io::sim::{SimClock, SimRng};
+use std::num::NonZeroU32;
 
 const FLOAT: &str = "std_msgs/msg/Float64";
 
@@ -93,10 +94,14 @@ impl Stepped {
     }
 
     fn publisher(&mut self, topic: &str, type_name: &str) -> (String, MemoryPublisher) {
+        self.publisher_with(topic, type_name, RELIABLE)
+    }
+
+    fn publisher_with(&mut self, topic: &str, type_name: &str, qos: QosProfile) -> (String, MemoryPublisher) {
         let request = PublishRequest {
             topic: topic.to_owned(),
             type_name: type_name.to_owned(),
-            qos: RELIABLE,
+            qos,
             ..PublishRequest::default()
         };
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
@@ -285,6 +290,75 @@ fn each_event_is_a_file_with_a_marker_and_close_ones_share_it() {
     }
     let status = recorded.report.status.triggered.unwrap();
     assert_eq!((status.events(), status.triggers[0].events), (4, 4));
+}
+
+#[test]
+fn an_event_that_is_soon_over_has_its_messages_in_its_own_file() {
+    let (before, after) = (ms(1000), ms(50));
+    let mut world = Stepped::new(triggers(&["/value: data < 11.5"], before, after), |_| {});
+    let value = world.publisher("/value", FLOAT);
+    let mut events = Vec::new();
+    for step in 0..1000 {
+        world.clock.advance(ms(10));
+        let is_event = [200, 600].contains(&step);
+        let time = world.send(&value, &float(if is_event { 11.0 } else { 12.0 }));
+        if is_event {
+            events.push((time, before, after));
+        }
+        world.settle();
+    }
+    let (recorded, _dir) = world.end(&events);
+    let files = recorded.report.files.iter();
+    let of_file: Vec<usize> = files.map(|file| read_messages(file).len()).collect();
+    assert_eq!(of_file, [106, 106, 0]);
+}
+
+#[test]
+fn the_file_of_an_event_begins_with_the_latched_state_that_the_ring_let_go() {
+    let mut world = Stepped::new(triggers(&["/value: data < 11.5"], ms(1000), ms(500)), |record| {
+        record.repeat.all = NonZeroU32::new(1);
+    });
+    let (map, value) = (
+        world.publisher_with("/map", "std_msgs/msg/String", LATCHED),
+        world.publisher("/value", FLOAT),
+    );
+    for step in 0..1600 {
+        world.clock.advance(ms(10));
+        if step % 800 == 0 {
+            world.send(&map, &payload(step as usize, 40));
+        }
+        let is_event = [300, 600, 1100].contains(&step);
+        world.send(&value, &float(if is_event { 11.0 } else { 12.0 }));
+        world.settle();
+    }
+    let report = world.recorder.stop();
+    assert_eq!(report.audit_faults, Vec::<String>::new());
+    let files = &report.files;
+    for (file, map) in files.iter().zip([0, 0, 800]) {
+        let first = read_messages(file).into_iter().next().unwrap();
+        assert_eq!(
+            (first.topic.as_str(), first.payload),
+            ("/map", payload(map, 40)),
+            "{}",
+            file.display()
+        );
+    }
+    let bag = Bag::open(&world.output).unwrap();
+    let maps = bag.messages().map(|message| message.unwrap());
+    let maps: Vec<Vec<u8>> = maps
+        .filter(|message| message.topic.name == "/map")
+        .map(|message| message.payload.to_vec())
+        .collect();
+    assert_eq!(
+        maps,
+        [payload(0, 40), payload(800, 40)],
+        "the second file's copy is the first one's"
+    );
+    assert_eq!(bag.hidden_by_topic(), [("/map".to_owned(), 1)].into());
+    let audit = BagAudit::of(&bag).unwrap();
+    assert_eq!(audit.faults, Vec::<String>::new());
+    let of_map = audit.topics.iter().find(|topic| topic.name == "/map").unwrap();
+    assert_eq!((of_map.recorded, of_map.repeated), (0, 3));
 }
 
 #[test]

@@ -113,10 +113,13 @@ impl Triggered {
                 .newest()
                 .is_some_and(|newest| !self.wanted.contains(newest))
         };
-        self.status.is_recording
-            && is_past
-            && (is_caught_up || has_later())
-            && self.oldest_fate() != Some(Fate::Write)
+        self.status.is_recording && is_past && (is_caught_up || has_later()) && self.has_passed_end()
+    }
+
+    /// Whether the ring has no message that the last event can want: older ones of which nothing is known yet are before the wanted ones.
+    fn has_passed_end(&self) -> bool {
+        let oldest = self.ring.oldest().zip(self.wanted.end());
+        oldest.is_none_or(|(oldest, end)| oldest.log_time > end)
     }
 
     /// Forgets what no message in the ring or to come can be in.
