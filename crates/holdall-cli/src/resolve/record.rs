@@ -78,11 +78,7 @@ pub fn resolve(
             duration_max: some_unless_zero(args.max_bag_duration),
             files_max: some_unless_zero(args.max_bag_files),
         },
-        limits: RecordingLimits {
-            duration_max: some_unless_zero(args.max_recording_duration),
-            bytes_max: some_unless_zero(args.max_recording_size),
-            messages_max: some_unless_zero(args.max_recording_messages),
-        },
+        limits: limits(args),
         throttles: throttles(&args.topic_throttle_frequency)?,
         priorities: priorities(&args.topic_priority)?,
         repeat: repeats(args)?,
@@ -117,6 +113,15 @@ pub fn resolve(
         warnings: warnings(args),
         default_output: args.output.is_none().then(|| default_output(surroundings)),
     })
+}
+
+/// When the recording ends by itself.
+fn limits(args: &RecordArguments) -> RecordingLimits {
+    RecordingLimits {
+        duration_max: some_unless_zero(args.max_recording_duration),
+        bytes_max: some_unless_zero(args.max_recording_size),
+        messages_max: some_unless_zero(args.max_recording_messages),
+    }
 }
 
 /// Name and type of each topic of `--static-topics-path`.
