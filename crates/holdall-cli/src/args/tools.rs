@@ -203,6 +203,10 @@ pub struct OutputArguments {
     #[arg(long, value_name = "MODE", help_heading = "Output")]
     pub compression_mode: Option<PackMode>,
 
+    /// Begin a file that does not begin with the first message without the latched messages (/tf_static, /map) that were valid then
+    #[arg(long, help_heading = "Output")]
+    pub no_latched_state: bool,
+
     /// Store these key=value pairs in custom_data of metadata.yaml
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Output")]
     pub custom_data: Vec<String>,

@@ -5,7 +5,7 @@ use super::{
 };
 use crate::args::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
 use holdall::{
-    tools::{Choice, FieldChange, OutputOptions, Shift, SplitAt},
+    tools::{Choice, FieldChange, LatchedMode, OutputOptions, Shift, SplitAt},
     writer::{CompressionMode, CompressionOptions},
 };
 use holdall_model::selection::Selection;
@@ -170,6 +170,11 @@ pub fn output(
         frames: BTreeMap::new(),
         renames: BTreeMap::new(),
         shift: Shift::default(),
+        latched: if args.no_latched_state {
+            LatchedMode::Leave
+        } else {
+            LatchedMode::Repeat
+        },
         custom_data: custom_data(&args.custom_data)?,
     })
 }

@@ -72,17 +72,18 @@ pub(super) struct Taken<'a> {
 impl Accounts {
     /// The records that end the output; `written` has its number of messages by topic. A message that is
     /// missing in the output but was not left out on request gets no explanation: the audit of the output
-    /// reports it.
+    /// reports it. `repeated` has the number of messages that files repeat, which are not in `written`.
     pub fn records(
         &self,
         taken: &Taken<'_>,
         written: &BTreeMap<String, u64>,
+        repeated: &BTreeMap<String, u64>,
     ) -> Vec<(String, MetadataEntries)> {
         let mut records = self.records.clone();
         if let Some(ledger) = &self.ledger {
             let mut ledger = ledger.clone();
             for topic in &mut ledger.topics {
-                topic.repeated = 0;
+                topic.repeated = repeated.get(&topic.name).copied().unwrap_or(0);
                 let count = self.counts.get(&topic.name).copied().unwrap_or_default();
                 topic.left_out += count.all - count.taken;
                 if taken.is_partial {

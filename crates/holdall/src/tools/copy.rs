@@ -4,13 +4,19 @@ use super::{
     SplitAt, ToolError, Written,
     accounts::{Accounts, Taken},
     choice::Chooser,
+    latched::{Heads, InputState},
 };
 use crate::{
     reader::{Bag, BagFile},
     writer::{BagFacts, CompressionMode, FileFacts, ROSBAG2_RECORD, bag_metadata, rosbag2_record},
 };
 use holdall_io::{fs, output::OutputDisk};
-use holdall_model::{metadata::BagMetadata, time::Timestamp, topic::TopicInfo};
+use holdall_model::{
+    metadata::BagMetadata,
+    repeated::{BagRepeats, FileRepeats, REPEATED_RECORD, repeats_to_custom_data},
+    time::Timestamp,
+    topic::TopicInfo,
+};
 use holdall_storage::{
     Storage, StorageOptions,
     chunks::{AttachmentChange, ChunkFile, ChunkStorage, SpliceChoice, SpliceJob, Spliced},
@@ -42,6 +48,8 @@ pub(super) struct Plan<'a> {
     pub taken: &'a Taken<'a>,
     /// Settings whose codec compresses all chunks; `None` to leave them unchanged.
     pub codec: Option<StorageOptions>,
+    /// The latched topics, where files repeat their state.
+    pub latched: Option<&'a InputState<'a>>,
     /// The bag directory, which does not exist yet.
     pub directory: &'a Path,
 }
@@ -80,7 +88,7 @@ pub(super) fn run(
         return Ok(None);
     };
     let output = begin(plan, storage, chunks, &inputs)?;
-    make(plan, output, &inputs, ranges, progress).map(Some)
+    make(plan, output, inputs, ranges, progress).map(Some)
 }
 
 fn begin<'a>(
@@ -111,29 +119,48 @@ fn begin<'a>(
 fn make(
     plan: &Plan<'_>,
     mut output: Output<'_>,
-    inputs: &[Box<dyn ChunkFile>],
+    mut inputs: Vec<Box<dyn ChunkFile>>,
     ranges: Vec<Range>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Written, ToolError> {
     let total: u64 = plan.bags.iter().map(Bag::size_bytes).sum();
-    let channels = taken_channels(plan, inputs);
+    let channels = taken_channels(plan, &inputs);
+    let storage = (output.storage, output.chunks);
+    let heads = plan
+        .latched
+        .map(|state| Heads::new(state, storage, plan.directory, &ranges));
+    let mut heads = heads.transpose()?;
     let mut disk = OutputDisk::open(plan.directory)?;
     let mut done = 0;
     let count = ranges.len();
     for (place, (from, until)) in ranges.into_iter().enumerate() {
-        let choice = SpliceChoice {
+        let mut choice = SpliceChoice {
             channels: channels.clone(),
             from,
             until,
             codec: plan.codec.clone(),
         };
+        let mut head = heads.as_mut().map(|heads| heads.of(place)).transpose()?;
+        let first = head.as_mut().and_then(|head| head.input.take());
+        let has_first = first.is_some();
+        if let Some(first) = first {
+            choice
+                .channels
+                .insert(0, vec![true; first.summary().channels.len()]);
+            // Of chunks that begin at the same time that of the first input comes first.
+            inputs.insert(0, first);
+        }
         let mut last = 0;
         let is_last = place + 1 == count;
-        output.file(&mut disk, inputs, &choice, is_last, &mut |at| {
+        let mark = head.as_ref().map(|head| &head.mark);
+        output.file(&mut disk, (&inputs, mark), &choice, is_last, &mut |at| {
             last = at;
             progress((done + at).min(total), total);
         })?;
         done += last;
+        if has_first {
+            inputs.remove(0);
+        }
     }
     disk.finish()?;
     output.finish()
@@ -216,6 +243,8 @@ fn ranges(plan: &Plan<'_>, inputs: &[Box<dyn ChunkFile>]) -> Result<Option<Vec<R
         }
     }
     if let Some(bytes_max) = plan.split.bytes_max {
+        let repeated = plan.latched.map_or(Ok(0), InputState::bytes)?;
+        let bytes_max = bytes_max - repeated.min(bytes_max / 2);
         cuts.extend(cuts_by_size(&parts, bytes_max));
     }
     cuts.sort_unstable();
@@ -312,10 +341,19 @@ struct Output<'a> {
 /// A file that was made.
 struct MadeFile {
     name: String,
+    /// What it repeats; `None` where files repeat nothing.
+    mark: Option<FileRepeats>,
     /// Without counts by channel.
     summary: FileSummary,
     /// Messages by the place of their topic, without topics that have none: a bag may have many files, and many topics.
     messages: Vec<(usize, u64)>,
+}
+
+impl MadeFile {
+    /// Number of messages that it repeats.
+    fn repeated(&self) -> u64 {
+        self.mark.as_ref().map_or(0, FileRepeats::messages)
+    }
 }
 
 /// Counts by the place of their topic from counts by channel, without topics that have no message.
@@ -335,7 +373,7 @@ impl Output<'_> {
     fn file(
         &mut self,
         disk: &mut OutputDisk,
-        inputs: &[Box<dyn ChunkFile>],
+        (inputs, mark): (&[Box<dyn ChunkFile>], Option<&FileRepeats>),
         choice: &SpliceChoice,
         is_last: bool,
         progress: &mut dyn FnMut(u64),
@@ -350,8 +388,10 @@ impl Output<'_> {
             ..BagMetadata::default()
         };
         let opening = [(ROSBAG2_RECORD, rosbag2_record(&opening))];
+        let mark_record = mark.map(|mark| (REPEATED_RECORD, mark.entries()));
+        let opening: Vec<_> = opening.into_iter().chain(mark_record).collect();
         let mut closing = |spliced: &Spliced| -> Vec<(String, MetadataEntries)> {
-            let files = [self.made(name.clone(), spliced, &path)];
+            let files = [self.made(name.clone(), spliced, (&path, mark))];
             // Only of this file: with all files in each, hundreds of short ones would contain little else.
             let topics = if is_last && self.files.is_empty() {
                 &self.topics[..]
@@ -361,8 +401,9 @@ impl Output<'_> {
             let record = rosbag2_record(&self.metadata(topics, &files));
             let mut records = vec![(ROSBAG2_RECORD.to_owned(), record)];
             if is_last {
-                let by_topic = self.by_topic(files.iter().chain(&self.files));
-                records.extend(self.plan.accounts.records(self.plan.taken, &by_topic));
+                let (by_topic, repeated) = self.by_topic(files.iter().chain(&self.files));
+                let accounts = self.plan.accounts;
+                records.extend(accounts.records(self.plan.taken, &by_topic, &repeated));
             }
             records
         };
@@ -376,8 +417,8 @@ impl Output<'_> {
             attachments: AttachmentChange::default(),
             progress,
         })?;
-        let made = self.made(name, &spliced, &path);
-        self.written.messages += made.summary.message_count;
+        let made = self.made(name, &spliced, (&path, mark));
+        self.written.messages += made.summary.message_count - made.repeated();
         self.written.bytes += spliced.bytes;
         self.written.copied_chunks += spliced.copied_chunks;
         self.written.copied_bytes += spliced.copied_bytes;
@@ -386,7 +427,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn made(&self, name: String, spliced: &Spliced, path: &Path) -> MadeFile {
+    fn made(&self, name: String, spliced: &Spliced, (path, mark): (&Path, Option<&FileRepeats>)) -> MadeFile {
         let summary = FileSummary {
             path: path.to_owned(),
             message_count: spliced.message_count(),
@@ -397,19 +438,34 @@ impl Output<'_> {
         };
         MadeFile {
             name,
+            mark: mark.cloned(),
             summary,
             messages: by_place(&self.places, &spliced.channels),
         }
     }
 
-    /// Number of messages in these files, by topic; all topics are in it.
-    fn by_topic<'f>(&self, files: impl Iterator<Item = &'f MadeFile>) -> BTreeMap<String, u64> {
+    /// Number of messages in these files, by topic, without those that files repeat, and of these; all topics are in the first.
+    fn by_topic<'f>(
+        &self,
+        files: impl Iterator<Item = &'f MadeFile>,
+    ) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
         let mut by_topic: BTreeMap<String, u64> =
             self.topics.iter().map(|topic| (topic.name.clone(), 0)).collect();
-        for (place, count) in files.flat_map(|file| &file.messages) {
-            *by_topic.entry(self.topics[*place].name.clone()).or_default() += count;
+        let mut repeated: BTreeMap<String, u64> = BTreeMap::new();
+        for file in files {
+            for (place, count) in &file.messages {
+                *by_topic.entry(self.topics[*place].name.clone()).or_default() += count;
+            }
+            for channel in file.mark.iter().flat_map(|mark| &mark.channels) {
+                *repeated.entry(channel.topic.clone()).or_default() += channel.messages.len() as u64;
+            }
         }
-        by_topic
+        for (topic, count) in &repeated {
+            if let Some(all) = by_topic.get_mut(topic) {
+                *all = all.saturating_sub(*count);
+            }
+        }
+        (by_topic, repeated)
     }
 
     /// Of these files, with the first topics of the bag, or none.
@@ -438,7 +494,13 @@ impl Output<'_> {
     }
 
     fn finish(self) -> Result<Written, ToolError> {
-        let text = self.metadata(&self.topics, &self.files).to_yaml();
+        let mut metadata = self.metadata(&self.topics, &self.files);
+        let marks = self.files.iter();
+        let marks: BagRepeats = marks
+            .filter_map(|file| Some((file.name.clone(), file.mark.clone()?)))
+            .collect();
+        metadata.custom_data.extend(repeats_to_custom_data(&marks));
+        let text = metadata.to_yaml();
         fs::write_atomically(&self.plan.directory.join("metadata.yaml"), text.as_bytes())?;
         Ok(self.written)
     }

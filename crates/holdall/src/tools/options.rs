@@ -34,6 +34,16 @@ impl SplitAt {
     }
 }
 
+/// What a file of the output begins with that does not begin with the first message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LatchedMode {
+    /// The latched messages that were valid then, marked as repeated.
+    Repeat,
+    /// Its own first message, as in rosbag2.
+    #[default]
+    Leave,
+}
+
 /// How an output is written.
 #[derive(Clone, Debug, Default)]
 pub struct OutputOptions {
@@ -59,6 +69,8 @@ pub struct OutputOptions {
     pub renames: BTreeMap<String, String>,
     /// How far the messages' stamps move; those within messages stay.
     pub shift: super::Shift,
+    /// What a later file, or one that begins later than the inputs, begins with.
+    pub latched: LatchedMode,
     /// Additional entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
 }

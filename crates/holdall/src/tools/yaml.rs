@@ -1,6 +1,6 @@
 //! rosbag2's files for `convert`: `output_bags` and `input_bags`, with all storage and record options.
 
-use super::{Choice, Moment, OutputOptions, Shift, SplitAt};
+use super::{Choice, LatchedMode, Moment, OutputOptions, Shift, SplitAt};
 use crate::writer::{CompressionMode, CompressionOptions};
 use holdall_model::{
     selection::{Selection, parse_pattern},
@@ -196,6 +196,7 @@ fn output_bag(
     };
     let some = |number: u64| Some(number).filter(|number| *number > 0);
     let options = OutputOptions {
+        latched: LatchedMode::Leave,
         directory: entry.uri.into(),
         // As in rosbag2: its default, whatever the inputs are.
         storage_id: Some(entry.storage_id)

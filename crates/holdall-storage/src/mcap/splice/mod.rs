@@ -263,7 +263,11 @@ fn planned(
                 .map(|extent| (place, extent.clone())),
         );
     }
-    planned.sort_by_key(|(place, extent)| (extent.times.0, *place, extent.start));
+    // Of an extent that begins earlier only messages from there on are taken.
+    let from = choice
+        .from
+        .map_or(0, |from| from.as_nanos().max(0).cast_unsigned());
+    planned.sort_by_key(|(place, extent)| (extent.times.0.max(from), *place, extent.start));
     Ok(planned)
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     reader::{AccountKind, Bag, BagAudit, BagSet, MessageFilter},
     record::{cache::CachePolicy, options::RepeatOptions},
-    tools::{Choice, Job, OutputOptions, run},
+    tools::{Choice, Job, LatchedMode, OutputOptions, run},
     writer::{CompressionMode, SplitOptions},
 };
 use holdall_model::repeated::REPEATED_CUSTOM_KEY;
@@ -304,4 +304,133 @@ fn a_snapshot_begins_with_the_state_that_its_ring_has_dropped() {
         ("/map", &payload(1, 100))
     );
     assert_eq!(BagAudit::of(&bag).unwrap().faults, Vec::<String>::new());
+}
+
+/// A bag of one file: `/map` is sent first and in the middle, `/scan` all the time.
+fn one_file(world: &mut World) -> (Recorded, Vec<(String, Vec<u8>)>) {
+    let map = world.publisher("/map", LATCHED);
+    let scan = world.publisher("/scan", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&map);
+    recording.wait_matched(&scan);
+    let mut sent = Vec::new();
+    for number in 0..40 {
+        let (publisher, topic, payload) = match number {
+            0 | 20 => (&map, "/map", payload(number + 100, 50)),
+            _ => (&scan, "/scan", payload(number, 30)),
+        };
+        publisher.send(&payload);
+        sent.push((topic.to_owned(), payload));
+        recording.wait_recorded(sent.len() as u64);
+    }
+    (recording.stop(), sent)
+}
+
+fn made(input: &Path, output: &Path, storage: &str, change: impl FnOnce(&mut Job)) -> crate::tools::Written {
+    let mut job = Job {
+        inputs: vec![Bag::open(input).unwrap()],
+        choice: Choice::default(),
+        output: OutputOptions {
+            directory: output.to_owned(),
+            storage_id: Some(storage.to_owned()),
+            latched: LatchedMode::Repeat,
+            ..OutputOptions::default()
+        },
+    };
+    change(&mut job);
+    run(job, &mut |_, _| {}).unwrap()
+}
+
+#[track_caller]
+fn assert_balanced(path: &Path) {
+    let audit = BagAudit::of(&Bag::open(path).unwrap()).unwrap();
+    assert_eq!(audit.faults, Vec::<String>::new());
+    assert_eq!(audit.account, AccountKind::Final);
+}
+
+#[test]
+fn what_tools_split_has_the_latched_messages_in_each_file_and_each_message_once() {
+    let mut world = World::new();
+    let (recorded, sent) = one_file(&mut world);
+    let bag = Bag::open(&recorded.output).unwrap();
+    let times: Vec<Timestamp> = bag.messages().map(|message| message.unwrap().log_time).collect();
+    for storage in STORAGES {
+        // Chunks are copied for MCAP in the first case, and messages in all others.
+        for (case, is_by_count) in [("at", false), ("count", true)] {
+            let output = recorded.output.with_file_name(format!("{storage}_{case}"));
+            let written = made(&recorded.output, &output, storage, |job| {
+                if is_by_count {
+                    job.output.split.count_max = Some(10);
+                } else {
+                    job.output.split.times = [10, 20, 30].map(|at| times[at]).to_vec();
+                }
+            });
+            let about = format!("{storage}, {case}");
+            assert_eq!((written.files.len(), written.messages), (4, 40), "{about}");
+            assert_eq!(read(&output), sent, "{about}: all once, in order");
+            let maps = written.files.iter().map(|file| {
+                let of_file = read(file).into_iter();
+                let maps = of_file.filter(|(topic, _)| topic == "/map");
+                maps.map(|(_, payload)| payload).collect::<Vec<_>>()
+            });
+            let maps: Vec<_> = maps.collect();
+            let (first, second) = (payload(100, 50), payload(120, 50));
+            // The third begins with a map of its own; where the messages are read, the old one is before it.
+            let third = if storage == "mcap" && !is_by_count {
+                vec![second.clone()]
+            } else {
+                vec![first.clone(), second.clone()]
+            };
+            assert_eq!(
+                maps,
+                [vec![first.clone()], vec![first], third, vec![second]],
+                "{about}"
+            );
+            for file in &written.files {
+                assert_eq!(read(file)[0].0, "/map", "{about}: {}", file.display());
+            }
+            assert_balanced(&output);
+            let rebuilt = Bag::rebuild(&output).unwrap();
+            assert_eq!(rebuilt.metadata().message_count, 40, "{about}");
+            let again = output.with_extension("again");
+            made(&output, &again, storage, |_| {});
+            assert_eq!(read(&again), sent, "{about}: one file again");
+            assert_balanced(&again);
+        }
+    }
+}
+
+#[test]
+fn what_begins_later_begins_with_the_latched_messages_of_then() {
+    let mut world = World::new();
+    let (recorded, sent) = one_file(&mut world);
+    let bag = Bag::open(&recorded.output).unwrap();
+    let from = bag.messages().nth(10).unwrap().unwrap().log_time;
+    for storage in STORAGES {
+        for is_by_message in [false, true] {
+            let output = recorded
+                .output
+                .with_file_name(format!("from_{storage}_{is_by_message}"));
+            let written = made(&recorded.output, &output, storage, |job| {
+                job.choice.start = Some(crate::tools::Moment::At(from));
+                if is_by_message {
+                    job.choice.rates.insert("/none".to_owned(), 1.0);
+                }
+            });
+            let about = format!("{storage}, {is_by_message}");
+            let found = read(&output);
+            assert_eq!(written.messages, 30, "{about}");
+            assert_eq!(found[0], ("/map".to_owned(), payload(100, 50)), "{about}");
+            assert_eq!(found[1..], sent[10..], "{about}");
+            assert_balanced(&output);
+            let bag = Bag::open(&output).unwrap();
+            assert_eq!(bag.copies_by_topic(), [("/map".to_owned(), 1)].into(), "{about}");
+            let without = output.with_extension("without");
+            made(&recorded.output, &without, storage, |job| {
+                job.choice.start = Some(crate::tools::Moment::At(from));
+                job.output.latched = LatchedMode::Leave;
+            });
+            assert_eq!(read(&without), sent[10..], "{about}: as rosbag2");
+        }
+    }
 }

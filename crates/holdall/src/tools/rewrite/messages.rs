@@ -4,30 +4,38 @@ use super::Written;
 use crate::{
     decode::{Decoders, MessageChoice},
     reader::{Bag, BagMessage, BagSet},
-    tools::{SplitAt, ToolError, change::Changer, choice::Chooser, relabel::Relabel},
+    tools::{
+        SplitAt, ToolError,
+        change::Changer,
+        choice::Chooser,
+        latched::{InputState, OutputState},
+        relabel::Relabel,
+    },
     writer::{
-        BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, OsFolder, PayloadPacking,
-        PublisherSlot, os_disk,
+        BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, LatchedMessage, OsFolder,
+        PayloadPacking, PublisherSlot, os_disk,
     },
 };
 use holdall_io::wait::Wait;
-use holdall_io::{block::BlockPoolOptions, os::DiskMode};
+use holdall_io::{block::BlockPoolOptions, mutex::lock, os::DiskMode};
 use holdall_model::{
     message::PayloadRef,
+    repeated::RepeatedMessage,
     time::Timestamp,
     topic::{MessageDefinition, PublisherInfo, TopicInfo},
 };
 use holdall_storage::writer::{ChannelInfo, MetadataEntries, StoredMessage};
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 
 /// Messages between two checks for the writer's other work.
 const MESSAGES_PER_STEP: u64 = 64;
 
-/// The closing records of a bag, made from the number of its messages by topic.
-type ClosingRecords<'a> = dyn Fn(&BTreeMap<String, u64>) -> Vec<(String, MetadataEntries)> + 'a;
+/// The closing records of a bag, made from the number of its messages, and of those that files repeat, by topic.
+type ClosingRecords<'a> =
+    dyn Fn(&BTreeMap<String, u64>, &BTreeMap<String, u64>) -> Vec<(String, MetadataEntries)> + 'a;
 
 /// A topic's type, by name and type.
 type TopicKey = (String, String);
@@ -54,6 +62,8 @@ pub(super) struct Rewrite<'a> {
     written: Written,
     /// Number of messages written, by topic.
     by_topic: BTreeMap<String, u64>,
+    /// Where files repeat latched messages: those of the inputs, and what the next file repeats.
+    latched: Option<(InputState<'a>, Arc<Mutex<OutputState>>)>,
 }
 
 /// A message's target: a topic, and the publisher if the input stores it.
@@ -73,7 +83,7 @@ impl<'a> Rewrite<'a> {
         set: &'a BagSet,
         options: BagOptions,
         (chooser, changer, relabel): (Chooser, Changer, Relabel),
-        split: SplitAt,
+        (split, latched): (SplitAt, Option<InputState<'a>>),
     ) -> Result<Self, ToolError> {
         let mut definitions = HashMap::new();
         for bag in set.bags() {
@@ -96,6 +106,7 @@ impl<'a> Rewrite<'a> {
         )?;
         // The directory is made under another name.
         bag.set_unseen();
+        let latched = latched.map(|inputs| (inputs, OutputState::begin(&mut bag)));
         let mut rewrite = Self {
             set,
             chooser,
@@ -112,6 +123,7 @@ impl<'a> Rewrite<'a> {
             packing,
             written: Written::default(),
             by_topic: BTreeMap::new(),
+            latched,
         };
         for topic in set.topics() {
             rewrite.topic(&topic)?;
@@ -180,6 +192,9 @@ impl<'a> Rewrite<'a> {
     ) -> Result<Written, ToolError> {
         let total: u64 = self.set.bags().iter().map(Bag::size_bytes).sum();
         let mut done = 0;
+        if let Some(from) = choice.from {
+            self.keep_before(from)?;
+        }
         let (mut decoders, mut seen) = (Decoders::new(self.set.clone()), 0u64);
         for message in choice.messages(self.set, &mut decoders)? {
             let message = message?;
@@ -192,11 +207,14 @@ impl<'a> Rewrite<'a> {
             }
         }
         while self.write_packed()? {}
-        let by_topic = self.by_topic.into_iter();
+        let by_topic = std::mem::take(&mut self.by_topic).into_iter();
         let by_topic = by_topic
             .map(|(name, count)| (self.relabel.name(&name), count))
             .collect();
-        let closed = self.bag.close(records(&by_topic), None, |_| BTreeMap::new());
+        let repeated = self.repeated_by_topic();
+        let closed = self
+            .bag
+            .close(records(&by_topic, &repeated), None, |_| BTreeMap::new());
         if let Some(failure) = closed.failure {
             return Err(failure.into());
         }
@@ -209,6 +227,65 @@ impl<'a> Rewrite<'a> {
         self.written.changed_messages = self.changer.count;
         self.changer.warn();
         Ok(self.written)
+    }
+
+    /// Messages that files repeat, by the output's names of topics.
+    fn repeated_by_topic(&self) -> BTreeMap<String, u64> {
+        let counts = self.bag.repeated_by_topic();
+        let topics = self.topics.iter().filter_map(|((name, _), topic)| {
+            let count = counts.iter().find(|count| Some(count.topic) == *topic)?;
+            Some((self.relabel.name(name), count.messages))
+        });
+        topics.collect()
+    }
+
+    /// Keeps the latched messages that were valid before the first message.
+    fn keep_before(&mut self, from: Timestamp) -> Result<(), ToolError> {
+        let state = match &self.latched {
+            Some((inputs, _)) => inputs.before(from)?,
+            None => return Ok(()),
+        };
+        for message in state {
+            let Some(target) = self.target_of(&message)? else {
+                continue;
+            };
+            let mut changed = Vec::new();
+            let is_changed = self.changer.change(&message, &mut changed)?;
+            let payload = if is_changed {
+                changed
+            } else {
+                message.payload.to_vec()
+            };
+            let about = Packed {
+                target,
+                topic: Arc::clone(&message.topic),
+                log_time: message.log_time,
+                publish_time: message.publish_time,
+                sequence: message.sequence,
+            };
+            self.keep_latched(&about, &payload, None);
+        }
+        Ok(())
+    }
+
+    /// Keeps a message for the beginnings of the next files, if it is latched. `file`: the number of the file that has it.
+    fn keep_latched(&self, about: &Packed, payload: &[u8], file: Option<u32>) {
+        let Some((inputs, outputs)) = &self.latched else {
+            return;
+        };
+        let Some(depth) = inputs.depth(&about.topic) else {
+            return;
+        };
+        let message = LatchedMessage {
+            topic: about.target.0,
+            publisher: about.topic.publisher.as_deref().cloned(),
+            publish_time: self.relabel.shift.apply(about.publish_time),
+            sequence: about.sequence,
+            payload: Arc::new(payload.to_vec()),
+            is_packed: self.packing.is_some() && file.is_some(),
+            origin: RepeatedMessage { id: 0, file },
+        };
+        lock(outputs).keep(message, depth);
     }
 
     fn message(&mut self, message: &BagMessage) -> Result<(), ToolError> {
@@ -277,6 +354,9 @@ impl<'a> Rewrite<'a> {
             || about.topic.publisher.as_deref().cloned(),
         )?;
         self.written.messages += 1;
+        if self.latched.is_some() {
+            self.keep_latched(about, payload, self.bag.file_number());
+        }
         Ok(())
     }
 }

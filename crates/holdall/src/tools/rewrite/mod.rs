@@ -3,12 +3,13 @@
 mod messages;
 
 use super::{
-    Choice, OutputOptions, ToolError,
+    Choice, LatchedMode, OutputOptions, ToolError,
     accounts::{self, Accounts, Taken},
     beyond::{self, Beyond},
     change::Changer,
     choice::{check_result, check_topics},
     copy::{self, Plan},
+    latched::InputState,
     relabel::Relabel,
     staged::Staged,
 };
@@ -104,6 +105,10 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         && relabel.is_idle()
         && job.choice.is_by_index()
         && (!job.output.is_rewritten || codec.is_some());
+    let is_whole = start.is_none() && !is_bounded && job.output.split.is_none();
+    let repeats = job.output.latched == LatchedMode::Repeat && !is_whole;
+    let state = || InputState::of(&set, &job.choice, &asked);
+    let latched = repeats.then(state).flatten();
     let plan = Plan {
         bags: set.bags(),
         chooser: &chooser,
@@ -113,6 +118,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         accounts: &accounts,
         taken: &taken,
         codec,
+        latched: latched.as_ref(),
         directory: staged.directory(),
     };
     let written = match storage.chunks() {
@@ -143,10 +149,10 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 &set,
                 options,
                 (chooser, changer, relabel),
-                job.output.split.clone(),
+                (job.output.split.clone(), latched),
             )?;
-            let mut written =
-                rewrite.run(&messages, &|written| accounts.records(&taken, written), progress)?;
+            let records = |written: &_, repeated: &_| accounts.records(&taken, written, repeated);
+            let mut written = rewrite.run(&messages, &records, progress)?;
             carry(&beyond, storage, &mut written)?;
             written
         }
