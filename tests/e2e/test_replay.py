@@ -98,6 +98,7 @@ def test_goals_of_an_action_are_sent_again_with_their_identifiers(world):
     server.wait_for("ready")
     told, report = play(world, bag, "--send-actions-as-client", "--fail-if-unanswered")
     assert told.returncode == 0, (told.stderr, report)
+    assert [report["services"][f"/count/_action/{service}"]["sent"] for service in ("send_goal", "get_result")] == [2, 2], report
     goals = [server.wait_for("goal") for _ in range(2)]
     assert sorted((goal["order"], goal["id"]) for goal in goals) == [(3, done["ids"][0]), (5, done["ids"][1])]
     for service in ("send_goal", "get_result"):

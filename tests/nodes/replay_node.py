@@ -49,6 +49,9 @@ def serve(node, plan, stop):
 
     def call():
         assert client.wait_for_service(timeout_sec=20)
+        # Calls before the recorder is found are in no bag.
+        while plan.get("introspection") and not node.count_subscribers(f"{plan['serve']}/_service_event"):
+            time.sleep(0.005)
         for number, text in plan.get("calls", []):
             future = client.call_async(BasicTypes.Request(int64_value=number, string_value=text))
             while not future.done():
@@ -77,6 +80,9 @@ def goal_events(node, plan):
     feedback = node.create_publisher(Fibonacci.Impl.FeedbackMessage, f"{name}/feedback", QoSProfile(depth=100))
 
     def publish():
+        # What is published before the recorder is found is in no bag.
+        while not all(publisher.get_subscription_count() for publisher in (sent, got, feedback)):
+            time.sleep(0.005)
         for place, order in enumerate(plan["orders"]):
             request, result, event = send.Request(), get.Request(), send.Event()
             request.goal.order = order

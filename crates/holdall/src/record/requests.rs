@@ -24,7 +24,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 pub struct SubscribeAnswer {
     /// Topics of the request that are recorded now, also those that were before.
     pub subscribed: Vec<String>,
-    /// Topics of the request that are not: no node has them, or not with the type that was asked for.
+    /// Topics of the request that are not: no node has them, or not with the type that was asked for, or no transport accepts a
+    /// subscription.
     pub unavailable: Vec<String>,
 }
 

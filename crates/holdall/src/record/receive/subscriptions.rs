@@ -95,6 +95,11 @@ impl RecordedTopic {
         request
     }
 
+    /// Whether a transport has accepted a subscription.
+    pub(super) fn is_subscribed(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
     /// Whether publishers of this type are received.
     pub(super) fn has_type(&self, type_name: &str) -> bool {
         self.type_name == type_name || self.other_type(type_name).is_some()

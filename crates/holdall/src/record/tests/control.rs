@@ -7,6 +7,8 @@ use crate::{
     tools::{Choice, Job, OutputOptions},
 };
 use holdall_model::marker::{MARKERS_MAX, MarkerNameError};
+use holdall_model::time::Timestamp;
+use holdall_transport::{GraphEvent, Sink, SubscribeRequest, Subscription, TransportError};
 
 fn names(bag: &Bag) -> Vec<String> {
     let markers = bag.markers().unwrap();
@@ -161,4 +163,58 @@ fn topics_are_recorded_on_request_whatever_the_selection_says() {
     recording.wait_matched(&wanted);
     wanted.send(b"now");
     assert_eq!(recording.stop().payloads("/wanted"), [b"now"]);
+}
+
+/// A transport that accepts no subscription to `/refused`.
+struct Refusing(MemoryTransport);
+
+impl Transport for Refusing {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
+        self.0.poll_graph(events)
+    }
+
+    fn subscribe(
+        &mut self,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        if request.topic == "/refused" {
+            return Err(TransportError::Topic {
+                topic: request.topic.clone(),
+                reason: "no readers are left".to_owned(),
+            });
+        }
+        self.0.subscribe(request, sink)
+    }
+
+    fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError> {
+        self.0.publish(request)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+}
+
+#[test]
+fn a_topic_that_no_transport_accepts_is_not_called_subscribed() {
+    let mut world = World::new();
+    world.options.selection = Selection {
+        topics: vec!["/chosen".to_owned()],
+        ..Selection::default()
+    };
+    let chosen = world.publisher("/chosen", RELIABLE);
+    let _refused = world.publisher("/refused", RELIABLE);
+    let _wanted = world.publisher("/wanted", RELIABLE);
+    let transport = MemoryTransport::new(&world.network, node("recorder"), world.clock());
+    let recording = world.record_over(vec![Box::new(Refusing(transport))]).unwrap();
+    recording.wait_matched(&chosen);
+    let topics = ["/refused".to_owned(), "/wanted".to_owned()];
+    let answer = recording.control.subscribe_to_topics(&topics, &[]).unwrap();
+    assert_eq!(answer.subscribed, ["/wanted"]);
+    assert_eq!(answer.unavailable, ["/refused"]);
 }

@@ -345,7 +345,7 @@ impl Session {
     /// Subscribes to topics that the control asked for.
     fn grant_wishes(&mut self) {
         for wish in self.parts.requests.take_wishes() {
-            let mut answer = SubscribeAnswer::default();
+            let mut there = Vec::new();
             for (name, type_name) in wish.topics {
                 let mut is_there = false;
                 for number in 0..self.sources.len() {
@@ -355,17 +355,33 @@ impl Session {
                     is_there |= found.is_some();
                     self.defer(number, found.into_iter().flatten());
                 }
-                let list = if is_there {
+                there.push((name, is_there));
+            }
+            self.carry_out_decided();
+            let mut answer = SubscribeAnswer::default();
+            for (name, is_there) in there {
+                let is_recorded = is_there && self.is_or_will_be_recorded(&name);
+                let list = if is_recorded {
                     &mut answer.subscribed
                 } else {
                     &mut answer.unavailable
                 };
                 list.push(name);
             }
-            self.carry_out_decided();
             // Who asked may have stopped waiting.
             let _ = wish.answer.try_send(answer);
         }
+    }
+
+    /// Whether a transport has accepted a subscription to the topic, or is asked for one as soon as the disk has time.
+    fn is_or_will_be_recorded(&self, name: &str) -> bool {
+        let is_of_topic = |decided: &Decided| match &decided.decision {
+            GraphDecision::Record(plan) => plan.name == name,
+            GraphDecision::Publisher(publisher) => publisher.topic == name,
+            _ => false,
+        };
+        let topic = self.topics.get(name);
+        topic.is_some_and(RecordedTopic::is_subscribed) || self.decided.iter().any(is_of_topic)
     }
 
     pub(in crate::record) fn poll_announcements(&self) {
