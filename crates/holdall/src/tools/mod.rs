@@ -7,6 +7,7 @@ mod change;
 pub mod check;
 mod choice;
 mod copy;
+mod cuts;
 mod error;
 mod in_place;
 mod latched;
