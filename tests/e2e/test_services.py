@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import Node
+from conftest import DEFINITIONS, Node
 from test_play import write_with_pip_mcap
 
 RECORDER = "/rosbag2_recorder"
@@ -87,6 +87,22 @@ def test_a_hundred_calls_and_the_first_of_fresh_clients_are_answered(world, clie
     [answer] = world.calls(client, of_recorder("is_paused", "IsPaused"), fresh=5)
     assert (answer["there"], answer["answered"]) == (5, 5), answer["milliseconds"]
     assert program.stop()[0] == 0
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_clients_that_are_killed_in_the_middle_of_calls_harm_no_one(world, client):
+    program = recording(world)
+    calls = [of_recorder("is_paused", "IsPaused"), of_recorder("get_statistics", "GetStatistics", count=10**9)]
+    for _ in range(3):
+        victim = world._keep(Node("service_calls.py", {"client": client, "definitions": str(DEFINITIONS), "calls": calls}, world.env))
+        # From now on it calls again and again.
+        victim.wait_for("answered")
+        victim.process.kill()
+        victim.process.wait()
+    [answer] = world.calls(client, of_recorder("is_paused", "IsPaused", count=20))
+    assert answer["answered"] == 20, answer["milliseconds"]
+    code, said = program.stop()
+    assert code == 0, said
 
 
 def test_requests_that_make_no_sense_are_refused_and_the_recording_continues(world):
