@@ -104,7 +104,7 @@ fn run_codec(plan: &Plan, options: &McapOptions, clock: &dyn Clock) -> io::Resul
             continue;
         }
         let before = clock.monotonic();
-        packer.pack(&chunk, &mut packed)?;
+        packer.pack(options.compression, &chunk, &mut packed)?;
         let elapsed = clock.monotonic().saturating_sub(before);
         if std::mem::replace(&mut is_warm, true) {
             run.seconds += elapsed.as_secs_f64();

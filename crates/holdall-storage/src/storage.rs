@@ -9,7 +9,10 @@ use crate::{
     writer::{MetadataEntries, StorageWriter},
 };
 use holdall_io::{disk::FileId, fs, queue::DiskQueue};
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// A user's settings for writing files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,6 +26,9 @@ pub struct StorageOptions {
     /// Write checkpoints of the durable index into a long file during recording, so that it opens at once if
     /// it is torn.
     pub index_checkpoints: bool,
+    /// By full name, topics that are compressed otherwise than the settings above have it: a name of
+    /// [`Storage::topic_compressions`].
+    pub topic_compression: BTreeMap<String, String>,
 }
 
 /// What a repair changes.
@@ -105,10 +111,15 @@ pub trait Storage: Send + Sync {
     /// Names of its presets.
     fn presets(&self) -> &'static [&'static str];
 
+    /// Names of the compressions that a single topic can have, whatever the others have; none where that cannot differ.
+    fn topic_compressions(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Checks options before recording starts.
     ///
     /// # Errors
-    /// An unknown preset, an unknown key, a value out of range.
+    /// An unknown preset, an unknown key, a value out of range, compressions of topics that it does not have.
     fn check_options(&self, options: &StorageOptions) -> StorageResult<()>;
 
     /// Starts to write the storage file at `path`; `file` is the one that the queue created at its

@@ -18,6 +18,7 @@ use mcap::sans_io::linear_reader::{LinearReadEvent, LinearReader, LinearReaderOp
 use md5::{Digest, Md5};
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -76,8 +77,15 @@ fn any_options() -> impl Strategy<Value = McapOptions> {
         Just(Some(5_000)),
         Just(Some(300_000))
     ];
-    (codec, chunk, any::<bool>(), 1u64..10_000).prop_map(
-        |((compression, compression_threads), chunk_bytes, force, span)| McapOptions {
+    let of_topic = prop::sample::select(vec![Compression::None, Compression::Lz4, Compression::Zstd]);
+    let by_topic = prop::collection::btree_map(
+        prop::sample::select(TOPICS.map(|topic| topic.0.to_owned()).to_vec()),
+        of_topic,
+        0..3,
+    );
+    (codec, chunk, any::<bool>(), 1u64..10_000, by_topic).prop_map(
+        |((compression, compression_threads), chunk_bytes, force, span, topic_compression)| McapOptions {
+            topic_compression,
             compression,
             compression_threads,
             compression_level: CompressionLevel::Fastest,
@@ -367,6 +375,55 @@ fn a_long_summary_is_read_in_parts_with_the_same_result() {
     sorted.sort();
     check_reader(&recording, &sorted);
     assert_eq!(read_by_index(&recording.bytes), sorted);
+}
+
+/// Topic and codec of each chunk of a topic, as the `mcap` crate finds them.
+fn codecs_by_topic(bytes: &[u8]) -> BTreeSet<(String, String)> {
+    let summary = mcap::Summary::read(bytes).unwrap().unwrap();
+    let chunks = summary.chunk_indexes.iter();
+    let codecs = chunks.flat_map(|chunk| {
+        let channels = chunk.message_index_offsets.keys();
+        channels.map(|id| (summary.channels[id].topic.clone(), chunk.compression.clone()))
+    });
+    codecs.collect()
+}
+
+#[test]
+fn topics_are_compressed_as_each_of_them_says() {
+    let by_topic = [
+        ("/imu", Compression::None),
+        ("/camera", Compression::Lz4),
+        ("/rosout", Compression::Zstd),
+    ];
+    let messages: Vec<Message> = (0..400u64)
+        .map(|n| Message {
+            log_time: n,
+            publish_time: n,
+            sequence: 0,
+            topic: TOPICS[(n % 4) as usize].0.into(),
+            // Small and large ones of each topic: none of them changes the lane.
+            payload: vec![7; if n % 5 == 0 { 100_000 } else { 2000 }],
+        })
+        .collect();
+    for (file, threads) in [
+        (Compression::None, 0),
+        (Compression::Zstd, 0),
+        (Compression::Lz4, 2),
+    ] {
+        let options = McapOptions {
+            compression: file,
+            compression_threads: threads,
+            topic_compression: by_topic.map(|(topic, codec)| (topic.to_owned(), codec)).into(),
+            ..McapOptions::default()
+        };
+        let recording = record(options, (65_536, 4), &topics(), &messages);
+        let expected = [by_topic.as_slice(), &[("/chatter", file)]].concat();
+        let expected = expected
+            .iter()
+            .map(|(topic, codec)| ((*topic).to_owned(), codec.as_str().to_owned()));
+        assert_eq!(codecs_by_topic(&recording.bytes), expected.collect(), "{file:?}");
+        assert_eq!(read_by_index(&recording.bytes), messages);
+    }
 }
 
 fn mcap_summary_start(bytes: &[u8]) -> usize {

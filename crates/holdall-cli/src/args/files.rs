@@ -21,10 +21,11 @@ const VERBS: [&str; 2] = ["record", "play"];
 const PER_TOPIC: &str = "per-topic";
 
 /// The settings of a topic with the flags that they set.
-const TOPIC_KEYS: [(&str, &str); 3] = [
+const TOPIC_KEYS: [(&str, &str); 4] = [
     ("qos", "qos-override"),
     ("throttle", "topic-throttle-frequency"),
     ("priority", "topic-priority"),
+    ("compression", "topic-compression"),
 ];
 
 /// Reads a file of settings.
@@ -452,11 +453,11 @@ mod tests {
 
     #[test]
     fn a_profile_has_settings_of_single_topics() {
-        let profile = "record:\n  topics: [/a]\n  per-topic:\n    /a: {throttle: 2.5, priority: low}\n    /b:\n      qos: {reliability: best_effort, deadline: {sec: 1, nsec: 0}}\n";
+        let profile = "record:\n  topics: [/a]\n  per-topic:\n    /a: {throttle: 2.5, priority: low, compression: zstd}\n    /b:\n      qos: {reliability: best_effort, deadline: {sec: 1, nsec: 0}}\n";
         assert_eq!(
             expanded("holdall record --profile p", profile).unwrap(),
             "holdall record --topics=/a --topic-throttle-frequency=/a=2.5 --topic-priority=/a=low \
-             --qos-override=/b: {\"reliability\": \"best_effort\", \"deadline\": {\"sec\": \"1\", \"nsec\": \"0\"}} --profile p"
+             --topic-compression=/a=zstd --qos-override=/b: {\"reliability\": \"best_effort\", \"deadline\": {\"sec\": \"1\", \"nsec\": \"0\"}} --profile p"
         );
         let written =
             "/b: {\"reliability\": \"best_effort\", \"deadline\": {\"sec\": \"1\", \"nsec\": \"0\"}}";
@@ -468,7 +469,7 @@ mod tests {
         for (wrong, reason) in [
             (
                 "per-topic: {/a: {speed: 2}}",
-                "line 1: /a: expected one of qos, throttle, priority, found speed",
+                "line 1: /a: expected one of qos, throttle, priority, compression, found speed",
             ),
             ("per-topic: {/a: 2}", "line 1"),
         ] {

@@ -297,6 +297,12 @@ pub struct RecordArguments {
           help_heading = "Compression")]
     pub compression_threads_priority: i32,
 
+    /// Compress the chunks of these topics otherwise than --storage-preset-profile and --storage-config-file have it (MCAP): none, lz4 or zstd
+    ///
+    /// "/camera/compressed=none" leaves out what is compressed already; "/points=zstd" compresses one topic only
+    #[arg(long, value_name = "TOPIC=CODEC", num_args = 1.., help_heading = "Compression")]
+    pub topic_compression: Vec<String>,
+
     /// Store all messages of a topic in one channel, as rosbag2 does, instead of one for each publisher
     #[arg(long, help_heading = "Bag")]
     pub merge_publishers: bool,

@@ -8,6 +8,7 @@ pub mod parameters;
 pub mod pattern;
 pub mod play;
 pub mod record;
+mod record_storage;
 mod record_topics;
 mod record_triggers;
 pub mod static_topics;

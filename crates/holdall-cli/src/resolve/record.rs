@@ -2,6 +2,7 @@
 
 use super::{
     UsageError, read_file,
+    record_storage::{storage, storage_options},
     record_topics::{in_namespace, priorities, repeats, selection, throttles},
     record_triggers::triggers,
     static_topics,
@@ -19,7 +20,7 @@ use holdall::{
 };
 use holdall_io::{os::DiskMode, process::memory_bytes};
 use holdall_model::topic::NodeName;
-use holdall_storage::{Storage, StorageOptions, compression::FORMATS, storage_by_id};
+use holdall_storage::compression::FORMATS;
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
@@ -54,11 +55,7 @@ pub fn resolve(
     check_combinations(args)?;
     let node = super::node(&args.node_name)?;
     let args = &in_namespace(args, &node);
-    let storage_preset = args
-        .storage_preset_profile
-        .clone()
-        .filter(|preset| !preset.is_empty());
-    let storage_config = storage_config(args, storage_preset.as_deref(), surroundings)?;
+    let storage = storage_options(args, surroundings)?;
     let mut cache = cache(args, surroundings)?;
     let triggers = triggers(args, &mut cache)?;
     let options = RecordOptions {
@@ -66,8 +63,9 @@ pub fn resolve(
         static_topics: static_topics(args, surroundings)?,
         output: output(args, surroundings)?,
         storage_id: args.storage.clone(),
-        storage_preset,
-        storage_config,
+        storage_preset: storage.preset,
+        storage_config: storage.config,
+        topic_compression: storage.topic_compression,
         qos_overrides: super::qos_overrides(
             args.qos_profile_overrides_path.as_deref(),
             &args.qos_override,
@@ -269,47 +267,6 @@ fn check_numbers(args: &RecordArguments) -> Result<(), UsageError> {
         });
     }
     Ok(())
-}
-
-/// The text of the storage's configuration file, after all settings of the storage were tried.
-fn storage_config(
-    args: &RecordArguments,
-    preset: Option<&str>,
-    surroundings: &Surroundings<'_>,
-) -> Result<Option<String>, UsageError> {
-    const FLAG: &str = "--storage-config-file";
-    let storage = storage(args)?;
-    let mut options = StorageOptions {
-        preset: preset.map(str::to_owned),
-        ..StorageOptions::default()
-    };
-    storage
-        .check_options(&options)
-        .map_err(|error| UsageError::BadValue {
-            flag: "--storage-preset-profile",
-            value: preset.unwrap_or_default().to_owned(),
-            reason: error.to_string(),
-        })?;
-    let Some(path) = &args.storage_config_file else {
-        return Ok(None);
-    };
-    options.config = Some(read_file(surroundings, FLAG, path)?);
-    storage
-        .check_options(&options)
-        .map_err(|error| UsageError::BrokenFile {
-            flag: FLAG,
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
-    Ok(options.config)
-}
-
-fn storage(args: &RecordArguments) -> Result<&'static dyn Storage, UsageError> {
-    storage_by_id(&args.storage).map_err(|error| UsageError::BadValue {
-        flag: "--storage",
-        value: args.storage.clone(),
-        reason: error.to_string(),
-    })
 }
 
 fn compression(args: &RecordArguments) -> Result<CompressionOptions, UsageError> {

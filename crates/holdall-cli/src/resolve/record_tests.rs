@@ -369,6 +369,37 @@ fn throttles_have_a_topic_and_a_rate() {
 }
 
 #[test]
+fn topics_have_compressions_of_their_own() {
+    let options = options("-a --topic-compression points=zstd /a=lz4 /a=none");
+    assert_eq!(
+        options.topic_compression,
+        [
+            ("/a".to_owned(), "none".to_owned()),
+            ("/points".to_owned(), "zstd".to_owned())
+        ]
+        .into()
+    );
+    for (line, reason) in [
+        ("/a", "\"/a\": expected TOPIC=CODEC with one of none, lz4, zstd"),
+        (
+            "/a=brotli",
+            "\"/a=brotli\": expected TOPIC=CODEC with one of none, lz4, zstd",
+        ),
+        (
+            "/a=zstd -s sqlite3",
+            "\"/a=zstd\": SQLite has no compression of single topics",
+        ),
+        (
+            "/a=zstd --storage-preset-profile fastwrite",
+            "none: this preset or configuration writes no chunks",
+        ),
+    ] {
+        let refusal = refusal(&format!("-a --topic-compression {line}"));
+        assert!(refusal.contains(reason), "{refusal}");
+    }
+}
+
+#[test]
 fn latched_messages_are_repeated_as_deep_as_requested() {
     let depth = |depth| NonZeroU32::new(depth).unwrap();
     assert!(options("-a").repeat.is_none());

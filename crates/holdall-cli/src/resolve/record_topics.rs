@@ -22,6 +22,7 @@ pub(super) fn in_namespace(args: &RecordArguments, node: &NodeName) -> RecordArg
         &mut args.exclude_actions,
         &mut args.topic_throttle_frequency,
         &mut args.topic_priority,
+        &mut args.topic_compression,
         &mut args.repeat_transient_local,
     ] {
         names::complete(names, node);

@@ -53,6 +53,7 @@ impl McapStorage {
         if let Some(text) = &options.config {
             mcap = mcap.with_config(text)?;
         }
+        mcap = mcap.with_topic_compression(&options.topic_compression)?;
         mcap.compression_threads = options.compression_threads;
         let between = mcap.checkpoint_bytes.unwrap_or(options::CHECKPOINT_BYTES);
         mcap.checkpoint_bytes = options.index_checkpoints.then_some(between);
@@ -67,6 +68,10 @@ impl Storage for McapStorage {
 
     fn title(&self) -> &'static str {
         "MCAP"
+    }
+
+    fn topic_compressions(&self) -> &'static [&'static str] {
+        &options::Compression::NAMES
     }
 
     fn extensions(&self) -> &'static [&'static str] {

@@ -2,7 +2,7 @@
 
 use crate::error::{StorageError, StorageResult};
 use serde::Deserialize;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Bytes between two checkpoints of the index. Opening a torn file reads what follows its last checkpoint; a
 /// file of 10 GB has a few hundred, which are read one by one.
@@ -28,6 +28,12 @@ pub enum Compression {
 }
 
 impl Compression {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
+
+    /// What users call them, in the same order.
+    pub(crate) const NAMES: [&'static str; 3] = ["none", "lz4", "zstd"];
+
     /// The codec's name in chunk records.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -101,6 +107,8 @@ pub struct McapOptions {
     pub compression: Compression,
     /// Compression effort.
     pub compression_level: CompressionLevel,
+    /// Topics whose chunks are compressed in another way than `compression` says, by full name.
+    pub topic_compression: BTreeMap<String, Compression>,
     /// Keep the compressed form even when it is not smaller.
     pub force_compression: bool,
     /// Worker threads for compression; with zero, `write` compresses.
@@ -138,6 +146,7 @@ impl Default for McapOptions {
             chunk_span_max: Duration::from_secs(2),
             compression: Compression::None,
             compression_level: CompressionLevel::Default,
+            topic_compression: BTreeMap::new(),
             force_compression: false,
             compression_threads: 0,
             checkpoint_bytes: None,
@@ -226,6 +235,37 @@ impl McapOptions {
                 ));
             }
         })
+    }
+
+    /// Compresses the topics of `by_topic` as their names of [`Compression::NAMES`] say.
+    ///
+    /// # Errors
+    /// Another name; a file without chunks.
+    pub(crate) fn with_topic_compression(
+        mut self,
+        by_topic: &BTreeMap<String, String>,
+    ) -> StorageResult<Self> {
+        for (topic, name) in by_topic {
+            let number = Compression::NAMES.iter().position(|known| known == name);
+            let compression = number.map(|number| Compression::ALL[number]);
+            let compression = compression.filter(|wanted| self.chunking || *wanted == Compression::None);
+            let compression = compression.ok_or_else(|| {
+                let expected = if self.chunking {
+                    format!("one of {}", Compression::NAMES.join(", "))
+                } else {
+                    "none: this preset or configuration writes no chunks".to_owned()
+                };
+                setting(&format!("compression of {topic}"), expected, format!("{name:?}"))
+            })?;
+            self.topic_compression.insert(topic.clone(), compression);
+        }
+        Ok(self)
+    }
+
+    /// Whether chunks of some topic are compressed.
+    pub(crate) fn compresses(&self) -> bool {
+        let mut all = self.topic_compression.values().chain([&self.compression]);
+        all.any(|compression| *compression != Compression::None)
     }
 
     /// Overlays these options with the text of a configuration file; empty text changes nothing.

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 
 /// One thread's codec.
 pub struct RecordPacker {
-    compression: Compression,
     level: CompressionLevel,
     /// The chunk has no checksum of its records, so the codec's frame must have one.
     has_frame_sums: bool,
@@ -14,24 +13,23 @@ pub struct RecordPacker {
 }
 
 impl RecordPacker {
-    /// Creates the codec that these options select.
+    /// Creates codecs with the effort of these options.
     pub fn new(options: &McapOptions) -> Self {
         Self {
-            compression: options.compression,
             level: options.compression_level,
             has_frame_sums: !options.chunk_crc,
             zstd: None,
         }
     }
 
-    /// Compresses `raw` into `packed`, replacing its content; returns false and leaves `packed` empty when no
-    /// codec is selected.
+    /// Compresses `raw` into `packed`, replacing its content; returns false and leaves `packed` empty without
+    /// compression.
     ///
     /// # Errors
     /// A codec failure: out of memory.
-    pub fn pack(&mut self, raw: &[u8], packed: &mut Vec<u8>) -> io::Result<bool> {
+    pub fn pack(&mut self, compression: Compression, raw: &[u8], packed: &mut Vec<u8>) -> io::Result<bool> {
         packed.clear();
-        match self.compression {
+        match compression {
             Compression::None => return Ok(false),
             Compression::Lz4 => {
                 *packed = self.pack_lz4(raw, std::mem::take(packed))?;
@@ -94,13 +92,12 @@ mod tests {
         let raw: Vec<u8> = (0..3_500_000_u32).map(|n| (n / 7 % 251) as u8).collect();
         for chunk_crc in [false, true] {
             let mut packer = RecordPacker::new(&McapOptions {
-                compression: Compression::Lz4,
                 chunk_crc,
                 ..McapOptions::default()
             });
             let mut packed = vec![7; 10];
             for len in [0, 1, 65_536, 1 << 20, (1 << 20) + 1, raw.len()] {
-                assert!(packer.pack(&raw[..len], &mut packed).unwrap());
+                assert!(packer.pack(Compression::Lz4, &raw[..len], &mut packed).unwrap());
                 assert_eq!(unpack_lz4(&packed).unwrap(), raw[..len], "{len} {chunk_crc}");
             }
             // FLG byte of the frame: bit 4 block checksums, bit 3 content size, bit 2 content checksum.
@@ -113,7 +110,7 @@ mod tests {
     fn without_a_codec_nothing_is_packed() {
         let mut packed = vec![1];
         let mut packer = RecordPacker::new(&McapOptions::default());
-        assert!(!packer.pack(&[0; 5000], &mut packed).unwrap());
+        assert!(!packer.pack(Compression::None, &[0; 5000], &mut packed).unwrap());
         assert!(packed.is_empty());
     }
 }

@@ -233,6 +233,7 @@ fn bag_options(
         config: options.storage_config.clone(),
         compression_threads: options.compression.thread_count(),
         index_checkpoints: options.max_loss_window.is_some(),
+        topic_compression: options.topic_compression.clone(),
     };
     Ok(BagOptions {
         directory: options.output.clone(),

@@ -37,6 +37,8 @@ pub struct RecordOptions {
     pub storage_preset: Option<String>,
     /// Text of the backend's configuration file (`--storage-config-file`), laid over the preset.
     pub storage_config: Option<String>,
+    /// How topics are compressed whose compression differs from that of the backend's settings, by full name (`--topic-compression`).
+    pub topic_compression: BTreeMap<String, String>,
     /// QoS to request instead of the adapted one, by topic.
     pub qos_overrides: BTreeMap<String, QosProfile>,
     /// When to split.
@@ -112,6 +114,7 @@ impl Default for RecordOptions {
             storage_id: holdall_storage::DEFAULT_STORAGE_ID.to_owned(),
             storage_preset: None,
             storage_config: None,
+            topic_compression: BTreeMap::new(),
             qos_overrides: BTreeMap::new(),
             max_loss_window: Some(super::write::durability::DEFAULT_LOSS_WINDOW),
             on_disk_full: OnDiskFull::default(),

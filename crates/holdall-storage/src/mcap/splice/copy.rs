@@ -323,15 +323,16 @@ impl<'a, 'd> Copier<'a, 'd> {
             Some((known, packer)) if known == codec => packer,
             other => &mut other.insert((codec.clone(), codec.packer())).1,
         };
-        let is_packed = packer
-            .pack(records, packed)
-            .map_err(|error| StorageError::Codec {
-                path: self.inputs[0].index.source.path().to_owned(),
-                action: "compress",
-                offset: 0,
-                codec: codec.compression.as_str().to_owned(),
-                reason: error.to_string(),
-            })?;
+        let is_packed =
+            packer
+                .pack(codec.compression, records, packed)
+                .map_err(|error| StorageError::Codec {
+                    path: self.inputs[0].index.source.path().to_owned(),
+                    action: "compress",
+                    offset: 0,
+                    codec: codec.compression.as_str().to_owned(),
+                    reason: error.to_string(),
+                })?;
         Ok(is_packed && packed.len() < records.len())
     }
 }

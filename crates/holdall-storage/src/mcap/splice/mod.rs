@@ -134,7 +134,6 @@ impl ChunkCodec {
     /// A packer for this codec; rebuilt chunks have a CRC.
     fn packer(&self) -> RecordPacker {
         RecordPacker::new(&McapOptions {
-            compression: self.compression,
             compression_level: self.level,
             chunk_crc: true,
             ..McapOptions::default()
@@ -328,9 +327,8 @@ mod tests {
         let records = vec![7; 100_000];
         let pack = |compression: &str| {
             let mut packed = Vec::new();
-            let is_packed = ChunkCodec::of_chunk(compression)
-                .packer()
-                .pack(&records, &mut packed);
+            let codec = ChunkCodec::of_chunk(compression);
+            let is_packed = codec.packer().pack(codec.compression, &records, &mut packed);
             is_packed.unwrap().then_some(packed)
         };
         let lz4 = pack("lz4").unwrap();

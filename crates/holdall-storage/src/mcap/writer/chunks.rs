@@ -3,7 +3,7 @@
 use super::{
     BUFFER_KEPT_BYTES_MAX, McapWriter,
     catalog::WrittenChunk,
-    lane::{ChunkContent, LANE_COUNT, Place},
+    lane::{ChunkContent, LANE_COUNT, Place, compression_for},
     output::{self, ChunkPlace},
     unsigned,
 };
@@ -65,7 +65,8 @@ impl McapWriter {
             return Ok(());
         }
         let records = std::mem::take(&mut self.lanes[lane].buffer);
-        if self.options.compression == Compression::None {
+        let compression = compression_for(lane, &self.options);
+        if compression == Compression::None {
             self.append_records(q, &records, content)?;
             self.recycle(records);
             return Ok(());
@@ -74,7 +75,7 @@ impl McapWriter {
             self.take_compressed(q, Wait::UntilReady)?;
         }
         self.chunks.packing(content.first_message);
-        self.compressor.submit(content, records);
+        self.compressor.submit(compression, content, records);
         while self.take_compressed(q, Wait::No)? {}
         Ok(())
     }
@@ -179,7 +180,7 @@ impl McapWriter {
 
     /// Appends the next compressed chunk, if it is ready, or once it is. False when there is none.
     pub(super) fn take_compressed(&mut self, q: &mut DiskQueue, wait: Wait) -> StorageResult<bool> {
-        let Some(result) = self.compressor.take_ready(wait) else {
+        let Some((wanted, result)) = self.compressor.take_ready(wait) else {
             return Ok(false);
         };
         self.chunks.packed();
@@ -187,16 +188,13 @@ impl McapWriter {
             path: self.path.clone(),
             action: "compress",
             offset: self.output.position(),
-            codec: self.options.compression.as_str().into(),
+            codec: wanted.as_str().into(),
             reason: error.to_string(),
         })?;
         let content = std::mem::take(&mut done.tag);
         let (size, crc) = (done.raw.len() as u64, done.raw_crc);
-        let (compression, stored) = match done.packed() {
-            Some(packed) => (self.options.compression.as_str(), packed),
-            None => ("", &done.raw[..]),
-        };
-        self.append_stored(q, (compression, stored, size, crc), content)?;
+        let (compression, stored) = done.stored();
+        self.append_stored(q, (compression.as_str(), stored, size, crc), content)?;
         let records = self.compressor.recycle(done);
         self.recycle(records);
         Ok(true)

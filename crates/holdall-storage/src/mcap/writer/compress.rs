@@ -31,18 +31,23 @@ pub(super) struct Compressed<T> {
     pub raw_crc: u32,
     /// What the codec wrote into; can be used again.
     buffer: Vec<u8>,
-    is_packed: bool,
+    /// Of the records in `buffer`; none when they are better stored uncompressed.
+    compression: Compression,
 }
 
 impl<T> Compressed<T> {
-    /// The records compressed, `None` when they are better stored uncompressed.
-    pub fn packed(&self) -> Option<&[u8]> {
-        self.is_packed.then_some(&self.buffer[..])
+    /// What is stored of the records, with how it is compressed.
+    pub fn stored(&self) -> (Compression, &[u8]) {
+        match self.compression {
+            Compression::None => (Compression::None, &self.raw),
+            packed => (packed, &self.buffer),
+        }
     }
 }
 
 struct Job<T> {
     number: u64,
+    compression: Compression,
     tag: T,
     raw: Vec<u8>,
     buffer: Vec<u8>,
@@ -69,17 +74,24 @@ impl Codec {
         }
     }
 
-    fn run<T>(&mut self, tag: T, raw: Vec<u8>, mut buffer: Vec<u8>) -> io::Result<Compressed<T>> {
+    fn run<T>(&mut self, job: Job<T>) -> io::Result<Compressed<T>> {
+        let Job {
+            compression,
+            tag,
+            raw,
+            mut buffer,
+            ..
+        } = job;
         let raw_crc = if self.crc { crc32fast::hash(&raw) } else { 0 };
         let is_tried = raw.len() >= COMPRESS_BYTES_MIN || self.force;
-        let was_packed = is_tried && self.packer.pack(&raw, &mut buffer)?;
+        let was_packed = is_tried && self.packer.pack(compression, &raw, &mut buffer)?;
         let is_packed = was_packed && (self.force || is_worth(raw.len(), buffer.len()));
         Ok(Compressed {
             tag,
             raw,
             raw_crc,
             buffer,
-            is_packed,
+            compression: if is_packed { compression } else { Compression::None },
         })
     }
 }
@@ -101,8 +113,8 @@ pub(super) struct Compressor<T> {
     workers: Option<Workers<T>>,
     next_in: u64,
     next_out: u64,
-    /// What came back; the first has number `next_out`.
-    ready: VecDeque<Option<io::Result<Compressed<T>>>>,
+    /// What came back, with how it was to be compressed; the first has number `next_out`.
+    ready: VecDeque<(Compression, Option<io::Result<Compressed<T>>>)>,
     in_flight_max: u64,
     bytes_in_flight: u64,
     /// What codecs have written into: used again, because fresh memory for each chunk costs a page fault for every 4 KiB.
@@ -112,10 +124,10 @@ pub(super) struct Compressor<T> {
 impl<T: Send + 'static> Compressor<T> {
     /// Starts `options.compression_threads` threads; none for zero, or when there is nothing to compress.
     pub fn new(options: &McapOptions) -> io::Result<Self> {
-        let threads = if options.compression == Compression::None {
-            0
-        } else {
+        let threads = if options.compresses() {
             options.compression_threads
+        } else {
+            0
         };
         let in_flight_max = (threads * CHUNKS_PER_THREAD).max(1);
         Ok(Self {
@@ -161,14 +173,15 @@ impl<T: Send + 'static> Compressor<T> {
     }
 
     /// Submits a chunk. Must not be called while [`Self::is_full`]; so it never waits.
-    pub fn submit(&mut self, tag: T, raw: Vec<u8>) {
+    pub fn submit(&mut self, compression: Compression, tag: T, raw: Vec<u8>) {
         let number = self.next_in;
         self.next_in += 1;
         self.bytes_in_flight += raw.len() as u64;
-        self.ready.push_back(None);
+        self.ready.push_back((compression, None));
         let buffer = self.buffers.pop().unwrap_or_default();
         let job = Job {
             number,
+            compression,
             tag,
             raw,
             buffer,
@@ -180,13 +193,13 @@ impl<T: Send + 'static> Compressor<T> {
             None => Some(job),
         };
         if let Some(job) = left {
-            let result = self.inline.run(job.tag, job.raw, job.buffer);
+            let result = self.inline.run(job);
             self.accept(Done { number, result });
         }
     }
 
-    /// The next chunk in order, if it is ready, or once it is. `None` when none is in flight.
-    pub fn take_ready(&mut self, wait: Wait) -> Option<io::Result<Compressed<T>>> {
+    /// The next chunk in order, with how it was to be compressed, if it is ready, or once it is. `None` when none is in flight.
+    pub fn take_ready(&mut self, wait: Wait) -> Option<(Compression, io::Result<Compressed<T>>)> {
         if self.in_flight() == 0 {
             return None;
         }
@@ -197,29 +210,30 @@ impl<T: Send + 'static> Compressor<T> {
         {
             self.accept(done);
         }
-        while wait == Wait::UntilReady && matches!(self.ready.front(), Some(None)) {
+        while wait == Wait::UntilReady && matches!(self.ready.front(), Some((_, None))) {
             match self.workers.as_ref().map(|workers| workers.done.recv()) {
                 Some(Ok(done)) => self.accept(done),
                 _ => {
-                    self.ready[0] = Some(Err(io::Error::other("a compression thread ended early")));
+                    self.ready[0].1 = Some(Err(io::Error::other("a compression thread ended early")));
                 }
             }
         }
-        if !matches!(self.ready.front(), Some(Some(_))) {
+        if !matches!(self.ready.front(), Some((_, Some(_)))) {
             return None;
         }
         self.next_out += 1;
-        let result = self.ready.pop_front().flatten();
-        if let Some(Ok(done)) = &result {
+        let (compression, result) = self.ready.pop_front()?;
+        let result = result?;
+        if let Ok(done) = &result {
             self.bytes_in_flight -= done.raw.len() as u64;
         }
-        result
+        Some((compression, result))
     }
 
     fn accept(&mut self, done: Done<T>) {
         let place = usize::try_from(done.number - self.next_out).unwrap_or(usize::MAX);
         if let Some(slot) = self.ready.get_mut(place) {
-            *slot = Some(done.result);
+            slot.1 = Some(done.result);
         }
     }
 }
@@ -265,7 +279,7 @@ fn run_worker<T>(mut codec: Codec, work: &Mutex<Receiver<Job<T>>>, finished: &Sy
         let job = lock(work).recv();
         let Ok(job) = job else { return };
         let number = job.number;
-        let result = codec.run(job.tag, job.raw, job.buffer);
+        let result = codec.run(job);
         if finished.send(Done { number, result }).is_err() {
             return;
         }
@@ -289,15 +303,15 @@ mod tests {
         let mut out = Vec::new();
         for (number, chunk) in chunks.iter().enumerate() {
             while compressor.is_full() {
-                out.push(compressor.take_ready(Wait::UntilReady).unwrap().unwrap());
+                out.push(compressor.take_ready(Wait::UntilReady).unwrap().1.unwrap());
             }
-            compressor.submit(number, chunk.clone());
+            compressor.submit(options.compression, number, chunk.clone());
             while let Some(done) = compressor.take_ready(Wait::No) {
-                out.push(done.unwrap());
+                out.push(done.1.unwrap());
             }
         }
         while let Some(done) = compressor.take_ready(Wait::UntilReady) {
-            out.push(done.unwrap());
+            out.push(done.1.unwrap());
         }
         out
     }
@@ -317,7 +331,7 @@ mod tests {
                 assert!(
                     out.iter()
                         .zip(&chunks)
-                        .all(|(done, chunk)| done.raw == *chunk && done.packed().is_some())
+                        .all(|(done, chunk)| done.raw == *chunk && done.stored().0 == compression)
                 );
                 assert!(out.iter().all(|done| done.raw_crc == crc32fast::hash(&done.raw)));
             }
@@ -335,7 +349,10 @@ mod tests {
         .collect();
         let small = vec![0; COMPRESS_BYTES_MIN - 1];
         let out = run_all(&options(Compression::Zstd, 0), &[noise.clone(), small.clone()]);
-        assert!(out.iter().all(|done| done.packed().is_none()));
+        assert!(
+            out.iter()
+                .all(|done| done.stored() == (Compression::None, &done.raw[..]))
+        );
         let forced = McapOptions {
             force_compression: true,
             ..options(Compression::Zstd, 0)
@@ -343,7 +360,7 @@ mod tests {
         assert!(
             run_all(&forced, &[noise, small])
                 .iter()
-                .all(|done| done.packed().is_some())
+                .all(|done| done.stored().0 == Compression::Zstd)
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     McapWriter,
-    lane::{LANE_COUNT, Place},
+    lane::{LANE_COUNT, LARGE_LANE, Place},
 };
 use crate::error::StorageResult;
 use holdall_io::queue::DiskQueue;
@@ -60,7 +60,9 @@ impl McapWriter {
         if q.in_flight() > 0 {
             return Ok(false);
         }
-        self.close_lane(q, LANE_COUNT - 1)?;
+        for lane in LARGE_LANE..LANE_COUNT {
+            self.close_lane(q, lane)?;
+        }
         while self.take_compressed(q, Wait::No)? {}
         // A chunk of smaller messages may be open in the stream; those survive in another copy.
         if self.direct_lane.is_none() {

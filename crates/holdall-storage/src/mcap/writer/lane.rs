@@ -1,17 +1,24 @@
 //! Lanes: topics of similar message size share an open chunk, so that reading a small topic does not read the cameras.
 
 use super::output::visit_exactly;
-use crate::mcap::format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, MESSAGE_PREFIX_BYTES, op};
+use crate::mcap::{
+    format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, MESSAGE_PREFIX_BYTES, op},
+    options::{Compression, McapOptions},
+};
 use holdall_model::message::PayloadRef;
 
 /// Payloads below the n-th limit belong to lane n; the last lane takes the rest. In bytes.
 const LANE_LIMITS: [usize; 2] = [4 << 10, 64 << 10];
-/// How many lanes there are.
-pub(super) const LANE_COUNT: usize = LANE_LIMITS.len() + 1;
+/// How many lanes there are for sizes.
+const SIZE_LANE_COUNT: usize = LANE_LIMITS.len() + 1;
+/// The first of the lanes that large messages are in.
+pub(super) const LARGE_LANE: usize = SIZE_LANE_COUNT - 1;
+/// How many lanes there are: those for sizes, and one for each compression that single topics have.
+pub(super) const LANE_COUNT: usize = SIZE_LANE_COUNT + Compression::ALL.len();
 /// A lane's chunk is closed at this many bytes, unless the user sets another size. Small messages in small
 /// chunks: a reader of a small topic loads whole chunks. The last lane's are large, because there the chunk's
 /// header and index are what costs.
-const CHUNK_BYTES: [u64; LANE_COUNT] = [1 << 20, 2 << 20, 4 << 20];
+const CHUNK_BYTES: [u64; SIZE_LANE_COUNT] = [1 << 20, 2 << 20, 4 << 20];
 /// With many channels in a chunk its index would outweigh it: it continues until there are this many bytes
 /// for each channel …
 const CHUNK_BYTES_PER_CHANNEL: u64 = 512;
@@ -25,6 +32,19 @@ const INDEX_BYTES_PER_DOUBLING: u64 = 8 << 20;
 #[inline]
 pub(super) fn lane_for(payload_bytes: usize) -> u8 {
     u8::from(payload_bytes >= LANE_LIMITS[0]) + u8::from(payload_bytes >= LANE_LIMITS[1])
+}
+
+/// The lane of all messages of a topic with this compression of its own; above all lanes for sizes, so that a channel stays there.
+pub(super) fn lane_of_compression(compression: Compression) -> u8 {
+    SIZE_LANE_COUNT as u8 + compression as u8
+}
+
+/// How the lane's chunks are compressed.
+pub(super) fn compression_for(lane: usize, options: &McapOptions) -> Compression {
+    match lane.checked_sub(SIZE_LANE_COUNT) {
+        Some(number) => Compression::ALL[number],
+        None => options.compression,
+    }
 }
 
 /// One message of the open chunk.
@@ -103,6 +123,8 @@ pub(super) struct Lane {
 impl Lane {
     /// The lane with this number; `chunk_bytes` is the user's choice.
     pub fn new(number: usize, chunk_bytes: Option<u64>) -> Self {
+        // A lane of a compression has messages of any size.
+        let standard = CHUNK_BYTES[number.min(SIZE_LANE_COUNT - 1)];
         Self {
             place: Place::Closed,
             buffer: Vec::new(),
@@ -115,8 +137,8 @@ impl Lane {
             channels: Vec::new(),
             touched: Vec::new(),
             introduced_schemas: Vec::new(),
-            chunk_bytes: chunk_bytes.unwrap_or(CHUNK_BYTES[number]),
-            chunk_bytes_base: chunk_bytes.unwrap_or(CHUNK_BYTES[number]),
+            chunk_bytes: chunk_bytes.unwrap_or(standard),
+            chunk_bytes_base: chunk_bytes.unwrap_or(standard),
             may_grow: chunk_bytes.is_none(),
         }
     }

@@ -29,7 +29,7 @@ use holdall_io::{
     queue::{DiskQueue, SyncToken},
 };
 use holdall_model::{message::PayloadRef, time::Timestamp};
-use lane::{ChunkContent, LANE_COUNT, Lane, Place, lane_for};
+use lane::{ChunkContent, LANE_COUNT, Lane, Place, compression_for, lane_for, lane_of_compression};
 use output::{Checksums, Output};
 use std::{
     path::{Path, PathBuf},
@@ -52,7 +52,7 @@ pub struct McapWriter {
     lanes: [Lane; LANE_COUNT],
     /// The lane whose chunk is open in the file itself.
     direct_lane: Option<usize>,
-    /// The lane of each channel; a channel that once had a large message stays where large ones are.
+    /// The lane of each channel; a channel that once had a large message stays where large ones are, one with a compression of its own there.
     lane_of: Vec<u8>,
     catalog: Catalog,
     compressor: Compressor<ChunkContent>,
@@ -234,7 +234,7 @@ impl McapWriter {
     /// Whether the lane's next chunk goes straight to the file. The stream can hold one open chunk: the lane of the largest
     /// messages has the first claim, because a second copy of small messages costs little.
     fn wants_stream(&mut self, q: &mut DiskQueue, lane: usize) -> StorageResult<bool> {
-        if self.options.compression != Compression::None {
+        if compression_for(lane, &self.options) != Compression::None {
             return Ok(false);
         }
         for smaller in &mut self.lanes[..lane] {
@@ -300,7 +300,10 @@ fn nanos(span: Duration) -> u64 {
 impl StorageWriter for McapWriter {
     fn add_channel(&mut self, _q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
         let index = self.catalog.add_channel(&self.path, info)?;
-        self.lane_of.push(0);
+        let other = self.options.topic_compression.get(&info.topic.name);
+        let other = other.filter(|other| **other != self.options.compression);
+        self.lane_of
+            .push(other.map_or(0, |other| lane_of_compression(*other)));
         Ok(ChannelIndex(u32::from(index)))
     }
 

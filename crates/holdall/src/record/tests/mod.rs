@@ -121,6 +121,7 @@ impl World {
             storage_id: "mcap".to_owned(),
             storage_preset: None,
             storage_config: None,
+            topic_compression: BTreeMap::new(),
             qos_overrides: BTreeMap::new(),
             split: Default::default(),
             limits: Default::default(),
