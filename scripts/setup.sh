@@ -71,10 +71,10 @@ find_rust() {
     fi
 }
 
-# Installs the packages of LIST into the venv. The list is copied into the venv as a stamp: an unchanged list is installed once, a changed one
+# Installs the packages of LIST into the venv, or into one in a folder of it. The list is copied into the venv as a stamp: an unchanged list is installed once, a changed one
 # begins with a new venv.
 make_venv() {
-    local venv="${HOLDALL_VENV:-.venv}" list="$1" what="$2"
+    local list="$1" what="$2" venv="${HOLDALL_VENV:-.venv}${3:-}"
     local wanted="scripts/$list" stamp
     stamp="$venv/installed-$list"
     cmp -s "$wanted" "$stamp" && return
@@ -103,6 +103,7 @@ case "${1:-}" in
         install_if_there browser "${browser_packages[@]}"
         make_venv python-packages-demo.txt "real ROS 2 nodes"
         make_venv python-packages.txt "foreign bag readers (about 300 MB with the nodes)"
+        make_venv python-packages-kilted.txt "nodes of ROS 2 Kilted (about 250 MB)" /kilted
         ;;
     *) fail "name what to set up: build, demo or nodes" ;;
 esac

@@ -22,6 +22,8 @@ import pytest
 
 NODES = Path(__file__).resolve().parent.parent / "nodes"
 DEFINITIONS = Path(__file__).resolve().parents[2] / "crates/holdall-model/data/definitions.txt"
+# The interpreters with the nodes of each ROS 2; `make setup-nodes` installs them.
+PYTHON = {"jazzy": sys.executable, "kilted": str(Path(sys.prefix) / "kilted" / "bin" / "python")}
 HOLDALL = os.environ.get("HOLDALL_BIN", str(Path(__file__).resolve().parents[2] / "target" / "debug" / "holdall"))
 DEADLINE_S = 60.0
 # A node does more than one thing between two events: a flood, for example.
@@ -50,9 +52,12 @@ def take_domain():
 class Node:
     """A real rclpy node (talker or listener) that reports its events as JSON lines."""
 
-    def __init__(self, script, plan, env, cwd=None, prefix=()):
+    def __init__(self, script, plan, env, cwd=None, prefix=(), python=sys.executable):
+        if python != sys.executable:
+            # What the packages of this interpreter have set for itself.
+            env = {name: value for name, value in env.items() if name not in ("LD_LIBRARY_PATH", "_ROS_WHEELS_BOOTSTRAP_COMPLETE")}
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, str(NODES / script), "-"], env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*prefix, python, str(NODES / script), "-"], env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.process.stdin.write(json.dumps(plan))
         self.process.stdin.close()
@@ -159,19 +164,25 @@ class World:
         self.started.append(thing.process)
         return thing
 
-    def talker(self, *publishers, **plan):
-        return self._keep(Node("talker.py", {"publishers": list(publishers), **plan}, self.env))
+    def talker(self, *publishers, ros="jazzy", **plan):
+        return self._keep(Node("talker.py", {"publishers": list(publishers), **plan}, self.env, python=PYTHON[ros]))
 
-    def listener(self, *subscriptions, **plan):
-        return self._keep(Node("listener.py", {"subscriptions": list(subscriptions), **plan}, self.env))
+    def listener(self, *subscriptions, ros="jazzy", **plan):
+        return self._keep(Node("listener.py", {"subscriptions": list(subscriptions), **plan}, self.env, python=PYTHON[ros]))
 
     def events_listener(self, *subscriptions):
         return self._keep(Node("events_listener.py", {"subscriptions": list(subscriptions)}, self.env))
 
-    def calls(self, client, *calls, **plan):
-        """Calls services through rclpy or cyclonedds; returns what was answered, in order."""
+    def caller(self, client, *calls, **plan):
+        """A node that calls services through rclpy (of Jazzy, or of Kilted) or cyclonedds."""
+        python = PYTHON["kilted" if client == "kilted" else "jazzy"]
+        client = "rclpy" if client == "kilted" else client
         plan = {"client": client, "definitions": str(DEFINITIONS), "calls": list(calls), **plan}
-        node = self._keep(Node("service_calls.py", plan, self.env))
+        return self._keep(Node("service_calls.py", plan, self.env, python=python))
+
+    def calls(self, client, *calls, **plan):
+        """Calls services; returns what was answered, in order."""
+        node = self.caller(client, *calls, **plan)
         return [node.wait_for("answered") for _ in calls]
 
     def holdall(self, *arguments, **how):

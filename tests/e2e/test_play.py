@@ -7,6 +7,7 @@ import signal
 import struct
 from pathlib import Path
 
+import pytest
 from conftest import DEADLINE_S, cdr_string, messages_of
 
 STRING = "std_msgs/msg/String"
@@ -30,10 +31,10 @@ def write_with_pip_mcap(path, topics):
         writer.finish()
 
 
-def play_to_listener(world, bag, counts, *arguments, qos=None):
+def play_to_listener(world, bag, counts, *arguments, qos=None, ros="jazzy"):
     qos = qos or {}
     listener = world.listener(
-        *({"topic": t, "type": STRING, "qos": qos} for t in counts), expect=counts, stamps=True
+        *({"topic": t, "type": STRING, "qos": qos} for t in counts), expect=counts, stamps=True, ros=ros
     )
     listener.wait_for("ready")
     player = world.run("play", bag, "--wait-for-all-acked", "5000", *arguments)
@@ -41,17 +42,19 @@ def play_to_listener(world, bag, counts, *arguments, qos=None):
     return listener.done()["received"], player
 
 
-def test_recorded_bag_comes_back_with_counts_bytes_and_order(world):
+@pytest.mark.parametrize("ros", ["jazzy", "kilted"])
+def test_recorded_bag_comes_back_with_counts_bytes_and_order(world, ros):
     talker = world.talker(
         {"topic": "/a", "type": STRING, "count": 200, "rate_hz": 200, "text": "a{n}", "qos": {"depth": 200}},
         {"topic": "/b", "type": STRING, "count": 100, "rate_hz": 100, "text": "b{n}", "qos": {"depth": 200}},
+        ros=ros,
     )
     talker.wait_for("ready")
     recorder = world.holdall("record", "-o", world.folder / "bag", "-a")
     sent = talker.done()["sent"]
     code, said = recorder.stop()
     assert code == 0, said
-    received, _ = play_to_listener(world, world.folder / "bag", {"/a": 200, "/b": 100})
+    received, _ = play_to_listener(world, world.folder / "bag", {"/a": 200, "/b": 100}, ros=ros)
     for topic in ("/a", "/b"):
         assert received[topic]["md5"] == sent[topic][0]["md5"], topic
 

@@ -39,8 +39,10 @@ def record(world, *arguments, bag="bag"):
     return world.holdall("record", "-o", world.folder / bag, *arguments)
 
 
-def test_thousand_strings_are_recorded_byte_exact_and_decoded_by_a_foreign_reader(world):
-    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 1000, "rate_hz": 500, "text": "hello {n}", "qos": {"depth": 1000}})
+@pytest.mark.parametrize("ros", ["jazzy", "kilted"])
+def test_thousand_strings_are_recorded_byte_exact_and_decoded_by_a_foreign_reader(world, ros):
+    publisher = {"topic": "/chatter", "type": STRING, "count": 1000, "rate_hz": 500, "text": "hello {n}", "qos": {"depth": 1000}}
+    talker = world.talker(publisher, ros=ros)
     talker.wait_for("ready")
     recorder = record(world, "--topics", "/chatter")
     sent = talker.done()["sent"]["/chatter"][0]

@@ -1,13 +1,13 @@
-"""The services of the recorder's and the player's node, called by real clients of both families: rclpy on Fast DDS, and Cyclone DDS."""
+"""The services of the recorder's and the player's node, called by real clients: rclpy on Fast DDS of Jazzy and of Kilted, and Cyclone DDS."""
 
 import json
 
 import pytest
-from conftest import DEFINITIONS, Node
+from conftest import Node
 from test_play import write_with_pip_mcap
 
 RECORDER = "/rosbag2_recorder"
-CLIENTS = ["rclpy", "cyclone"]
+CLIENTS = ["rclpy", "kilted", "cyclone"]
 # A bound against what hangs; docs/services.md has what was measured.
 P99_MS_MAX = 1000.0
 
@@ -94,7 +94,7 @@ def test_clients_that_are_killed_in_the_middle_of_calls_harm_no_one(world, clien
     program = recording(world)
     calls = [of_recorder("is_paused", "IsPaused"), of_recorder("get_statistics", "GetStatistics", count=10**9)]
     for _ in range(3):
-        victim = world._keep(Node("service_calls.py", {"client": client, "definitions": str(DEFINITIONS), "calls": calls}, world.env))
+        victim = world.caller(client, *calls)
         # From now on it calls again and again.
         victim.wait_for("answered")
         victim.process.kill()
