@@ -9,6 +9,7 @@ Runs until SIGINT or SIGTERM, or until `expect` ({topic: count}) is reached. Pri
 `stamps` true the arrival times in ns (monotonic).
 """
 
+import faulthandler
 import hashlib
 import importlib
 import json
@@ -66,6 +67,8 @@ def main():
         executor.spin_once(timeout_sec=0.05)
     out = {t: {**a, "md5": a["md5"].hexdigest()} for t, a in received.items()}
     tell(event="done", received=out)
+    # A node that hangs while it is taken down reports where, and is gone.
+    faulthandler.dump_traceback_later(20, exit=True)
     node.destroy_node()
     rclpy.try_shutdown()
 
