@@ -29,7 +29,7 @@ demo: setup-build setup-demo ## record real ROS 2 nodes, look at the bag, play i
 # they compute, so they run beside the rest; cargo's lock would make them wait for clippy, so the programs are built before.
 test: setup-build setup-nodes ## run the whole test suite
 	$(PROGRAMS)
-	@scripts/side-by-side.sh "$(MAKE) lint unit sim gate" "$(MAKE) e2e PROGRAMS=true"
+	@scripts/side-by-side.sh "$(MAKE) lint unit" "$(MAKE) e2e sim gate PROGRAMS=true"
 
 build: setup-build ## build the program: target/release/holdall
 	cargo build --release -p holdall-cli --features "$(FEATURES)"
