@@ -8,6 +8,7 @@ pub mod error;
 pub mod folder;
 pub mod gate;
 pub mod limits;
+pub mod link;
 pub mod machine;
 pub mod measure;
 pub mod report;

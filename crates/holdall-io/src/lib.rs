@@ -8,6 +8,7 @@ pub mod disk_conformance;
 mod file_state;
 pub mod fs;
 pub mod limits;
+pub mod link;
 pub mod lock;
 pub mod memory;
 pub mod mutex;

@@ -2,6 +2,7 @@
 
 use super::{
     TransportName,
+    bench_link::{LINK_EXAMPLES, LinkArguments},
     record::{CachePolicyName, DiskModeName},
 };
 use crate::units::{parse_bytes, parse_seconds};
@@ -18,6 +19,7 @@ Examples:
   holdall bench storage --out /data/bench                                storages alone, one table for each size
   holdall bench storage --config mixed.yaml --csv --out /data/bench      a file of the storage plugin comparison as it is
   holdall bench tools --out /data/bench                                  merge, split, filter, check beside cp, mcap crate and pip
+  holdall bench link 'rate=54Mb/s,loss=10%' -- CMD_A -- CMD_B            two programs with a bad network between them
   holdall bench gate                                                     what a message costs against the committed baseline
   holdall bench list                                                     experiments of published reports
   holdall bench run A6 --scale 0.1 --out /data/bench                     one of them, a tenth of its size
@@ -38,6 +40,9 @@ pub enum BenchVerb {
     /// One page for results of `bench run`: tables, plots, CSV and JSON; two folders can be compared
     #[command(after_help = REPORT_EXAMPLES)]
     Report(ReportArguments),
+    /// Two programs on the two ends of an emulated link: rate, delay, loss, outages
+    #[command(after_help = LINK_EXAMPLES)]
+    Link(LinkArguments),
     /// What a message costs in instructions, allocations and copies, against the baseline that is committed in holdall's source tree
     #[command(after_help = GATE_EXAMPLES)]
     Gate(GateArguments),

@@ -4,6 +4,8 @@ pub mod attach;
 pub mod audit;
 #[cfg(feature = "bench")]
 pub mod bench;
+#[cfg(feature = "bench")]
+pub mod bench_link;
 pub mod burst;
 pub mod cat;
 pub mod check;

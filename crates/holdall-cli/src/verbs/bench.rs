@@ -1,6 +1,6 @@
 //! `holdall bench`: the cost and the limits of recording on this machine.
 
-use super::{bench_gate, bench_live, bench_suite};
+use super::{bench_gate, bench_link, bench_live, bench_suite};
 use crate::{
     VerbResult,
     args::{
@@ -47,6 +47,7 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
         BenchVerb::Tools(args) => run_tools(args),
         BenchVerb::Run(args) => bench_suite::run(args),
         BenchVerb::Report(args) => bench_suite::report(args),
+        BenchVerb::Link(args) => bench_link::run(args),
         BenchVerb::Gate(args) => bench_gate::run(args),
         BenchVerb::Publish(args) => bench_live::publish(args),
         BenchVerb::Rival(args) => bench_live::rival(args),

@@ -7,6 +7,8 @@ mod bench;
 #[cfg(feature = "bench")]
 mod bench_gate;
 #[cfg(feature = "bench")]
+mod bench_link;
+#[cfg(feature = "bench")]
 mod bench_live;
 #[cfg(feature = "bench")]
 mod bench_suite;
@@ -31,12 +33,22 @@ mod repair;
 
 use crate::{VerbResult, args::Verb, terminal::signals};
 
+/// Whether the verb itself decides what signals to end do.
+fn handles_signals(verb: &Verb) -> bool {
+    match verb {
+        Verb::Record(_) | Verb::Play(_) | Verb::Burst(_) => true,
+        #[cfg(feature = "bench")]
+        Verb::Bench { verb } => matches!(verb, crate::args::bench::BenchVerb::Link(_)),
+        _ => false,
+    }
+}
+
 /// Runs the verb of a command line.
 ///
 /// # Errors
 /// Why it failed.
 pub fn run(verb: Verb) -> VerbResult {
-    if !matches!(verb, Verb::Record(_) | Verb::Play(_) | Verb::Burst(_)) {
+    if !handles_signals(&verb) {
         signals::remove_unfinished_at_end();
     }
     match verb {

@@ -1,0 +1,294 @@
+//! An emulated link between two programs: rate, delay, loss, outages, between two network namespaces that this process makes. No netem, no
+//! other program, and what is lost are the packets of a wire: fragments of datagrams, segments of TCP.
+
+pub mod counters;
+mod forward;
+pub mod model;
+pub mod spec;
+mod table;
+
+use counters::{Amount, DirectionCounters};
+use forward::{Forwarded, forward};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    link::{self, KernelCounters, LinkEnd, LinkError, Shaper},
+};
+use model::ETHERNET_BYTES;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use spec::{Bottleneck, LinkSpec};
+use std::{
+    collections::BTreeMap,
+    io,
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, ExitStatus},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+pub use table::link_table;
+
+/// Why a link could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkRunError {
+    /// The system does not allow it.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A program that cannot be started.
+    #[error("cannot start {program} on the link: {source}")]
+    Start {
+        /// Its name.
+        program: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The thread that forwards packets.
+    #[error("cannot forward packets: {0}")]
+    Forward(io::Error),
+}
+
+/// How a program on one end ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProgramEnd {
+    /// Its name.
+    pub program: String,
+    /// Its exit code; `None` after a signal.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+}
+
+impl ProgramEnd {
+    /// Whether it ended with code 0.
+    pub fn is_good(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+/// What the kernel counted on one end.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelReport {
+    /// Packets that the end gave to the link.
+    pub sent_packets: u64,
+    /// Packets that its device dropped because they were not read in time.
+    pub sent_dropped: u64,
+    /// Counters of `/proc/net/snmp`.
+    pub protocols: BTreeMap<String, u64>,
+    /// Memory of incomplete datagrams, in bytes.
+    pub fragment_memory_bytes: u64,
+}
+
+impl From<KernelCounters> for KernelReport {
+    fn from(counters: KernelCounters) -> Self {
+        Self {
+            sent_packets: counters.sent_packets,
+            sent_dropped: counters.sent_dropped,
+            protocols: counters.protocols.into_iter().collect(),
+            fragment_memory_bytes: counters.fragment_memory_bytes,
+        }
+    }
+}
+
+/// How punctual the link was: packets delivered later than planned.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Lateness {
+    /// Half of the packets were not later, in microseconds.
+    pub p50_us: f64,
+    /// 99 of 100 packets were not later.
+    pub p99_us: f64,
+    /// The latest.
+    pub max_us: f64,
+}
+
+/// What crossed the link.
+#[derive(Debug, Serialize)]
+pub struct LinkReport {
+    /// The link.
+    pub spec: LinkSpec,
+    /// How long it was there, in seconds.
+    pub elapsed_s: f64,
+    /// How the two programs ended.
+    pub programs: [ProgramEnd; 2],
+    /// From A to B.
+    pub a_to_b: DirectionCounters,
+    /// From B to A.
+    pub b_to_a: DirectionCounters,
+    /// The kernel's side of A and of B.
+    pub kernel: [KernelReport; 2],
+    /// Whether in both directions every packet that entered arrived, was dropped for a reason, or was on the way at the end, and the kernel
+    /// gave as many to the link as entered.
+    pub balances: bool,
+    /// How punctual it was.
+    pub lateness: Lateness,
+    /// The forwarding thread ran before all ordinary ones.
+    pub has_real_time_priority: bool,
+    /// Cores that the forwarding thread used.
+    pub cores: f64,
+}
+
+impl LinkReport {
+    /// Whether both programs ended with code 0.
+    pub fn is_good(&self) -> bool {
+        self.programs.iter().all(ProgramEnd::is_good)
+    }
+}
+
+/// Makes the link, runs a program on each end, and reports once both have ended. A has the address 10.99.0.1, B 10.99.0.2.
+///
+/// `stop` becomes true when the user wants the programs to end: they get SIGTERM.
+///
+/// # Errors
+/// A system that does not allow namespaces, and a program that cannot be started.
+pub fn run(spec: &LinkSpec, commands: [Command; 2], stop: &AtomicBool) -> Result<LinkReport, LinkRunError> {
+    let ends = link::create(spec.mtu, shaper(spec))?;
+    let has_ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let forwarding = thread::Builder::new()
+            .name("link".to_owned())
+            .spawn_scoped(scope, || forward(&ends, spec, &has_ended))
+            .map_err(LinkRunError::Forward)?;
+        let programs = run_programs(&ends, commands, stop);
+        has_ended.store(true, Ordering::Release);
+        let forwarded = forwarding
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+            .map_err(LinkRunError::Forward)?;
+        report(spec, &ends, programs?, forwarded).map_err(LinkRunError::Forward)
+    })
+}
+
+/// The queue in front of the sender's device.
+fn shaper(spec: &LinkSpec) -> Option<Shaper> {
+    let bytes_per_s = spec.rate_bits_per_s? / 8;
+    (spec.bottleneck == Bottleneck::Nic).then(|| Shaper {
+        bytes_per_s,
+        overhead_bytes: ETHERNET_BYTES as u16,
+        queue_bytes: u32::try_from((bytes_per_s as f64 * spec.queue.as_secs_f64()) as u64)
+            .unwrap_or(u32::MAX)
+            .max(2 * u32::from(spec.mtu)),
+    })
+}
+
+/// Between two polls of whether programs have ended.
+const POLL: Duration = Duration::from_millis(5);
+/// A program that has not ended so long after SIGTERM is killed.
+const TERM_MAX: Duration = Duration::from_secs(10);
+
+/// A program on one end; killed when dropped before its end.
+struct Placed {
+    name: String,
+    child: Child,
+    status: Option<ExitStatus>,
+}
+
+impl Placed {
+    fn start(end: &LinkEnd, mut command: Command) -> Result<Self, LinkRunError> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        end.place(&mut command);
+        match command.spawn() {
+            Ok(child) => Ok(Self {
+                name,
+                child,
+                status: None,
+            }),
+            Err(source) => Err(LinkRunError::Start {
+                program: name,
+                source,
+            }),
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status.is_some()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if self.status.is_none() {
+            // One that has ended needs no signal.
+            let _gone = kill_process(Pid::from_child(&self.child), signal).is_err();
+        }
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            self.signal(Signal::KILL);
+            let _ended = self.child.wait();
+        }
+    }
+}
+
+/// Runs both programs to their ends.
+fn run_programs(
+    ends: &[LinkEnd; 2],
+    commands: [Command; 2],
+    stop: &AtomicBool,
+) -> Result<[ProgramEnd; 2], LinkRunError> {
+    let [a, b] = commands;
+    // B first: it mostly waits for A.
+    let b = Placed::start(&ends[1], b)?;
+    let mut programs = [Placed::start(&ends[0], a)?, b];
+    let clock = SystemClock;
+    let mut killed_at = None;
+    while !programs.iter_mut().all(Placed::has_ended) {
+        let now = clock.monotonic();
+        match killed_at {
+            None if stop.load(Ordering::Acquire) => {
+                programs.iter().for_each(|program| program.signal(Signal::TERM));
+                killed_at = Some(now + TERM_MAX);
+            }
+            Some(at) if now >= at => programs.iter().for_each(|program| program.signal(Signal::KILL)),
+            _ => {}
+        }
+        clock.sleep_until(now + POLL);
+    }
+    Ok(programs.map(|program| ProgramEnd {
+        program: program.name.clone(),
+        code: program.status.and_then(|status| status.code()),
+        signal: program.status.and_then(|status| status.signal()),
+    }))
+}
+
+fn report(
+    spec: &LinkSpec,
+    ends: &[LinkEnd; 2],
+    programs: [ProgramEnd; 2],
+    forwarded: Forwarded,
+) -> io::Result<LinkReport> {
+    let kernel = [ends[0].kernel_counters()?, ends[1].kernel_counters()?];
+    let Forwarded {
+        directions,
+        lateness,
+        is_punctual,
+        elapsed,
+        cpu,
+    } = forwarded;
+    let balances = directions.iter().zip(&kernel).all(|(direction, kernel)| {
+        let Amount { packets, .. } = direction.entered;
+        // What was sent after the link had ended is not read.
+        packets == direction.arrived.packets + direction.dropped.packets() + direction.under_way
+            && kernel.sent_packets >= packets
+    });
+    let micros = |quantile: f64| lateness.value_at_quantile(quantile) as f64 / 1e3;
+    let [a_to_b, b_to_a] = directions;
+    Ok(LinkReport {
+        spec: spec.clone(),
+        elapsed_s: elapsed.as_secs_f64(),
+        programs,
+        a_to_b,
+        b_to_a,
+        kernel: kernel.map(KernelReport::from),
+        balances,
+        lateness: Lateness {
+            p50_us: micros(0.5),
+            p99_us: micros(0.99),
+            max_us: micros(1.0),
+        },
+        has_real_time_priority: is_punctual,
+        cores: cpu.as_secs_f64() / elapsed.as_secs_f64().max(1e-9),
+    })
+}

@@ -1,0 +1,42 @@
+//! The arguments of `holdall bench link`.
+
+use clap::Args;
+use holdall_bench::link::spec::LinkSpec;
+use std::ffi::OsString;
+
+/// Shown below the help of `holdall bench link`.
+pub(super) const LINK_EXAMPLES: &str = "\
+Examples:
+  holdall bench link 'rate=54Mb/s,loss=10%,delay=5ms' -- holdall play lab -- holdall record -a --max-recording-duration 60
+  holdall bench link 'loss=5%/burst=20,down=5s@20s' -- ros2 run demo_nodes_cpp talker -- ros2 run demo_nodes_cpp listener
+  holdall bench link 'rate=54Mb/s,bottleneck=nic' --json -- CMD_A -- CMD_B | jq .a_to_b.rtps
+
+The link:
+  rate=54Mb/s          bits a second, counted with 14 bytes of Ethernet header for each packet
+  loss=10%             of packets, each by itself; loss=10%/burst=20: 20 in a row on average
+  delay=5ms            beyond the rate; delay=5ms±1ms: between 4 and 6 ms, in order
+  reorder=1%           packets that are not delayed, and so overtake
+  queue=200ms          how long packets may wait for the rate; a full queue drops them
+  bottleneck=path      where they wait: on the way, or at the sender's own interface (nic), where `send` waits
+  down=5s@20s          an outage; may be given several times
+  mtu=1500             largest packet in bytes
+  seed=1               the same seed loses the same packets
+
+A has the address 10.99.0.1, B 10.99.0.2; both have their own network and /dev/shm, and nothing else is reached.
+Needs root, or user namespaces and a /dev/net/tun that everybody may open.";
+
+/// All flags of `holdall bench link`.
+#[derive(Args, Clone, Debug)]
+pub struct LinkArguments {
+    /// The link, for example rate=54Mb/s,loss=10%/burst=20,delay=5ms±1ms,queue=200ms,bottleneck=path
+    #[arg(value_name = "LINK")]
+    pub spec: LinkSpec,
+
+    /// Print one JSON object instead of a table, on standard output after what the programs print
+    #[arg(long)]
+    pub json: bool,
+
+    /// Two command lines, -- before each: the program on end A, then the one on end B
+    #[arg(value_name = "CMD_A -- CMD_B", last = true, required = true, num_args = 1..)]
+    pub commands: Vec<OsString>,
+}

@@ -1,0 +1,87 @@
+//! `holdall bench link`: two programs with an emulated link between them.
+
+use crate::{
+    VerbResult,
+    args::bench_link::LinkArguments,
+    exit::{Failure, Outcome},
+    output,
+    terminal::log,
+};
+use holdall_bench::link::{self, LinkRunError, link_table};
+use holdall_io::link::{LinkError, in_user_namespace, is_root};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
+};
+use std::{
+    ffi::OsString,
+    process::Command,
+    sync::{Arc, atomic::AtomicBool},
+};
+use tracing::level_filters::LevelFilter;
+
+/// Set in the process that is root of its own user namespace.
+const INSIDE: &str = "HOLDALL_LINK_USER_NAMESPACE";
+
+/// Runs both programs to their ends.
+pub fn run(args: &LinkArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let commands = commands(&args.commands)?;
+    if !is_root() && std::env::var_os(INSIDE).is_none() {
+        return begin_again();
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
+    }
+    let report = link::run(&args.spec, commands, &stop).map_err(|error| match error {
+        LinkRunError::Link(_) | LinkRunError::Start { .. } => Failure::refused(error),
+        other => Failure::failed(other),
+    })?;
+    if args.json {
+        output::result(&serde_json::to_string_pretty(&report).map_err(Failure::failed)?)?;
+    } else {
+        output::result(link_table(&report).trim_end())?;
+    }
+    Ok(if report.is_good() {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
+}
+
+/// The two command lines, which `--` separates.
+fn commands(words: &[OsString]) -> Result<[Command; 2], Failure> {
+    let parts: Vec<&[OsString]> = words.split(|word| word == "--").collect();
+    let command = |part: &[OsString]| {
+        let (program, arguments) = part.split_first()?;
+        let mut command = Command::new(program);
+        command.args(arguments);
+        Some(command)
+    };
+    match parts.as_slice() {
+        [a, b] => command(a).zip(command(b)).map(|(a, b)| [a, b]),
+        _ => None,
+    }
+    .ok_or_else(|| Failure::refused("expected two command lines: holdall bench link LINK -- CMD_A -- CMD_B"))
+}
+
+/// Runs this program again as root of a user namespace.
+fn begin_again() -> VerbResult {
+    let mut command = Command::new(std::env::current_exe().map_err(Failure::failed)?);
+    command.args(std::env::args_os().skip(1)).env(INSIDE, "1");
+    in_user_namespace(&mut command);
+    // Ctrl-C reaches the whole group; the program inside ends then, after its report.
+    let ignored = Arc::new(AtomicBool::new(false));
+    flag::register(SIGINT, ignored).map_err(Failure::failed)?;
+    let status = command
+        .status()
+        .map_err(|error| Failure::refused(LinkError::Namespace(error)))?;
+    match status.code() {
+        Some(0) => Ok(Outcome::Done),
+        Some(2) => Err(Failure::refused(
+            "the link was not made; the reason is in the line above",
+        )),
+        _ => Ok(Outcome::Failed),
+    }
+}
