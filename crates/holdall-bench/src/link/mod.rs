@@ -1,12 +1,14 @@
 //! An emulated link between two programs: rate, delay, loss, outages, between two network namespaces that this process makes. No netem, no
 //! other program, and what is lost are the packets of a wire: fragments of datagrams, segments of TCP.
 
+mod check;
 pub mod counters;
 mod forward;
 pub mod model;
 pub mod spec;
 mod table;
 
+pub use check::{LinkChecks, check, check_table};
 use counters::{Amount, DirectionCounters};
 use forward::{Forwarded, forward};
 use holdall_io::{

@@ -29,14 +29,18 @@ Needs root, or user namespaces and a /dev/net/tun that everybody may open.";
 #[derive(Args, Clone, Debug)]
 pub struct LinkArguments {
     /// The link, for example rate=54Mb/s,loss=10%/burst=20,delay=5ms±1ms,queue=200ms,bottleneck=path
-    #[arg(value_name = "LINK")]
-    pub spec: LinkSpec,
+    #[arg(value_name = "LINK", required_unless_present = "check")]
+    pub spec: Option<LinkSpec>,
 
-    /// Print one JSON object instead of a table, on standard output after what the programs print
+    /// Measure how exactly this machine keeps to links: rates, delays, losses, in half a minute; exit code 1 when one is missed
+    #[arg(long, conflicts_with_all = ["spec", "commands"])]
+    pub check: bool,
+
+    /// Print JSON instead of a table, on standard output after what the programs print
     #[arg(long)]
     pub json: bool,
 
     /// Two command lines, -- before each: the program on end A, then the one on end B
-    #[arg(value_name = "CMD_A -- CMD_B", last = true, required = true, num_args = 1..)]
+    #[arg(value_name = "CMD_A -- CMD_B", last = true, required_unless_present = "check", num_args = 1..)]
     pub commands: Vec<OsString>,
 }

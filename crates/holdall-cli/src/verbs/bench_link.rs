@@ -7,7 +7,7 @@ use crate::{
     output,
     terminal::log,
 };
-use holdall_bench::link::{self, LinkRunError, link_table};
+use holdall_bench::link::{self, LinkRunError, check_table, link_table, spec::LinkSpec};
 use holdall_io::link::{LinkError, in_user_namespace, is_root};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -23,21 +23,51 @@ use tracing::level_filters::LevelFilter;
 /// Set in the process that is root of its own user namespace.
 const INSIDE: &str = "HOLDALL_LINK_USER_NAMESPACE";
 
-/// Runs both programs to their ends.
+/// Runs both programs to their ends, or measures.
 pub fn run(args: &LinkArguments) -> VerbResult {
-    log::start(LevelFilter::WARN);
-    let commands = commands(&args.commands)?;
+    log::start(LevelFilter::INFO);
+    let checked = args
+        .spec
+        .as_ref()
+        .map(|spec| Ok((spec, commands(&args.commands)?)));
+    let link = checked.transpose()?;
     if !is_root() && std::env::var_os(INSIDE).is_none() {
         return begin_again();
     }
+    match link {
+        Some((spec, commands)) => run_programs(args, spec, commands),
+        None => check(args),
+    }
+}
+
+/// How exactly this machine keeps to links.
+fn check(args: &LinkArguments) -> VerbResult {
+    let checks = link::check(&mut |link| tracing::info!("measuring {link}")).map_err(failure)?;
+    if args.json {
+        output::result(&serde_json::to_string_pretty(&checks).map_err(Failure::failed)?)?;
+    } else {
+        output::result(&check_table(&checks))?;
+    }
+    Ok(if checks.are_kept() {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
+}
+
+fn failure(error: LinkRunError) -> Failure {
+    match error {
+        LinkRunError::Link(_) | LinkRunError::Start { .. } => Failure::refused(error),
+        other => Failure::failed(other),
+    }
+}
+
+fn run_programs(args: &LinkArguments, spec: &LinkSpec, commands: [Command; 2]) -> VerbResult {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
     }
-    let report = link::run(&args.spec, commands, &stop).map_err(|error| match error {
-        LinkRunError::Link(_) | LinkRunError::Start { .. } => Failure::refused(error),
-        other => Failure::failed(other),
-    })?;
+    let report = link::run(spec, commands, &stop).map_err(failure)?;
     if args.json {
         output::result(&serde_json::to_string_pretty(&report).map_err(Failure::failed)?)?;
     } else {

@@ -8,7 +8,7 @@ use std::{
     ffi::CString,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    net::Ipv4Addr,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     os::{
         fd::{AsRawFd, OwnedFd},
         unix::{fs::OpenOptionsExt, process::CommandExt},
@@ -218,18 +218,42 @@ impl LinkEnd {
     /// # Errors
     /// A namespace that cannot be entered, or a thread that cannot be started.
     pub fn kernel_counters(&self) -> io::Result<KernelCounters> {
+        self.inside(read_counters)
+    }
+
+    /// A socket of this end, with so much memory for what it has not read, as far as the system allows it.
+    ///
+    /// # Errors
+    /// An address that is in use.
+    pub fn udp_socket(&self, address: SocketAddr, receive_buffer_bytes: i32) -> io::Result<UdpSocket> {
+        let socket = self.inside(move || UdpSocket::bind(address))?;
+        let set = |option| {
+            let length = std::mem::size_of_val(&receive_buffer_bytes) as libc::socklen_t;
+            let value = (&raw const receive_buffer_bytes).cast();
+            // SAFETY: the value is a number of this length, valid during the call.
+            unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, length) }
+        };
+        // Beyond the limit of all sockets only for root; what is refused leaves the default.
+        if set(libc::SO_RCVBUFFORCE) != 0 {
+            set(libc::SO_RCVBUF);
+        }
+        Ok(socket)
+    }
+
+    /// Does this on a thread in this end's namespace.
+    fn inside<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         let namespace = self.namespace.as_raw_fd();
         thread::scope(|scope| {
-            let read = move || {
+            let enter = move || {
                 // SAFETY: the descriptor is open while `self` is borrowed; only this short-lived thread is moved.
                 if unsafe { libc::setns(namespace, libc::CLONE_NEWNET) } != 0 {
                     return Err(io::Error::last_os_error());
                 }
-                read_counters()
+                work()
             };
             let thread = thread::Builder::new()
-                .name("link-count".to_owned())
-                .spawn_scoped(scope, read)?;
+                .name("link-inside".to_owned())
+                .spawn_scoped(scope, enter)?;
             thread
                 .join()
                 .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))

@@ -1,0 +1,434 @@
+//! How exactly this machine keeps to a link: each promise of the model measured with real packets.
+
+use super::{
+    LinkRunError,
+    forward::forward,
+    model::ETHERNET_BYTES,
+    shaper,
+    spec::{LinkSpec, Loss},
+};
+use crate::report::TABLE_STYLE;
+use comfy_table::{CellAlignment, Table};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    link::{self, ADDRESSES, LinkEnd},
+};
+use serde::Serialize;
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+/// Of the IP and UDP headers of a datagram.
+const HEADER_BYTES: u64 = 28;
+/// Number and time of sending.
+const STAMP_BYTES: usize = 16;
+/// The datagram that fills an Ethernet packet.
+const FULL_BYTES: usize = 1472;
+const PORT: u16 = 5000;
+/// What is received before this does not count: queues fill first.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// Nothing more comes after this long.
+const SILENCE: Duration = Duration::from_millis(300);
+const RECEIVE_BUFFER_BYTES: i32 = 64 << 20;
+
+/// What is sent over a link.
+#[derive(Clone, Copy)]
+struct Flow {
+    bytes: usize,
+    /// Between two datagrams; `None` sends as fast as the socket takes them.
+    gap: Option<Duration>,
+    lasts: Duration,
+}
+
+/// One datagram that came.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    number: u64,
+    sent: Duration,
+    arrived: Duration,
+}
+
+/// What was sent, and what of it came.
+struct Probe {
+    sent: u64,
+    arrivals: Vec<Arrival>,
+}
+
+/// One promise and what was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkCheck {
+    /// The link.
+    pub link: &'static str,
+    /// What was measured.
+    pub what: &'static str,
+    /// What the link promises.
+    pub expected: f64,
+    /// What was found.
+    pub found: f64,
+    /// How far that may be apart.
+    pub tolerance: f64,
+    /// Of all three.
+    pub unit: &'static str,
+    /// Whether it is within the tolerance.
+    pub is_kept: bool,
+}
+
+impl LinkCheck {
+    fn new(
+        link: &'static str,
+        what: &'static str,
+        unit: &'static str,
+        [expected, found, tolerance]: [f64; 3],
+    ) -> Self {
+        Self {
+            link,
+            what,
+            expected,
+            found,
+            tolerance,
+            unit,
+            is_kept: (found - expected).abs() <= tolerance,
+        }
+    }
+}
+
+/// What was found on this machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkChecks {
+    /// Every promise.
+    pub checks: Vec<LinkCheck>,
+    /// How late a thread of the link's priority that only sleeps wakes up, in microseconds: 99 of 100 times not later. No delay can be kept
+    /// more exactly.
+    pub sleep_p99_us: f64,
+}
+
+impl LinkChecks {
+    /// Whether every promise is kept.
+    pub fn are_kept(&self) -> bool {
+        self.checks.iter().all(|check| check.is_kept)
+    }
+}
+
+/// Measures every promise, in about half a minute. `progress` gets each link before it is measured.
+///
+/// # Errors
+/// A system that does not allow links.
+pub fn check(progress: &mut dyn FnMut(&str)) -> Result<LinkChecks, LinkRunError> {
+    let mut checks = Vec::new();
+    for (text, tolerance) in [
+        ("rate=54Mb/s", 0.001),
+        ("rate=300Mb/s", 0.001),
+        ("rate=1000Mb/s", 0.01),
+        ("rate=54Mb/s,bottleneck=nic", 0.02),
+        ("rate=300Mb/s,bottleneck=nic", 0.02),
+    ] {
+        progress(text);
+        checks.push(check_rate(text, tolerance)?);
+    }
+    for text in ["delay=1ms", "delay=20ms"] {
+        progress(text);
+        checks.push(check_delay(text)?);
+    }
+    for text in ["loss=10%", "loss=10%/burst=20"] {
+        progress(text);
+        checks.extend(check_loss(text)?);
+    }
+    let sleep_p99_us = thread::scope(|scope| scope.spawn(sleep_p99).join())
+        .map_err(|_| LinkRunError::Forward(io::Error::other("a thread panicked")))?
+        .as_secs_f64()
+        * 1e6;
+    Ok(LinkChecks { checks, sleep_p99_us })
+}
+
+/// How late 99 of 100 sleeps of 2 ms end.
+fn sleep_p99() -> Duration {
+    link::be_punctual();
+    let clock = SystemClock;
+    let start = clock.monotonic();
+    let late = |number: u32| {
+        let due = start + Duration::from_millis(2) * number;
+        clock.sleep_until(due);
+        clock.monotonic() - due
+    };
+    p99((0..1000).map(late).collect())
+}
+
+fn p99(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() * 99 / 100).copied().unwrap_or_default()
+}
+
+fn parsed(text: &str) -> Result<LinkSpec, LinkRunError> {
+    text.parse()
+        .map_err(|error| LinkRunError::Forward(io::Error::other(error)))
+}
+
+/// Offers 1.2 times the rate, or as much as the socket takes.
+fn check_rate(text: &'static str, tolerance: f64) -> Result<LinkCheck, LinkRunError> {
+    let spec = parsed(text)?;
+    let rate = spec.rate_bits_per_s.unwrap_or_default() as f64;
+    let packet_bits = ((FULL_BYTES as u64 + HEADER_BYTES + ETHERNET_BYTES) * 8) as f64;
+    let gap = shaper(&spec)
+        .is_none()
+        .then(|| Duration::from_secs_f64(packet_bits / (1.2 * rate)));
+    let flow = Flow {
+        bytes: FULL_BYTES,
+        gap,
+        lasts: Duration::from_millis(2500),
+    };
+    let found = rate_of(&probe(&spec, flow)?.arrivals, packet_bits);
+    let [rate, found] = [rate / 1e6, found / 1e6];
+    Ok(LinkCheck::new(
+        text,
+        "rate",
+        "Mb/s",
+        [rate, found, rate * tolerance],
+    ))
+}
+
+/// Bits a second from the end of the warm-up until the last packet that was sent with others after it.
+fn rate_of(arrivals: &[Arrival], packet_bits: f64) -> f64 {
+    let Some((first, last)) = arrivals.first().zip(arrivals.last()) else {
+        return 0.0;
+    };
+    let begin = first.arrived + WARM_UP;
+    let counted: Vec<_> = arrivals
+        .iter()
+        .filter(|arrival| arrival.arrived >= begin && arrival.arrived <= last.sent)
+        .collect();
+    match counted.as_slice() {
+        [first, .., last] => {
+            (counted.len() - 1) as f64 * packet_bits / (last.arrived - first.arrived).as_secs_f64()
+        }
+        _ => 0.0,
+    }
+}
+
+/// The 99th percentile of what packets take beyond the delay.
+fn check_delay(text: &'static str) -> Result<LinkCheck, LinkRunError> {
+    const TOLERANCE_US: f64 = 100.0;
+    let spec = parsed(text)?;
+    let flow = Flow {
+        bytes: 100,
+        gap: Some(Duration::from_millis(2)),
+        lasts: Duration::from_secs(3),
+    };
+    let arrivals = probe(&spec, flow)?.arrivals;
+    let found = p99(arrivals
+        .iter()
+        .map(|arrival| arrival.arrived - arrival.sent)
+        .collect());
+    let [expected, found] = [spec.delay, found].map(|time| time.as_secs_f64() * 1e6);
+    Ok(LinkCheck::new(
+        text,
+        "delay, p99",
+        "µs",
+        [expected, found, TOLERANCE_US],
+    ))
+}
+
+fn check_loss(text: &'static str) -> Result<Vec<LinkCheck>, LinkRunError> {
+    let spec = parsed(text)?;
+    let flow = Flow {
+        bytes: 100,
+        gap: Some(Duration::from_micros(100)),
+        lasts: Duration::from_secs(5),
+    };
+    Ok(loss_of(text, spec.loss, &probe(&spec, flow)?))
+}
+
+/// Share, and mean length of bursts, each within three deviations.
+fn loss_of(text: &'static str, loss: Loss, probe: &Probe) -> Vec<LinkCheck> {
+    let sent = probe.sent as f64;
+    let share = 1.0 - probe.arrivals.len() as f64 / sent;
+    // Losses in bursts of this mean length scatter more.
+    let inflation = loss.burst.map_or(1.0, |length| 2.0 * length);
+    let deviation = (loss.share * (1.0 - loss.share) * inflation / sent).sqrt();
+    let numbers = [loss.share, share, 3.0 * deviation].map(|share| share * 100.0);
+    let mut checks = vec![LinkCheck::new(text, "loss", "%", numbers)];
+    if let Some(length) = loss.burst {
+        let gaps = probe
+            .arrivals
+            .windows(2)
+            .map(|pair| pair[1].number - pair[0].number - 1);
+        let bursts: Vec<u64> = gaps.filter(|gap| *gap > 0).collect();
+        let count = (bursts.len() as f64).max(1.0);
+        let mean = bursts.iter().sum::<u64>() as f64 / count;
+        checks.push(LinkCheck::new(
+            text,
+            "length of bursts",
+            "packets",
+            [length, mean, 3.0 * length / count.sqrt()],
+        ));
+    }
+    checks
+}
+
+/// Sends a flow from A to B over a link of its own.
+fn probe(spec: &LinkSpec, flow: Flow) -> Result<Probe, LinkRunError> {
+    let ends = link::create(spec.mtu, shaper(spec))?;
+    let socket = |end: usize| {
+        let address = SocketAddr::from((ADDRESSES[end], PORT));
+        ends[end].udp_socket(address, RECEIVE_BUFFER_BYTES)
+    };
+    let run = |ends: &[LinkEnd; 2]| -> io::Result<Probe> {
+        let (from, to) = (socket(0)?, socket(1)?);
+        from.connect((ADDRESSES[1], PORT))?;
+        let has_ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let forwarding = scope.spawn(|| forward(ends, spec, &has_ended));
+            let receiving = scope.spawn(|| receive(&to, flow, spec));
+            let sent = send(&from, flow);
+            let arrivals = receiving
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+            has_ended.store(true, Ordering::Release);
+            forwarding
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))?;
+            Ok(Probe {
+                sent: sent?,
+                arrivals: arrivals?,
+            })
+        })
+    };
+    run(&ends).map_err(LinkRunError::Forward)
+}
+
+fn send(socket: &UdpSocket, flow: Flow) -> io::Result<u64> {
+    let clock = SystemClock;
+    let mut datagram = vec![0; flow.bytes];
+    let start = clock.monotonic();
+    let mut number: u64 = 0;
+    loop {
+        let due = flow.gap.map_or(Duration::ZERO, |gap| gap.mul_f64(number as f64));
+        let mut now = clock.monotonic();
+        if now.max(start + due) >= start + flow.lasts {
+            return Ok(number);
+        }
+        if now < start + due {
+            clock.sleep_until(start + due);
+            now = clock.monotonic();
+        }
+        datagram[..8].copy_from_slice(&number.to_le_bytes());
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        datagram[8..STAMP_BYTES].copy_from_slice(&nanos.to_le_bytes());
+        socket.send(&datagram)?;
+        number += 1;
+    }
+}
+
+/// Receives until nothing more comes.
+fn receive(socket: &UdpSocket, flow: Flow, spec: &LinkSpec) -> io::Result<Vec<Arrival>> {
+    link::be_punctual();
+    let mut arrivals = Vec::new();
+    let mut datagram = [0; 2048];
+    socket.set_read_timeout(Some(flow.lasts + spec.longest()))?;
+    loop {
+        let length = match socket.recv(&mut datagram) {
+            Ok(length) => length,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                return Ok(arrivals);
+            }
+            Err(error) => return Err(error),
+        };
+        let arrived = SystemClock.monotonic();
+        if arrivals.is_empty() {
+            socket.set_read_timeout(Some(spec.longest() + SILENCE))?;
+        }
+        let number = |at: usize| {
+            datagram[..length]
+                .get(at..at + 8)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map(u64::from_le_bytes)
+        };
+        if let (Some(number), Some(nanos)) = (number(0), number(8)) {
+            arrivals.push(Arrival {
+                number,
+                sent: Duration::from_nanos(nanos),
+                arrived,
+            });
+        }
+    }
+}
+
+/// The checks for people.
+pub fn check_table(checks: &LinkChecks) -> String {
+    let mut table = Table::new();
+    table
+        .set_header(["link", "", "expected", "found", "within"])
+        .load_style(TABLE_STYLE);
+    for column in 2..5 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for check in &checks.checks {
+        let verdict = if check.is_kept { "" } else { " (missed)" };
+        table.add_row([
+            check.link.to_owned(),
+            check.what.to_owned(),
+            format!("{:.2} {}", check.expected, check.unit),
+            format!("{:.2} {}{verdict}", check.found, check.unit),
+            format!("± {:.2}", check.tolerance),
+        ]);
+    }
+    let sleep = format!(
+        "A thread that only sleeps wakes up {:.0} µs late (p99).",
+        checks.sleep_p99_us
+    );
+    format!("{table}\n{sleep}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(number: u64) -> Arrival {
+        Arrival {
+            number,
+            sent: Duration::from_millis(number),
+            arrived: Duration::from_millis(number + 5),
+        }
+    }
+
+    #[test]
+    fn a_rate_is_that_after_the_warm_up() {
+        // A packet of 12 000 bits each millisecond.
+        let arrivals: Vec<_> = (0..2000).map(arrival).collect();
+        assert!((rate_of(&arrivals, 12_000.0) - 12e6).abs() < 1.0);
+        assert_eq!(rate_of(&[], 12_000.0), 0.0);
+        assert_eq!(rate_of(&arrivals[..1], 12_000.0), 0.0);
+    }
+
+    #[test]
+    fn loss_and_bursts_are_found_and_judged() {
+        // Of twenty, two after each other are lost.
+        let arrivals = (0..20_000)
+            .filter(|number| number % 20 > 1)
+            .map(arrival)
+            .collect();
+        let probe = Probe {
+            sent: 20_000,
+            arrivals,
+        };
+        let loss = |share, burst| Loss { share, burst };
+        let checks = loss_of("x", loss(0.1, Some(2.0)), &probe);
+        assert!((checks[0].found - 10.0).abs() < 1e-6);
+        assert_eq!(checks[1].found, 2.0);
+        assert!(checks.iter().all(|check| check.is_kept));
+        let checks = loss_of("x", loss(0.2, Some(3.0)), &probe);
+        assert!(!checks[0].is_kept && !checks[1].is_kept);
+        let checks = LinkChecks {
+            checks,
+            sleep_p99_us: 70.2,
+        };
+        let table = check_table(&checks);
+        assert!(table.ends_with("wakes up 70 µs late (p99)."), "{table}");
+        assert!(!checks.are_kept() && table.contains("10.00 % (missed)"));
+    }
+}
