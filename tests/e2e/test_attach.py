@@ -49,8 +49,15 @@ def test_files_are_attached_replaced_taken_out_and_removed(tmp_path, bag):
     listed = json.loads(done("get", bag, "--json").stdout)
     assert [one["name"] for one in listed["attachments"]] == ["map.bin", "calibration.yaml"]
     assert "3.0 MiB" in done("get", bag).stdout
+    shown = done("info", bag).stdout
+    assert "Attachments:       map.bin | Type: application/octet-stream | Size: 3.0 MiB\n" in shown
+    assert [(one["name"], one["bytes"]) for one in json.loads(done("info", bag, "--json").stdout)["attachments"]] == [
+        ("map.bin", 3_145_984),
+        ("calibration.yaml", 6),
+    ]
     done("attach", bag, "--remove", "map.bin", "--remove", "calibration.yaml")
     assert attached(bag) == [] and "nothing" in done("get", bag).stdout
+    assert "Attachments" not in done("info", bag).stdout
     # The messages, the account and the other files are what they were.
     assert digests_by_mcap(bag) == before and (bag / "metadata.yaml").read_bytes() == metadata
     assert {path: path.stat().st_mtime_ns for path in files_of(bag)[:-1]} == untouched

@@ -1,6 +1,6 @@
 //! Why a benchmark could not run, or what it wrote differs from what was offered.
 
-use crate::workload::LoadError;
+use crate::{link::LinkRunError, workload::LoadError};
 use holdall_io::disk::DiskError;
 use holdall_model::units::format_bytes;
 use holdall_storage::StorageError;
@@ -61,6 +61,9 @@ pub enum BenchError {
         /// The reason.
         source: io::Error,
     },
+    /// The emulated link was refused or failed.
+    #[error(transparent)]
+    Link(#[from] LinkRunError),
     /// The disk layer refused or failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -136,6 +139,7 @@ impl BenchError {
                 | Self::NotEmpty { .. }
                 | Self::NoSpace { .. }
                 | Self::Absent { .. }
+                | Self::Link(LinkRunError::Link(_))
         )
     }
 }

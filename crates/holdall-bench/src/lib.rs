@@ -11,6 +11,8 @@ pub mod limits;
 pub mod link;
 pub mod machine;
 pub mod measure;
+pub mod middleware;
+pub mod people;
 pub mod report;
 pub mod statistics;
 pub mod storage;

@@ -73,6 +73,10 @@ const OTHERS: &[&[&str]] = &[
     &["bench", "report", "missing"],
     #[cfg(feature = "bench")]
     &["bench", "run", "missing.yaml", "--out", "out"],
+    #[cfg(feature = "bench")]
+    &["bench", "run", "D8", "--data", "missing", "--out", "out"],
+    #[cfg(feature = "bench")]
+    &["bench", "run", "D8", "--out", "out"],
 ];
 
 /// Verbs without an input; all that they can refuse is a wrong flag.

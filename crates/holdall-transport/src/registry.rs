@@ -91,6 +91,13 @@ pub const fn default_id() -> &'static str {
     TRANSPORTS[0].id
 }
 
+impl Entry {
+    /// Whether this build has it.
+    pub fn is_built(&self) -> bool {
+        self.backend.is_some()
+    }
+}
+
 /// Joins through the transport with this id.
 ///
 /// # Errors

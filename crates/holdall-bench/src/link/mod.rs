@@ -102,15 +102,11 @@ pub struct Lateness {
     pub max_us: f64,
 }
 
-/// What crossed the link.
+/// What crossed a link.
 #[derive(Debug, Serialize)]
-pub struct LinkReport {
-    /// The link.
-    pub spec: LinkSpec,
+pub struct Carried {
     /// How long it was there, in seconds.
     pub elapsed_s: f64,
-    /// How the two programs ended.
-    pub programs: [ProgramEnd; 2],
     /// From A to B.
     pub a_to_b: DirectionCounters,
     /// From B to A.
@@ -128,6 +124,18 @@ pub struct LinkReport {
     pub cores: f64,
 }
 
+/// What crossed the link between two programs.
+#[derive(Debug, Serialize)]
+pub struct LinkReport {
+    /// The link.
+    pub spec: LinkSpec,
+    /// How the two programs ended.
+    pub programs: [ProgramEnd; 2],
+    /// What crossed it.
+    #[serde(flatten)]
+    pub carried: Carried,
+}
+
 impl LinkReport {
     /// Whether both programs ended with code 0.
     pub fn is_good(&self) -> bool {
@@ -142,6 +150,32 @@ impl LinkReport {
 /// # Errors
 /// A system that does not allow namespaces, and a program that cannot be started.
 pub fn run(spec: &LinkSpec, commands: [Command; 2], stop: &AtomicBool) -> Result<LinkReport, LinkRunError> {
+    let (programs, carried) = carry(spec, |ends| run_programs(ends, commands, stop))?;
+    Ok(LinkReport {
+        spec: spec.clone(),
+        programs: programs?,
+        carried,
+    })
+}
+
+/// Makes a link and ends it.
+///
+/// # Errors
+/// A system that does not allow links.
+pub(crate) fn probe() -> Result<(), LinkRunError> {
+    let spec = LinkSpec::default();
+    let _ends = link::create(spec.mtu, shaper(&spec))?;
+    Ok(())
+}
+
+/// Makes the link and carries packets while `work` runs, on this thread.
+///
+/// # Errors
+/// A system that does not allow namespaces, or a device that fails.
+pub(crate) fn carry<T>(
+    spec: &LinkSpec,
+    work: impl FnOnce(&[LinkEnd; 2]) -> T,
+) -> Result<(T, Carried), LinkRunError> {
     let ends = link::create(spec.mtu, shaper(spec))?;
     let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -149,13 +183,13 @@ pub fn run(spec: &LinkSpec, commands: [Command; 2], stop: &AtomicBool) -> Result
             .name("link".to_owned())
             .spawn_scoped(scope, || forward(&ends, spec, &has_ended))
             .map_err(LinkRunError::Forward)?;
-        let programs = run_programs(&ends, commands, stop);
+        let done = work(&ends);
         has_ended.store(true, Ordering::Release);
         let forwarded = forwarding
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
             .map_err(LinkRunError::Forward)?;
-        report(spec, &ends, programs?, forwarded).map_err(LinkRunError::Forward)
+        Ok((done, carried(&ends, forwarded).map_err(LinkRunError::Forward)?))
     })
 }
 
@@ -255,12 +289,7 @@ fn run_programs(
     }))
 }
 
-fn report(
-    spec: &LinkSpec,
-    ends: &[LinkEnd; 2],
-    programs: [ProgramEnd; 2],
-    forwarded: Forwarded,
-) -> io::Result<LinkReport> {
+fn carried(ends: &[LinkEnd; 2], forwarded: Forwarded) -> io::Result<Carried> {
     let kernel = [ends[0].kernel_counters()?, ends[1].kernel_counters()?];
     let Forwarded {
         directions,
@@ -277,10 +306,8 @@ fn report(
     });
     let micros = |quantile: f64| lateness.value_at_quantile(quantile) as f64 / 1e3;
     let [a_to_b, b_to_a] = directions;
-    Ok(LinkReport {
-        spec: spec.clone(),
+    Ok(Carried {
         elapsed_s: elapsed.as_secs_f64(),
-        programs,
         a_to_b,
         b_to_a,
         kernel: kernel.map(KernelReport::from),

@@ -1,6 +1,6 @@
 //! A link's report for people.
 
-use super::{LinkReport, ProgramEnd, counters::Amount};
+use super::{Carried, LinkReport, ProgramEnd, counters::Amount};
 use crate::report::TABLE_STYLE;
 use comfy_table::{CellAlignment, Table};
 use holdall_model::units::format_bytes;
@@ -8,14 +8,15 @@ use std::fmt::Write;
 
 /// A row for each thing that was counted, a column for each direction; what never happened is left out.
 pub fn link_table(report: &LinkReport) -> String {
-    let mut text = format!("{}\n", counts_table(report));
-    let lateness = report.lateness;
+    let carried = &report.carried;
+    let mut text = format!("{}\n", counts_table(carried));
+    let lateness = carried.lateness;
     let _ = writeln!(
         text,
         "{:.1} s; packets delivered later than planned: p50 {:.0} µs, p99 {:.0} µs, most {:.0} µs; the link used {:.2} cores",
-        report.elapsed_s, lateness.p50_us, lateness.p99_us, lateness.max_us, report.cores
+        carried.elapsed_s, lateness.p50_us, lateness.p99_us, lateness.max_us, carried.cores
     );
-    if !report.balances {
+    if !carried.balances {
         text.push_str("The books do not balance: packets are missing from the counts.\n");
     }
     for (end, program) in ["A", "B"]
@@ -28,8 +29,8 @@ pub fn link_table(report: &LinkReport) -> String {
     text
 }
 
-fn counts_table(report: &LinkReport) -> Table {
-    let (a, b) = (&report.a_to_b, &report.b_to_a);
+fn counts_table(carried: &Carried) -> Table {
+    let (a, b) = (&carried.a_to_b, &carried.b_to_a);
     let mut table = Table::new();
     table.set_header(["", "A → B", "B → A"]).load_style(TABLE_STYLE);
     for column in 1..3 {

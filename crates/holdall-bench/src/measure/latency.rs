@@ -42,6 +42,14 @@ impl Latencies {
         self.worst_nanos = self.worst_nanos.max(other.worst_nanos);
     }
 
+    /// Recorded times in microseconds, to three digits, and how many of each.
+    pub(crate) fn pairs_us(&self) -> Vec<(u64, u64)> {
+        let recorded = self.histogram.iter_recorded();
+        recorded
+            .map(|one| (one.value_iterated_to() / 1000, one.count_at_value()))
+            .collect()
+    }
+
     /// The percentiles so far; `None` without an event.
     pub fn summary(&self) -> Option<LatencySummary> {
         if self.histogram.is_empty() {

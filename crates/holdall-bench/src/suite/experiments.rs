@@ -1,6 +1,7 @@
 //! The experiments that the program ships, by their short names.
 
 use super::config::Experiment;
+use crate::middleware::Evaluation;
 
 /// Name and text of each, in the order of the published documents; B1 is `holdall bench storage`, L1 and G1
 /// are our own.
@@ -23,6 +24,39 @@ const TEXTS: [(&str, &str); 16] = [
     ("G1", include_str!("../../experiments/g1.yaml")),
 ];
 
+/// The evaluations of middlewares, likewise.
+const EVALUATIONS: [(&str, &str); 6] = [
+    ("D2", include_str!("../../experiments/d2.yaml")),
+    ("D3", include_str!("../../experiments/d3.yaml")),
+    ("D4", include_str!("../../experiments/d4.yaml")),
+    ("D4b", include_str!("../../experiments/d4b.yaml")),
+    ("D6", include_str!("../../experiments/d6.yaml")),
+    ("D7", include_str!("../../experiments/d7.yaml")),
+];
+
+/// All evaluations of middlewares.
+pub fn evaluations() -> Vec<Evaluation> {
+    EVALUATIONS
+        .iter()
+        .map(|(id, text)| parse_evaluation(id, text))
+        .collect()
+}
+
+/// The evaluation with this name, in either case.
+pub fn evaluation_by_id(id: &str) -> Option<Evaluation> {
+    let (id, text) = EVALUATIONS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(id))?;
+    Some(parse_evaluation(id, text))
+}
+
+fn parse_evaluation(id: &str, text: &str) -> Evaluation {
+    match Evaluation::parse(text) {
+        Ok(evaluation) => evaluation,
+        Err(error) => unreachable!("the shipped evaluation {id} is tested to be valid: {error}"),
+    }
+}
+
 /// All experiments.
 pub fn shipped() -> Vec<Experiment> {
     TEXTS.iter().map(|(id, text)| parse(id, text)).collect()
@@ -36,8 +70,8 @@ pub fn by_id(id: &str) -> Option<Experiment> {
 
 /// The text of one, as a start for a user's own files.
 pub fn text_of(id: &str) -> Option<&'static str> {
-    TEXTS
-        .iter()
+    let all = TEXTS.iter().chain(&EVALUATIONS);
+    all.into_iter()
         .find(|(name, _)| name.eq_ignore_ascii_case(id))
         .map(|(_, text)| *text)
 }
@@ -60,6 +94,9 @@ mod tests {
         assert_eq!(all.len(), TEXTS.len());
         for (experiment, (id, _)) in all.iter().zip(TEXTS) {
             assert_eq!(experiment.id, id);
+        }
+        for (evaluation, (id, _)) in evaluations().iter().zip(EVALUATIONS) {
+            assert_eq!(evaluation.id, id);
         }
     }
 

@@ -1,12 +1,13 @@
 //! The arguments of `holdall bench`.
 
 use super::{
-    TransportName,
     bench_link::{LINK_EXAMPLES, LinkArguments},
+    bench_worker::{LiveArguments, WorkerArguments},
     record::{CachePolicyName, DiskModeName},
 };
 use crate::units::{parse_bytes, parse_seconds};
 use clap::{Args, Subcommand, ValueEnum};
+use holdall_bench::middleware::Middleware;
 use std::{path::PathBuf, time::Duration};
 
 /// Shown below `-h` and `--help`.
@@ -23,6 +24,7 @@ Examples:
   holdall bench gate                                                     what a message costs against the committed baseline
   holdall bench list                                                     experiments of published reports
   holdall bench run A6 --scale 0.1 --out /data/bench                     one of them, a tenth of its size
+  holdall bench run D3 --scale 0.2 --repeat 3 --out /data/bench          middlewares over a link with packet loss
   holdall bench report /data/bench                                       what was found, as a page with plots";
 
 /// What to measure.
@@ -49,6 +51,9 @@ pub enum BenchVerb {
     /// Publishes the load of a run over a transport; started by `bench run`
     #[command(hide = true)]
     Publish(LiveArguments),
+    /// One side of a run over a middleware; started by `bench run`
+    #[command(hide = true)]
+    Worker(WorkerArguments),
     /// Records a load with a rival's writer; started by `bench run`
     #[command(hide = true)]
     Rival(LiveArguments),
@@ -117,6 +122,10 @@ pub struct ReportArguments {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 
+    /// A folder with the data of the published evaluation of middlewares, drawn in grey
+    #[arg(long, value_name = "DIR")]
+    pub published: Option<PathBuf>,
+
     /// Write only a short page in Markdown, with one plot beside it: at most 800 words
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "out"])]
     pub summary: Option<PathBuf>,
@@ -159,18 +168,6 @@ pub struct GateArguments {
     pub json: bool,
 }
 
-/// Flags of the processes that `holdall bench run` starts.
-#[derive(Args, Clone, Debug)]
-pub struct LiveArguments {
-    /// The transport
-    #[arg(long, value_name = "NAME", default_value = holdall_transport::registry::default_id())]
-    pub transport: TransportName,
-
-    /// Only join the transport, to see whether this build can
-    #[arg(long)]
-    pub probe: bool,
-}
-
 /// Shown below the help of `holdall bench run`.
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -184,7 +181,9 @@ Examples:
   holdall bench run C1 --transport dds --out /data/bench   over another transport than the experiment asks for
   holdall bench run A3 A4 --recorder holdall --case '500' --scale 0.1 --out /data/bench
                                                            one recorder, one load
-  holdall bench run G1 --scale 0.2 --out /data/bench       what the generator itself costs on this machine";
+  holdall bench run G1 --scale 0.2 --out /data/bench       what the generator itself costs on this machine
+  holdall bench run D3 --scale 0.2 --repeat 3 --middleware fastdds-async,cyclone --out /data/bench
+                                                           middlewares over an emulated link with packet loss";
 
 /// All flags of `holdall bench run`.
 #[derive(Args, Clone, Debug)]
@@ -241,6 +240,14 @@ pub struct RunArguments {
     /// Only cases with this in their label; may be given several times
     #[arg(long, value_name = "TEXT")]
     pub case: Vec<String>,
+
+    /// The folder with data of D8: files that end in survey_counts.csv and repository_items.csv
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+
+    /// Only these middlewares, for experiments that compare middlewares
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub middleware: Vec<Middleware>,
 
     /// `ros2` or the prefix that it is installed into, if it is neither on PATH nor below /opt/ros; its setup.bash is sourced
     #[arg(long, value_name = "PATH")]

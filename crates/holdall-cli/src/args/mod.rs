@@ -6,6 +6,7 @@ pub mod audit;
 pub mod bench;
 #[cfg(feature = "bench")]
 pub mod bench_link;
+pub mod bench_worker;
 pub mod burst;
 pub mod cat;
 pub mod check;

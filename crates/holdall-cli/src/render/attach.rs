@@ -4,6 +4,7 @@ use super::tools::table;
 use crate::units::format_bytes;
 use holdall::tools::attach::{Attachment, Contents};
 use holdall_model::text::Outside;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// A table of the attachments, and the pairs of each metadata record.
@@ -32,6 +33,36 @@ pub fn list(contents: &Contents) -> String {
         );
     }
     lines.join("\n")
+}
+
+/// An attachment of `holdall info`.
+pub fn attachment_line(found: &Attachment) -> String {
+    let info = &found.info;
+    format!(
+        "{} | Type: {} | Size: {}",
+        Outside(&info.name),
+        Outside(&info.media_type),
+        format_bytes(info.bytes)
+    )
+}
+
+/// An attachment in the JSON of `holdall info`.
+#[derive(Serialize)]
+pub struct AttachmentJson<'a> {
+    name: &'a str,
+    media_type: &'a str,
+    bytes: u64,
+}
+
+impl<'a> AttachmentJson<'a> {
+    /// Its name, type and size.
+    pub fn of(found: &'a Attachment) -> Self {
+        Self {
+            name: &found.info.name,
+            media_type: &found.info.media_type,
+            bytes: found.info.bytes,
+        }
+    }
 }
 
 /// The same as a JSON object.

@@ -1,10 +1,17 @@
 //! A bag on the screen, line for line as `ros2 bag info` shows it, with what was lost; and as JSON.
 
+use super::{
+    attach::{AttachmentJson, attachment_line},
+    marker::{MarkerJson, marker_line},
+};
 use crate::{
     args::info::Sort,
     units::{format_bytes, format_count, plural},
 };
-use holdall::reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopic};
+use holdall::{
+    reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopic},
+    tools::attach::Attachment,
+};
 use holdall_io::lock::Holder;
 use holdall_model::{
     loss::{LossStage, LossSums, ledger::Restart},
@@ -65,6 +72,8 @@ pub struct BagView<'a> {
     pub undefined: &'a [UndefinedTopic],
     /// Named marks, by time.
     pub markers: &'a [Marker],
+    /// Files that are stored beside the messages.
+    pub attachments: &'a [Attachment],
     /// Messages that files repeat at their beginnings, by topic; in none of the counts.
     pub repeated: &'a BTreeMap<String, u64>,
     /// The process that is recording the bag.
@@ -164,6 +173,7 @@ impl BagView<'_> {
         let undefined: Vec<String> = self.undefined.iter().map(undefined_line).collect();
         let marker = |marker| marker_line(marker, zone);
         let markers: Vec<String> = self.markers.iter().map(marker).collect();
+        let attachments: Vec<String> = self.attachments.iter().map(attachment_line).collect();
         let repeated = self.repeated.iter();
         let repeated: Vec<String> = repeated
             .map(|(topic, count)| format!("{}: {}", Outside(topic), plural(*count, "message")))
@@ -174,6 +184,7 @@ impl BagView<'_> {
             ("Publishers:", LABEL_CELLS, publishers),
             ("Without definition:", LABEL_CELLS + 1, undefined),
             ("Markers:", LABEL_CELLS, markers),
+            ("Attachments:", LABEL_CELLS, attachments),
             ("No introspection:", LABEL_CELLS, unheard),
             ("Repeated in files:", LABEL_CELLS + 1, repeated),
         ] {
@@ -318,6 +329,7 @@ impl BagView<'_> {
             publishers: self.publishers.iter().map(PublisherJson::of).collect(),
             undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
             markers: self.markers.iter().map(MarkerJson::of).collect(),
+            attachments: self.attachments.iter().map(AttachmentJson::of).collect(),
             services_without_introspection: self.unheard_services(),
             repeated_messages: self.repeated,
         })
@@ -345,31 +357,12 @@ struct BagJson<'a> {
     undefined_topics: Vec<UndefinedJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     markers: Vec<MarkerJson<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<AttachmentJson<'a>>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     services_without_introspection: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     repeated_messages: &'a BTreeMap<String, u64>,
-}
-
-#[derive(Serialize)]
-struct MarkerJson<'a> {
-    name: &'a str,
-    /// Nanoseconds since 1970.
-    time: i64,
-}
-
-impl<'a> MarkerJson<'a> {
-    fn of(marker: &'a Marker) -> Self {
-        Self {
-            name: &marker.name,
-            time: marker.time.as_nanos(),
-        }
-    }
-}
-
-/// One named mark.
-fn marker_line(marker: &Marker, zone: &TimeZone) -> String {
-    format!("{}: {}", time_point(marker.time, zone), Outside(&marker.name))
 }
 
 #[derive(Serialize)]
@@ -556,7 +549,7 @@ fn seconds(span: Duration) -> String {
 }
 
 /// `Nov 14 2023 22:13:20.000000003 (1700000000.000000003)`.
-fn time_point(time: Timestamp, zone: &TimeZone) -> String {
+pub(super) fn time_point(time: Timestamp, zone: &TimeZone) -> String {
     let nanos = i128::from(time.as_nanos());
     let local = jiff::Timestamp::from_nanosecond(nanos)
         .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
@@ -620,6 +613,7 @@ mod tests {
             publishers: &[],
             undefined: &[],
             markers: &[],
+            attachments: &[],
             repeated: &NONE_REPEATED,
             writer: None,
             sort: Sort::Name,
@@ -655,6 +649,7 @@ mod tests {
             publishers: &[],
             undefined: &[],
             markers: &[],
+            attachments: &[],
             repeated: &NONE_REPEATED,
             writer: None,
             ..view(&metadata, &lost)

@@ -50,6 +50,7 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
         BenchVerb::Link(args) => bench_link::run(args),
         BenchVerb::Gate(args) => bench_gate::run(args),
         BenchVerb::Publish(args) => bench_live::publish(args),
+        BenchVerb::Worker(args) => bench_live::worker(args),
         BenchVerb::Rival(args) => bench_live::rival(args),
         BenchVerb::List { id, json } => bench_suite::list(id.as_deref(), *json),
     }

@@ -31,7 +31,7 @@ pub fn run(args: &LinkArguments) -> VerbResult {
         .as_ref()
         .map(|spec| Ok((spec, commands(&args.commands)?)));
     let link = checked.transpose()?;
-    if !is_root() && std::env::var_os(INSIDE).is_none() {
+    if needs_user_namespace() {
         return begin_again();
     }
     match link {
@@ -96,8 +96,13 @@ fn commands(words: &[OsString]) -> Result<[Command; 2], Failure> {
     .ok_or_else(|| Failure::refused("expected two command lines: holdall bench link LINK -- CMD_A -- CMD_B"))
 }
 
+/// Whether this process may make namespaces only as root of a user namespace.
+pub(super) fn needs_user_namespace() -> bool {
+    !is_root() && std::env::var_os(INSIDE).is_none()
+}
+
 /// Runs this program again as root of a user namespace.
-fn begin_again() -> VerbResult {
+pub(super) fn begin_again() -> VerbResult {
     let mut command = Command::new(std::env::current_exe().map_err(Failure::failed)?);
     command.args(std::env::args_os().skip(1)).env(INSIDE, "1");
     in_user_namespace(&mut command);

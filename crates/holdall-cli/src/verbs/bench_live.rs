@@ -3,15 +3,21 @@
 use super::bench::failure;
 use crate::{
     VerbResult,
-    args::{TransportName, bench::LiveArguments},
+    args::{
+        TransportName,
+        bench_worker::{LiveArguments, WorkerArguments, WorkerReliability, WorkerRole},
+    },
     exit::{Failure, Outcome},
     output,
     terminal::log,
     transport,
 };
-use holdall_bench::suite::{
-    live::{Rival, RivalPlan},
-    load::{PublishEvent, PublishPlan, publish as publish_plan},
+use holdall_bench::{
+    middleware::worker::{Carrier, Role, WorkerPlan, work},
+    suite::{
+        live::{Rival, RivalPlan},
+        load::{PublishEvent, PublishPlan, publish as publish_plan},
+    },
 };
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::topic::NodeName;
@@ -85,6 +91,47 @@ pub fn rival(args: &LiveArguments) -> VerbResult {
     }
     let report = rival.close().map_err(failure)?;
     output::result(&serde_json::to_string(&report).map_err(Failure::failed)?)?;
+    Ok(Outcome::Done)
+}
+
+/// One side of a run over a middleware, until standard input asks for its end.
+pub fn worker(args: &WorkerArguments) -> VerbResult {
+    log::start(LevelFilter::WARN);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let carrier = match (args.udp, args.tcp, args.transport) {
+        (Some(address), ..) => Carrier::Udp(address),
+        (_, Some(address), _) => Carrier::Tcp(address),
+        (_, _, Some(_)) => Carrier::Transport,
+        _ => Carrier::Memory,
+    };
+    let (role, node) = match args.role {
+        WorkerRole::Publisher => (Role::Publisher, "bench_publisher"),
+        WorkerRole::Subscriber => (Role::Subscriber, "bench_subscriber"),
+        WorkerRole::Both => (Role::Both, "bench_both"),
+    };
+    if !(args.rate.is_finite() && args.rate > 0.0) {
+        return Err(Failure::refused(format!(
+            "--rate {}: expected a number above 0",
+            args.rate
+        )));
+    }
+    let plan = WorkerPlan {
+        role,
+        carrier,
+        bytes: usize::try_from(args.bytes).map_err(Failure::refused)?,
+        rate_hz: args.rate,
+        count: args.count,
+        is_reliable: args.reliability == WorkerReliability::Reliable,
+        depth: args.depth,
+        records: args.records.clone(),
+    };
+    let open = || match args.transport {
+        Some(name) => join(name, node, &clock).map_err(|failure| match failure {
+            Failure::Refused(reason) | Failure::Failed(reason) => io::Error::other(reason),
+        }),
+        None => Err(io::Error::other("no transport was named")),
+    };
+    work(&plan, &open).map_err(Failure::failed)?;
     Ok(Outcome::Done)
 }
 

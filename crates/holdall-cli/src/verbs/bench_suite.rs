@@ -1,6 +1,6 @@
 //! `holdall bench run` and `holdall bench list`: the published experiments.
 
-use super::bench::failure;
+use super::{bench::failure, bench_link, bench_middleware};
 use crate::{
     VerbResult,
     args::bench::{BenchRecorderName, BenchTransportName, ReportArguments, RunArguments},
@@ -21,6 +21,8 @@ use holdall_bench::suite::{
 };
 use holdall_bench::{
     candidate::ours::DiskChoice,
+    middleware::PublishedEvaluation,
+    people,
     report::storage_table,
     storage::{self, StorageBenchOptions, default_configurations},
     workload::{Content, SizeMix},
@@ -71,6 +73,10 @@ pub fn run(args: &RunArguments) -> VerbResult {
     if args.repeat == Some(0) {
         return Err(Failure::refused("--repeat 0: expected 1 or more"));
     }
+    let (outcome, others) = run_other_kinds(args)?;
+    let Some(args) = &others else {
+        return Ok(outcome);
+    };
     let with_storages = args.experiments.iter().any(|name| is_storage_comparison(name));
     if with_storages && !(args.recorder.is_empty() && args.case.is_empty() && args.transport.is_none()) {
         return Err(Failure::refused(format!(
@@ -106,7 +112,34 @@ pub fn run(args: &RunArguments) -> VerbResult {
     if with_storages {
         storage_comparison(args, &out)?;
     }
-    Ok(Outcome::Done)
+    Ok(outcome)
+}
+
+/// Runs the experiments that are not about recorders; how that went, and the arguments with the others, if there are any.
+fn run_other_kinds(args: &RunArguments) -> Result<(Outcome, Option<RunArguments>), Failure> {
+    let chosen = bench_middleware::chosen(&args.experiments)?;
+    let is_other = !chosen.others.is_empty() || args.producers.is_some();
+    let mut outcome = Outcome::Done;
+    if chosen.is_people {
+        outcome = bench_middleware::run_people(args)?;
+    }
+    if !chosen.evaluations.is_empty() {
+        if is_other && bench_link::needs_user_namespace() {
+            return Err(Failure::refused(
+                "experiments over links begin again in a user namespace when they are not run by root; run them by themselves",
+            ));
+        }
+        outcome = outcome.or_worse(bench_middleware::run(args, &chosen.evaluations)?);
+    } else if !args.middleware.is_empty() {
+        return Err(Failure::refused(
+            "--middleware: none of these experiments compares middlewares",
+        ));
+    }
+    let others = is_other.then(|| RunArguments {
+        experiments: chosen.others,
+        ..args.clone()
+    });
+    Ok((outcome, others))
 }
 
 /// The storage comparison by its name.
@@ -242,6 +275,9 @@ pub fn report(args: &ReportArguments) -> VerbResult {
     for folder in &args.folders {
         loaded.append(suite_report::load(folder).map_err(failure)?);
     }
+    if let Some(folder) = &args.published {
+        loaded.published = Some(PublishedEvaluation::read(folder).map_err(failure)?);
+    }
     if let Some(path) = &args.summary {
         suite_report::write_summary(&loaded, path).map_err(failure)?;
         output::result(&path.display().to_string())?;
@@ -270,14 +306,34 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
     }
     let all = experiments::shipped();
     if json {
-        let rows: Vec<_> = all.iter().map(as_json).collect();
+        let evaluations = experiments::evaluations();
+        let rows: Vec<_> = all
+            .iter()
+            .map(as_json)
+            .chain(evaluations.iter().map(bench_middleware::as_json))
+            .collect();
         output::result(&serde_json::to_string_pretty(&rows).map_err(Failure::failed)?)?;
         return Ok(Outcome::Done);
     }
     let mut table = Table::new();
     table.load_style(TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─')));
     table.set_header(["id", "what it shows", "cases", "runs", "largest bag"]);
+    let evaluations = experiments::evaluations();
     for experiment in &all {
+        if experiment.id == "L1" {
+            for one in &evaluations {
+                let places = one.links.len() * one.middlewares.len();
+                let runs = one.cases.len() * places * one.repeat_each as usize;
+                let cases = one.cases.len() * one.links.len();
+                table.add_row([
+                    one.id.clone(),
+                    one.title.clone(),
+                    cases.to_string(),
+                    runs.to_string(),
+                    "–".to_owned(),
+                ]);
+            }
+        }
         if experiment.id == "B2" {
             let title = "raw write throughput of storages (as holdall bench storage)";
             table.add_row([STORAGE_COMPARISON, title, "8", "520", "250.0 MiB"]);
@@ -330,6 +386,8 @@ fn largest_bytes(experiment: &Experiment) -> u64 {
 fn unknown(id: &str) -> Failure {
     let mut known: Vec<String> = experiments::shipped().into_iter().map(|one| one.id).collect();
     known.push(STORAGE_COMPARISON.to_owned());
+    known.push(people::ID.to_owned());
+    known.extend(experiments::evaluations().into_iter().map(|one| one.id));
     Failure::refused(format!(
         "{id} is no experiment and no file; expected one of {}",
         known.join(", ")

@@ -9,7 +9,10 @@ use crate::{
     render::info::{BagView, Contents, ServiceCounts},
     terminal::log,
 };
-use holdall::reader::{Bag, BagSet, MessageFilter, ReadError, Ros1View};
+use holdall::{
+    reader::{Bag, BagSet, MessageFilter, ReadError, Ros1View},
+    tools::attach,
+};
 use holdall_model::{names::service_of_event_topic, text::one_line};
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, HashSet};
@@ -43,6 +46,8 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     let undefined = bag.undefined_topics().map_err(Failure::failed)?;
     let repeated = bag.hidden_by_topic();
     let markers = bag.markers().map_err(Failure::failed)?;
+    // A file that cannot be read whole was reported above; what is known of the bag is shown.
+    let attached = attach::contents_of(&bag).unwrap_or_default();
     let view = BagView {
         metadata: bag.metadata(),
         bytes: bag.size_bytes(),
@@ -52,6 +57,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
         publishers: &publishers,
         undefined: &undefined,
         markers: &markers,
+        attachments: &attached.attachments,
         repeated: &repeated,
         writer: bag.writer(),
         sort: args.sort,

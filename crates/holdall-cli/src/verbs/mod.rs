@@ -10,6 +10,7 @@ mod bench_gate;
 mod bench_link;
 #[cfg(feature = "bench")]
 mod bench_live;
+mod bench_middleware;
 #[cfg(feature = "bench")]
 mod bench_suite;
 mod cat;

@@ -71,7 +71,11 @@ pub fn contents(path: &Path) -> Result<Contents, ToolError> {
     contents_of(&Bag::open(path)?)
 }
 
-fn contents_of(bag: &Bag) -> Result<Contents, ToolError> {
+/// Lists what an opened bag stores beside its messages.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn contents_of(bag: &Bag) -> Result<Contents, ToolError> {
     let mut contents = Contents::default();
     for file in bag.files().iter().map(|file| &file.path) {
         let Some(chunks) = storage_by_path(file).and_then(Storage::chunks) else {

@@ -3,7 +3,7 @@
 
 mod benchmark;
 mod experiment;
-mod keys;
+pub(crate) mod keys;
 mod producers;
 mod setting;
 

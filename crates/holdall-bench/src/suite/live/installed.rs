@@ -140,7 +140,7 @@ pub(super) fn find_ros1(named: Option<&Path>) -> Result<Installed, Absent> {
     }
 }
 
-pub(super) fn find_rclpy(named: Option<&Path>) -> Option<PathBuf> {
+pub(crate) fn find_rclpy(named: Option<&Path>) -> Option<PathBuf> {
     let in_venv = |name: &str| env::var_os(name).map(|folder| Path::new(&folder).join("bin/python"));
     let candidates = [
         named.map(Path::to_owned),

@@ -1,7 +1,7 @@
 //! One run over a transport: publishers and recorder in processes of their own, as on a robot.
 
-mod child;
-mod installed;
+pub(crate) mod child;
+pub(crate) mod installed;
 mod programs;
 mod rival;
 mod world;

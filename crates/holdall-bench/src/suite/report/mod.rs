@@ -3,7 +3,7 @@
 
 mod compare;
 mod page;
-mod plots;
+pub(crate) mod plots;
 mod storages;
 mod summary;
 
@@ -17,7 +17,11 @@ use super::{
     result::{ExperimentResult, summary_csv},
     run::EXPERIMENT_FILE,
 };
-use crate::error::{BenchError, BenchResult};
+use crate::{
+    error::{BenchError, BenchResult},
+    middleware::{self, Evaluation, EvaluationResult, PublishedEvaluation, RESULT_FILE},
+    people::{self, PeopleResult},
+};
 use holdall_io::fs::write_atomically_unsynced;
 use std::{
     fs,
@@ -34,6 +38,27 @@ pub struct Loaded {
     pub experiment: Option<Experiment>,
 }
 
+/// An evaluation of middlewares that was read.
+pub struct LoadedEvaluation {
+    /// Its path.
+    pub folder: PathBuf,
+    /// Its content.
+    pub result: EvaluationResult,
+    /// The experiment with its links, where it is known.
+    pub evaluation: Option<Evaluation>,
+}
+
+impl LoadedEvaluation {
+    /// Its plots, with published figures in grey.
+    fn plots(&self, published: Option<&PublishedEvaluation>) -> BenchResult<Vec<plots::Plot>> {
+        let context = middleware::Context {
+            evaluation: self.evaluation.as_ref(),
+            published,
+        };
+        middleware::plots(&self.result, &context)
+    }
+}
+
 /// Everything on one page.
 #[derive(Default)]
 pub struct Results {
@@ -41,6 +66,12 @@ pub struct Results {
     pub experiments: Vec<Loaded>,
     /// Storages alone.
     pub storages: Vec<Storages>,
+    /// Middlewares.
+    pub evaluations: Vec<LoadedEvaluation>,
+    /// Answers of users, items of repositories.
+    pub people: Vec<PeopleResult>,
+    /// Published figures of middlewares.
+    pub published: Option<PublishedEvaluation>,
 }
 
 impl Results {
@@ -48,6 +79,8 @@ impl Results {
     pub fn append(&mut self, mut other: Self) {
         self.experiments.append(&mut other.experiments);
         self.storages.append(&mut other.storages);
+        self.evaluations.append(&mut other.evaluations);
+        self.people.append(&mut other.people);
     }
 }
 
@@ -66,6 +99,8 @@ pub fn load(folder: &Path) -> BenchResult<Results> {
     let mut loaded = Results::default();
     for folder in folders {
         loaded.storages.extend(storages::load(&folder)?);
+        loaded.evaluations.extend(load_evaluation(&folder)?);
+        loaded.people.extend(PeopleResult::load(&folder)?);
         let path = folder.join("results.json");
         if !path.is_file() {
             continue;
@@ -81,10 +116,27 @@ pub fn load(folder: &Path) -> BenchResult<Results> {
             folder,
         });
     }
-    if loaded.experiments.is_empty() && loaded.storages.is_empty() {
+    let is_empty = loaded.experiments.is_empty() && loaded.storages.is_empty();
+    if is_empty && loaded.evaluations.is_empty() && loaded.people.is_empty() {
         return Err(no_results(folder));
     }
     Ok(loaded)
+}
+
+fn load_evaluation(folder: &Path) -> BenchResult<Option<LoadedEvaluation>> {
+    let path = folder.join(RESULT_FILE);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let result = EvaluationResult::load(&path)?;
+    let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).ok();
+    Ok(Some(LoadedEvaluation {
+        evaluation: text
+            .and_then(|text| Evaluation::parse(&text).ok())
+            .or_else(|| experiments::evaluation_by_id(&result.experiment)),
+        result,
+        folder: folder.to_owned(),
+    }))
 }
 
 fn no_results(folder: &Path) -> BenchError {
@@ -140,6 +192,22 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
         for plot in drawn {
             keep_plot(&id, &plot)?;
         }
+    }
+    for one in &loaded.evaluations {
+        let id = file_stem(&one.result.experiment);
+        for plot in one.plots(loaded.published.as_ref())? {
+            keep_plot(&id, &plot)?;
+        }
+    }
+    for plot in loaded
+        .people
+        .iter()
+        .map(people::plots)
+        .collect::<BenchResult<Vec<_>>>()?
+        .iter()
+        .flatten()
+    {
+        keep_plot(people::ID, plot)?;
     }
     for one in &loaded.storages {
         let there = other.storages.iter().find(|other| other.id == one.id);

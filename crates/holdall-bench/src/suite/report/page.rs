@@ -1,8 +1,10 @@
 //! The page itself: one file with its style and pictures in it, in HTML that a browser needs no network for.
 
-use super::{Loaded, Results, Storages, compare, plots};
+use super::{Loaded, LoadedEvaluation, Results, Storages, compare, plots};
 use crate::{
     error::BenchResult,
+    middleware::{self, PublishedEvaluation},
+    people::{self, PeopleResult},
     statistics::Estimate,
     suite::{
         ladders,
@@ -24,6 +26,7 @@ pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
         "<a class=skip href=\"#results\">To the results</a><header><h1>holdall bench: results</h1>",
     );
     let machines = loaded.experiments.iter().map(|one| &one.result.machine);
+    let machines = machines.chain(loaded.evaluations.iter().map(|one| &one.result.machine));
     let mut machines = machines.chain(loaded.storages.iter().map(|one| &one.result.machine));
     if let Some(machine) = machines.next() {
         push(
@@ -50,17 +53,31 @@ pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
     for one in &loaded.experiments {
         entry(&one.result.experiment, &one.result.title);
     }
+    for one in &loaded.evaluations {
+        entry(&one.result.experiment, &one.result.title);
+    }
+    if !loaded.people.is_empty() {
+        entry(people::ID, PEOPLE_TITLE);
+    }
     for one in &loaded.storages {
         entry(&one.id, &one.title());
     }
     body.push_str("</ul></nav><main id=results>");
-    how_to_read(&mut body);
+    if !(loaded.experiments.is_empty() && loaded.storages.is_empty()) {
+        how_to_read(&mut body);
+    }
     for one in &loaded.experiments {
         let there = other
             .experiments
             .iter()
             .find(|other| other.result.experiment == one.result.experiment);
         section(&mut body, one, there)?;
+    }
+    for one in &loaded.evaluations {
+        evaluation(&mut body, one, loaded.published.as_ref())?;
+    }
+    for one in &loaded.people {
+        people_section(&mut body, one)?;
     }
     for one in &loaded.storages {
         let there = other.storages.iter().find(|other| other.id == one.id);
@@ -165,6 +182,76 @@ fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> Benc
         figure(body, (&one.id, &one.result.command), &plot);
     }
     table(body, &one.sheet());
+    body.push_str("</section>");
+    Ok(())
+}
+
+fn evaluation(
+    body: &mut String,
+    one: &LoadedEvaluation,
+    published: Option<&PublishedEvaluation>,
+) -> BenchResult<()> {
+    let result = &one.result;
+    let source = result
+        .source
+        .as_ref()
+        .map(|source| format!("{source}. "))
+        .unwrap_or_default();
+    push(
+        body,
+        format_args!(
+            "<section id=\"{0}\"><h2>{0}: {1}</h2><p class=soft>{2}{3} s after {4} s of warm-up, {5} runs. <code>{6}</code></p><ul class=soft>",
+            escape(&result.experiment),
+            escape(&result.title),
+            escape(&source),
+            result.duration_s,
+            result.warm_up_s,
+            result.runs.len(),
+            escape(&result.command),
+        ),
+    );
+    for (name, settings) in &result.settings {
+        push(
+            body,
+            format_args!("<li>{}: {}</li>", escape(name), escape(settings)),
+        );
+    }
+    for absent in &result.absent {
+        let [name, reason] = [&absent.middleware, &absent.reason].map(|text| escape(text));
+        push(body, format_args!("<li>Not run: {name}: {reason}</li>"));
+    }
+    body.push_str("</ul>");
+    table(body, &middleware::sheet(result));
+    table(body, &middleware::loss_sheet(result));
+    push(
+        body,
+        format_args!("<p class=soft>{}</p>", escape(middleware::WORDS)),
+    );
+    for plot in one.plots(published)? {
+        figure(body, (&result.experiment, &result.command), &plot);
+    }
+    body.push_str("</section>");
+    Ok(())
+}
+
+const PEOPLE_TITLE: &str = "answers of users, issues and pull requests";
+
+fn people_section(body: &mut String, one: &PeopleResult) -> BenchResult<()> {
+    push(
+        body,
+        format_args!(
+            "<section id=\"{0}\"><h2>{0}: {PEOPLE_TITLE}</h2><p class=soft>{1} <code>{2}</code></p>",
+            people::ID,
+            escape(people::WORDS),
+            escape(&one.command),
+        ),
+    );
+    for plot in people::plots(one)? {
+        figure(body, (people::ID, &one.command), &plot);
+    }
+    for sheet in people::sheets(one) {
+        table(body, &sheet);
+    }
     body.push_str("</section>");
     Ok(())
 }

@@ -34,7 +34,7 @@ pub(crate) struct Bar {
 }
 
 /// Bars under one name.
-pub struct Group {
+pub(crate) struct Group {
     /// The case.
     pub name: String,
     /// Its settings.

@@ -1,6 +1,6 @@
 //! Lines over an axis: time, percentiles, offered load.
 
-use super::{GRID, INK, SERIES, WIDTH, failed};
+use super::{GRID, INK, PUBLISHED, SERIES, WIDTH, failed};
 use crate::error::{BenchError, BenchResult};
 use plotters::{
     coord::{Shift, ranged1d::ValueFormatter, types::RangedCoordf64},
@@ -9,20 +9,22 @@ use plotters::{
 use std::ops::Range;
 
 /// The least that a logarithmic axis shows.
-pub(super) const LOG_MIN: f64 = 0.05;
+pub(crate) const LOG_MIN: f64 = 0.05;
 
 /// One line with its name.
-pub(super) struct Line {
+pub(crate) struct Line {
     /// Its name in the legend.
     pub name: String,
     /// In order of x.
     pub points: Vec<(f64, f64)>,
     /// Draw a dot at each point.
     pub dotted: bool,
+    /// Its place among the colours; `None` is the grey of published figures.
+    pub colour: Option<usize>,
 }
 
 /// Properties that all lines share.
-pub(super) struct Axes<'a> {
+pub(crate) struct Axes<'a> {
     /// Range and name.
     pub x: (Range<f64>, &'a str),
     /// Range and name.
@@ -44,7 +46,7 @@ const LEGEND: i32 = 20;
 ///
 /// # Errors
 /// Only by a defect of ours.
-pub(super) fn draw(lines: &[Line], axes: &Axes<'_>) -> BenchResult<String> {
+pub(crate) fn draw(lines: &[Line], axes: &Axes<'_>) -> BenchResult<String> {
     let height = PLOT + 12 + LEGEND.unsigned_abs() * u32::try_from(lines.len()).unwrap_or(0);
     let mut svg = String::new();
     {
@@ -103,8 +105,8 @@ where
             .draw_series([PathElement::new(ends, INK.stroke_width(1))])
             .map_err(failed)?;
     }
-    for (line, index) in lines.iter().zip(0..) {
-        let colour = SERIES[index % SERIES.len()];
+    for line in lines {
+        let colour = colour_of(line);
         chart
             .draw_series(LineSeries::new(
                 line.points.iter().copied(),
@@ -121,15 +123,20 @@ where
 
 fn names(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Result<(), BenchError> {
     let text = ("sans-serif", 13).into_font().color(&INK);
-    for ((line, index), row) in lines.iter().zip(0..).zip(0_i32..) {
+    for (line, row) in lines.iter().zip(0_i32..) {
         let middle = 8 + row * LEGEND;
-        let colour = SERIES[index % SERIES.len()];
+        let colour = colour_of(line);
         let stroke = PathElement::new(vec![(82, middle), (106, middle)], colour.stroke_width(3));
         area.draw(&stroke).map_err(failed)?;
         area.draw(&Text::new(line.name.clone(), (114, middle - 6), text.clone()))
             .map_err(failed)?;
     }
     Ok(())
+}
+
+fn colour_of(line: &Line) -> RGBColor {
+    line.colour
+        .map_or(PUBLISHED, |place| SERIES[place % SERIES.len()])
 }
 
 /// A figure of an axis with no more digits than it needs.
@@ -148,6 +155,7 @@ mod tests {
             name: "recorder".to_owned(),
             points: vec![(0.0, 0.1), (4.0, 900.0)],
             dotted: true,
+            colour: Some(0),
         }];
         let axes = |is_log| Axes {
             x: (0.0..4.0, ""),

@@ -21,12 +21,14 @@ fn lines_of(rows: &[&Row<'_>]) -> (Vec<Line>, String) {
         let name = label(row);
         let _never_fails =
             writeln!(csv, "{},{},{offered},{lost}", csv_cell(row.case), csv_cell(&name)).is_ok();
+        let colour = Some(lines.len());
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push((offered / MIB, lost)),
             None => lines.push(Line {
                 name,
                 points: vec![(offered / MIB, lost)],
                 dotted: true,
+                colour,
             }),
         }
     }

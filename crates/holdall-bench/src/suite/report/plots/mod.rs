@@ -2,7 +2,7 @@
 //! over time, latencies.
 
 mod bars;
-mod lines;
+pub(crate) mod lines;
 mod loss;
 mod over_time;
 mod png;
@@ -19,7 +19,7 @@ use crate::{
         table::{Row, cache, rows},
     },
 };
-pub(super) use bars::{Bar, Group, Scale};
+pub(crate) use bars::{Bar, Group, Scale};
 use holdall_model::units::format_bytes;
 use lines::{Axes, LOG_MIN, Line};
 use plotters::style::RGBColor;
@@ -33,17 +33,19 @@ pub(crate) const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
 /// Published figures.
 pub(crate) const PUBLISHED: RGBColor = RGBColor(0xAA, 0xAA, 0xAA);
 /// Series, distinguished by hue and brightness.
-const SERIES: [RGBColor; 6] = [
+const SERIES: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xB2),
     RGBColor(0xE6, 0x9F, 0x00),
     RGBColor(0x00, 0x9E, 0x73),
     RGBColor(0xCC, 0x79, 0xA7),
     RGBColor(0x56, 0xB4, 0xE9),
     RGBColor(0xD5, 0x5E, 0x00),
+    RGBColor(0x6A, 0x3D, 0x9A),
+    RGBColor(0x8C, 0x6D, 0x31),
 ];
 
 /// Wide enough for a page; a phone scrolls.
-const WIDTH: u32 = 860;
+pub(crate) const WIDTH: u32 = 860;
 
 /// One plot.
 pub struct Plot {
@@ -58,7 +60,7 @@ pub struct Plot {
 }
 
 /// Why plotters could not draw; drawing into text fails only by a defect of ours.
-fn failed(error: impl std::fmt::Display) -> BenchError {
+pub(crate) fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::Rival {
         library: "plotters",
         path: "report.html".into(),
@@ -92,7 +94,7 @@ pub fn of(loaded: &Loaded) -> BenchResult<Vec<Plot>> {
 ///
 /// # Errors
 /// A plot that cannot be drawn.
-pub(super) fn bars_of(groups: &[Group], scale: Scale) -> BenchResult<String> {
+pub(crate) fn bars_of(groups: &[Group], scale: Scale) -> BenchResult<String> {
     bars::draw(
         groups,
         Scale {
@@ -103,7 +105,7 @@ pub(super) fn bars_of(groups: &[Group], scale: Scale) -> BenchResult<String> {
 }
 
 /// A cell without commas.
-pub(super) fn csv_cell(text: &str) -> String {
+pub(crate) fn csv_cell(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
@@ -395,7 +397,9 @@ fn percentiles(
     let drawn = timed.iter().filter(|(row, _)| row.case == heaviest);
     let lines: Vec<Line> = drawn
         .take(SERIES.len())
-        .map(|(row, micros)| Line {
+        .enumerate()
+        .map(|(place, (row, micros))| Line {
+            colour: Some(place),
             name: label(row),
             points: (0..5)
                 .map(f64::from)

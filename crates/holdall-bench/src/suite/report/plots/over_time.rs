@@ -86,10 +86,12 @@ fn back_to_back(
 ) -> BenchResult<Plot> {
     let mut lines: Vec<Line> = names
         .into_iter()
-        .map(|name| Line {
+        .enumerate()
+        .map(|(place, name)| Line {
             name,
             points: Vec::new(),
             dotted: false,
+            colour: Some(place),
         })
         .collect();
     let (mut begun_s, mut borders) = (0.0, Vec::new());

@@ -1,0 +1,206 @@
+//! Results of an evaluation, as its folder holds them.
+
+use super::{Account, Middleware};
+use crate::{
+    error::{BenchError, BenchResult},
+    link::Carried,
+    machine::Machine,
+};
+use holdall_io::fs::write_atomically_unsynced;
+use serde::{Deserialize, Serialize};
+use std::{fs, path::Path};
+
+/// The file with all runs, in the experiment's folder.
+pub const RESULT_FILE: &str = "evaluation.json";
+
+/// What one side of a run cost, from its start to the end of the drain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerCost {
+    /// Processor time in seconds.
+    pub cpu_s: f64,
+    /// Over this time.
+    pub elapsed_s: f64,
+    /// Highest resident memory in bytes.
+    pub rss_max_bytes: u64,
+}
+
+impl WorkerCost {
+    /// Cores in use on average.
+    pub fn cores(&self) -> f64 {
+        self.cpu_s / self.elapsed_s.max(1e-9)
+    }
+}
+
+/// What crossed the link, discovery included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WireUse {
+    /// IP bytes that the publisher's end sent.
+    pub forward_bytes: u64,
+    /// Their packets.
+    pub forward_packets: u64,
+    /// IP bytes that the subscriber's end sent.
+    pub back_bytes: u64,
+    /// Their packets.
+    pub back_packets: u64,
+    /// Packets that are a part of a larger datagram, both ways.
+    pub fragments: u64,
+    /// Packets to many, both ways.
+    pub multicast: u64,
+    /// DATA and DATA_FRAG submessages that were sent again.
+    pub rtps_repairs: u64,
+    /// TCP segments that were sent again.
+    pub tcp_retransmissions: u64,
+    /// Packets lost at random, both ways.
+    pub lost: u64,
+    /// Packets dropped by a full queue, both ways.
+    pub queue_dropped: u64,
+    /// Every packet is accounted for.
+    pub balances: bool,
+    /// 99 of 100 packets were not delivered later than planned by more than this, in microseconds.
+    pub lateness_p99_us: f64,
+    /// Cores that the link itself used.
+    pub cores: f64,
+}
+
+impl From<&Carried> for WireUse {
+    fn from(carried: &Carried) -> Self {
+        let ways = [&carried.a_to_b, &carried.b_to_a];
+        Self {
+            forward_bytes: carried.a_to_b.entered.bytes,
+            forward_packets: carried.a_to_b.entered.packets,
+            back_bytes: carried.b_to_a.entered.bytes,
+            back_packets: carried.b_to_a.entered.packets,
+            fragments: ways.iter().map(|way| way.fragments).sum(),
+            multicast: ways.iter().map(|way| way.multicast).sum(),
+            rtps_repairs: ways.iter().map(|way| way.rtps_repairs).sum(),
+            tcp_retransmissions: ways.iter().map(|way| way.tcp_retransmissions).sum(),
+            lost: ways.iter().map(|way| way.dropped.loss.packets).sum(),
+            queue_dropped: ways.iter().map(|way| way.dropped.queue.packets).sum(),
+            balances: carried.balances,
+            lateness_p99_us: carried.lateness.p99_us,
+            cores: carried.cores,
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MiddlewareRun {
+    /// The case's label.
+    pub case: String,
+    /// The link's label.
+    pub link: String,
+    /// The middleware.
+    pub middleware: Middleware,
+    /// From 0.
+    pub repetition: u32,
+    /// Why the figures of this run mean nothing: the machine did not keep to the link or the schedule.
+    pub invalid: Option<String>,
+    /// Content of a message in bytes.
+    pub message_bytes: u64,
+    /// When the publisher and the subscriber knew each other, in seconds after both existed; `None`: never, or later than was waited.
+    pub matched_s: [Option<f64>; 2],
+    /// What became of every message.
+    pub account: Account,
+    /// Cost of the publisher.
+    pub publisher: WorkerCost,
+    /// Cost of the subscriber.
+    pub subscriber: WorkerCost,
+    /// What crossed the link; `None` on one host.
+    pub wire: Option<WireUse>,
+}
+
+impl MiddlewareRun {
+    /// Bytes on the link, both ways, for each byte of content that arrived.
+    pub fn wire_overhead(&self) -> Option<f64> {
+        let wire = self.wire?;
+        let delivered = (self.account.received_each_s.iter().sum::<u64>() * self.message_bytes) as f64;
+        (delivered > 0.0).then(|| (wire.forward_bytes + wire.back_bytes) as f64 / delivered)
+    }
+
+    /// Stores it, completely or not at all.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub(crate) fn store(&self, path: &Path) -> BenchResult<()> {
+        store(path, self)
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is something else.
+    pub(crate) fn load(path: &Path) -> BenchResult<Self> {
+        load(path)
+    }
+}
+
+/// A middleware that was not run here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AbsentMiddleware {
+    /// Its name, with the link where that is the reason.
+    pub middleware: String,
+    /// The reason: one sentence.
+    pub reason: String,
+}
+
+/// All runs of an evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EvaluationResult {
+    /// The experiment's short name.
+    pub experiment: String,
+    /// What it shows.
+    pub title: String,
+    /// Where it was published.
+    pub source: Option<String>,
+    /// The factor on the duration.
+    pub scale: f64,
+    /// Measured seconds of each run.
+    pub duration_s: f64,
+    /// Seconds before that are not counted.
+    pub warm_up_s: f64,
+    /// The command that ran it.
+    pub command: String,
+    /// The machine.
+    pub machine: Machine,
+    /// Every run in order.
+    pub runs: Vec<MiddlewareRun>,
+    /// What is not installed.
+    pub absent: Vec<AbsentMiddleware>,
+    /// The versions and settings in use, by middleware.
+    pub settings: Vec<(String, String)>,
+}
+
+impl EvaluationResult {
+    /// Stores it, completely or not at all.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub(crate) fn store(&self, path: &Path) -> BenchResult<()> {
+        store(path, self)
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is something else.
+    pub(crate) fn load(path: &Path) -> BenchResult<Self> {
+        load(path)
+    }
+}
+
+fn store<T: Serialize>(path: &Path, value: &T) -> BenchResult<()> {
+    let text = serde_json::to_string(value).map_err(|error| BenchError::Verify {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    Ok(write_atomically_unsynced(path, text.as_bytes())?)
+}
+
+fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> BenchResult<T> {
+    let text = fs::read_to_string(path).map_err(BenchError::io("read", path))?;
+    serde_json::from_str(&text).map_err(|error| BenchError::Verify {
+        path: path.to_owned(),
+        reason: format!("is not the result of an evaluation: {error}"),
+    })
+}

@@ -1,0 +1,190 @@
+//! An evaluation's table: a row for each link and middleware.
+
+use super::{EvaluationResult, MiddlewareRun};
+use crate::{statistics::Estimate, suite::sheet::Sheet};
+
+/// All valid repetitions of a case over a link with a middleware.
+pub(crate) struct Cell<'a> {
+    /// The case's label.
+    pub case: &'a str,
+    /// The link's label.
+    pub link: &'a str,
+    /// The middleware's name.
+    pub middleware: String,
+    /// Valid runs; all when none is valid.
+    pub runs: Vec<&'a MiddlewareRun>,
+    /// How many runs are left out or mean nothing.
+    pub invalid: usize,
+}
+
+impl Cell<'_> {
+    /// Median and interval of a figure over the repetitions; `None` where no run has it.
+    pub(crate) fn estimate(&self, figure: impl Fn(&MiddlewareRun) -> Option<f64>) -> Option<Estimate> {
+        let each: Vec<f64> = self.runs.iter().filter_map(|run| figure(run)).collect();
+        Estimate::of(&each, 1)
+    }
+}
+
+/// The cells in the order of the first repetition.
+pub(crate) fn cells(result: &EvaluationResult) -> Vec<Cell<'_>> {
+    let mut cells: Vec<Cell<'_>> = Vec::new();
+    for run in &result.runs {
+        let name = run.middleware.to_string();
+        let is_same =
+            |cell: &&mut Cell<'_>| cell.case == run.case && cell.link == run.link && cell.middleware == name;
+        match cells.iter_mut().find(is_same) {
+            Some(cell) => cell.runs.push(run),
+            None => cells.push(Cell {
+                case: &run.case,
+                link: &run.link,
+                middleware: name,
+                runs: vec![run],
+                invalid: 0,
+            }),
+        }
+    }
+    for cell in &mut cells {
+        cell.invalid = cell.runs.iter().filter(|run| run.invalid.is_some()).count();
+        if cell.invalid < cell.runs.len() {
+            cell.runs.retain(|run| run.invalid.is_none());
+        }
+    }
+    cells
+}
+
+/// The share of planned messages that arrived within this time after they were due, in percent.
+pub(crate) fn delivered_percent(run: &MiddlewareRun, deadline_ms: f64) -> Option<f64> {
+    let place = super::account::DEADLINES_MS
+        .iter()
+        .position(|one| *one == deadline_ms)?;
+    run.account.delivered.get(place).map(|share| 100.0 * share)
+}
+
+/// The table of all cells.
+pub(crate) fn sheet(result: &EvaluationResult) -> Sheet {
+    let cells = cells(result);
+    let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
+    let mut header = vec!["link", "middleware"];
+    if has_cases {
+        header.insert(0, "case");
+    }
+    let words = header.len();
+    header.extend([
+        "sent/s",
+        "received/s",
+        "in 100 ms",
+        "in 1 s",
+        "lost",
+        "from due p50",
+        "p99",
+        "from publish p50",
+        "longest silence",
+        "wire ÷ content",
+        "publisher",
+        "subscriber",
+        "runs",
+    ]);
+    let rows = cells.iter().map(|cell| {
+        let mut row = vec![cell.link.to_owned(), cell.middleware.clone()];
+        if has_cases {
+            row.insert(0, cell.case.to_owned());
+        }
+        let mut figure = |digits: usize, unit: &str, of: &dyn Fn(&MiddlewareRun) -> Option<f64>| {
+            let text = cell
+                .estimate(of)
+                .map(|estimate| format!("{:.digits$}{unit}", estimate.median));
+            row.push(text.unwrap_or_else(|| "–".to_owned()));
+        };
+        figure(1, "", &|run| Some(run.account.sent_per_s));
+        figure(1, "", &|run| Some(run.account.received_per_s));
+        figure(1, " %", &|run| delivered_percent(run, 100.0));
+        figure(1, " %", &|run| delivered_percent(run, 1000.0));
+        figure(1, " %", &|run| Some(run.account.lost_percent()));
+        figure(1, " ms", &|run| Some(run.account.from_due?.p50_ms));
+        figure(1, " ms", &|run| Some(run.account.from_due?.p99_ms));
+        figure(1, " ms", &|run| Some(run.account.from_publish?.p50_ms));
+        figure(1, " s", &|run| Some(run.account.silence_longest_s));
+        figure(2, "", &MiddlewareRun::wire_overhead);
+        figure(3, " cores", &|run| Some(run.publisher.cores()));
+        figure(3, " cores", &|run| {
+            (run.subscriber.elapsed_s > 0.0).then(|| run.subscriber.cores())
+        });
+        row.push(match cell.invalid {
+            0 => cell.runs.len().to_string(),
+            invalid => format!("{} ({invalid} invalid)", cell.runs.len()),
+        });
+        row
+    });
+    Sheet {
+        title: "What arrived, and when",
+        header,
+        words,
+        rows: rows.collect(),
+    }
+}
+
+/// What became of the planned messages, all runs of a cell together.
+pub(crate) fn loss_sheet(result: &EvaluationResult) -> Sheet {
+    let cells = cells(result);
+    let rows = cells.iter().map(|cell| {
+        let sum =
+            |of: &dyn Fn(&MiddlewareRun) -> u64| cell.runs.iter().map(|run| of(run)).sum::<u64>().to_string();
+        let unmatched =
+            |run: &MiddlewareRun| u64::from(run.matched_s.contains(&None) && run.subscriber.elapsed_s > 0.0);
+        let lateness = cell.estimate(|run| Some(run.account.lateness?.p99_ms));
+        vec![
+            cell.link.to_owned(),
+            cell.middleware.clone(),
+            sum(&|run| run.account.planned),
+            sum(&|run| run.account.not_sent),
+            sum(&|run| run.account.refused),
+            sum(&|run| run.account.before_match),
+            sum(&|run| run.account.history),
+            sum(&|run| run.account.transport),
+            sum(&|run| run.account.tail),
+            sum(&|run| run.account.received),
+            sum(&unmatched),
+            lateness.map_or("–".to_owned(), |estimate| format!("{:.1} ms", estimate.median)),
+        ]
+    });
+    Sheet {
+        title: "What became of every planned message",
+        header: vec![
+            "link",
+            "middleware",
+            "planned",
+            "not sent",
+            "refused",
+            "before match",
+            "history",
+            "transport",
+            "tail",
+            "received",
+            "runs not matched",
+            "publish late p99",
+        ],
+        words: 2,
+        rows: rows.collect(),
+    }
+}
+
+/// The explanations of words in both tables.
+pub(crate) const WORDS: &str = "In 100 ms, in 1 s: share of planned messages that arrived so soon after they were due. From due: of those that \
+     arrived. Not sent: the publisher was still busy with earlier ones. History: overwritten by a reliable writer before it had arrived. Tail: \
+     nothing after it arrived. Wire ÷ content: bytes on the link both ways, discovery included, for each byte of content that arrived.";
+
+/// Both tables as text.
+pub fn evaluation_table(result: &EvaluationResult) -> String {
+    let mut text = format!(
+        "{}\n\n{}\n\n{WORDS}\n",
+        sheet(result).text(),
+        loss_sheet(result).text()
+    );
+    for (middleware, settings) in &result.settings {
+        text.push_str(&format!("\n{middleware}: {settings}"));
+    }
+    for absent in &result.absent {
+        text.push_str(&format!("\nnot run: {}: {}", absent.middleware, absent.reason));
+    }
+    text
+}

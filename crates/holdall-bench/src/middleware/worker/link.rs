@@ -1,0 +1,156 @@
+//! How a worker's messages leave and arrive: through a transport of this program, or plain sockets.
+
+use super::{Carrier, TOPIC, TYPE, WorkerPlan, plain, subscribe::Received};
+use holdall_model::{
+    message::{MessageHeader, Payload},
+    qos::{QosProfile, Reliability},
+};
+use holdall_transport::{PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport};
+use std::{io, sync::Arc, time::Duration};
+
+/// Opens the transport that the worker was asked for.
+pub type Join<'a> = &'a dyn Fn() -> io::Result<Box<dyn Transport>>;
+
+/// Where messages leave.
+pub(super) trait Outlet {
+    /// Sends a message; false when it was refused.
+    fn send(&mut self, message: &[u8]) -> bool;
+
+    /// Whether it knows a subscription now.
+    fn is_matched(&mut self) -> bool;
+}
+
+/// Where messages arrive.
+pub(super) trait Inlet {
+    /// What has arrived.
+    fn received(&self) -> &Received;
+
+    /// Whether it knows a publisher now.
+    fn is_matched(&mut self) -> bool;
+
+    /// Receives what has arrived, where that needs the caller's thread; true when there may be more at once.
+    fn pump(&mut self) -> io::Result<bool>;
+
+    /// How long the caller may pause after a `pump` that found nothing.
+    fn pause(&self) -> Duration;
+}
+
+pub(super) fn outlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Outlet>> {
+    match plan.carrier {
+        Carrier::Transport => {
+            let mut transport = join()?;
+            let request = PublishRequest {
+                topic: TOPIC.to_owned(),
+                type_name: TYPE.to_owned(),
+                qos: qos(plan),
+                ..PublishRequest::default()
+            };
+            let publisher = transport.publish(&request).map_err(io::Error::other)?;
+            Ok(Box::new(TransportOutlet { publisher, transport }))
+        }
+        Carrier::Udp(to) => Ok(Box::new(plain::UdpOutlet::new(to)?)),
+        Carrier::Tcp(to) => Ok(Box::new(plain::TcpOutlet::new(to)?)),
+        Carrier::Memory => Err(io::Error::other("memory has no two sides")),
+    }
+}
+
+pub(super) fn inlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Inlet>> {
+    let received = Received::new(plan);
+    match plan.carrier {
+        Carrier::Transport => {
+            let mut transport = join()?;
+            let request = SubscribeRequest {
+                topic: TOPIC.to_owned(),
+                type_name: TYPE.to_owned(),
+                qos: qos(plan),
+            };
+            let sink = Arc::new(TransportSink(received.clone()));
+            let subscription = transport.subscribe(&request, sink).map_err(io::Error::other)?;
+            Ok(Box::new(TransportInlet {
+                subscription,
+                transport,
+                received,
+            }))
+        }
+        Carrier::Udp(at) => Ok(Box::new(plain::UdpInlet::new(at, plan, received)?)),
+        Carrier::Tcp(at) => Ok(Box::new(plain::TcpInlet::new(at, plan, received)?)),
+        Carrier::Memory => Err(io::Error::other("memory has no two sides")),
+    }
+}
+
+fn qos(plan: &WorkerPlan) -> QosProfile {
+    QosProfile {
+        depth: plan.depth,
+        reliability: if plan.is_reliable {
+            Reliability::Reliable
+        } else {
+            Reliability::BestEffort
+        },
+        ..QosProfile::ROS_DEFAULT
+    }
+}
+
+struct TransportOutlet {
+    // Dropped before the transport.
+    publisher: Box<dyn Publisher>,
+    transport: Box<dyn Transport>,
+}
+
+impl Outlet for TransportOutlet {
+    fn send(&mut self, message: &[u8]) -> bool {
+        self.publisher.publish(message).is_ok()
+    }
+
+    fn is_matched(&mut self) -> bool {
+        if self.publisher.matched_subscriptions() > 0 {
+            return true;
+        }
+        // Some transports see the other side by this only; what the graph says otherwise does not matter here.
+        let _failed = self.transport.poll_graph(&mut Vec::new()).is_err();
+        self.publisher.matched_subscriptions() > 0
+    }
+}
+
+struct TransportSink(Received);
+
+impl Sink for TransportSink {
+    fn offer(&self, _: MessageHeader, payload: Payload<'_>) {
+        match payload {
+            Payload::Borrowed(bytes) => self.0.note(bytes),
+            Payload::Loaned(loan) => {
+                let mut is_first = true;
+                loan.for_each_slice(&mut |slice| {
+                    if std::mem::take(&mut is_first) {
+                        self.0.note(slice);
+                    }
+                });
+            }
+        }
+    }
+}
+
+struct TransportInlet {
+    subscription: Box<dyn Subscription>,
+    transport: Box<dyn Transport>,
+    received: Received,
+}
+
+impl Inlet for TransportInlet {
+    fn received(&self) -> &Received {
+        &self.received
+    }
+
+    fn is_matched(&mut self) -> bool {
+        let _failed = self.transport.poll_graph(&mut Vec::new()).is_err();
+        self.subscription.matched_publishers() > 0
+    }
+
+    fn pump(&mut self) -> io::Result<bool> {
+        Ok(self.subscription.pump() > 0)
+    }
+
+    fn pause(&self) -> Duration {
+        // Shared memory has to be polled; the others push.
+        Duration::from_micros(500)
+    }
+}

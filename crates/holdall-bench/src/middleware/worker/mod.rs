@@ -1,0 +1,281 @@
+//! One side of a run: publishes to a schedule or receives, and keeps a record of each message. It talks to its parent by lines: events on
+//! standard output, orders on standard input. `helpers/rmw_worker.c` does the same for every rmw implementation.
+
+mod link;
+mod plain;
+mod publish;
+mod subscribe;
+
+use holdall_io::fs::write_atomically_unsynced;
+pub use link::Join;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs,
+    io::{self, BufRead, Write},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+/// The topic of every run.
+pub const TOPIC: &str = "/bench";
+/// Its type: bytes with a length, which every ROS has.
+pub const TYPE: &str = "std_msgs/msg/UInt8MultiArray";
+/// Bytes of a message before its content: encapsulation, no dimension, offset, length.
+pub const HEAD_BYTES: usize = 16;
+
+/// Which side a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sends.
+    Publisher,
+    /// Receives.
+    Subscriber,
+    /// Both in one thread: what the measurement itself costs.
+    Both,
+}
+
+/// How messages travel between two of our own workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Through a transport of this program.
+    Transport,
+    /// Datagrams without repair, 1472 bytes each.
+    Udp(SocketAddr),
+    /// A stream.
+    Tcp(SocketAddr),
+    /// A copy in memory.
+    Memory,
+}
+
+/// What a worker does.
+#[derive(Clone, Debug)]
+pub struct WorkerPlan {
+    /// Its side.
+    pub role: Role,
+    /// How messages travel.
+    pub carrier: Carrier,
+    /// Content of a message in bytes, 8 or more.
+    pub bytes: usize,
+    /// Messages a second.
+    pub rate_hz: f64,
+    /// Messages that are planned.
+    pub count: u64,
+    /// Reliable, else best effort.
+    pub is_reliable: bool,
+    /// `KEEP_LAST` of this depth.
+    pub depth: u64,
+    /// The file for records.
+    pub records: PathBuf,
+}
+
+impl WorkerPlan {
+    /// When message `number` is due, after the start.
+    pub fn due(&self, number: u64) -> Duration {
+        Duration::from_secs_f64(number as f64 / self.rate_hz)
+    }
+
+    /// The message, with content that does not compress; the number is written into it before each publication.
+    fn message(&self) -> Vec<u8> {
+        let mut message = vec![0; HEAD_BYTES + self.bytes];
+        message[1] = 1;
+        let length = u32::try_from(self.bytes).unwrap_or(u32::MAX);
+        message[12..HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
+        let mut random = fastrand::Rng::with_seed(1);
+        random.fill(&mut message[HEAD_BYTES..]);
+        message
+    }
+}
+
+/// A message that was handed to the middleware; times of the monotonic clock in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentRecord {
+    /// When the schedule wanted it.
+    pub due: u64,
+    /// Before `publish`.
+    pub before: u64,
+    /// After `publish`.
+    pub after: u64,
+    /// The middleware took it.
+    pub is_accepted: bool,
+    /// The publisher knew a subscription.
+    pub is_matched: bool,
+}
+
+/// A message that was received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceivedRecord {
+    /// Its number.
+    pub number: u64,
+    /// When it was received, in nanoseconds of the monotonic clock.
+    pub at: u64,
+}
+
+const SENT_BYTES: usize = 32;
+const RECEIVED_BYTES: usize = 16;
+
+fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
+    let mut words = [0; N];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+    }
+    words
+}
+
+/// Reads the file of a publisher.
+///
+/// # Errors
+/// A file that cannot be read or is no such file.
+pub fn read_sent(path: &Path) -> io::Result<Vec<SentRecord>> {
+    let bytes = fs::read(path)?;
+    let one = |bytes: &[u8]| {
+        let [due, before, after, flags] = words(bytes);
+        SentRecord {
+            due,
+            before,
+            after,
+            is_accepted: flags & 1 != 0,
+            is_matched: flags & 2 != 0,
+        }
+    };
+    whole(path, &bytes, SENT_BYTES)?;
+    Ok(bytes.chunks_exact(SENT_BYTES).map(one).collect())
+}
+
+/// Reads the file of a subscriber.
+///
+/// # Errors
+/// A file that cannot be read or is no such file.
+pub fn read_received(path: &Path) -> io::Result<Vec<ReceivedRecord>> {
+    let bytes = fs::read(path)?;
+    whole(path, &bytes, RECEIVED_BYTES)?;
+    let one = |bytes: &[u8]| {
+        let [number, at] = words(bytes);
+        ReceivedRecord { number, at }
+    };
+    Ok(bytes.chunks_exact(RECEIVED_BYTES).map(one).collect())
+}
+
+fn whole(path: &Path, bytes: &[u8], record: usize) -> io::Result<()> {
+    if bytes.len().is_multiple_of(record) {
+        return Ok(());
+    }
+    let text = format!(
+        "{}: {} bytes are no whole records of {record}",
+        path.display(),
+        bytes.len()
+    );
+    Err(io::Error::other(text))
+}
+
+fn write_sent(path: &Path, records: &[SentRecord]) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(records.len() * SENT_BYTES);
+    for record in records {
+        let flags = u64::from(record.is_accepted) | u64::from(record.is_matched) << 1;
+        for word in [record.due, record.before, record.after, flags] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    write_atomically_unsynced(path, &bytes).map_err(io::Error::other)
+}
+
+fn write_received(path: &Path, records: &[ReceivedRecord]) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(records.len() * RECEIVED_BYTES);
+    for record in records {
+        bytes.extend_from_slice(&record.number.to_le_bytes());
+        bytes.extend_from_slice(&record.at.to_le_bytes());
+    }
+    write_atomically_unsynced(path, &bytes).map_err(io::Error::other)
+}
+
+/// What a worker reports, one JSON object on a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum WorkerEvent {
+    /// It can be started.
+    Ready,
+    /// It knows the other side.
+    Matched,
+    /// All that was planned was sent, or its time is over.
+    Sent,
+    /// Messages received so far, several times a second.
+    Received {
+        /// Their number.
+        count: u64,
+    },
+    /// Its records are stored.
+    Done,
+}
+
+impl WorkerEvent {
+    /// The event of a line, if it is one.
+    pub fn read(line: &str) -> Option<Self> {
+        serde_json::from_str(line).ok()
+    }
+
+    fn print(self) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        serde_json::to_writer(&mut stdout, &self)?;
+        writeln!(stdout)?;
+        stdout.flush()
+    }
+}
+
+/// What a worker is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The schedule begins at this time of the monotonic clock.
+    Start(Duration),
+    /// Store the records and end.
+    End,
+}
+
+/// A parent sends two.
+const ORDERS_MAX: usize = 16;
+
+/// Orders that arrive on standard input.
+struct Orders(Receiver<Order>);
+
+impl Orders {
+    fn start() -> io::Result<Self> {
+        let (send, receive) = mpsc::sync_channel(ORDERS_MAX);
+        let read = move || {
+            for line in io::stdin().lock().lines() {
+                let line = line.unwrap_or_default();
+                let start = line.strip_prefix("start ").and_then(|nanos| nanos.parse().ok());
+                let order = start.map_or(Order::End, |nanos| Order::Start(Duration::from_nanos(nanos)));
+                if send.send(order).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new()
+            .name("worker-orders".to_owned())
+            .spawn(read)?;
+        Ok(Self(receive))
+    }
+
+    /// The next order, if it comes within this time. The end of the input is an order to end.
+    fn within(&self, time: Duration) -> Option<Order> {
+        match self.0.recv_timeout(time) {
+            Ok(order) => Some(order),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Order::End),
+        }
+    }
+}
+
+/// Works to the end of `plan`. `join` opens the transport where the plan names one.
+///
+/// # Errors
+/// A transport or socket that cannot be used, or records that cannot be stored.
+pub fn work(plan: &WorkerPlan, join: Join<'_>) -> io::Result<()> {
+    let orders = Orders::start()?;
+    match plan.role {
+        Role::Publisher => publish::run(plan, &mut *link::outlet(plan, join)?, &orders),
+        Role::Subscriber => subscribe::run(plan, &mut *link::inlet(plan, join)?, &orders),
+        Role::Both => publish::run_both(plan, &orders),
+    }
+}

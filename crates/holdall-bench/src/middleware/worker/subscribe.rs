@@ -1,0 +1,80 @@
+//! The receiving side.
+
+use super::{HEAD_BYTES, Order, Orders, ReceivedRecord, WorkerEvent, WorkerPlan, link::Inlet};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    mutex::lock,
+};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Between two reports of how much was received.
+const REPORT: Duration = Duration::from_millis(100);
+
+/// What was received so far; written on the middleware's own threads.
+#[derive(Clone)]
+pub(super) struct Received(Arc<Mutex<Vec<ReceivedRecord>>>);
+
+impl Received {
+    /// Room for all planned messages, and for duplicates.
+    pub(super) fn new(plan: &WorkerPlan) -> Self {
+        Self(Arc::new(Mutex::new(Vec::with_capacity(
+            2 * plan.count as usize + 1000,
+        ))))
+    }
+
+    /// A message, of which only the beginning is read.
+    pub(super) fn note(&self, message: &[u8]) {
+        let at = u64::try_from(SystemClock.monotonic().as_nanos()).unwrap_or(u64::MAX);
+        let Some(number) = message.get(HEAD_BYTES..HEAD_BYTES + 8) else {
+            return;
+        };
+        let mut records = lock(&self.0);
+        // What exceeds the room would cost an allocation in the middle of a measurement.
+        if records.len() < records.capacity() {
+            records.push(ReceivedRecord {
+                number: u64::from_le_bytes(number.try_into().unwrap_or_default()),
+                at,
+            });
+        }
+    }
+
+    fn count(&self) -> u64 {
+        lock(&self.0).len() as u64
+    }
+}
+
+/// Receives until the order to end.
+pub(super) fn run(plan: &WorkerPlan, inlet: &mut dyn Inlet, orders: &Orders) -> io::Result<()> {
+    let clock = SystemClock;
+    WorkerEvent::Ready.print()?;
+    let mut is_matched = false;
+    let mut next_report = clock.monotonic();
+    loop {
+        let now = clock.monotonic();
+        if now >= next_report {
+            next_report = now + REPORT;
+            if !is_matched && inlet.is_matched() {
+                is_matched = true;
+                WorkerEvent::Matched.print()?;
+            }
+            WorkerEvent::Received {
+                count: inlet.received().count(),
+            }
+            .print()?;
+        }
+        let wait = if inlet.pump()? {
+            Duration::ZERO
+        } else {
+            inlet.pause().min(REPORT)
+        };
+        if orders.within(wait) == Some(Order::End) {
+            break;
+        }
+    }
+    super::write_received(&plan.records, &lock(&inlet.received().0))?;
+    WorkerEvent::Done.print()
+}

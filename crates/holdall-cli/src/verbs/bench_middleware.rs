@@ -1,0 +1,221 @@
+//! `holdall bench run` for experiments that compare middlewares.
+
+use super::{bench::failure, bench_link};
+use crate::{
+    VerbResult,
+    args::bench::RunArguments,
+    exit::{Failure, Outcome},
+    output,
+    resolve::surroundings::read_small_file,
+};
+use holdall_bench::{
+    middleware::{
+        Evaluation, EvaluationOptions, EvaluationProgress, MiddlewareRun, evaluation_table,
+        run as run_evaluation,
+    },
+    people::{self, people_table},
+    suite::experiments,
+};
+use holdall_io::clock::{Clock, SystemClock};
+use std::{env, path::Path, sync::Arc};
+use tracing::{info, warn};
+
+/// The names of a command line, by what they are.
+pub(super) struct Chosen {
+    /// Experiments that compare middlewares.
+    pub evaluations: Vec<Evaluation>,
+    /// Answers of users and items of repositories.
+    pub is_people: bool,
+    /// All other names.
+    pub others: Vec<String>,
+}
+
+/// Finds the experiments that compare middlewares, by name or as files.
+///
+/// # Errors
+/// Such a file with an unknown key or value.
+pub(super) fn chosen(names: &[String]) -> Result<Chosen, Failure> {
+    let mut chosen = Chosen {
+        evaluations: Vec::new(),
+        is_people: false,
+        others: Vec::new(),
+    };
+    for name in names {
+        if name.eq_ignore_ascii_case(people::ID) {
+            chosen.is_people = true;
+            continue;
+        }
+        if let Some(evaluation) = experiments::evaluation_by_id(name) {
+            chosen.evaluations.push(evaluation);
+            continue;
+        }
+        // What cannot be read is reported where other experiments are.
+        let text = read_small_file(Path::new(name)).unwrap_or_default();
+        if Evaluation::is_one(&text) {
+            let read = Evaluation::parse(&text);
+            let evaluation = read.map_err(|error| Failure::refused(format!("{name}: {error}")))?;
+            chosen.evaluations.push(evaluation);
+        } else {
+            chosen.others.push(name.clone());
+        }
+    }
+    Ok(chosen)
+}
+
+/// D8: reads what people answered and did.
+pub(super) fn run_people(args: &RunArguments) -> VerbResult {
+    let (Some(data), Some(out)) = (&args.data, &args.out) else {
+        return Err(Failure::refused(format!(
+            "{} reads files: give --data DIR with them, and --out DIR for results",
+            people::ID
+        )));
+    };
+    if !data.is_dir() {
+        return Err(Failure::refused(format!(
+            "--data {}: no such folder",
+            data.display()
+        )));
+    }
+    let command = format!("holdall bench run {} --data DIR --out DIR", people::ID);
+    let result = people::run(data, out, &command).map_err(failure)?;
+    output::result(&if args.json {
+        serde_json::to_string_pretty(&result).map_err(Failure::failed)?
+    } else {
+        people_table(&result)
+    })?;
+    Ok(Outcome::Done)
+}
+
+/// Runs them one after the other.
+pub(super) fn run(args: &RunArguments, evaluations: &[Evaluation]) -> VerbResult {
+    if !(args.recorder.is_empty() && args.transport.is_none()) {
+        return Err(Failure::refused(format!(
+            "{} compares middlewares, without --recorder and --transport; choose by --middleware",
+            evaluations[0].id
+        )));
+    }
+    let Some(out) = &args.out else {
+        return Err(Failure::refused("no folder for results: give --out DIR"));
+    };
+    let mut evaluations = evaluations.to_vec();
+    for evaluation in &mut evaluations {
+        choose_cases(evaluation, &args.case)?;
+    }
+    let needs_links = evaluations
+        .iter()
+        .flat_map(|one| &one.links)
+        .any(|link| link.spec.is_some());
+    if needs_links && bench_link::needs_user_namespace() {
+        return bench_link::begin_again();
+    }
+    let holdall = env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program's own file: {error}")))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let mut is_whole = true;
+    for evaluation in &evaluations {
+        let options = EvaluationOptions {
+            out: out.clone(),
+            scale: args.scale,
+            repeat: args.repeat,
+            resume: args.resume,
+            keep: args.keep,
+            middlewares: args.middleware.clone(),
+            command: command_of(args, &evaluation.id),
+            holdall: holdall.clone(),
+            python: args.python.clone(),
+        };
+        let mut show = |progress: EvaluationProgress| {
+            is_whole &= !matches!(progress, EvaluationProgress::Failed { .. });
+            show_progress(progress);
+        };
+        let result = run_evaluation(evaluation, &options, &clock, &mut show).map_err(failure)?;
+        output::result(&if args.json {
+            serde_json::to_string_pretty(&result).map_err(Failure::failed)?
+        } else {
+            evaluation_table(&result)
+        })?;
+    }
+    Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Keeps the cases and links with one of these texts in their label.
+fn choose_cases(evaluation: &mut Evaluation, wanted: &[String]) -> Result<(), Failure> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let is_wanted = |label: &str| wanted.iter().any(|text| label.contains(text.as_str()));
+    let labels: Vec<String> = evaluation.links.iter().map(|link| link.label.clone()).collect();
+    if evaluation.links.iter().any(|link| is_wanted(&link.label)) {
+        evaluation.links.retain(|link| is_wanted(&link.label));
+    } else if evaluation.cases.iter().any(|case| is_wanted(&case.label)) {
+        evaluation.cases.retain(|case| is_wanted(&case.label));
+    } else {
+        return Err(Failure::refused(format!(
+            "--case {}: {} has only {}",
+            wanted.join(", "),
+            evaluation.id,
+            labels.join("; ")
+        )));
+    }
+    Ok(())
+}
+
+/// The command line to run the same.
+fn command_of(args: &RunArguments, id: &str) -> String {
+    let mut words = vec![format!("holdall bench run {id}")];
+    if args.scale != 1.0 {
+        words.push(format!("--scale {}", args.scale));
+    }
+    for case in &args.case {
+        words.push(format!("--case '{case}'"));
+    }
+    if !args.middleware.is_empty() {
+        let names: Vec<String> = args.middleware.iter().map(ToString::to_string).collect();
+        words.push(format!("--middleware {}", names.join(",")));
+    }
+    if let Some(repeat) = args.repeat {
+        words.push(format!("--repeat {repeat}"));
+    }
+    words.push("--out DIR".to_owned());
+    words.join(" ")
+}
+
+/// A row of `holdall bench list --json`.
+pub(super) fn as_json(evaluation: &Evaluation) -> serde_json::Value {
+    let runs = evaluation.cases.len()
+        * evaluation.links.len()
+        * evaluation.middlewares.len()
+        * evaluation.repeat_each as usize;
+    serde_json::json!({
+        "id": evaluation.id,
+        "title": evaluation.title,
+        "source": evaluation.source,
+        "cases": evaluation.links.iter().map(|link| link.label.as_str()).collect::<Vec<_>>(),
+        "runs": runs,
+        "largest_bag_bytes": 0,
+    })
+}
+
+fn show_progress(progress: EvaluationProgress) {
+    match progress {
+        EvaluationProgress::Absent(absent) => warn!("not run: {}: {}", absent.middleware, absent.reason),
+        EvaluationProgress::Running { number, of, name } => info!("run {number} of {of}: {name}"),
+        EvaluationProgress::Found(path) => info!("done before: {}", path.display()),
+        EvaluationProgress::Ended(run) => info!("{}", sentence(&run)),
+        EvaluationProgress::Failed { name, reason } => warn!("{name}: {reason}; --resume tries it again"),
+    }
+}
+
+fn sentence(run: &MiddlewareRun) -> String {
+    let account = &run.account;
+    let mut text = format!(
+        "{:.1} sent and {:.1} received each second, {:.1} % lost",
+        account.sent_per_s,
+        account.received_per_s,
+        account.lost_percent()
+    );
+    if let Some(invalid) = &run.invalid {
+        text.push_str(&format!("; invalid: {invalid}"));
+    }
+    text
+}

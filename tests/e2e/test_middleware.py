@@ -1,0 +1,181 @@
+"""`holdall bench run` for experiments that compare middlewares: real ones, over an emulated link, with every message accounted for."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import HOLDALL
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
+)
+
+EXPERIMENT = """
+experiment: X1
+kind: middleware
+title: "small messages over a short link"
+repeat_each: 1
+duration_s: 1
+warm_up_s: 0.2
+cases:
+  - {label: "2 kB at 50 Hz", bytes: 2048, rate_hz: 50, reliability: reliable, depth: 10}
+links:
+  - {label: "good", link: "rate=54Mb/s,bottleneck=nic"}
+  - {label: "bad", link: "rate=54Mb/s,loss=5%,bottleneck=nic"}
+middlewares: [MIDDLEWARES]
+"""
+
+STAGES = ["not_sent", "refused", "before_match", "history", "transport", "tail", "received"]
+
+
+def bench(world, folder, middlewares, *flags, text=EXPERIMENT, **options):
+    path = folder / "x1.yaml"
+    path.write_text(text.replace("MIDDLEWARES", middlewares))
+    command = [HOLDALL, "bench", "run", path, "--out", folder / "out", "--python", sys.executable, *flags]
+    return subprocess.run(
+        list(map(str, command)), env=world.env, capture_output=True, text=True, timeout=240, **options
+    )
+
+
+def runs_of(folder):
+    result = json.loads((folder / "out/X1/evaluation.json").read_text())
+    return result, {(run["middleware"], run["link"]): run for run in result["runs"]}
+
+
+def test_every_message_is_accounted_for(world, tmp_path):
+    middlewares = "memory, udp, tcp, cyclone, fastdds-sync, fastdds-async-tuned, cyclone-tuned"
+    done = bench(world, tmp_path, f'{middlewares}, zenoh, "cyclone>fastdds-sync", "fastdds-async>cyclone", rmw_connextdds')
+    assert done.returncode == 0, done.stderr
+    result, runs = runs_of(tmp_path)
+    assert [absent["middleware"] for absent in result["absent"]] == ["rmw_connextdds"]
+    assert "no librmw_connextdds.so" in result["absent"][0]["reason"]
+    assert len(runs) == 20
+    for (middleware, link), run in runs.items():
+        account = run["account"]
+        assert account["planned"] == 50 == sum(account[stage] for stage in STAGES), (middleware, link, account)
+        assert sum(count for _, count in account["histogram_us"]) == account["received"]
+        assert account["delivered"] == sorted(account["delivered"])
+        assert run["wire"]["balances"], (middleware, link)
+        assert link == "good" or run["wire"]["lost"] > 0 or middleware == "memory"
+        if link == "good" or middleware in ["memory", "tcp"]:
+            assert account["received"] == 50, (middleware, link, account)
+            if middleware != "memory":
+                assert None not in run["matched_s"], (middleware, run["matched_s"])
+                # What was received has crossed the link: nothing went by memory that both sides share.
+                assert run["wire"]["forward_bytes"] > 60 * 2048, (middleware, run["wire"])
+    assert runs["udp", "bad"]["account"]["transport"] + runs["udp", "bad"]["account"]["history"] > 0
+    # 1400 bytes: no datagram has to be divided.
+    for middleware in ["fastdds-async-tuned", "cyclone-tuned"]:
+        assert runs[middleware, "good"]["wire"]["fragments"] == 0
+    assert runs["cyclone", "good"]["wire"]["fragments"] > 0
+
+    page = tmp_path / "page"
+    shared = Path(__file__).resolve().parents[3] / "shared/reference/tsc-rmw"
+    published = ["--published", shared] if shared.is_dir() else []
+    command = [HOLDALL, "bench", "report", tmp_path / "out", "--out", page, *published]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    html = (page / "report.html").read_text()
+    assert "cyclone&gt;fastdds-sync" in html and "rmw_connextdds" in html and "What became of every planned message" in html
+    for name in ["X1_delivered_0", "X1_received", "X1_wire"]:
+        assert (page / f"{name}.svg").stat().st_size > 1000 and (page / f"{name}.png").stat().st_size > 1000
+    assert "cyclone" in (page / "X1_delivered_1.csv").read_text()
+
+
+def test_a_worker_that_dies_costs_one_run(world, tmp_path):
+    (tmp_path / "x1.yaml").write_text(EXPERIMENT.replace("MIDDLEWARES", "udp, tcp").replace("duration_s: 1", "duration_s: 5"))
+    command = [HOLDALL, "bench", "run", tmp_path / "x1.yaml", "--out", tmp_path / "out", "--case", "good"]
+    running = subprocess.Popen(list(map(str, command)), env=world.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    worker = None
+    while worker is None and time.monotonic() < deadline:
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        for child in children:
+            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+            if b"--udp" in words and b"publisher" in words:
+                worker = int(child)
+        time.sleep(0.02)
+    os.kill(worker, signal.SIGKILL)
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == 1
+    assert "publisher of udp" in errors and "--resume" in errors, errors
+    _, runs = runs_of(tmp_path)
+    assert list(runs) == [("tcp", "good")]
+
+    kept = (tmp_path / "out/X1/case_0/link_0/tcp_0/run.json").read_bytes()
+    done = subprocess.run(list(map(str, [*command, "--resume"])), env=world.env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    _, runs = runs_of(tmp_path)
+    assert set(runs) == {("udp", "good"), ("tcp", "good")}
+    assert (tmp_path / "out/X1/case_0/link_0/tcp_0/run.json").read_bytes() == kept
+
+    again = subprocess.run(list(map(str, command)), env=world.env, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 2 and "is not empty" in again.stderr
+    scaled = [*command, "--resume", "--scale", "0.5"]
+    other = subprocess.run(list(map(str, scaled)), env=world.env, capture_output=True, text=True, timeout=60)
+    assert other.returncode == 2 and "--scale: expected 1, as of the finished runs" in other.stderr
+
+
+@pytest.mark.parametrize(
+    "flags, expected",
+    [
+        (["--middleware", "corba"], "expected one of fastdds-sync"),
+        (["--middleware", "udp>tcp"], "do not meet on one wire"),
+        (["--middleware", "iceoryx2-tuned"], "has no tuned settings"),
+        (["--case", "worse"], "X1 has only good; bad"),
+        (["--recorder", "holdall"], "compares middlewares"),
+        (["--transport", "dds"], "compares middlewares"),
+        (["--scale", "0"], "expected a number above 0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(world, tmp_path, flags, expected):
+    done = bench(world, tmp_path, "udp", *flags)
+    assert done.returncode == 2 and expected in done.stderr, done.stderr
+    assert not (tmp_path / "out/X1").exists()
+
+
+def test_a_broken_file_is_refused_with_its_line(world, tmp_path):
+    text = EXPERIMENT.replace("loss=5%", "loss=5")
+    done = bench(world, tmp_path, "udp", text=text)
+    assert done.returncode == 2 and "a share from 0% to 100%" in done.stderr and "x1.yaml" in done.stderr, done.stderr
+
+
+def test_published_data_with_other_columns_are_refused(world, tmp_path):
+    assert bench(world, tmp_path, "memory").returncode == 0
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "d3_d4_d5_mininet.csv").write_text("a,b\n1,2\n")
+    command = [HOLDALL, "bench", "report", tmp_path / "out", "--published", data]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode != 0 and "is not the published data" in done.stderr
+
+
+def test_answers_and_repositories_are_drawn_from_files(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "my_survey_counts.csv").write_text(
+        "question,cohort,strongly_disagree,disagree,neutral,agree,strongly_agree,not_applicable\n"
+        "Q<1>,a,0,0,1,2,17,0\nQ<1>,b,15,3,2,0,0,1\n"
+    )
+    (data / "my_repository_items.csv").write_text(
+        "repository,kind,number,opened_at,closed_at,state,open_for_s\n"
+        "me/mine,issue,1,2020-01-01 00:00:00,2020-01-03 00:00:00,closed,172800\n"
+        "me/mine,issue,2,2020-01-01 00:00:00,,open,\n"
+    )
+    command = [HOLDALL, "bench", "run", "D8", "--data", data, "--out", tmp_path / "out", "--json"]
+    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    result = json.loads(done.stdout)
+    assert [answers["mean"] for answers in result["questions"][0]["cohorts"]] == [4.8, 1.35]
+    assert result["questions"][0]["comparison"]["p_holm"] < 1e-6 and result["items"][0]["median_days"] == 2.0
+    subprocess.run([HOLDALL, "bench", "report", str(tmp_path / "out")], check=True, capture_output=True)
+    html = (tmp_path / "out/report.html").read_text()
+    assert "Q&lt;1&gt;" in html and "Q<1>" not in html
+    assert (tmp_path / "out/D8_answers.png").stat().st_size > 1000 and (tmp_path / "out/D8_issues.svg").stat().st_size > 1000
+    (data / "my_survey_counts.csv").write_text("a,b\n1,2\n")
+    command[-2] = tmp_path / "other"
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode in (1, 2) and "holds no counts of answers" in done.stderr and "my_survey_counts.csv" in done.stderr
