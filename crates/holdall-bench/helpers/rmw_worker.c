@@ -1,6 +1,6 @@
 // One side of a run of `holdall bench run` over any rmw implementation, with serialized messages. Compiled where the run is, against the headers of
 // the ROS 2 that is found there; linked with one implementation. The same flags, lines and records as `holdall bench worker`:
-//   --role publisher|subscriber --bytes N --rate HZ --count N --reliability reliable|best-effort --depth N --records FILE
+//   --role publisher|subscriber|idle --bytes N --rate HZ --count N --reliability reliable|best-effort --depth N --records FILE
 // prints {"event":"ready"}, {"event":"matched"}, {"event":"sent"}, {"event":"received","count":N} and {"event":"done"}; reads "start NANOSECONDS"
 // (of the monotonic clock) and "end" on standard input.
 #include <rcutils/allocator.h>
@@ -30,7 +30,7 @@ const rosidl_message_type_support_t *
 rosidl_typesupport_c__get_message_type_support_handle__std_msgs__msg__UInt8MultiArray(void);
 
 typedef struct {
-    bool is_publisher, is_reliable;
+    bool is_publisher, is_idle, is_reliable;
     uint64_t bytes, count, depth;
     double rate;
     const char *records;
@@ -77,7 +77,7 @@ static plan_t read_plan(int argc, char **argv)
     plan_t plan = {.is_reliable = true, .depth = 10};
     for (int at = 1; at + 1 < argc; at += 2) {
         const char *flag = argv[at], *value = argv[at + 1];
-        if (!strcmp(flag, "--role")) plan.is_publisher = !strcmp(value, "publisher");
+        if (!strcmp(flag, "--role")) plan.is_publisher = !strcmp(value, "publisher"), plan.is_idle = !strcmp(value, "idle");
         else if (!strcmp(flag, "--bytes")) plan.bytes = strtoull(value, NULL, 10);
         else if (!strcmp(flag, "--rate")) plan.rate = strtod(value, NULL);
         else if (!strcmp(flag, "--count")) plan.count = strtoull(value, NULL, 10);
@@ -250,6 +250,19 @@ static void subscribe(const plan_t *plan, rmw_context_t *context, rmw_node_t *no
     write_records(plan, records, sizeof *records, count);
 }
 
+// A node without topics does nothing for the planned time.
+static void idle(const plan_t *plan)
+{
+    uint64_t start = 0;
+    say("ready");
+    for (char order = 0; order != 'e'; order = read_order(&start, 1000)) {
+        if (order == 's') {
+            sleep_until(start + (uint64_t)((double)plan->count * 1e9 / plan->rate));
+            say("sent");
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     plan_t plan = read_plan(argc, argv);
@@ -273,7 +286,9 @@ int main(int argc, char **argv)
     qos.depth = plan.depth;
     qos.reliability = plan.is_reliable ? RMW_QOS_POLICY_RELIABILITY_RELIABLE : RMW_QOS_POLICY_RELIABILITY_BEST_EFFORT;
     qos.durability = RMW_QOS_POLICY_DURABILITY_VOLATILE;
-    if (plan.is_publisher) {
+    if (plan.is_idle) {
+        idle(&plan);
+    } else if (plan.is_publisher) {
         publish(&plan, node, type, &qos);
     } else {
         subscribe(&plan, &context, node, type, &qos);

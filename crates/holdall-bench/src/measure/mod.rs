@@ -15,7 +15,7 @@ pub use processes::ProcessSample;
 pub use processes::ProcessUse;
 pub use processes::ThreadUse;
 pub use processes::written_bytes;
-pub(crate) use processes::{ProcessSampler, process_use};
+pub(crate) use processes::{ProcessSampler, memory_use, process_use};
 pub(crate) use scheduling::SchedulingProbe;
 pub use usage::Usage;
 pub(crate) use usage::UsageMeter;

@@ -73,6 +73,12 @@ pub fn written_bytes(id: &str) -> Option<u64> {
     value.trim().parse().ok()
 }
 
+/// Memory of a process now: bytes that belong to no file, and address space; 0 after its end.
+pub(crate) fn memory_use(id: u32) -> [u64; 2] {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    ["RssAnon:", "VmSize:"].map(|field| kibibytes(&status, field))
+}
+
 /// A program's threads end one after the other: for each name the largest values are kept.
 fn keep_most(kept: &mut Vec<ThreadUse>, now: Vec<ThreadUse>) {
     for one in now {

@@ -24,6 +24,8 @@ pub struct MiddlewareCase {
     pub is_reliable: bool,
     /// `KEEP_LAST` of this depth.
     pub depth: u64,
+    /// A node without any topic, alone: what it costs by itself.
+    pub is_idle: bool,
     /// Its position in its file, from 0: the name of its results' folder, whichever cases are run.
     pub place: usize,
 }
@@ -319,6 +321,19 @@ fn read_case((place, node): (usize, &Node)) -> Result<MiddlewareCase, YamlError>
     /// The number of a message is in its content.
     const BYTES: std::ops::RangeInclusive<usize> = 8..=1 << 30;
     let mut keys = Keys::of(node)?;
+    if keys.optional("idle").map(Node::as_bool).transpose()? == Some(true) {
+        let case = MiddlewareCase {
+            label: keys.required("label")?.as_str()?.to_owned(),
+            bytes: *BYTES.start(),
+            rate_hz: 1.0,
+            is_reliable: true,
+            depth: 1,
+            is_idle: true,
+            place,
+        };
+        keys.finish()?;
+        return Ok(case);
+    }
     let (bytes, rate, reliability) = (
         keys.required("bytes")?,
         keys.required("rate_hz")?,
@@ -334,6 +349,7 @@ fn read_case((place, node): (usize, &Node)) -> Result<MiddlewareCase, YamlError>
             _ => return Err(reliability.expected("reliable or best_effort")),
         },
         depth: positive(keys.required("depth")?)?,
+        is_idle: false,
         place,
     };
     keys.finish()?;
@@ -405,6 +421,20 @@ middlewares: [fastdds-sync-tuned, cyclone>fastdds-sync, rmw_zenoh_cpp, udp]
         assert_eq!(evaluation.middlewares[2].to_string(), "rmw_zenoh_cpp");
         assert_eq!(evaluation.clone().scaled(0.5).duration, Duration::from_secs(2));
         assert_eq!(evaluation.scaled(0.01).duration, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn an_idle_node_has_no_load() {
+        let load = "label: c, bytes: 1024, rate_hz: 10, reliability: reliable, depth: 10";
+        let idle = Evaluation::parse(&SMALL.replace(load, "label: c, idle: true")).unwrap();
+        assert!(idle.cases[0].is_idle && !Evaluation::parse(SMALL).unwrap().cases[0].is_idle);
+        let both = SMALL.replace(load, &format!("{load}, idle: true"));
+        assert!(
+            Evaluation::parse(&both)
+                .unwrap_err()
+                .to_string()
+                .contains("unknown key")
+        );
     }
 
     #[test]

@@ -1,20 +1,21 @@
 //! The plots of an evaluation, with published figures in grey where they are at hand.
 
 use super::{
-    Evaluation, EvaluationResult, MiddlewareRun, PublishedEvaluation,
+    EvaluatedLink, Evaluation, EvaluationResult, MiddlewareCase, MiddlewareRun, PublishedEvaluation,
     account::DEADLINES_MS,
-    published::PublishedMeans,
+    published::PublishedFigures,
+    raster,
     table::{Cell, cells},
 };
 use crate::{
     error::BenchResult,
-    link::spec::LinkSpec,
     statistics::Estimate,
     suite::report::plots::{
         Bar, Group, Plot, Scale, bars_of, csv_cell,
         lines::{self, Axes, Line},
     },
 };
+use holdall_model::units::MIB;
 use std::fmt::Write;
 
 /// Names of [`DEADLINES_MS`].
@@ -28,26 +29,23 @@ pub(crate) struct Context<'a> {
     pub published: Option<&'a PublishedEvaluation>,
 }
 
-impl Context<'_> {
-    fn link(&self, label: &str) -> Option<&LinkSpec> {
-        let links = &self.evaluation?.links;
-        links.iter().find(|link| link.label == label)?.spec.as_ref()
+impl<'a> Context<'a> {
+    /// The load and the link of a cell, where the experiment is known.
+    fn place(&self, cell: &Cell<'_>) -> Option<(&'a MiddlewareCase, &'a EvaluatedLink)> {
+        let evaluation = self.evaluation?;
+        let case = evaluation.cases.iter().find(|case| case.label == cell.case)?;
+        let link = evaluation.links.iter().find(|link| link.label == cell.link)?;
+        Some((case, link))
     }
 
-    fn means(&self, cell: &Cell<'_>) -> Option<&PublishedMeans> {
-        let link = self.link(cell.link)?;
-        let rate = link.rate_bits_per_s? as f64 / 1e6;
-        let bytes = cell.runs.first()?.message_bytes;
-        self.published?
-            .means(&cell.middleware, rate, 100.0 * link.loss.share, bytes)
+    fn figures(&self, cell: &Cell<'_>) -> Option<PublishedFigures> {
+        let (case, link) = self.place(cell)?;
+        self.published?.figures(&cell.middleware, case, link)
     }
 
-    fn seconds(&self, cell: &Cell<'_>) -> Option<&[(f64, f64)]> {
-        let link = self.link(cell.link)?;
-        // The published data are of this rate only.
-        self.means(cell)
-            .filter(|_| link.rate_bits_per_s == Some(54_000_000))?;
-        self.published?.seconds(&cell.middleware, 100.0 * link.loss.share)
+    fn seconds(&self, cell: &Cell<'_>) -> Option<&'a [(f64, f64)]> {
+        let (case, link) = self.place(cell)?;
+        self.published?.seconds(&cell.middleware, case, link)
     }
 }
 
@@ -58,18 +56,33 @@ impl Context<'_> {
 pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchResult<Vec<Plot>> {
     let cells = cells(result);
     let mut plots = Vec::new();
-    for (number, group) in groups(&cells).into_iter().enumerate() {
+    // A node without topics has only a cost.
+    let is_idle = result.runs.iter().all(|run| run.account.planned == 0);
+    for (number, group) in groups(&cells).into_iter().enumerate().filter(|_| !is_idle) {
         plots.push(delivered(number, &group)?);
         plots.extend(each_second(number, &group, context)?);
+        plots.extend(silences(number, &group)?);
     }
-    let bars = [
+    let bars = arrival_plots()
+        .into_iter()
+        .filter(|_| !is_idle)
+        .chain(cost_plots());
+    for bar in bars {
+        plots.extend(bar.draw(&cells, context)?);
+    }
+    Ok(plots)
+}
+
+/// What arrived.
+fn arrival_plots() -> [BarPlot<'static>; 5] {
+    [
         BarPlot {
             name: "received",
             title: "Messages received each second",
             unit: "/s",
             digits: 1,
             figure: &|run| Some(run.account.received_per_s),
-            published: &|means| Some(means.received_per_s_mean),
+            published: &|figures| figures.received_per_s,
         },
         BarPlot {
             name: "sent",
@@ -77,7 +90,7 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
             unit: "/s",
             digits: 1,
             figure: &|run| Some(run.account.sent_per_s),
-            published: &|means| Some(means.sent_per_s_mean),
+            published: &|figures| figures.sent_per_s,
         },
         BarPlot {
             name: "lost",
@@ -85,7 +98,7 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
             unit: "%",
             digits: 1,
             figure: &|run| Some(run.account.lost_percent()),
-            published: &|means| Some(means.lost_percent_mean),
+            published: &|figures| figures.lost_percent,
         },
         BarPlot {
             name: "latency",
@@ -93,7 +106,7 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
             unit: "ms",
             digits: 1,
             figure: &|run| run.account.effective_latency_ms,
-            published: &|means| means.effective_latency_ms_mean,
+            published: &|figures| figures.effective_latency_ms,
         },
         BarPlot {
             name: "wire",
@@ -102,6 +115,30 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
             digits: 2,
             figure: &MiddlewareRun::wire_overhead,
             published: &|_| None,
+        },
+    ]
+}
+
+/// What it cost.
+fn cost_plots() -> [BarPlot<'static>; 4] {
+    [
+        BarPlot {
+            name: "publisher_memory",
+            title: "Resident memory of the publisher, in MiB",
+            unit: "MiB",
+            digits: 1,
+            figure: &|run| Some(run.publisher.rss_max_bytes as f64 / MIB),
+            published: &|figures| figures.publisher_rss_mib,
+        },
+        BarPlot {
+            name: "subscriber_memory",
+            title: "Resident memory of the subscriber, in MiB",
+            unit: "MiB",
+            digits: 1,
+            figure: &|run| {
+                (run.subscriber.elapsed_s > 0.0).then(|| run.subscriber.rss_max_bytes as f64 / MIB)
+            },
+            published: &|figures| figures.subscriber_rss_mib,
         },
         BarPlot {
             name: "publisher",
@@ -119,11 +156,7 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
             figure: &|run| (run.subscriber.elapsed_s > 0.0).then(|| run.subscriber.cores()),
             published: &|_| None,
         },
-    ];
-    for bar in &bars {
-        plots.extend(bar.draw(&cells, context)?);
-    }
-    Ok(plots)
+    ]
 }
 
 /// Cells of the same case and link, in order.
@@ -199,13 +232,22 @@ fn each_second(number: usize, group: &[&Cell<'_>], context: &Context<'_>) -> Ben
         };
         let ours: Vec<(f64, f64)> = (0..seconds).map(mean).collect();
         let published = context.seconds(cell).map(<[_]>::to_vec);
+        let single = |run: &&MiddlewareRun| {
+            let counts = run.account.received_each_s.iter().enumerate();
+            let points: Vec<(f64, f64)> = counts
+                .map(|(second, count)| ((second + 1) as f64, *count as f64))
+                .collect();
+            (String::new(), points, Some(colour))
+        };
+        let singles: Vec<_> = if runs.len() > 1 {
+            runs.iter().map(single).collect()
+        } else {
+            Vec::new()
+        };
         let theirs = published.map(|points| (format!("{}, published", cell.middleware), points, None));
-        for (name, points, colour) in
-            theirs
-                .into_iter()
-                .chain([(cell.middleware.clone(), ours, Some(colour))])
-        {
-            for (second, count) in &points {
+        let own = [(cell.middleware.clone(), ours, Some(colour))];
+        for (name, points, colour) in singles.into_iter().chain(theirs).chain(own) {
+            for (second, count) in points.iter().filter(|_| !name.is_empty()) {
                 let _never_fails = writeln!(csv, "{},{second},{count}", csv_cell(&name)).is_ok();
             }
             lines.push(Line {
@@ -232,10 +274,35 @@ fn each_second(number: usize, group: &[&Cell<'_>], context: &Context<'_>) -> Ben
     Ok(Some(Plot {
         name: format!("seconds_{number}"),
         title: format!(
-            "Messages received in each second, mean of all runs: {}",
+            "Messages received in each second, each run faint, their mean bold: {}",
             name_of(group)
         ),
         svg: lines::draw(&lines, &axes)?,
+        csv,
+    }))
+}
+
+/// Each second of each run.
+fn silences(number: usize, group: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
+    let Some(svg) = raster::draw(group)? else {
+        return Ok(None);
+    };
+    let mut csv = "middleware,run,second,received\n".to_owned();
+    for cell in group {
+        for run in &cell.runs {
+            for (second, count) in run.account.received_each_s.iter().enumerate() {
+                let name = csv_cell(&cell.middleware);
+                let _never_fails = writeln!(csv, "{name},{},{second},{count}", run.repetition + 1).is_ok();
+            }
+        }
+    }
+    Ok(Some(Plot {
+        name: format!("silences_{number}"),
+        title: format!(
+            "Each second of each run, red where nothing arrived: {}",
+            name_of(group)
+        ),
+        svg,
         csv,
     }))
 }
@@ -247,7 +314,7 @@ struct BarPlot<'a> {
     unit: &'static str,
     digits: usize,
     figure: &'a dyn Fn(&MiddlewareRun) -> Option<f64>,
-    published: &'a dyn Fn(&PublishedMeans) -> Option<f64>,
+    published: &'a dyn Fn(&PublishedFigures) -> Option<f64>,
 }
 
 impl BarPlot<'_> {
@@ -262,7 +329,9 @@ impl BarPlot<'_> {
                 let Some(estimate) = cell.estimate(self.figure) else {
                     continue;
                 };
-                let published = context.means(cell).and_then(self.published);
+                let published = context
+                    .figures(cell)
+                    .and_then(|figures| (self.published)(&figures));
                 has_published |= published.is_some();
                 let ends = estimate
                     .interval

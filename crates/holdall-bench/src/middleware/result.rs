@@ -22,6 +22,12 @@ pub struct WorkerCost {
     pub elapsed_s: f64,
     /// Highest resident memory in bytes.
     pub rss_max_bytes: u64,
+    /// Of that at the end, what belongs to no file, in bytes.
+    #[serde(default)]
+    pub anonymous_bytes: u64,
+    /// Address space at the end, in bytes.
+    #[serde(default)]
+    pub virtual_bytes: u64,
 }
 
 impl WorkerCost {

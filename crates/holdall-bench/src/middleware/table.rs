@@ -1,7 +1,8 @@
 //! An evaluation's table: a row for each link and middleware.
 
-use super::{EvaluationResult, MiddlewareRun};
+use super::{EvaluationResult, MiddlewareRun, WorkerCost};
 use crate::{statistics::Estimate, suite::sheet::Sheet};
+use holdall_model::units::MIB;
 
 /// All valid repetitions of a case over a link with a middleware.
 pub(crate) struct Cell<'a> {
@@ -60,9 +61,53 @@ pub(crate) fn delivered_percent(run: &MiddlewareRun, deadline_ms: f64) -> Option
     run.account.delivered.get(place).map(|share| 100.0 * share)
 }
 
-/// The table of all cells.
-pub(crate) fn sheet(result: &EvaluationResult) -> Sheet {
+/// Nodes without topics, for which there is only a cost.
+fn idle_sheet(cells: &[Cell<'_>]) -> Sheet {
+    let rows = cells.iter().map(|cell| {
+        let figure = |digits: usize, of: &dyn Fn(&WorkerCost) -> f64| {
+            let estimate = cell.estimate(|run| Some(of(&run.publisher)));
+            estimate.map_or("–".to_owned(), |estimate| {
+                format!("{:.digits$}", estimate.median)
+            })
+        };
+        vec![
+            cell.link.to_owned(),
+            cell.middleware.clone(),
+            figure(2, &|cost| 100.0 * cost.cores()),
+            figure(1, &|cost| cost.rss_max_bytes as f64 / MIB),
+            figure(1, &|cost| cost.anonymous_bytes as f64 / MIB),
+            figure(1, &|cost| cost.virtual_bytes as f64 / MIB),
+            cell.runs.len().to_string(),
+        ]
+    });
+    Sheet {
+        title: "An idle node",
+        header: vec![
+            "link",
+            "middleware",
+            "% of a core",
+            "resident MiB",
+            "of no file MiB",
+            "virtual MiB",
+            "runs",
+        ],
+        words: 2,
+        rows: rows.collect(),
+    }
+}
+
+/// The tables for people.
+pub(crate) fn sheets(result: &EvaluationResult) -> Vec<Sheet> {
     let cells = cells(result);
+    if result.runs.iter().all(|run| run.account.planned == 0) {
+        vec![idle_sheet(&cells)]
+    } else {
+        vec![sheet(&cells), loss_sheet(&cells)]
+    }
+}
+
+/// The table of all cells.
+fn sheet(cells: &[Cell<'_>]) -> Sheet {
     let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
     let mut header = vec!["link", "middleware"];
     if has_cases {
@@ -124,8 +169,7 @@ pub(crate) fn sheet(result: &EvaluationResult) -> Sheet {
 }
 
 /// What became of the planned messages, all runs of a cell together.
-pub(crate) fn loss_sheet(result: &EvaluationResult) -> Sheet {
-    let cells = cells(result);
+fn loss_sheet(cells: &[Cell<'_>]) -> Sheet {
     let rows = cells.iter().map(|cell| {
         let sum =
             |of: &dyn Fn(&MiddlewareRun) -> u64| cell.runs.iter().map(|run| of(run)).sum::<u64>().to_string();
@@ -175,11 +219,11 @@ pub(crate) const WORDS: &str = "In 100 ms, in 1 s: share of planned messages tha
 
 /// Both tables as text.
 pub fn evaluation_table(result: &EvaluationResult) -> String {
-    let mut text = format!(
-        "{}\n\n{}\n\n{WORDS}\n",
-        sheet(result).text(),
-        loss_sheet(result).text()
-    );
+    let mut text = String::new();
+    for sheet in sheets(result) {
+        text.push_str(&format!("{}\n\n", sheet.text()));
+    }
+    text.push_str(&format!("{WORDS}\n"));
     for (middleware, settings) in &result.settings {
         text.push_str(&format!("\n{middleware}: {settings}"));
     }

@@ -25,7 +25,8 @@ const TEXTS: [(&str, &str); 16] = [
 ];
 
 /// The evaluations of middlewares, likewise.
-const EVALUATIONS: [(&str, &str); 6] = [
+const EVALUATIONS: [(&str, &str); 7] = [
+    ("D1", include_str!("../../experiments/d1.yaml")),
     ("D2", include_str!("../../experiments/d2.yaml")),
     ("D3", include_str!("../../experiments/d3.yaml")),
     ("D4", include_str!("../../experiments/d4.yaml")),

@@ -67,6 +67,8 @@ pub enum WorkerRole {
     Publisher,
     /// Receives.
     Subscriber,
+    /// A node without topics.
+    Idle,
     /// Both.
     Both,
 }

@@ -107,6 +107,7 @@ pub fn worker(args: &WorkerArguments) -> VerbResult {
     let (role, node) = match args.role {
         WorkerRole::Publisher => (Role::Publisher, "bench_publisher"),
         WorkerRole::Subscriber => (Role::Subscriber, "bench_subscriber"),
+        WorkerRole::Idle => (Role::Idle, "bench_idle"),
         WorkerRole::Both => (Role::Both, "bench_both"),
     };
     if !(args.rate.is_finite() && args.rate > 0.0) {

@@ -46,8 +46,13 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     let undefined = bag.undefined_topics().map_err(Failure::failed)?;
     let repeated = bag.hidden_by_topic();
     let markers = bag.markers().map_err(Failure::failed)?;
-    // A file that cannot be read whole was reported above; what is known of the bag is shown.
-    let attached = attach::contents_of(&bag).unwrap_or_default();
+    // A file without its end would be read whole for them; attachments are made in complete bags only.
+    let is_complete = bag.notices().is_empty() && bag.writer().is_none();
+    let attached = if is_complete || args.verbose {
+        attach::contents_of(&bag).unwrap_or_default()
+    } else {
+        attach::Contents::default()
+    };
     let view = BagView {
         metadata: bag.metadata(),
         bytes: bag.size_bytes(),

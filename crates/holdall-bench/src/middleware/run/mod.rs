@@ -22,6 +22,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// A link that delivers later than this does not keep its promise.
@@ -311,28 +312,7 @@ impl Bench<'_> {
             }
             None => (self.drive(run, count, None)?, None),
         };
-        let [sent, received] = Self::records(run);
-        let broken = |path: &Path, error: io::Error| BenchError::Verify {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        let planned = Planned {
-            count,
-            rate_hz: run.case.rate_hz,
-            start: u64::try_from(sides.start.as_nanos()).unwrap_or(u64::MAX),
-            warm_up: self.evaluation.warm_up,
-            is_reliable: run.case.is_reliable,
-        };
-        let account = account(
-            planned,
-            &read_sent(&sent).map_err(|error| broken(&sent, error))?,
-            &read_received(&received).map_err(|error| broken(&received, error))?,
-        );
-        if !self.options.keep {
-            for path in [&sent, &received] {
-                fs::remove_file(path).map_err(BenchError::io("remove", path))?;
-            }
-        }
+        let account = self.account(run, sides.start, count)?;
         Ok(MiddlewareRun {
             case: run.case.label.clone(),
             link: run.link.label.clone(),
@@ -347,6 +327,36 @@ impl Bench<'_> {
             wire,
         })
     }
+    /// What became of every message of a run, from the records of both sides.
+    fn account(&self, run: &Run<'_>, start: Duration, count: u64) -> BenchResult<Account> {
+        if run.case.is_idle {
+            return Ok(Account::default());
+        }
+        let [sent, received] = Self::records(run);
+        let broken = |path: &Path, error: io::Error| BenchError::Verify {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        let planned = Planned {
+            count,
+            rate_hz: run.case.rate_hz,
+            start: u64::try_from(start.as_nanos()).unwrap_or(u64::MAX),
+            warm_up: self.evaluation.warm_up,
+            is_reliable: run.case.is_reliable,
+        };
+        let account = account(
+            planned,
+            &read_sent(&sent).map_err(|error| broken(&sent, error))?,
+            &read_received(&received).map_err(|error| broken(&received, error))?,
+        );
+        if !self.options.keep {
+            for path in [&sent, &received] {
+                fs::remove_file(path).map_err(BenchError::io("remove", path))?;
+            }
+        }
+        Ok(account)
+    }
+
     /// The files with records of the publisher and the subscriber.
     pub(super) fn records(run: &Run<'_>) -> [PathBuf; 2] {
         [run.folder.join("sent.records"), run.folder.join("sent.received")]

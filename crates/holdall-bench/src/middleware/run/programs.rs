@@ -118,15 +118,13 @@ impl Bench<'_> {
     ) -> BenchResult<Command> {
         let middleware = &run.middleware.sides[side];
         let mut command = self.program(middleware, address)?;
-        let is_one = run.middleware.is_memory();
-        command.args([
-            "--role",
-            if is_one {
-                "both"
-            } else {
-                ["publisher", "subscriber"][side]
-            },
-        ]);
+        let role = match side {
+            _ if run.case.is_idle => "idle",
+            _ if run.middleware.is_memory() => "both",
+            0 => "publisher",
+            _ => "subscriber",
+        };
+        command.args(["--role", role]);
         command.args([
             "--bytes",
             &run.case.bytes.to_string(),

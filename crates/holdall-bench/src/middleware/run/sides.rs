@@ -3,7 +3,7 @@
 use super::{Bench, Run, programs};
 use crate::{
     error::{BenchError, BenchResult},
-    measure::process_use,
+    measure::{memory_use, process_use},
     middleware::{WorkerCost, worker::WorkerEvent},
     suite::live::child::Program,
 };
@@ -37,7 +37,7 @@ pub(super) struct Sides {
 impl Bench<'_> {
     /// Starts both sides, lets them work, and ends them.
     pub(super) fn drive(&self, run: &Run<'_>, count: u64, ends: Option<&[LinkEnd; 2]>) -> BenchResult<Sides> {
-        let is_one = run.middleware.is_memory();
+        let is_one = run.middleware.is_memory() || run.case.is_idle;
         let address = programs::meeting_place(ends.is_some())?;
         let start = |side: usize| {
             let mut command = self.command(run, count, side, address, ends.is_some())?;
@@ -59,11 +59,20 @@ impl Bench<'_> {
                 .ok()
                 .map(|()| (self.clock.monotonic() - began).as_secs_f64())
         };
-        let matched_s = [
-            matched_within(&publisher),
-            subscriber.as_ref().and_then(matched_within),
-        ];
+        let matched_s = if run.case.is_idle {
+            [None; 2]
+        } else {
+            [
+                matched_within(&publisher),
+                subscriber.as_ref().and_then(matched_within),
+            ]
+        };
         let ids = [Some(publisher.id()), subscriber.as_ref().map(Program::id)];
+        if run.case.is_idle {
+            // What a start costs is over then.
+            self.clock
+                .sleep_until(self.clock.monotonic() + self.evaluation.warm_up);
+        }
         let before = ids.map(|id| id.map(|id| process_use("", id)));
         let start = self.clock.monotonic() + LEAD;
         for program in subscriber.iter_mut().chain([&mut publisher]) {
@@ -73,14 +82,16 @@ impl Bench<'_> {
         publisher.wait_for(LEAD + measured + SENT_MAX, |line| event(line, WorkerEvent::Sent))?;
         self.drain(subscriber.as_ref(), count);
         let elapsed_s = (self.clock.monotonic() - start).as_secs_f64();
-        let after = ids.map(|id| id.map(|id| process_use("", id)));
+        let after = ids.map(|id| id.map(|id| (process_use("", id), memory_use(id))));
         let mut costs = [WorkerCost::default(); 2];
         for (cost, (before, after)) in costs.iter_mut().zip(before.into_iter().zip(after)) {
-            if let (Some(before), Some(after)) = (before, after) {
+            if let (Some(before), Some((after, [anonymous_bytes, virtual_bytes]))) = (before, after) {
                 *cost = WorkerCost {
                     cpu_s: (after.cpu_s - before.cpu_s).max(0.0),
                     elapsed_s,
                     rss_max_bytes: after.rss_max_bytes,
+                    anonymous_bytes,
+                    virtual_bytes,
                 };
             }
         }

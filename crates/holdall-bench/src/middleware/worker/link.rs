@@ -12,7 +12,7 @@ use std::{io, sync::Arc, time::Duration};
 pub type Join<'a> = &'a dyn Fn() -> io::Result<Box<dyn Transport>>;
 
 /// Where messages leave.
-pub(super) trait Outlet {
+pub(super) trait Outlet: Send {
     /// Sends a message; false when it was refused.
     fn send(&mut self, message: &[u8]) -> bool;
 

@@ -33,6 +33,8 @@ pub enum Role {
     Publisher,
     /// Receives.
     Subscriber,
+    /// A node without topics.
+    Idle,
     /// Both in one thread: what the measurement itself costs.
     Both,
 }
@@ -274,8 +276,15 @@ impl Orders {
 pub fn work(plan: &WorkerPlan, join: Join<'_>) -> io::Result<()> {
     let orders = Orders::start()?;
     match plan.role {
-        Role::Publisher => publish::run(plan, &mut *link::outlet(plan, join)?, &orders),
+        Role::Publisher => publish::run(plan, link::outlet(plan, join)?, &orders),
         Role::Subscriber => subscribe::run(plan, &mut *link::inlet(plan, join)?, &orders),
+        Role::Idle => {
+            let _node = match plan.carrier {
+                Carrier::Transport => Some(join()?),
+                _ => None,
+            };
+            publish::run_idle(plan, &orders)
+        }
         Role::Both => publish::run_both(plan, &orders),
     }
 }

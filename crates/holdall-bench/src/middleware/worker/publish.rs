@@ -1,17 +1,28 @@
 //! The publishing side: an open loop, which never waits for the receiver by itself.
 
 use super::{HEAD_BYTES, Order, Orders, ReceivedRecord, SentRecord, WorkerEvent, WorkerPlan, link::Outlet};
-use holdall_io::clock::{Clock, SystemClock, wake_this_thread_exactly};
-use std::{io, time::Duration};
+use holdall_io::{
+    clock::{Clock, SystemClock, wake_this_thread_exactly},
+    mutex::lock,
+};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
 /// Between two polls for a subscription.
 const POLL: Duration = Duration::from_millis(5);
 const LONG: Duration = Duration::from_secs(1);
+/// Between two looks whether all was sent.
+const WATCH: Duration = Duration::from_millis(20);
+/// A message that the middleware has not accepted so long after the end counts as not sent.
+const BLOCKED_MAX: Duration = Duration::from_secs(10);
 
-/// Publishes what is planned once started, and stays until the order to end: what is lost on the way may have to be sent again.
-pub(super) fn run(plan: &WorkerPlan, outlet: &mut dyn Outlet, orders: &Orders) -> io::Result<()> {
-    let mut message = plan.message();
-    let mut records = Vec::with_capacity(plan.count as usize);
+/// Publishes what is planned once started, and stays until the order to end: what is lost on the way may have to be sent again. A middleware that
+/// blocks for good does not keep this from its end: messages on a thread of their own, which ends with the process.
+pub(super) fn run(plan: &WorkerPlan, mut outlet: Box<dyn Outlet>, orders: &Orders) -> io::Result<()> {
     WorkerEvent::Ready.print()?;
     let mut is_matched = false;
     let start = loop {
@@ -25,17 +36,45 @@ pub(super) fn run(plan: &WorkerPlan, outlet: &mut dyn Outlet, orders: &Orders) -
             None => {}
         }
     };
+    let records = Records::new(plan);
     if let Some(start) = start {
-        send_all(plan, start, &mut records, &mut |number| {
-            message[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&number.to_le_bytes());
-            let is_matched = outlet.is_matched();
-            (outlet.send(&message), is_matched)
-        });
-        WorkerEvent::Sent.print()?;
-        while orders.within(LONG) != Some(Order::End) {}
+        let sending = {
+            let (plan, records) = (plan.clone(), Arc::clone(&records));
+            let send = move || {
+                let mut message = plan.message();
+                send_all(&plan, start, &records, &mut |number| {
+                    message[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&number.to_le_bytes());
+                    let is_matched = outlet.is_matched();
+                    (outlet.send(&message), is_matched)
+                });
+                // Kept: repairs may still be sent.
+                outlet
+            };
+            thread::Builder::new()
+                .name("worker-send".to_owned())
+                .spawn(send)?
+        };
+        let give_up = start + plan.due(plan.count) + BLOCKED_MAX;
+        let mut is_sent = false;
+        while orders.within(WATCH) != Some(Order::End) {
+            if !is_sent && (sending.is_finished() || SystemClock.monotonic() > give_up) {
+                is_sent = true;
+                WorkerEvent::Sent.print()?;
+            }
+        }
     }
-    super::write_sent(&plan.records, &records)?;
+    super::write_sent(&plan.records, &lock(&records.0))?;
     WorkerEvent::Done.print()
+}
+
+/// What was sent so far.
+struct Records(Mutex<Vec<SentRecord>>);
+
+impl Records {
+    /// Room for all planned messages.
+    fn new(plan: &WorkerPlan) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Vec::with_capacity(plan.count as usize))))
+    }
 }
 
 /// Sends each message when it is due, or at once when that has passed, until the planned time is over. `send` returns whether the message was
@@ -43,7 +82,7 @@ pub(super) fn run(plan: &WorkerPlan, outlet: &mut dyn Outlet, orders: &Orders) -
 fn send_all(
     plan: &WorkerPlan,
     start: Duration,
-    records: &mut Vec<SentRecord>,
+    records: &Records,
     send: &mut dyn FnMut(u64) -> (bool, bool),
 ) {
     wake_this_thread_exactly();
@@ -61,7 +100,7 @@ fn send_all(
             before = clock.monotonic();
         }
         let (is_accepted, is_matched) = send(number);
-        records.push(SentRecord {
+        lock(&records.0).push(SentRecord {
             due: nanos(due),
             before: nanos(before),
             after: nanos(clock.monotonic()),
@@ -75,7 +114,7 @@ fn send_all(
 pub(super) fn run_both(plan: &WorkerPlan, orders: &Orders) -> io::Result<()> {
     let mut message = plan.message();
     let mut memory = message.clone();
-    let mut records = Vec::with_capacity(plan.count as usize);
+    let records = Records::new(plan);
     let mut received = Vec::with_capacity(plan.count as usize);
     WorkerEvent::Ready.print()?;
     WorkerEvent::Matched.print()?;
@@ -85,7 +124,7 @@ pub(super) fn run_both(plan: &WorkerPlan, orders: &Orders) -> io::Result<()> {
             Some(Order::End) => break,
             None => continue,
         };
-        send_all(plan, start, &mut records, &mut |number| {
+        send_all(plan, start, &records, &mut |number| {
             message[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&number.to_le_bytes());
             memory.copy_from_slice(&message);
             let at = SystemClock.monotonic().as_nanos();
@@ -101,7 +140,22 @@ pub(super) fn run_both(plan: &WorkerPlan, orders: &Orders) -> io::Result<()> {
         }
         .print()?;
     }
-    super::write_sent(&plan.records, &records)?;
+    super::write_sent(&plan.records, &lock(&records.0))?;
     super::write_received(&plan.records.with_extension("received"), &received)?;
     WorkerEvent::Done.print()
+}
+
+/// Does nothing for the planned time.
+pub(super) fn run_idle(plan: &WorkerPlan, orders: &Orders) -> io::Result<()> {
+    WorkerEvent::Ready.print()?;
+    loop {
+        match orders.within(LONG) {
+            Some(Order::Start(start)) => {
+                SystemClock.sleep_until(start + plan.due(plan.count));
+                WorkerEvent::Sent.print()?;
+            }
+            Some(Order::End) => return WorkerEvent::Done.print(),
+            None => {}
+        }
+    }
 }

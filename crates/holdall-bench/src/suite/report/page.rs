@@ -221,8 +221,9 @@ fn evaluation(
         push(body, format_args!("<li>Not run: {name}: {reason}</li>"));
     }
     body.push_str("</ul>");
-    table(body, &middleware::sheet(result));
-    table(body, &middleware::loss_sheet(result));
+    for sheet in middleware::sheets(result) {
+        table(body, &sheet);
+    }
     push(
         body,
         format_args!("<p class=soft>{}</p>", escape(middleware::WORDS)),

@@ -13,7 +13,7 @@ pub(crate) const LOG_MIN: f64 = 0.05;
 
 /// One line with its name.
 pub(crate) struct Line {
-    /// Its name in the legend.
+    /// Its name in the legend; one without a name is drawn faint, below those that have one.
     pub name: String,
     /// In order of x.
     pub points: Vec<(f64, f64)>,
@@ -39,6 +39,8 @@ pub(crate) struct Axes<'a> {
 
 /// Height of the plot itself.
 const PLOT: u32 = 300;
+/// Opacity of lines without a name.
+const FAINT: f64 = 0.35;
 /// Height of a line of the legend.
 const LEGEND: i32 = 20;
 
@@ -47,7 +49,7 @@ const LEGEND: i32 = 20;
 /// # Errors
 /// Only by a defect of ours.
 pub(crate) fn draw(lines: &[Line], axes: &Axes<'_>) -> BenchResult<String> {
-    let height = PLOT + 12 + LEGEND.unsigned_abs() * u32::try_from(lines.len()).unwrap_or(0);
+    let height = PLOT + 12 + LEGEND.unsigned_abs() * u32::try_from(named(lines).count()).unwrap_or(0);
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
@@ -105,7 +107,13 @@ where
             .draw_series([PathElement::new(ends, INK.stroke_width(1))])
             .map_err(failed)?;
     }
-    for line in lines {
+    for line in lines.iter().filter(|line| line.name.is_empty()) {
+        let style = colour_of(line).mix(FAINT).stroke_width(1);
+        chart
+            .draw_series(LineSeries::new(line.points.iter().copied(), style))
+            .map_err(failed)?;
+    }
+    for line in named(lines) {
         let colour = colour_of(line);
         chart
             .draw_series(LineSeries::new(
@@ -123,7 +131,7 @@ where
 
 fn names(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Result<(), BenchError> {
     let text = ("sans-serif", 13).into_font().color(&INK);
-    for (line, row) in lines.iter().zip(0_i32..) {
+    for (line, row) in named(lines).zip(0_i32..) {
         let middle = 8 + row * LEGEND;
         let colour = colour_of(line);
         let stroke = PathElement::new(vec![(82, middle), (106, middle)], colour.stroke_width(3));
@@ -132,6 +140,11 @@ fn names(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Result<()
             .map_err(failed)?;
     }
     Ok(())
+}
+
+/// Lines with an entry in the legend.
+fn named(lines: &[Line]) -> impl Iterator<Item = &Line> {
+    lines.iter().filter(|line| !line.name.is_empty())
 }
 
 fn colour_of(line: &Line) -> RGBColor {
