@@ -311,6 +311,9 @@ class Terminal:
         while self._read(DEADLINE_S):
             done, status = os.waitpid(self.pid, os.WNOHANG)
             if done:
+                # What it wrote since the last reading is still in the terminal.
+                while select.select([self.fd], [], [], 0)[0] and self._read(0):
+                    pass
                 return os.waitstatus_to_exitcode(status)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 

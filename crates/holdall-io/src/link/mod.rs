@@ -191,12 +191,13 @@ impl LinkEnd {
             unsafe {
                 done(libc::setns(namespace, libc::CLONE_NEWNET))?;
                 done(libc::unshare(libc::CLONE_NEWNS))?;
-                let private = libc::MS_REC | libc::MS_PRIVATE;
+                // What is unmounted outside goes here, too, and so is not kept busy; nothing that is mounted here is seen outside.
+                let downstream = libc::MS_REC | libc::MS_SLAVE;
                 done(libc::mount(
                     std::ptr::null(),
                     root.as_ptr(),
                     std::ptr::null(),
-                    private,
+                    downstream,
                     nothing,
                 ))?;
                 done(libc::mount(
