@@ -54,15 +54,15 @@ def number_of(payload):
     return int(text_of(payload).split("x", 1)[0])
 
 
-def processor_time_of(command, env):
-    """Runs a program; its exit code, standard error and processor time in seconds. Its own time only: of all children together, one of an
+def usage_of(command, env):
+    """Runs a program; its exit code, standard error and `os.wait4`'s usage. Its own usage only: of all children together, one of an
     earlier test that is waited for at this moment would be counted, too."""
     with tempfile.TemporaryFile("w+") as error:
         process = subprocess.Popen([*map(str, command)], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=error)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         error.seek(0)
-        return process.returncode, error.read(), usage.ru_utime + usage.ru_stime
+        return process.returncode, error.read(), usage
 
 
 def files_of(bag):
@@ -236,13 +236,16 @@ class Kill:
         outcome = Outcome(self)
         faults = outcome.faults
         # Processor time, which hardly depends on what else the machine does.
-        code, error, outcome.opened_s = processor_time_of([HOLDALL, "info", "--json", self.bag], self.world.env)
+        code, error, usage = usage_of([HOLDALL, "info", "--json", self.bag], self.world.env)
+        outcome.opened_s = usage.ru_utime + usage.ru_stime
         # Killed before the first file had its header: there is nothing to open.
         if code != 0 and self.killed - self.begun > self.window_s:
             faults.append(f"info: {error}")
             return outcome
         if outcome.opened_s > REOPEN_MAX_S:
-            faults.append(f"opening took {outcome.opened_s:.2f} s")
+            sizes = {path.name: path.stat().st_size for path in sorted(Path(self.bag).iterdir()) if path.is_file()}
+            parts = f"user {usage.ru_utime:.2f}, system {usage.ru_stime:.2f}, page faults {usage.ru_minflt} + {usage.ru_majflt}"
+            outcome.slow = f"bag{self.number}: opening took {outcome.opened_s:.2f} s of processor time ({parts}); {sizes}"
         torn = numbers_in_torn(self.bag) if self.storage == "mcap" else None
         repaired = self.world.run("repair", self.bag)
         # 3: a chunk in flight to the disk is torn, and the repair reports it; the talker's log decides
@@ -298,6 +301,7 @@ class Outcome:
     def __init__(self, kill):
         self.kill = kill
         self.faults = []
+        self.slow = None
         self.opened_s = 0.0
         self.lost_s = 0.0
         self.audit = None
@@ -345,8 +349,8 @@ def streams_of(logs, flat_out, large_bytes):
     return small, large
 
 
-def run(world, kills, seed, side_by_side, longest_s=4.0, report=print, storages=STORAGES, causes=CAUSES, flat_out=False, large_bytes=100_000):
-    """Kills that many recordings; returns the faults, one sentence each."""
+def run(world, kills, seed, side_by_side, longest_s=4.0, report=print, storages=STORAGES, causes=CAUSES, flat_out=False, large_bytes=100_000, slow=None):
+    """Kills that many recordings; returns the faults, one sentence each. A bag that took long to open is one of them, or goes into `slow`."""
     rng = random.Random(seed)
     logs = {"/small": world.folder / "small.log", "/large": world.folder / "large.log"}
     talker = world.talker(*streams_of(logs, flat_out, large_bytes), wait_for_subscriptions=0)
@@ -371,6 +375,8 @@ def run(world, kills, seed, side_by_side, longest_s=4.0, report=print, storages=
             log = {topic: read_log(path) for topic, path in logs.items()}
             outcome = one.judge(log, probe.behind_s(one.begun, one.killed))
             outcomes.append(outcome)
+            if outcome.slow:
+                (outcome.faults if slow is None else slow).append(outcome.slow)
             for fault in outcome.faults:
                 report(f"kill {one.number} ({' '.join(one.options)}) by {one.cause} after {one.after_s:.2f} s: {fault}")
             if not outcome.faults:

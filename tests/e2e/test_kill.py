@@ -1,12 +1,16 @@
 """A few real recordings killed with SIGKILL at random moments; kill_recording.py is the long form, and describes the checks."""
 
 import os
+import warnings
 
 import kill_recording
 
 
 def test_what_a_killed_recording_had_received_is_read_at_once_and_is_in_the_bag_after_a_repair(world):
     seed = int.from_bytes(os.urandom(4), "little")
-    said = []
-    faults = kill_recording.run(world, kills=10, seed=seed, side_by_side=5, report=said.append)
+    said, slow = [], []
+    faults = kill_recording.run(world, kills=10, seed=seed, side_by_side=5, report=said.append, slow=slow)
+    # A time is a reason to look, not to fail: the long form fails for it, on a machine that does nothing else.
+    if slow:
+        warnings.warn(f"seed {seed}: {slow}", stacklevel=1)
     assert not faults, f"seed {seed}: {faults}"
