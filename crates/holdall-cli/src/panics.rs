@@ -26,6 +26,14 @@ pub fn install() {
             );
             return;
         }
+        if thread::current()
+            .name()
+            .is_some_and(|name| name.starts_with(holdall_web::THREADS))
+        {
+            // One client's thread ends; the recording does not depend on it.
+            tracing::error!("{}", sentence(info).trim_end());
+            return;
+        }
         PANICKED.store(true, Ordering::SeqCst);
         mode::restore_for_good();
         screen::write_of_panic(sentence(info).as_bytes());

@@ -17,6 +17,7 @@ pub mod os;
 pub mod output;
 pub mod process;
 pub mod queue;
+pub mod random;
 pub mod read_ahead;
 pub mod scratch;
 pub mod sim;

@@ -5,7 +5,8 @@ use crate::units;
 use clap::{Args, ValueEnum};
 use holdall::play::options::ListenerCount;
 use holdall_model::time::Timestamp;
-use std::{path::PathBuf, time::Duration};
+use holdall_web::{DEFAULT_WEB, parse_address};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
@@ -290,6 +291,11 @@ pub struct PlayArguments {
     /// Accepted for scripts of rosbag2: the bar is always below the log
     #[arg(long, value_name = "N", default_value = "0", help_heading = "While it runs")]
     pub progress_bar_separation_lines: u32,
+
+    /// Serve a dashboard to browsers; on other addresses than loopback the link has a token
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_WEB, value_parser = parse_address,
+          help_heading = "While it runs")]
+    pub web: Option<SocketAddr>,
 
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]

@@ -8,7 +8,8 @@ use clap::{
 };
 use holdall_io::thread::RT_PRIORITY_MAX;
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
-use std::{path::PathBuf, time::Duration};
+use holdall_web::{DEFAULT_WEB, parse_address};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// The most messages of a publisher that a file can repeat.
 pub const REPEAT_DEPTH_MAX: u32 = 1000;
@@ -432,6 +433,11 @@ pub struct RecordArguments {
         help_heading = "While it runs"
     )]
     pub stats_max_publishing_rate: Option<f64>,
+
+    /// Serve a dashboard to browsers; on other addresses than loopback the link has a token
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_WEB, value_parser = parse_address,
+          help_heading = "While it runs")]
+    pub web: Option<SocketAddr>,
 
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]

@@ -31,6 +31,7 @@ mod record_threads;
 mod recorder_node;
 mod reindex;
 mod repair;
+mod web;
 
 use crate::{VerbResult, args::Verb, terminal::signals};
 

@@ -17,7 +17,7 @@ use crate::{
     },
     transport,
     units::format_elapsed,
-    verbs::player_node::PlayerNode,
+    verbs::{player_node::PlayerNode, web},
 };
 use holdall::play::{
     Player,
@@ -81,6 +81,7 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     // Before DDS is started: a socket that cannot be made is refused at once.
     let socket = args.control_socket.as_deref().map(ControlSocket::bind);
     let socket = socket.transpose().map_err(Failure::refused)?;
+    let dashboard = web::bind(args.web)?;
     let (sender, events) = queue();
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
@@ -98,6 +99,7 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
         let requests = PlayRequests(player.control());
         socket.serve(requests).map_err(Failure::failed)?;
     }
+    web::serve(dashboard.as_ref(), "playback", PlayRequests(player.control()))?;
     for notice in player.notices() {
         warn!("{notice}");
     }
@@ -115,7 +117,7 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     } else {
         player.wait()
     };
-    drop((keyboard, socket, node));
+    drop((keyboard, socket, dashboard, node));
     show(&report, args)?;
     let unanswered = report.services.values().any(|calls| !calls.all_answered());
     if args.fail_if_unanswered && unanswered {

@@ -18,6 +18,7 @@ use crate::{
     verbs::{
         record_threads::{keep_to_cores, prefer_receiving},
         recorder_node::RecorderNode,
+        web,
     },
 };
 use holdall::{
@@ -36,6 +37,7 @@ use holdall_io::{
     clock::{Clock, SystemClock},
 };
 use holdall_storage::StorageError;
+use holdall_web::dashboard::Dashboard;
 use std::{
     ffi::OsString,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -110,6 +112,7 @@ struct Running {
     recorder: Recorder,
     request: Request,
     control_socket: Option<ControlSocket>,
+    dashboard: Option<Dashboard>,
     supervision: Supervision,
     snapshot: bool,
     events: bool,
@@ -128,22 +131,22 @@ impl Running {
             .map(ControlSocket::bind)
             .transpose()
             .map_err(Failure::refused)?;
+        let dashboard = web::bind(args.web)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let snapshot = resolved.options.cache.snapshot;
         let events = resolved.options.triggers.is_some();
         let (recorder, request) = start(args, resolved, node, &clock)?;
         let mut supervision = supervision(args, snapshot || events);
+        let requests = || RecordRequests {
+            control: recorder.control(),
+            observer: recorder.observer(),
+            stalled: supervision.stall_flag(),
+            snapshot_mode: snapshot,
+        };
         if let Some(socket) = &control_socket {
-            let (control, observer) = (recorder.control(), recorder.observer());
-            socket
-                .serve(RecordRequests {
-                    control,
-                    observer,
-                    stalled: supervision.stall_flag(),
-                    snapshot_mode: snapshot,
-                })
-                .map_err(Failure::failed)?;
+            socket.serve(requests()).map_err(Failure::failed)?;
         }
+        web::serve(dashboard.as_ref(), "recording", requests())?;
         supervision.ready();
         // In the words of rosbag2: scripts wait for them.
         info!("Listening for topics...");
@@ -151,6 +154,7 @@ impl Running {
             recorder,
             request,
             control_socket,
+            dashboard,
             supervision,
             snapshot,
             events,
@@ -188,7 +192,7 @@ impl Running {
             is_stop && SystemClock.monotonic().saturating_sub(ended) >= REPEATED_SIGNAL
         };
         live.supervision.await_commands(&control, &SystemClock, is_signal);
-        drop((live, self.control_socket));
+        drop((live, self.control_socket, self.dashboard));
         show(&report, &self.request, args)?;
         if let Some(span) = stall {
             return Err(Failure::failed(format!(

@@ -6,7 +6,10 @@ use super::{
 };
 use holdall_io::clock::Clock;
 use holdall_io::mutex::lock;
-use holdall_model::loss::{LossStage, ledger::TopicAccount};
+use holdall_model::{
+    loss::{LossStage, ledger::TopicAccount},
+    qos::{History, QosProfile},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -32,6 +35,16 @@ impl RecordObserver {
         self.0.status()
     }
 
+    /// The QoS that publishers have offered, as one line each, by topic.
+    pub fn offered_qos(&self) -> BTreeMap<String, Vec<String>> {
+        let topics = lock(&self.0.parts.topics);
+        let offers = |topic: &LiveTopic| topic.offered.iter().map(one_line).collect();
+        topics
+            .iter()
+            .map(|topic| (topic.name.clone(), offers(topic)))
+            .collect()
+    }
+
     /// The nodes that are known to publish on each topic, by topic; discovery reports some of them after
     /// their first messages.
     pub fn nodes(&self) -> BTreeMap<String, BTreeSet<String>> {
@@ -39,6 +52,15 @@ impl RecordObserver {
         let nodes = |topic: &TopicAccount| topic.publishers.iter().filter_map(|it| it.node.clone()).collect();
         let topics = ledger.topics.iter();
         topics.map(|topic| (topic.name.clone(), nodes(topic))).collect()
+    }
+}
+
+fn one_line(qos: &QosProfile) -> String {
+    let (reliability, durability) = (qos.reliability.as_str(), qos.durability.as_str());
+    match qos.history {
+        // Fast DDS does not announce it.
+        History::Unknown => format!("{reliability}, {durability}"),
+        history => format!("{reliability}, {durability}, {} {}", history.as_str(), qos.depth),
     }
 }
 

@@ -193,6 +193,7 @@ fn status(status: &PlayStatus) -> Value {
         "duration_s": status.duration.as_secs_f64(),
         "round": status.round,
         "published": status.published,
+        "published_bytes": status.published_bytes,
         "refused": status.refused,
         "read_too_late": status.starved,
     })

@@ -4,12 +4,13 @@ use super::{Requests, refusal};
 use crate::{
     record::{
         MarkError, RecordControl, RecordObserver, Setting,
-        status::{TriggerCount, TriggerStatus},
+        status::{DurabilityStatus, TriggerCount, TriggerStatus},
     },
     supervise::{StallFlag, metrics::open_metrics},
 };
 use holdall_model::loss::LossSums;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The requests to a recording, named like rosbag2's services where those exist.
 pub const RECORD_REQUESTS: &[&str] = &[
@@ -53,7 +54,7 @@ impl Requests for RecordRequests {
     fn carry_out(&self, name: &str, request: &Value) -> Value {
         let control = &self.control;
         match name {
-            "status" => json!({"ok": true, "status": status_json(&self.observer)}),
+            "status" => json!({"ok": true, "status": self.status()}),
             "metrics" => {
                 json!({"ok": true, "metrics": open_metrics(&self.observer.status(), self.stalled.is_set())})
             }
@@ -116,6 +117,18 @@ impl Requests for RecordRequests {
 }
 
 impl RecordRequests {
+    /// The recording's state, and what it accepts.
+    fn status(&self) -> Value {
+        let mut status = status_json(&self.observer);
+        status["recording"] = json!(self.control.is_recording());
+        status["ended"] = json!(self.control.wait_finished(Duration::ZERO));
+        status["stalled"] = json!(self.stalled.is_set());
+        status["bag"] = json!(self.control.directory());
+        status["snapshot_mode"] = json!(self.snapshot_mode);
+        status["snapshots"] = json!(self.snapshot_mode || self.control.waits_for_events());
+        status
+    }
+
     fn paused(&self) -> Value {
         json!({"ok": true, "paused": self.control.is_paused()})
     }
@@ -167,26 +180,22 @@ fn subscribe_to_topics(control: &RecordControl, request: &Value) -> Value {
 
 /// The recording's state and its account so far, as an object.
 pub fn status_json(observer: &RecordObserver) -> Value {
-    let (status, nodes) = (observer.status(), observer.nodes());
+    let (status, nodes, qos) = (observer.status(), observer.nodes(), observer.offered_qos());
     let topics: serde_json::Map<String, Value> = status
         .topics
         .iter()
         .map(|topic| {
             let sums = LossSums::of(&topic.lost);
-            let lost: serde_json::Map<String, Value> = sums
-                .by_stage
-                .iter()
-                .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
-                .collect();
             let row = json!({
                 "type": topic.type_name,
                 "publishers": topic.publishers,
                 "nodes": nodes.get(&topic.name),
+                "qos": qos.get(&topic.name),
                 "received": topic.received,
                 "recorded": topic.recorded,
                 "durable": topic.durable,
                 "bytes": topic.recorded_bytes,
-                "lost": lost,
+                "lost": by_stage(&sums),
                 "sent_before_match": sums.before_match,
             });
             (topic.name.clone(), row)
@@ -200,7 +209,9 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "recorded_bytes": status.recorded_bytes,
         "durable": status.durability.durable,
         "lost": sums.lost,
+        "lost_by_stage": by_stage(&sums),
         "sent_before_match": sums.before_match,
+        "durability": durability_json(&status.durability),
         "cache_bytes": status.cache_bytes,
         "cache_bytes_max": status.cache_bytes_max,
         "disk_available_bytes": status.disk_available_bytes,
@@ -208,6 +219,27 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "services_without_introspection": status.unheard_services,
         "events": status.triggered.as_ref().map(events_json),
         "topics": topics,
+    })
+}
+
+/// How many messages were lost at each stage; stages without a loss are absent.
+fn by_stage(sums: &LossSums) -> Value {
+    let stages = sums.by_stage.iter();
+    stages
+        .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
+        .collect::<serde_json::Map<String, Value>>()
+        .into()
+}
+
+/// How much a power cut can cost, in seconds.
+fn durability_json(status: &DurabilityStatus) -> Value {
+    let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
+    json!({
+        "window_s": seconds(status.window),
+        "achieved_s": seconds(status.achieved),
+        "missed": status.missed,
+        "syncs": status.syncs,
+        "sync_cost_s": seconds(status.sync_cost),
     })
 }
 

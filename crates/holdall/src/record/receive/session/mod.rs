@@ -57,6 +57,20 @@ pub(in crate::record) struct LiveTopic {
     pub name: String,
     pub type_name: String,
     pub intake: Arc<Intake>,
+    /// What its publishers have offered, each once and at most [`QOS_KEPT_MAX`].
+    pub offered: Vec<QosProfile>,
+}
+
+/// Different offers that are shown of a topic.
+const QOS_KEPT_MAX: usize = 8;
+
+impl LiveTopic {
+    /// Notes what a publisher offers.
+    pub(super) fn note_offer(&mut self, qos: QosProfile) {
+        if self.offered.len() < QOS_KEPT_MAX && !self.offered.contains(&qos) {
+            self.offered.push(qos);
+        }
+    }
 }
 
 /// The parts of a recording that its threads share.

@@ -138,6 +138,7 @@ impl Session {
             name: plan.name.clone(),
             type_name: plan.type_name.clone(),
             intake: Arc::clone(&intake),
+            offered: Vec::new(),
         });
         self.note_latched(id, &plan.name, plan.publishers.iter().any(offers_latched));
         let info = self.topic_info(number, plan);
@@ -251,6 +252,9 @@ impl Session {
         };
         if let Some(keeper) = self.parts.latched.as_ref().filter(|_| offers_latched(publisher)) {
             keeper.add_topic(topic.id, &publisher.topic, true);
+        }
+        if let Some(live) = lock(&self.parts.topics).get_mut(topic.id.0 as usize) {
+            live.note_offer(publisher.qos);
         }
         for node in nodes_to_ask(publisher) {
             let type_name = &publisher.type_name;

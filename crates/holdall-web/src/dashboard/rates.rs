@@ -1,0 +1,216 @@
+//! Rates of a topic over time, the rate that it usually has, and whether it has fallen below that.
+
+use std::{collections::VecDeque, time::Duration};
+
+/// Seconds of rates that are kept for the small graph.
+pub(super) const HISTORY_SECONDS: usize = 60;
+
+/// Span that the present rate is measured over.
+const SPAN: Duration = Duration::from_secs(2);
+
+/// The same for a topic that sends less than [`SLOW_HZ`].
+const SPAN_SLOW: Duration = Duration::from_secs(8);
+
+const SLOW_HZ: f64 = 2.0;
+
+/// Most samples that are kept: [`SPAN_SLOW`] at two each second, and one more.
+const SAMPLES_MAX: usize = 20;
+
+/// Seconds of steady messages before a rate counts as usual.
+const LEARN_SECONDS: usize = 10;
+
+/// A second may have so much less or more than the mean of its neighbours for the rate to be steady.
+const STEADY: f64 = 0.4;
+
+/// Below this part of its usual rate a topic has fallen, and above the other it has recovered.
+const FALLEN: f64 = 0.5;
+const RECOVERED: f64 = 0.7;
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Duration,
+    messages: u64,
+    bytes: u64,
+}
+
+/// What is learned about one topic, from its counters.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    samples: VecDeque<Sample>,
+    /// Messages in each whole second, the newest last.
+    history: VecDeque<u32>,
+    second: Option<Sample>,
+    /// When the counter was first seen to have its present value.
+    changed: Option<Duration>,
+    expected: Option<f64>,
+    is_fallen: bool,
+}
+
+impl Rates {
+    /// Notes the counters at `at`, which is monotonic; called about twice a second.
+    pub(super) fn note(&mut self, at: Duration, messages: u64, bytes: u64) {
+        let sample = Sample { at, messages, bytes };
+        let last = self.samples.back().map_or(0, |last| last.messages);
+        if messages > last {
+            self.changed = Some(at);
+        }
+        if self.samples.len() == SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(sample);
+        let second = *self.second.get_or_insert(sample);
+        let span = at.saturating_sub(second.at);
+        if span >= Duration::from_secs(1) {
+            self.second = Some(sample);
+            let count = messages.saturating_sub(second.messages) as f64 / span.as_secs_f64();
+            if self.history.len() == HISTORY_SECONDS {
+                self.history.pop_front();
+            }
+            self.history.push_back(count.round() as u32);
+            self.learn();
+        }
+        self.judge();
+    }
+
+    fn learn(&mut self) {
+        let newest = self.history.len().checked_sub(LEARN_SECONDS);
+        let Some(from) = newest else { return };
+        let newest = || self.history.iter().skip(from).map(|count| f64::from(*count));
+        let mean = newest().sum::<f64>() / LEARN_SECONDS as f64;
+        // One message more or less is no sign of anything.
+        let slack = (mean * STEADY).max(1.0);
+        let is_steady = mean >= 1.0 && newest().all(|count| (count - mean).abs() <= slack);
+        if !is_steady {
+            return;
+        }
+        self.expected = match self.expected {
+            None => Some(mean),
+            // Follows a slow drift; a lower level is a fall.
+            Some(expected) if mean > expected * 0.9 => Some(expected * 0.9 + mean * 0.1),
+            kept => kept,
+        };
+    }
+
+    fn judge(&mut self) {
+        let Some(expected) = self.expected else { return };
+        let hertz = self.hertz();
+        if hertz < expected * FALLEN {
+            self.is_fallen = true;
+        } else if hertz > expected * RECOVERED {
+            self.is_fallen = false;
+        }
+    }
+
+    /// Messages a second now.
+    pub(super) fn hertz(&self) -> f64 {
+        let fast = self.per_second(SPAN, |sample| sample.messages);
+        if fast < SLOW_HZ {
+            self.per_second(SPAN_SLOW, |sample| sample.messages)
+        } else {
+            fast
+        }
+    }
+
+    /// Bytes a second now.
+    pub(super) fn bytes_per_second(&self) -> f64 {
+        self.per_second(SPAN, |sample| sample.bytes)
+    }
+
+    fn per_second(&self, span: Duration, of: impl Fn(&Sample) -> u64) -> f64 {
+        let Some(last) = self.samples.back() else {
+            return 0.0;
+        };
+        let first = self
+            .samples
+            .iter()
+            .find(|sample| last.at - sample.at <= span)
+            .unwrap_or(last);
+        let seconds = (last.at - first.at).as_secs_f64();
+        if seconds <= 0.0 {
+            return 0.0;
+        }
+        of(last).saturating_sub(of(first)) as f64 / seconds
+    }
+
+    /// Time since the last message, within half a second; `None` before the first.
+    pub(super) fn age(&self, now: Duration) -> Option<Duration> {
+        Some(now.saturating_sub(self.changed?))
+    }
+
+    /// The rate that it usually has, once it was steady for some seconds.
+    pub(super) fn expected(&self) -> Option<f64> {
+        self.expected
+    }
+
+    /// Whether it sends much less than usual.
+    pub(super) fn is_fallen(&self) -> bool {
+        self.is_fallen
+    }
+
+    /// Messages in each of the last seconds, the newest last.
+    pub(super) fn history(&self) -> impl Iterator<Item = u32> {
+        self.history.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(500);
+
+    /// Notes a topic that sends so many messages in each tick.
+    fn run(rates: &mut Rates, at: &mut Duration, count: &mut u64, ticks: usize, each: u64) {
+        for _ in 0..ticks {
+            *at += TICK;
+            *count += each;
+            rates.note(*at, *count, *count * 100);
+        }
+    }
+
+    #[test]
+    fn a_topic_that_falls_below_its_usual_rate_is_named_until_it_recovers() {
+        let (mut rates, mut at, mut count) = (Rates::default(), Duration::ZERO, 0);
+        run(&mut rates, &mut at, &mut count, 24, 10);
+        assert_eq!((rates.expected(), rates.hertz()), (Some(20.0), 20.0));
+        assert!(!rates.is_fallen());
+        assert!((rates.bytes_per_second() - 2000.0).abs() < 1e-9);
+        run(&mut rates, &mut at, &mut count, 200, 1);
+        assert!(rates.is_fallen());
+        assert_eq!(rates.expected(), Some(20.0), "a lower level is no new usual rate");
+        run(&mut rates, &mut at, &mut count, 10, 10);
+        assert!(!rates.is_fallen());
+        assert_eq!(rates.history().count(), HISTORY_SECONDS);
+    }
+
+    #[test]
+    fn a_dead_topic_has_fallen_and_ages() {
+        let (mut rates, mut at, mut count) = (Rates::default(), Duration::ZERO, 0);
+        run(&mut rates, &mut at, &mut count, 30, 5);
+        run(&mut rates, &mut at, &mut count, 20, 0);
+        assert!(rates.is_fallen());
+        assert_eq!(rates.age(at), Some(TICK * 20));
+        assert_eq!(rates.hertz(), 0.0);
+    }
+
+    #[test]
+    fn an_irregular_topic_has_no_usual_rate() {
+        let (mut rates, mut at, mut count) = (Rates::default(), Duration::ZERO, 0);
+        for _ in 0..20 {
+            run(&mut rates, &mut at, &mut count, 6, 0);
+            run(&mut rates, &mut at, &mut count, 2, 30);
+        }
+        assert_eq!(rates.expected(), None);
+        let mut silent = Rates::default();
+        run(&mut silent, &mut at, &mut 0, 100, 0);
+        assert_eq!((silent.expected(), silent.age(at)), (None, None));
+    }
+
+    #[test]
+    fn counters_that_begin_anew_are_no_rate() {
+        let mut rates = Rates::default();
+        rates.note(Duration::from_secs(1), 100, 100);
+        rates.note(Duration::from_secs(2), 5, 5);
+        assert_eq!(rates.hertz(), 0.0);
+    }
+}

@@ -1,0 +1,93 @@
+//! Asks the subject for its state twice a second, so that the number of clients does not matter to it.
+
+use super::state::{Snapshot, State};
+use crate::listen::Ended;
+use holdall::supervise::control_socket::Requests;
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    mutex::lock,
+};
+use serde_json::{Value, json};
+use std::{
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// Time between two states: events go out at most so often.
+pub(super) const INTERVAL: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+struct Newest {
+    number: u64,
+    snapshot: Arc<Snapshot>,
+}
+
+/// The newest state of the subject.
+pub(super) struct Sampler {
+    requests: Arc<dyn Requests>,
+    kind: &'static str,
+    state: Mutex<State>,
+    newest: Mutex<Newest>,
+    changed: Condvar,
+}
+
+impl Sampler {
+    pub(super) fn new(kind: &'static str, requests: Arc<dyn Requests>) -> Self {
+        Self {
+            requests,
+            kind,
+            state: Mutex::default(),
+            newest: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Samples until the server has ended.
+    pub(super) fn run(&self, ended: &Ended) {
+        let mut next = SystemClock.monotonic();
+        while !ended.is_set() {
+            self.sample();
+            next = (next + INTERVAL).max(SystemClock.monotonic());
+            SystemClock.sleep_until(next);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Takes one state; the first one before clients are served.
+    pub(super) fn sample(&self) {
+        let now = SystemClock.monotonic();
+        let reply = self.requests.carry_out("status", &json!({"request": "status"}));
+        let names = self.requests.names();
+        let snapshot = Arc::new(lock(&self.state).note(&reply, self.kind, names, now));
+        let mut newest = lock(&self.newest);
+        newest.number += 1;
+        newest.snapshot = snapshot;
+        drop(newest);
+        self.changed.notify_all();
+    }
+
+    /// The newest state.
+    pub(super) fn newest(&self) -> Arc<Snapshot> {
+        Arc::clone(&lock(&self.newest).snapshot)
+    }
+
+    /// A state that is newer than the one with this number; the same one when none came in time.
+    pub(super) fn newer(&self, number: u64) -> (u64, Arc<Snapshot>) {
+        let (newest, _) = self
+            .changed
+            .wait_timeout_while(lock(&self.newest), 2 * INTERVAL, |newest| newest.number == number)
+            .unwrap_or_else(PoisonError::into_inner);
+        (newest.number, Arc::clone(&newest.snapshot))
+    }
+
+    /// The rates of the last seconds.
+    pub(super) fn history(&self) -> String {
+        lock(&self.state).history()
+    }
+
+    /// Carries out a request; `None` when the subject has no such one.
+    pub(super) fn request(&self, name: &str, arguments: &Value) -> Option<Value> {
+        let name = self.requests.names().iter().find(|known| **known == name)?;
+        Some(self.requests.carry_out(name, arguments))
+    }
+}

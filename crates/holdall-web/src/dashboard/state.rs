@@ -1,0 +1,266 @@
+//! The state of a recording or playback for the page: what its control socket reports, with rates.
+
+use super::rates::Rates;
+use serde_json::{Map, Value, json};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Most bytes of one event to the page; topics that do not fit are left out and counted.
+const EVENT_BYTES_MAX: usize = 20 * 1000;
+
+/// Topics whose rates are kept.
+const TOPICS_MAX: usize = 5000;
+
+/// Alarms and silent services that one event names.
+const NAMED_MAX: usize = 20;
+
+/// What is known about the subject over time.
+#[derive(Default)]
+pub(super) struct State {
+    topics: BTreeMap<String, Rates>,
+    all: Rates,
+}
+
+/// One state of the subject.
+#[derive(Default)]
+pub(super) struct Snapshot {
+    /// For `/api/status`.
+    pub status: String,
+    /// For `/api/events`, at most [`EVENT_BYTES_MAX`] bytes.
+    pub event: String,
+}
+
+/// One row of the page's table.
+struct Row {
+    cells: Value,
+    /// Rows of higher rank are shown where not all have a place.
+    rank: (bool, bool, u64),
+}
+
+impl State {
+    /// Notes what the subject reports at `now`, which is monotonic: the reply to a request for its status, and what it accepts.
+    pub(super) fn note(&mut self, reply: &Value, kind: &str, actions: &[&str], now: Duration) -> Snapshot {
+        let mut status = reply["status"].clone();
+        let mut event = json!({"kind": kind, "actions": actions});
+        for (key, value) in status
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| *key != "topics")
+        {
+            event[key] = shortened(key, value);
+        }
+        self.note_sums(&status, now);
+        let (hertz, bytes) = (self.all.hertz(), self.all.bytes_per_second());
+        let free = status["disk_available_bytes"].as_u64();
+        let full_in = free
+            .filter(|_| bytes >= 1.0)
+            .map(|free| (free as f64 / bytes).round());
+        let (rows, alarms) = self.note_topics(&mut status["topics"], now);
+        let sums = json!({"hz": rounded(hertz), "bytes_per_s": bytes.round(), "full_in_s": full_in, "alarms": alarms});
+        for place in [&mut event, &mut status] {
+            for (key, value) in sums.as_object().into_iter().flatten() {
+                place[key] = value.clone();
+            }
+        }
+        let named: Vec<String> = alarms.into_iter().take(NAMED_MAX).collect();
+        event["alarms"] = json!(named);
+        Snapshot {
+            event: with_rows(event, rows),
+            status: json!({"ok": true, "kind": kind, "actions": actions, "status": status}).to_string(),
+        }
+    }
+
+    fn note_sums(&mut self, status: &Value, now: Duration) {
+        let of = |recorded: &str, played: &str| {
+            let value = status.get(recorded).or_else(|| status.get(played));
+            value.and_then(Value::as_u64).unwrap_or(0)
+        };
+        self.all.note(
+            now,
+            of("recorded", "published"),
+            of("recorded_bytes", "published_bytes"),
+        );
+    }
+
+    /// Adds rates to the topics of a status; returns the page's rows, and the topics that have fallen below their usual rate.
+    fn note_topics(&mut self, topics: &mut Value, now: Duration) -> (Vec<Row>, Vec<String>) {
+        let (mut rows, mut alarms) = (Vec::new(), Vec::new());
+        for (name, topic) in topics.as_object_mut().into_iter().flatten() {
+            if !self.topics.contains_key(name) && self.topics.len() >= TOPICS_MAX {
+                continue;
+            }
+            let rates = self.topics.entry(name.clone()).or_default();
+            let bytes = topic["bytes"].as_u64().unwrap_or(0);
+            rates.note(now, topic["received"].as_u64().unwrap_or(0), bytes);
+            let (hertz, expected) = (rounded(rates.hertz()), rates.expected().map(rounded));
+            if let Some(expected) = expected.filter(|_| rates.is_fallen()) {
+                alarms.push(format!("{name}: {expected} → {hertz} Hz"));
+            }
+            topic["hz"] = json!(hertz);
+            topic["expected_hz"] = json!(expected);
+            topic["bytes_per_s"] = json!(rates.bytes_per_second().round());
+            topic["age_s"] = json!(rates.age(now).map(|age| rounded(age.as_secs_f64())));
+            topic["fallen"] = json!(rates.is_fallen());
+            rows.push(row(name, topic));
+        }
+        (rows, alarms)
+    }
+
+    /// The rates of the last seconds by topic, for pages that are opened later.
+    pub(super) fn history(&self) -> String {
+        let topics: Map<String, Value> = self
+            .topics
+            .iter()
+            .map(|(name, rates)| (name.clone(), json!(rates.history().collect::<Vec<_>>())))
+            .collect();
+        json!({"ok": true, "step_s": 1, "all": self.all.history().collect::<Vec<_>>(), "topics": topics})
+            .to_string()
+    }
+}
+
+/// Lists that grow with the system are cut for the page; their whole is in the status.
+fn shortened(key: &str, value: &Value) -> Value {
+    match value {
+        Value::Array(list) if list.len() > NAMED_MAX => json!(&list[..NAMED_MAX]),
+        // What a recording waits for: texts of any length.
+        _ if key == "events" => json!({"count": value["count"], "recording": value["recording"]}),
+        _ => value.clone(),
+    }
+}
+
+/// Name, rate, usual rate, bytes a second, age, lost, publishers, fallen.
+fn row(name: &str, topic: &Value) -> Row {
+    let stages = topic["lost"].as_object().into_iter().flatten();
+    let lost: u64 = stages
+        .filter_map(|(_, count)| count.as_u64())
+        .fold(0, u64::saturating_add);
+    let is_fallen = topic["fallen"] == json!(true);
+    let bytes = topic["bytes_per_s"].as_f64().unwrap_or(0.0) as u64;
+    Row {
+        cells: json!([
+            name,
+            topic["hz"],
+            topic["expected_hz"],
+            topic["bytes_per_s"],
+            topic["age_s"],
+            lost,
+            topic["publishers"],
+            u8::from(is_fallen),
+        ]),
+        rank: (is_fallen, lost > 0, bytes),
+    }
+}
+
+/// The event with as many rows as it has room for, those of interest first.
+fn with_rows(mut event: Value, mut rows: Vec<Row>) -> String {
+    let count = rows.len();
+    let mut room = EVENT_BYTES_MAX.saturating_sub(event.to_string().len() + 100);
+    rows.sort_by_key(|row| std::cmp::Reverse(row.rank));
+    let fitting = rows.into_iter().map_while(|row| {
+        room = room.checked_sub(row.cells.to_string().len() + 1)?;
+        Some(row.cells)
+    });
+    let mut cells: Vec<Value> = fitting.collect();
+    cells.sort_by(|a, b| a[0].as_str().cmp(&b[0].as_str()));
+    event["topics_left_out"] = json!(count - cells.len());
+    event["topics"] = Value::Array(cells);
+    event.to_string()
+}
+
+/// Three digits are read; more make events longer.
+fn rounded(value: f64) -> f64 {
+    let digits = match value.abs() {
+        below if below < 10.0 => 100.0,
+        below if below < 100.0 => 10.0,
+        _ => 1.0,
+    };
+    (value * digits).round() / digits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(topics: usize, messages: u64) -> Value {
+        let row = |number: usize| {
+            let lost = if number == 7 {
+                json!({"cache": 3})
+            } else {
+                json!({})
+            };
+            let name = format!("/a/topic/with/some/long/name/{number}");
+            (
+                name,
+                json!({"received": messages, "bytes": messages * 10, "publishers": 1, "lost": lost, "type": "std_msgs/msg/String"}),
+            )
+        };
+        let topics: Map<String, Value> = (0..topics).map(row).collect();
+        json!({"ok": true, "status": {"recorded": messages, "recorded_bytes": messages * 10, "disk_available_bytes": 1000, "topics": topics}})
+    }
+
+    fn parsed(text: &str) -> Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn rates_and_the_time_until_the_disk_is_full_are_added() {
+        let mut state = State::default();
+        state.note(&reply(1, 0), "recording", &["stop"], Duration::from_secs(1));
+        let snapshot = state.note(&reply(1, 10), "recording", &["stop"], Duration::from_secs(2));
+        let (status, event) = (parsed(&snapshot.status), parsed(&snapshot.event));
+        assert_eq!(status["status"]["full_in_s"], json!(10.0));
+        assert_eq!(
+            status["status"]["topics"]["/a/topic/with/some/long/name/0"]["hz"],
+            json!(10.0)
+        );
+        assert_eq!(
+            event["topics"][0],
+            json!(["/a/topic/with/some/long/name/0", 10.0, null, 100.0, 0.0, 0, 1, 0])
+        );
+        assert_eq!(
+            (&event["hz"], &event["kind"]),
+            (&json!(10.0), &json!("recording"))
+        );
+    }
+
+    #[test]
+    fn an_event_stays_small_and_keeps_what_matters() {
+        let mut state = State::default();
+        let snapshot = state.note(&reply(1000, 5), "recording", &[], Duration::from_secs(1));
+        assert!(
+            snapshot.event.len() <= EVENT_BYTES_MAX,
+            "{}",
+            snapshot.event.len()
+        );
+        let event = parsed(&snapshot.event);
+        let rows = event["topics"].as_array().unwrap();
+        assert_eq!(
+            rows.len() as u64 + event["topics_left_out"].as_u64().unwrap(),
+            1000
+        );
+        assert!(rows.len() > 50);
+        assert!(
+            rows.iter().any(|row| row[0] == "/a/topic/with/some/long/name/7"),
+            "the topic with a loss"
+        );
+        assert_eq!(
+            parsed(&snapshot.status)["status"]["topics"]
+                .as_object()
+                .unwrap()
+                .len(),
+            1000
+        );
+    }
+
+    #[test]
+    fn a_fallen_topic_is_an_alarm() {
+        let mut state = State::default();
+        let mut alarm = String::new();
+        for second in 0..40_u64 {
+            let messages = (second * 20).min(400 + second);
+            let snapshot = state.note(&reply(1, messages), "recording", &[], Duration::from_secs(second));
+            alarm = parsed(&snapshot.event)["alarms"].to_string();
+        }
+        assert_eq!(alarm, "[\"/a/topic/with/some/long/name/0: 20 → 1 Hz\"]");
+    }
+}

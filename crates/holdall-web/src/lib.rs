@@ -1,0 +1,16 @@
+//! A running recording or playback in a browser: a page, its state for programs, and the requests of the control socket, over HTTP.
+//!
+//! Threads of its own read the state that the recording offers to every observer. What a client sends or leaves unread never reaches the
+//! receive path: connections, requests and queues have limits.
+#![forbid(unsafe_code)]
+
+mod address;
+pub mod dashboard;
+mod http;
+mod listen;
+
+pub use address::{AddressError, DEFAULT_WEB, parse_address};
+pub use listen::WebError;
+
+/// What the names of this crate's threads begin with: a bug in one of them ends that thread, not the recording.
+pub const THREADS: &str = "web ";

@@ -1,0 +1,189 @@
+"""`record --web` and `play --web`: a real recording, seen and steered in a real browser, beside clients that behave badly."""
+
+import http.client
+import json
+import re
+import socket
+import time
+
+import pytest
+from browser import PROGRAM, Browser
+from conftest import DEADLINE_S, messages_of
+
+STRING = "std_msgs/msg/String"
+
+
+def until(ready, what):
+    """What `ready` returns once that is something."""
+    end = time.monotonic() + DEADLINE_S
+    while not (found := ready()):
+        assert time.monotonic() < end, f"never came: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def served(program):
+    """Host and port of the dashboard that a program has logged."""
+    program.wait_until_says("dashboard: http://")
+    (line,) = [line for line in program.lines if "dashboard: http://" in line]
+    host, port = re.search(r"http://([\d.]+):(\d+)/", line).groups()
+    return host, int(port)
+
+
+def ask(address, method, path, body=None, headers=None):
+    """Status and text of an answer."""
+    connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
+    sent = {"Content-Type": "application/json"} if method == "POST" else {}
+    connection.request(method, path, body=None if body is None else json.dumps(body), headers={**sent, **(headers or {})})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def status(address):
+    code, text = ask(address, "GET", "/api/status")
+    assert code == 200, text
+    return json.loads(text)["status"]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if PROGRAM is None:
+        pytest.skip("needs Chromium")
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.end()
+
+
+def start(world, rates=None, count=None):
+    """A node that publishes at these rates, and a recording with a dashboard that has received some of each topic."""
+    rates = rates or {"/imu": 50, "/lidar": 20}
+    publishers = [{"topic": topic, "type": STRING, "count": count, "rate_hz": rate} for topic, rate in rates.items()]
+    talker = world.talker(*publishers)
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--web", "127.0.0.1:0")
+    address = served(recorder)
+    until(lambda: all(status(address)["topics"].get(topic, {}).get("recorded", 0) > 3 for topic in rates), "messages")
+    return talker, recorder, address
+
+
+def test_state_metrics_and_requests_over_http(world):
+    _, recorder, address = start(world)
+    until(lambda: status(address)["topics"]["/imu"]["hz"] > 0, "a rate")
+    state = status(address)
+    assert state["recording"] and not state["paused"] and state["lost"] == 0
+    assert state["bag"] == str(world.folder / "bag") and state["disk_available_bytes"] > 0
+    assert state["topics"]["/imu"]["type"] == STRING and state["topics"]["/imu"]["qos"] == ["reliable, volatile"]
+    code, text = ask(address, "GET", "/metrics")
+    assert code == 200 and 'holdall_received_messages_total{topic="/imu"}' in text
+    assert ask(address, "POST", "/api/pause", {})[0] == 200
+    assert until(lambda: status(address)["paused"], "a pause")
+    for request, arguments in (("resume", {}), ("split_bagfile", {}), ("add_marker", {"name": "door"})):
+        code, text = ask(address, "POST", f"/api/{request}", arguments)
+        assert code == 200, text
+    until(lambda: status(address)["file"].endswith("bag_1.mcap"), "a split")
+    code, text = ask(address, "POST", "/api/snapshot", {})
+    assert code == 409 and "snapshot" in text
+    assert ask(address, "POST", "/api/stop", {})[0] == 200
+    code, said = recorder.wait()
+    assert code == 0, said
+    marks = world.info(world.folder / "bag").get("markers")
+    assert marks and "door" in json.dumps(marks)
+
+
+def test_hostile_clients_do_not_touch_the_recording(world):
+    talker, recorder, address = start(world, {"/counted": 200}, count=1600)
+    foreign = [
+        {"Origin": "http://evil.example"},
+        {"Host": "evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Content-Type": "text/plain"},
+    ]
+    for headers in foreign:
+        code, text = ask(address, "POST", "/api/stop", {}, headers)
+        assert code in (403, 415), (headers, text)
+    silent = []
+    for _ in range(1000):
+        client = socket.create_connection(address, timeout=DEADLINE_S)
+        silent.append(client)
+    for garbage in (b"\x16\x03\x01" * 5000, b"GET " + b"a" * 300_000, b"POST / HTTP/1.1\r\nContent-Length: 1073741824\r\n\r\n" + b"x" * 100_000):
+        client = socket.create_connection(address, timeout=DEADLINE_S)
+        with client:
+            try:
+                client.sendall(garbage)
+                client.recv(1000)
+            except OSError:
+                pass
+    slow = socket.create_connection(address, timeout=DEADLINE_S)
+    slow.sendall(b"GET /api/ev")
+    sent = talker.done()["sent"]["/counted"][0]["count"]
+    # Those that have a place lose it when their time is over.
+    until(lambda: asked_in_vain_or(address), "an answer after the thousand")
+    until(lambda: status(address)["topics"]["/counted"]["recorded"] == sent, "all messages")
+    for client in [*silent, slow]:
+        client.close()
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert len(messages_of(world.folder / "bag")["/counted"]) == sent
+
+
+def asked_in_vain_or(address):
+    try:
+        return ask(address, "GET", "/api/status")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def test_the_page_shows_the_recording_and_its_buttons_steer_it(world, browser):
+    _, recorder, address = start(world)
+    browser.look(1280, 900, "light")
+    browser.open(f"http://{address[0]}:{address[1]}/")
+    until(lambda: browser.script("document.querySelectorAll('#rows .hz').length >= 2"), "topics")
+    assert browser.script("document.getElementById('state').textContent") == "● recording"
+    assert "every message is accounted for" in browser.script("document.getElementById('cards').textContent")
+    browser.script("document.getElementById('do-toggle_paused').click()")
+    until(lambda: browser.script("document.getElementById('state').textContent") == "● paused", "the pause")
+    browser.script("document.getElementById('do-toggle_paused').click()")
+    until(lambda: browser.script("document.getElementById('state').textContent") == "● recording", "the end of the pause")
+    browser.script("document.getElementById('do-add_marker').click()")
+    browser.script("document.getElementById('ask-input').value = 'dock <b>'; document.getElementById('ask-yes').click()")
+    # A stop that is not confirmed is none.
+    browser.script("document.getElementById('do-stop').click()")
+    browser.script("document.getElementById('ask-no').click()")
+    assert status(address)["recording"]
+    assert browser.script("document.getElementById('refusal').hidden"), browser.script("document.getElementById('refusal').textContent")
+    for width, height in ((390, 844), (1280, 900), (2560, 1440)):
+        for scheme in ("light", "dark"):
+            browser.look(width, height, scheme, width < 500)
+            wide = browser.script("document.documentElement.scrollWidth - innerWidth")
+            assert wide <= 0, f"{width} {scheme}: the page is {wide} pixels too wide"
+    assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
+    browser.script("document.getElementById('do-stop').click()")
+    browser.script("document.getElementById('ask-yes').click()")
+    code, said = recorder.wait()
+    assert code == 0, said
+    assert "dock <b>" in json.dumps(world.info(world.folder / "bag"))
+
+
+def test_a_playback_is_steered_over_http(world):
+    _, recorder, address = start(world)
+    assert recorder.stop()[0] == 0
+    player = world.holdall("play", world.folder / "bag", "--start-paused", "--web", "127.0.0.1:0")
+    address = served(player)
+    until(lambda: status(address)["phase"] == "playing", "a playback")
+    assert status(address)["paused"]
+    assert ask(address, "POST", "/api/set_rate", {"rate": 2.5})[0] == 200
+    until(lambda: status(address)["rate"] == 2.5, "the rate")
+    assert ask(address, "GET", "/metrics")[0] == 404
+    assert ask(address, "POST", "/api/stop", {})[0] == 200
+    player.wait()
+
+
+def test_a_port_that_is_taken_refuses_before_a_bag_is_made(world):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        told = world.run("record", "-a", "-o", world.folder / "bag", "--web", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert told.returncode == 2 and "the dashboard cannot listen on 127.0.0.1:" in told.stderr, told.stderr
+    assert not (world.folder / "bag").exists()
+    told = world.run("record", "-a", "--web", "/imu")
+    assert told.returncode == 2 and "is not an address to listen on" in told.stderr, told.stderr
