@@ -4,9 +4,9 @@ use crate::process::open_fds;
 use std::{
     collections::BTreeSet,
     ffi::{CStr, c_int, c_void},
-    mem,
-    net::Ipv4Addr,
-    os::fd::RawFd,
+    io, mem,
+    net::{Ipv4Addr, SocketAddrV4, UdpSocket},
+    os::fd::{FromRawFd as _, RawFd},
     ptr,
 };
 
@@ -130,6 +130,52 @@ pub fn has_network() -> bool {
         .any(|address| address.is_up && !address.is_loopback)
 }
 
+/// A socket that receives what is sent to a multicast group, also where other sockets of this machine receive the same. It never blocks.
+///
+/// # Errors
+/// When the system refuses the socket or its address.
+pub fn multicast_listener(group: SocketAddrV4) -> io::Result<UdpSocket> {
+    // SAFETY: plain system call; a descriptor that is not negative is ours, and closed by the socket.
+    let socket = unsafe {
+        let fd = libc::socket(
+            libc::AF_INET,
+            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        );
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        UdpSocket::from_raw_fd(fd)
+    };
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    let one: c_int = 1;
+    // SAFETY: an all-zero address is valid.
+    let mut address: libc::sockaddr_in = unsafe { mem::zeroed() };
+    address.sin_family = libc::AF_INET as libc::sa_family_t;
+    address.sin_port = group.port().to_be();
+    address.sin_addr.s_addr = group.ip().to_bits().to_be();
+    // SAFETY: both pointers are readable and of the given sizes.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_REUSEADDR,
+            (&raw const one).cast::<c_void>(),
+            INT_BYTES,
+        );
+        libc::bind(
+            fd,
+            (&raw const address).cast::<libc::sockaddr>(),
+            mem::size_of::<libc::sockaddr_in>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 {
+        Ok(socket)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +203,19 @@ mod tests {
             reached == wanted || reached == limit,
             "{reached} of {wanted}, limit {limit}"
         );
+    }
+
+    #[test]
+    fn several_sockets_listen_to_one_group() {
+        let group = Ipv4Addr::new(239, 255, 77, 1);
+        let any = multicast_listener(SocketAddrV4::new(group, 0)).unwrap();
+        let port = any.local_addr().unwrap().port();
+        let other = multicast_listener(SocketAddrV4::new(group, port)).unwrap();
+        let mut bytes = [0; 8];
+        for socket in [&any, &other] {
+            let nothing = socket.recv(&mut bytes).unwrap_err();
+            assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        }
     }
 
     #[test]

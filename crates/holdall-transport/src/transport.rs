@@ -7,6 +7,7 @@ use holdall_model::{
     qos::QosProfile,
     time::Timestamp,
     topic::{Gid, NodeName, TopicOrigin},
+    unheard::NotHeard,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -96,6 +97,11 @@ pub trait Subscription: Send {
 
     /// Publishers matched right now.
     fn matched_publishers(&self) -> usize;
+
+    /// The publishers that are matched right now, where the transport knows them.
+    fn matched(&self) -> Option<Vec<Gid>> {
+        None
+    }
 
     /// The last sequence numbers that matched publishers have announced (DDS HEARTBEAT), for losses at the
     /// tail.
@@ -253,6 +259,12 @@ pub trait Transport: Send {
     /// Things that a user should know once at the start (for example a socket buffer that could not be
     /// raised), one sentence each.
     fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Nodes and publishers that are there and that this transport cannot receive, as far as it can know; to be called about once a
+    /// second. Never blocks for long: it may read some files.
+    fn not_heard(&mut self) -> Vec<NotHeard> {
         Vec::new()
     }
 

@@ -21,7 +21,7 @@ use holdall_model::{
     text::{Outside, one_line},
     time::Timestamp,
     topic::PublisherInfo,
-    unheard::{UNHEARD_SERVICES_CUSTOM_KEY, names_from_custom_data},
+    unheard::{NotHeard, not_heard_in, unheard_services_in},
 };
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -83,12 +83,6 @@ pub struct BagView<'a> {
 }
 
 impl BagView<'_> {
-    /// Services that were to be recorded and had no introspection.
-    fn unheard_services(&self) -> BTreeSet<String> {
-        let text = self.metadata.custom_data.get(UNHEARD_SERVICES_CUSTOM_KEY);
-        text.map(|text| names_from_custom_data(text)).unwrap_or_default()
-    }
-
     fn is_service(topic: &TopicWithMessageCount) -> bool {
         service_of_event_topic(&topic.topic_metadata.name, &topic.topic_metadata.type_name).is_some()
     }
@@ -178,14 +172,20 @@ impl BagView<'_> {
         let repeated: Vec<String> = repeated
             .map(|(topic, count)| format!("{}: {}", Outside(topic), plural(*count, "message")))
             .collect();
-        let services = self.unheard_services();
+        let services = unheard_services_in(&self.metadata.custom_data);
         let unheard: Vec<String> = services.iter().map(|name| Outside(name).to_string()).collect();
+        let not_heard = not_heard_in(&self.metadata.custom_data);
+        let not_heard: Vec<String> = not_heard
+            .iter()
+            .map(|one| Outside(&one.to_string()).to_string())
+            .collect();
         for (label, cells, list) in [
             ("Publishers:", LABEL_CELLS, publishers),
             ("Without definition:", LABEL_CELLS + 1, undefined),
             ("Markers:", LABEL_CELLS, markers),
             ("Attachments:", LABEL_CELLS, attachments),
             ("No introspection:", LABEL_CELLS, unheard),
+            ("Not heard:", LABEL_CELLS, not_heard),
             ("Repeated in files:", LABEL_CELLS + 1, repeated),
         ] {
             if !list.is_empty() {
@@ -330,7 +330,8 @@ impl BagView<'_> {
             undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
             markers: self.markers.iter().map(MarkerJson::of).collect(),
             attachments: self.attachments.iter().map(AttachmentJson::of).collect(),
-            services_without_introspection: self.unheard_services(),
+            services_without_introspection: unheard_services_in(&self.metadata.custom_data),
+            not_heard: not_heard_in(&self.metadata.custom_data),
             repeated_messages: self.repeated,
         })
     }
@@ -361,6 +362,8 @@ struct BagJson<'a> {
     attachments: Vec<AttachmentJson<'a>>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     services_without_introspection: BTreeSet<String>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    not_heard: BTreeSet<NotHeard>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     repeated_messages: &'a BTreeMap<String, u64>,
 }

@@ -135,6 +135,7 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
             .iter()
             .flat_map(|events| super::events::summary(events, paint)),
     );
+    lines.extend(not_heard(status, paint));
     lines.extend(undefined(report).map(|line| paint.attention(&line)));
     lines.extend(
         report
@@ -149,6 +150,26 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
         lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
     }
     lines
+}
+
+/// Nodes and publishers without a message that are listed at the end; JSON has all.
+const NOT_HEARD_LISTED_MAX: usize = 8;
+
+/// Who was there and could not be received.
+fn not_heard(status: &RecordStatus, paint: Paint) -> Vec<String> {
+    let all = &status.not_heard;
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let head = format!("not heard: {}", plural(all.len() as u64, "source"));
+    let listed = all.iter().take(NOT_HEARD_LISTED_MAX);
+    let listed = listed.map(|one| format!("  {}", Outside(&one.to_string())));
+    let more = all.len().saturating_sub(NOT_HEARD_LISTED_MAX);
+    let more = (more > 0).then(|| format!("  and {more} more"));
+    std::iter::once(paint.attention(&head))
+        .chain(listed)
+        .chain(more)
+        .collect()
 }
 
 /// Topics without a definition that are listed at the end; JSON has all.
@@ -310,6 +331,7 @@ pub fn json(report: &RecordReport) -> Value {
         "audit_faults": report.audit_faults,
         "undefined_topics": undefined,
         "services_without_introspection": status.unheard_services,
+        "not_heard": status.not_heard,
     })
 }
 

@@ -3,6 +3,7 @@
 //! Our settings come first and `CYCLONEDDS_URI` after them, because Cyclone merges lists of sources: a user's
 //! value replaces ours, and lists (peers, interfaces) are joined.
 
+use super::unheard::Range;
 use holdall_io::{fs, survivor::buffers::BUFFER_BYTES};
 use std::{
     collections::BTreeMap,
@@ -45,6 +46,8 @@ pub struct DdsEnvironment {
     pub static_peers: Option<String>,
     /// `CYCLONEDDS_URI`: XML, or files, separated by commas.
     pub cyclonedds_uri: Option<String>,
+    /// `ROS_DISCOVERY_SERVER`: what only Fast DDS can use.
+    pub discovery_server: Option<String>,
 }
 
 impl DdsEnvironment {
@@ -57,6 +60,7 @@ impl DdsEnvironment {
             automatic_discovery_range: read("ROS_AUTOMATIC_DISCOVERY_RANGE"),
             static_peers: read("ROS_STATIC_PEERS"),
             cyclonedds_uri: read("CYCLONEDDS_URI"),
+            discovery_server: read("ROS_DISCOVERY_SERVER"),
         }
     }
 
@@ -99,6 +103,24 @@ impl DdsEnvironment {
                     let text = fs::read_to_string(Path::new(path), CONFIG_BYTES_MAX);
                     text.is_ok_and(|text| text.contains(INTERFACE_ELEMENT))
                 })
+    }
+
+    /// Where announcements of other participants may be listened to.
+    pub(super) fn listening(&self) -> Range {
+        match self.range() {
+            Ok(DiscoveryRange::Subnet | DiscoveryRange::SystemDefault) => Range::Everywhere,
+            Ok(DiscoveryRange::Localhost) => Range::ThisComputer,
+            Ok(DiscoveryRange::Off) | Err(_) => Range::Nowhere,
+        }
+    }
+
+    /// The warning for a user whose own environment names a discovery server.
+    pub(super) fn server_warning(&self) -> Option<String> {
+        let server = self.discovery_server.as_ref()?;
+        Some(format!(
+            "ROS_DISCOVERY_SERVER is {server}: this program's own DDS uses no discovery server, so nodes that only a server knows \
+             are not heard"
+        ))
     }
 
     fn range(&self) -> Result<DiscoveryRange, String> {

@@ -11,13 +11,15 @@ use holdall_model::{
     names::dds::{RosName, name_from_dds, type_from_dds},
     time::Timestamp,
     topic::{Gid, NodeName},
+    unheard::{NotHeard, NotHeardKind},
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 struct Known {
@@ -50,7 +52,14 @@ pub(super) struct Discovery {
     type_services: TypeServices,
     /// Writers of replies: each service has one.
     servers: HashSet<Gid>,
+    /// Writers that discovery shows, whatever their topics.
+    writers: HashSet<Gid>,
+    /// Writers that only their nodes announce, and since when (monotonic time).
+    undiscovered: HashMap<Gid, Duration>,
 }
+
+/// How long the announcement of a writer may come after its node's: Fast DDS takes up to 2 s, a lossy network longer.
+const WRITER_LATE_MAX: Duration = Duration::from_secs(8);
 
 /// Nodes that answer type requests, by the writer of their replies. Discovery shows these writers together
 /// with the publishers; the message that assigns endpoints to nodes comes up to 2 s later from Fast DDS
@@ -122,6 +131,8 @@ impl Discovery {
             graph_writers: HashMap::new(),
             type_services: TypeServices::default(),
             servers: HashSet::new(),
+            writers: HashSet::new(),
+            undiscovered: HashMap::new(),
         })
     }
 
@@ -138,6 +149,7 @@ impl Discovery {
             graph_writers,
             type_services,
             servers,
+            writers,
             ..
         } = self;
         hosts.poll()?;
@@ -148,6 +160,9 @@ impl Discovery {
             reader.take(|change| match change {
                 BuiltinChange::Alive(endpoint) if endpoint.own => {}
                 BuiltinChange::Alive(endpoint) => {
+                    if kind == BuiltinKind::Publications {
+                        writers.insert(endpoint.gid);
+                    }
                     if endpoint.topic == GRAPH_TOPIC && kind == BuiltinKind::Publications {
                         graph_writers.insert(endpoint.gid, endpoint.participant);
                     }
@@ -168,6 +183,7 @@ impl Discovery {
                     events.extend(appeared(endpoint, kind, (graph, hosts, type_services), known));
                 }
                 BuiltinChange::Gone(gid) => {
+                    writers.remove(&gid);
                     type_services.0.remove(&gid);
                     if servers.remove(&gid) {
                         events.push(GraphEvent::ServerGone(gid));
@@ -219,6 +235,34 @@ impl Discovery {
                 events.push(known.event());
             }
         }
+    }
+
+    /// Nodes that announce publishers which discovery does not show, for a while at `now` (monotonic time).
+    pub(super) fn undiscovered(&mut self, now: Duration) -> Vec<NotHeard> {
+        let missing = || {
+            let publishers = self.graph.publishers();
+            publishers.filter(|(gid, _)| !self.writers.contains(gid))
+        };
+        let since: HashMap<Gid, Duration> = missing()
+            .map(|(gid, _)| (gid, self.undiscovered.get(&gid).copied().unwrap_or(now)))
+            .collect();
+        let is_late = |gid: &Gid| {
+            since
+                .get(gid)
+                .is_some_and(|since| now >= *since + WRITER_LATE_MAX)
+        };
+        let nodes: BTreeSet<String> = missing()
+            .filter(|(gid, _)| is_late(gid))
+            .map(|(_, node)| node.to_string())
+            .collect();
+        self.undiscovered = since;
+        let found = nodes.into_iter().map(|who| NotHeard {
+            who,
+            kind: NotHeardKind::NotDiscovered,
+            reason: "it announces publishers (ros_discovery_info) that discovery does not show".to_owned(),
+            topics: Vec::new(),
+        });
+        found.collect()
     }
 
     /// True when there is something to poll for.

@@ -106,15 +106,15 @@ const FLAG_LITTLE_ENDIAN: u8 = 1;
 pub(super) const FLAG_INLINE_QOS: u8 = 2;
 const FLAG_PAYLOAD: u8 = 4;
 /// The first two bytes of the GUIDs of Fast DDS.
-const VENDOR_FAST_DDS: [u8; 2] = [0x01, 0x0f];
+pub(super) const VENDOR_FAST_DDS: [u8; 2] = [0x01, 0x0f];
 /// `ENTITYID_SPDP_BUILTIN_PARTICIPANT_WRITER`.
 const PARTICIPANT_WRITER: [u8; 4] = [0x00, 0x01, 0x00, 0xc2];
 pub(super) const PID_SENTINEL: u16 = 0x0001;
 /// `PID_DEFAULT_UNICAST_LOCATOR` and `PID_METATRAFFIC_UNICAST_LOCATOR`.
-const UNICAST_LOCATORS: [u16; 2] = [0x0031, 0x0032];
-const LOCATOR_BYTES: usize = 24;
+pub(super) const UNICAST_LOCATORS: [u16; 2] = [0x0031, 0x0032];
+pub(super) const LOCATOR_BYTES: usize = 24;
 /// `LOCATOR_KIND_UDPv4`.
-const KIND_UDP_V4: u32 = 1;
+pub(super) const KIND_UDP_V4: u32 = 1;
 
 /// A submessage inside a packet.
 pub(super) struct Submessage {
@@ -295,7 +295,7 @@ pub(super) fn split_fragment_requests(packet: &[u8]) -> (Option<Vec<u8>>, Vec<u8
     (has_rest.then_some(rest), requests)
 }
 
-fn is_announcement(bytes: &[u8], submessage: &Submessage) -> bool {
+pub(super) fn is_announcement(bytes: &[u8], submessage: &Submessage) -> bool {
     let writer = submessage.at + 12;
     submessage.id == DATA && bytes.get(writer..writer + 4) == Some(&PARTICIPANT_WRITER)
 }
@@ -367,7 +367,7 @@ fn unneeded_parameters(packet: &[u8], data: &Submessage, needed: &[Ipv4Addr]) ->
 }
 
 /// Where the payload of a `DATA` submessage begins.
-fn payload_of(packet: &[u8], data: &Submessage) -> Option<usize> {
+pub(super) fn payload_of(packet: &[u8], data: &Submessage) -> Option<usize> {
     let order = Order {
         is_little: data.flags & FLAG_LITTLE_ENDIAN != 0,
     };
@@ -386,7 +386,7 @@ fn payload_of(packet: &[u8], data: &Submessage) -> Option<usize> {
 }
 
 /// Where parameters begin and what they are, up to the sentinel.
-fn parameters(packet: &[u8], mut at: usize, order: Order) -> Vec<(usize, u16)> {
+pub(super) fn parameters(packet: &[u8], mut at: usize, order: Order) -> Vec<(usize, u16)> {
     let mut found = Vec::new();
     while let (Some(id), Some(len)) = (order.u16(packet, at), order.u16(packet, at + 2)) {
         let end = at + 4 + usize::from(len);

@@ -8,10 +8,12 @@
     allow(dead_code, reason = "only unit tests use it without the feature")
 )]
 
+mod announced;
 mod config;
 mod locators;
 mod log_limit;
 mod node_graph;
+mod processes;
 mod qos;
 mod repeats;
 mod reply_identity;
@@ -59,6 +61,7 @@ mod subscription;
 mod transport;
 #[cfg(feature = "dds")]
 mod type_description;
+mod unheard;
 
 #[cfg(feature = "dds")]
 pub(crate) use transport::BACKEND;

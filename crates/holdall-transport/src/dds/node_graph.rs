@@ -22,6 +22,10 @@ pub(super) fn graph_qos() -> DdsQos {
     }
 }
 
+/// Last byte of the GUIDs of writers (RTPS 2.5, 9.3.1.2).
+const ENTITY_KIND_WRITER: u8 = 0x02;
+const ENTITY_KIND_WRITER_NO_KEY: u8 = 0x03;
+
 /// One node and its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeEntities {
@@ -166,6 +170,13 @@ impl NodeGraph {
         self.node_of.get(&endpoint)
     }
 
+    /// Publishers with their nodes, as announced.
+    pub(super) fn publishers(&self) -> impl Iterator<Item = (Gid, &NodeName)> {
+        let is_writer = |gid: &Gid| matches!(gid.0[15], ENTITY_KIND_WRITER | ENTITY_KIND_WRITER_NO_KEY);
+        let publishers = self.node_of.iter().filter(move |(gid, _)| is_writer(gid));
+        publishers.map(|(gid, node)| (*gid, node))
+    }
+
     /// True while some participant announces the node.
     pub(super) fn has_node(&self, node: &NodeName) -> bool {
         self.nodes_of.values().any(|nodes| nodes.contains(node))
@@ -226,6 +237,14 @@ mod tests {
         for len in 0..whole.len() {
             assert!(ParticipantEntities::decode(&whole[..len]).is_err(), "{len}");
         }
+    }
+
+    #[test]
+    fn publishers_are_told_from_subscriptions_by_their_guid() {
+        let mut graph = NodeGraph::default();
+        graph.update(info("a", vec![gid(3)]));
+        let publishers: Vec<_> = graph.publishers().collect();
+        assert_eq!(publishers, [(gid(3), &node("a"))]);
     }
 
     #[test]

@@ -215,6 +215,10 @@ impl Subscription for DdsSubscription {
         self.reader.matched()
     }
 
+    fn matched(&self) -> Option<Vec<Gid>> {
+        Some(self.reader.matched_gids())
+    }
+
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
         self.reader.announced_sequences()
     }

@@ -12,6 +12,7 @@ use super::{
     service::{DdsClient, DdsServer},
     subscription::{DdsSubscription, PinnedBuffers},
     type_description::TypeDescriptions,
+    unheard::Unheard,
 };
 use crate::{
     GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
@@ -24,7 +25,7 @@ use holdall_io::{
     process::free_descriptors,
     socket::{has_network, interface_addresses, raise_receive_buffers, udp_sockets},
 };
-use holdall_model::{time::Timestamp, topic::NodeName};
+use holdall_model::{time::Timestamp, topic::NodeName, unheard::NotHeard};
 use std::{collections::BTreeSet, net::Ipv4Addr, os::fd::RawFd, sync::Arc, time::Duration};
 
 const NAME: &str = "dds";
@@ -78,6 +79,7 @@ pub struct DdsTransport {
     clock: Arc<dyn Clock>,
     warnings: Vec<String>,
     addresses_looked_up: Option<Duration>,
+    unheard: Unheard,
     _named_peers: Option<NamedPeers>,
 }
 
@@ -110,8 +112,12 @@ impl DdsTransport {
         let domain = Arc::new(domain);
         let participant = Arc::new(Participant::new(Arc::clone(&domain), b"enclave=/;").map_err(failed)?);
         let mut warnings = raise_socket_buffers(&sockets_before, options.socket_receive_buffer_bytes);
+        warnings.extend(options.environment.server_warning());
         let named_peers = start_named_peers(ros_domain, options, &domain, &mut warnings).map_err(start)?;
+        let mut own = [0; 12];
+        own.copy_from_slice(&participant.gid().0[..12]);
         Ok(Self {
+            unheard: Unheard::new(own, ros_domain, options.environment.listening()),
             discovery: Discovery::new(&participant).map_err(failed)?,
             announcement: Arc::new(
                 NodeAnnouncement::new(&participant, options.node.clone()).map_err(failed)?,
@@ -304,6 +310,13 @@ impl Transport for DdsTransport {
             ..
         } = self;
         type_descriptions.poll(clock.monotonic(), |node| discovery.has_node(node), replies);
+    }
+
+    fn not_heard(&mut self) -> Vec<NotHeard> {
+        let now = self.clock.monotonic();
+        let mut all = self.unheard.poll(now);
+        all.extend(self.discovery.undiscovered(now));
+        all
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -6,7 +6,7 @@ pub use super::{
 };
 pub use crate::writer::UndefinedTopic;
 pub use holdall_model::loss::DurabilityStatus;
-use holdall_model::loss::LossStage;
+use holdall_model::{loss::LossStage, unheard::NotHeard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -74,6 +74,8 @@ pub struct RecordStatus {
     pub must_end: Option<String>,
     /// Selected services without introspection: their calls are not in the bag.
     pub unheard_services: BTreeSet<String>,
+    /// Nodes and publishers that are there and could not be received.
+    pub not_heard: BTreeSet<NotHeard>,
     /// There where the recording waits for events.
     pub triggered: Option<TriggerStatus>,
     /// All topics in the order of subscription.

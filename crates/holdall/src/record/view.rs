@@ -94,6 +94,7 @@ impl View {
             durability: drain.durability.clone(),
             must_end: drain.must_end.clone(),
             unheard_services: parts.drain.unheard_services(),
+            not_heard: parts.drain.not_heard(),
             triggered: drain.triggered.clone(),
             topics: topics.collect(),
         }

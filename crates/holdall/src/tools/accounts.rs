@@ -16,7 +16,10 @@ use holdall_model::{
     },
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
     repeated::{REPEATED_CUSTOM_KEY, REPEATED_RECORD},
-    unheard::{UNHEARD_SERVICES_CUSTOM_KEY, names_from_custom_data, names_to_custom_data},
+    unheard::{
+        NOT_HEARD_CUSTOM_KEY, UNHEARD_SERVICES_CUSTOM_KEY, names_to_custom_data, not_heard_in,
+        not_heard_to_custom_data, unheard_services_in,
+    },
 };
 use holdall_storage::writer::MetadataEntries;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -27,11 +30,12 @@ const ROSBAG2_RECORD: &str = "rosbag2";
 const LOST_KEY: &str = "holdall.lost";
 
 /// Entries of `custom_data` that are made anew for each output.
-const OWN_KEYS: [&str; 5] = [
+const OWN_KEYS: [&str; 6] = [
     STATE_KEY,
     LEDGER_CUSTOM_KEY,
     MARKERS_CUSTOM_KEY,
     UNHEARD_SERVICES_CUSTOM_KEY,
+    NOT_HEARD_CUSTOM_KEY,
     REPEATED_CUSTOM_KEY,
 ];
 
@@ -166,6 +170,7 @@ pub(super) fn gather(
     let mut accounts = Accounts::default();
     let (mut ledger, mut without): (Option<Ledger>, Vec<BTreeMap<String, TopicCount>>) = (None, Vec::new());
     let (mut seen, mut markers, mut unheard) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut not_heard = BTreeSet::new();
     for bag in bags {
         let metadata = bag.metadata();
         if metadata.ros_distro.is_some() {
@@ -180,8 +185,8 @@ pub(super) fn gather(
             }
         }
         markers.extend(bag.markers()?);
-        let names = metadata.custom_data.get(UNHEARD_SERVICES_CUSTOM_KEY);
-        unheard.extend(names.map(|text| names_from_custom_data(text)).unwrap_or_default());
+        unheard.extend(unheard_services_in(&metadata.custom_data));
+        not_heard.extend(not_heard_in(&metadata.custom_data));
         let counts = accounts.read_files(bag, taken, &mut seen)?;
         match bag.any_ledger()?.filter(|ledger| is_of(ledger, bag, &counts)) {
             Some(mut found) => {
@@ -204,6 +209,7 @@ pub(super) fn gather(
     accounts.ledger = ledger;
     accounts.relabel(relabel);
     accounts.custom_data.extend(names_to_custom_data(&unheard));
+    accounts.custom_data.extend(not_heard_to_custom_data(&not_heard));
     if !markers.is_empty() {
         let list: Vec<Marker> = markers
             .into_iter()

@@ -6,10 +6,15 @@ use super::{
 };
 use holdall_model::{
     qos::{Durability, QosProfile, is_compatible, strongest_request},
-    topic::{Gid, PublisherInfo, TopicId},
+    topic::{Gid, NodeName, PublisherInfo, TopicId},
+    unheard::{NotHeard, NotHeardKind},
 };
 use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// One subscription and the QoS that it requests.
 struct OpenSubscription {
@@ -47,7 +52,22 @@ pub(in crate::record) struct RecordedTopic {
     other_types: Vec<OtherType>,
     /// Publishers that were reported as incompatible.
     refused: BTreeSet<Gid>,
+    /// Publishers that are to be received.
+    served: BTreeMap<Gid, Served>,
 }
+
+/// A publisher that is to be received.
+struct Served {
+    transport: usize,
+    node: Option<NodeName>,
+    /// When it was first looked whether it is matched (monotonic time).
+    since: Option<Duration>,
+    /// It is matched, it was reported, or that cannot be known.
+    is_settled: bool,
+}
+
+/// How long a match may take; publishers without one by then are reported.
+const MATCH_LATE_MAX: Duration = Duration::from_secs(10);
 
 impl RecordedTopic {
     pub(in crate::record) fn new(
@@ -69,6 +89,7 @@ impl RecordedTopic {
             subscriptions: Vec::new(),
             other_types: Vec::new(),
             refused: BTreeSet::new(),
+            served: BTreeMap::new(),
         }
     }
 
@@ -155,6 +176,13 @@ impl RecordedTopic {
         }
         self.intake.publisher_discovered(publisher.gid, origin, Some(who));
         let request = self.request_of(&publisher.qos);
+        let served = self.served.entry(publisher.gid).or_insert(Served {
+            transport: number,
+            node: None,
+            since: None,
+            is_settled: false,
+        });
+        served.node.clone_from(&publisher.node);
         if !is_compatible(&publisher.qos, &request) && self.refused.insert(publisher.gid) {
             tracing::warn!(
                 "{}: publisher {} is not recorded: the QoS overrides are incompatible with what it offers",
@@ -229,6 +257,52 @@ impl RecordedTopic {
             subscription,
         });
         Ok(())
+    }
+
+    /// A publisher is gone.
+    pub(super) fn publisher_gone(&mut self, gid: Gid) {
+        self.served.remove(&gid);
+        self.intake.publisher_gone(gid);
+    }
+
+    /// Publishers that are not received although they are there, each returned once; `now` is monotonic time.
+    pub(super) fn newly_unmatched(&mut self, now: Duration) -> Vec<NotHeard> {
+        if self.served.values().all(|served| served.is_settled) {
+            return Vec::new();
+        }
+        let matched: Vec<_> = self
+            .subscriptions
+            .iter()
+            .map(|open| (open.transport, open.subscription.matched()))
+            .collect();
+        let mut found = Vec::new();
+        for (gid, served) in self.served.iter_mut().filter(|(_, served)| !served.is_settled) {
+            let since = *served.since.get_or_insert(now);
+            let of_transport = || matched.iter().filter(|(number, _)| *number == served.transport);
+            let is_matched =
+                of_transport().any(|(_, gids)| gids.as_ref().is_none_or(|gids| gids.contains(gid)));
+            let (kind, reason) = if is_matched {
+                served.is_settled = true;
+                continue;
+            } else if self.refused.contains(gid) {
+                let reason = "the QoS overrides are incompatible with what it offers";
+                (NotHeardKind::IncompatibleQos, reason)
+            } else if now >= since + MATCH_LATE_MAX {
+                let reason = "it was discovered, but no subscription is matched with it (its QoS or its type does not fit)";
+                (NotHeardKind::Unmatched, reason)
+            } else {
+                continue;
+            };
+            served.is_settled = true;
+            let node = served.node.as_ref().map(ToString::to_string);
+            found.push(NotHeard {
+                who: node.unwrap_or_else(|| format!("publisher {gid}")),
+                kind,
+                reason: reason.to_owned(),
+                topics: vec![self.name.clone()],
+            });
+        }
+        found
     }
 
     /// Moves messages for transports without threads of their own; returns how many.

@@ -1,7 +1,7 @@
 //! Services without introspection are named: their calls cannot be recorded.
 
 use super::*;
-use holdall_model::unheard::{UNHEARD_SERVICES_CUSTOM_KEY, names_from_custom_data};
+use holdall_model::unheard::unheard_services_in;
 use holdall_transport::{ServiceDescription, ServiceServer, Transport as _};
 use std::collections::BTreeSet;
 
@@ -55,6 +55,5 @@ fn services_without_introspection_are_named_in_report_and_bag_unless_nobody_aske
     let recorded = recording.stop();
     let expected = BTreeSet::from(["/add".to_owned(), "/late".to_owned()]);
     assert_eq!(recorded.report.status.unheard_services, expected);
-    let stored = &recorded.metadata().custom_data[UNHEARD_SERVICES_CUSTOM_KEY];
-    assert_eq!(names_from_custom_data(stored), expected);
+    assert_eq!(unheard_services_in(&recorded.metadata().custom_data), expected);
 }

@@ -217,6 +217,7 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "disk_available_bytes": status.disk_available_bytes,
         "file": status.current_file,
         "services_without_introspection": status.unheard_services,
+        "not_heard": status.not_heard,
         "events": status.triggered.as_ref().map(events_json),
         "topics": topics,
     })

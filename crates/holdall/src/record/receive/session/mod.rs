@@ -30,6 +30,7 @@ use holdall_model::{
     qos::{Durability, QosProfile, Reliability},
     selection::{SelectionError, TopicFilter},
     topic::NodeName,
+    unheard::NotHeard,
 };
 use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply};
 use std::{
@@ -225,6 +226,7 @@ impl Session {
             self.next_loss_check = now + LOSS_INTERVAL;
             self.losses.log_new(&lock(&self.parts.ledger));
             self.report_services(now);
+            self.report_not_heard(now);
         }
         self.publish_events(now);
         self.ask_for_definitions(now);
@@ -254,6 +256,20 @@ impl Session {
                 "{count} {services} without introspection: their calls are not in the bag: {}{more}",
                 names.join(", ")
             );
+        }
+    }
+
+    /// Reports nodes and publishers that cannot be heard, each once, and stores all of them for the bag.
+    fn report_not_heard(&mut self, now: Duration) {
+        let mut found: Vec<NotHeard> = Vec::new();
+        for source in self.sources.iter_mut().filter(|source| source.failure.is_none()) {
+            found.extend(source.transport.not_heard());
+        }
+        for topic in self.topics.values_mut() {
+            found.extend(topic.newly_unmatched(now));
+        }
+        for new in self.parts.drain.add_not_heard(found) {
+            tracing::warn!("not heard: {new}");
         }
     }
 

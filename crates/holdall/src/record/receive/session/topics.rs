@@ -89,8 +89,8 @@ impl Session {
             GraphDecision::Publisher(publisher) => self.serve(number, &publisher, moment),
             GraphDecision::PublisherGone { topic, gid } => {
                 tracing::debug!("{topic}: publisher {gid} is gone");
-                if let Some(topic) = self.topics.get(&topic) {
-                    topic.intake.publisher_gone(gid);
+                if let Some(topic) = self.topics.get_mut(&topic) {
+                    topic.publisher_gone(gid);
                 }
                 Ok(())
             }

@@ -17,7 +17,7 @@ pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
 use holdall_io::mutex::lock;
 use holdall_io::wait::Wait;
-use holdall_model::unheard::names_to_custom_data;
+use holdall_model::unheard::{names_to_custom_data, not_heard_to_custom_data};
 use limits::Watch;
 use markers::custom_data_of;
 use packing::InPacking;
@@ -412,6 +412,7 @@ impl Drain {
             custom_data.extend(window.status().custom_data());
             custom_data.extend(custom_data_of(&markers));
             custom_data.extend(names_to_custom_data(&shared.unheard_services()));
+            custom_data.extend(not_heard_to_custom_data(&shared.not_heard()));
             custom_data
         });
         if options.lists_complete_files {

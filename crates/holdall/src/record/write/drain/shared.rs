@@ -5,6 +5,7 @@ use crate::record::{
     events::FinishedFile, limits::ReachedLimit, trigger::TriggerStatus, write::survival::SurvivalLog,
 };
 use holdall_io::mutex::lock;
+use holdall_model::unheard::NotHeard;
 use holdall_model::{
     loss::DurabilityStatus,
     marker::{MARKERS_MAX, Marker},
@@ -74,7 +75,12 @@ pub struct DrainShared {
     markers: AtomicUsize,
     /// Services whose calls cannot be recorded.
     unheard_services: Mutex<BTreeSet<String>>,
+    /// At most [`NOT_HEARD_MAX`].
+    not_heard: Mutex<BTreeSet<NotHeard>>,
 }
+
+/// The most nodes and publishers that are named as not heard.
+const NOT_HEARD_MAX: usize = 1_000;
 
 impl DrainShared {
     /// Logs topics and definitions for a rescue before their messages come.
@@ -107,6 +113,23 @@ impl DrainShared {
     /// Services without introspection, as last stored.
     pub fn unheard_services(&self) -> BTreeSet<String> {
         lock(&self.unheard_services).clone()
+    }
+
+    /// Adds what is not heard, for the bag and the report; returns what is new.
+    pub(crate) fn add_not_heard(&self, found: Vec<NotHeard>) -> Vec<NotHeard> {
+        let mut all = lock(&self.not_heard);
+        let mut new = Vec::new();
+        for one in found {
+            if all.len() < NOT_HEARD_MAX && all.insert(one.clone()) {
+                new.push(one);
+            }
+        }
+        new
+    }
+
+    /// What was not heard so far.
+    pub fn not_heard(&self) -> BTreeSet<NotHeard> {
+        lock(&self.not_heard).clone()
     }
 
     /// Requests a new file; one that is already requested serves this request, too.
