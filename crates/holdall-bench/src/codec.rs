@@ -13,7 +13,7 @@ use holdall_storage::{
         options::{Compression, McapOptions},
     },
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{io, num::NonZero, thread};
 
 /// Bytes that are compressed at once: about one chunk.
@@ -26,7 +26,7 @@ const TOTAL_BYTES: usize = 128 << 20;
 const SECONDS_MAX: f64 = 1.5;
 
 /// The speed of the codec by itself.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CodecSpeed {
     /// `zstd` or `lz4`.
     pub codec: String,

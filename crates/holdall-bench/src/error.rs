@@ -4,7 +4,10 @@ use crate::{link::LinkRunError, workload::LoadError};
 use holdall_io::disk::DiskError;
 use holdall_model::units::format_bytes;
 use holdall_storage::StorageError;
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// Shorthand for results of this crate.
 pub type BenchResult<T> = Result<T, BenchError>;
@@ -128,6 +131,25 @@ impl BenchError {
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { action, path, source }
+    }
+
+    /// An option that is not as it should be.
+    pub fn option(option: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        let (expected, found) = (expected.into(), found.into());
+        Self::Option {
+            option,
+            expected,
+            found,
+        }
+    }
+
+    /// Wraps an error of JSON in a file: `map_err(BenchError::json(&path))`.
+    pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::Verify {
+            path,
+            reason: format!("is not a result of this experiment: {error}"),
+        }
     }
 
     /// Whether the input was refused before anything was done.

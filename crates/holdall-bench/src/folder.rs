@@ -83,17 +83,7 @@ impl BenchFolder {
         if self.keep {
             return Ok(());
         }
-        let removed = if path.is_dir() {
-            fs::remove_dir_all(path)
-        } else {
-            fs::remove_file(path)
-        };
-        match removed {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(BenchError::io("remove", path)(error))
-            }
-            _ => Ok(()),
-        }
+        remove(path)
     }
 
     /// Writes a result next to earlier ones: `<stem>-<number>.<extension>` with the first free number.
@@ -116,6 +106,21 @@ impl BenchFolder {
     }
 }
 
+/// Removes a file or a folder with its content, if it exists.
+pub(crate) fn remove(path: &Path) -> BenchResult<()> {
+    let removed = if path.is_dir() {
+        fs::remove_dir_all(path)
+    } else {
+        fs::remove_file(path)
+    };
+    match removed {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(BenchError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Drop for BenchFolder {
     fn drop(&mut self) {
         if !self.keep && fs::remove_dir_all(&self.scratch).is_err() {
@@ -134,7 +139,7 @@ fn is_result(name: &str) -> bool {
         })
     };
     name == "lost+found"
-        || ["write-", "storage-", "batches-"]
+        || ["write-", "storage-", "tools-", "batches-"]
             .iter()
             .any(|stem| name.strip_prefix(stem).is_some_and(numbered))
 }

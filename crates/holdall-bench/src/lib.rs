@@ -4,22 +4,25 @@
 
 pub mod candidate;
 pub mod codec;
+pub mod engine;
 pub mod error;
 pub mod folder;
 pub mod gate;
+pub mod kinds;
 pub mod limits;
 pub mod link;
 pub mod machine;
 pub mod measure;
 pub mod middleware;
 pub mod people;
-pub mod report;
 pub mod statistics;
-pub mod storage;
 pub mod suite;
-pub mod tools;
 pub mod verify;
 pub mod workload;
-pub mod write;
 
 pub use error::{BenchError, BenchResult};
+
+/// The table style, where the rooms that are not of the engine look for it.
+pub(crate) mod report {
+    pub(crate) use crate::engine::TABLE_STYLE;
+}

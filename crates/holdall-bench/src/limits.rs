@@ -5,7 +5,7 @@ use holdall_io::{
     disk::DiskError,
     limits::{measure_buffered_write, measure_crc32, measure_direct_write, measure_memcpy},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Block sizes and numbers of writes in flight that the search tries.
@@ -21,7 +21,7 @@ const BUFFERED_BLOCK_BYTES: usize = 1 << 20;
 const MEMORY_BYTES: u64 = 1 << 30;
 
 /// The shape of direct writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectShape {
     /// Bytes of each write.
     pub block_bytes: usize,
@@ -147,7 +147,8 @@ fn search(dir: &Path, bytes: u64) -> Result<DirectShape, DiskError> {
 }
 
 /// Same-run limits: medians, and every measurement in order.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
     /// Direct sequential writing with the best shape, sync included; absent where direct writes are refused.
     pub direct_write_bytes_per_s: Option<f64>,

@@ -25,7 +25,7 @@ use std::{
 const READ_BYTES: usize = 1 << 20;
 
 /// What was read back and found correct.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Verified {
     /// Messages.
     pub messages: u64,

@@ -1,13 +1,16 @@
-//! `bench write` and `bench storage` from options to result: fields, files, and refusals.
+//! The kinds `write`, `storage` and `tools` from options to result: fields, files, and refusals.
 
 use holdall::{record::options::CacheOptions, writer::SplitOptions};
 use holdall_bench::{
     candidate::{ours::DiskChoice, producers::OfferOptions},
+    engine::{Common, Progress},
     error::BenchError,
-    report::{storage_table, write_table},
-    storage::{self, StorageBenchOptions},
+    kinds::{
+        storage::{self, StorageBenchOptions, storage_table},
+        tools::{self, ToolsBenchOptions, tools_table},
+        write::{self, WriteOptions, write_table},
+    },
     workload::{Content, Load, SizeMix},
-    write::{self, Progress, WriteOptions},
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -16,6 +19,22 @@ use holdall_io::{
 use holdall_storage::StorageOptions;
 use serde_json::Value;
 use std::{path::Path, sync::Arc};
+
+/// One repetition, read back, in random bytes.
+fn common(out: &Path, seed: u64) -> Common {
+    Common {
+        out: out.to_owned(),
+        keep: false,
+        verify: true,
+        repeat: 1,
+        resume: false,
+        disk: DiskChoice::Os(DiskMode::Auto),
+        limit_bytes: Some(1 << 20),
+        content: Content::Entropy(8.0),
+        seed,
+        command: "holdall bench run --out DIR".to_owned(),
+    }
+}
 
 fn write_options(out: &Path, mix: SizeMix, storages: &[&str]) -> WriteOptions {
     WriteOptions {
@@ -36,14 +55,8 @@ fn write_options(out: &Path, mix: SizeMix, storages: &[&str]) -> WriteOptions {
         },
         split: SplitOptions::default(),
         max_loss_window: Some(std::time::Duration::from_secs(2)),
-        disk_mode: DiskMode::Auto,
-        discard: false,
         offer: OfferOptions::default(),
-        repeat: 1,
-        out: out.to_owned(),
-        keep: false,
-        verify: true,
-        limit_bytes: Some(1 << 20),
+        common: common(out, 1),
     }
 }
 
@@ -105,14 +118,9 @@ fn write_has_its_fixed_fields() {
 fn write_interleaves_candidates_and_leaves_only_results() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let options = WriteOptions {
-        repeat: 3,
-        ..write_options(
-            &out,
-            SizeMix::mixed(),
-            &["mcap", "naive", "mcap-crate", "sqlite-bare"],
-        )
-    };
+    let candidates = ["mcap", "naive", "mcap-crate", "sqlite-bare"];
+    let mut options = write_options(&out, SizeMix::mixed(), &candidates);
+    options.common.repeat = 3;
     let json = run_write(&options);
     assert_eq!(json["others"].as_array().unwrap().len(), 3);
     assert_eq!(json["runs"].as_array().unwrap().len(), 3);
@@ -174,10 +182,10 @@ fn impossible_options_are_refused_before_anything_is_written() {
         too_much.is_refusal() && too_much.to_string().contains("free"),
         "{too_much}"
     );
-    assert!(options(&|options| options.repeat = 0).is_refusal());
+    assert!(options(&|options| options.common.repeat = 0).is_refusal());
     assert!(options(&|options| options.load.rate_hz = Some(-1.0)).is_refusal());
     let memory = options(&|options| {
-        options.discard = true;
+        options.common.disk = DiskChoice::Discard;
         options.candidates = vec!["mcap-crate".parse().unwrap()];
     });
     assert!(memory.is_refusal(), "{memory}");
@@ -190,16 +198,8 @@ fn storage_options(out: &Path, configurations: &[&str]) -> StorageBenchOptions {
         batches: vec![10 << 10],
         configurations: configurations.iter().map(|name| name.parse().unwrap()).collect(),
         total_bytes: 1 << 20,
-        content: Content::Entropy(8.0),
-        repeat: 1,
-        disk: DiskChoice::Os(DiskMode::Auto),
-        out: out.to_owned(),
-        keep: false,
-        verify: true,
-        seed: 5,
-        limit_bytes: Some(1 << 20),
-        command: "holdall bench storage --out DIR".to_owned(),
-        resume: false,
+        config: None,
+        common: common(out, 5),
     }
 }
 
@@ -214,17 +214,17 @@ fn storage_measures_every_cell_and_compares_with_the_rival() {
         "mcap_crate",
         "sqlite_bare_default",
     ];
-    let options = StorageBenchOptions {
+    let mut options = StorageBenchOptions {
         sizes: vec![SizeMix::single(10 << 10), SizeMix::mixed()],
         batches: vec![1 << 10, 10 << 20],
         total_bytes: 3 << 20,
-        content: Content::Entropy(4.0),
-        repeat: 3,
         ..storage_options(&out, &configurations)
     };
+    options.common.content = Content::Entropy(4.0);
+    options.common.repeat = 3;
     let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
-    assert_eq!(report.cells.len(), 2 * 2 * 5);
-    for cell in &report.cells {
+    assert_eq!(report.body.cells.len(), 2 * 2 * 5);
+    for cell in &report.body.cells {
         assert_eq!(cell.runs.len(), 3);
         assert!(cell.durable_bytes_per_s > 0.0 && cell.ratio_to_limit.is_some() && cell.interval.is_some());
         assert_eq!(
@@ -244,36 +244,38 @@ fn storage_measures_every_cell_and_compares_with_the_rival() {
 #[test]
 fn storage_in_memory_shows_the_encoder_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let options = StorageBenchOptions {
+    let configurations = ["mcap_default", "naive", "generator"];
+    let mut options = StorageBenchOptions {
         sizes: vec![SizeMix::single(100)],
         batches: vec![10 << 20],
         total_bytes: 2 << 20,
-        disk: DiskChoice::Discard,
-        limit_bytes: None,
-        ..storage_options(&dir.path().join("out"), &["mcap_default", "naive", "generator"])
+        ..storage_options(&dir.path().join("out"), &configurations)
     };
+    options.common.disk = DiskChoice::Discard;
+    options.common.limit_bytes = None;
     let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
     assert_eq!(
-        (report.disk.as_str(), report.limit.direct_write_bytes_per_s),
+        (report.body.disk.as_str(), report.limit.direct_write_bytes_per_s),
         ("memory", None)
     );
-    assert!(report.cells.iter().all(|cell| cell.messages_per_s > 0.0));
+    assert!(report.body.cells.iter().all(|cell| cell.messages_per_s > 0.0));
 }
 
 #[test]
 fn an_interrupted_comparison_of_storages_resumes_after_its_last_round() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let options = |resume, total_bytes| StorageBenchOptions {
-        total_bytes,
-        repeat: 3,
-        resume,
-        ..storage_options(&out, &["mcap_default", "naive"])
+    let options = |resume, total_bytes| {
+        let mut options = storage_options(&out, &["mcap_default", "naive"]);
+        options.total_bytes = total_bytes;
+        options.common.repeat = 3;
+        options.common.resume = resume;
+        options
     };
     let interrupted = std::panic::catch_unwind(|| {
         storage::run(&options(false, 1 << 20), &SystemClock, &mut |progress| {
             assert!(
-                !matches!(progress, Progress::Running { repetition: 3, .. }),
+                !matches!(progress, Progress::Running { round: 2, .. }),
                 "interrupted"
             );
         })
@@ -298,6 +300,7 @@ fn an_interrupted_comparison_of_storages_resumes_after_its_last_round() {
     assert_eq!(begun, 2, "the last round");
     assert!(
         report
+            .body
             .cells
             .iter()
             .all(|cell| cell.runs.len() == 3 && cell.ratio_to_limit.is_some())
@@ -307,4 +310,54 @@ fn an_interrupted_comparison_of_storages_resumes_after_its_last_round() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn work_on_bags_is_measured_beside_the_disk_and_resumes_after_its_last_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let options = |resume, python: &str| {
+        let mut options = ToolsBenchOptions {
+            common: common(&out, 1),
+            input_bytes: 8 << 20,
+            cold: false,
+            python: Some(python.into()),
+        };
+        options.common.repeat = 2;
+        options.common.resume = resume;
+        options
+    };
+    let interrupted = std::panic::catch_unwind(|| {
+        tools::run(&options(false, "no-such-python"), &SystemClock, &mut |progress| {
+            assert!(
+                !matches!(progress, Progress::Running { round: 1, .. }),
+                "interrupted"
+            );
+        })
+    });
+    assert!(interrupted.is_err() && out.join("rounds.json").is_file());
+    let (mut begun, mut skipped) = (0, 0);
+    let report = tools::run(&options(true, "no-such-python"), &SystemClock, &mut |progress| {
+        begun += u32::from(matches!(progress, Progress::Running { .. }));
+        skipped += u32::from(matches!(progress, Progress::Skipped(_)));
+    })
+    .unwrap();
+    assert_eq!(
+        (begun, skipped),
+        (12, 2),
+        "the second round, without Python's packages"
+    );
+    assert_eq!(report.body.rows.len(), 10);
+    for row in &report.body.rows {
+        assert_eq!(row.samples_s.len(), 2, "{row:?}");
+        assert_eq!(row.ratio.is_some(), row.against.is_some(), "{row:?}");
+    }
+    let text = tools_table(&report);
+    assert!(
+        text.contains("merge of both inputs") && text.contains("mcap crate"),
+        "{text}"
+    );
+    let merged = &report.body.rows[2];
+    let read = &report.body.rows[9];
+    assert_eq!(merged.messages, 2 * read.messages);
 }

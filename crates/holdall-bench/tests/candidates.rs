@@ -70,10 +70,9 @@ fn round_trip(plan: &Plan, path: PathBuf, writer: BenchResult<Box<dyn RawWriter>
 }
 
 fn each_candidate(plan: &Plan, dir: &Path) {
-    let topics = plan.topics();
-    let channels = channel_infos(topics);
+    let channels = channel_infos(plan.topics());
     let path = dir.join("naive.mcap");
-    let naive = NaiveWriter::create(ANY_DISK.queue(dir).unwrap(), &path, 0, topics);
+    let naive = NaiveWriter::create(ANY_DISK.queue(dir).unwrap(), &path, 0, &channels);
     round_trip(plan, path, naive.map(|writer| Box::new(writer) as _));
 
     let path = dir.join("crate.mcap");

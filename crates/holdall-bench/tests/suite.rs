@@ -3,12 +3,13 @@
 
 use holdall_bench::{
     BenchError,
+    engine::Progress,
     suite::{
         config::{BenchmarkConfig, Experiment, ProducerConfig, RecorderKind},
         live::{Named, Programs},
         report,
         result::{ExperimentResult, summary_csv},
-        run::{SuiteOptions, SuiteProgress, run},
+        run::{SuiteOptions, run},
         table::table,
     },
 };
@@ -48,7 +49,7 @@ fn run_all(experiment: &Experiment, options: &SuiteOptions) -> (Result<Experimen
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let mut begun = 0;
     let result = run(experiment, options, &clock, &mut |progress| {
-        if matches!(progress, SuiteProgress::Running { .. }) {
+        if matches!(progress, Progress::Running { .. }) {
             begun += 1;
         }
     });

@@ -70,6 +70,18 @@ const OTHERS: &[&[&str]] = &[
     &["record", "-a", "--qos-profile-overrides-path", "missing"],
     &["control", "missing", "status"],
     #[cfg(feature = "bench")]
+    &["bench", "run", "write", "--storage", "tape", "--out", "out"],
+    #[cfg(feature = "bench")]
+    &[
+        "bench",
+        "run",
+        "storage",
+        "--config",
+        "missing.yaml",
+        "--out",
+        "out",
+    ],
+    #[cfg(feature = "bench")]
     &["bench", "report", "missing"],
     #[cfg(feature = "bench")]
     &["bench", "run", "missing.yaml", "--out", "out"],

@@ -11,6 +11,7 @@ pub mod ours;
 pub mod pipeline;
 pub mod producers;
 pub mod raw;
+pub mod rival;
 pub mod sqlite_bare;
 pub mod storing;
 pub mod synchronous;

@@ -2,12 +2,13 @@
 //! checksums and nothing else.
 
 use super::raw::{RawMessage, RawWriter};
-use crate::{error::BenchResult, workload::TopicPlan};
+use crate::error::BenchResult;
 use holdall_io::{
     disk::{DiskError, FileId},
     queue::DiskQueue,
     stream::BlockStream,
 };
+use holdall_storage::writer::ChannelInfo;
 use std::path::Path;
 
 /// A chunk is closed at this size.
@@ -55,11 +56,11 @@ impl NaiveWriter {
         mut q: DiskQueue,
         path: &Path,
         reserve_bytes: u64,
-        topics: &[TopicPlan],
+        channels: &[ChannelInfo],
     ) -> BenchResult<Self> {
         let file = q.create_file(path, reserve_bytes)?;
         let mut stream = BlockStream::new(file);
-        let catalog = catalog(topics);
+        let catalog = catalog(channels);
         let mut head = MAGIC.to_vec();
         put_record(&mut head, 1, |body| {
             put_text(body, "ros2");
@@ -73,9 +74,9 @@ impl NaiveWriter {
             stream,
             chunk_start: None,
             times: (u64::MAX, 0),
-            indexes: vec![Vec::new(); topics.len()],
+            indexes: vec![Vec::new(); channels.len()],
             used: Vec::new(),
-            counts: vec![0; topics.len()],
+            counts: vec![0; channels.len()],
             all_times: (u64::MAX, 0),
             chunks: Vec::new(),
             catalog,
@@ -263,7 +264,7 @@ fn put_record(out: &mut Vec<u8>, opcode: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     out[length_at..length_at + 8].copy_from_slice(&length.to_le_bytes());
 }
 
-fn catalog(topics: &[TopicPlan]) -> Vec<u8> {
+fn catalog(channels: &[ChannelInfo]) -> Vec<u8> {
     let mut out = Vec::new();
     put_record(&mut out, 3, |body| {
         body.extend_from_slice(&1_u16.to_le_bytes());
@@ -271,11 +272,11 @@ fn catalog(topics: &[TopicPlan]) -> Vec<u8> {
         put_text(body, "ros2msg");
         put_text(body, super::ours::TYPE_TEXT);
     });
-    for (topic, channel) in topics.iter().zip(0_u16..) {
+    for (info, channel) in channels.iter().zip(0_u16..) {
         put_record(&mut out, 4, |body| {
             body.extend_from_slice(&channel.to_le_bytes());
             body.extend_from_slice(&1_u16.to_le_bytes());
-            put_text(body, &topic.name);
+            put_text(body, &info.topic.name);
             put_text(body, "cdr");
             body.extend_from_slice(&0_u32.to_le_bytes());
         });

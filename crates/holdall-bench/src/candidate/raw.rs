@@ -31,6 +31,29 @@ pub trait RawWriter: Send {
     fn close(self: Box<Self>) -> BenchResult<()>;
 }
 
+/// Hands messages on in batches of at least `batch_bytes`; the last may be smaller.
+pub(crate) fn in_batches<'m>(
+    messages: impl Iterator<Item = RawMessage<'m>>,
+    batch_bytes: u64,
+    write: &mut impl FnMut(&[RawMessage<'m>], u64) -> BenchResult<()>,
+) -> BenchResult<()> {
+    let (mut batch, mut held_bytes) = (Vec::new(), 0);
+    for message in messages {
+        held_bytes += message.payload.len() as u64;
+        batch.push(message);
+        if held_bytes >= batch_bytes {
+            write(&batch, held_bytes)?;
+            batch.clear();
+            held_bytes = 0;
+        }
+    }
+    if batch.is_empty() {
+        Ok(())
+    } else {
+        write(&batch, held_bytes)
+    }
+}
+
 /// Makes the directory entry of `path` durable, as every candidate must.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use holdall_io::{
     fs::append,
     process::{CpuTime, process_cpu_time},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::{fs, path::Path, time::Duration};
 
 /// Counters that the kernel keeps for the process.
@@ -62,7 +62,7 @@ pub(crate) fn resident_bytes() -> (u64, u64) {
 }
 
 /// What a run used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Wall time in seconds.
     pub elapsed_s: f64,

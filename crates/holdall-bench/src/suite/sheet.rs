@@ -1,6 +1,6 @@
 //! A table of results, for the terminal and for the page: on a terminal it is divided where it would wrap.
 
-use crate::report::TABLE_STYLE;
+use crate::engine::TABLE_STYLE;
 use comfy_table::{CellAlignment, Table};
 
 /// A table to be drawn as text or HTML: the first columns are words, the others figures.

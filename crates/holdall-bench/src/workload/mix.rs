@@ -46,7 +46,7 @@ impl SizeMix {
     }
 
     /// Spreads each class evenly over the cycle. At most 256 classes are used.
-    fn interleaved(classes: Vec<SizeClass>) -> Self {
+    pub(crate) fn interleaved(classes: Vec<SizeClass>) -> Self {
         let mut places: Vec<(f64, u8)> = Vec::new();
         for (class, index) in classes.iter().zip(0_u8..) {
             let count = f64::from(class.per_cycle);

@@ -1,6 +1,8 @@
 //! Turns a load into messages: topics, sequence numbers and payloads in order, each of which can be computed
 //! again to verify a file.
 
+use crate::candidate::RawMessage;
+
 use super::{content::Content, content::Corpus, mix::SizeMix, schedule};
 use holdall_model::message::Loan;
 use std::ops::Range;
@@ -290,6 +292,20 @@ impl Plan {
             left,
             classes,
         }
+    }
+
+    /// The first producer's messages as a storage gets them, stamped at equal distances after `begin_nanos`.
+    pub(crate) fn raw_messages(
+        &self,
+        begin_nanos: u64,
+        period_nanos: u64,
+    ) -> impl Iterator<Item = RawMessage<'_>> {
+        self.stream(0).zip(1..).map(move |(message, number)| RawMessage {
+            topic: message.topic,
+            sequence: message.sequence,
+            log_time_nanos: begin_nanos + number * period_nanos,
+            payload: self.payload(&message),
+        })
     }
 
     /// The bytes of a message.

@@ -5,6 +5,8 @@ pub mod audit;
 #[cfg(feature = "bench")]
 pub mod bench;
 #[cfg(feature = "bench")]
+pub mod bench_kinds;
+#[cfg(feature = "bench")]
 pub mod bench_link;
 pub mod bench_worker;
 pub mod burst;

@@ -1,13 +1,17 @@
 //! `holdall bench run` and `holdall bench list`: the published experiments.
 
-use super::{bench::failure, bench_link, bench_middleware};
+use super::{
+    bench::{failure, show, show_progress, start_log},
+    bench_kinds::size_mix,
+    bench_link, bench_middleware,
+};
 use crate::{
     VerbResult,
     args::bench::{BenchRecorderName, BenchTransportName, ReportArguments, RunArguments},
     exit::{Failure, Outcome},
     output,
     terminal::log,
-    units::{format_byte_rate, format_bytes},
+    units::format_bytes,
 };
 use comfy_table::{LineStyle, Table, TableStyle};
 use holdall_bench::suite::{
@@ -15,17 +19,16 @@ use holdall_bench::suite::{
     experiments,
     live::{Named, Programs},
     report as suite_report,
-    result::RunResult,
-    run::{SuiteOptions, SuiteProgress, run as run_experiment},
+    run::{SuiteOptions, run as run_experiment},
     table::table,
 };
 use holdall_bench::{
     candidate::ours::DiskChoice,
+    engine::Common,
+    kinds::storage::{self, StorageBenchOptions, default_configurations, storage_table},
     middleware::PublishedEvaluation,
     people,
-    report::storage_table,
-    storage::{self, StorageBenchOptions, default_configurations},
-    workload::{Content, SizeMix},
+    workload::Content,
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -36,7 +39,7 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tracing::{info, level_filters::LevelFilter, warn};
+use tracing::{info, level_filters::LevelFilter};
 
 /// The experiment that measures storages alone.
 const STORAGE_COMPARISON: &str = "B1";
@@ -45,9 +48,9 @@ const STORAGE_COMPARISON: &str = "B1";
 const STORAGE_COMPARISON_TEXT: &str = "\
 B1 measures storages alone, so it has no experiment file. `holdall bench run B1 --out DIR` is this, with results in DIR/B1:
 
-  holdall bench storage --sizes 1MiB,10KiB,100B,mixed --batches 1KiB,10MiB --total 250MiB --repeat 5 --out DIR/B1
+  holdall bench run storage --sizes 1MiB,10KiB,100B,mixed --batches 1KiB,10MiB --total 250MiB --repeat 5 --out DIR/B1
 
-`holdall bench storage --help` shows how to choose sizes, batches and configurations, and how to run a file of the storage plugin
+`holdall bench run storage --help` shows how to choose sizes, batches and configurations, and how to run a file of the storage plugin
 comparison as it is.
 ";
 
@@ -59,11 +62,7 @@ const STORAGE_COMPARISON_BYTES_MIN: f64 = 4.0 * 1024.0 * 1024.0;
 
 /// Runs experiments one after the other.
 pub fn run(args: &RunArguments) -> VerbResult {
-    log::start(if args.json {
-        LevelFilter::WARN
-    } else {
-        LevelFilter::INFO
-    });
+    start_log(args.json);
     if !(args.scale.is_finite() && args.scale > 0.0) {
         return Err(Failure::refused(format!(
             "--scale {}: expected a number above 0",
@@ -80,7 +79,7 @@ pub fn run(args: &RunArguments) -> VerbResult {
     let with_storages = args.experiments.iter().any(|name| is_storage_comparison(name));
     if with_storages && !(args.recorder.is_empty() && args.case.is_empty() && args.transport.is_none()) {
         return Err(Failure::refused(format!(
-            "{STORAGE_COMPARISON} measures storages alone, without --recorder, --case and --transport; holdall bench storage chooses among them"
+            "{STORAGE_COMPARISON} measures storages alone, without --recorder, --case and --transport; holdall bench run storage chooses among them"
         )));
     }
     let mut experiments = experiments_of(args)?;
@@ -103,11 +102,7 @@ pub fn run(args: &RunArguments) -> VerbResult {
             programs: programs.clone(),
         };
         let result = run_experiment(experiment, &options, &clock, &mut show_progress).map_err(failure)?;
-        output::result(&if args.json {
-            serde_json::to_string_pretty(&result).map_err(Failure::failed)?
-        } else {
-            table(&result, Some(experiment))
-        })?;
+        show(args.json, &result, || table(&result, Some(experiment)))?;
     }
     if with_storages {
         storage_comparison(args, &out)?;
@@ -147,7 +142,7 @@ fn is_storage_comparison(name: &str) -> bool {
     name.eq_ignore_ascii_case(STORAGE_COMPARISON)
 }
 
-/// B1: raw write throughput of the storages, as the storage plugin comparison measured it; `holdall bench storage` has more flags.
+/// B1: raw write throughput of the storages, as the storage plugin comparison measured it; `holdall bench run storage` has more flags.
 fn storage_comparison(args: &RunArguments, out: &Path) -> Result<(), Failure> {
     let out = out.join(STORAGE_COMPARISON);
     if args.resume && out.join("storage-1.json").is_file() {
@@ -157,36 +152,31 @@ fn storage_comparison(args: &RunArguments, out: &Path) -> Result<(), Failure> {
     let total = (STORAGE_COMPARISON_BYTES * args.scale)
         .round()
         .max(STORAGE_COMPARISON_BYTES_MIN);
+    let sizes = ["1MiB", "10KiB", "100B", "mixed"].into_iter();
     let options = StorageBenchOptions {
-        sizes: ["1MiB", "10KiB", "100B", "mixed"]
-            .into_iter()
-            .map(size_of)
+        common: Common {
+            out,
+            keep: args.keep,
+            verify: true,
+            repeat: args.repeat.unwrap_or(5),
+            resume: args.resume,
+            disk: DiskChoice::Os(DiskMode::Auto),
+            limit_bytes: Some(args.limit_total),
+            content: Content::Entropy(8.0),
+            seed: 1,
+            command: command_of(args, STORAGE_COMPARISON),
+        },
+        sizes: sizes
+            .map(|size| size_mix(size, "size"))
             .collect::<Result<_, _>>()?,
         batches: vec![1 << 10, 10 << 20],
         configurations: default_configurations(),
         // Between a byte and what fits a disk.
         total_bytes: total as u64,
-        content: Content::Entropy(8.0),
-        repeat: args.repeat.unwrap_or(5),
-        disk: DiskChoice::Os(DiskMode::Auto),
-        out,
-        keep: args.keep,
-        verify: true,
-        seed: 1,
-        limit_bytes: Some(args.limit_total),
-        command: command_of(args, STORAGE_COMPARISON),
-        resume: args.resume,
+        config: None,
     };
-    let report = storage::run(&options, &SystemClock, &mut super::bench::show_progress).map_err(failure)?;
-    output::result(&if args.json {
-        serde_json::to_string_pretty(&report).map_err(Failure::failed)?
-    } else {
-        storage_table(&report)
-    })
-}
-
-fn size_of(text: &str) -> Result<SizeMix, Failure> {
-    super::bench::size_mix(text, "size")
+    let report = storage::run(&options, &SystemClock, &mut show_progress).map_err(failure)?;
+    show(args.json, &report, || storage_table(&report))
 }
 
 /// Applies the settings of the command line, which override those of the file.
@@ -335,7 +325,7 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
             }
         }
         if experiment.id == "B2" {
-            let title = "raw write throughput of storages (as holdall bench storage)";
+            let title = "raw write throughput of storages (as holdall bench run storage)";
             table.add_row([STORAGE_COMPARISON, title, "8", "520", "250.0 MiB"]);
         }
         table.add_row([
@@ -354,6 +344,7 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
 const LIST_END: &str = "
 holdall bench run A6 --scale 0.1 --out DIR   runs one, here with a tenth of its messages
 holdall bench list A6                        prints its file, a start for one of your own
+holdall bench run write, storage, tools      kinds with flags instead of a file: the recorder, storages alone, work on bags
 ";
 
 fn as_json(experiment: &Experiment) -> serde_json::Value {
@@ -472,25 +463,4 @@ fn command_of(args: &RunArguments, id: &str) -> String {
     }
     words.push("--out DIR".to_owned());
     words.join(" ")
-}
-
-fn show_progress(progress: SuiteProgress) {
-    match progress {
-        SuiteProgress::Limits => {}
-        SuiteProgress::Running { number, of, name } => info!("run {number} of {of}: {name}"),
-        SuiteProgress::Found { path } => info!("done before: {}", path.display()),
-        SuiteProgress::Skipped(skipped) => warn!(
-            "not run: {}, {}: {}",
-            skipped.case, skipped.setting, skipped.reason
-        ),
-        SuiteProgress::Ended(result) => info!("{}", sentence(&result)),
-    }
-}
-
-fn sentence(result: &RunResult) -> String {
-    format!(
-        "{:.2} % recorded, {} durable",
-        result.recorded_percent(),
-        format_byte_rate(result.durable_bytes_per_s)
-    )
 }

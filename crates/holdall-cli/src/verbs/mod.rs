@@ -7,6 +7,8 @@ mod bench;
 #[cfg(feature = "bench")]
 mod bench_gate;
 #[cfg(feature = "bench")]
+mod bench_kinds;
+#[cfg(feature = "bench")]
 mod bench_link;
 #[cfg(feature = "bench")]
 mod bench_live;

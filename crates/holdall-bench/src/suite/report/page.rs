@@ -2,7 +2,9 @@
 
 use super::{Loaded, LoadedEvaluation, Results, Storages, compare, plots};
 use crate::{
+    engine::limits_text,
     error::BenchResult,
+    kinds::storage::sheet,
     middleware::{self, PublishedEvaluation},
     people::{self, PeopleResult},
     statistics::Estimate,
@@ -60,7 +62,7 @@ pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
         entry(people::ID, PEOPLE_TITLE);
     }
     for one in &loaded.storages {
-        entry(&one.id, &one.title());
+        entry(&one.id, STORAGES_TITLE);
     }
     body.push_str("</ul></nav><main id=results>");
     if !(loaded.experiments.is_empty() && loaded.storages.is_empty()) {
@@ -154,8 +156,8 @@ fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> Benc
         format_args!(
             "<section id=\"{0}\"><h2>{0}: {1}</h2><p class=soft>{2}. <code>{3}</code></p>",
             escape(&one.id),
-            escape(&one.title()),
-            escape(&one.about()),
+            escape(STORAGES_TITLE),
+            escape(&one.result.body.about()),
             escape(&one.result.command),
         ),
     );
@@ -165,7 +167,7 @@ fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> Benc
             format_args!(
                 "<p class=soft>Compared with {}: {}, {}.</p>",
                 escape(&there.path.display().to_string()),
-                escape(&there.about()),
+                escape(&there.result.body.about()),
                 escape(&there.result.machine.processor),
             ),
         );
@@ -175,13 +177,13 @@ fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> Benc
         format_args!(
             "<ul class=soft><li>{}</li><li>Durable: payload bytes through the time from the first message to the end of close and sync. \
              Brackets: 95 % bootstrap interval of the median. ÷ limit, ÷ rival: round by round.</li></ul>",
-            escape(&one.limits())
+            escape(&limits_text(&one.result.limit))
         ),
     );
     for plot in one.plots(there)? {
         figure(body, (&one.id, &one.result.command), &plot);
     }
-    table(body, &one.sheet());
+    table(body, &sheet(&one.result.body.cells));
     body.push_str("</section>");
     Ok(())
 }
@@ -234,6 +236,8 @@ fn evaluation(
     body.push_str("</section>");
     Ok(())
 }
+
+const STORAGES_TITLE: &str = "raw write throughput of storages";
 
 const PEOPLE_TITLE: &str = "answers of users, issues and pull requests";
 

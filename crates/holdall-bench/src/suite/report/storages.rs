@@ -1,98 +1,44 @@
-//! Results of B1 and `bench storage` on the page: a table of all cells, and bars for each message size.
+//! Results of the kind `storage` on the page: bars for each message size.
 
 use super::plots::{Bar, Group, Plot, Scale, bars_of, csv_cell};
 use crate::{
+    engine::Report,
     error::{BenchError, BenchResult},
-    machine::Machine,
-    report::cpu_per_gib,
+    kinds::storage::{Cell, StorageBody, batch_label},
     statistics::{Estimate, Interval},
-    storage::batch_label,
-    suite::sheet::Sheet,
 };
-use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate};
-use serde::Deserialize;
+use holdall_model::units::MIB;
 use std::{
     fmt::Write,
     fs,
     path::{Path, PathBuf},
 };
 
-/// A result of `bench storage` that was read.
+/// The result of one folder.
 pub struct Storages {
-    /// The section's name: that of its folder.
+    /// Name of the folder.
     pub id: String,
-    /// Its path.
+    /// The file that it was read from.
     pub path: PathBuf,
-    /// Its content.
-    pub result: StorageResult,
+    /// The result.
+    pub result: Report<StorageBody>,
 }
 
-/// The fields of a result that the page shows.
-#[derive(Deserialize)]
-pub struct StorageResult {
-    /// The command line; absent in results of older versions.
-    #[serde(default = "any_command")]
-    pub command: String,
-    /// Limits of the same run.
-    pub limit: StorageLimits,
-    /// Sizes, then batches, then configurations.
-    pub cells: Vec<StorageCell>,
-    /// The content of payloads.
-    pub content: String,
-    /// Payload bytes of one run.
-    pub total_bytes: u64,
-    /// Rounds.
-    pub repeat: u32,
-    /// The machine.
-    pub machine: Machine,
-}
-
-fn any_command() -> String {
-    "holdall bench storage --out DIR".to_owned()
-}
-
-/// The machine's limits.
-#[derive(Deserialize)]
-pub struct StorageLimits {
-    direct_write_bytes_per_s: Option<f64>,
-    buffered_write_bytes_per_s: Option<f64>,
-    memcpy_bytes_per_s: Option<f64>,
-}
-
-/// One size, batch and configuration.
-#[derive(Deserialize)]
-pub struct StorageCell {
-    messages: String,
-    batch_size: u64,
-    plugin_config: String,
-    durable_bytes_per_s: f64,
-    interval: Option<Interval>,
-    messages_per_s: f64,
-    cpu_s_per_gb: f64,
-    close_s: f64,
-    ratio_to_limit: Option<Estimate>,
-    ratio_to_rival: Option<Estimate>,
-    rival: Option<String>,
-}
-
-impl StorageCell {
-    /// In MiB/s.
-    fn rate(&self) -> Estimate {
-        let scaled = |bytes: f64| bytes / MIB;
-        Estimate {
-            median: scaled(self.durable_bytes_per_s),
-            interval: self.interval.map(|ends| Interval {
-                low: scaled(ends.low),
-                high: scaled(ends.high),
-            }),
-            repetitions: 1,
-        }
+/// Durable rate in MiB/s.
+fn rate_of(cell: &Cell) -> Estimate {
+    Estimate {
+        median: cell.durable_bytes_per_s / MIB,
+        interval: cell.interval.map(|ends| Interval {
+            low: ends.low / MIB,
+            high: ends.high / MIB,
+        }),
+        repetitions: 1,
     }
+}
 
-    fn is_place_of(&self, other: &Self) -> bool {
-        (&self.messages, self.batch_size, &self.plugin_config)
-            == (&other.messages, other.batch_size, &other.plugin_config)
-    }
+/// Whether both are of the same size, batch and configuration.
+fn is_place_of(a: &Cell, b: &Cell) -> bool {
+    (&a.messages, a.batch_size, &a.plugin_config) == (&b.messages, b.batch_size, &b.plugin_config)
 }
 
 /// Reads the newest result in `folder`; `None` where there is none.
@@ -116,10 +62,7 @@ pub fn load(folder: &Path) -> BenchResult<Option<Storages>> {
         return Ok(None);
     };
     let text = fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
-    let result = serde_json::from_str(&text).map_err(|error| BenchError::Verify {
-        path: path.clone(),
-        reason: format!("is not the result of bench storage: {error}"),
-    })?;
+    let result = serde_json::from_str(&text).map_err(BenchError::json(&path))?;
     let name = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let id = name.file_name().map_or_else(
         || "storage".to_owned(),
@@ -129,59 +72,13 @@ pub fn load(folder: &Path) -> BenchResult<Option<Storages>> {
 }
 
 impl Storages {
-    /// The title.
-    pub fn title(&self) -> String {
-        "raw write throughput of storages".to_owned()
-    }
-
-    /// Scale and rounds in a sentence.
-    pub fn about(&self) -> String {
-        format!(
-            "{} of {} for each cell, {} rounds",
-            format_bytes(self.result.total_bytes),
-            self.result.content,
-            self.result.repeat
-        )
-    }
-
-    /// The limits in a sentence.
-    pub fn limits(&self) -> String {
-        let rate = |value: Option<f64>| value.map_or("–".to_owned(), format_mebibyte_rate);
-        let limit = &self.result.limit;
-        format!(
-            "Limits of these runs: direct write {} (median), buffered write with sync {}, memcpy {}.",
-            rate(limit.direct_write_bytes_per_s),
-            rate(limit.buffered_write_bytes_per_s),
-            rate(limit.memcpy_bytes_per_s)
-        )
-    }
-
-    /// All cells.
-    pub(crate) fn sheet(&self) -> Sheet {
-        Sheet {
-            title: "Storages alone",
-            header: vec![
-                "messages",
-                "batch",
-                "configuration",
-                "durable",
-                "÷ limit",
-                "messages/s",
-                "CPU s/GiB",
-                "close",
-                "÷ rival",
-            ],
-            words: 3,
-            rows: self.result.cells.iter().map(row).collect(),
-        }
-    }
-
     /// Bars for each message size, whose rates differ by a factor of ten; those of `other` below ours.
     ///
     /// # Errors
     /// A plot that cannot be drawn.
     pub fn plots(&self, other: Option<&Self>) -> BenchResult<Vec<Plot>> {
         self.result
+            .body
             .cells
             .chunk_by(|a, b| a.messages == b.messages)
             .map(|cells| of_size(cells, other))
@@ -189,47 +86,25 @@ impl Storages {
     }
 }
 
-fn row(cell: &StorageCell) -> Vec<String> {
-    let dash = || "–".to_owned();
-    let with_ends = |estimate: &Estimate, digits: usize| {
-        let ends = estimate.interval.map_or(String::new(), |ends| {
-            format!(" [{:.digits$}, {:.digits$}]", ends.low, ends.high)
-        });
-        format!("{:.digits$}{ends}", estimate.median)
-    };
-    vec![
-        cell.messages.clone(),
-        batch_label(cell.batch_size),
-        cell.plugin_config.clone(),
-        format!("{} MiB/s", with_ends(&cell.rate(), 0)),
-        cell.ratio_to_limit
-            .as_ref()
-            .map_or_else(dash, |ratio| with_ends(ratio, 2)),
-        format!("{:.0}", cell.messages_per_s),
-        cpu_per_gib(cell.cpu_s_per_gb),
-        format!("{:.1} ms", cell.close_s * 1e3),
-        cell.ratio_to_rival
-            .as_ref()
-            .zip(cell.rival.as_ref())
-            .map_or_else(dash, |(ratio, rival)| {
-                format!("{} × {rival}", with_ends(ratio, 2))
-            }),
-    ]
-}
-
-fn of_size(cells: &[StorageCell], other: Option<&Storages>) -> BenchResult<Plot> {
+fn of_size(cells: &[Cell], other: Option<&Storages>) -> BenchResult<Plot> {
     let mut csv = "messages,batch,configuration,bytes_per_s,low,high,bytes_per_s_compared\n".to_owned();
     let (mut groups, mut most): (Vec<Group>, f64) = (Vec::new(), 1.0);
     for batch in cells.chunk_by(|a, b| a.batch_size == b.batch_size) {
         let mut bars = Vec::new();
         for cell in batch {
-            let there =
-                other.and_then(|other| other.result.cells.iter().find(|there| there.is_place_of(cell)));
-            let rate = cell.rate();
+            let there = other.and_then(|other| {
+                other
+                    .result
+                    .body
+                    .cells
+                    .iter()
+                    .find(|there| is_place_of(there, cell))
+            });
+            let rate = rate_of(cell);
             let high = rate.interval.map_or(rate.median, |ends| ends.high);
             most = there
                 .iter()
-                .map(|there| there.rate().median)
+                .map(|there| rate_of(there).median)
                 .fold(most.max(high), f64::max);
             let (low, high) = cell
                 .interval
@@ -252,7 +127,7 @@ fn of_size(cells: &[StorageCell], other: Option<&Storages>) -> BenchResult<Plot>
                 label: cell.plugin_config.clone(),
                 series: usize::from(is_rival(&cell.plugin_config)),
                 estimate: rate,
-                other: there.map(StorageCell::rate),
+                other: there.map(rate_of),
             });
         }
         groups.push(Group {
@@ -312,10 +187,14 @@ mod tests {
         fs::write(folder.join("storage-10.json"), RESULT).unwrap();
         let storages = load(&folder).unwrap().unwrap();
         assert_eq!(storages.id, "B1");
-        let rows = storages.sheet().rows;
+        let rows = crate::kinds::storage::sheet(&storages.result.body.cells).rows;
         assert_eq!(
             [&rows[0][3], &rows[0][4], &rows[0][8]],
-            ["1431 [954, 1907] MiB/s", "0.75 [0.50, 1.00]", "3.00 × mcap_crate"]
+            [
+                "1431 MiB/s [954, 1907]",
+                "0.75 [0.50, 1.00]",
+                "≈3.00 × mcap_crate"
+            ]
         );
         let plots = storages.plots(Some(&storages)).unwrap();
         assert_eq!(plots.len(), 1);

@@ -4,10 +4,9 @@
 use crate::{
     candidate::{
         RawWriter,
-        leveldb_bare::LeveldbBareWriter,
-        mcap_crate::{McapCrateOptions, McapCrateWriter},
         ours::{DiskChoice, OurWriter},
-        sqlite_bare::{SqliteBareWriter, SqlitePreset},
+        rival::Rival,
+        sqlite_bare::SqlitePreset,
     },
     error::BenchResult,
     suite::config::Setting,
@@ -25,46 +24,26 @@ pub(crate) fn bare_writer(
     folder: &Path,
     channels: &[ChannelInfo],
 ) -> BenchResult<Box<dyn RawWriter>> {
-    match setting.storage_id.as_str() {
-        "sqlite3" => {
-            let preset = if is_resilient(setting) {
-                SqlitePreset::Resilient
-            } else {
-                SqlitePreset::Default
-            };
-            Ok(Box::new(SqliteBareWriter::create(
-                &folder.join("bag_0.db3"),
-                channels,
-                preset,
-            )?))
-        }
-        "mcap" => {
-            let options = McapCrateOptions::default();
-            Ok(Box::new(McapCrateWriter::create(
-                &folder.join("bag_0.mcap"),
-                channels,
-                options,
-            )?))
-        }
-        "leveldb" => Ok(Box::new(LeveldbBareWriter::create(
-            &folder.join("bag_0"),
-            channels,
-        )?)),
+    let disk = DiskChoice::Os(DiskMode::Buffered);
+    let (rival, name) = match setting.storage_id.as_str() {
+        "sqlite3" if is_resilient(setting) => (Rival::SqliteBare(SqlitePreset::Resilient), "bag_0.db3"),
+        "sqlite3" => (Rival::SqliteBare(SqlitePreset::Default), "bag_0.db3"),
+        "mcap" => (Rival::McapCrate, "bag_0.mcap"),
+        "leveldb" => (Rival::LeveldbBare, "bag_0"),
         other => {
-            let q = DiskChoice::Os(DiskMode::Buffered).queue(folder)?;
             let path = folder.join(format!("bag_0.{other}"));
             let options = StorageOptions {
                 preset: setting.storage_preset_profile.clone(),
                 ..StorageOptions::default()
             };
-            Ok(Box::new(OurWriter::create(
-                q, &path, 0, channels, other, &options,
-            )?))
+            let ours = OurWriter::create(disk.queue(folder)?, &path, 0, channels, other, &options)?;
+            return Ok(Box::new(ours));
         }
-    }
+    };
+    rival.create(&folder.join(name), channels, 0, disk)
 }
 
-/// The presets of the bare SQLite loop are those of rosbag2.
+/// Whether a configuration asks for the write-ahead log, as rosbag2's `resilient` preset does.
 fn is_resilient(setting: &Setting) -> bool {
     setting.storage_preset_profile.as_deref() == Some("resilient")
         || setting

@@ -13,11 +13,14 @@ use super::{
     result::{ExperimentResult, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
 };
 use crate::{
+    engine::{Earlier, Kind, OnProgress, Progress, Task, run_all},
     error::{BenchError, BenchResult},
+    folder::remove,
     limits::LimitMeter,
     machine::Machine,
 };
 use holdall_io::{clock::Clock, fs::write_atomically_unsynced, unfinished::Unfinished};
+use holdall_model::units::format_mebibyte_rate;
 use std::{
     collections::HashSet,
     fs,
@@ -66,38 +69,20 @@ pub struct SuiteOptions {
 /// The result file of a run, in its folder.
 const RESULT: &str = "result.json";
 
-/// Progress of an experiment.
-#[derive(Clone, Debug)]
-pub enum SuiteProgress {
-    /// The limits of the disk are being measured.
-    Limits,
-    /// A run is about to begin.
-    Running {
-        /// Its number among all runs, from 1.
-        number: usize,
-        /// Number of all runs.
-        of: usize,
-        /// Its description.
-        name: String,
-    },
-    /// A run has a stored result and is not repeated.
-    Found {
-        /// Its path.
-        path: PathBuf,
-    },
-    /// A run has ended.
-    Ended(Box<RunResult>),
-    /// A setting cannot be run here.
-    Skipped(Skipped),
-}
-
-/// One planned run.
+/// What is run several times.
 struct Planned<'a> {
     case: &'a Case,
     benchmark: &'a BenchmarkConfig,
     setting: Setting,
-    repetition: u32,
-    folder: PathBuf,
+    repeat: u32,
+}
+
+impl Planned<'_> {
+    /// The folder of a repetition below the experiment's.
+    fn folder(&self, round: u32) -> PathBuf {
+        let name = format!("{}_{}", self.setting.run_folder(round), self.benchmark.transport);
+        Path::new(&format!("case_{}", self.case.place)).join(name)
+    }
 }
 
 /// Runs an experiment and returns all results, stored in a folder of its name.
@@ -109,12 +94,14 @@ pub fn run(
     experiment: &Experiment,
     options: &SuiteOptions,
     clock: &Arc<dyn Clock>,
-    on_progress: &mut dyn FnMut(SuiteProgress),
+    on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<ExperimentResult> {
     let experiment = experiment.clone().scaled(options.scale);
     let folder = options.out.join(&experiment.id);
-    let planned = plan(&experiment, &folder, options);
-    check_folder(&folder, options.resume)?;
+    let planned = plan(&experiment, options);
+    if folder.exists() && !options.resume {
+        return Err(BenchError::NotEmpty { path: folder });
+    }
     check_types(&experiment)?;
     space::check(&experiment, options)?;
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
@@ -122,6 +109,11 @@ pub fn run(
         let path = folder.join(EXPERIMENT_FILE);
         write_atomically_unsynced(&path, text.as_bytes())?;
     }
+    let runs = if options.resume {
+        earlier_results(&folder, &planned)?
+    } else {
+        Vec::new()
+    };
     let mut suite = Suite {
         experiment: &experiment,
         options,
@@ -129,70 +121,31 @@ pub fn run(
         limits: None,
         folder: &folder,
         skipped: Vec::new(),
+        planned,
+        runs,
     };
-    let mut runs = if options.resume {
-        earlier_results(&folder, &planned)?
-    } else {
-        Vec::new()
-    };
-    for (index, one) in planned.iter().enumerate() {
-        if suite.skips(one, on_progress) {
-            continue;
-        }
-        let kept = one.folder.join(RESULT);
-        if kept.exists() {
-            on_progress(SuiteProgress::Found { path: kept.clone() });
-            runs.push(RunResult::load(&kept)?);
-            continue;
-        }
-        on_progress(SuiteProgress::Running {
-            number: index + 1,
-            of: planned.len(),
-            name: format!("{}, {}", one.case.label, one.setting.run_folder(one.repetition)),
-        });
-        match suite.one(one, on_progress) {
-            Ok(result) => {
-                result.store(&kept)?;
-                on_progress(SuiteProgress::Ended(Box::new(result.clone())));
-                runs.push(result);
-            }
-            // A failure of another project's program is reported like a missing program; ours must not fail.
-            Err(error @ BenchError::Program { .. }) if one.setting.recorder.is_foreign() => {
-                suite.skip(one, error.to_string(), on_progress);
-            }
-            Err(error) => return Err(error),
-        }
-        suite.keep_summary(&runs)?;
-    }
-    suite.keep_summary(&runs)?;
-    Ok(suite.whole(runs))
+    run_all(&mut suite, on_progress)?;
+    suite.keep_summary()?;
+    Ok(suite.whole())
 }
 
-/// Repetitions are the outermost loop, so that drift of the machine affects all settings alike.
-fn plan<'a>(experiment: &'a Experiment, folder: &Path, options: &SuiteOptions) -> Vec<Planned<'a>> {
-    let (mut planned, mut folders) = (Vec::new(), HashSet::new());
-    let repetitions = |benchmark: &BenchmarkConfig| options.repeat.unwrap_or(benchmark.repeat_each);
-    let most = experiment.benchmarks.iter().map(repetitions).max().unwrap_or(1);
-    for repetition in 0..most {
-        for case in &experiment.cases {
-            for benchmark in &experiment.benchmarks {
-                if repetition >= repetitions(benchmark) {
-                    continue;
-                }
-                for setting in benchmark.parameters.settings() {
-                    let name = format!("{}_{}", setting.run_folder(repetition), benchmark.transport);
-                    let folder = folder.join(format!("case_{}", case.place)).join(name);
-                    // With `--transport`, settings that differed by transport only are equal: one run must
-                    // not count twice.
-                    if folders.insert(folder.clone()) {
-                        planned.push(Planned {
-                            case,
-                            benchmark,
-                            folder,
-                            setting,
-                            repetition,
-                        });
-                    }
+/// Every setting of every case once; with another transport than the files ask for, settings that differed by it alone
+/// are equal, and count once.
+fn plan<'a>(experiment: &'a Experiment, options: &SuiteOptions) -> Vec<Planned<'a>> {
+    let mut planned: Vec<Planned<'a>> = Vec::new();
+    for case in &experiment.cases {
+        for benchmark in &experiment.benchmarks {
+            let repeat = options.repeat.unwrap_or(benchmark.repeat_each);
+            for setting in benchmark.parameters.settings() {
+                let one = Planned {
+                    case,
+                    benchmark,
+                    setting,
+                    repeat,
+                };
+                match planned.iter_mut().find(|other| other.folder(0) == one.folder(0)) {
+                    Some(other) => other.repeat = other.repeat.max(repeat),
+                    None => planned.push(one),
                 }
             }
         }
@@ -207,25 +160,22 @@ fn earlier_results(folder: &Path, planned: &[Planned<'_>]) -> BenchResult<Vec<Ru
         let name = path.file_name()?.to_str()?;
         name.strip_prefix("case_")?.parse::<usize>().ok()
     };
+    let rounds = |one: &Planned<'_>| {
+        (0..one.repeat)
+            .map(|round| folder.join(one.folder(round)))
+            .collect::<Vec<_>>()
+    };
+    let requested: HashSet<PathBuf> = planned.iter().flat_map(rounds).collect();
     let mut found: Vec<(usize, PathBuf)> = below(folder)
         .filter_map(|case| Some((place(&case.path())?, case.path())))
         .flat_map(|(place, case)| below(&case).map(move |run| (place, run.path())))
-        .filter(|(_, run)| planned.iter().all(|one| one.folder != *run) && run.join(RESULT).is_file())
+        .filter(|(_, run)| !requested.contains(run) && run.join(RESULT).is_file())
         .collect();
     found.sort();
     found
         .iter()
         .map(|(_, run)| RunResult::load(&run.join(RESULT)))
         .collect()
-}
-
-fn check_folder(folder: &Path, resume: bool) -> BenchResult<()> {
-    if folder.exists() && !resume {
-        return Err(BenchError::NotEmpty {
-            path: folder.to_owned(),
-        });
-    }
-    Ok(())
 }
 
 /// Refuses messages that cannot be made before anything is written.
@@ -237,11 +187,7 @@ fn check_types(experiment: &Experiment) -> BenchResult<()> {
 }
 
 fn unknown_type(source: FrameError) -> BenchError {
-    BenchError::Option {
-        option: "msg_type",
-        expected: "a message type that can be made".to_owned(),
-        found: source.to_string(),
-    }
+    BenchError::option("msg_type", "a message type that can be made", source.to_string())
 }
 
 struct Suite<'a> {
@@ -252,62 +198,120 @@ struct Suite<'a> {
     limits: Option<LimitMeter>,
     folder: &'a Path,
     skipped: Vec<Skipped>,
+    planned: Vec<Planned<'a>>,
+    /// All results, those of earlier calls first.
+    runs: Vec<RunResult>,
 }
 
-impl Suite<'_> {
-    /// Whether a run cannot be done here, which is reported once for each setting.
-    fn skips(&mut self, planned: &Planned<'_>, on_progress: &mut dyn FnMut(SuiteProgress)) -> bool {
+impl Kind for Suite<'_> {
+    /// The results are kept here, next to those that are not requested now.
+    type Run = ();
+    const ROTATES: bool = false;
+
+    fn tasks(&self) -> Vec<Task> {
+        let task = |one: &Planned<'_>| {
+            let setting = one.setting.run_folder(0);
+            let name = setting
+                .split_once("_0_")
+                .map_or(setting.as_str(), |(_, rest)| rest);
+            Task {
+                name: format!("{}, {name}", one.case.label),
+                repeat: one.repeat,
+            }
+        };
+        self.planned.iter().map(task).collect()
+    }
+
+    fn earlier(
+        &mut self,
+        task: usize,
+        round: u32,
+        on_progress: &mut OnProgress<'_>,
+    ) -> BenchResult<Earlier<()>> {
+        let planned = &self.planned[task];
         let transport = planned.benchmark.transport;
         let absent = match transport {
             Transport::None => None,
             _ => self.options.programs.absence(transport, &planned.setting),
         };
-        if let Some(absent) = &absent {
-            self.skip(planned, absent.0.clone(), on_progress);
+        if let Some(absent) = absent {
+            self.skip(task, absent.0, on_progress);
+            return Ok(Earlier::Skipped);
         }
-        absent.is_some()
+        let kept = self.folder.join(planned.folder(round)).join(RESULT);
+        if !kept.exists() {
+            return Ok(Earlier::Nothing);
+        }
+        on_progress(Progress::Found(kept.display().to_string()));
+        self.runs.push(RunResult::load(&kept)?);
+        Ok(Earlier::Result(()))
     }
 
-    fn skip(&mut self, planned: &Planned<'_>, reason: String, on_progress: &mut dyn FnMut(SuiteProgress)) {
+    fn run(&mut self, task: usize, round: u32, on_progress: &mut OnProgress<'_>) -> BenchResult<Option<()>> {
+        match self.one(task, round, on_progress) {
+            Ok(result) => {
+                result.store(&self.folder.join(self.planned[task].folder(round)).join(RESULT))?;
+                let rate = format_mebibyte_rate(result.durable_bytes_per_s);
+                on_progress(Progress::Ended(format!(
+                    "{:.2} % recorded, {rate} durable",
+                    result.recorded_percent()
+                )));
+                self.runs.push(result);
+            }
+            // A failure of another project's program is reported like a missing program; ours must not fail.
+            Err(error @ BenchError::Program { .. }) if self.planned[task].setting.recorder.is_foreign() => {
+                self.skip(task, error.to_string(), on_progress);
+            }
+            Err(error) => return Err(error),
+        }
+        self.keep_summary()?;
+        Ok(Some(()))
+    }
+}
+
+impl Suite<'_> {
+    /// Reports once for each setting what cannot be done here.
+    fn skip(&mut self, task: usize, reason: String, on_progress: &mut OnProgress<'_>) {
+        let planned = &self.planned[task];
+        let recorder = recorder_label(planned.benchmark.transport, &planned.setting);
         let skipped = Skipped {
             case: planned.case.label.clone(),
-            setting: format!(
-                "{}, {}",
-                recorder_label(planned.benchmark.transport, &planned.setting),
-                planned.setting.storage_id
-            ),
+            setting: format!("{recorder}, {}", planned.setting.storage_id),
             reason,
         };
         if !self.skipped.contains(&skipped) {
-            on_progress(SuiteProgress::Skipped(skipped.clone()));
+            let Skipped {
+                case,
+                setting,
+                reason,
+            } = &skipped;
+            on_progress(Progress::Skipped(format!("not run: {case}, {setting}: {reason}")));
             self.skipped.push(skipped);
         }
     }
 
-    fn one(
-        &mut self,
-        planned: &Planned<'_>,
-        on_progress: &mut dyn FnMut(SuiteProgress),
-    ) -> BenchResult<RunResult> {
-        fs::create_dir_all(&planned.folder).map_err(BenchError::io("create", &planned.folder))?;
-        on_progress(SuiteProgress::Limits);
-        let limits = self.measure_limits(&planned.case.producers)?;
+    fn one(&mut self, task: usize, round: u32, on_progress: &mut OnProgress<'_>) -> BenchResult<RunResult> {
+        let folder = self.folder.join(self.planned[task].folder(round));
+        fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
+        on_progress(Progress::Limits);
+        let limits = self.measure_limits(&self.planned[task].case.producers)?;
+        let planned = &self.planned[task];
         // What others, limits among them, still have to write is not this run's.
         rustix::fs::sync();
         let load_average = load_average();
-        let bag = planned.folder.join(recorder::BAG);
+        let bag = folder.join(recorder::BAG);
         // Leftovers of an interrupted run.
-        remove_bag(&bag)?;
+        remove(&bag)?;
         let unfinished = Unfinished::new(&bag);
         let mut recorded = match planned.benchmark.transport {
-            Transport::None => self.in_process(planned)?,
-            _ => self.live(planned)?,
+            Transport::None => self.in_process(planned, round, &folder)?,
+            _ => self.live(planned, round, &folder)?,
         };
         if let Some(rate) = planned.setting.play_rate {
             recorded.playback = Some(playback::play(&bag, rate, self.clock)?);
         }
         if !planned.benchmark.preserve_bags && !self.options.keep {
-            remove_bag(&bag)?;
+            remove(&bag)?;
         }
         drop(unfinished);
         let limits = RunLimits {
@@ -317,35 +321,35 @@ impl Suite<'_> {
         Ok(RunResult {
             experiment: self.experiment.id.clone(),
             case: planned.case.label.clone(),
-            repetition: planned.repetition,
+            repetition: round,
             limits,
             load_average,
             ..recorded
         })
     }
 
-    fn in_process(&self, planned: &Planned<'_>) -> BenchResult<RunResult> {
-        let publishers = Publishers::new(&planned.case.producers, u64::from(planned.repetition) + 1)
-            .map_err(unknown_type)?;
+    fn in_process(&self, planned: &Planned<'_>, round: u32, folder: &Path) -> BenchResult<RunResult> {
+        let publishers =
+            Publishers::new(&planned.case.producers, u64::from(round) + 1).map_err(unknown_type)?;
         let run = recorder::Run {
             publishers: &publishers,
             producers: &planned.case.producers,
             benchmark: planned.benchmark,
             setting: &planned.setting,
-            folder: &planned.folder,
+            folder,
             threads: self.options.threads,
             clock: self.clock,
         };
         run.run()
     }
 
-    fn live(&self, planned: &Planned<'_>) -> BenchResult<RunResult> {
+    fn live(&self, planned: &Planned<'_>, round: u32, folder: &Path) -> BenchResult<RunResult> {
         let run = LiveRun {
             producers: &planned.case.producers,
             benchmark: planned.benchmark,
             setting: &planned.setting,
-            folder: &planned.folder,
-            repetition: planned.repetition,
+            folder,
+            repetition: round,
             threads: producer_threads(&planned.case.producers, self.options.threads),
             programs: &self.options.programs,
             clock: self.clock,
@@ -377,38 +381,26 @@ impl Suite<'_> {
     }
 
     /// Written after each run, so that an interrupted suite has its table, too.
-    fn keep_summary(&self, runs: &[RunResult]) -> BenchResult<()> {
+    fn keep_summary(&self) -> BenchResult<()> {
         let name = &self.experiment.benchmarks[0].summary_result_file;
         let path = self.folder.join(name);
-        write_atomically_unsynced(&path, summary_csv(runs).as_bytes())?;
-        let whole = self.whole(runs.to_vec());
+        write_atomically_unsynced(&path, summary_csv(&self.runs).as_bytes())?;
+        let whole = self.whole();
         let path = self.folder.join("results.json");
-        let text = serde_json::to_string_pretty(&whole).map_err(|error| BenchError::Verify {
-            path: path.clone(),
-            reason: error.to_string(),
-        })?;
+        let text = serde_json::to_string_pretty(&whole).map_err(BenchError::json(&path))?;
         Ok(write_atomically_unsynced(&path, text.as_bytes())?)
     }
 
-    fn whole(&self, runs: Vec<RunResult>) -> ExperimentResult {
+    fn whole(&self) -> ExperimentResult {
         ExperimentResult {
             experiment: self.experiment.id.clone(),
             title: self.experiment.title.clone(),
             scale: self.options.scale,
             command: self.options.command.clone(),
             machine: Machine::inspect(self.folder),
-            runs,
+            runs: self.runs.clone(),
             skipped: self.skipped.clone(),
         }
-    }
-}
-
-fn remove_bag(path: &Path) -> BenchResult<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(BenchError::io("remove", path)(error))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -92,7 +92,7 @@ impl Run<'_> {
     pub fn run(&self) -> BenchResult<RunResult> {
         let bag = self.folder.join(BAG);
         // Leftovers of an interrupted run.
-        super::remove_bag(&bag)?;
+        crate::folder::remove(&bag)?;
         // Every thread of the recorder inherits this; the producers' threads set their own.
         let _pinned = Pinned::to("recorder_cpu_affinity", &self.benchmark.recorder_cpu_affinity)?;
         let probe =

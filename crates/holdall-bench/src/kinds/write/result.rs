@@ -1,23 +1,23 @@
-//! Results of `bench write`: every run, and their medians. The names of the fields are fixed.
+//! Results of the kind `write`: every run, their medians, the table. The names of the fields are fixed.
 
+use super::WriteOptions;
 use crate::{
-    limits::Limits,
-    machine::Machine,
+    engine::{
+        BOOTSTRAP_SEED, Report, UNSUPPORTED, cpu_per_gib, csv_text, frequency, limits_text, ratio_text, span,
+    },
     measure::{LatencySummary, Usage},
     statistics::{Estimate, Interval},
+    suite::sheet::Sheet,
     verify::Verified,
-    write::WriteOptions,
 };
-use holdall_model::loss::LossStage;
-use serde::Serialize;
+use holdall_model::{loss::LossStage, units::format_mebibyte_rate as rate};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Seed of all bootstraps: the same runs give the same intervals.
-pub(crate) const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
-
 /// One run of a candidate.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Run {
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WriteRun {
     /// The candidate.
     pub candidate: String,
     /// Its repetition, from 1.
@@ -103,17 +103,17 @@ pub struct CandidateReport {
     /// 95 % intervals by field; absent with fewer than three repetitions.
     pub intervals: BTreeMap<&'static str, Interval>,
     /// Every run in order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<WriteRun>,
 }
 
 impl CandidateReport {
     /// Combines the runs of one candidate; `None` without a run.
-    pub fn of(runs: Vec<Run>, buffered_bytes_per_s: Option<f64>) -> Option<Self> {
+    pub fn of(runs: Vec<WriteRun>, buffered_bytes_per_s: Option<f64>) -> Option<Self> {
         let worst = runs
             .iter()
             .max_by_key(|run| run.offer_latency.map_or(0, |latency| latency.max_ns))?;
         let mut intervals = BTreeMap::new();
-        let mut median = |name: &'static str, pick: &dyn Fn(&Run) -> Option<f64>| {
+        let mut median = |name: &'static str, pick: &dyn Fn(&WriteRun) -> Option<f64>| {
             let samples: Vec<f64> = runs.iter().filter_map(pick).collect();
             let estimate = Estimate::of(&samples, BOOTSTRAP_SEED)?;
             estimate.interval.map(|interval| intervals.insert(name, interval));
@@ -156,82 +156,12 @@ pub struct Comparison {
     pub carried: bool,
 }
 
-/// The options that a result belongs to.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct OptionsReport {
-    /// Message size, or `mixed`.
-    pub size: String,
-    /// What payloads consist of.
-    pub content: String,
-    /// Payload bytes of one run.
-    pub total_bytes: u64,
-    /// Threads that offer.
-    pub producers: u32,
-    /// Topics.
-    pub topics: u32,
-    /// Messages a second of each producer; absent when as fast as possible.
-    pub rate_hz: Option<f64>,
-    /// Bytes a second that a paced load offers.
-    pub offered_bytes_per_s: Option<f64>,
-    /// Preset of our storage.
-    pub preset: String,
-    /// Configuration that overrides it.
-    pub storage_config: Option<String>,
-    /// Compression threads.
-    pub compression_threads: usize,
-    /// Cache size in bytes.
-    pub cache_bytes_max: usize,
-    /// Split size in bytes.
-    pub split_bytes_max: Option<u64>,
-    /// How files are written.
-    pub disk_mode: String,
-    /// Producers wait for room instead of dropping.
-    pub lossless: bool,
-    /// Payloads of at least this many bytes are loans.
-    pub loan_bytes_min: usize,
-    /// Repetitions.
-    pub repeat: u32,
-}
-
-impl OptionsReport {
-    /// The part of `options` that a report includes.
-    pub fn of(options: &WriteOptions, offered_bytes_per_s: Option<f64>) -> Self {
-        let disk_mode = if options.discard {
-            "discard".to_owned()
-        } else {
-            format!("{:?}", options.disk_mode).to_lowercase()
-        };
-        Self {
-            size: options.load.mix.label(),
-            content: options.load.content.to_string(),
-            total_bytes: options.load.total_bytes,
-            producers: options.load.producers,
-            topics: options.load.topics,
-            rate_hz: options.load.rate_hz,
-            offered_bytes_per_s,
-            preset: options.storage.preset.clone().unwrap_or_default(),
-            storage_config: options.storage.config.clone(),
-            compression_threads: options.storage.compression_threads,
-            cache_bytes_max: options.cache.bytes_max,
-            split_bytes_max: options.split.bytes_max,
-            disk_mode,
-            lossless: options.offer.lossless,
-            loan_bytes_min: options.offer.loan_bytes_min,
-            repeat: options.repeat,
-        }
-    }
-}
-
-/// The whole result: the first candidate's fields at the top level, limits and the others next to them.
+/// The whole result: the first candidate's fields at the top level, the others next to them.
 #[derive(Clone, Debug, Serialize)]
-pub struct WriteReport {
-    /// `write`.
-    pub benchmark: &'static str,
+pub struct WriteBody {
     /// The first candidate.
     #[serde(flatten)]
     pub first: CandidateReport,
-    /// Limits of the same run.
-    pub limit: Limits,
     /// Memory that the payload generator holds, in bytes; part of `rss_max_bytes`.
     pub generator_bytes: u64,
     /// The other candidates.
@@ -239,18 +169,39 @@ pub struct WriteReport {
     /// The first compared with each of them.
     pub comparisons: Vec<Comparison>,
     /// The options.
-    pub options: OptionsReport,
-    /// The machine.
-    pub machine: Machine,
+    pub options: Value,
+}
+
+/// The part of the options that a result includes.
+pub(super) fn options_json(options: &WriteOptions, offered_bytes_per_s: Option<f64>) -> Value {
+    let (load, storage) = (&options.load, &options.storage);
+    json!({
+        "size": load.mix.label(),
+        "content": load.content.to_string(),
+        "total_bytes": load.total_bytes,
+        "producers": load.producers,
+        "topics": load.topics,
+        "rate_hz": load.rate_hz,
+        "offered_bytes_per_s": offered_bytes_per_s,
+        "preset": storage.preset.clone().unwrap_or_default(),
+        "storage_config": storage.config,
+        "compression_threads": storage.compression_threads,
+        "cache_bytes_max": options.cache.bytes_max,
+        "split_bytes_max": options.split.bytes_max,
+        "disk_mode": options.common.disk_name(),
+        "lossless": options.offer.lossless,
+        "loan_bytes_min": options.offer.loan_bytes_min,
+        "repeat": options.common.repeat,
+    })
 }
 
 impl Comparison {
     /// Compares two candidates run by run; `None` when there is nothing to compare.
     pub fn of(first: &CandidateReport, other: &CandidateReport) -> Option<Self> {
-        let pick = |report: &CandidateReport, field: &dyn Fn(&Run) -> f64| {
+        let pick = |report: &CandidateReport, field: &dyn Fn(&WriteRun) -> f64| {
             report.runs.iter().map(field).collect::<Vec<_>>()
         };
-        let ratio = |field: &dyn Fn(&Run) -> f64| {
+        let ratio = |field: &dyn Fn(&WriteRun) -> f64| {
             Estimate::of_ratio(&pick(first, field), &pick(other, field), BOOTSTRAP_SEED)
         };
         let durable_ratio = ratio(&|run| run.durable_bytes_per_s)?;
@@ -266,12 +217,147 @@ impl Comparison {
     }
 }
 
+impl WriteBody {
+    /// All candidates, the subject first.
+    pub fn candidates(&self) -> impl Iterator<Item = &CandidateReport> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// A row for each run.
+    pub(super) fn csv(&self) -> String {
+        const COLUMNS: [&str; 16] = [
+            "candidate",
+            "repetition",
+            "size",
+            "messages",
+            "bytes",
+            "lost",
+            "elapsed_s",
+            "durable_bytes_per_s",
+            "messages_per_s",
+            "cpu_s_per_gb",
+            "rss_max_bytes",
+            "limit_before_bytes_per_s",
+            "limit_after_bytes_per_s",
+            "ratio_to_limit",
+            "offer_p99_9_ns",
+            "offer_max_ns",
+        ];
+        let row = |run: &WriteRun| {
+            let all = serde_json::to_value(run).unwrap_or_default();
+            COLUMNS.map(|column| {
+                let value = match column {
+                    "size" => &self.options["size"],
+                    "rss_max_bytes" => &all["usage"]["rss_max_bytes"],
+                    "offer_p99_9_ns" => &all["offer_latency"]["p99_9_ns"],
+                    "offer_max_ns" => &all["offer_latency"]["max_ns"],
+                    other => &all[other],
+                };
+                match value {
+                    Value::Null => String::new(),
+                    Value::String(text) => text.clone(),
+                    number => number.to_string(),
+                }
+            })
+        };
+        csv_text(&COLUMNS, self.candidates().flat_map(|one| &one.runs).map(row))
+    }
+}
+
+/// The result as text.
+pub fn write_table(report: &Report<WriteBody>) -> String {
+    let body = &report.body;
+    let sheet = Sheet {
+        title: "",
+        header: vec![
+            "storage",
+            "durable",
+            "÷ disk limit",
+            "÷ buffered",
+            "messages",
+            "CPU s/GiB",
+            "lost",
+            "memory",
+            "p99.9, worst",
+        ],
+        words: 1,
+        rows: body.candidates().map(row).collect(),
+    };
+    let mut text = format!(
+        "{}\n{}\n{}",
+        headline(body),
+        sheet.text(),
+        limits_text(&report.limit)
+    );
+    for comparison in &body.comparisons {
+        let times = ratio_text(Some(&comparison.durable_ratio), true);
+        let cpu = comparison.cpu_ratio.as_ref();
+        let cpu = cpu.map_or(String::new(), |cpu| format!(", {:.2} × its CPU", cpu.median));
+        let (first, with) = (&body.first.candidate, &comparison.with);
+        text.push_str(&format!("{first} is {times} × as fast as {with}{cpu}\n"));
+    }
+    if body.comparisons.iter().any(|comparison| !comparison.carried) {
+        text.push_str(&format!("{UNSUPPORTED} the interval holds 1, or there are fewer than 3 repetitions: the measurement does not support it\n"));
+    }
+    if let Some(woken) = &body.first.scheduling_latency {
+        let (often, worst) = (span(woken.p99_9_ns), span(woken.max_ns));
+        text.push_str(&format!(
+            "p99.9, worst: how long an offer took; the machine itself woke threads late by {often} (p99.9) and {worst} (worst)\n"
+        ));
+    }
+    text
+}
+
+fn row(one: &CandidateReport) -> Vec<String> {
+    let latency = one.offer_latency.as_ref();
+    let ratio = |median: Option<f64>, interval: Option<&Interval>| {
+        let estimate = median.map(|median| Estimate {
+            median,
+            interval: interval.copied(),
+            repetitions: one.runs.len(),
+        });
+        ratio_text(estimate.as_ref(), false)
+    };
+    vec![
+        one.candidate.clone(),
+        rate(one.durable_bytes_per_s),
+        ratio(one.ratio_to_limit, one.intervals.get("ratio_to_limit")),
+        ratio(one.ratio_to_buffered, None),
+        frequency(one.messages_per_s),
+        cpu_per_gib(one.cpu_s_per_gb),
+        one.lost.to_string(),
+        format!("{} MiB", one.rss_max_bytes >> 20),
+        latency.map_or("–".to_owned(), |found| {
+            format!("{}, {}", span(found.p99_9_ns), span(found.max_ns))
+        }),
+    ]
+}
+
+fn headline(body: &WriteBody) -> String {
+    let option = |name: &str| match &body.options[name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let pace = match body.options["offered_bytes_per_s"].as_f64() {
+        Some(offered) => format!("{} Hz each, {} offered", option("rate_hz"), rate(offered)),
+        None => "as fast as possible".to_owned(),
+    };
+    format!(
+        "{} × {} of {} bytes on {} topics, {pace}; {} repetitions",
+        option("producers"),
+        option("size"),
+        option("content"),
+        option("topics"),
+        option("repeat")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(durable: f64, ratio: f64, worst_ns: u64) -> Run {
-        Run {
+    fn run(durable: f64, ratio: f64, worst_ns: u64) -> WriteRun {
+        WriteRun {
             candidate: "mcap".into(),
             durable_bytes_per_s: durable,
             cpu_s_per_gb: 0.1,
@@ -281,7 +367,7 @@ mod tests {
                 ..LatencySummary::default()
             }),
             lost: 1,
-            ..Run::default()
+            ..WriteRun::default()
         }
     }
 

@@ -1,14 +1,27 @@
-//! Results of `bench storage`: one cell for each size, batch and configuration, and the CSV of the storage
-//! plugin comparison.
+//! Results of the kind `storage`: one cell for each size, batch and configuration, its table, and the CSV of the
+//! storage plugin comparison.
 
+use super::ComparisonConfig;
 use crate::{
-    limits::Limits,
-    machine::Machine,
-    report::csv_text,
+    engine::{BOOTSTRAP_SEED, Report, cpu_per_gib, csv_text, frequency, limits_text, ratio_text, span},
     statistics::{Estimate, Interval},
-    write::BOOTSTRAP_SEED,
+    suite::sheet::Sheet,
 };
+use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate as rate};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Calls of a storage, as the storage plugin comparison counts them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Calls {
+    /// Calls.
+    pub batches: u64,
+    /// Mean of the rates of all calls in bytes a second, the published figure: most calls only fill the open chunk,
+    /// so it shows little.
+    pub avg_byte_throughput: f64,
+    /// The CSV of the run, next to the other results.
+    pub csv: PathBuf,
+}
 
 /// One run of a configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,20 +38,25 @@ pub struct StorageRun {
     pub cpu_s_per_gb: f64,
     /// Disk limit of the same round in bytes a second; absent where nothing is written to a disk.
     pub limit_bytes_per_s: Option<f64>,
+    /// The calls, for a file of the storage plugin comparison.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Calls>,
 }
 
 /// One size, batch and configuration over all runs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
     /// `1MiB`, `10KiB`, `100B` or `mixed`.
     pub messages: String,
     /// Bytes that are collected for one call.
     pub batch_size: u64,
     /// Name of the configuration.
-    pub plugin_config: &'static str,
+    pub plugin_config: String,
     /// Messages in one run.
+    #[serde(default)]
     pub message_count: u64,
     /// Payload bytes in one run.
+    #[serde(default)]
     pub bytes: u64,
     /// Median of total bytes divided by elapsed time, close and sync included.
     pub durable_bytes_per_s: f64,
@@ -55,15 +73,16 @@ pub struct Cell {
     /// Durable rate divided by its rival's, round by round.
     pub ratio_to_rival: Option<Estimate>,
     /// The rival.
-    pub rival: Option<&'static str>,
+    pub rival: Option<String>,
     /// Every run in order.
+    #[serde(default)]
     pub runs: Vec<StorageRun>,
 }
 
 impl Cell {
     /// Combines the runs of one cell; `None` without a run.
     pub fn of(
-        (messages, batch_size, plugin_config): (String, u64, &'static str),
+        (messages, batch_size, plugin_config): (String, u64, String),
         (message_count, bytes): (u64, u64),
         runs: Vec<StorageRun>,
     ) -> Option<Self> {
@@ -95,19 +114,13 @@ impl Cell {
     pub fn compare(&mut self, rival: &Self) {
         let rates = |cell: &Self| cell.runs.iter().map(|run| run.bytes_per_s).collect::<Vec<_>>();
         self.ratio_to_rival = Estimate::of_ratio(&rates(self), &rates(rival), BOOTSTRAP_SEED);
-        self.rival = Some(rival.plugin_config);
+        self.rival = Some(rival.plugin_config.clone());
     }
 }
 
 /// The whole result.
-#[derive(Clone, Debug, Serialize)]
-pub struct StorageReport {
-    /// `storage`.
-    pub benchmark: &'static str,
-    /// The command line, without the folder.
-    pub command: String,
-    /// Limits of the same run.
-    pub limit: Limits,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StorageBody {
     /// All cells: sizes, then batches, then configurations.
     pub cells: Vec<Cell>,
     /// What payloads consist of.
@@ -115,19 +128,22 @@ pub struct StorageReport {
     /// Payload bytes of one run.
     pub total_bytes: u64,
     /// How files were written: `auto`, `direct`, `buffered` or `memory`.
+    #[serde(default)]
     pub disk: String,
     /// Repetitions.
     pub repeat: u32,
     /// Highest resident memory in bytes.
+    #[serde(default)]
     pub rss_max_bytes: u64,
-    /// The machine.
-    pub machine: Machine,
+    /// The file of the storage plugin comparison that was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<ComparisonConfig>,
 }
 
-impl StorageReport {
+impl StorageBody {
     /// The CSV of the storage plugin comparison: `avg_byte_throughput` in bytes a second, here total bytes
     /// divided by elapsed time with close and sync, and `close_time` in seconds.
-    pub fn csv(&self) -> String {
+    pub(super) fn csv(&self) -> String {
         let columns = [
             "run",
             "messages",
@@ -142,7 +158,7 @@ impl StorageReport {
                     run.run.to_string(),
                     cell.messages.clone(),
                     batch_label(cell.batch_size),
-                    cell.plugin_config.to_owned(),
+                    cell.plugin_config.clone(),
                     format!("{:.0}", run.bytes_per_s),
                     format!("{:.9}", run.close_s),
                 ]
@@ -150,6 +166,95 @@ impl StorageReport {
         });
         csv_text(&columns, rows)
     }
+
+    /// What each cell is, in one clause.
+    pub(crate) fn about(&self) -> String {
+        format!(
+            "{} of {} for each cell, {} rounds, disk {}",
+            format_bytes(self.total_bytes),
+            self.content,
+            self.repeat,
+            self.disk
+        )
+    }
+}
+
+/// A table of cells.
+pub(crate) fn sheet(cells: &[Cell]) -> Sheet {
+    let row = |cell: &Cell| {
+        let ends = cell
+            .interval
+            .map(|ends| format!(" [{:.0}, {:.0}]", ends.low / MIB, ends.high / MIB));
+        let rival = cell.rival.as_ref().filter(|_| cell.ratio_to_rival.is_some());
+        vec![
+            cell.messages.clone(),
+            batch_label(cell.batch_size),
+            cell.plugin_config.clone(),
+            format!("{}{}", rate(cell.durable_bytes_per_s), ends.unwrap_or_default()),
+            ratio_text(cell.ratio_to_limit.as_ref(), false),
+            frequency(cell.messages_per_s),
+            cpu_per_gib(cell.cpu_s_per_gb),
+            // Never negative, and far below what 64 bits of nanoseconds hold.
+            span((cell.close_s * 1e9) as u64),
+            rival.map_or("–".to_owned(), |rival| {
+                format!("{} × {rival}", ratio_text(cell.ratio_to_rival.as_ref(), true))
+            }),
+        ]
+    };
+    Sheet {
+        title: "Storages alone",
+        header: vec![
+            "messages",
+            "batch",
+            "configuration",
+            "durable",
+            "÷ limit",
+            "messages/s",
+            "CPU s/GiB",
+            "close",
+            "÷ rival",
+        ],
+        words: 3,
+        rows: cells.iter().map(row).collect(),
+    }
+}
+
+/// The result as text: a table for each size and batch, and one of the runs of a file.
+pub fn storage_table(report: &Report<StorageBody>) -> String {
+    let mut text = String::new();
+    let same_place = |a: &Cell, b: &Cell| a.messages == b.messages && a.batch_size == b.batch_size;
+    for cells in report.body.cells.chunk_by(same_place) {
+        let (messages, batch) = (&cells[0].messages, batch_label(cells[0].batch_size));
+        let mut sheet = sheet(cells);
+        sheet.header.drain(..2);
+        sheet.rows.iter_mut().for_each(|row| drop(row.drain(..2)));
+        sheet.words = 1;
+        text.push_str(&format!("{messages} in batches of {batch}\n{}\n\n", sheet.text()));
+    }
+    if report.body.config.is_some() {
+        let runs = report.body.cells.iter().flat_map(|cell| &cell.runs);
+        let row = |(run, calls): (&StorageRun, &Calls)| {
+            vec![
+                format!("run {}", run.run),
+                rate(run.bytes_per_s),
+                calls.batches.to_string(),
+                rate(calls.avg_byte_throughput),
+            ]
+        };
+        let sheet = Sheet {
+            title: "",
+            header: vec!["", "durable", "calls", "mean of their rates"],
+            words: 1,
+            rows: runs
+                .filter_map(|run| Some(row((run, run.calls.as_ref()?))))
+                .collect(),
+        };
+        text.push_str(&format!(
+            "{}\nthe last column is the figure that the comparison published: most calls only fill memory\n\n",
+            sheet.text()
+        ));
+    }
+    format!("{text}{}\n{}", report.body.about(), limits_text(&report.limit))
 }
 
 /// Names of batches in the published CSV.
@@ -176,9 +281,10 @@ mod tests {
                 bytes_per_s: *rate,
                 cpu_s_per_gb: 0.1,
                 limit_bytes_per_s: Some(2e9),
+                calls: None,
             })
             .collect();
-        Cell::of(("100B".into(), 10 << 20, name), (1000, 100_000), runs).unwrap()
+        Cell::of(("100B".into(), 10 << 20, name.to_owned()), (1000, 100_000), runs).unwrap()
     }
 
     #[test]
@@ -188,24 +294,21 @@ mod tests {
         assert_eq!((ours.durable_bytes_per_s, ours.messages_per_s), (1.5e9, 1.5e7));
         assert_eq!(ours.ratio_to_limit.unwrap().median, 0.75);
         assert_eq!(
-            (ours.ratio_to_rival.unwrap().median, ours.rival),
+            (ours.ratio_to_rival.unwrap().median, ours.rival.as_deref()),
             (2.0, Some("mcap_crate"))
         );
     }
 
     #[test]
     fn the_csv_has_the_published_columns() {
-        let report = StorageReport {
-            benchmark: "storage",
-            command: "holdall bench storage --out DIR".into(),
-            limit: Limits::default(),
+        let report = StorageBody {
             cells: vec![cell("mcap_default", [1e9, 2e9, 1.5e9])],
             content: "random".into(),
             total_bytes: 1,
             disk: "auto".into(),
             repeat: 3,
             rss_max_bytes: 0,
-            machine: Machine::default(),
+            config: None,
         };
         let csv = report.csv();
         let mut lines = csv.lines();

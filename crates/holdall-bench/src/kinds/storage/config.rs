@@ -6,7 +6,7 @@ use crate::{
 };
 use holdall_model::yaml::{self, Node, Value, YamlError};
 use holdall_storage::{StorageOptions, storage_by_id};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Default of the comparison's program.
@@ -21,7 +21,7 @@ const SHARE_TOLERANCE: f64 = 1e-4;
 const MESSAGES_MAX: f64 = 1e8;
 
 /// A topic of the comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonTopic {
     /// Its name.
     pub name: String,
@@ -32,7 +32,7 @@ pub struct ComparisonTopic {
 }
 
 /// A configuration of the comparison.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparisonConfig {
     /// Storage backend.
     pub storage_id: String,

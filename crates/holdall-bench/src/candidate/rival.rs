@@ -1,0 +1,89 @@
+//! What stores beside ours in the same run: how each is opened, and what it can do.
+
+use super::{
+    leveldb_bare::{self, LeveldbBareWriter},
+    mcap_crate::{McapCrateOptions, McapCrateWriter},
+    naive::NaiveWriter,
+    ours::DiskChoice,
+    raw::{RawMessage, RawWriter},
+    sqlite_bare::{SqliteBareWriter, SqlitePreset},
+};
+use crate::error::BenchResult;
+use holdall_storage::writer::ChannelInfo;
+use std::path::Path;
+
+/// A storage that is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rival {
+    /// The `mcap` crate.
+    McapCrate,
+    /// The naive MCAP loop.
+    Naive,
+    /// Bare SQLite inserts.
+    SqliteBare(SqlitePreset),
+    /// The real LevelDB as rosbag2's plugin uses it.
+    LeveldbBare,
+    /// Stores nothing: what the generator and the batches cost by themselves.
+    Discarding,
+}
+
+impl Rival {
+    /// Why it cannot be run here; `None` when it can.
+    pub(crate) fn absence(self) -> Option<&'static str> {
+        (self == Self::LeveldbBare).then(leveldb_bare::absence).flatten()
+    }
+
+    /// Whether it can run without a disk.
+    pub(crate) fn can_discard(self) -> bool {
+        matches!(self, Self::Naive | Self::Discarding)
+    }
+
+    /// Extension of its files; empty for a directory.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::McapCrate | Self::Naive | Self::Discarding => "mcap",
+            Self::SqliteBare(_) => "db3",
+            Self::LeveldbBare => "",
+        }
+    }
+
+    /// Opens it at `path`; `reserve_bytes` and `disk` are for those that write through our disk layer.
+    ///
+    /// # Errors
+    /// When the file cannot be created.
+    pub fn create(
+        self,
+        path: &Path,
+        channels: &[ChannelInfo],
+        reserve_bytes: u64,
+        disk: DiskChoice,
+    ) -> BenchResult<Box<dyn RawWriter>> {
+        Ok(match self {
+            Self::McapCrate => {
+                let options = McapCrateOptions::default();
+                Box::new(McapCrateWriter::create(path, channels, options)?)
+            }
+            Self::Naive => {
+                let queue = disk.queue(path.parent().unwrap_or(Path::new(".")))?;
+                Box::new(NaiveWriter::create(queue, path, reserve_bytes, channels)?)
+            }
+            Self::SqliteBare(preset) => Box::new(SqliteBareWriter::create(path, channels, preset)?),
+            Self::LeveldbBare => Box::new(LeveldbBareWriter::create(path, channels)?),
+            Self::Discarding => Box::new(Discarding),
+        })
+    }
+}
+
+/// Stores nothing.
+struct Discarding;
+
+impl RawWriter for Discarding {
+    fn write_batch(&mut self, batch: &[RawMessage<'_>]) -> BenchResult<()> {
+        std::hint::black_box(batch);
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> BenchResult<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! One engine for every kind of experiment: all tasks in each round, each result kept as soon as it exists, then a
+//! report with the limits of the same run.
+
+mod figures;
+mod session;
+
+pub(crate) use figures::{cpu_per_gib, frequency, limits_text, ratio_text, span};
+pub use session::{Common, Report};
+pub(crate) use session::{Session, csv_text};
+
+use crate::error::BenchResult;
+use comfy_table::{LineStyle, TableStyle};
+
+/// Seed of all bootstraps: the same runs give the same intervals.
+pub(crate) const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
+
+/// The log time of the first message of a storage that gets no real ones.
+pub(crate) const FIRST_STAMP_NANOS: u64 = 1_700_000_000_000_000_000;
+
+/// Marks a comparison that its interval does not support.
+pub(crate) const UNSUPPORTED: &str = "≈";
+
+/// A table with a line below the header and no other lines.
+pub(crate) const TABLE_STYLE: TableStyle =
+    TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
+
+/// Progress of an experiment.
+#[derive(Clone, Debug)]
+pub enum Progress {
+    /// Limits are being measured.
+    Limits,
+    /// A run is about to begin.
+    Running {
+        /// What is measured.
+        name: String,
+        /// The run's place among all, from 1.
+        number: usize,
+        /// Number of all runs.
+        of: usize,
+        /// Its repetition, from 0.
+        round: u32,
+    },
+    /// What was written is being read back.
+    Verifying,
+    /// A run was done before the interruption; this names its result.
+    Found(String),
+    /// A run was left out; a whole sentence.
+    Skipped(String),
+    /// A run has ended; one clause with its result.
+    Ended(String),
+}
+
+/// Receives the progress of an experiment.
+pub type OnProgress<'a> = dyn FnMut(Progress) + 'a;
+
+/// Something that is measured several times.
+pub(crate) struct Task {
+    /// Its name in progress.
+    pub name: String,
+    /// How often.
+    pub repeat: u32,
+}
+
+/// What an interrupted experiment left of a run.
+pub(crate) enum Earlier<R> {
+    /// Nothing: it has to be run.
+    Nothing,
+    /// Its result.
+    Result(R),
+    /// It cannot be run; the reason was reported.
+    Skipped,
+}
+
+/// A run that has ended.
+pub(crate) struct Done<R> {
+    /// The place of its task.
+    pub task: usize,
+    /// Its result.
+    pub run: R,
+}
+
+/// A kind of experiment.
+pub(crate) trait Kind {
+    /// The result of one run.
+    type Run: Clone;
+    /// Whether each round begins with another task, so that drift and neighbours affect all alike.
+    const ROTATES: bool = true;
+
+    /// Everything that is measured, in the order of a round.
+    fn tasks(&self) -> Vec<Task>;
+
+    /// What is known of a run without running it.
+    fn earlier(
+        &mut self,
+        task: usize,
+        round: u32,
+        on_progress: &mut OnProgress<'_>,
+    ) -> BenchResult<Earlier<Self::Run>>;
+
+    /// Runs a task once; `None` when it was skipped.
+    fn run(
+        &mut self,
+        task: usize,
+        round: u32,
+        on_progress: &mut OnProgress<'_>,
+    ) -> BenchResult<Option<Self::Run>>;
+
+    /// Called after each round with at least one new run.
+    fn after_round(
+        &mut self,
+        _runs: &mut [Done<Self::Run>],
+        _on_progress: &mut OnProgress<'_>,
+    ) -> BenchResult<()> {
+        Ok(())
+    }
+}
+
+/// Runs every task as often as it asks for, round by round, and returns all results in the order of their runs.
+///
+/// # Errors
+/// The first error of the kind.
+pub(crate) fn run_all<K: Kind>(
+    kind: &mut K,
+    on_progress: &mut OnProgress<'_>,
+) -> BenchResult<Vec<Done<K::Run>>> {
+    let tasks = kind.tasks();
+    let of = tasks.iter().map(|task| task.repeat as usize).sum();
+    let rounds = tasks.iter().map(|task| task.repeat).max().unwrap_or(0);
+    let (mut done, mut number) = (Vec::new(), 0);
+    for round in 0..rounds {
+        let (begin, mut is_new) = (done.len(), false);
+        for turn in 0..tasks.len() {
+            let first = if K::ROTATES { round as usize } else { 0 };
+            let task = (turn + first) % tasks.len();
+            if round >= tasks[task].repeat {
+                continue;
+            }
+            number += 1;
+            let run = match kind.earlier(task, round, on_progress)? {
+                Earlier::Skipped => None,
+                Earlier::Result(run) => Some(run),
+                Earlier::Nothing => {
+                    is_new = true;
+                    let name = tasks[task].name.clone();
+                    on_progress(Progress::Running {
+                        name,
+                        number,
+                        of,
+                        round,
+                    });
+                    kind.run(task, round, on_progress)?
+                }
+            };
+            done.extend(run.map(|run| Done { task, run }));
+        }
+        if is_new {
+            kind.after_round(&mut done[begin..], on_progress)?;
+        }
+    }
+    Ok(done)
+}
+
+/// The runs of each of `tasks` tasks, in order of their rounds.
+pub(crate) fn by_task<R>(tasks: usize, done: Vec<Done<R>>) -> Vec<Vec<R>> {
+    let mut runs: Vec<Vec<R>> = (0..tasks).map(|_| Vec::new()).collect();
+    for one in done {
+        runs[one.task].push(one.run);
+    }
+    runs
+}

@@ -1,0 +1,228 @@
+//! What the kinds with a folder of their own share: options, the folder, limits around runs, rounds that survive an
+//! interruption, and the report.
+
+use super::{Done, Earlier};
+use crate::{
+    candidate::ours::DiskChoice,
+    error::{BenchError, BenchResult},
+    folder::{BenchFolder, remove},
+    limits::{LimitMeter, Limits},
+    machine::Machine,
+    workload::Content,
+};
+use holdall_io::fs::write_atomically_unsynced;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{fs, path::PathBuf};
+
+/// Finished rounds, next to the results until the last one.
+const ROUNDS: &str = "rounds.json";
+
+/// Options of every kind with a folder of its own.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// The folder for files and results.
+    pub out: PathBuf,
+    /// Keep the files.
+    pub keep: bool,
+    /// Read back and check what was written, in the first repetition.
+    pub verify: bool,
+    /// Repetitions of everything.
+    pub repeat: u32,
+    /// Continue after the last round of an interrupted run.
+    pub resume: bool,
+    /// How files are written.
+    pub disk: DiskChoice,
+    /// Bytes of each measurement of the disk's limit; `None`: by the size of the load.
+    pub limit_bytes: Option<u64>,
+    /// What payloads consist of.
+    pub content: Content,
+    /// The same seed gives the same order and payloads.
+    pub seed: u64,
+    /// The command line, without the folder.
+    pub command: String,
+}
+
+impl Common {
+    /// `auto`, `direct`, `buffered` or `memory`.
+    pub(crate) fn disk_name(&self) -> String {
+        match self.disk {
+            DiskChoice::Os(mode) => format!("{mode:?}").to_lowercase(),
+            DiskChoice::Discard => "memory".to_owned(),
+        }
+    }
+}
+
+/// A result with what it was measured with; the names of the fields are fixed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report<B> {
+    /// The kind: `write`, `storage`, `tools`.
+    pub benchmark: String,
+    /// The command line, without the folder.
+    #[serde(default)]
+    pub command: String,
+    /// What the kind measured.
+    #[serde(flatten)]
+    pub body: B,
+    /// Limits of the same run.
+    #[serde(default)]
+    pub limit: Limits,
+    /// The machine.
+    pub machine: Machine,
+}
+
+/// Finished rounds of an experiment, and what it measured.
+#[derive(Serialize, Deserialize)]
+struct Rounds<R> {
+    /// Whatever must be the same for the rest of the rounds.
+    what: String,
+    /// The runs of each round with the places of their tasks.
+    rounds: Vec<Vec<(usize, R)>>,
+}
+
+/// A folder in which one experiment runs.
+pub(crate) struct Session<R> {
+    /// Where candidates write, and where results stay.
+    pub folder: BenchFolder,
+    /// The limits of the machine.
+    pub limits: LimitMeter,
+    /// The newest measurement; absent where no disk is written to.
+    last_limit: Option<f64>,
+    kept: PathBuf,
+    rounds: Rounds<R>,
+    /// How many of them are from before the interruption.
+    earlier: usize,
+}
+
+impl<R: Clone + Serialize + DeserializeOwned> Session<R> {
+    /// Takes the folder, and the finished rounds of an interrupted run of `what` if it is to be resumed. Nothing is
+    /// written when it refuses.
+    ///
+    /// # Errors
+    /// No repetition, rounds of another experiment, a folder with other files, too little space.
+    pub fn open(common: &Common, what: String, tasks: usize, space_bytes: u64) -> BenchResult<Self> {
+        if common.repeat == 0 {
+            return Err(BenchError::option("--repeat", "1 or more", "0"));
+        }
+        let kept = common.out.join(ROUNDS);
+        let mut rounds = Rounds {
+            what,
+            rounds: Vec::new(),
+        };
+        if common.resume && kept.is_file() {
+            let text = fs::read_to_string(&kept).map_err(BenchError::io("read", &kept))?;
+            let found: Rounds<R> = serde_json::from_str(&text).map_err(BenchError::json(&kept))?;
+            if found.what != rounds.what || found.rounds.iter().flatten().any(|(task, _)| *task >= tasks) {
+                let expected = "the same options as the run that was interrupted";
+                let other = format!("others in {}", kept.display());
+                return Err(BenchError::option("--resume", expected, other));
+            }
+            if !common.keep {
+                remove(&common.out.join("files"))?;
+            }
+            remove(&kept)?;
+            rounds = found;
+        }
+        let session = Self {
+            folder: BenchFolder::take(&common.out, common.keep)?,
+            limits: LimitMeter::of_memory(),
+            last_limit: None,
+            kept,
+            earlier: rounds.rounds.len(),
+            rounds,
+        };
+        session.keep_rounds()?;
+        if space_bytes > 0 {
+            session.folder.check_space(space_bytes)?;
+        }
+        Ok(session)
+    }
+
+    /// Measures the disk by `bytes` from now on.
+    ///
+    /// # Errors
+    /// A full or failing disk.
+    pub fn measure_disk(&mut self, bytes: u64) -> BenchResult<()> {
+        self.limits = LimitMeter::new(self.folder.scratch(), bytes)?;
+        Ok(())
+    }
+
+    /// The disk's limit of the last call, and now.
+    ///
+    /// # Errors
+    /// A full or failing disk.
+    pub fn limit_around(&mut self) -> BenchResult<[Option<f64>; 2]> {
+        let before = self.last_limit;
+        self.last_limit = self.limits.disk()?;
+        Ok([before, self.last_limit])
+    }
+
+    /// The result of a run from before the interruption.
+    pub fn earlier(&self, task: usize, round: u32) -> Earlier<R> {
+        let finished = &self.rounds.rounds[..self.earlier];
+        let Some(runs) = finished.get(round as usize) else {
+            return Earlier::Nothing;
+        };
+        let run = runs.iter().find(|(place, _)| *place == task);
+        run.map_or(Earlier::Skipped, |(_, run)| Earlier::Result(run.clone()))
+    }
+
+    /// Keeps a round, so that an interrupted experiment can be resumed.
+    ///
+    /// # Errors
+    /// A full or failing disk.
+    pub fn keep_round(&mut self, runs: &[Done<R>]) -> BenchResult<()> {
+        let round = runs.iter().map(|one| (one.task, one.run.clone()));
+        self.rounds.rounds.push(round.collect());
+        self.keep_rounds()
+    }
+
+    fn keep_rounds(&self) -> BenchResult<()> {
+        if self.rounds.rounds.is_empty() {
+            return Ok(());
+        }
+        let text = serde_json::to_string(&self.rounds).map_err(BenchError::json(&self.kept))?;
+        Ok(write_atomically_unsynced(&self.kept, text.as_bytes())?)
+    }
+
+    /// Stores the result of a kind as JSON, and as CSV when it has one.
+    ///
+    /// # Errors
+    /// A full or failing disk.
+    pub fn finish<B: Serialize>(
+        self,
+        benchmark: &str,
+        common: &Common,
+        body: B,
+        csv: Option<String>,
+    ) -> BenchResult<Report<B>> {
+        let report = Report {
+            benchmark: benchmark.to_owned(),
+            command: common.command.clone(),
+            body,
+            limit: self.limits.limits(),
+            machine: Machine::inspect(self.folder.scratch()),
+        };
+        let json = serde_json::to_string_pretty(&report).map_err(BenchError::json(&common.out))?;
+        self.folder.store(benchmark, "json", &json)?;
+        if let Some(csv) = csv {
+            self.folder.store(benchmark, "csv", &csv)?;
+        }
+        remove(&self.kept)?;
+        Ok(report)
+    }
+}
+
+/// CSV of rows below their header.
+pub(crate) fn csv_text<const N: usize>(
+    columns: &[&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    // Writing into memory does not fail, and all rows have the header's length.
+    let _never_fails = writer.write_record(columns).is_ok();
+    for row in rows {
+        let _never_fails = writer.write_record(&row).is_ok();
+    }
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}

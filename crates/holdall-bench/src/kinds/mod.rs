@@ -1,0 +1,6 @@
+//! The kinds of experiments that run without a transport and in a folder of their own: the recorder, storages
+//! alone, work on bags.
+
+pub mod storage;
+pub mod tools;
+pub mod write;

@@ -1,0 +1,241 @@
+//! The configurations of the storage plugin comparison by name, ours and the rivals'.
+
+use super::ComparisonConfig;
+use crate::{
+    candidate::{
+        RawWriter,
+        ours::{DiskChoice, OurWriter},
+        rival::Rival,
+        sqlite_bare::SqlitePreset,
+    },
+    error::{BenchError, BenchResult},
+};
+use holdall_storage::{StorageOptions, storage_by_id, writer::ChannelInfo};
+use std::{path::Path, str::FromStr};
+
+/// The writer of a configuration.
+#[derive(Clone, Debug)]
+enum Writer {
+    /// Our storage: id and options.
+    Ours(String, StorageOptions),
+    Rival(Rival),
+}
+
+/// One way to write, by name.
+#[derive(Clone, Debug)]
+pub struct StorageConfiguration {
+    /// Its name in the CSV.
+    pub name: String,
+    /// The configuration that it is compared with; absent for rivals.
+    pub rival: Option<&'static str>,
+    writer: Writer,
+}
+
+/// Ours: name, rival, storage, preset, text of the configuration file. `mcap_default` is ours with index and all
+/// checksums; rosbag2's own default has no checksums and is `mcap_nocrc` here.
+const OURS: [(&str, &str, &str, &str, &str); 11] = [
+    ("mcap_default", "mcap_crate", "mcap", "", ""),
+    ("mcap_nochunking", "mcap_crate", "mcap", "", "noChunking: true"),
+    (
+        "mcap_uncompressed_crc",
+        "mcap_crate",
+        "mcap",
+        "",
+        "noChunkCRC: false\ncompression: None",
+    ),
+    (
+        "mcap_compressed_nocrc",
+        "mcap_crate",
+        "mcap",
+        "",
+        "noChunkCRC: true\ncompression: Zstd",
+    ),
+    (
+        "mcap_nocrc",
+        "mcap_crate",
+        "mcap",
+        "",
+        "noChunkCRC: true\nenableDataCRC: false",
+    ),
+    ("mcap_fastwrite", "mcap_crate", "mcap", "fastwrite", ""),
+    ("mcap_zstd_fast", "mcap_crate", "mcap", "zstd_fast", ""),
+    ("mcap_zstd_small", "mcap_crate", "mcap", "zstd_small", ""),
+    ("sqlite_default", "sqlite_bare_default", "sqlite3", "", ""),
+    (
+        "sqlite_resilient",
+        "sqlite_bare_resilient",
+        "sqlite3",
+        "resilient",
+        "",
+    ),
+    ("leveldb_default", LEVELDB_BARE, "leveldb", "", ""),
+];
+
+const RIVALS: [(&str, Rival); 6] = [
+    ("mcap_crate", Rival::McapCrate),
+    ("naive", Rival::Naive),
+    ("sqlite_bare_default", Rival::SqliteBare(SqlitePreset::Default)),
+    (
+        "sqlite_bare_resilient",
+        Rival::SqliteBare(SqlitePreset::Resilient),
+    ),
+    (LEVELDB_BARE, Rival::LeveldbBare),
+    (GENERATOR, Rival::Discarding),
+];
+
+const LEVELDB_BARE: &str = "leveldb_bare";
+const GENERATOR: &str = "generator";
+
+/// Runs only when named: it takes far longer than all others together, or stores nothing.
+const ON_REQUEST: [&str; 2] = ["mcap_zstd_small", GENERATOR];
+
+fn all() -> impl Iterator<Item = StorageConfiguration> {
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let ours = OURS.into_iter().map(move |(name, rival, id, preset, config)| {
+        let options = StorageOptions {
+            preset: text(preset),
+            config: text(config),
+            ..StorageOptions::default()
+        };
+        StorageConfiguration {
+            name: name.to_owned(),
+            rival: Some(rival),
+            writer: Writer::Ours(id.to_owned(), options),
+        }
+    });
+    ours.chain(RIVALS.into_iter().map(|(name, rival)| StorageConfiguration {
+        name: name.to_owned(),
+        rival: None,
+        writer: Writer::Rival(rival),
+    }))
+}
+
+/// Configurations that cannot run on this machine, with the reason.
+pub fn absent_configurations() -> Vec<(String, &'static str)> {
+    all()
+        .filter_map(|one| Some((one.name.clone(), one.absence()?)))
+        .collect()
+}
+
+/// Everything that runs when no configuration is named.
+pub fn default_configurations() -> Vec<StorageConfiguration> {
+    all()
+        .filter(|one| one.is_available() && !ON_REQUEST.contains(&one.name.as_str()))
+        .collect()
+}
+
+impl FromStr for StorageConfiguration {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> BenchResult<Self> {
+        let found = all().find(|one| one.name == text);
+        if let Some(what_to_do) = found.as_ref().and_then(Self::absence) {
+            return Err(BenchError::Absent {
+                program: LEVELDB_BARE,
+                what_to_do,
+            });
+        }
+        found.filter(Self::is_available).ok_or_else(|| {
+            let names: Vec<String> = all().map(|one| one.name).collect();
+            BenchError::option("--configs", names.join(", "), text)
+        })
+    }
+}
+
+impl StorageConfiguration {
+    /// The storage of a file of the storage plugin comparison, with its options.
+    pub(super) fn of(config: &ComparisonConfig) -> Self {
+        Self {
+            name: config.storage_id.clone(),
+            rival: None,
+            writer: Writer::Ours(config.storage_id.clone(), config.options()),
+        }
+    }
+
+    fn is_available(&self) -> bool {
+        let is_built = !matches!(&self.writer, Writer::Ours(id, ..) if storage_by_id(id).is_err());
+        is_built && self.absence().is_none()
+    }
+
+    /// Why it cannot run on this machine.
+    fn absence(&self) -> Option<&'static str> {
+        match self.writer {
+            Writer::Rival(rival) => rival.absence(),
+            Writer::Ours(..) => None,
+        }
+    }
+
+    /// Whether it can write to memory that discards.
+    pub fn can_discard(&self) -> bool {
+        match &self.writer {
+            Writer::Ours(id, ..) => id == "mcap",
+            Writer::Rival(rival) => rival.can_discard(),
+        }
+    }
+
+    /// Whether anything is stored that can be read back.
+    pub(super) fn is_stored(&self) -> bool {
+        !matches!(self.writer, Writer::Rival(Rival::Discarding))
+    }
+
+    /// Extension of its files; empty for a directory.
+    pub(super) fn extension(&self) -> &'static str {
+        match &self.writer {
+            Writer::Ours(id, ..) => {
+                storage_by_id(id).map_or("mcap", |storage| storage.extension().unwrap_or_default())
+            }
+            Writer::Rival(rival) => rival.extension(),
+        }
+    }
+
+    /// Begins a file at `path`; `reserve_bytes` are as much as a recorder with a split size reserves.
+    ///
+    /// # Errors
+    /// The error of the storage or the disk.
+    pub(super) fn create(
+        &self,
+        path: &Path,
+        channels: &[ChannelInfo],
+        reserve_bytes: u64,
+        disk: DiskChoice,
+    ) -> BenchResult<Box<dyn RawWriter>> {
+        match &self.writer {
+            Writer::Rival(rival) => rival.create(path, channels, reserve_bytes, disk),
+            Writer::Ours(id, options) => {
+                let queue = disk.queue(path.parent().unwrap_or(Path::new(".")))?;
+                let ours = OurWriter::create(queue, path, reserve_bytes, channels, id, options)?;
+                Ok(Box::new(ours))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rival_is_a_configuration() {
+        for (name, rival, ..) in OURS {
+            assert!(RIVALS.iter().any(|(other, _)| *other == rival), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_published_configurations_exist() {
+        for name in [
+            "mcap_default",
+            "mcap_nochunking",
+            "mcap_uncompressed_crc",
+            "mcap_compressed_nocrc",
+        ] {
+            assert_eq!(name.parse::<StorageConfiguration>().unwrap().name, name);
+        }
+        assert!(
+            "mcap_magic"
+                .parse::<StorageConfiguration>()
+                .unwrap_err()
+                .is_refusal()
+        );
+    }
+}

@@ -1,0 +1,297 @@
+//! The kind `write`: producers, cache, drain and storage, and rivals in turn with them, compared with the limits of
+//! the machine.
+
+mod options;
+mod result;
+
+pub use options::{WriteCandidate, WriteOptions};
+pub use result::{CandidateReport, Comparison, WriteBody, WriteRun, write_table};
+
+use crate::{
+    candidate::{
+        inline::run_inline,
+        ours::{DiskChoice, channel_infos},
+        pipeline::{Pipeline, PipelineOptions, Recorded},
+        rival::Rival,
+    },
+    codec::measure_codec,
+    engine::{Done, Earlier, Kind, OnProgress, Progress, Report, Session, Task, by_task, run_all},
+    error::{BenchError, BenchResult},
+    measure::{Latencies, SchedulingProbe, Usage, UsageMeter},
+    verify::verify_files,
+    workload::Plan,
+};
+use holdall_io::clock::Clock;
+use holdall_storage::{mcap::options::STORAGE_ID as MCAP_ID, storage_by_id};
+use std::{path::Path, sync::Arc, time::Duration};
+
+/// Bytes that a rival gets at once; databases get the size of a cache flush, because that is one transaction.
+const INLINE_BATCH_BYTES: usize = 64 << 10;
+const TRANSACTION_BYTES: usize = 10 << 20;
+
+/// Runs everything, stores the result in the folder and returns it.
+///
+/// # Errors
+/// Options that contradict each other, too little space, a failed candidate, bytes that are not what was
+/// offered.
+pub fn run(
+    options: &WriteOptions,
+    clock: &Arc<dyn Clock>,
+    on_progress: &mut OnProgress<'_>,
+) -> BenchResult<Report<WriteBody>> {
+    check(options)?;
+    let plan = Plan::new(options.load.clone())?;
+    let option_text = format!(
+        "{:?}",
+        (&options.load, &options.storage, &options.cache, &options.split)
+    );
+    let what = format!("write {:?} {option_text}", options.candidates);
+    let tasks = options.candidates.len();
+    let mut session = Session::open(
+        &options.common,
+        what,
+        tasks,
+        options.space_bytes(plan.message_count()),
+    )?;
+    on_progress(Progress::Limits);
+    if options.common.disk != DiskChoice::Discard {
+        session.measure_disk(options.limit_bytes())?;
+    }
+    session.limits.memory();
+    let is_mcap =
+        |one: &WriteCandidate| matches!(one, WriteCandidate::Ours { id, is_synced: true } if id == MCAP_ID);
+    if options.candidates.iter().any(is_mcap) {
+        let codec = measure_codec(&plan, &options.storage, clock.as_ref())?;
+        session.limits.set_codec(codec);
+    }
+    session.limit_around()?;
+    let mut write = Write {
+        options,
+        plan: &plan,
+        clock,
+        session,
+    };
+    let runs = by_task(tasks, run_all(&mut write, on_progress)?);
+    let body = write.body(runs)?;
+    let csv = Some(body.csv());
+    write.session.finish("write", &options.common, body, csv)
+}
+
+fn check(options: &WriteOptions) -> BenchResult<()> {
+    if options.candidates.is_empty() {
+        return Err(BenchError::option("--storage", "at least one candidate", "none"));
+    }
+    for candidate in &options.candidates {
+        match candidate {
+            WriteCandidate::Ours { id, .. } => storage_by_id(id)?.check_options(&options.storage)?,
+            WriteCandidate::Rival(rival) => {
+                if options.common.disk == DiskChoice::Discard && !rival.can_discard() {
+                    let expected = "candidates that write through our disk layer (mcap, naive)";
+                    return Err(BenchError::option("--memory", expected, candidate.to_string()));
+                }
+                if let Some(what_to_do) = rival.absence() {
+                    return Err(BenchError::Absent {
+                        program: "leveldb-bare",
+                        what_to_do,
+                    });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Write<'a> {
+    options: &'a WriteOptions,
+    plan: &'a Plan,
+    clock: &'a Arc<dyn Clock>,
+    session: Session<WriteRun>,
+}
+
+impl Kind for Write<'_> {
+    type Run = WriteRun;
+
+    fn tasks(&self) -> Vec<Task> {
+        let candidates = self.options.candidates.iter();
+        let repeat = self.options.common.repeat;
+        candidates
+            .map(|one| Task {
+                name: one.to_string(),
+                repeat,
+            })
+            .collect()
+    }
+
+    fn earlier(&mut self, task: usize, round: u32, _: &mut OnProgress<'_>) -> BenchResult<Earlier<WriteRun>> {
+        Ok(self.session.earlier(task, round))
+    }
+
+    fn run(
+        &mut self,
+        task: usize,
+        round: u32,
+        on_progress: &mut OnProgress<'_>,
+    ) -> BenchResult<Option<WriteRun>> {
+        let candidate = &self.options.candidates[task];
+        let place = self
+            .session
+            .folder
+            .scratch()
+            .join(format!("{candidate}_{}", round + 1));
+        let probe =
+            SchedulingProbe::start(Arc::clone(self.clock)).map_err(|source| BenchError::Thread { source })?;
+        let (usage, recorded, producers_store) = match candidate {
+            WriteCandidate::Ours { id, is_synced } => self.record(id, *is_synced, &place)?,
+            WriteCandidate::Rival(rival) => self.store(*rival, &place)?,
+        };
+        let (woken, probe_cpu) = probe.stop();
+        let is_checked = self.options.common.verify && round == 0 && !recorded.files.is_empty();
+        let verified = if is_checked {
+            on_progress(Progress::Verifying);
+            // A ring of files has removed its first ones on purpose; the rest must still be correct.
+            let is_ring = self.options.split.files_max.is_some();
+            Some(verify_files(
+                self.plan,
+                &recorded.files,
+                (!is_ring).then_some(recorded.stored),
+            )?)
+        } else {
+            None
+        };
+        self.session.folder.discard(&place)?;
+        on_progress(Progress::Limits);
+        let limits = self.session.limit_around()?;
+        let other_cpu = probe_cpu
+            + if producers_store {
+                Duration::ZERO
+            } else {
+                recorded.produced.cpu
+            };
+        Ok(Some(WriteRun {
+            candidate: candidate.to_string(),
+            repetition: round + 1,
+            scheduling_latency: woken.summary(),
+            verified,
+            ..self.figures(&usage, &recorded, other_cpu, limits)
+        }))
+    }
+
+    fn after_round(
+        &mut self,
+        runs: &mut [Done<WriteRun>],
+        on_progress: &mut OnProgress<'_>,
+    ) -> BenchResult<()> {
+        on_progress(Progress::Limits);
+        self.session.limits.buffered()?;
+        self.session.keep_round(runs)
+    }
+}
+
+impl Write<'_> {
+    fn record(&self, id: &str, is_synced: bool, place: &Path) -> BenchResult<(Usage, Recorded, bool)> {
+        let options = PipelineOptions {
+            compression: holdall::writer::CompressionOptions::default(),
+            meter: None,
+            storage_id: id.to_owned(),
+            storage: self.options.storage.clone(),
+            cache: self.options.cache.clone(),
+            split: self.options.split.clone(),
+            max_loss_window: self.options.max_loss_window.filter(|_| is_synced),
+            disk: self.options.common.disk,
+            offer: self.options.offer,
+        };
+        let channels = channel_infos(self.plan.topics());
+        let pipeline = Pipeline::new(&channels, place, &options, Arc::clone(self.clock))?;
+        let meter = UsageMeter::start(self.clock.as_ref());
+        let recorded = pipeline.run(self.plan, self.clock.as_ref())?;
+        Ok((meter.stop(), recorded, false))
+    }
+
+    fn store(&self, rival: Rival, place: &Path) -> BenchResult<(Usage, Recorded, bool)> {
+        std::fs::create_dir(place).map_err(BenchError::io("create", place))?;
+        let file = place.join("rival").with_extension(rival.extension());
+        let batch_bytes = match rival {
+            Rival::SqliteBare(_) | Rival::LeveldbBare => TRANSACTION_BYTES,
+            _ => INLINE_BATCH_BYTES,
+        };
+        let channels = channel_infos(self.plan.topics());
+        let reserve_bytes = self.options.bag_bytes_max(self.plan.message_count());
+        let writer = rival.create(&file, &channels, reserve_bytes, self.options.common.disk)?;
+        let meter = UsageMeter::start(self.clock.as_ref());
+        let produced = run_inline(self.plan, writer, batch_bytes, self.clock.as_ref())?;
+        let usage = meter.stop();
+        let is_kept = self.options.common.disk != DiskChoice::Discard;
+        let recorded = Recorded {
+            stored: produced.offered,
+            produced,
+            files: is_kept.then_some(file).into_iter().collect(),
+            ..Recorded::default()
+        };
+        Ok((usage, recorded, true))
+    }
+
+    fn figures(
+        &self,
+        usage: &Usage,
+        recorded: &Recorded,
+        other_cpu: Duration,
+        limits: [Option<f64>; 2],
+    ) -> WriteRun {
+        let produced = &recorded.produced;
+        // Sizes are exact unless messages were lost; then the stored ones count with the mean size.
+        let share = recorded.stored as f64 / self.plan.message_count().max(1) as f64;
+        let bytes = self.plan.byte_count() as f64 * share;
+        let elapsed_s = usage.elapsed_s.max(1e-9);
+        let recorder_cpu_s = (usage.cpu_s - other_cpu.as_secs_f64()).max(0.0);
+        let durable_bytes_per_s = bytes / elapsed_s;
+        let limit = limits[0]
+            .zip(limits[1])
+            .map(|(before, after)| f64::midpoint(before, after));
+        let summary = Latencies::summary;
+        WriteRun {
+            offered: produced.offered,
+            messages: recorded.stored,
+            bytes: bytes.round() as u64,
+            lost: recorded.lost,
+            lost_by_stage: recorded.lost_by_stage.clone(),
+            elapsed_s,
+            durable_bytes_per_s,
+            messages_per_s: recorded.stored as f64 / elapsed_s,
+            cpu_s_per_gb: if bytes > 0.0 {
+                recorder_cpu_s / (bytes / 1e9)
+            } else {
+                0.0
+            },
+            cores: recorder_cpu_s / elapsed_s,
+            producer_cpu_s: produced.cpu.as_secs_f64(),
+            usage: *usage,
+            limit_before_bytes_per_s: limits[0],
+            limit_after_bytes_per_s: limits[1],
+            ratio_to_limit: limit.map(|limit| durable_bytes_per_s / limit),
+            offer_latency: summary(&produced.offers),
+            send_lateness: summary(&produced.lateness),
+            splits: recorded.splits,
+            ..WriteRun::default()
+        }
+    }
+
+    fn body(&self, runs: Vec<Vec<WriteRun>>) -> BenchResult<WriteBody> {
+        let buffered = self.session.limits.limits().buffered_write_bytes_per_s;
+        let reports = runs
+            .into_iter()
+            .filter_map(|runs| CandidateReport::of(runs, buffered));
+        let mut others: Vec<_> = reports.collect();
+        if others.is_empty() {
+            return Err(BenchError::option("--storage", "a candidate", "none"));
+        }
+        let first = others.remove(0);
+        let compared = others.iter().filter_map(|other| Comparison::of(&first, other));
+        Ok(WriteBody {
+            comparisons: compared.collect(),
+            generator_bytes: self.plan.corpus_bytes(),
+            options: result::options_json(self.options, self.plan.offered_bytes_per_s()),
+            first,
+            others,
+        })
+    }
+}
